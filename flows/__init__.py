@@ -1,0 +1,1 @@
+"""Flows: when and where stages run."""

@@ -1,0 +1,30 @@
+"""A user's mistake becomes one message and an exit code, never a stack trace."""
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+
+from flows.engine.errors import InputError, StoppedError
+from flows.engine.store import StoreBusyError
+
+
+def guarded(command: Callable[[Namespace], int], options: Namespace) -> int:
+    """Run a command and return its exit code."""
+    try:
+        return command(options)
+    except InputError as error:
+        return _say(error, 2)
+    except StoreBusyError as error:
+        return _say(error, 3)
+    except (KeyboardInterrupt, StoppedError):
+        return _say("stopped; what was done is kept, run again to go on", 130)
+    except BrokenPipeError:
+        # Whoever read our output has gone, and Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _say(message: object, code: int) -> int:
+    print(f"claimflow: {message}", file=sys.stderr)
+    return code

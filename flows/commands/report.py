@@ -1,0 +1,106 @@
+"""What a run found, printed: metrics, the lowest samples and what failed them, what to do next."""
+
+import shlex
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from flows.commands.answers import standard_output
+from flows.engine import results
+from flows.engine.store import Store
+
+_LOWEST: Final = 3
+_SHOWN_CLAIMS: Final = 4
+_CONTRADICTED: Final = (
+    "SELECT sample_id, claim, verdict FROM claims JOIN verdicts USING (run_id, claim_id) "
+    "WHERE verdict = 'contradicted'"
+)
+
+
+def print_report(
+    store: Store, run_id: str, *, slices: bool = False, config: Path | None = None
+) -> int:
+    """Print a run to standard output; 1 when some of its rows failed, else 0.
+
+    `slices` adds the means by metadata, `config` the command that plans the next run.
+    """
+    console = standard_output()
+    steps = results.run_steps(store, run_id)
+    samples = int(steps.filter(pl.col("step") == "samples")["row_count"].sum())
+    console.print(f"\nrun {run_id}: {samples:,} samples, {_count(steps)}")
+    summaries = results.summaries(store, run_id)
+    whole = pl.col("slice_field").is_null()
+    _print_metrics(console, summaries if slices else summaries.filter(whole))
+    lowest = results.lowest(store, run_id, _LOWEST)
+    _print_lowest(console, store, run_id, lowest)
+    console.print(Text(f"store: {store.path}"), soft_wrap=True)
+    commands = [
+        f'claimflow sql "{_CONTRADICTED}"',
+        *(f"claimflow explain {shlex.quote(name)}" for name in lowest["sample_id"][:1]),
+        *([f"claimflow plan {config}"] if config else []),
+    ]
+    console.print(Text("\n  ".join(["next:", *commands])), soft_wrap=True)
+    return 1 if int(steps["failures"].sum()) else 0
+
+
+def _count(steps: pl.DataFrame) -> str:
+    reused = int(steps["reused"].sum())
+    failures = int(steps["failures"].sum())
+    failed = f", {failures:,} rows failed" if failures else ""
+    return f"{steps.height - reused} steps made, {reused} reused{failed}"
+
+
+def _print_metrics(console: Console, summaries: pl.DataFrame) -> None:
+    if summaries.is_empty():
+        console.print("no means: add a step that uses summarize_scores\n")
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("metric")
+    for name in ("mean", "95 % interval", "scored", "undefined", "failed", "of"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in summaries.iter_rows(named=True):
+        interval = f"{_number(row['low'])} to {_number(row['high'])}"
+        counts = [f"{row[c]:,}" for c in ("n_scored", "n_undefined", "n_failed", "n")]
+        table.add_row(Text(_name(row, summaries)), _number(row["mean"]), interval, *counts)
+    console.print(table)
+
+
+def _name(row: dict[str, str], summaries: pl.DataFrame) -> str:
+    """The metric, led by its step where several make it, and the slice."""
+    makers = summaries.filter(pl.col("metric") == row["metric"])["scores"].n_unique()
+    name = row["metric"] if makers == 1 else f"{row['scores']}.{row['metric']}"
+    if row["slice_field"] is None:
+        return name
+    return f"{name} [{row['slice_field']}={row['slice_value']}]"
+
+
+def _print_lowest(console: Console, store: Store, run_id: str, lowest: pl.DataFrame) -> None:
+    if lowest.is_empty():
+        return
+    console.print(f"the {lowest.height} lowest samples, by the mean of their scores\n")
+    for row in lowest.iter_rows(named=True):
+        console.print(Text(f"  {row['mean']:.3f}  {row['sample_id']}", style="bold"))
+        console.print(Text(f"         asked: {_short(row['user_input'])}"))
+        verdicts = results.verdicts_of(store, run_id, row["sample_id"])
+        failed = verdicts.filter(pl.col("verdict").is_in(["contradicted", "neutral"]))
+        worst = failed.sort(pl.col("verdict") != "contradicted", maintain_order=True)
+        for claim in worst.head(_SHOWN_CLAIMS).iter_rows(named=True):
+            words = f"{claim['verdict']} ({claim['verdicts_step']}): {_short(claim['claim'])}"
+            console.print(Text(f"         {words}"))
+        if failed.height > _SHOWN_CLAIMS:
+            console.print(f"         and {failed.height - _SHOWN_CLAIMS} more")
+        console.print()
+
+
+def _short(text: str | None, length: int = 100) -> str:
+    flat = " ".join((text or "").split())
+    return flat if len(flat) <= length else flat[: length - 1] + "…"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

@@ -1,0 +1,80 @@
+"""`claimflow run`: evaluate, then show what was found."""
+
+import atexit
+import os
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from flows.commands.progress import watching
+from flows.commands.report import print_report
+from flows.commands.stores import remember_store
+from flows.engine.errors import Fault, InputError
+from flows.engine.execute import execute, open_store, recorded
+from flows.engine.prepare import Prepared, prepare
+
+
+def main(options: Namespace) -> int:
+    """Run a pipeline; 1 when some rows failed, else 0."""
+    prepared = prepare(options.config, limit=options.limit, again=options.again)
+    store = open_store(prepared, options.store)
+    remember_store(store)
+    if options.prefect or _prefect_is_configured():
+        run_id = _tracked(options, str(store.path))
+    else:
+        _say_mapping(prepared)
+        with (
+            watching(len(prepared.pipeline.steps) + 1) as watch,
+            recorded(prepared, store, watch, again=frozenset(options.again)) as run,
+        ):
+            execute(run)
+        run_id = run.run_id
+    return print_report(store, run_id, config=options.config)
+
+
+def _say_mapping(prepared: Prepared) -> None:
+    mapping = prepared.samples.mapping.items()
+    renamed = [f"{field} from {column}" for field, column in mapping if field != column]
+    how = f" ({', '.join(renamed)})" if renamed else ""
+    print(f"{prepared.samples.count:,} samples{how}", file=sys.stderr)
+
+
+def _tracked(options: Namespace, store: str) -> str:
+    # Prefect takes seconds to import, so only a run that it tracks does.
+    from flows.evaluate import evaluate
+
+    atexit.register(_hush)
+    try:
+        return evaluate(str(options.config), store=store, limit=options.limit, again=options.again)
+    except RuntimeError as error:
+        if "reach API" not in str(error):
+            raise
+        right = "start one with `prefect server start`, or unset it to run without Prefect"
+        what = "no Prefect server answers there"
+        raise InputError([Fault("PREFECT_API_URL", what, right)]) from error
+
+
+def _hush() -> None:
+    """Send what is said after exit to nowhere.
+
+    Prefect keeps our modules until the very end, and DuckDB's binding takes that for a leak
+    and prints pages about it.
+    """
+    sys.stderr.flush()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+def _prefect_is_configured() -> bool:
+    """Whether the environment or a Prefect profile names an API.
+
+    Prefect is asked only where a profile exists, since asking means importing it.
+    """
+    if os.environ.get("PREFECT_API_URL"):
+        return True
+    home = Path(os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
+    profiles = Path(os.environ.get("PREFECT_PROFILES_PATH") or home / "profiles.toml")
+    if not profiles.is_file():
+        return False
+    from prefect.settings import PREFECT_API_URL
+
+    return bool(PREFECT_API_URL.value())

@@ -1,0 +1,12 @@
+"""`claimflow version`."""
+
+from argparse import Namespace
+
+from flows.engine.version import VERSION
+
+
+def main(options: Namespace) -> int:
+    """Print the version."""
+    del options
+    print(f"claimflow {VERSION}")
+    return 0

@@ -1,0 +1,97 @@
+"""Which tokens of a claim its evidence holds, and which it lacks."""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Final
+
+from flows.engine.entailment.claim import WEIGHTS, Claim
+from flows.engine.entailment.tokens import Token, is_content, stem
+from flows.engine.entailment.words import NEGATING_PREFIXES, NEGATIONS, OPPOSITES
+
+_ROOT: Final = 4
+"""Akin words share this many first letters at least."""
+
+
+class Alignment:
+    """The tokens of `claim` against those of its `evidence`.
+
+    `content` are the claim's tokens that say something; `absent` those of them whose key
+    the evidence lacks; `missing` those of these to which no word of the evidence is akin.
+    """
+
+    def __init__(self, claim: Claim, evidence: Sequence[Token]) -> None:
+        self.tokens = claim.tokens
+        self.evidence = evidence
+        self.content = [t for t in claim.tokens if is_content(t)] or claim.tokens
+        self.keys = {token.key for token in claim.tokens}
+        self.held = {token.key for token in evidence}
+        self.unused = [t for t in evidence if is_content(t) and t.key not in self.keys]
+        self.absent = [token for token in self.content if token.key not in self.held]
+        roots: dict[str, list[str]] = {}
+        for token in self.unused:
+            roots.setdefault(token.form[:_ROOT], []).append(token.form)
+        self.missing = [
+            token
+            for token in self.absent
+            if token.kind == "number"
+            or not any(akin(token.form, form) for form in roots.get(token.form[:_ROOT], ()))
+        ]
+
+    def covered(self, missing: Iterable[Token]) -> float:
+        """Share of the claim's content that is not `missing`, each kind by its weight."""
+        total = sum(WEIGHTS[token.kind] for token in self.content)
+        return 1 - sum(WEIGHTS[token.kind] for token in missing) / total
+
+    @cached_property
+    def opposed(self) -> bool:
+        """Whether the evidence says the opposite of a word that it lacks."""
+        unused = {stem(token.form) for token in self.unused}
+        return any(not unused.isdisjoint(opposites(token.form)) for token in self.missing)
+
+    @cached_property
+    def negations(self) -> tuple[int, int]:
+        """Negations in the claim, and in the evidence around what it shares with the claim."""
+        shared = [
+            place
+            for place, token in enumerate(self.evidence)
+            if is_content(token) and token.key in self.keys
+        ]
+        around = self.evidence[max(0, shared[0] - 2) : shared[-1] + 3] if shared else ()
+        return _negations(self.tokens), _negations(around or self.evidence)
+
+
+def _negations(tokens: Iterable[Token]) -> int:
+    return sum(token.form in NEGATIONS for token in tokens)
+
+
+def akin(word: str, other: str) -> bool:
+    """Whether two words look like forms of one word: their first 60 % are equal."""
+    length = max(len(word), len(other))
+    root = max(_ROOT, -(-length * 3 // 5))
+    return word[:root] == other[:root] and len(word) >= root and len(other) >= root
+
+
+def opposites(word: str) -> set[str]:
+    """Stems of what excludes `word`: the listed words, and it with or without `un-` and such."""
+    root = stem(word)
+    listed = _EXCLUDED.get(root, set())
+    if len(root) <= 3:
+        return listed
+    bare = {
+        root.removeprefix(prefix)
+        for prefix in NEGATING_PREFIXES
+        if root.startswith(prefix) and len(root) - len(prefix) > 3
+    }
+    return listed | bare | {prefix + root for prefix in NEGATING_PREFIXES}
+
+
+def _excluded() -> dict[str, set[str]]:
+    pairs: dict[str, set[str]] = {}
+    for pair in OPPOSITES:
+        one, other = map(stem, sorted(pair))
+        pairs.setdefault(one, set()).add(other)
+        pairs.setdefault(other, set()).add(one)
+    return pairs
+
+
+_EXCLUDED: Final = _excluded()

@@ -1,0 +1,231 @@
+"""Closed lists of words that carry meaning beyond their overlap."""
+
+from typing import Final
+
+NUMBERS: Final = {
+    word: value
+    for value, words in enumerate(
+        "zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|"
+        "fifteen|sixteen|seventeen|eighteen|nineteen".split("|")
+    )
+    for word in words.split()
+} | {
+    "first": 1,
+    "second": 2,
+    "twice": 2,
+    "double": 2,
+    "third": 3,
+    "fourth": 4,
+    "fifth": 5,
+    "sixth": 6,
+    "seventh": 7,
+    "eighth": 8,
+    "ninth": 9,
+    "tenth": 10,
+    "dozen": 12,
+    "twenty": 20,
+    "thirty": 30,
+    "forty": 40,
+    "fifty": 50,
+    "sixty": 60,
+    "seventy": 70,
+    "eighty": 80,
+    "ninety": 90,
+    "hundred": 100,
+    "thousand": 1000,
+    "million": 10**6,
+    "billion": 10**9,
+    "trillion": 10**12,
+}
+"""Words for numbers, and what they are worth."""
+
+SCALES: Final = {
+    "hundred": 10**2,
+    "thousand": 10**3,
+    "million": 10**6,
+    "millions": 10**6,
+    "mln": 10**6,
+    "billion": 10**9,
+    "bn": 10**9,
+    "trillion": 10**12,
+    "k": 10**3,
+}
+"""Words that multiply the number before them."""
+
+UNITS: Final = {
+    spelling: words.split()[0]
+    for words in (
+        "percent per-cent pct",
+        "dollar dollars usd buck bucks",
+        "euro euros eur",
+        "pound pounds gbp lb lbs",
+        "yen jpy",
+        "rupee rupees inr",
+        "kilometre kilometres kilometer kilometers km kms",
+        "metre metres meter meters",
+        "centimetre centimetres centimeter centimeters cm",
+        "millimetre millimetres millimeter millimeters mm",
+        "mile miles mi",
+        "foot feet ft",
+        "inch inches",
+        "yard yards yd",
+        "kilogram kilograms kg kilo kilos",
+        "gram grams",
+        "milligram milligrams mg",
+        "ton tons tonne tonnes",
+        "ounce ounces oz",
+        "litre litres liter liters",
+        "gallon gallons",
+        "second seconds sec secs",
+        "minute minutes min mins",
+        "hour hours hr hrs",
+        "day days",
+        "week weeks",
+        "month months",
+        "year years yr yrs",
+        "decade decades",
+        "century centuries",
+        "degree degrees",
+        "celsius centigrade",
+        "fahrenheit",
+        "acre acres",
+        "hectare hectares ha",
+        "watt watts",
+        "kilowatt kilowatts kw",
+        "megawatt megawatts mw",
+        "calorie calories kcal",
+        "byte bytes",
+        "megabyte megabytes mb",
+        "gigabyte gigabytes gb",
+    )
+    for spelling in words.split()
+}
+"""Units of measure by spelling."""
+
+CALENDAR: Final = {
+    spelling: words.split()[0]
+    for words in (
+        "january jan januar janvier enero января январь",
+        "february feb februar février febrero февраля февраль",
+        "march mar märz mars marzo марта март",
+        "april apr avril abril апреля апрель",
+        "may mai mayo мая май",
+        "june jun juni juin junio июня июнь",
+        "july jul juli juillet julio июля июль",
+        "august aug août agosto августа август",
+        "september sept sep septembre septiembre сентября сентябрь",
+        "october oct oktober octobre octubre октября октябрь",
+        "november nov novembre noviembre ноября ноябрь",
+        "december dec dezember décembre diciembre декабря декабрь",
+        "monday mon montag lundi lunes",
+        "tuesday tue dienstag mardi martes",
+        "wednesday wed mittwoch mercredi miércoles",
+        "thursday thu donnerstag jeudi jueves",
+        "friday fri freitag vendredi viernes",
+        "saturday sat samstag samedi sábado",
+        "sunday sun sonntag dimanche domingo",
+        "spring frühling printemps",
+        "summer sommer été verano",
+        "autumn fall herbst automne otoño",
+        "winter hiver invierno",
+    )
+    for spelling in words.split()
+}
+"""Months, week days and seasons by spelling."""
+
+NEGATIONS: Final = frozenset(
+    "not n't no never none nobody nothing nowhere neither nor cannot without hardly barely "
+    "scarcely fail fails failed failing lack lacks lacked lacking unable "
+    "nicht kein keine keinen keiner keinem nie niemals nichts ohne "
+    "pas jamais aucun aucune rien sans ningún ninguna nunca nada sin tampoco "
+    "não nunca nenhum nenhuma sem mai nessun nessuna senza niet geen nooit zonder "
+    "не нет ни никогда ничего без нельзя nie bez brak "
+    "不 没 沒 無 无 非 未 否 沒有 没有 ない ません 안 못 없 "
+    "لا لم لن ليس ليست غير بدون नहीं मत ना değil yok".split()
+)
+"""Words that turn a statement round; they count for polarity, not for coverage."""
+
+STOP: Final = frozenset(
+    "a an the this that these those of in on at to for from by with as into onto over under about "
+    "and or but if then than so because while when where which who whom whose what how why "
+    "is are was were be been being am do does did doing done have has had having will would shall "
+    "should can could may might must it its he him his she her hers they them their theirs we us "
+    "our ours you your yours i me my mine himself herself itself themselves there here also too "
+    "very just such both each other another any some same own s t d ll re ve m "
+    "up out off down through during between among against before after again further once "
+    "der die das den dem des ein eine einer eines einem einen und oder aber ist sind war waren "
+    "wird wurde im in am zu zum zur von vom mit auf für an als auch sich er sie es "
+    "le la les un une des du de et ou est sont était dans sur pour par avec ce cette il elle qui "
+    "que el los las una y o es son fue en con por para del al se su lo "
+    "e os um uma da do dos das em no na "
+    "и в на с по к из от за для что как это он она они был была было были его её их "
+    "的 了 是 在 和 与 也 于 我 他 她 它 们 这 那 の は が を に で と も "
+    "في من على إلى عن أن إن كان كانت هو هي هذا هذه التي الذي و".split()
+)
+"""Words that say little by themselves; they count for order, not for coverage."""
+
+EXCLUSIVE: Final = frozenset(
+    "only sole solely exclusively all every always entirely completely fully most best worst "
+    "largest smallest biggest longest shortest highest lowest oldest youngest latest earliest "
+    "first last never none unique single".split()
+)
+"""Words that make a statement strong: they need support of their own."""
+
+_OPPOSITES = """
+increase decrease|rise fall|rise drop|rise decline|grow shrink|grow decline|gain lose|gain loss
+up down|high low|higher lower|highest lowest|raise lower|raise reduce|expand contract
+increase reduce|increase decline|increase fall|increase drop|more less|more fewer|most least
+many few|much little|large small|big small|big little|larger smaller|bigger smaller
+largest smallest|biggest smallest|great small|long short|longer shorter|longest shortest
+tall short|taller shorter|tallest shortest|old young|old new|older younger|older newer
+oldest youngest|oldest newest|early late|earlier later|earliest latest|first last
+before after|begin end|start end|start finish|begin finish|start stop|open close|opened closed
+win lose|won lost|win loss|victory defeat|succeed fail|success failure|pass fail
+accept reject|accept refuse|approve reject|approve deny|agree disagree|confirm deny|admit deny
+allow forbid|allow ban|allow prohibit|permit prohibit|legal illegal|lawful unlawful
+true false|right wrong|correct incorrect|correct wrong|good bad|better worse|best worst
+strong weak|stronger weaker|fast slow|faster slower|hot cold|warm cool|wet dry|hard soft
+hard easy|difficult easy|heavy light|dark light|dark bright|rich poor|expensive cheap
+safe dangerous|safe unsafe|healthy sick|healthy ill|happy sad|happy unhappy|love hate|like dislike
+alive dead|live die|born died|birth death|male female|man woman|men women|boy girl|boys girls
+king queen|prince princess|brother sister|son daughter|father mother|husband wife|uncle aunt
+nephew niece|actor actress|he she|his her|him her
+north south|northern southern|east west|eastern western|northeast southwest|northwest southeast
+left right|front back|top bottom|above below|over under|inside outside|indoors outdoors|in out
+near far|far close|here there|full empty|public private|local national|national international
+domestic foreign|urban rural|rural city|ancient modern|former current|past future|old modern
+temporary permanent|single married|married divorced|married unmarried|positive negative
+active passive|active inactive|present absent|include exclude|include omit|add remove|add delete
+buy sell|bought sold|give take|lend borrow|send receive|push pull|enter leave|enter exit
+arrive depart|arrive leave|come go|join leave|join quit|enable disable|support oppose
+support reject|for against|friend enemy|ally enemy|attack defend|war peace|guilty innocent
+convicted acquitted|arrested released|hire fire|hired fired|appoint dismiss|employ dismiss
+remember forget|find lose|build destroy|create destroy|save destroy|improve worsen
+improve deteriorate|protect harm|help harm|help hinder|cause prevent|encourage discourage
+common rare|often rarely|often seldom|always never|usually rarely|everyone nobody|everything nothing
+all none|every no|some none|everybody nobody|maximum minimum|major minor|majority minority
+sitting standing|sit stand|standing lying|walking running|sleeping awake|asleep awake|day night
+morning evening|morning night|summer winter|black white|land water|sea land|empty crowded
+alone together|clean dirty|quiet loud|quiet noisy|smile frown|laugh cry|smiling frowning
+upper lower|inner outer|interior exterior|deep shallow|wide narrow|thick thin|sharp dull
+solid liquid|solid gas|natural artificial|real fake|fiction nonfiction|fictional real
+liberal conservative|democrat republican|democratic republican|catholic protestant
+vertical horizontal|simple complex|simple complicated|optional mandatory|optional required
+voluntary mandatory|partial full|partially fully|partly fully|incomplete complete
+unknown known|unknown famous|popular unpopular|similar different|same different|equal unequal
+rapidly slowly|quickly slowly|gradually suddenly|profit loss|surplus deficit|asset liability
+export import|input output|supply demand|teacher student|doctor patient|parent child|host guest
+winner loser|victim perpetrator|offense defense|offensive defensive|home away|upstairs downstairs
+proud ashamed|brave cowardly|honest dishonest|visible invisible|possible impossible
+likely unlikely|able unable|certain uncertain|regular irregular|direct indirect|formal informal
+steigen fallen|steigt sinkt|erhöhen senken|groß klein|gut schlecht|alt jung|alt neu|viel wenig
+augmenter diminuer|grand petit|bon mauvais|aumentar disminuir|grande pequeño|bueno malo
+"""
+
+OPPOSITES: Final = frozenset(
+    frozenset(pair.split()) for line in _OPPOSITES.strip().splitlines() for pair in line.split("|")
+)
+"""Pairs of words that exclude each other."""
+
+NEGATING_PREFIXES: Final = ("un", "in", "im", "ir", "il", "dis", "non", "anti")
+"""Beginnings that turn a word into its opposite."""

@@ -1,0 +1,53 @@
+"""Canonical content hashes: how a table was made (fingerprint), and what is in it (digest)."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+import polars as pl
+
+from stages.base import Stage
+from stages.keys import content_key
+from stages.rows import Row
+from stages.tables import content_columns
+
+
+def step_fingerprint(
+    stage: Stage,
+    inputs: Mapping[str, str | tuple[str, ...]],
+    digests: Mapping[str, str],
+    tools: Mapping[str, Any],
+) -> str:
+    """Key of the table that a stage makes.
+
+    `inputs` says which step each input comes from, `digests` what each step made, `tools`
+    the identity of each tool. Which steps they are does not count, except where a stage
+    takes many tables by name: two steps that compute the same share one artifact.
+    """
+    contents = {
+        name: digests[wire] if isinstance(wire, str) else {step: digests[step] for step in wire}
+        for name, wire in inputs.items()
+    }
+    settings = stage.model_dump(mode="json")
+    return content_key("step", stage.use, stage.version, settings, contents, tools)
+
+
+class Digest:
+    """Digest of a table that arrives in parts; the borders between parts do not count.
+
+    Covers the rows in their order and only the columns that stages may read, so that
+    the same verdicts given for other reasons leave everything downstream as it is.
+    """
+
+    def __init__(self, row: type[Row]) -> None:
+        self._columns = list(content_columns(row))
+        self._hash = hashlib.blake2b(repr((row.table, self._columns)).encode(), digest_size=16)
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Count the rows of `frame`."""
+        self._hash.update(frame.select(self._columns).write_ndjson().encode())
+
+    def value(self) -> str:
+        """The digest so far, as a UUID string."""
+        return str(UUID(bytes=self._hash.digest()))

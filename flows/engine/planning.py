@@ -1,0 +1,48 @@
+"""What a run would do, found out without doing it."""
+
+import threading
+from typing import Literal, NamedTuple
+
+from flows.engine.artifacts import find
+from flows.engine.fingerprint import step_fingerprint
+from flows.engine.ledger import Ledger
+from flows.engine.prepare import Prepared
+from flows.engine.runner import SAMPLES
+from flows.engine.store import Store
+from flows.engine.toolbox import Toolbox
+
+
+class Planned(NamedTuple):
+    """What would become of a step: its table found, made, or not yet known.
+
+    A step waits for the steps in `waits_for`: whether its table can be reused depends on
+    what will be in theirs.
+    """
+
+    step: str
+    stage: str
+    action: Literal["reuse", "make", "wait"]
+    waits_for: tuple[str, ...] = ()
+    row_count: int | None = None
+
+
+def plan(prepared: Prepared, store: Store, *, again: frozenset[str] = frozenset()) -> list[Planned]:
+    """What a run with the same arguments would do, step by step in its order."""
+    toolbox = Toolbox(Ledger(store), embedder=prepared.pipeline.embedder, stop=threading.Event())
+    digests = {SAMPLES: prepared.digest}
+    planned = []
+    for step in prepared.pipeline.steps:
+        use = step.stage.use
+        unknown = tuple(need for need in step.needs if need not in digests)
+        if unknown:
+            planned.append(Planned(step.name, use, "wait", waits_for=unknown))
+            continue
+        tools = toolbox.identities(step.stage)
+        key = step_fingerprint(step.stage, step.inputs, digests, tools)
+        found = None if step.name in again else find(store, key)
+        if found is None:
+            planned.append(Planned(step.name, use, "make"))
+            continue
+        digests[step.name] = found.digest
+        planned.append(Planned(step.name, use, "reuse", row_count=found.row_count))
+    return planned

@@ -1,0 +1,11 @@
+"""Samples read from files: JSON Lines, JSON, CSV and Parquet become tables of samples.
+
+Polars reads lines, CSV and Parquet, DuckDB cuts JSON arrays into their elements, and the
+standard library decodes JSON: the readers of both libraries lose line numbers, refuse lone
+surrogates, accept NaN, and guess types. Every format ends as (number, values by column)
+pairs, which one mapping turns into samples or into faults with file and line.
+"""
+
+from flows.engine.reader.source import SampleSource, open_samples
+
+__all__ = ["SampleSource", "open_samples"]

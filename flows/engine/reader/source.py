@@ -1,0 +1,73 @@
+"""Samples from files: read and checked once, then given out in shards."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from flows.engine.errors import Fault
+from flows.engine.reader.columns import FIELDS, fields_by_column, mapping_faults, unknown_fields
+from flows.engine.reader.files import find_files
+from flows.engine.reader.samples import Reading
+from flows.engine.reader.shelf import Shelf
+from stages.rows import Sample
+from stages.tables import schema
+
+_AT_A_TIME: Final = 250
+
+
+@dataclass(frozen=True)
+class SampleSource:
+    """The samples that `path` names, every file read and checked.
+
+    `mapping` names the input column that gives each field, `present` the fields that at
+    least one sample has a value for (an empty text or list is one), `count` the samples.
+    `faults` is everything wrong with the input: while there is any, the samples are not
+    all there. Files that change later change nothing here.
+    """
+
+    path: str
+    mapping: Mapping[str, str]
+    present: frozenset[str]
+    count: int
+    faults: tuple[Fault, ...]
+    _shelf: Shelf
+
+    def shards(self, size: int) -> Iterator[pl.DataFrame]:
+        """The samples in the order of the files, as tables of at most `size` rows."""
+        rest = pl.DataFrame(schema=schema(Sample))
+        for table in self._shelf:
+            rest = pl.concat([rest, table])
+            while rest.height >= size:
+                yield rest.head(size)
+                rest = rest.slice(size)
+        if rest.height:
+            yield rest
+
+
+def open_samples(
+    path: str, *, base: Path, rename: Mapping[str, str], limit: int | None = None
+) -> SampleSource:
+    """Read and check the samples that `path`, a file or a glob below `base`, names.
+
+    `rename` maps columns of the input to fields of a sample and goes before the names
+    that are known. `limit` reads the first samples only. Nothing is raised for bad input:
+    all faults are in the source. A sample without `sample_id` gets one made from its
+    content, and from its count among samples of the same content.
+    """
+    files, faults = find_files(path, base)
+    by_column = fields_by_column(rename)
+    reading = Reading(files, by_column, limit)
+    shelf, count, present = Shelf(), 0, set()
+    for table in reading.tables(_AT_A_TIME):
+        shelf.add(table)
+        count += table.height
+        present |= {column.name for column in table if column.null_count() < table.height}
+    faults += [*reading.faults, *unknown_fields(rename)]
+    if reading.columns:
+        faults += mapping_faults(path, reading.columns, rename)
+    given = {by_column[name]: name for name in sorted(reading.columns) if name in by_column}
+    mapping = {field: given[field] for field in FIELDS if field in given}
+    return SampleSource(path, mapping, frozenset(present), count, tuple(faults), shelf)

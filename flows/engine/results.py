@@ -1,0 +1,148 @@
+"""What a run found, read back from the store for people to look at."""
+
+from typing import Any
+
+import polars as pl
+
+from flows.engine import runs
+from flows.engine.errors import Fault, InputError, one_of
+from flows.engine.store import Store, read_table
+
+
+def chosen_run(store: Store, run_id: str | None) -> str:
+    """The newest run, or the newest whose id starts with `run_id`; else `InputError`."""
+    found = runs.latest(store, run_id)
+    if found is not None:
+        return found
+    known = [str(name) for name in all_runs(store)["run_id"]]
+    what = f"there is no run {run_id!r}" if run_id else "holds no run"
+    right = one_of(run_id, known[:5]) if run_id and known else "run a pipeline first"
+    raise InputError([Fault(str(store.path), what, right)])
+
+
+def all_runs(store: Store) -> pl.DataFrame:
+    """Every run, newest first: id, pipeline, status, steps made and reused, failures, times."""
+    return _read(
+        store,
+        """
+        SELECT run_id, pipeline, status, started_at, runs.ended_at,
+               count(artifact_id) FILTER (NOT reused) AS made,
+               count(artifact_id) FILTER (reused) AS reused,
+               coalesce(sum(failures), 0)::BIGINT AS failures,
+               reason
+        FROM audit.runs
+        LEFT JOIN audit.run_steps USING (run_id)
+        LEFT JOIN (SELECT artifact_id, failures FROM audit.artifacts) USING (artifact_id)
+        GROUP BY ALL ORDER BY started_at DESC
+        """,
+    )
+
+
+def run_steps(store: Store, run_id: str) -> pl.DataFrame:
+    """The steps of a run in order: stage, rows, failures, whether reused, seconds."""
+    return _read(
+        store,
+        """
+        SELECT step, stage, reused, row_count, failures, seconds, artifact_id
+        FROM audit.run_steps
+        JOIN (SELECT * EXCLUDE (run_id) FROM audit.artifacts) USING (artifact_id)
+        WHERE run_id = $run ORDER BY position
+        """,
+        run=run_id,
+    )
+
+
+def summaries(store: Store, run_id: str) -> pl.DataFrame:
+    """The summaries of a run, those over all samples before those by slice."""
+    return _read(
+        store,
+        """
+        SELECT summaries.* EXCLUDE (run_id, step)
+        FROM summaries
+        JOIN audit.run_steps ON run_steps.run_id = summaries.run_id
+             AND run_steps.step = summaries.scores
+        WHERE summaries.run_id = $run
+        ORDER BY slice_field NULLS FIRST, slice_value, position, metric
+        """,
+        run=run_id,
+    )
+
+
+def lowest(store: Store, run_id: str, count: int) -> pl.DataFrame:
+    """The samples with the lowest mean over their scores: sample_id, mean, user_input, response."""
+    return _read(
+        store,
+        """
+        SELECT sample_id, mean, user_input, response
+        FROM (SELECT sample_id, avg(score) AS mean FROM scores
+              WHERE run_id = $run AND status = 'scored' GROUP BY sample_id)
+        JOIN (SELECT sample_id, user_input, response FROM samples WHERE run_id = $run)
+             USING (sample_id)
+        ORDER BY mean, sample_id LIMIT $count
+        """,
+        run=run_id,
+        count=count,
+    )
+
+
+def verdicts_of(store: Store, run_id: str, sample_id: str) -> pl.DataFrame:
+    """The claims of a sample, each with its verdicts (one row without any where it has none)."""
+    return _read(
+        store,
+        """
+        SELECT c.step AS claims_step, c.claim, c.status AS claim_status, c.reason AS claim_reason,
+               v.step AS verdicts_step, v.against, v.passage, v.verdict, v.p_entailed,
+               v.evidence, v.status AS verdict_status, v.reason AS verdict_reason
+        FROM claims c
+        JOIN audit.run_steps cs ON cs.run_id = c.run_id AND cs.step = c.step
+        LEFT JOIN verdicts v ON v.run_id = c.run_id AND v.claim_id = c.claim_id
+        LEFT JOIN audit.run_steps vs ON vs.run_id = v.run_id AND vs.step = v.step
+        WHERE c.run_id = $run AND c.sample_id = $sample
+        ORDER BY cs.position, c.start, c.claim, vs.position, v.passage
+        """,
+        run=run_id,
+        sample=sample_id,
+    )
+
+
+def scores_of(store: Store, run_id: str, sample_id: str) -> pl.DataFrame:
+    """The scores of a sample in the order of their steps."""
+    return _read(
+        store,
+        """
+        SELECT scores.step, metric, score, status, reason, details
+        FROM scores
+        JOIN audit.run_steps USING (run_id, step)
+        WHERE run_id = $run AND sample_id = $sample ORDER BY position, metric
+        """,
+        run=run_id,
+        sample=sample_id,
+    )
+
+
+def sample(store: Store, run_id: str, sample_id: str) -> dict[str, Any]:
+    """The sample whose id is, or starts with, `sample_id`; `InputError` when none or several."""
+    found = _read(
+        store,
+        """
+        SELECT sample_id, user_input, response, reference, retrieved_contexts FROM samples
+        WHERE run_id = $run AND starts_with(sample_id, $sample)
+        ORDER BY sample_id <> $sample, sample_id
+        """,
+        run=run_id,
+        sample=sample_id,
+    )
+    if found.height == 1 or (found.height and found["sample_id"][0] == sample_id):
+        return found.row(0, named=True)
+    if found.height:
+        what, right = f"{sample_id!r} begins {found.height} sample ids", "write more of it"
+    else:
+        ids = _read(store, "SELECT sample_id FROM samples WHERE run_id = $run", run=run_id)
+        what = f"run {run_id} has no sample {sample_id!r}"
+        right = one_of(sample_id, ids["sample_id"].head(1_000)).partition(" are ")[0]
+    raise InputError([Fault(str(store.path), what, right)])
+
+
+def _read(store: Store, query: str, **values: Any) -> pl.DataFrame:
+    with store.reading() as connection:
+        return read_table(connection, query, **values)

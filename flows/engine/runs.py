@@ -1,0 +1,123 @@
+"""Runs on record: which pipeline ran when, and which artifact each of its steps used."""
+
+import os
+import platform
+import secrets
+from typing import Literal
+
+import duckdb
+
+from flows.engine.artifacts import Artifact
+from flows.engine.store import Store, now
+from flows.engine.version import VERSION
+from stages.rows import row_kinds
+
+Ending = Literal["done", "failed", "stopped"]
+
+
+def start(store: Store, *, pipeline: str, config_path: str, config: str) -> tuple[str, list[str]]:
+    """Put a new run on record; returns its id and the ids of runs found killed.
+
+    A run is killed when it is on record as running and its process is gone. Rows of
+    tables that it had not finished are deleted: no run can reuse them, and what models
+    replied is in the ledger.
+    """
+    started = now()
+    run_id = f"{started:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    with store.writing() as connection:
+        running = connection.execute(
+            "SELECT run_id, process FROM audit.runs WHERE status = 'running' AND host = $host",
+            {"host": platform.node()},
+        ).fetchall()
+        killed = [name for name, process in running if not _alive(process)]
+        for name in killed:
+            _bury(connection, name)
+        connection.execute(
+            "INSERT INTO audit.runs VALUES ($run_id, $pipeline, $config_path, $config, 'running', "
+            "NULL, $started, NULL, $host, $process, $made_by)",
+            {
+                "run_id": run_id,
+                "pipeline": pipeline,
+                "config_path": config_path,
+                "config": config,
+                "started": started,
+                "host": platform.node(),
+                "process": os.getpid(),
+                "made_by": VERSION,
+            },
+        )
+    return run_id, killed
+
+
+def note(
+    store: Store,
+    run_id: str,
+    *,
+    step: str,
+    position: int,
+    artifact: Artifact,
+    reused: bool,
+    seconds: float,
+) -> None:
+    """Put on record which artifact a step of a run used."""
+    with store.writing() as connection:
+        connection.execute(
+            "INSERT INTO audit.run_steps VALUES ($run, $step, $position, $id, $reused, $s, $now)",
+            {
+                "run": run_id,
+                "step": step,
+                "position": position,
+                "id": artifact.artifact_id,
+                "reused": reused,
+                "s": seconds,
+                "now": now(),
+            },
+        )
+
+
+def end(store: Store, run_id: str, status: Ending, reason: str | None = None) -> None:
+    """Put the end of a run on record."""
+    with store.writing() as connection:
+        connection.execute(
+            "UPDATE audit.runs SET status = $status, reason = $reason, ended_at = $now "
+            "WHERE run_id = $run",
+            {"status": status, "reason": reason, "now": now(), "run": run_id},
+        )
+
+
+def latest(store: Store, run_id: str | None = None) -> str | None:
+    """The newest run whose id starts with `run_id`, or the newest of all."""
+    with store.reading() as connection:
+        found = connection.execute(
+            "SELECT run_id FROM audit.runs WHERE starts_with(run_id, $start) "
+            "ORDER BY started_at DESC LIMIT 1",
+            {"start": run_id or ""},
+        ).fetchall()
+    return found[0][0] if found else None
+
+
+def _bury(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
+    for row in row_kinds():
+        connection.execute(
+            f"DELETE FROM stored.{row.table} WHERE artifact_id IN "
+            "(SELECT artifact_id FROM audit.artifacts WHERE run_id = $run AND digest IS NULL)",
+            {"run": run_id},
+        )
+    connection.execute(
+        "DELETE FROM audit.artifacts WHERE run_id = $run AND digest IS NULL", {"run": run_id}
+    )
+    connection.execute(
+        "UPDATE audit.runs SET status = 'killed', reason = 'its process ended without a word' "
+        "WHERE run_id = $run",
+        {"run": run_id},
+    )
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

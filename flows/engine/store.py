@@ -1,0 +1,158 @@
+"""One DuckDB file, opened late and closed early, so that others get their turn."""
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import polars as pl
+
+from flows.engine.arrow import Arrow
+from flows.engine.errors import Fault, InputError
+from flows.engine.version import VERSION
+from stages.rows import JSON, Row, row_kinds
+from stages.tables import python_type
+
+SCHEMA_VERSION: Final = 1
+
+_SQL: Final[dict[Any, str]] = {
+    "str": "VARCHAR",
+    "int": "BIGINT",
+    "float": "DOUBLE",
+    "bool": "BOOLEAN",
+    "UUID": "UUID",
+    "list[str]": "VARCHAR[]",
+}
+
+
+class StoreBusyError(Exception):
+    """Another process kept the store's file locked for longer than we wait."""
+
+
+class Store:
+    """The file at `path`; made, with its folder, by the first write.
+
+    A DuckDB writer shuts out every other process and a reader shuts out the writer, so
+    each window is short. A window waits up to `wait` seconds for its turn and then raises
+    `StoreBusyError`. Threads of this process take turns.
+    """
+
+    def __init__(self, path: Path, *, wait: float = 60.0) -> None:
+        self.path = path
+        self._wait = wait
+        self._turn = threading.RLock()
+        self._ready = False
+
+    @contextmanager
+    def writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection in one transaction: committed at the end, rolled back on an error."""
+        with self._turn:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self._connected(read_only=False) as connection:
+                connection.begin()
+                if not self._ready:
+                    _prepare(connection, self.path)
+                yield connection
+                connection.commit()
+                self._ready = True
+
+    @contextmanager
+    def reading(self, **config: str) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A read-only connection; raises `InputError` when there is no store at the path."""
+        if not self.path.is_file():
+            raise InputError(
+                [Fault(str(self.path), "there is no store here", "run a pipeline first")]
+            )
+        with self._turn, self._connected(read_only=True, **config) as connection:
+            yield connection
+
+    @contextmanager
+    def _connected(self, *, read_only: bool, **config: str) -> Iterator[duckdb.DuckDBPyConnection]:
+        connection = self._connect(read_only=read_only, **config)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def _connect(self, *, read_only: bool, **config: str) -> duckdb.DuckDBPyConnection:
+        deadline = time.monotonic() + self._wait
+        while True:
+            try:
+                return duckdb.connect(str(self.path), read_only=read_only, config=dict(config))
+            except duckdb.IOException as error:
+                if "lock" not in str(error):
+                    right = "name a DuckDB file that claimflow made"
+                    what = "cannot be opened as a store"
+                    raise InputError([Fault(str(self.path), what, right)]) from error
+                if time.monotonic() > deadline:
+                    raise StoreBusyError(
+                        f"{self.path}: another process has held the store for "
+                        f"{self._wait:.0f} s; close it, or try again later"
+                    ) from error
+            time.sleep(random.uniform(0.02, 0.2))
+
+
+def now() -> datetime:
+    """The time in UTC without a zone, as DuckDB's TIMESTAMP holds it."""
+    return datetime.now(UTC).replace(tzinfo=None)
+
+
+def read_table(connection: duckdb.DuckDBPyConnection, query: str, **values: Any) -> pl.DataFrame:
+    """What `query` answers, with `values` bound to its `$name` parameters."""
+    return pl.DataFrame(Arrow(connection.sql(query, params=values or None)))
+
+
+def insert(
+    connection: duckdb.DuckDBPyConnection, table: str, frame: pl.DataFrame, **constants: Any
+) -> None:
+    """Append `frame`, each row led by `constants`, to `table` by column name."""
+    connection.register("incoming", Arrow(frame))
+    names = [f'"{name}"' for name in (*constants, *frame.columns)]
+    selected = [f"${name}" for name in constants] + names[len(constants) :]
+    connection.execute(
+        f"INSERT INTO {table} ({', '.join(names)}) SELECT {', '.join(selected)} FROM incoming",
+        constants or None,
+    )
+    connection.unregister("incoming")
+
+
+def _prepare(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    connection.execute(files("flows.engine").joinpath("store.sql").read_text("utf-8"))
+    found = connection.execute("SELECT schema_version FROM audit.store").fetchall()
+    if found and found[0][0] != SCHEMA_VERSION:
+        what = f"holds schema version {found[0][0]}, and this claimflow writes {SCHEMA_VERSION}"
+        raise InputError([Fault(str(path), what, "use the claimflow that made it, or a new store")])
+    if not found:
+        connection.execute(
+            "INSERT INTO audit.store VALUES ($version, $by, $at)",
+            {"version": SCHEMA_VERSION, "by": VERSION, "at": now()},
+        )
+        for row in row_kinds():
+            connection.execute(_table_sql(row))
+            connection.execute(_view_sql(row))
+
+
+def _table_sql(row: type[Row]) -> str:
+    columns = [f'"{name}" {_sql_type(row, name)}' for name in row.model_fields]
+    columns = ["artifact_id UUID", "shard INTEGER", *columns]
+    return f"CREATE TABLE stored.{row.table} ({', '.join(columns)})"
+
+
+def _view_sql(row: type[Row]) -> str:
+    return (
+        f"CREATE VIEW {row.table} AS SELECT run_id, step, stored.* EXCLUDE (artifact_id, shard) "
+        f"FROM stored.{row.table} AS stored JOIN audit.run_steps USING (artifact_id)"
+    )
+
+
+def _sql_type(row: type[Row], name: str) -> str:
+    if JSON in row.model_fields[name].metadata:
+        return "JSON"
+    kind = python_type(row, name)
+    return _SQL[getattr(kind, "__name__", str(kind)) if kind != list[str] else "list[str]"]

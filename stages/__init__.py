@@ -1,0 +1,30 @@
+"""Stages: what is computed. The register maps the name in YAML to the stage."""
+
+from typing import Final
+
+from stages.base import Stage
+from stages.decompose import DecomposeClaims
+from stages.embed import EmbeddingSimilarity
+from stages.match import LexicalMatch
+from stages.score import ContextRecall, FactualCorrectness, Faithfulness
+from stages.score_answers import AnswerCorrectness, SemanticSimilarity
+from stages.score_lexical import DeterministicCorrectness, DeterministicFaithfulness
+from stages.summarize import SummarizeScores
+from stages.verify import VerifyClaims
+
+_STAGES: Final[tuple[type[Stage], ...]] = (
+    DecomposeClaims,
+    VerifyClaims,
+    EmbeddingSimilarity,
+    LexicalMatch,
+    FactualCorrectness,
+    AnswerCorrectness,
+    SemanticSimilarity,
+    Faithfulness,
+    ContextRecall,
+    DeterministicFaithfulness,
+    DeterministicCorrectness,
+    SummarizeScores,
+)
+
+REGISTER: Final[dict[str, type[Stage]]] = {stage.use: stage for stage in _STAGES}

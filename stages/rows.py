@@ -1,0 +1,200 @@
+"""The vocabulary: every kind of row that passes between stages.
+
+A row model names its SQL table (`table`) and the fields that identify a row (`key`).
+Fields marked `AUDIT` say how a row came about. They are stored and shown, but no
+stage ever reads them and they do not count in a table's digest: two judges that give
+the same verdicts for different reasons leave the scores downstream untouched.
+"""
+
+from typing import Annotated, ClassVar, Final, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict
+
+AUDIT: Final = "audit"
+JSON: Final = "json"
+Json = Annotated[str, JSON]  # a JSON object as text
+
+Side = Literal["response", "reference"]
+"""The two texts that are decomposed into claims."""
+
+SampleText = Literal["user_input", "response", "reference"]
+"""The single texts of a sample."""
+
+SampleField = Literal["user_input", "response", "reference", "retrieved_contexts"]
+"""The fields of a sample that a stage may need."""
+
+Label = Literal["entailed", "contradicted", "neutral"]
+"""What natural language inference says of a premise and a claim."""
+
+
+class Row(BaseModel):
+    """One row of a table. `None` is NULL in SQL; NaN and infinities are never stored."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    table: ClassVar[str]
+    key: ClassVar[tuple[str, ...]]
+
+
+class Sample(Row):
+    """One answer to evaluate, as it came in.
+
+    `other_references` holds further valid references: metrics that compare whole texts
+    take the best of all of them, claim metrics use `reference` alone. `metadata` keeps
+    every other field of the input as one JSON object.
+    """
+
+    table = "samples"
+    key = ("sample_id",)
+
+    sample_id: str
+    user_input: str | None = None
+    response: str | None = None
+    reference: str | None = None
+    retrieved_contexts: list[str] | None = None
+    other_references: list[str] = []
+    metadata: Json = "{}"
+
+
+class Claim(Row):
+    """One statement of a sample's response or reference that can be true or false.
+
+    `start` and `end` are offsets into the text it was taken from. Where the decomposition
+    of a text failed there is one row with `status` failed and no claim.
+    """
+
+    table = "claims"
+    key = ("claim_id",)
+
+    claim_id: UUID
+    sample_id: str
+    of: Side
+    claim: str | None
+    start: Annotated[int | None, AUDIT] = None
+    end: Annotated[int | None, AUDIT] = None
+    status: Literal["made", "failed"] = "made"
+    reason: Annotated[str | None, AUDIT] = None
+
+
+class Verdict(Row):
+    """Whether a premise entails a claim; the claim knows its sample.
+
+    `passage` is the index of the retrieved context that was the premise, or NULL when
+    the whole text (or all contexts joined) was. The probabilities sum to 1. The evidence
+    is the part of the premise that decided: `evidence_start` and `evidence_end` are
+    character offsets into the text, or into the retrieved context numbered
+    `evidence_passage`.
+    """
+
+    table = "verdicts"
+    key = ("claim_id", "against", "passage")
+
+    claim_id: UUID
+    against: SampleField
+    passage: int | None = None
+    verdict: Label | None
+    status: Literal["judged", "failed"] = "judged"
+    p_entailed: Annotated[float | None, AUDIT] = None
+    p_contradicted: Annotated[float | None, AUDIT] = None
+    p_neutral: Annotated[float | None, AUDIT] = None
+    evidence: Annotated[str | None, AUDIT] = None
+    evidence_passage: Annotated[int | None, AUDIT] = None
+    evidence_start: Annotated[int | None, AUDIT] = None
+    evidence_end: Annotated[int | None, AUDIT] = None
+    reason: Annotated[str | None, AUDIT] = None
+
+
+class Similarity(Row):
+    """Cosine of the embeddings of two texts of a sample, in [-1, 1].
+
+    `similar` says whether the cosine reaches the step's threshold, when it has one.
+    """
+
+    table = "similarities"
+    key = ("sample_id", "left", "right")
+
+    sample_id: str
+    left: SampleText
+    right: SampleText
+    cosine: float | None
+    similar: bool | None = None
+    status: Literal["measured", "undefined", "failed"] = "measured"
+    reason: str | None = None
+
+
+class SentenceMatch(Row):
+    """Lexical agreement of one sentence of the response with a source text.
+
+    `position` counts the sentences of the response from 0 and is NULL when the whole
+    response was compared. `source` counts the references from 0 and is NULL when the
+    source was all retrieved contexts joined. Every measure lies in [0, 1].
+    """
+
+    table = "sentence_matches"
+    key = ("sample_id", "against", "source", "position")
+
+    sample_id: str
+    against: Literal["reference", "retrieved_contexts"]
+    source: int | None = None
+    position: int | None = None
+    sentence: Annotated[str, AUDIT]
+    start: Annotated[int, AUDIT]
+    end: Annotated[int, AUDIT]
+    rouge_l_precision: float
+    rouge_l_recall: float
+    rouge_l_f1: float
+    token_overlap_precision: float
+    token_overlap_recall: float
+    token_overlap_f1: float
+    bleu: float
+
+
+class Score(Row):
+    """One metric of one sample.
+
+    `score` is NULL unless `status` is scored: there was nothing to score (undefined), or a
+    step before failed on this sample. `details` holds what the score was made of.
+    """
+
+    table = "scores"
+    key = ("sample_id", "metric")
+
+    sample_id: str
+    metric: str
+    score: float | None
+    status: Literal["scored", "undefined", "failed"]
+    reason: str | None = None
+    details: Json = "{}"
+
+
+class Summary(Row):
+    """One metric over many samples.
+
+    `mean` is over the scored samples; `low` and `high` bound its 95 % interval and are NULL
+    below two. `slice_field` and `slice_value` name a part of the samples by a metadata
+    field, and are NULL for all of them.
+    """
+
+    table = "summaries"
+    key = ("scores", "metric", "slice_field", "slice_value")
+
+    scores: str
+    metric: str
+    slice_field: str | None = None
+    slice_value: str | None = None
+    n: int
+    n_scored: int
+    n_undefined: int
+    n_failed: int
+    mean: float | None
+    low: float | None
+    high: float | None
+    minimum: float | None
+    median: float | None
+    maximum: float | None
+
+
+def row_kinds() -> tuple[type[Row], ...]:
+    """Every kind of row, in the order of this page."""
+    return tuple(Row.__subclasses__())

@@ -1,0 +1,1 @@
+"""Pure functions on text. Nothing here knows of tables, stages or files."""

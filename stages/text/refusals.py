@@ -1,0 +1,86 @@
+"""Texts that only say that they do not answer."""
+
+import re
+from typing import Final
+
+_SOURCE: Final = (
+    r"(?:(?:the|this|these|those|any|given|provided|available|supplied|retrieved|above|your|my|"
+    r"current|search|attached)\s+){0,4}"
+    r"(?:context|contexts|text|texts|passages?|documents?|information|sources?|content|data|"
+    r"knowledge|articles?|excerpts?|results?|materials?|question|query|reference)"
+)
+_OPENING: Final = (
+    r"(?:(?:however|unfortunately|apologies|sorry|but|well|therefore|thus|so|"
+    r"(?:i(?:['’]m|\s+am)\s+(?:very\s+|so\s+)?(?:sorry|afraid))|i\s+apologi[sz]e|"
+    r"as\s+an\s+ai(?:\s+\w+){0,3}|"
+    r"(?:(?:based|relying)\s+(?:only\s+|solely\s+)?on|according\s+to|from|given|in)\s+"
+    + _SOURCE
+    + r")(?:[\s,]+(?:but|and|that)\b)?[\s,]+)*"
+)
+_NOT: Final = r"(?:(?:do|does|did|can|could)(?:\s+not|n['’]?t)|can['’]?t|cannot)"
+_TELL: Final = (
+    r"(?:answer|provide|determine|find|say|tell|give|help|assist|respond|know|confirm|verify|"
+    r"identify|locate|offer|comment|be\s+(?:sure|certain))"
+)
+_INFORMATION: Final = (
+    r"(?:(?:any|enough|sufficient|specific|explicit|exact|direct|directly|explicitly|the|much|"
+    r"further|such|relevant|clear|specifically|precise|detailed|an|a|that|this|available|"
+    r"access\s+to|real-time|current|up-to-date|recent|personal)\s+){0,4}"
+    r"(?:information|details?|data|answers?|mention|knowledge|context|evidence|statement|idea)"
+)
+_HOLD: Final = (
+    r"(?:contain|provide|mention|specify|include|state|say|give|offer|discuss|address|answer|"
+    r"indicate|reveal|describe|list|have|cover)"
+)
+_CORE: Final = (
+    rf"i\s+{_NOT}\s+(?:really\s+|actually\s+|currently\s+|have\s+)?(?:{_TELL}\b|{_INFORMATION})",
+    rf"(?:i(?:['’]m|\s+am)|we(?:['’]re|\s+are))\s+(?:unable|not\s+able)\s+to\s+{_TELL}\b",
+    r"(?:i(?:['’]m|\s+am)|we(?:['’]re|\s+are))\s+not\s+(?:sure|certain|aware|familiar)\b",
+    rf"i\s+have\s+(?:no|insufficient|not\s+enough)\s+{_INFORMATION}",
+    r"i\s+(?:could|can|did)(?:\s+not|n['’]?t)\s+find\b",
+    rf"{_SOURCE}\s+{_NOT}\s+(?:\w+ly\s+)?{_HOLD}\b",
+    rf"there(?:\s+is|['’]s|\s+are|\s+was)\s+(?:no|not\s+enough|insufficient|not\s+any)\s+{_INFORMATION}"
+    rf"\b(?!\s+that)",
+    rf"no\s+{_INFORMATION}\s+(?:is|was|are|about|on|regarding|available|found|given|provided)\b",
+    rf"(?:unable|not\s+able|not\s+possible|impossible|insufficient\s+\w+)\s+to\s+{_TELL}\b",
+    r"it\s+(?:is|['’]s)\s+(?:unclear|unknown|impossible\s+to|not\s+(?:clear|known|possible|"
+    r"mentioned|specified|stated|provided|explicitly))\b",
+    rf"(?:this|that|it|the\s+answer)?\s*(?:is|was)?\s*not\s+(?:\w+ly\s+)?(?:mentioned|specified|"
+    rf"stated|provided|given|available|known|found)(?:\s+(?:in|by|from)\s+{_SOURCE})?\s*$",
+    r"(?:this|that|it|the\s+answer)?\s*cannot\s+be\s+(?:determined|answered|found|known)\b",
+    r"(?:no\s+(?:answer|idea|information|data)|unknown|n/?a|none\s+given|unanswerable)\s*$",
+    r"no\s+s[eé]\b|je\s+ne\s+sais\s+pas|ich\s+wei(?:ß|ss)\s+(?:es\s+)?nicht|non\s+lo\s+so|não\s+sei|"
+    r"я\s+не\s+знаю|我不知道|我无法|わかりません|لا\s+أعرف",
+)
+_REFUSAL: Final = re.compile(_OPENING + "(?:" + "|".join(_CORE) + ")", re.IGNORECASE)
+_CONTENT: Final = re.compile(r"[,;]?\s+(?:but|however|although|though|yet)\b", re.IGNORECASE)
+_COURTESY: Final = re.compile(
+    r"(?:(?:i(?:['’]m|\s+am)\s+)?(?:so\s+|very\s+)?sorry(?:\s+about\s+that|\s+for\s+.{0,40})?|"
+    r"i\s+apologi[sz]e.{0,60}|apologies.{0,40}|please\s+.{0,120}|thank\s+you.{0,40}|"
+    r"if\s+you\s+.{0,140}|let\s+me\s+know.{0,80}|as\s+an\s+ai.{0,60}|hello|hi|hmm)$",
+    re.IGNORECASE,
+)
+_SENTENCE_END: Final = re.compile(r"[.!?。！？]+(?:\s+|$)|\n+")
+_LONGEST: Final = 800
+
+
+def is_refusal(text: str) -> bool:
+    """Whether the text only says that it cannot or does not answer.
+
+    True when at least one sentence refuses and every other one is mere courtesy. A text
+    that goes on to answer ("I don't know the year, but it was in Paris.") is no refusal.
+    """
+    if len(text) > _LONGEST:
+        return False
+    sentences = [s.strip(" \t\"'*_-") for s in _SENTENCE_END.split(text)]
+    said = [sentence for sentence in sentences if sentence]
+    refused = [_refuses(sentence) for sentence in said]
+    return any(refused) and all(
+        refuses or _COURTESY.match(sentence)
+        for refuses, sentence in zip(refused, said, strict=True)
+    )
+
+
+def _refuses(sentence: str) -> bool:
+    found = _REFUSAL.match(sentence)
+    return found is not None and _CONTENT.search(sentence, found.end()) is None

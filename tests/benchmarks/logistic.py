@@ -1,0 +1,60 @@
+"""Logistic regression on standardised features, by Newton's method."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flows.engine.entailment.weights import CLIP
+
+Matrix = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+_ROUNDS = 25
+
+
+def standardised(features: Matrix, centre: Matrix, spread: Matrix) -> Matrix:
+    """`features` in standard deviations from their mean, clipped, and a column of ones."""
+    scaled = np.clip((features - centre) / spread, -CLIP, CLIP)
+    return np.hstack([scaled, np.ones((len(features), 1))])
+
+
+def fit(inputs: Matrix, positive: Flags, weights: Matrix, ridge: float) -> Matrix:
+    """Coefficients, the intercept last, that minimise the weighted log loss.
+
+    `ridge` is the L2 penalty on all but the intercept, in rows of average weight.
+    """
+    weights = weights / weights.mean()
+    penalty = np.append(np.full(inputs.shape[1] - 1, ridge), 1e-9)
+    coefficients = np.zeros(inputs.shape[1])
+    for _ in range(_ROUNDS):
+        probability = 1 / (1 + np.exp(-inputs @ coefficients))
+        slope = inputs.T @ (weights * (probability - positive)) + penalty * coefficients
+        bend = weights * probability * (1 - probability)
+        step = np.linalg.solve((inputs.T * bend) @ inputs + np.diag(penalty), slope)
+        coefficients -= step
+        if np.abs(step).max() < 1e-9:
+            break
+    return coefficients
+
+
+def balanced(groups: Sequence[str], positive: Flags, share: dict[str, float]) -> Matrix:
+    """Weights of rows that give every group its share, and each class of a group half of it.
+
+    A group of `share` 1 counts like any other, however many rows it has. A class that a
+    group lacks is made good over all groups, so that both classes weigh the same.
+    """
+    names = np.array(groups)
+    weights = np.zeros(len(names))
+    for group in sorted(set(groups)):
+        for side in (positive, ~positive):
+            rows = (names == group) & side
+            weights[rows] = share.get(group, 1.0) / max(1, rows.sum())
+    for side in (positive, ~positive):
+        weights[side] /= weights[side].sum()
+    return weights
+
+
+def balanced_accuracy(positive: Flags, said: Flags) -> float:
+    """Mean of the shares of both classes that were told right, in per cent."""
+    return 50 * float(said[positive].mean() + (~said)[~positive].mean())

@@ -1,0 +1,153 @@
+"""How well claims are verified: balanced accuracy per data set, and speed.
+
+Run as `python tests/benchmarks/verification.py`. Takes about five CPU minutes, nearly all
+of them for embeddings. Columns, in per cent:
+
+- `left out`: weights fitted without any row of that data set's family;
+- `shipped`: the weights that claimflow carries, which were fitted on these very rows;
+- `overlap`: 0.6 x unigram + 0.4 x bigram coverage of the claim, with the one threshold
+  that is best in the mean over all other sets;
+- `contradicted`: shipped weights, contradicted among the pairs known to be contradicted
+  or neutral.
+"""
+
+import re
+import time
+from itertools import pairwise
+
+import numpy as np
+from entailment_rows import Labelled
+from fit_entailment import Measurements, fit_weights, measure_rows, rows_to_fit
+from logistic import balanced_accuracy
+
+from flows.engine.entailment.model import SHIPPED
+from flows.engine.entailment.pairs import measure_pairs
+from flows.engine.entailment.weights import Weights, read_weights
+
+COMPARED = (
+    "wice_claim", "ragtruth_qa_sent", "factscore_bio", "factcheckgpt_stance", "foolmetwice",
+    "fever_symmetric", "realsumm_scu", "summedits",
+)  # fmt: skip
+"""The sets over which models are compared."""
+
+COLUMNS = ("left out", "shipped", "overlap")
+
+
+def main() -> None:
+    """Print a line per data set, then the means, then the speed."""
+    rows = rows_to_fit()
+    data = measure_rows(rows)
+    names = sorted({row.family for row in rows if not row.further})
+    shipped = read_weights(SHIPPED)[0]
+    overlaps = {name: overlap_of([r for r in rows if _of(r, name)]) for name in names}
+    figures = {name: figures_of(name, data, shipped, overlaps) for name in names}
+    print(f"{'data set':22}{'rows':>6}" + "".join(f"{c:>10}" for c in (*COLUMNS, "contradicted")))
+    for name in names:
+        kinds = contradictions(data.part([_of(row, name) for row in data.rows]), shipped)
+        line = "".join(f"{figures[name][column]:10.1f}" for column in COLUMNS)
+        print(f"{name:22}{len(overlaps[name][0]):6}{line}{kinds}")
+    for title, chosen in (("mean of the 8 compared", COMPARED), ("mean of all", tuple(names))):
+        means = [np.mean([figures[name][column] for name in chosen]) for column in COLUMNS]
+        print(f"{title:28}" + "".join(f"{mean:10.1f}" for mean in means))
+    speed(rows)
+
+
+def figures_of(
+    name: str,
+    data: Measurements,
+    shipped: Weights,
+    overlaps: dict[str, tuple[np.ndarray, np.ndarray]],
+) -> dict[str, float]:
+    """Balanced accuracy of each column on the data set `name`."""
+    held = data.part([_of(row, name) for row in data.rows])
+    weights = fit_weights(data.part([row.family != name for row in data.rows]))
+    truth, scores = overlaps[name]
+    return {
+        "left out": accuracy(held, weights),
+        "shipped": accuracy(held, shipped),
+        "overlap": balanced_accuracy(
+            truth, scores >= threshold({n: o for n, o in overlaps.items() if n != name})
+        ),
+    }
+
+
+def accuracy(data: Measurements, weights: Weights) -> float:
+    """Balanced accuracy of `weights` at 0.5."""
+    said = [_probabilities(data, weights, row)[0] >= 0.5 for row in range(len(data.rows))]
+    return balanced_accuracy(np.array([row.entailed for row in data.rows]), np.array(said))
+
+
+def contradictions(data: Measurements, weights: Weights) -> str:
+    """Balanced accuracy of contradicted against neutral, where people told them apart."""
+    known = data.part([row.label in ("contradicted", "neutral") for row in data.rows])
+    truth = np.array([row.label == "contradicted" for row in known.rows])
+    if not truth.any() or truth.all():
+        return f"{'':>10}"
+    judged = [_probabilities(known, weights, row) for row in range(len(known.rows))]
+    said = np.array([contradicted > neutral for _, contradicted, neutral in judged])
+    return f"{balanced_accuracy(truth, said):10.1f}"
+
+
+def _probabilities(data: Measurements, weights: Weights, row: int) -> tuple[float, float, float]:
+    return weights.probabilities(dict(zip(data.names, data.features[row], strict=True)))
+
+
+def _of(row: Labelled, name: str) -> bool:
+    return row.family == name and not row.further
+
+
+def overlap_of(rows: list[Labelled]) -> tuple[np.ndarray, np.ndarray]:
+    """Which of `rows` are entailed, and the word overlap of each."""
+    scores = [overlap(row.pair.premise, row.pair.claim) for row in rows]
+    return np.array([row.entailed for row in rows]), np.array(scores)
+
+
+def overlap(premise: str, claim: str) -> float:
+    """0.6 x share of the claim's words + 0.4 x share of its bigrams that the premise holds."""
+    held, words = (re.findall(r"\w+", text.lower()) for text in (premise, claim))
+    known, bigrams = set(held), set(pairwise(held))
+    unigram = sum(word in known for word in words) / max(1, len(words))
+    pairs = list(pairwise(words))
+    return 0.6 * unigram + 0.4 * (
+        sum(pair in bigrams for pair in pairs) / len(pairs) if pairs else unigram
+    )
+
+
+def threshold(overlaps: dict[str, tuple[np.ndarray, np.ndarray]]) -> float:
+    """The threshold of the best mean balanced accuracy."""
+    steps = np.arange(0, 1.001, 0.01)
+    means = [
+        np.mean([balanced_accuracy(truth, scores >= step) for truth, scores in overlaps.values()])
+        for step in steps
+    ]
+    return float(steps[int(np.argmax(means))])
+
+
+class _Constant:
+    """Embeds every text alike, at no cost, so that what is timed is everything else."""
+
+    def embed(self, texts):
+        import polars as pl
+
+        vectors = np.tile(np.array([1.0, 0.0], dtype=np.float32), (len(texts), 1))
+        return pl.DataFrame({"text": list(texts), "embedding": vectors})
+
+
+def speed(rows: list[Labelled]) -> None:
+    """Pairs per CPU second, the embedder apart."""
+    pairs = [row.pair for row in rows]
+    weights = read_weights(SHIPPED)[0]
+    started = time.process_time()
+    for measured in measure_pairs(pairs, _Constant()).values():
+        weights.probabilities(measured.features)
+    seconds = time.process_time() - started
+    premises = {pair.premise for pair in pairs}
+    print(
+        f"\n{len(pairs):,} pairs, {len(premises):,} premises of "
+        f"{sum(map(len, premises)) / 1e6:.1f} MB: {len(pairs) / seconds:,.0f} pairs per CPU second "
+        "without the embedder"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""A small pipeline that every test of the engine can run in a second."""
+
+from pathlib import Path
+
+import pytest
+
+PIPELINE = """
+name: small
+samples: {path: samples.jsonl}
+store: small.duckdb
+steps:
+  response_claims: {use: decompose_claims, of: response}
+  reference_claims: {use: decompose_claims, of: reference}
+  response_in_reference: {use: verify_claims, claims: response_claims, against: reference}
+  context_matches: {use: lexical_match, against: retrieved_contexts}
+  precision: {use: factual_correctness, mode: precision}
+  deterministic_faithfulness: {use: deterministic_faithfulness}
+  summary: {use: summarize_scores, slices: [topic]}
+"""
+
+SAMPLES = """\
+{"sample_id": "tower", "topic": "Paris", "response": "The Eiffel Tower is located in Paris.", \
+"reference": "The Eiffel Tower is located in Paris. It has a height of 1000ft.", \
+"retrieved_contexts": ["The Eiffel Tower stands in Paris."]}
+{"sample_id": "birth", "topic": "Einstein", "response": "Einstein was born in 1879.", \
+"reference": "Einstein was born in 1905.", "retrieved_contexts": []}
+{"sample_id": "silence", "topic": "Paris", "response": "", "reference": "Paris is large.", \
+"retrieved_contexts": ["Paris is large."]}
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """The path of a pipeline over three samples."""
+    (tmp_path / "samples.jsonl").write_text(SAMPLES, "utf-8")
+    path = tmp_path / "small.yaml"
+    path.write_text(PIPELINE, "utf-8")
+    return path

@@ -1,0 +1,276 @@
+"""The command line as a user sees it: what is printed where, and the exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+
+from flows.cli import main
+
+MAIN = "import sys; from flows.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+@pytest.fixture
+def ran(small: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The small pipeline, run once, its folder the current one."""
+    monkeypatch.chdir(small.parent)
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+        assert main(["run", "small.yaml"]) == 0
+    return small
+
+
+def process(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", MAIN, *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONWARNINGS": "error"},
+    )
+
+
+def test_run_prints_metrics_lowest_samples_store_and_next_commands(small: Path) -> None:
+    going = process(small.parent, "run", "small.yaml")
+    out, err = going.communicate()
+    assert going.returncode == 0
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert lines[1].endswith(": 3 samples, 8 steps made, 0 reused")
+    assert "metric mean 95 % interval scored undefined failed of" in lines
+    assert "factual_correctness 0.500 0.000 to 1.000 2 1 0 3" in lines
+    assert "the 3 lowest samples, by the mean of their scores" in lines
+    assert "contradicted (response_in_reference): Einstein was born in 1879." in lines
+    assert lines[-5:] == [
+        f"store: {small.parent}/small.duckdb",
+        "next:",
+        'claimflow sql "SELECT sample_id, claim, verdict FROM claims JOIN verdicts USING '
+        "(run_id, claim_id) WHERE verdict = 'contradicted'\"",
+        "claimflow explain birth",
+        "claimflow plan small.yaml",
+    ]
+    told = err.splitlines()
+    assert told[0] == "3 samples"
+    assert told[1].startswith("run ")
+    assert sorted(line.split(":")[0].strip() for line in told[2:]) == [
+        "context_matches",
+        "deterministic_faithfulness",
+        "precision",
+        "reference_claims",
+        "response_claims",
+        "response_in_reference",
+        "samples",
+        "summary",
+    ]
+
+
+def test_a_second_run_reuses_everything(ran: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "small.yaml"]) == 0
+    assert ": 3 samples, 0 steps made, 8 reused" in capsys.readouterr().out
+
+
+def test_renamed_columns_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "s.csv").write_text("answer,gold\nParis is old.,Paris is very old.\n")
+    (tmp_path / "p.yaml").write_text(
+        "name: p\nsamples: {path: s.csv, rename: {gold: reference}}\nstore: s.duckdb\n"
+        "steps:\n  similarity: {use: embedding_similarity, left: response, right: reference}\n"
+    )
+    assert main(["run", str(tmp_path / "p.yaml")]) == 0
+    told = capsys.readouterr()
+    assert "1 samples (reference from gold, response from answer)" in told.err
+    assert "no means: add a step that uses summarize_scores" in told.out
+
+
+def test_limit_takes_the_first_samples(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = small.with_name("other.duckdb")
+    assert main(["run", str(small), "--limit", "1", "--store", str(store)]) == 0
+    assert ": 1 samples, 8 steps made" in capsys.readouterr().out
+    assert store.exists()
+    assert not small.with_name("small.duckdb").exists()
+
+
+def test_plan_says_what_is_reused_made_and_waited_for(
+    ran: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "small.yaml", "--again", "response_claims"]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "response_claims decompose_claims make" in lines
+    assert "reference_claims decompose_claims reuse 4 rows" in lines
+    assert "response_in_reference verify_claims waits for response_claims" in lines
+
+
+def test_runs_show_and_explain(ran: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs"]) == 0
+    listed = capsys.readouterr().out.split()
+    run_id = next(word for word in listed if word.startswith("20"))
+
+    assert main(["show", run_id[:12], "--slices"]) == 0
+    shown = capsys.readouterr().out
+    assert f"run {run_id}: 3 samples" in shown
+    assert "factual_correctness [topic=Einstein]" in shown
+
+    assert main(["explain", "bir", "--run", run_id]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith(f"sample birth  (run {run_id})")
+    for words in (
+        "response: Einstein was born in 1879.",
+        "response_claims: 1 claims",
+        "response_in_reference: contradicted",
+        "evidence: Einstein was born in 1905.",
+        "precision.factual_correctness: 0.0000",
+    ):
+        assert words in told
+
+
+def test_sql_in_every_form(ran: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    query = "SELECT sample_id, retrieved_contexts FROM samples ORDER BY sample_id"
+    assert main(["sql", query]) == 0
+    table = capsysbinary.readouterr().out.decode().split()
+    assert table[0] == "sample_id"
+
+    assert main(["sql", query, "--format", "csv"]) == 0
+    assert capsysbinary.readouterr().out.decode() == (
+        "sample_id,retrieved_contexts\nbirth,[]\n"
+        'silence,"[""Paris is large.""]"\n'
+        'tower,"[""The Eiffel Tower stands in Paris.""]"\n'
+    )
+
+    assert main(["sql", query, "--format", "json"]) == 0
+    rows = json.loads(capsysbinary.readouterr().out)
+    assert rows[0] == {"sample_id": "birth", "retrieved_contexts": []}
+
+    assert main(["sql", query, "--format", "parquet", "-o", "answer.parquet"]) == 0
+    assert pl.read_parquet("answer.parquet").height == 3
+
+
+def test_sql_reads_a_query_from_standard_input(ran: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, "sql", "-", "--format", "csv"],
+        input="SELECT count(*) AS n FROM samples",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "n\n3\n"
+    assert done.stderr == ""
+
+
+def test_a_reader_that_goes_away_is_no_error(ran: Path) -> None:
+    with process(ran.parent, "sql", "SELECT * FROM range(500000)", "--format", "csv") as going:
+        assert going.stdout is not None
+        assert going.stderr is not None
+        going.stdout.readline()
+        going.stdout.close()
+        assert going.stderr.read() == ""
+    assert going.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["run", "none.yaml"],
+            "none.yaml: cannot be read (No such file or directory); name a pipeline's YAML file",
+        ),
+        (["runs"], "store: no store was used in this folder yet; name one by --store or --config"),
+        (
+            ["runs", "--store", "none.duckdb"],
+            "FOLDER/none.duckdb: there is no store here; run a pipeline first",
+        ),
+    ],
+)
+def test_mistakes_exit_with_2(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    told = capsys.readouterr()
+    assert told.err.replace(str(tmp_path), "FOLDER") == f"claimflow: {message}\n"
+    assert told.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "1999"], "STORE: there is no run '1999'; known are RUN"),
+        (["explain", "towr"], "STORE: run RUN has no sample 'towr'; did you mean 'tower'?"),
+        (
+            ["sql", "SELECT 1", "-o", "no/such/folder.csv"],
+            "no/such/folder.csv: cannot be written (No such file or directory); "
+            "name a file in a folder of yours",
+        ),
+    ],
+)
+def test_mistakes_about_a_store(
+    ran: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    connection = duckdb.connect(str(ran.with_name("small.duckdb")), read_only=True)
+    (run_id,) = connection.execute("SELECT run_id FROM audit.runs").fetchone() or ("",)
+    connection.close()
+    assert main(arguments) == 2
+    told = capsys.readouterr().err
+    told = told.replace(str(ran.with_name("small.duckdb")), "STORE").replace(run_id, "RUN")
+    assert told == f"claimflow: {message}\n"
+
+
+def test_ctrl_c_stops_and_says_so(small: Path) -> None:
+    with process(small.parent, "run", "small.yaml") as going:
+        assert going.stderr is not None
+        while "made" not in (line := going.stderr.readline()):
+            assert line
+        going.send_signal(signal.SIGINT)
+        _, rest = going.communicate()
+    assert going.returncode in (130, 0)  # 0 when the signal came after the last step
+    if going.returncode:
+        assert rest.splitlines()[-1] == (
+            "claimflow: stopped; what was done is kept, run again to go on"
+        )
+    assert "Traceback" not in rest
+
+
+def test_a_busy_store_exits_with_3(
+    ran: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hold = (
+        "import duckdb, sys; c = duckdb.connect('small.duckdb'); print(1, flush=True); "
+        "sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        clock = iter(range(0, 100_000, 50))
+        monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+        assert main(["runs"]) == 3
+        holder.communicate()
+    assert capsys.readouterr().err == (
+        f"claimflow: {ran.with_name('small.duckdb')}: another process has held the store for "
+        "60 s; close it, or try again later\n"
+    )
+
+
+def test_version_and_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version"]) == 0
+    assert capsys.readouterr().out == "claimflow 0.1.0\n"
+    assert main(["schema"]) == 0
+    assert json.loads(capsys.readouterr().out)["title"] == "claimflow pipeline"
+
+
+def test_schema_of_a_store(ran: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "--tables"]) == 0
+    assert "audit.artifacts" in capsys.readouterr().out

@@ -1,0 +1,260 @@
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from flows.engine.errors import InputError, StoppedError
+from flows.engine.execute import execute, open_store, recorded
+from flows.engine.planning import plan
+from flows.engine.prepare import prepare
+from flows.engine.results import all_runs, run_steps
+from flows.engine.runner import Made
+from flows.engine.store import Store, read_table
+
+STEPS = [
+    "samples",
+    "response_claims",
+    "reference_claims",
+    "context_matches",
+    "response_in_reference",
+    "deterministic_faithfulness",
+    "precision",
+    "summary",
+]
+
+
+class Seen:
+    """Remembers what a run says of itself."""
+
+    def __init__(self) -> None:
+        self.killed: list[str] = []
+        self.made: list[Made] = []
+
+    def began(self, run_id: str, killed: list[str]) -> None:
+        self.killed = killed
+
+    def advanced(self, step: str, done: int, of: int) -> None:
+        assert 0 < done <= of
+
+    def finished(self, made: Made) -> None:
+        self.made.append(made)
+
+    def names(self, *, reused: bool) -> set[str]:
+        return {made.step for made in self.made if made.reused == reused}
+
+
+def run(path: Path, *again: str) -> Seen:
+    seen = Seen()
+    prepared = prepare(path, again=again)
+    with recorded(prepared, open_store(prepared, None), seen, again=frozenset(again)) as going:
+        execute(going)
+    return seen
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), "utf-8")
+
+
+def rows(path: Path, query: str) -> pl.DataFrame:
+    with Store(path.with_name("small.duckdb")).reading() as connection:
+        return read_table(connection, query)
+
+
+def actions(path: Path) -> dict[str, str]:
+    prepared = prepare(path)
+    return {p.step: p.action for p in plan(prepared, open_store(prepared, None))}
+
+
+def test_the_first_run_makes_every_table_and_the_second_none(small: Path) -> None:
+    assert run(small).names(reused=False) == set(STEPS)
+    assert run(small).names(reused=True) == set(STEPS)
+    store = Store(small.with_name("small.duckdb"))
+    assert all_runs(store)["status"].to_list() == ["done", "done"]
+    assert set(run_steps(store, all_runs(store)["run_id"][0])["step"]) == set(STEPS)
+
+
+def test_the_rows_of_a_run_are_found_in_sql(small: Path) -> None:
+    run(small)
+    scores = rows(
+        small,
+        "SELECT sample_id, score, status, reason FROM scores WHERE step = 'precision' "
+        "ORDER BY sample_id",
+    )
+    assert scores.rows() == [
+        ("birth", 0.0, "scored", None),
+        (
+            "silence",
+            None,
+            "undefined",
+            "no claims in the response; the response is empty (policy: formula)",
+        ),
+        ("tower", 1.0, "scored", None),
+    ]
+    verdicts = rows(
+        small,
+        "SELECT sample_id, claim, verdict FROM claims JOIN verdicts USING (run_id, claim_id) "
+        "ORDER BY verdict",
+    )
+    assert verdicts["claim"].to_list() == [
+        "Einstein was born in 1879.",
+        "The Eiffel Tower is located in Paris.",
+    ]
+    assert verdicts["verdict"].to_list() == ["contradicted", "entailed"]
+
+
+def test_the_means_say_how_many_of_how_many(small: Path) -> None:
+    run(small)
+    summary = rows(
+        small,
+        "SELECT slice_value, n, n_scored, n_undefined, n_failed, mean FROM summaries "
+        "WHERE metric = 'factual_correctness' ORDER BY slice_value NULLS FIRST",
+    )
+    assert summary.rows() == [
+        (None, 3, 2, 1, 0, 0.5),
+        ("Einstein", 1, 1, 0, 0, 0.0),
+        ("Paris", 2, 1, 1, 0, 1.0),
+    ]
+
+
+def test_a_changed_setting_costs_its_step_and_what_depends_on_its_content(small: Path) -> None:
+    run(small)
+    edit(
+        small,
+        "use: deterministic_faithfulness",
+        "use: deterministic_faithfulness, rouge_threshold: 0.9",
+    )
+    assert actions(small)["deterministic_faithfulness"] == "make"
+    assert actions(small)["summary"] == "wait"
+    assert run(small).names(reused=False) == {"deterministic_faithfulness", "summary"}
+
+
+def test_a_table_made_anew_with_the_same_content_leaves_the_scores_alone(small: Path) -> None:
+    run(small)
+    edit(small, "against: reference}", "against: reference, threshold: 0.51}")
+    assert run(small).names(reused=False) == {"response_in_reference"}
+
+
+def test_again_makes_a_step_anew(small: Path) -> None:
+    run(small)
+    assert run(small, "precision").names(reused=False) == {"precision"}
+
+
+def test_again_of_no_step_is_a_mistake(small: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        prepare(small, again=["precison"])
+    assert str(caught.value) == ("--again: there is no step 'precison'; did you mean 'precision'?")
+
+
+def test_only_changed_samples_are_judged_again(small: Path) -> None:
+    run(small)
+    before = rows(small, "SELECT count(*) FROM audit.replies").item()
+    more = '{"sample_id": "new", "response": "Rome is old.", "reference": "Rome is very old."}\n'
+    samples = small.with_name("samples.jsonl")
+    samples.write_text(samples.read_text("utf-8") + more, "utf-8")
+    assert "response_in_reference" in run(small).names(reused=False)
+    assert rows(small, "SELECT count(*) FROM audit.replies").item() == before + 1
+
+
+def test_steps_that_compute_the_same_share_one_table(small: Path) -> None:
+    edit(
+        small,
+        "  precision:",
+        "  twin: {use: verify_claims, claims: response_claims, against: reference}\n  precision:",
+    )
+    run(small)
+    shared = rows(
+        small,
+        "SELECT count(DISTINCT artifact_id) FROM audit.run_steps "
+        "WHERE step IN ('twin', 'response_in_reference')",
+    )
+    assert shared.item() == 1
+    assert rows(small, "SELECT count(*) FROM stored.verdicts").item() == 2
+    assert rows(small, "SELECT count(*) FROM verdicts").item() == 4
+
+
+def test_plan_knows_before_what_the_run_does(small: Path) -> None:
+    assert actions(small) == {
+        "response_claims": "make",
+        "reference_claims": "make",
+        "context_matches": "make",
+        "response_in_reference": "wait",
+        "deterministic_faithfulness": "wait",
+        "precision": "wait",
+        "summary": "wait",
+    }
+    assert not small.with_name("small.duckdb").exists()
+    run(small)
+    assert set(actions(small).values()) == {"reuse"}
+
+
+def test_a_run_that_is_stopped_keeps_what_is_done_and_says_so(small: Path) -> None:
+    prepared = prepare(small)
+    store = open_store(prepared, None)
+
+    class StopAfterClaims(Seen):
+        def finished(self, made: Made) -> None:
+            super().finished(made)
+            if made.step == "response_claims":
+                going.stop.set()
+
+    with pytest.raises(StoppedError), recorded(prepared, store, StopAfterClaims()) as going:
+        execute(going)
+    assert all_runs(store).select("status", "reason").rows() == [("stopped", "asked to stop")]
+    assert "response_claims" in run(small).names(reused=True)
+
+
+def test_a_run_that_breaks_is_on_record_as_failed(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = prepare(small)
+    store = open_store(prepared, None)
+
+    class Breaking(Seen):
+        def finished(self, made: Made) -> None:
+            if made.step == "precision":
+                raise RuntimeError("the disk is full")
+
+    with pytest.raises(RuntimeError), recorded(prepared, store, Breaking()) as going:
+        execute(going)
+    assert all_runs(store).select("status", "reason").rows() == [
+        ("failed", "RuntimeError: the disk is full")
+    ]
+
+
+@pytest.mark.parametrize("seconds", [0.02, 0.2, 0.4])
+def test_a_killed_run_loses_nothing_that_was_finished(small: Path, seconds: float) -> None:
+    code = "import sys; from flows.cli import main; sys.exit(main(sys.argv[1:]))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "run", str(small)],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        cwd=small.parent,
+    )
+    assert process.stderr is not None
+    while "made" not in (line := process.stderr.readline()):
+        assert line, "the run ended before it made anything"
+    time.sleep(seconds)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+    store = Store(small.with_name("small.duckdb"))
+    finished = set(run_steps(store, all_runs(store)["run_id"][0])["step"])
+    seen = run(small)
+    assert finished <= seen.names(reused=True)
+    runs = all_runs(store)
+    if runs["status"][1] != "done":  # the kill may come just after the end
+        assert seen.killed == [runs["run_id"][1]]
+        assert runs["status"].to_list() == ["done", "killed"]
+    unfinished = rows(
+        small,
+        "SELECT count(*) FROM stored.claims WHERE artifact_id NOT IN "
+        "(SELECT artifact_id FROM audit.artifacts WHERE digest IS NOT NULL)",
+    )
+    assert unfinished.item() == 0

@@ -1,0 +1,92 @@
+"""Every mistake in a pipeline file, as the user is told it: `tests/bad/NAME.yaml` and `.txt`."""
+
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from flows.engine.errors import InputError
+from flows.engine.pipeline import build_pipeline
+from flows.engine.pipeline_schema import json_schema
+from flows.engine.prepare import prepare
+from flows.engine.yaml_source import load_yaml
+from stages.decompose import DecomposeClaims
+
+ROOT = Path(__file__).parents[2]
+BAD = sorted((ROOT / "tests/bad").glob("*.yaml"))
+GOOD = sorted((ROOT / "configs").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
+def test_mistakes_are_told_all_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    with pytest.raises(InputError) as caught:
+        prepare(Path(path.name))
+    message = str(caught.value).replace(str(path.parent), "FOLDER")
+    assert message + "\n" == path.with_suffix(".txt").read_text("utf-8")
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
+def test_the_pipelines_we_ship_are_right(path: Path) -> None:
+    source = load_yaml(path)
+    build_pipeline(source)
+    jsonschema.validate(source.value, json_schema())
+
+
+@pytest.mark.parametrize(
+    "name", ["unknown_stage", "misspelt_key", "wrong_type", "missing_setting", "names", "top_level"]
+)
+def test_editors_find_the_same_mistakes(name: str) -> None:
+    value = load_yaml(ROOT / f"tests/bad/{name}.yaml").value
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(value, json_schema())
+
+
+def test_steps_come_in_an_order_that_can_run_with_their_wires(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        """
+name: p
+samples: {path: s.jsonl}
+store: data/s.duckdb
+embedder: {model: encoder}
+steps:
+  summary: {use: summarize_scores}
+  again: {use: faithfulness, response_in_contexts: mine}
+  mine: {use: verify_claims, claims: response_claims, against: retrieved_contexts}
+  response_claims: {use: decompose_claims, of: response, atomicity: high}
+"""
+    )
+    pipeline = build_pipeline(load_yaml(path))
+    assert [(step.name, dict(step.inputs)) for step in pipeline.steps] == [
+        ("response_claims", {"samples": "samples"}),
+        ("mine", {"samples": "samples", "claims": "response_claims"}),
+        (
+            "again",
+            {
+                "samples": "samples",
+                "response_claims": "response_claims",
+                "response_in_contexts": "mine",
+            },
+        ),
+        ("summary", {"samples": "samples", "scores": ("again",)}),
+    ]
+    assert pipeline.steps[0].stage == DecomposeClaims(of="response", atomicity="high")
+    assert (pipeline.store, pipeline.embedder) == (tmp_path / "data/s.duckdb", tmp_path / "encoder")
+
+
+def test_inputs_that_the_settings_make_needless_need_no_step(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        """
+name: p
+samples: {path: s.jsonl}
+store: s.duckdb
+steps:
+  response_claims: {use: decompose_claims, of: response}
+  response_in_reference: {use: verify_claims, claims: response_claims, against: reference}
+  precise: {use: factual_correctness, mode: precision}
+"""
+    )
+    *_, step = build_pipeline(load_yaml(path)).steps
+    assert step.needs == ("samples", "response_claims", "response_in_reference")

@@ -1,0 +1,89 @@
+from pathlib import Path
+
+import pytest
+
+from flows.engine.errors import InputError
+from flows.engine.query import query, tables
+from flows.engine.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "s.duckdb")
+    with store.writing():
+        pass
+    return store
+
+
+def refusal(store: Store, sql: str, seconds: float = 20) -> str:
+    with pytest.raises(InputError) as caught:
+        query(store, sql, seconds=seconds)
+    return str(caught.value)
+
+
+def test_a_query_is_answered(store: Store) -> None:
+    assert query(store, "SELECT 1 AS a, 'x' AS b", seconds=20).rows() == [(1, "x")]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_text('{file}')",
+        "SELECT * FROM read_csv('{file}')",
+        "SELECT * FROM '{file}'",
+        "COPY (SELECT 1) TO '{out}'",
+        "EXPORT DATABASE '{out}'",
+        "ATTACH '{out}'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET enable_external_access = true",
+        "SET memory_limit = '90GB'",
+        "CREATE TABLE mine (a INTEGER)",
+        "DELETE FROM audit.runs",
+        "SELECT getenv('HOME')",
+        "SELECT * FROM frame",
+        "PRAGMA enable_profiling = 'json'",
+    ],
+)
+def test_nothing_is_read_or_written_outside_the_store(
+    store: Store, tmp_path: Path, sql: str
+) -> None:
+    frame = "a variable that DuckDB would find if it were allowed to look for one"
+    file = tmp_path / "secret.csv"
+    file.write_text("a\n1\n")
+    before = sorted(tmp_path.iterdir())
+    refusal(store, sql.format(file=file, out=tmp_path / "out"))
+    assert sorted(tmp_path.iterdir()) == before
+    assert frame
+
+
+def test_a_query_that_takes_too_long_is_ended(store: Store) -> None:
+    endless = "SELECT count(*) FROM range(1000000000000) a, range(1000000) b WHERE a.range = -1"
+    assert refusal(store, endless, seconds=0.2) == (
+        "sql: took longer than 0.2 s; narrow it, or raise --timeout"
+    )
+
+
+def test_a_query_cannot_fill_memory_or_disk(store: Store) -> None:
+    limits = "SELECT current_setting('memory_limit'), current_setting('temp_directory')"
+    assert query(store, limits, seconds=20).rows() == [("1.8 GiB", "")]
+
+
+def test_a_wrong_query_says_what_is_wrong(store: Store) -> None:
+    assert refusal(store, "SELECT scor FROM scores") == (
+        'sql: Binder Error: Referenced column "scor" not found in FROM clause!\n'
+        'Candidate bindings: "score", "step"; '
+        "see `claimflow schema --tables` for the tables and columns"
+    )
+
+
+def test_a_statement_that_answers_nothing_is_no_query(store: Store) -> None:
+    assert refusal(store, "") == "sql: answers nothing; write a SELECT"
+
+
+def test_tables_lists_the_views_first(store: Store) -> None:
+    listed = tables(store)
+    assert listed.columns == ["table_name", "column_name", "data_type"]
+    assert ("verdicts", "verdict", "VARCHAR") in listed.rows()
+    assert ("audit.runs", "run_id", "VARCHAR") in listed.rows()
+    assert "stored.claims" not in listed["table_name"]

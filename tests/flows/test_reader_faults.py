@@ -1,0 +1,221 @@
+"""Every fault of the input is told, with its place and what would be right."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from flows.engine.reader import open_samples
+
+LINE = "write one JSON object on each line"
+ARRAY = "write one array of objects"
+
+
+def told(folder: Path, path: str, rename: Mapping[str, str] | None = None) -> list[str]:
+    return [str(f) for f in open_samples(path, base=folder, rename=rename or {}).faults]
+
+
+def told_of(folder: Path, name: str, text: str | bytes) -> list[str]:
+    raw = text if isinstance(text, bytes) else text.encode()
+    (folder / name).write_bytes(raw)
+    return told(folder, name)
+
+
+def test_every_fault_of_every_line_at_once(tmp_path: Path) -> None:
+    lines = [
+        '{"id": 1, "answer": "x"}',
+        "",
+        '{"id": 2, "answer": "x"',
+        "not JSON",
+        '[{"id": 3}]',
+        '{"id": "", "answer": 5, "contexts": ["c", 7], "ground_truth": {"a": 1}}',
+        '{"id": true, "question": ["q"]}',
+        '{"id": 1}',
+        '{"id": 4} {"id": 5}',
+        '{"id": 6, "score": NaN}',
+        '{"id": 7, "score": 1e999}',
+        '{"id": 8, "id": 9}',
+        '{"contexts": [{"doc_id": 1}]}',
+        '{"contexts": {"text": "t"}}',
+        '{"ground_truth": [{"text": "t", "by": 1}]}',
+        f'{{"x": {"[" * 5000}{"]" * 5000}}}',
+        f'{{"x": {"1" * 5000}}}',
+        '{"answer": null, "contexts": [null]}',
+    ]
+    assert told_of(tmp_path, "s.jsonl", "\n".join(lines)) == [
+        f"s.jsonl:3: broken JSON at column 24 (Expecting ',' delimiter); {LINE}",
+        f"s.jsonl:4: broken JSON at column 1 (Expecting value); {LINE}",
+        f"s.jsonl:5: a list instead of an object; {LINE}",
+        "s.jsonl:6: 'id' is empty; write an id, or leave it out to have one made",
+        "s.jsonl:6: 'answer' is a number; write it as text",
+        "s.jsonl:6: 'contexts' holds a number in place 2; write a list of texts",
+        "s.jsonl:6: 'ground_truth' is an object; write a list of texts",
+        "s.jsonl:7: 'id' is true or false; write a text or a number",
+        "s.jsonl:7: 'question' is a list; write it as text",
+        "s.jsonl:8: sample_id '1' stands already at s.jsonl:1; give every sample an id of its own",
+        f"s.jsonl:9: broken JSON at column 11 (Extra data); {LINE}",
+        "s.jsonl:10: NaN is not JSON; write null",
+        "s.jsonl:11: a number is beyond 64-bit floats; write it as text",
+        "s.jsonl:12: 'id' stands twice in one object; keep one of them",
+        "s.jsonl:13: 'contexts' holds an object in place 1 without a text in it; "
+        "name its text one of text, page_content, content, doc",
+        "s.jsonl:14: 'contexts' is an object; write a list of texts",
+        "s.jsonl:15: 'ground_truth' holds objects; write a list of texts",
+        "s.jsonl:16: brackets nested about a thousand deep; nest them less",
+        "s.jsonl:17: a number of thousands of digits; write it as text",
+        "s.jsonl:18: 'contexts' holds null in place 1; write a list of texts",
+    ]
+
+
+def test_an_id_is_taken_even_by_a_sample_with_a_fault(tmp_path: Path) -> None:
+    assert told_of(tmp_path, "s.jsonl", '{"id": 1, "answer": 2}\n{"id": "1"}') == [
+        "s.jsonl:1: 'answer' is a number; write it as text",
+        "s.jsonl:2: sample_id '1' stands already at s.jsonl:1; give every sample an id of its own",
+    ]
+
+
+def test_ids_repeat_across_files(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('[{"id": 0}, {"id": "x"}]')
+    (tmp_path / "b.csv").write_text('id,answer\n1,"two\nlines"\nx,y\n')
+    pl.DataFrame({"id": ["2", "x"]}).write_parquet(tmp_path / "c.parquet")
+    assert told(tmp_path, "*") == [
+        "b.csv:4: sample_id 'x' stands already at a.json sample 2; "
+        "give every sample an id of its own",
+        "c.parquet row 2: sample_id 'x' stands already at a.json sample 2; "
+        "give every sample an id of its own",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            '[{"id": 1},\n {"id": 2}}]',
+            f"s.json sample 3: broken JSON (unexpected character); {ARRAY}",
+        ),
+        ('[{"id": 1}, {"id" 2}]', f"s.json sample 2: broken JSON (unexpected character); {ARRAY}"),
+        ('[{"id": 1}, 2]', f"s.json sample 2: a number instead of an object; {ARRAY}"),
+        (
+            '{"id": 1}\n{"id": 2}',
+            f"s.json sample 1: the file is not an array; {ARRAY}, or call it .jsonl",
+        ),
+        ("[]", "s.json: no samples; write at least one"),
+    ],
+)
+def test_broken_arrays(tmp_path: Path, text: str, message: str) -> None:
+    assert told_of(tmp_path, "s.json", text) == [message]
+
+
+def test_every_broken_row_of_a_csv_file(tmp_path: Path) -> None:
+    text = 'id,answer\n1,x\n\n2,"x\n\ny"\n3\n4,a,b\n5,"b"x"\n6,z\n'
+    assert told_of(tmp_path, "s.csv", text) == [
+        "s.csv:7: fewer cells than the header names; write every cell",
+        's.csv:8: more cells than the header names; quote a comma: "one, two"',
+        "s.csv:9: text behind a closing quote, or no closing quote; "
+        'write a quote twice: "a ""b"" c"',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("id,a,id\n1,2,3\n", "s.csv:1: two columns are named 'id'; name every column once"),
+        (
+            "id,a\r\n1,2\n3,4\r\n",
+            r"s.csv:1: not one kind of line end, or no CSV; end every line in \n",
+        ),
+        ("id,answer\n", "s.csv: no samples; write at least one"),
+        (
+            "id,contexts\n\n1,\"['a', 'b']\"\n",
+            's.csv:3: \'contexts\' is a list as Python prints it; write it as JSON: ["one", "two"]',
+        ),
+        (
+            'id,answer\n"",x\n',
+            "s.csv:2: 'id' is empty; write an id, or leave it out to have one made",
+        ),
+    ],
+)
+def test_csv_files(tmp_path: Path, text: str, message: str) -> None:
+    assert told_of(tmp_path, "s.csv", text) == [message]
+
+
+@pytest.mark.parametrize("name", ["s.jsonl", "s.json", "s.csv"])
+def test_other_encodings(tmp_path: Path, name: str) -> None:
+    text = {"s.jsonl": '{"id": 1}\n{"id": "é"}', "s.json": '[{"id": 1},\n{"id": "é"}]'}
+    raw = text.get(name, "id\né\n")
+    assert told_of(tmp_path, name, raw.encode("latin-1")) == [
+        f"{name}:2: the byte 0xe9 is not UTF-8; save the file as UTF-8"
+    ]
+    assert told_of(tmp_path, name, raw.encode("utf-16")) == [
+        f"{name}: UTF-16 text; save the file as UTF-8"
+    ]
+
+
+@pytest.mark.parametrize("name", ["s.jsonl", "s.json", "s.csv"])
+def test_empty_files(tmp_path: Path, name: str) -> None:
+    assert told_of(tmp_path, name, "") == [f"{name}: no samples; write at least one"]
+
+
+def test_an_empty_file_among_others_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"id": 1}')
+    (tmp_path / "b.jsonl").write_text("\n\n")
+    pl.DataFrame({"id": []}).write_parquet(tmp_path / "c.parquet")
+    assert told(tmp_path, "*") == [
+        "b.jsonl: no samples; write at least one",
+        "c.parquet: no samples; write at least one",
+    ]
+
+
+def test_a_file_that_is_no_parquet(tmp_path: Path) -> None:
+    (message,) = told_of(tmp_path, "s.parquet", "id\n1\n")
+    assert message.startswith("s.parquet: cannot be read (")
+    assert message.endswith("; write it again as .parquet")
+
+
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    (tmp_path / "answers.jsonl").write_text('{"id": 1}')
+    (tmp_path / "sub").mkdir()
+    assert told(tmp_path, "answer.jsonl") == [
+        "answer.jsonl: no such file; did you mean 'answers.jsonl'?"
+    ]
+    assert told(tmp_path, "zzz") == [f"zzz: no such file; the folder looked in is {tmp_path}"]
+    assert told(tmp_path, "no/a.jsonl") == [
+        f"no/a.jsonl: no such file; there is no folder {tmp_path}/no either"
+    ]
+    for glob in ("*.csv", "a**.jsonl"):
+        assert told(tmp_path, glob) == [
+            f"{glob}: no file has such a name; the folder it starts from is {tmp_path}"
+        ]
+    assert told(tmp_path, "sub") == ["sub: a folder; name its files, such as sub/*.jsonl"]
+
+
+def test_files_of_unknown_formats(tmp_path: Path) -> None:
+    known = "known are .jsonl, .ndjson, .json, .csv, .parquet"
+    assert told_of(tmp_path, "s.txt", "x") == [f"s.txt: unknown ending '.txt'; {known}"]
+    assert told_of(tmp_path, "s", "x") == [f"s: no ending; {known}"]
+
+
+def test_columns_that_give_the_same_field(tmp_path: Path) -> None:
+    assert told_of(tmp_path, "s.jsonl", '{"answer": "a"}\n{"response": "b"}') == [
+        "s.jsonl: 'answer' and 'response' give the same field, response; "
+        "choose one under rename, such as {answer: response}"
+    ]
+
+
+def test_rename_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "s.jsonl").write_text(json.dumps({"answer": "a", "gold": "b"}))
+    rename = {"answer": "responce", "golden": "reference", "gold": "metadata"}
+    assert told(tmp_path, "s.jsonl", rename) == [
+        "rename.answer: 'responce' is no field of a sample; did you mean 'response'?",
+        "rename.gold: 'metadata' is no field of a sample; known are other_references, "
+        "reference, response, retrieved_contexts, sample_id, user_input",
+        "rename.golden: no sample has 'golden'; did you mean 'gold'?",
+    ]
+
+
+def test_a_rename_is_not_blamed_when_nothing_could_be_read(tmp_path: Path) -> None:
+    assert told(tmp_path, "no.jsonl", {"a": "response"}) == [
+        f"no.jsonl: no such file; the folder looked in is {tmp_path}"
+    ]

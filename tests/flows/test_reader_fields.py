@@ -1,0 +1,79 @@
+"""The values of a record become the fields of a sample; what is no field stays metadata."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from flows.engine.reader.columns import fields_by_column
+from flows.engine.reader.fields import sample_fields
+from flows.engine.reader.records import RecordError
+
+
+def fields(values: dict[str, Any], *, cells: bool = False) -> dict[str, Any]:
+    found, wrongs = sample_fields(values, fields_by_column({}), cells=cells)
+    assert wrongs == []
+    return found
+
+
+def test_contexts_as_objects_leave_the_rest_of_them_in_the_metadata() -> None:
+    found = fields({"retrieved_context": [{"doc_id": "d1", "text": "one"}, "two"]})
+    assert found["retrieved_contexts"] == ["one", "two"]
+    assert found["metadata"] == '{"retrieved_context":[{"doc_id":"d1"},{}]}'
+
+
+@pytest.mark.parametrize("name", ["text", "page_content", "content", "doc"])
+def test_the_names_of_a_text_in_an_object(name: str) -> None:
+    found = fields({"contexts": [{name: "t"}]})
+    assert (found["retrieved_contexts"], found["metadata"]) == (["t"], "{}")
+
+
+def test_one_text_is_one_context() -> None:
+    assert fields({"contexts": '["no list"]'})["retrieved_contexts"] == ['["no list"]']
+
+
+def test_the_first_of_many_references_is_the_reference() -> None:
+    found = fields({"other_references": ["d"], "ground_truths": ["a", "b", "c"]})
+    assert (found["reference"], found["other_references"]) == ("a", ["b", "c", "d"])
+    none = fields({"ground_truths": []})
+    assert (none["reference"], none["other_references"]) == (None, [])
+
+
+def test_lists_in_cells() -> None:
+    found = fields({"contexts": '["a", "b"]', "ground_truths": '["c","d"]'}, cells=True)
+    assert found["retrieved_contexts"] == ["a", "b"]
+    assert (found["reference"], found["other_references"]) == ("c", ["d"])
+    assert fields({"contexts": "[]"}, cells=True)["retrieved_contexts"] == []
+    assert fields({"contexts": r'["\ud800"]'}, cells=True)["retrieved_contexts"] == ["\ufffd"]
+
+
+@pytest.mark.parametrize("cell", ["[1] a source", "[1]", "[sic] a [text]", "[", '"a"', ""])
+def test_cells_that_only_look_like_lists_are_texts(cell: str) -> None:
+    assert fields({"contexts": cell}, cells=True)["retrieved_contexts"] == [cell]
+    assert fields({"answer": '["a"]'}, cells=True)["response"] == '["a"]'
+
+
+@pytest.mark.parametrize("cell", ["['a', 'b']", "['a' 'b']", "[\"it's\", 'b']", "['a']\n"])
+def test_lists_as_python_prints_them_are_refused(cell: str) -> None:
+    _, wrongs = sample_fields({"contexts": cell}, fields_by_column({}), cells=True)
+    assert [str(wrong) for wrong in wrongs] == [
+        '\'contexts\' is a list as Python prints it; write it as JSON: ["one", "two"]'
+    ]
+
+
+def test_metadata_is_written_in_one_way() -> None:
+    assert fields({"b": 1, "a": "é"})["metadata"] == '{"a":"é","b":1}'
+
+
+def test_hostile_cells_take_linear_time() -> None:
+    start = time.process_time()
+    for cell in ("['" + "' " * 500_000, "[" * 1_000_000 + "]", "['" + " " * 1_000_000 + "]"):
+        sample_fields({"contexts": cell}, fields_by_column({}), cells=True)
+    assert time.process_time() - start < 2
+
+
+def test_a_wrong_value_says_what_it_is() -> None:
+    wrong = RecordError("'a' is a number", "write it as text")
+    assert str(wrong) == "'a' is a number; write it as text"
+    assert json.loads(fields({"x": None})["metadata"]) == {"x": None}

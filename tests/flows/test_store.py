@@ -1,0 +1,144 @@
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+
+from flows.engine.errors import InputError
+from flows.engine.store import Store, StoreBusyError, insert, read_table
+from stages.rows import Sample, row_kinds
+from stages.tables import build, schema
+
+HOLD = """
+import duckdb, sys
+connection = duckdb.connect(sys.argv[1], read_only=sys.argv[2] == "read")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def hold(path: Path, how: str) -> subprocess.Popen[str]:
+    """Another process that keeps the file open."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path), how],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "folder" / "s.duckdb", wait=0.3)
+    with store.writing():
+        pass
+    return store
+
+
+def test_every_kind_of_row_has_a_table_and_a_view(store: Store) -> None:
+    with store.reading() as connection:
+        for row in row_kinds():
+            frame = read_table(connection, f"SELECT * FROM {row.table}")
+            assert frame.columns == ["run_id", "step", *schema(row)]
+
+
+def test_rows_come_back_as_they_went_in(store: Store) -> None:
+    samples = build(
+        Sample,
+        [
+            {
+                "sample_id": "ä \0 🙂",
+                "retrieved_contexts": ["x", ""],
+                "metadata": '{"a":1}',
+            },
+            {"sample_id": "2", "response": "", "retrieved_contexts": []},
+        ],
+    )
+    with store.writing() as connection:
+        artifact = "00000000-0000-0000-0000-000000000001"
+        insert(connection, "stored.samples", samples, artifact_id=artifact, shard=0)
+    with store.reading() as connection:
+        query = "SELECT * EXCLUDE (artifact_id, shard) FROM stored.samples WHERE shard = $shard"
+        assert read_table(connection, query, shard=0).equals(samples)
+
+
+def test_an_error_inside_a_window_rolls_everything_back(store: Store) -> None:
+    with pytest.raises(RuntimeError), store.writing() as connection:
+        connection.execute("CREATE TABLE half (a INTEGER)")
+        raise RuntimeError
+    with store.reading() as connection, pytest.raises(duckdb.CatalogException):
+        connection.execute("FROM half")
+
+
+def test_a_reader_elsewhere_makes_a_writer_wait_and_then_say_so(store: Store) -> None:
+    process = hold(store.path, "read")
+    with process, store.reading():
+        pass
+    process = hold(store.path, "read")
+    with process:
+        with pytest.raises(StoreBusyError) as caught, store.writing():
+            pass
+        process.communicate()
+    assert str(caught.value) == (
+        f"{store.path}: another process has held the store for 0 s; close it, or try again later"
+    )
+
+
+def test_a_writer_elsewhere_that_ends_in_time_is_waited_for(store: Store) -> None:
+    patient = Store(store.path, wait=20)
+    process = hold(store.path, "write")
+    threading.Timer(0.3, process.communicate).start()
+    with patient.writing() as connection:
+        connection.execute("CREATE TABLE mine (a INTEGER)")
+    process.wait()
+
+
+def test_threads_take_turns(store: Store) -> None:
+    def add() -> None:
+        for _ in range(10):
+            with store.writing() as connection:
+                frame = pl.DataFrame({"key": ["00000000-0000-0000-0000-000000000001"]})
+                insert(connection, "audit.replies", frame.with_columns(reply=b"x"), **meta)
+
+    meta = {"tool": "t", "made_at": "2026-01-01"}
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with store.reading() as connection:
+        assert connection.execute("SELECT count(*) FROM audit.replies").fetchall() == [(40,)]
+
+
+def test_no_store_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught, Store(tmp_path / "none.duckdb").reading():
+        pass
+    path = tmp_path / "none.duckdb"
+    assert str(caught.value) == f"{path}: there is no store here; run a pipeline first"
+
+
+def test_another_file_is_a_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "text.duckdb"
+    path.write_text("not a database, but long enough to be looked at " * 200)
+    with pytest.raises(InputError) as caught, Store(path).writing():
+        pass
+    assert str(caught.value) == (
+        f"{path}: cannot be opened as a store; name a DuckDB file that claimflow made"
+    )
+
+
+def test_a_store_of_another_version_is_refused(store: Store) -> None:
+    with store.writing() as connection:
+        connection.execute("UPDATE audit.store SET schema_version = 99")
+    with pytest.raises(InputError) as caught, Store(store.path).writing():
+        pass
+    assert str(caught.value) == (
+        f"{store.path}: holds schema version 99, and this claimflow writes 1; "
+        "use the claimflow that made it, or a new store"
+    )

@@ -1,0 +1,100 @@
+from pathlib import Path
+
+import pytest
+
+from flows.engine.errors import InputError
+from flows.engine.yaml_source import load_yaml
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "p.yaml"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_values_and_lines(tmp_path: Path) -> None:
+    path = write(tmp_path, "name: x\nsteps:\n  a: {use: b, n: 1.5}\n  c:\n    d: [1, true, null]\n")
+    source = load_yaml(path)
+    assert source.value == {
+        "name": "x",
+        "steps": {"a": {"use": "b", "n": 1.5}, "c": {"d": [1, True, None]}},
+    }
+    assert source.faults == []
+    assert source.place("steps", "c", "d", "1") == f"{path}:5 steps.c.d.1"
+    assert source.place("steps", "a", "missing") == f"{path}:3 steps.a.missing"
+    assert source.place() == f"{path}:1"
+
+
+def test_an_empty_file_is_no_value(tmp_path: Path) -> None:
+    assert load_yaml(write(tmp_path, "# nothing\n")).value is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "a: 1\nb: 2\na: 3\n",
+            ":3 a: 'a' stands twice; the first is on line 1; rename or remove one",
+        ),
+        (
+            "steps:\n  x: {}\n  x: {}\n",
+            ":3 steps.x: two steps are named 'x'; the first is on line 2; rename or remove one",
+        ),
+        ("1: a\n", ":1: the key '1' is no text; put it in quotes"),
+        ("[a]: b\n", ":1: a key is no text; put it in quotes"),
+        (
+            "a: &x [1]\nb: *x\n",
+            ":2 b: an alias repeats another part of the file; write it out",
+        ),
+        (
+            "a: &x [*x]\n",
+            ":1 a.0: an alias repeats another part of the file; write it out",
+        ),
+        (
+            "a: !!python/object:os.system x\n",
+            ":1 a: 'x' cannot be read; write plain text or a number",
+        ),
+        ("a: 2026-99-99\n", ":1 a: '2026-99-99' cannot be read; write plain text or a number"),
+    ],
+)
+def test_faults(tmp_path: Path, text: str, message: str) -> None:
+    path = write(tmp_path, text)
+    assert [str(fault) for fault in load_yaml(path).faults] == [f"{path}{message}"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            b"a: [1\nb: 2\n",
+            ":2: is not YAML: expected ',' or ']', but got ':', column 2; "
+            "mend the line or the one above",
+        ),
+        (
+            b"a: 1\n\tb: 2\n",
+            ":2: is not YAML: found character '\\t' that cannot start any token, column 1; "
+            "mend the line or the one above",
+        ),
+        (b"a: \xff\n", ": is not UTF-8 at byte 3; save it as UTF-8 text"),
+        (
+            b"a: \x01\n",
+            ": is not YAML (unacceptable character #x0001: special characters are "
+            "not allowed); write it as UTF-8 text",
+        ),
+    ],
+)
+def test_no_yaml(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        load_yaml(path)
+    assert str(caught.value) == f"{path}{message}"
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        load_yaml(tmp_path / "none.yaml")
+    assert str(caught.value) == (
+        f"{tmp_path}/none.yaml: cannot be read (No such file or directory); "
+        "name a pipeline's YAML file"
+    )

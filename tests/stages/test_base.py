@@ -1,0 +1,108 @@
+from collections.abc import Mapping
+from typing import Protocol
+
+import polars as pl
+import pytest
+
+from stages.base import Input, Stage
+from stages.rows import Claim, Sample, Score
+from stages.tables import Claims, Samples, Scores, TableError, build
+from stages.tools import Embedder
+
+
+class Speaker(Protocol):
+    def say(self) -> str: ...
+
+
+class Example(Stage):
+    use = "example"
+    per_sample = False
+    word: str = "a"
+
+    def run(
+        self,
+        samples: Samples,
+        claims: Claims | None = None,
+        *,
+        scores: Mapping[str, Scores],
+        speaker: Speaker,
+        embedder: Embedder,
+    ) -> Scores:
+        said = self.word + speaker.say()
+        return samples.select("sample_id", metric=pl.lit(said), score=0.5, status=pl.lit("scored"))
+
+
+class Hello:
+    def say(self) -> str:
+        return "!"
+
+
+def test_wiring_is_read_from_the_signature() -> None:
+    assert Example.inputs == {
+        "samples": Input(Sample),
+        "claims": Input(Claim, optional=True),
+        "scores": Input(Score, every=True),
+    }
+    assert Example.tools == {"speaker": Speaker, "embedder": Embedder}
+    assert Example.makes is Score
+
+
+def test_make_runs_the_stage_and_checks_its_table() -> None:
+    samples = build(Sample, [{"sample_id": "s"}])
+    tools = {"speaker": Hello(), "embedder": None}
+    table = Example().make({"samples": samples, "scores": {}}, tools)
+    assert table.rows() == [("s", "a!", 0.5, "scored", None, "{}")]
+    twice = pl.concat([samples, samples])
+    with pytest.raises(TableError, match=r"1 rows repeat a key \(sample_id, metric\)"):
+        Example().make({"samples": twice, "scores": {}}, tools)
+
+
+def test_a_subclass_keeps_the_wiring() -> None:
+    class Special(Example):
+        word: str = "b"
+
+    assert Special.inputs == Example.inputs
+
+
+def test_a_stage_that_returns_no_table_fails_when_defined() -> None:
+    with pytest.raises(TypeError, match=r"Silent\.run must be annotated with the table it returns"):
+
+        class Silent(Stage):
+            use = "silent"
+
+            def run(self, samples: Samples) -> pl.DataFrame:
+                return samples
+
+
+def test_a_stage_with_an_unknown_parameter_fails_when_defined() -> None:
+    message = "Odd.run: parameter 'factor' is neither a table nor a tool protocol"
+    with pytest.raises(TypeError, match=message):
+
+        class Odd(Stage):
+            use = "odd"
+
+            def run(self, samples: Samples, factor: float) -> Scores:
+                return samples
+
+
+def test_a_name_is_a_setting_or_an_input() -> None:
+    message = "Both: 'claims' is both a setting and a parameter of run"
+    with pytest.raises(TypeError, match=message):
+
+        class Both(Stage):
+            use = "both"
+            claims: str
+
+            def run(self, samples: Samples, claims: Claims) -> Scores:
+                return samples
+
+
+def test_a_stage_that_runs_by_sample_takes_samples() -> None:
+    message = "Blind.run must take samples, or say per_sample = False"
+    with pytest.raises(TypeError, match=message):
+
+        class Blind(Stage):
+            use = "blind"
+
+            def run(self, claims: Claims) -> Scores:
+                return claims

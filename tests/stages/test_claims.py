@@ -1,0 +1,424 @@
+"""The rules of decomposition: the documented examples, and sentences of the same build."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.text.claims import Extent, decompose
+
+EINSTEIN = (
+    "Albert Einstein was a German theoretical physicist who developed the theory of relativity "
+    "and contributed to quantum mechanics."
+)
+CURIE = (
+    "Marie Curie was a Polish and naturalized-French physicist and chemist who conducted "
+    "pioneering research on radioactivity."
+)
+BABBAGE = (
+    "Charles Babbage was an English mathematician, philosopher, inventor, and mechanical engineer."
+)
+EXTENTS: tuple[Extent, ...] = ("low", "high")
+
+
+def claims(text: str, atomicity: Extent = "high", coverage: Extent = "high") -> list[str]:
+    return [claim.claim for claim in decompose(text, atomicity=atomicity, coverage=coverage)]
+
+
+@pytest.mark.parametrize("coverage", EXTENTS)
+def test_einstein(coverage: Extent) -> None:
+    assert claims(EINSTEIN, "low", coverage) == [EINSTEIN]
+    assert claims(EINSTEIN, "high", coverage) == [
+        "Albert Einstein was a German theoretical physicist.",
+        "Albert Einstein developed the theory of relativity.",
+        "Albert Einstein contributed to quantum mechanics.",
+    ]
+
+
+def test_curie() -> None:
+    assert claims(CURIE, "high", "high") == [
+        "Marie Curie was a Polish physicist.",
+        "Marie Curie was a naturalized-French physicist.",
+        "Marie Curie was a chemist.",
+        "Marie Curie conducted pioneering research on radioactivity.",
+    ]
+    assert claims(CURIE, "high", "low") == [
+        "Marie Curie was a physicist.",
+        "Marie Curie conducted research on radioactivity.",
+    ]
+    assert claims(CURIE, "low", "high") == [CURIE]
+    assert claims(CURIE, "low", "low") == [
+        "Marie Curie was a physicist who conducted research on radioactivity."
+    ]
+
+
+def test_babbage() -> None:
+    assert claims(BABBAGE, "high", "high") == [
+        "Charles Babbage was an English mathematician.",
+        "Charles Babbage was a philosopher.",
+        "Charles Babbage was an inventor.",
+        "Charles Babbage was a mechanical engineer.",
+    ]
+    assert claims(BABBAGE, "high", "low") == [
+        "Charles Babbage was an English mathematician.",
+        "Charles Babbage was an inventor.",
+    ]
+    assert claims(BABBAGE, "low", "low") == [
+        "Charles Babbage was an English mathematician and an inventor."
+    ]
+
+
+SPLIT = [
+    (
+        "Ada Lovelace was a British mathematician who translated a paper and published an "
+        "algorithm.",
+        [
+            "Ada Lovelace was a British mathematician.",
+            "Ada Lovelace translated a paper.",
+            "Ada Lovelace published an algorithm.",
+        ],
+    ),
+    (
+        "Frida Kahlo was a Mexican painter whose self-portraits are in many museums.",
+        [
+            "Frida Kahlo was a Mexican painter.",
+            "Frida Kahlo's self-portraits are in many museums.",
+        ],
+    ),
+    (
+        "Nikola Tesla was born in Smiljan and died in New York.",
+        ["Nikola Tesla was born in Smiljan.", "Nikola Tesla died in New York."],
+    ),
+    (
+        "Wangari Maathai was a Kenyan activist and politician who founded the Green Belt Movement.",
+        [
+            "Wangari Maathai was a Kenyan activist.",
+            "Wangari Maathai was a politician.",
+            "Wangari Maathai founded the Green Belt Movement.",
+        ],
+    ),
+    (
+        "Leonardo da Vinci was an Italian painter, engineer, and anatomist.",
+        [
+            "Leonardo da Vinci was an Italian painter.",
+            "Leonardo da Vinci was an engineer.",
+            "Leonardo da Vinci was an anatomist.",
+        ],
+    ),
+    (
+        "Paris, the capital of France, lies on the Seine.",
+        ["Paris lies on the Seine.", "Paris is the capital of France."],
+    ),
+    (
+        "Clara Schumann, a German pianist and composer, toured Europe and taught in Frankfurt.",
+        [
+            "Clara Schumann toured Europe.",
+            "Clara Schumann was a German pianist.",
+            "Clara Schumann was a composer.",
+            "Clara Schumann taught in Frankfurt.",
+        ],
+    ),
+    (
+        "Grace Hopper, who was born in New York, wrote a compiler and served in the Navy.",
+        [
+            "Grace Hopper wrote a compiler.",
+            "Grace Hopper was born in New York.",
+            "Grace Hopper served in the Navy.",
+        ],
+    ),
+    (
+        "The film was directed by John Ford and produced by Walter Wanger.",
+        ["The film was directed by John Ford.", "The film was produced by Walter Wanger."],
+    ),
+    (
+        "He designed and built the first bicycle.",
+        ["He designed the first bicycle.", "He built the first bicycle."],
+    ),
+    (
+        "The observatory was founded by Anna Berg, the head of the academy.",
+        [
+            "The observatory was founded by Anna Berg.",
+            "Anna Berg was the head of the academy.",
+        ],
+    ),
+    (
+        "The telescope was sold to the Kepler Institute, which has moved it to Chile.",
+        [
+            "The telescope was sold to the Kepler Institute.",
+            "The Kepler Institute has moved it to Chile.",
+        ],
+    ),
+    (
+        "Lagos is a city that lies on the Gulf of Guinea and has a large harbour.",
+        [
+            "Lagos is a city.",
+            "Lagos lies on the Gulf of Guinea.",
+            "Lagos has a large harbour.",
+        ],
+    ),
+    (
+        "Middlemarch is a novel written by George Eliot and published in 1871.",
+        [
+            "Middlemarch is a novel.",
+            "Middlemarch was written by George Eliot.",
+            "Middlemarch was published in 1871.",
+        ],
+    ),
+    (
+        "The Lynx are a team based in Oslo.",
+        ["The Lynx are a team.", "The Lynx are based in Oslo."],
+    ),
+    (
+        "Lowe was known for his hats and liked to sing.",
+        ["Lowe was known for his hats.", "Lowe liked to sing."],
+    ),
+    (
+        "The war ended in 1945, and the two states signed a treaty.",
+        ["The war ended in 1945.", "The two states signed a treaty."],
+    ),
+    (
+        "The reactor stopped at noon; the engineers started it again.",
+        ["The reactor stopped at noon.", "The engineers started it again."],
+    ),
+    (
+        "Rosa Vega has taught at Harvard, has edited two journals, and has received three prizes.",
+        [
+            "Rosa Vega has taught at Harvard.",
+            "Rosa Vega has edited two journals.",
+            "Rosa Vega has received three prizes.",
+        ],
+    ),
+    (
+        "Chinua Achebe was a Nigerian novelist, poet and critic who wrote Things Fall Apart.",
+        [
+            "Chinua Achebe was a Nigerian novelist.",
+            "Chinua Achebe was a poet.",
+            "Chinua Achebe was a critic.",
+            "Chinua Achebe wrote Things Fall Apart.",
+        ],
+    ),
+    (
+        "Hugo Lind (born 3 May 1951 in Lund) is a Swedish cellist.",
+        [
+            "Hugo Lind is a Swedish cellist.",
+            "Hugo Lind was born 3 May 1951.",
+            "Hugo Lind was born in Lund.",
+        ],
+    ),
+    (
+        "In 1902, she opened a school and then wrote a grammar.",
+        ["In 1902, she opened a school.", "She then wrote a grammar."],
+    ),
+    (
+        "Einstein was born in 1879 in Germany.",
+        ["Einstein was born in 1879.", "Einstein was born in Germany."],
+    ),
+    (
+        "Bo Ek died in Rome in 1903.",
+        ["Bo Ek died in Rome.", "Bo Ek died in 1903."],
+    ),
+    (
+        "He wrote plays or films and lived in Rome.",
+        ["He wrote plays or films.", "He lived in Rome."],
+    ),
+    (
+        "Photosynthesis converts light into energy and produces oxygen.",
+        ["Photosynthesis converts light into energy.", "Photosynthesis produces oxygen."],
+    ),
+    (
+        "Water boils at 100 °C and freezes at 0 °C.",
+        ["Water boils at 100 °C.", "Water freezes at 0 °C."],
+    ),
+    (
+        "Mice and rats carry fleas and spread disease.",
+        ["Mice and rats carry fleas.", "Mice and rats spread disease."],
+    ),
+    (
+        "The road runs between Oslo and Bergen and crosses a plateau.",
+        ["The road runs between Oslo and Bergen.", "The road crosses a plateau."],
+    ),
+    (
+        "Tim Cook is the chairman and head of the board.",
+        ["Tim Cook is the chairman of the board.", "Tim Cook is the head of the board."],
+    ),
+    (
+        "Born in Kyoto, Emi Sato studied law in Tokyo.",
+        ["Emi Sato was born in Kyoto.", "Emi Sato studied law in Tokyo."],
+    ),
+    (
+        "However, the valley is dry but gets snow in January.",
+        ["The valley is dry.", "The valley gets snow in January."],
+    ),
+    (
+        'The band wrote "Love and War" and released it in 1990.',
+        ['The band wrote "Love and War".', "The band released it in 1990."],
+    ),
+]
+
+
+@pytest.mark.parametrize(("sentence", "expected"), SPLIT)
+def test_what_is_coordinated_or_said_beside_is_split(sentence: str, expected: list[str]) -> None:
+    assert claims(sentence) == expected
+    assert claims(sentence, "low", "high") == [sentence]
+
+
+WHOLE = [
+    "The treaty was signed between Austria and Prussia.",
+    "Shakespeare wrote Romeo and Juliet in London.",
+    "The orchestra played both Brahms and Dvořák.",
+    "She was both a poet and a painter.",
+    "She both wrote and directed the film.",
+    "He has both sung and danced in Paris.",
+    'The album contains "Rain and Fire" and "Stone and Sand".',
+    "The river is 3.14 km wide and 2.5 m deep.",
+    "The recipe needs flour, sugar, and eggs.",
+    "Rolls and Royce are two names of one company.",
+    "He is either a liar or a poet.",
+    "The king was not a poet who wrote or a painter.",
+    "Bo is a hero and a winner if he survives.",
+    "If the pump fails, the valve closes and opens again.",
+    "Some sources have said that the film was made by Lou and produced by Ann.",
+    "Simon and Garfunkel sang about a bridge.",
+    "The house has a black and white door.",
+    "It was a black and white film.",
+    "No one knows who built the tower and painted the walls.",
+    "Anna met a man who had lived in Rome and studied law.",
+    "The price rose from 1,200.50 to 1,300.75 dollars.",
+]
+
+
+@pytest.mark.parametrize("sentence", WHOLE)
+def test_what_belongs_together_stays_together(sentence: str) -> None:
+    assert claims(sentence) == [sentence]
+
+
+def test_low_coverage_leaves_the_main_point() -> None:
+    assert claims("Paris, the capital of France, lies on the Seine.", "low", "low") == [
+        "Paris lies on the Seine."
+    ]
+    assert claims("In fact, Bo Ek (1901-1980) wrote plays, including a farce.", "low", "low") == [
+        "Bo Ek wrote plays."
+    ]
+    assert claims("It was a very influential study.", "low", "low") == ["It was a study."]
+
+
+def test_low_coverage_never_makes_a_denial_stronger() -> None:
+    text = "The drug has no significant effect on sleep."
+    assert claims(text, "low", "low") == [text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Albert Einstein war ein Physiker, der in Ulm geboren wurde und in Princeton starb.",
+        "Marie Curie était une physicienne et chimiste qui est née à Varsovie.",
+        "Эйнштейн родился в Ульме и умер в Принстоне.",
+        "爱因斯坦是物理学家，他出生在乌尔姆。",
+        "وُلد أينشتاين في أولم وتوفي في برينستون.",
+    ],
+)
+@pytest.mark.parametrize("atomicity", EXTENTS)
+@pytest.mark.parametrize("coverage", EXTENTS)
+def test_sentences_of_other_languages_stay_whole(
+    text: str, atomicity: Extent, coverage: Extent
+) -> None:
+    assert claims(text, atomicity, coverage) == [text]
+
+
+def test_a_pronoun_is_resolved_when_the_text_leaves_no_doubt() -> None:
+    text = "Ada Lovelace was a mathematician. She wrote a program. It ran."
+    assert claims(text)[1:] == ["Ada Lovelace wrote a program.", "It ran."]
+    text = "The Eiffel Tower is located in Paris. It has a height of 1000ft."
+    assert claims(text)[1] == "The Eiffel Tower has a height of 1000ft."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ada Lovelace was a mathematician. Mary Somerville was an astronomer. She wrote a book.",
+        "Ada Lovelace was a mathematician. She liked him. He wrote a book.",
+        "Rome is a city. It is known that he wrote a book.",
+    ],
+)
+def test_a_doubtful_pronoun_is_left(text: str) -> None:
+    assert claims(text)[-1] in text
+
+
+def test_markup_is_no_part_of_a_claim() -> None:
+    text = (
+        "# Rivers\n\nHere are two rivers:\n\n- **The Nile** flows through Egypt [1].\n"
+        "2. [The Volga](http://a.b/c) flows through Russia.\n```\nx = 1\n```\n"
+    )
+    expected = ["The Nile flows through Egypt.", "The Volga flows through Russia."]
+    assert claims(text, "low", "high") == claims(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " \n ",
+        "Who was Marie Curie?",
+        "Hello! How can I help you today?",
+        "Sure!",
+        "I don't know.",
+        "I hope this helps!",
+        "Let me know if you have any questions.",
+        "😀",
+        "---",
+        "Yes.",
+        "谁是爱因斯坦？",
+    ],
+)
+def test_what_claims_nothing_gives_no_claim(text: str) -> None:
+    assert claims(text, "low", "high") == claims(text) == []
+
+
+def test_a_short_answer_is_a_claim() -> None:
+    assert claims("**Paris**") == ["Paris"]
+    assert claims("1945") == ["1945"]
+
+
+def test_a_repeated_claim_counts_once() -> None:
+    assert claims("Rome is old. Oslo is new. Rome is old.") == ["Rome is old.", "Oslo is new."]
+
+
+def test_spans_are_those_of_the_clauses() -> None:
+    found = decompose(EINSTEIN, atomicity="high", coverage="high")
+    assert [EINSTEIN[claim.start : claim.end] for claim in found] == [
+        "Albert Einstein was a German theoretical physicist",
+        "developed the theory of relativity",
+        "contributed to quantum mechanics",
+    ]
+
+
+PIECES = st.sampled_from(
+    (
+        "Anna who which that whose was born and but , . ; : ( ) [ ] * \" ' - in 1990 wrote a the "
+        "poet painter both between or not However is of whom where ? Paris it She 's 😀 und “ « 。"
+    ).split()
+)
+
+
+@given(
+    st.one_of(st.text(max_size=80), st.lists(PIECES, max_size=40).map(" ".join)),
+    st.sampled_from(EXTENTS),
+    st.sampled_from(EXTENTS),
+)
+def test_any_text_gives_claims_with_spans_in_order(
+    text: str, atomicity: Extent, coverage: Extent
+) -> None:
+    found = decompose(text, atomicity=atomicity, coverage=coverage)
+    assert all(claim.claim.strip() for claim in found)
+    assert all(0 <= claim.start < claim.end <= len(text) for claim in found)
+    assert [claim.start for claim in found] == sorted(claim.start for claim in found)
+    assert len({claim.claim for claim in found}) == len(found)
+
+
+@pytest.mark.parametrize("unit", ["Bo, a poet, and ", "(", '"', "[a](", "a. ", "- x\n", "```\n"])
+def test_long_texts_take_linear_time(unit: str) -> None:
+    text = unit * (50_000 // len(unit))
+    started = time.process_time()
+    decompose(text, atomicity="high", coverage="low")
+    assert time.process_time() - started < 2

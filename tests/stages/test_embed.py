@@ -1,0 +1,130 @@
+from collections.abc import Sequence
+
+import polars as pl
+import pytest
+from pydantic import ValidationError
+
+from flows.engine.embedder import OnnxEmbedder
+from stages.embed import EmbeddingSimilarity
+from stages.rows import Sample
+from stages.tables import build
+
+TEXTS = {
+    "same": ("A cat sat on the mat.", "A cat sat on the mat."),
+    "near": ("A cat sat on the mat.", "A cat did not sit on the mat."),
+    "far": ("A cat sat on the mat.", "Preferred stocks have no voting rights."),
+    "blank": (" \n\u2003", "A cat sat on the mat."),
+    "missing": ("A cat sat on the mat.", None),
+    "neither": (None, None),
+    "emoji": ("😀", "😡"),
+}
+SAMPLES = build(
+    Sample,
+    [{"sample_id": key, "response": a, "reference": b} for key, (a, b) in TEXTS.items()],
+)
+
+
+class Recording:
+    """The real embedder; `asked` holds every text it was given, `loses` what it fails on."""
+
+    def __init__(self, *loses: str) -> None:
+        self.asked: list[str] = []
+        self._loses = loses
+
+    def embed(self, texts: Sequence[str]) -> pl.DataFrame:
+        self.asked += texts
+        return ONNX.embed([text for text in texts if text not in self._loses])
+
+
+ONNX = OnnxEmbedder(threads=1)
+
+
+def similarities(samples=SAMPLES, embedder=None, **settings):
+    stage = EmbeddingSimilarity(**{"left": "response", "right": "reference"} | settings)
+    table = stage.make({"samples": samples}, {"embedder": embedder or ONNX})
+    return {row["sample_id"]: row for row in table.iter_rows(named=True)}
+
+
+def test_one_row_per_sample_in_their_order():
+    rows = similarities()
+    assert list(rows) == list(TEXTS)
+    assert {row["left"] for row in rows.values()} == {"response"}
+    assert {row["right"] for row in rows.values()} == {"reference"}
+
+
+def test_cosines():
+    rows = similarities()
+    assert rows["same"]["cosine"] == pytest.approx(1, abs=1e-6)
+    assert rows["near"]["cosine"] == pytest.approx(0.7872, abs=0.02)
+    assert rows["far"]["cosine"] < 0.2
+    assert all(row["cosine"] is None or -1 <= row["cosine"] <= 1 for row in rows.values())
+
+
+@pytest.mark.parametrize(
+    ("sample_id", "reason"),
+    [
+        ("blank", "the response is empty"),
+        ("missing", "missing: reference"),
+        ("neither", "missing: response"),
+    ],
+)
+def test_nothing_to_compare_is_undefined_and_says_why(sample_id, reason):
+    row = similarities(threshold=0.0)[sample_id]
+    assert (row["status"], row["reason"]) == ("undefined", reason)
+    assert row["cosine"] is None
+    assert row["similar"] is None
+
+
+def test_a_text_is_asked_for_once_and_a_blank_one_never():
+    recording = Recording()
+    similarities(embedder=recording)
+    assert sorted(recording.asked) == sorted(
+        {text for pair in TEXTS.values() if None not in pair for text in pair if text.strip()}
+        - ({TEXTS["blank"][1]} - {TEXTS["same"][0]})
+    )
+
+
+@pytest.mark.parametrize(("lost", "field"), [("😀", "response"), ("😡", "reference")])
+def test_a_text_without_embedding_is_a_failure_of_its_sample_alone(lost, field):
+    rows = similarities(embedder=Recording(lost))
+    assert (rows["emoji"]["status"], rows["emoji"]["cosine"]) == ("failed", None)
+    assert rows["emoji"]["reason"] == f"the {field} has no embedding"
+    assert rows["near"]["status"] == "measured"
+
+
+def test_similar_needs_a_threshold():
+    assert {row["similar"] for row in similarities().values()} == {None}
+
+
+def test_zero_is_a_threshold():
+    rows = similarities(threshold=0.0)
+    assert rows["near"]["similar"] is True
+    assert similarities(threshold=0.95)["near"]["similar"] is False
+
+
+def test_the_cosine_does_not_depend_on_the_side():
+    there, back = similarities(), similarities(left="reference", right="response")
+    for sample_id, row in there.items():
+        assert back[sample_id]["cosine"] == pytest.approx(row["cosine"], abs=1e-9)
+
+
+def test_no_samples_no_rows():
+    assert similarities(SAMPLES.clear()) == {}
+
+
+def test_reads_its_two_texts():
+    stage = EmbeddingSimilarity(left="user_input", right="response")
+    assert stage.reads() == {"user_input", "response"}
+
+
+def test_a_text_is_not_compared_with_itself():
+    with pytest.raises(
+        ValidationError, match="left and right are both response; compare two different texts"
+    ):
+        EmbeddingSimilarity(left="response", right="response")
+
+
+@pytest.mark.parametrize("threshold", [1.5, -2, float("nan")])
+def test_a_threshold_is_a_cosine(threshold):
+    with pytest.raises(ValidationError):
+        EmbeddingSimilarity(left="response", right="reference", threshold=threshold)

@@ -1,0 +1,129 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from stages.match import LexicalMatch
+from stages.rows import Sample
+from stages.tables import build
+from stages.text.bleu import word_bleu
+from stages.text.rouge import rouge_l
+
+MEASURES = [
+    *("rouge_l_precision", "rouge_l_recall", "rouge_l_f1"),
+    *("token_overlap_precision", "token_overlap_recall", "token_overlap_f1", "bleu"),
+]
+SHAKESPEARE = {
+    "sample_id": "s",
+    "response": "William Shakespeare wrote 'Romeo and Juliet'. He is born in Ireland",
+    "reference": "William Shakespeare is the author of 'Romeo and Juliet'.",
+    "retrieved_contexts": ["William Shakespeare is the author of 'Romeo and Juliet'."],
+}
+
+
+def match(*samples, against="retrieved_contexts", **settings):
+    stage = LexicalMatch(against=against, **settings)
+    return stage.make({"samples": build(Sample, samples)}, {})
+
+
+def test_documented_example_to_the_last_digit():
+    rows = match(SHAKESPEARE)
+    assert rows["rouge_l_precision"].to_list() == [0.8333333333333334, 0.2]
+    assert rows["token_overlap_precision"].to_list() == [0.875, 0.2]
+    assert rows["bleu"].to_list() == [0.6855956729300113, 0.05488226210213251]
+    assert sum(rows["bleu"]) / 2 == 0.37023896751607194
+
+
+def test_rows_name_the_sentence_by_position_and_span():
+    rows = match(SHAKESPEARE)
+    assert rows["position"].to_list() == [0, 1]
+    assert rows["source"].to_list() == [None, None]
+    assert rows["against"].to_list() == ["retrieved_contexts"] * 2
+    spans = zip(rows["start"], rows["end"], strict=True)
+    assert [SHAKESPEARE["response"][a:b] for a, b in spans] == rows["sentence"].to_list()
+    assert rows["sentence"][1] == "He is born in Ireland"
+
+
+def test_content_tokens_give_the_overlap_of_later_releases():
+    assert match(SHAKESPEARE, tokens="content")["token_overlap_precision"].to_list() == [0.8, 0]
+
+
+def test_unicode_tokens_compare_words_without_case():
+    rows = match(SHAKESPEARE | {"response": "WILLIAM, was author!"}, tokens="unicode")
+    assert rows["token_overlap_precision"].to_list() == [2 / 3]
+
+
+def test_whole_text_is_one_row_for_each_reference():
+    response = " Rome.\nIt is old. "
+    sample = {"response": response, "reference": "Rome", "other_references": ["It is old."]}
+    rows = match({"sample_id": "s", **sample}, against="reference", unit="text")
+    assert rows["source"].to_list() == [0, 1]
+    assert rows["position"].to_list() == [None, None]
+    assert rows.select("sentence", "start", "end").row(0) == (response, 0, len(response))
+    assert rows["rouge_l_precision"].to_list() == [0.25, 0.75]
+    assert rows["rouge_l_recall"].to_list() == [1, 1]
+
+
+def test_contexts_are_joined_by_line_breaks():
+    sample = {"sample_id": "s", "response": "ab\ncd", "retrieved_contexts": ["ab", "cd"]}
+    assert match(sample, unit="text").select(MEASURES).row(0) == (1,) * 7
+
+
+def test_word_bleu_counts_the_chosen_tokens():
+    rows = match(SHAKESPEARE, bleu_unit="word", tokens="unicode")
+    source = "william shakespeare is the author of romeo and juliet".split()
+    first = word_bleu("william shakespeare wrote romeo and juliet".split(), source)
+    second = word_bleu("he is born in ireland".split(), source)
+    assert rows["bleu"].to_list() == [first, second]
+
+
+@pytest.mark.parametrize("against", ["reference", "retrieved_contexts"])
+@pytest.mark.parametrize("unit", ["sentence", "text"])
+def test_missing_texts_give_no_rows(against, unit):
+    texts = {"reference": "a", "retrieved_contexts": ["a"]}
+    samples = [
+        {"sample_id": "no response", **texts},
+        {"sample_id": "empty", "response": "", **texts},
+        {"sample_id": "blank", "response": " \n", **texts},
+        {"sample_id": "no source", "response": "a"},
+    ]
+    assert match(*samples, against=against, unit=unit).height == 0
+
+
+@pytest.mark.parametrize("unit", ["sentence", "text"])
+def test_empty_sources_give_zeros(unit):
+    sample = {"sample_id": "s", "response": "a", "reference": "", "retrieved_contexts": []}
+    for against in ("reference", "retrieved_contexts"):
+        rows = match(sample, against=against, unit=unit)
+        assert rows.select(MEASURES).row(0) == (0,) * 7
+
+
+def test_other_references_keep_their_number_when_the_first_is_missing():
+    sample = {"sample_id": "s", "response": "a", "other_references": ["a", "b"]}
+    assert match(sample, against="reference")["source"].to_list() == [1, 2]
+
+
+def test_needs_the_response_and_its_source():
+    for against in ("reference", "retrieved_contexts"):
+        assert LexicalMatch(against=against).reads() == {"response", against}
+    assert LexicalMatch(against="reference").per_sample
+
+
+def test_unknown_settings_are_refused():
+    with pytest.raises(ValidationError, match="'treebank', 'content' or 'unicode'"):
+        LexicalMatch(against="reference", tokens="words")
+
+
+@given(
+    st.text(max_size=60),
+    st.lists(st.text(max_size=40), max_size=3),
+    st.sampled_from(["treebank", "content", "unicode"]),
+    st.sampled_from(["character", "word"]),
+)
+def test_measures_of_any_texts_lie_in_range(response, contexts, tokens, bleu_unit):
+    sample = {"sample_id": "s", "response": response, "retrieved_contexts": contexts}
+    rows = match(sample, tokens=tokens, bleu_unit=bleu_unit)
+    for row in rows.iter_rows(named=True):
+        assert all(0 <= row[measure] <= 1 for measure in MEASURES)
+        ours = rouge_l(response[row["start"] : row["end"]], "\n".join(contexts))
+        assert row["rouge_l_f1"] == ours.f1

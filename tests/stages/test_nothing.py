@@ -1,0 +1,87 @@
+"""What samples lack, and what that is worth."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from stages.nothing import EmptyPolicy, texts_in
+from stages.rows import Sample
+from stages.score import ContextRecall, FactualCorrectness, Faithfulness
+from stages.score_lexical import DeterministicFaithfulness
+from stages.tables import build
+
+FULL = {"response": "Paris.", "reference": "Paris.", "retrieved_contexts": ["Paris."]}
+
+
+def situation(stage: Any, **fields: Any) -> tuple[str | None, str | None, str | None]:
+    samples = build(Sample, [{"sample_id": "s", **FULL, **fields}])
+    (row,) = stage.situation(samples).rows()
+    assert row[0] == "s"
+    missing, case, worth = row[1:]
+    return missing, case, worth
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, (None, None, None)),
+        ({"response": None}, ("missing: response", None, None)),
+        (
+            {"response": None, "retrieved_contexts": None},
+            ("missing: response, retrieved_contexts", None, None),
+        ),
+        ({"reference": None}, (None, None, None)),
+        ({"response": ""}, (None, "response", "formula")),
+        ({"response": " \n\t\u3000"}, (None, "response", "formula")),
+        ({"response": "I don't know."}, (None, "refusal", "formula")),
+        ({"retrieved_contexts": []}, (None, "contexts", "formula")),
+        ({"retrieved_contexts": ["", " "]}, (None, "contexts", "formula")),
+        ({"retrieved_contexts": ["", "x"]}, (None, None, None)),
+        ({"response": "", "retrieved_contexts": []}, (None, "response", "formula")),
+    ],
+)
+def test_what_a_sample_lacks_for_faithfulness(fields: Any, expected: Any) -> None:
+    assert situation(Faithfulness(), **fields) == expected
+
+
+def test_a_declared_worth_goes_before_the_formula() -> None:
+    stage = Faithfulness(empty=EmptyPolicy(contexts=0))
+    assert situation(stage, response="", retrieved_contexts=[]) == (None, "contexts", "0")
+
+
+def test_no_samples() -> None:
+    assert Faithfulness().situation(build(Sample, [])).height == 0
+
+
+def test_a_case_without_bearing_on_the_metric_is_refused() -> None:
+    with pytest.raises(ValidationError) as caught:
+        ContextRecall(empty=EmptyPolicy(refusal=0))
+    assert "empty.refusal has no bearing on context_recall, only reference, contexts" in str(
+        caught.value
+    )
+
+
+@pytest.mark.parametrize("worth", [2, -1, 0.5, "zero", None])
+def test_only_the_four_worths_are_taken(worth: Any) -> None:
+    with pytest.raises(ValidationError):
+        EmptyPolicy(response=worth)
+
+
+def test_a_score_reads_the_fields_of_its_cases() -> None:
+    assert FactualCorrectness().reads() == {"response", "reference"}
+    assert ContextRecall().reads() == {"reference", "retrieved_contexts"}
+    assert DeterministicFaithfulness().reads() == {"response", "retrieved_contexts"}
+
+
+def test_texts_in_a_field() -> None:
+    samples = build(
+        Sample,
+        [
+            {"sample_id": "a", "response": "x", "retrieved_contexts": ["x", "", "y"]},
+            {"sample_id": "b", "response": " ", "retrieved_contexts": []},
+            {"sample_id": "c"},
+        ],
+    )
+    found = samples.select(texts_in("response"), texts_in("retrieved_contexts"))
+    assert found.rows() == [(1, 2), (0, 0), (None, None)]

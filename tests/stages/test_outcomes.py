@@ -1,0 +1,151 @@
+"""Counting the outcomes of claims."""
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from stages.keys import content_key
+from stages.outcomes import count_outcomes
+from stages.rows import Claim, Sample, Verdict
+from stages.tables import TableError, build
+
+Judged = tuple[str, int | None, str | None]
+
+
+def counts(
+    claims: list[str], verdicts: list[Judged], *, contexts: list[str] | None = None, **fields: Any
+) -> tuple[Any, ...]:
+    """Counts of one sample, from claims by name and (claim, passage, verdict) triples."""
+    samples = build(
+        Sample, [{"sample_id": "s", "response": "r", "retrieved_contexts": contexts, **fields}]
+    )
+    claim_rows = [
+        {"claim_id": content_key("claim", c), "sample_id": "s", "of": "response", "claim": c}
+        for c in claims
+    ]
+    verdict_rows = [
+        {
+            "claim_id": content_key("claim", claim),
+            "against": "retrieved_contexts",
+            "passage": passage,
+            "verdict": verdict,
+            "status": "failed" if verdict is None else "judged",
+        }
+        for claim, passage, verdict in verdicts
+    ]
+    (row,) = count_outcomes(
+        samples,
+        build(Claim, claim_rows),
+        build(Verdict, verdict_rows),
+        of="response",
+        against="retrieved_contexts",
+    ).rows()
+    return row[1:]
+
+
+def test_joined_premises() -> None:
+    verdicts: list[Judged] = [
+        ("a", None, "entailed"),
+        ("b", None, "contradicted"),
+        ("c", None, "neutral"),
+    ]
+    assert counts(["a", "b", "c"], verdicts, contexts=["x", "y"]) == (3, 1, 1, 1, None)
+
+
+def test_each_passage_any_that_entails_goes_before_any_that_contradicts() -> None:
+    verdicts: list[Judged] = [
+        ("a", 0, "contradicted"),
+        ("a", 1, "entailed"),
+        ("b", 0, "neutral"),
+        ("b", 1, "contradicted"),
+        ("c", 0, "neutral"),
+        ("c", 1, "neutral"),
+    ]
+    assert counts(["a", "b", "c"], verdicts, contexts=["x", "y"]) == (3, 1, 1, 1, None)
+
+
+def test_a_claim_without_a_verdict_fails_the_count() -> None:
+    failure = "1 of 2 claims of the response have no verdict"
+    assert counts(["a", "b"], [("a", None, "entailed")], contexts=["x"]) == (
+        2,
+        None,
+        None,
+        None,
+        failure,
+    )
+
+
+def test_a_failed_verdict_fails_the_count_even_beside_an_entailing_passage() -> None:
+    verdicts: list[Judged] = [("a", 0, "entailed"), ("a", 1, None)]
+    *_, failure = counts(["a"], verdicts, contexts=["x", "y"])
+    assert failure == "1 of 1 claims of the response have no verdict"
+
+
+def test_a_passage_without_a_verdict_fails_the_count() -> None:
+    *_, failure = counts(["a"], [("a", 0, "entailed")], contexts=["x", "y"])
+    assert failure == "1 of 1 claims of the response have no verdict"
+
+
+def test_a_verdict_that_says_nothing_is_none() -> None:
+    texts = {"sample_id": "s", "response": "r", "retrieved_contexts": ["x"]}
+    key = {"claim_id": content_key("claim", "a")}
+    found = count_outcomes(
+        build(Sample, [texts]),
+        build(Claim, [{**key, "sample_id": "s", "of": "response", "claim": "a"}]),
+        build(Verdict, [{**key, "against": "retrieved_contexts", "verdict": None}]),
+        of="response",
+        against="retrieved_contexts",
+    )
+    assert found["failure"].to_list() == ["1 of 1 claims of the response have no verdict"]
+
+
+def test_blank_passages_need_no_verdict() -> None:
+    assert counts(["a"], [("a", 1, "entailed")], contexts=["", "y"]) == (1, 1, 0, 0, None)
+    assert counts(["a", "b"], [], contexts=[]) == (2, 0, 0, 2, None)
+
+
+def test_no_claims() -> None:
+    assert counts([], [], contexts=["x"]) == (0, 0, 0, 0, None)
+
+
+def test_verdicts_on_other_claims_do_not_count() -> None:
+    verdicts: list[Judged] = [("a", None, "neutral"), ("other", None, "entailed")]
+    assert counts(["a"], verdicts, contexts=["x"]) == (1, 0, 0, 1, None)
+
+
+def test_a_failed_decomposition_fails_the_count() -> None:
+    samples = build(Sample, [{"sample_id": "s", "response": "r", "reference": "x"}])
+    failed = {"claim_id": content_key("claim", "s"), "sample_id": "s", "of": "response"}
+    claims = build(Claim, [{**failed, "claim": None, "status": "failed"}])
+    found = count_outcomes(
+        samples, claims, build(Verdict, []), of="response", against="reference"
+    ).rows()
+    failure = "the response could not be decomposed into claims"
+    assert found == [("s", 0, None, None, None, failure)]
+
+
+def test_every_sample_has_a_row_in_its_place() -> None:
+    samples = build(Sample, [{"sample_id": name, "reference": "x"} for name in "cab"])
+    claims, verdicts = build(Claim, []), build(Verdict, [])
+    found = count_outcomes(samples, claims, verdicts, of="response", against="reference")
+    assert found["sample_id"].to_list() == ["c", "a", "b"]
+    assert found["claims"].to_list() == [0, 0, 0]
+
+
+def test_without_tables_the_counts_are_null() -> None:
+    samples = build(Sample, [{"sample_id": "s"}])
+    found = count_outcomes(samples, None, None, of="response", against="reference")
+    assert found.rows() == [("s", None, None, None, None, None)]
+
+
+def test_tables_of_another_direction_are_refused() -> None:
+    samples = build(Sample, [{"sample_id": "s"}])
+    key = {"claim_id": content_key("claim", "s")}
+    claims = build(Claim, [{**key, "sample_id": "s", "of": "reference", "claim": "c"}])
+    verdicts = build(Verdict, [{**key, "against": "response", "verdict": "neutral"}])
+    none: tuple[pl.DataFrame, pl.DataFrame] = build(Claim, []), build(Verdict, [])
+    with pytest.raises(TableError, match="expected rows with of response, found reference"):
+        count_outcomes(samples, claims, none[1], of="response", against="reference")
+    with pytest.raises(TableError, match="expected rows with against reference, found response"):
+        count_outcomes(samples, none[0], verdicts, of="response", against="reference")

@@ -1,0 +1,62 @@
+"""Texts that only say that they do not answer."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.text.refusals import is_refusal
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I don't know.",
+        "I don’t know the answer to that question.",
+        "I do not have specific information on whether common stocks differ per unit.",
+        "I'm sorry, but I cannot answer this question.",
+        "Sorry, I can't help with that.",
+        "I am not sure.",
+        "Unable to answer based on given passages.",
+        "The provided context does not mention the author.",
+        "The documents do not explicitly state the price.",
+        "According to the provided documents, there is no explicit information about it.",
+        "There is not enough information to answer.",
+        "Based on the context, it is not possible to determine the year.",
+        "No information is available on this topic.",
+        "As an AI language model, I do not have access to real-time data.",
+        "Unfortunately, I could not find the date. Please provide more details.",
+        "I apologize, but the text does not contain this.",
+        "N/A",
+        "Unknown.",
+        "Ich weiß es nicht.",
+        "我不知道。",
+    ],
+)
+def test_a_refusal(text: str) -> None:
+    assert is_refusal(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Paris",
+        "No, the scanner does not read encrypted images.",
+        "I don't know the year, but it happened in Paris.",
+        "The text does not mention the year. It was 1990.",
+        "Marie Curie did not know the answer.",
+        "The museum does not contain any paintings.",
+        "The unknown soldier was buried in Arlington.",
+        "There is no cure.",
+        "I don't eat meat.",
+        "Let me know when it ends.",
+        "I am sorry.",
+    ],
+)
+def test_no_refusal(text: str) -> None:
+    assert not is_refusal(text)
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_judged(text: str) -> None:
+    assert is_refusal(text) in (True, False)

@@ -1,0 +1,181 @@
+"""Factual correctness."""
+
+import json
+from typing import Any
+
+import pytest
+
+from stages.nothing import EmptyPolicy
+from stages.rows import Claim, Sample, Verdict
+from stages.score import FactualCorrectness
+from stages.tables import build
+
+YES, NO, CONTRARY = "entailed", "neutral", "contradicted"
+ID = "00000000-0000-0000-0000-00000000000"
+
+EIFFEL = "The Eiffel Tower is located in Paris."
+SAMPLES = build(
+    Sample,
+    [{"sample_id": "eiffel", "response": EIFFEL, "reference": f"{EIFFEL} It is 1000ft high."}],
+)
+RESPONSE_CLAIMS = build(
+    Claim, [{"claim_id": ID + "1", "sample_id": "eiffel", "of": "response", "claim": EIFFEL}]
+)
+REFERENCE_CLAIMS = build(
+    Claim,
+    [
+        {"claim_id": ID + "2", "sample_id": "eiffel", "of": "reference", "claim": EIFFEL},
+        {"claim_id": ID + "3", "sample_id": "eiffel", "of": "reference", "claim": "1000ft high."},
+    ],
+)
+
+
+def verdicts(against: str, labels: dict[str, str]) -> Any:
+    rows = [
+        {"claim_id": ID + n, "against": against, "verdict": label} for n, label in labels.items()
+    ]
+    return build(Verdict, rows)
+
+
+@pytest.mark.parametrize(
+    ("settings", "score"),
+    [
+        ({}, 2 / 3),
+        ({"mode": "precision"}, 1.0),
+        ({"mode": "recall"}, 0.5),
+        ({"mode": "recall", "recall_of": "reference"}, 0.5),
+        ({"beta": 2.0}, 5 / 9),
+        ({"beta": 0.0}, 1.0),
+    ],
+)
+def test_the_documented_eiffel_tower(settings: Any, score: float) -> None:
+    table = FactualCorrectness(**settings).make(
+        {
+            "samples": SAMPLES,
+            "response_claims": RESPONSE_CLAIMS,
+            "reference_claims": REFERENCE_CLAIMS,
+            "response_in_reference": verdicts("reference", {"1": YES}),
+            "reference_in_response": verdicts("response", {"2": YES, "3": NO}),
+        },
+        {},
+    )
+    (row,) = table.to_dicts()
+    assert row["score"] == pytest.approx(score, abs=1e-15)
+    assert (row["metric"], row["status"], row["reason"]) == ("factual_correctness", "scored", None)
+
+
+@pytest.fixture(name="correctness")
+def _correctness(judge: Any) -> Any:
+    def score(response: list[str], reference: list[str], settings: Any, fields: Any = None) -> Any:
+        texts = {"response": "a response", "reference": "a reference"}
+        samples = build(Sample, [{"sample_id": "s", **texts, **(fields or {})}])
+        response_claims, in_reference = judge("response", "reference", {"s": response})
+        reference_claims, in_response = judge("reference", "response", {"s": reference})
+        table = FactualCorrectness(**settings).run(
+            samples, response_claims, reference_claims, in_reference, in_response
+        )
+        return table.row(0, named=True)
+
+    return score
+
+
+def test_the_documented_einstein(correctness: Any) -> None:
+    row = correctness([YES, CONTRARY], [YES, CONTRARY], {})
+    assert row["score"] == 0.5
+    assert json.loads(row["details"]) == {
+        "tp": 1,
+        "fp": 1,
+        "fn": 1,
+        "precision": 0.5,
+        "recall": 0.5,
+        "f_beta": 0.5,
+        "response_claims": 2,
+        "response_entailed": 1,
+        "response_contradicted": 1,
+        "response_neutral": 0,
+        "reference_claims": 2,
+        "reference_entailed": 1,
+        "reference_contradicted": 1,
+        "reference_neutral": 0,
+        "empty": None,
+        "worth": None,
+    }
+
+
+def test_precision_leaves_the_other_side_open(correctness: Any) -> None:
+    details = json.loads(correctness([YES, NO], [NO], {"mode": "precision"})["details"])
+    assert (details["tp"], details["fp"], details["precision"]) == (1, 1, 0.5)
+    assert (details["fn"], details["recall"], details["reference_claims"]) == (None, None, None)
+
+
+NO_RESPONSE, NO_REFERENCE = "no claims in the response", "no claims in the reference"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference", "settings", "score", "reason"),
+    [
+        ([], [NO], {}, 0.0, None),
+        ([], [NO], {"mode": "recall"}, 0.0, None),
+        ([], [NO], {"mode": "precision"}, None, NO_RESPONSE),
+        ([NO], [], {}, 0.0, None),
+        ([NO], [], {"mode": "recall"}, None, NO_REFERENCE),
+        ([NO], [], {"mode": "precision"}, 0.0, None),
+        ([], [], {}, None, f"{NO_RESPONSE} or the reference"),
+        ([], [YES], {"recall_of": "reference"}, 0.0, None),
+        ([YES], [], {"recall_of": "reference", "mode": "recall"}, None, NO_REFERENCE),
+        ([NO], [YES], {"mode": "recall"}, 0.0, None),
+        ([NO], [YES], {"mode": "recall", "recall_of": "reference"}, 1.0, None),
+        ([YES], [YES, YES, NO], {"mode": "recall"}, 0.5, None),
+        ([YES], [YES, YES, NO], {"mode": "recall", "recall_of": "reference"}, 2 / 3, None),
+    ],
+)
+def test_nothing_on_a_side(
+    correctness: Any, response: Any, reference: Any, settings: Any, score: Any, reason: Any
+) -> None:
+    row = correctness(response, reference, settings)
+    assert (row["score"], row["reason"]) == (score, reason)
+    assert row["status"] == ("scored" if reason is None else "undefined")
+
+
+def test_an_empty_response_by_policy(correctness: Any) -> None:
+    case = "the response is empty"
+    by_formula = correctness([], [NO], {}, {"response": ""})
+    assert (by_formula["score"], by_formula["reason"]) == (0.0, f"{case} (policy: formula)")
+    for worth, score, status in (("undefined", None, "undefined"), (0, 0.0, "scored")):
+        row = correctness([], [NO], {"empty": EmptyPolicy(response=worth)}, {"response": ""})
+        assert (row["score"], row["status"]) == (score, status)
+        assert row["reason"] == f"{case} (policy: {worth})"
+        assert json.loads(row["details"])["worth"] == str(worth)
+
+
+def test_a_refusal_by_policy(correctness: Any) -> None:
+    row = correctness([], [NO], {"empty": EmptyPolicy(refusal=1)}, {"response": "I don't know."})
+    assert (row["score"], row["reason"]) == (1.0, "the response is a refusal (policy: 1)")
+
+
+def test_a_claim_of_either_side_without_a_verdict_fails_the_score(correctness: Any) -> None:
+    for sides in (([YES, []], [YES]), ([YES], [YES, []])):
+        row = correctness(*sides, {})
+        assert (row["score"], row["status"]) == (None, "failed")
+        assert row["reason"].startswith("1 of 2 claims of the re")
+        details = json.loads(row["details"])
+        assert details["f_beta"] is None
+
+
+def test_a_missing_field_is_undefined_whatever_the_policy(correctness: Any) -> None:
+    row = correctness([NO], [], {"empty": EmptyPolicy(reference=0)}, {"reference": None})
+    assert (row["score"], row["status"], row["reason"]) == (None, "undefined", "missing: reference")
+
+
+def test_needless_inputs_may_be_left_out_and_others_not() -> None:
+    precision = FactualCorrectness(mode="precision")
+    assert precision.ignores() == {"reference_claims", "reference_in_response"}
+    table = precision.run(
+        SAMPLES, RESPONSE_CLAIMS, response_in_reference=verdicts("reference", {"1": YES})
+    )
+    assert table["score"].to_list() == [1.0]
+    by_reference = FactualCorrectness(mode="recall", recall_of="reference")
+    assert by_reference.ignores() == {"response_claims", "response_in_reference"}
+    with pytest.raises(ValueError, match="needs reference_claims, reference_in_response") as caught:
+        FactualCorrectness().run(SAMPLES, RESPONSE_CLAIMS, None, verdicts("reference", {}))
+    assert "factual_correctness with these settings" in str(caught.value)

@@ -1,0 +1,48 @@
+"""Faithfulness and context recall."""
+
+import json
+from typing import Any
+
+import pytest
+
+from stages.rows import Sample
+from stages.score import ContextRecall, Faithfulness
+from stages.tables import build
+
+YES, NO, CONTRARY = "entailed", "neutral", "contradicted"
+
+NO_CONTEXTS = "there are no contexts (policy: formula)"
+CONTEXTS = {"response": "r", "reference": "x", "retrieved_contexts": ["c", "d"]}
+
+
+@pytest.mark.parametrize(
+    ("stage", "of"), [(Faithfulness, "response"), (ContextRecall, "reference")]
+)
+@pytest.mark.parametrize(
+    ("labels", "fields", "score", "status", "reason"),
+    [
+        ([YES, YES, CONTRARY, NO], {}, 0.5, "scored", None),
+        ([[YES, CONTRARY], [NO, CONTRARY]], {}, 0.5, "scored", None),
+        ([], {}, None, "undefined", "no claims in the {of}"),
+        ([[], []], {"retrieved_contexts": []}, 0.0, "scored", NO_CONTEXTS),
+        ([NO], {"retrieved_contexts": None}, None, "undefined", "missing: retrieved_contexts"),
+        ([YES, [NO]], {}, None, "failed", "1 of 2 claims of the {of} have no verdict"),
+    ],
+)
+def test_share_of_claims_in_the_contexts(
+    judge: Any, stage: Any, of: str, labels: Any, fields: Any, score: Any, status: str, reason: Any
+) -> None:
+    samples = build(Sample, [{"sample_id": "s", **CONTEXTS, **fields}])
+    row = stage().run(samples, *judge(of, "retrieved_contexts", {"s": labels})).row(0, named=True)
+    assert (row["score"], row["status"]) == (score, status)
+    assert row["reason"] == (reason and reason.format(of=of))
+    assert row["metric"] == stage.use
+
+
+def test_contradictions_stand_beside_faithfulness(judge: Any) -> None:
+    samples = build(Sample, [{"sample_id": "s", **CONTEXTS}])
+    labels = {"s": [YES, CONTRARY, NO, NO]}
+    table = Faithfulness().run(samples, *judge("response", "retrieved_contexts", labels))
+    details = json.loads(table["details"][0])
+    counted = {name: details[name] for name in ("claims", "entailed", "contradicted", "neutral")}
+    assert counted == {"claims": 4, "entailed": 1, "contradicted": 1, "neutral": 2}

@@ -1,0 +1,171 @@
+"""What holds for the scores of any samples, claims, verdicts and settings."""
+
+import itertools
+import json
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stages.nothing import EmptyPolicy
+from stages.rows import Sample, SentenceMatch, Similarity
+from stages.score import ContextRecall, FactualCorrectness, Faithfulness
+from stages.score_answers import AnswerCorrectness, SemanticSimilarity
+from stages.score_lexical import MEASURES, DeterministicCorrectness, DeterministicFaithfulness
+from stages.tables import build
+
+few = settings(
+    max_examples=8,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+label = st.sampled_from(["entailed", "neutral", "contradicted"])
+judged = st.lists(label, max_size=4)
+perhaps_judged = st.lists(label | st.just([]) | st.tuples(label, label), max_size=4)
+text = st.sampled_from([None, "", " ", "I don't know.", "Paris is a city.", "\x00\ud7ff🗼"])
+contexts = st.none() | st.lists(st.sampled_from(["", "a passage"]), max_size=2)
+worth = st.sampled_from(["formula", "undefined", 0, 1])
+share = st.floats(0, 1)
+cosine = st.none() | st.floats(-1, 1)
+worths = st.fixed_dictionaries(dict.fromkeys(("response", "refusal", "reference"), worth))
+case = st.fixed_dictionaries(
+    {
+        "fields": st.fixed_dictionaries(
+            {"response": text, "reference": text, "retrieved_contexts": contexts}
+        ),
+        "labels": st.tuples(perhaps_judged, perhaps_judged, perhaps_judged, perhaps_judged),
+        "cosine": cosine,
+        "sentences": st.lists(st.tuples(*[share] * len(MEASURES)), max_size=3),
+    }
+)
+DIRECTIONS = [
+    ("response", "reference"),
+    ("reference", "response"),
+    ("response", "retrieved_contexts"),
+    ("reference", "retrieved_contexts"),
+]
+
+
+def similarities(cases: dict[str, Any]) -> pl.DataFrame:
+    rows = [
+        {
+            "sample_id": name,
+            "left": "response",
+            "right": "reference",
+            "cosine": case["cosine"],
+            "status": "undefined" if case["cosine"] is None else "measured",
+        }
+        for name, case in cases.items()
+    ]
+    return build(Similarity, rows)
+
+
+def matches(cases: dict[str, Any], against: str) -> pl.DataFrame:
+    place = "position" if against == "retrieved_contexts" else "source"
+    span = {"against": against, "sentence": "x", "start": 0, "end": 1}
+    rows = [
+        {"sample_id": name, **span, place: n, **dict(zip(MEASURES, values, strict=True))}
+        for name, case in cases.items()
+        for n, values in enumerate(case["sentences"])
+    ]
+    return build(SentenceMatch, rows)
+
+
+def all_scores(cases: dict[str, Any], judge: Any, policy: Any, order: Any = None) -> pl.DataFrame:
+    """Scores of every stage; `order` reorders the rows of every table."""
+    reorder = order or (lambda table: table)
+    samples = reorder(build(Sample, [{"sample_id": n, **c["fields"]} for n, c in cases.items()]))
+    sides = [
+        judge(of, against, {name: case["labels"][n] for name, case in cases.items()})
+        for n, (of, against) in enumerate(DIRECTIONS)
+    ]
+    claims = {
+        of: reorder(pl.concat([sides[n][0], sides[n + 2][0]]).unique("claim_id"))
+        for n, of in enumerate(("response", "reference"))
+    }
+    in_reference, in_response, response_in, reference_in = (reorder(v) for _, v in sides)
+    both = (claims["response"], claims["reference"], in_reference, in_response)
+    similarity = reorder(similarities(cases))
+    by_sentence = reorder(matches(cases, "retrieved_contexts"))
+    by_reference = reorder(matches(cases, "reference"))
+    tables = [
+        FactualCorrectness(empty=policy).run(samples, *both),
+        FactualCorrectness(empty=policy, recall_of="reference", beta=0).run(samples, *both),
+        AnswerCorrectness(empty=policy, weights=(0.1, 3)).run(samples, *both, similarity),
+        SemanticSimilarity(empty=policy).run(samples, similarity),
+        Faithfulness().run(samples, claims["response"], response_in),
+        ContextRecall().run(samples, claims["reference"], reference_in),
+        DeterministicFaithfulness().run(samples, by_sentence),
+        DeterministicCorrectness(empty=policy).run(samples, by_reference),
+    ]
+    return pl.concat(t.with_columns(step=pl.lit(n)) for n, t in enumerate(tables))
+
+
+def no_constant(name: str) -> None:
+    raise AssertionError(f"{name} in details")
+
+
+@few
+@given(cases=st.lists(case, max_size=8), worths=worths)
+def test_every_sample_has_every_score_in_range_with_a_reason(
+    judge: Any, cases: list[Any], worths: Any
+) -> None:
+    named = {str(n): case for n, case in enumerate(cases)}
+    scores = all_scores(named, judge, EmptyPolicy(**worths))
+    assert scores.height == 16 * len(cases)
+    assert scores.select("sample_id", "metric", "step").is_unique().all()
+    for row in scores.iter_rows(named=True):
+        assert (row["score"] is None) == (row["status"] != "scored")
+        assert row["status"] == "scored" or row["reason"]
+        low = -1.0 if row["metric"] in ("answer_correctness", "semantic_similarity") else 0.0
+        assert row["score"] is None or low <= row["score"] <= 1.0
+        details = json.loads(row["details"], parse_constant=no_constant)
+        assert list(details) == sorted(details)
+
+
+@few
+@given(cases=st.lists(case, max_size=8), seed=st.integers(0, 9))
+def test_the_order_of_rows_does_not_matter(judge: Any, cases: list[Any], seed: int) -> None:
+    named = {str(n): case for n, case in enumerate(cases)}
+
+    def shuffled(table: pl.DataFrame) -> pl.DataFrame:
+        return table.sample(fraction=1, shuffle=True, seed=seed)
+
+    by = ["step", "metric", "sample_id"]
+    scores = [all_scores(named, judge, EmptyPolicy(), order).sort(by) for order in (None, shuffled)]
+    assert scores[0].equals(scores[1])
+
+
+def factual(judge: Any, response: Any, reference: Any, **settings: Any) -> list[Any]:
+    """Scores of samples with these labels of response and reference claims."""
+    texts = {"response": "a", "reference": "b"}
+    samples = build(Sample, [{"sample_id": str(n), **texts} for n in range(len(response))])
+    left, in_right = judge("response", "reference", {str(n): v for n, v in enumerate(response)})
+    right, in_left = judge("reference", "response", {str(n): v for n, v in enumerate(reference)})
+    stage = FactualCorrectness(**settings)
+    return stage.run(samples, left, right, in_right, in_left)["score"].to_list()
+
+
+@few
+@given(sides=st.lists(st.tuples(judged, judged), min_size=1, max_size=20))
+def test_swapping_the_sides_swaps_precision_and_recall(judge: Any, sides: Any) -> None:
+    ours, theirs = ([pair[n] for pair in sides] for n in (0, 1))
+    by = {"recall_of": "reference"}
+    precision = factual(judge, ours, theirs, mode="precision", **by)
+    assert precision == factual(judge, theirs, ours, mode="recall", **by)
+    assert factual(judge, ours, theirs, **by) == factual(judge, theirs, ours, **by)
+
+
+def test_f1_is_the_closed_form_up_to_rounding(judge: Any) -> None:
+    triples = [t for t in itertools.product(range(5), repeat=3) if any(t)]
+    response = [["entailed"] * tp + ["neutral"] * fp for tp, fp, _ in triples]
+    scores = factual(judge, response, [["neutral"] * fn for *_, fn in triples])
+    assert scores == pytest.approx([tp / (tp + 0.5 * (fp + fn)) for tp, fp, fn in triples])
+
+
+def test_a_constant_in_details_would_be_seen() -> None:
+    with pytest.raises(AssertionError, match="NaN in details"):
+        json.loads('{"a": NaN}', parse_constant=no_constant)

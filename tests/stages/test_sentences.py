@@ -1,0 +1,127 @@
+import json
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.text.sentences import Span, split_sentences
+
+TESTS = Path(__file__).parents[1]
+
+
+def split(text: str) -> list[str]:
+    return [text[start:end] for start, end in split_sentences(text)]
+
+
+def test_spans_are_offsets_into_the_text_without_the_white_space_around():
+    text = "  One two.\n\n Three? "
+    assert split_sentences(text) == [Span(2, 10), Span(13, 19)]
+    assert split_sentences(text)[1].start == 13
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t\n", "\u2003"])
+def test_blank_text_has_no_sentence(text):
+    assert split_sentences(text) == []
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["Dr. Smith met Mrs. Jones at 5 p.m. on Jan. 5.", "They talked."],
+        ["It costs $3.50 per lb. in the U.S. market.", "See Fig. 3 and No. 7."],
+        ["The answer is no.", "But J. R. R. Tolkien wrote e.g. The Hobbit."],
+        ["He lives in the U.K.", "She lives in Washington, D.C. now."],
+        ['"This is great." she said.', '"Really?" he asked.', '"Yes!"', "They left."],
+        ["Wait ... what?!", "No way!!!", "Fine…", "Bye."],
+        ["Apple Inc. was founded in 1976.", "Visit example.com or mail a.b@c.org."],
+        ["The CPU (v. 2.0) is fast.", "(It really is.)", "Good."],
+        ["Yahoo! is a company.", "Who Wants to Be a Millionaire? is a show."],
+        ["i like it.", "you don't.", "why not?", "ok!"],
+        ["He was born in 1879.", "In 1905 he was 26.", "That is all."],
+        ["It ended.[1]", "Next it began. [2]", "Good idea! 😀", "Thanks! :)", "Bye."],
+        ["**Bold words.**", "_Slanted words._", "Plain."],
+        ["Am 3. Oktober 1990 trat z.B. Herr Dr. Meier auf.", "Er kam gegen 20.15 Uhr an."],
+        ["Der 2. Weltkrieg endete 1945.", "Danach kam u.a. der Marshallplan."],
+        ["M. Dupont est arrivé.", "« Vraiment ? » dit-il.", "Oui !"],
+        ["¿Cómo está el Sr. López?", "¡Muy bien!", "Él vive en la Av. Central."],
+        ["Он родился в 1799 г. в Москве.", "Его звали А. С. Пушкин.", "Кто он?"],
+        ["هل أنت بخير؟", "نعم، أنا بخير.", "شكرا۔"],
+        ["दिल्ली भारत की राजधानी है।", "डॉ. सिंह यहाँ हैं।"],
+        ["Ինչպե՞ս ես։", "Լավ։"],
+    ],
+)
+def test_sentences_with_blanks_between(sentences):
+    assert split(" ".join(sentences)) == sentences
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["北京是中国的首都。", "你去过吗？", "“去过！”", "很好"],
+        ["東京は日本の首都です。", "人口は1400万人。", "「はい。」", "そうです！"],
+    ],
+)
+def test_sentences_without_blanks_between(sentences):
+    assert split("".join(sentences)) == sentences
+
+
+def test_a_missing_blank_is_seen_between_words_only():
+    text = "All is fine.We left. Why?nobody knows 3.14 or Node.Js or a.b?c=d"
+    assert split(text) == [
+        *("All is fine.", "We left.", "Why?", "nobody knows 3.14 or Node.Js or a.b?c=d"),
+    ]
+
+
+def test_lines_bullets_and_list_numbers_are_borders():
+    text = "# Title\nSome text\n- first item\n* second item\r\n1. One. More\n2) Two\x85last"
+    assert split(text) == [
+        *("# Title", "Some text", "- first item", "* second item", "1. One.", "More"),
+        *("2) Two", "last"),
+    ]
+    assert split("• 9. The first • 10. The second") == ["• 9. The first", "• 10. The second"]
+    assert split("1. The first 2. The second") == ["1. The first", "2. The second"]
+    assert split("It is in Section 7. Kelly left.") == ["It is in Section 7.", "Kelly left."]
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "texts"),
+    [("ud_ewt.dev", 37, 40), ("ud_ewt.test", 116, 158), ("golden_rules", 21, 24)],
+)
+def test_texts_split_as_people_did(file, right, texts):
+    path = TESTS / "data" / "sentence_split" / f"{file}.jsonl"
+    cases = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert len(cases) == texts
+    assert sum(split(case["text"]) == case["sentences"] for case in cases) == right
+
+
+def test_agrees_with_punkt_on_most_golden_answers():
+    lines = (TESTS / "golden" / "golden_lexical.jsonl").read_text().split("\n")
+    cases = [json.loads(line) for line in lines if line]
+    agreed = [
+        split(case["answer"]) == [sentence.strip() for sentence in case["answer_sentences"]]
+        for case in cases
+    ]
+    assert (sum(agreed), len(agreed)) == (308, 333)
+
+
+@given(st.text(alphabet=st.sampled_from("aB1.?!… \n\t\"')[]。;:-•é中😀\x00\u0301"), max_size=60))
+def test_everything_outside_the_spans_is_white_space(text):
+    end = 0
+    for span in split_sentences(text):
+        assert not text[end : span.start].strip()
+        assert text[span.start : span.end] == text[span.start : span.end].strip() != ""
+        end = span.end
+    assert not text[end:].strip()
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["a", " ", ".", '."', "A. ", "1. ", "• ", "\n", "? ", "U.", ". [1", "e.g. x ", "a.\u0301("],
+)
+def test_time_is_linear(unit):
+    text = unit * (100_000 // len(unit))
+    started = time.process_time()
+    split_sentences(text)
+    assert time.process_time() - started < 3

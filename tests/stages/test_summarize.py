@@ -1,0 +1,108 @@
+"""Summaries of scores."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stages.rows import Sample, Score
+from stages.summarize import SummarizeScores
+from stages.tables import build
+
+SAMPLES = build(
+    Sample,
+    [
+        {"sample_id": "a", "metadata": '{"topic":"law","level":1}'},
+        {"sample_id": "b", "metadata": '{"topic":"law","level":2}'},
+        {"sample_id": "c", "metadata": '{"topic":"art","level":1}'},
+        {"sample_id": "d", "metadata": '{"level":null}'},
+    ],
+)
+
+
+def scores(metric: str, **values: Any) -> Any:
+    """A number is a score, a word the status of a sample without one."""
+    rows = [
+        {"sample_id": sample_id, "metric": metric, "score": None, "status": value}
+        if isinstance(value, str)
+        else {"sample_id": sample_id, "metric": metric, "score": value, "status": "scored"}
+        for sample_id, value in values.items()
+    ]
+    return build(Score, rows)
+
+
+def summarized(tables: Any, *slices: str) -> Any:
+    return SummarizeScores(slices=slices).make({"samples": SAMPLES, "scores": tables}, {})
+
+
+def test_one_row_per_metric_of_every_step() -> None:
+    table = summarized(
+        {
+            "strict": scores("m", a=0.25, b=0.5, c="undefined", d="failed"),
+            "loose": scores("m", a=1.0, b="failed", c="failed", d="failed"),
+        }
+    )
+    assert table.drop("low", "high").rows() == [
+        ("strict", "m", None, None, 4, 2, 1, 1, 0.375, 0.25, 0.375, 0.5),
+        ("loose", "m", None, None, 4, 1, 0, 3, 1.0, 1.0, 1.0, 1.0),
+    ]
+    assert table.select("low", "high").rows() == [(0.25, 0.5), (None, None)]
+
+
+def test_several_metrics_of_one_step() -> None:
+    both = scores("m", a=0.0, b=1.0).vstack(scores("k", a=1.0, b=1.0))
+    table = summarized({"step": both})
+    assert table.select("metric", "mean").rows() == [("k", 1.0), ("m", 0.5)]
+
+
+def test_nothing_scored_gives_no_mean_and_no_nan() -> None:
+    (row,) = summarized({"step": scores("m", a="undefined", b="failed")}).to_dicts()
+    assert (row["n"], row["n_scored"], row["n_undefined"], row["n_failed"]) == (2, 0, 1, 1)
+    statistics = ("mean", "low", "high", "minimum", "median", "maximum")
+    assert [row[name] for name in statistics] == [None] * 6
+
+
+def test_slices_add_up_and_samples_without_the_field_are_one() -> None:
+    table = summarized({"s": scores("m", a=0.0, b=0.5, c=1.0, d="undefined")}, "topic", "level")
+    columns = ("slice_field", "slice_value", "n", "n_scored", "mean")
+    assert table.select(columns).rows() == [
+        (None, None, 4, 3, 0.5),
+        ("topic", None, 1, 0, None),
+        ("topic", "art", 1, 1, 1.0),
+        ("topic", "law", 2, 2, 0.25),
+        ("level", None, 1, 0, None),
+        ("level", "1", 2, 2, 0.5),
+        ("level", "2", 1, 1, 0.5),
+    ]
+
+
+def test_values_that_are_no_text_are_shown_as_json() -> None:
+    metadata = '{"x":{"b":[1,"é"],"a":true}}'
+    sample = build(Sample, [{"sample_id": "a", "metadata": metadata}])
+    table = SummarizeScores(slices=("x", "x")).run(sample, {"s": scores("m", a=1.0)})
+    assert table["slice_value"].to_list() == [None, '{"a":true,"b":[1,"é"]}']
+
+
+@pytest.mark.parametrize("tables", [{}, {"s": scores("m")}])
+def test_no_scores_give_no_summaries(tables: Any) -> None:
+    assert summarized(tables, "topic").height == 0
+
+
+outcome = st.floats(-1, 1) | st.sampled_from(["undefined", "failed"])
+
+
+@settings(max_examples=30, deadline=None)
+@given(values=st.lists(outcome, min_size=1, max_size=4), seed=st.integers(0, 9))
+def test_statistics_are_in_order_and_do_not_depend_on_the_order_of_rows(
+    values: list[Any], seed: int
+) -> None:
+    table = scores("m", **dict(zip("abcd", values, strict=False)))
+    summary = summarized({"s": table}, "topic")
+    shuffled = table.sample(fraction=1, shuffle=True, seed=seed)
+    assert summary.equals(summarized({"s": shuffled}, "topic"))
+    row = summary.row(0, named=True)
+    assert row["n"] == row["n_scored"] + row["n_undefined"] + row["n_failed"] == len(values)
+    if row["n_scored"]:
+        assert row["minimum"] <= row["median"] <= row["maximum"]
+        assert row["minimum"] - 1e-12 <= row["mean"] <= row["maximum"] + 1e-12

@@ -1,0 +1,114 @@
+import json
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.text.stopwords import ENGLISH
+from stages.text.tokens import content_words, tokenize, tokenize_sentence, unicode_words
+from stages.text.treebank import treebank_words
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+CASES = [
+    json.loads(line) for line in (GOLDEN / "golden_lexical.jsonl").read_text().split("\n") if line
+]
+
+
+def test_stop_words_are_those_of_the_golden_list():
+    assert sorted(ENGLISH) == (GOLDEN / "stopwords_effective.txt").read_text().split()
+
+
+def test_content_tokens_equal_the_golden_ones():
+    cases = [case for case in CASES if "answer_tokens" in case]
+    assert len(cases) == 326
+    for case in cases:
+        assert [content_words(s) for s in case["answer_sentences"]] == case["sentence_tokens"]
+        contexts = [word for s in case["context_sentences"] for word in content_words(s)]
+        assert contexts == case["context_tokens"]
+        whole = [content_words(case["answer"]), *map(content_words, case["texts"])]
+        assert (whole == [case["answer_tokens"], *case["text_tokens"]]) == case[
+            "tokens_split_invariant"
+        ]
+
+
+def test_treebank_tokens_equal_the_golden_ones():
+    cases = [case for case in CASES if "sentence_word_tokens" in case["legacy_0_2_4"]]
+    assert len(cases) == 326
+    for case in cases:
+        legacy = case["legacy_0_2_4"]
+        words = [treebank_words([sentence]) for sentence in case["answer_sentences"]]
+        assert words == legacy["sentence_word_tokens"], case["id"]
+        assert treebank_words(case["context_sentences"]) == legacy["context_word_tokens"]
+
+
+# What NLTK 3.9.1's tokenizer gives for these sentences.
+TREEBANK = {
+    'He said "hi" (twice).': ["He", "said", "``", "hi", "''", "(", "twice", ")", "."],
+    "Isn't it 3,5 or 4.5%?": ["Is", "n't", "it", "3,5", "or", "4.5", "%", "?"],
+    "I'm gonna... 'tis cannot--well": [
+        *("I", "'m", "gon", "na", "...", "'t", "is", "can", "not", "--", "well"),
+    ],
+    "D'ye want more'n a, b: c;": ["D", "'ye", "want", "more", "'n", "a", ",", "b", ":", "c", ";"],
+    "‘Yes’ «no» ``x''": ["‘", "Yes", "’", "«", "no", "»", "``", "x", "''"],
+    "dogs' 'a' wanna go": ["dogs", "'", "'", "a", "'", "wan", "na", "go"],
+}
+
+
+@pytest.mark.parametrize("sentence", TREEBANK)
+def test_treebank_rules(sentence):
+    assert treebank_words([sentence]) == TREEBANK[sentence]
+
+
+def test_treebank_parts_the_last_stop_of_each_sentence_only():
+    assert tokenize("Mr. A. left. He ran.") == ["Mr.", "A.", "left", ".", "He", "ran", "."]
+    assert tokenize_sentence("Go. He ran.") == ["Go.", "He", "ran", "."]
+
+
+def test_content_numbers_compare_by_value_and_lose_their_punctuation():
+    assert tokenize("007, 7 and ７ or -5", tokens="content") == ["#7.0"] * 3 + ["#5.0"]
+    assert tokenize("3.14 1e5", tokens="content") == ["#314.0", "#100000.0"]
+    assert tokenize("9" * 400, tokens="content") == ["#inf"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("The CAT's -3.5 °C, 1,250,000 km!", ["the", "cat's", "-3.5", "c", "1250000", "km"]),
+        ("2019-2020 x-5 −7", ["2019", "2020", "x", "5", "-7"]),
+        ("Straße STRASSE", ["strasse", "strasse"]),
+        ("caf\u00e9 cafe\u0301", ["café", "café"]),
+        ("東京は1400万人。", ["東", "京", "は", "1400", "万", "人"]),
+        ("दिल्ली राजधानी है।", ["दिल्ली", "राजधानी", "है"]),
+        ("Don’t don't", ["don't", "don't"]),
+        ("Привет, мир! مرحبا", ["привет", "мир", "مرحبا"]),
+        ("1,25 und 3,5", ["1,25", "und", "3,5"]),
+        ("", []),
+    ],
+)
+def test_unicode_words(text, words):
+    assert unicode_words(text) == words
+
+
+@given(st.text(max_size=80), st.sampled_from(["treebank", "content", "unicode"]))
+def test_any_text_has_tokens_without_blanks(text, tokens):
+    for word in tokenize(text, tokens=tokens) + tokenize_sentence(text, tokens=tokens):
+        assert word
+        assert word.split() == [word]
+
+
+@given(st.text(alphabet="aBcéÉßжЖΣ1' "))
+def test_unicode_words_do_not_depend_on_case(text):
+    assert unicode_words(text.upper()) == unicode_words(text.lower())
+
+
+@pytest.mark.parametrize("tokens", ["treebank", "content", "unicode"])
+@pytest.mark.parametrize(
+    "unit", ["a", "1", " ", ".", "'", '"', ",", "`", ".)", "a' ", "\u0301\u0316", "1,000"]
+)
+def test_time_is_linear(unit, tokens):
+    text = "x" + unit * (100_000 // len(unit)) + "x"
+    started = time.process_time()
+    tokenize(text, tokens=tokens)
+    assert time.process_time() - started < 3
