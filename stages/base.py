@@ -46,9 +46,10 @@ class Stage(BaseModel):
     `version` is raised when the same settings start to mean other rows. `per_sample`
     says that the rows of a sample depend on that sample alone, so that the engine may
     run the stage on any part of the samples at a time. `columns` names, for an input that
-    is read only in part, the columns it is read for. `expects` maps an input to the
-    settings its maker must have, so that a table of the wrong direction is refused
-    before anything runs.
+    is read only in part, the columns it is read for. `expects` says for an input
+    what its maker must be like, so that a table of the wrong direction is refused before
+    anything runs: a setting and its value, or an input of the maker and the input of this
+    stage that must come from the same step.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,10 +1,11 @@
 """Claim decomposition: the statements of a response or a reference, each on its own."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from stages.base import Stage
 from stages.keys import content_key
+from stages.prompt import Fills
 from stages.rows import Claim, SampleField, Side
 from stages.tables import Claims, Samples, build
 from stages.text.claims import decompose
@@ -17,7 +18,8 @@ class DecomposeClaims(Stage):
     one claim of every statement in it. `coverage` says how much of it is kept: high keeps
     every detail, low the main point. The rules are of English; a sentence of another
     language is one claim. Sentences that claim nothing (questions, greetings, refusals,
-    headings) give none, and a claim made twice in one text counts once.
+    headings) give none, and a claim made twice in one text counts once. A `prompt` is for
+    a language model as judge.
     """
 
     use: ClassVar[str] = "decompose_claims"
@@ -25,6 +27,7 @@ class DecomposeClaims(Stage):
     of: Side
     atomicity: Literal["low", "high"] = "low"
     coverage: Literal["low", "high"] = "low"
+    prompt: Annotated[str | None, Fills({"text", "atomicity", "coverage"})] = None
 
     def reads(self) -> frozenset[SampleField]:
         """The side that is decomposed."""

@@ -28,8 +28,8 @@ class FactualCorrectness(ScoreStage):
     expects: ClassVar = {
         "response_claims": {"of": "response"},
         "reference_claims": {"of": "reference"},
-        "response_in_reference": {"against": "reference"},
-        "reference_in_response": {"against": "response"},
+        "response_in_reference": {"claims": "response_claims", "against": "reference"},
+        "reference_in_response": {"claims": "reference_claims", "against": "response"},
     }
 
     mode: Literal["f1", "precision", "recall"] = "f1"
@@ -87,7 +87,7 @@ class Faithfulness(ScoreStage):
     columns: ClassVar = {"samples": ("sample_id", "response", "retrieved_contexts")}
     expects: ClassVar = {
         "response_claims": {"of": "response"},
-        "response_in_contexts": {"against": "retrieved_contexts"},
+        "response_in_contexts": {"claims": "response_claims", "against": "retrieved_contexts"},
     }
 
     def run(
@@ -105,7 +105,7 @@ class ContextRecall(ScoreStage):
     columns: ClassVar = {"samples": ("sample_id", "reference", "retrieved_contexts")}
     expects: ClassVar = {
         "reference_claims": {"of": "reference"},
-        "reference_in_contexts": {"against": "retrieved_contexts"},
+        "reference_in_contexts": {"claims": "reference_claims", "against": "retrieved_contexts"},
     }
 
     def run(

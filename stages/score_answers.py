@@ -67,8 +67,8 @@ class AnswerCorrectness(ScoreStage):
     expects: ClassVar = {
         "response_claims": {"of": "response"},
         "reference_claims": {"of": "reference"},
-        "response_in_reference": {"against": "reference"},
-        "reference_in_response": {"against": "response"},
+        "response_in_reference": {"claims": "response_claims", "against": "reference"},
+        "reference_in_response": {"claims": "reference_claims", "against": "response"},
         "similarity": {"left": "response", "right": "reference"},
     }
 

@@ -3,12 +3,13 @@
 from bisect import bisect_right
 from collections.abc import Mapping
 from itertools import accumulate
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 import polars as pl
 from pydantic import Field
 
 from stages.base import Stage
+from stages.prompt import Fills
 from stages.rows import Label, SampleField, Verdict
 from stages.tables import Claims, Samples, Verdicts, schema
 from stages.tools import EntailmentModel, Judgement, Pair
@@ -32,7 +33,7 @@ class VerifyClaims(Stage):
 
     Retrieved contexts are one premise, `joined` by line breaks, or a premise `each`. A
     claim is entailed when its probability reaches `threshold`; if not, it is contradicted
-    when that is likelier than neutral.
+    when that is likelier than neutral. A `prompt` is for a language model as judge.
     """
 
     use: ClassVar[str] = "verify_claims"
@@ -40,6 +41,7 @@ class VerifyClaims(Stage):
     against: Literal["reference", "response", "retrieved_contexts"]
     premises: Literal["joined", "each"] = "joined"
     threshold: float = Field(default=0.5, ge=0, le=1)
+    prompt: Annotated[str | None, Fills({"premise", "claims"})] = None
 
     def reads(self) -> frozenset[SampleField]:
         """The field that is the premise."""
@@ -56,23 +58,22 @@ class VerifyClaims(Stage):
         premises = {sample_id: self._premises(field) for sample_id, field in fields}
         made = claims.filter(pl.col("status") == "made", pl.col("claim").is_not_null())
         asked = [
-            (claim_id, sample_id, Pair(premise.text, claim), premise)
+            (claim_id, Pair(premise.text, claim), premise)
             for claim_id, sample_id, claim in made.select(
                 "claim_id", "sample_id", "claim"
             ).iter_rows()
             for premise in premises.get(sample_id, ())
         ]
-        pairs = dict.fromkeys(pair for _, _, pair, _ in asked if pair.premise.strip())
+        pairs = dict.fromkeys(pair for _, pair, _ in asked if pair.premise.strip())
         judged = model.judge(list(pairs)) if pairs else {}
         rows = [
             {
                 "claim_id": claim_id,
-                "sample_id": sample_id,
                 "against": self.against,
                 "passage": premise.passage,
                 **self._verdict(pair, premise, judged),
             }
-            for claim_id, sample_id, pair, premise in asked
+            for claim_id, pair, premise in asked
         ]
         return pl.DataFrame(rows, schema=schema(Verdict), orient="row")
 

@@ -25,6 +25,11 @@ def standard_output() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else _LOG_WIDTH)
 
 
+def counted(number: int, thing: str) -> str:
+    """`1 sample`, `2,000 samples`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 def print_table(frame: pl.DataFrame, console: Console | None = None) -> None:
     """Print a table for people: every row, long texts folded, NULL as a dash."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)

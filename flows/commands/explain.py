@@ -8,7 +8,7 @@ import polars as pl
 from rich.text import Text
 from rich.tree import Tree
 
-from flows.commands.answers import standard_output
+from flows.commands.answers import counted, standard_output
 from flows.commands.stores import named_store
 from flows.engine import results
 
@@ -40,7 +40,9 @@ def _add_texts(tree: Tree, sample: dict[str, Any]) -> None:
 
 def _add_claims(tree: Tree, verdicts: pl.DataFrame) -> None:
     for (step,), rows in verdicts.group_by("claims_step", maintain_order=True):
-        branch = tree.add(Text(f"{step}: {rows['claim'].n_unique()} claims", style="bold"))
+        branch = tree.add(
+            Text(f"{step}: {counted(rows['claim'].n_unique(), 'claim')}", style="bold")
+        )
         for (claim,), judged in rows.group_by("claim", maintain_order=True):
             leaf = branch.add(Text(str(claim) if claim is not None else "(no claims)"))
             for row in judged.iter_rows(named=True):

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.commands.answers import standard_output
+from flows.commands.answers import counted, standard_output
 from flows.engine import results
 from flows.engine.store import Store
 
@@ -32,7 +32,7 @@ def print_report(
     console = standard_output()
     steps = results.run_steps(store, run_id)
     samples = int(steps.filter(pl.col("step") == "samples")["row_count"].sum())
-    console.print(f"\nrun {run_id}: {samples:,} samples, {_count(steps)}")
+    console.print(f"\nrun {run_id}: {counted(samples, 'sample')}, {_count(steps)}")
     summaries = results.summaries(store, run_id)
     whole = pl.col("slice_field").is_null()
     _print_metrics(console, summaries if slices else summaries.filter(whole))
@@ -51,8 +51,8 @@ def print_report(
 def _count(steps: pl.DataFrame) -> str:
     reused = int(steps["reused"].sum())
     failures = int(steps["failures"].sum())
-    failed = f", {failures:,} rows failed" if failures else ""
-    return f"{steps.height - reused} steps made, {reused} reused{failed}"
+    failed = f", {counted(failures, 'row')} failed" if failures else ""
+    return f"{counted(steps.height - reused, 'step')} made, {reused} reused{failed}"
 
 
 def _print_metrics(console: Console, summaries: pl.DataFrame) -> None:

@@ -6,6 +6,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
+from flows.commands.answers import counted
 from flows.commands.progress import watching
 from flows.commands.report import print_report
 from flows.commands.stores import remember_store
@@ -36,7 +37,7 @@ def _say_mapping(prepared: Prepared) -> None:
     mapping = prepared.samples.mapping.items()
     renamed = [f"{field} from {column}" for field, column in mapping if field != column]
     how = f" ({', '.join(renamed)})" if renamed else ""
-    print(f"{prepared.samples.count:,} samples{how}", file=sys.stderr)
+    print(f"{counted(prepared.samples.count, 'sample')}{how}", file=sys.stderr)
 
 
 def _tracked(options: Namespace, store: str) -> str:

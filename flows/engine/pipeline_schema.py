@@ -48,7 +48,11 @@ def pipeline_model() -> type[BaseModel]:
         "embedder": (EmbedderSource | None, None),
         "steps": (
             dict[name, step],
-            Field(min_length=1, description="Name of the table it makes -> how it is made."),
+            Field(
+                min_length=1,
+                description="Name of the table it makes -> how it is made.",
+                json_schema_extra={"additionalProperties": False},
+            ),
         ),
     }
     return create_model("Pipeline", __base__=_Source, **fields)

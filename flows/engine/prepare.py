@@ -60,8 +60,16 @@ def _samples(source: YamlSource, limit: int | None) -> SampleSource | None:
     base = source.path.absolute().parent
     samples = open_samples(wanted.path, base=base, rename=wanted.rename, limit=limit)
     if samples.faults:
-        raise InputError(samples.faults)
+        raise InputError([_placed(source, fault) for fault in samples.faults])
     return samples
+
+
+def _placed(source: YamlSource, fault: Fault) -> Fault:
+    """A fault of the samples that lies in the pipeline file, placed there."""
+    section, _, column = fault.place.partition(".")
+    if section != "rename":
+        return fault
+    return fault._replace(place=source.place("samples", "rename", column))
 
 
 def _unknown_steps(pipeline: Pipeline, again: Iterable[str]) -> list[Fault]:

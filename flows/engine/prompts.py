@@ -18,7 +18,8 @@ def prompt_texts(
 ) -> dict[str, str]:
     """The text of each prompt file that a step's settings name, by setting.
 
-    A file that cannot be read and a blank that the stage does not fill become faults.
+    A file that cannot be read and a blank that the stage does not fill become faults, and
+    so does any prompt, while the embedded models are the only judges.
     """
     texts = {}
     for name, field in kind.model_fields.items():
@@ -32,6 +33,8 @@ def prompt_texts(
             if blank not in fills:
                 what = f"{path}:{line} has the blank {{{{{blank}}}}}, which nothing fills"
                 faults.append(Fault(place, what, one_of(blank, fills)))
+        what = "a prompt is read by a language model, and this pipeline has none"
+        faults.append(Fault(place, what, f"remove {name}; the embedded model needs none"))
         texts[name] = text
     return texts
 

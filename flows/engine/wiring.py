@@ -111,21 +111,15 @@ class Wiring:
             return
         if step.kind is None or self._steps[target].stage is None:
             return
-        for setting, needed in step.kind.expects.get(name, {}).items():
-            found = self._setting(target, setting)
-            if found is not None and found != needed:
-                what = f"{target!r} has {setting}: {found}"
-                self._fault(step, name, what, f"name a step that has {setting}: {needed}")
-
-    def _setting(self, target: str, setting: str) -> Any:
-        """A setting of a step; `claims.of` is the setting `of` of the step it reads as `claims`."""
-        step = self._steps.get(target)
-        *inputs, last = setting.split(".")
-        for name in inputs:
-            step = self._steps.get(step.values.get(name, name)) if step else None
-        if step is None or step.kind is None or last not in step.kind.model_fields:
-            return None
-        return step.values.get(last, step.kind.model_fields[last].default)
+        for word, needed in step.kind.expects.get(name, {}).items():
+            # An input of the step that makes the table must come from the same step as ours.
+            shared = word in kind.inputs
+            wanted = step.values.get(needed, needed) if shared else needed
+            default = word if shared else kind.model_fields[word].default
+            found = self._steps[target].values.get(word, default)
+            if found != wanted:
+                what = f"{target!r} has {word}: {found}"
+                self._fault(step, name, what, f"name a step that has {word}: {wanted}")
 
     def _missing(self, step: Written, name: str, table: Input) -> None:
         what = f"no step is named {name!r}, and the step says not which {table.row.table} to read"

@@ -5,8 +5,9 @@ from functools import cached_property
 from typing import Final
 
 from flows.engine.entailment.claim import WEIGHTS, Claim
+from flows.engine.entailment.opposites import opposites
 from flows.engine.entailment.tokens import Token, is_content, stem
-from flows.engine.entailment.words import NEGATING_PREFIXES, NEGATIONS, OPPOSITES
+from flows.engine.entailment.words import NEGATIONS
 
 _ROOT: Final = 4
 """Akin words share this many first letters at least."""
@@ -69,29 +70,3 @@ def akin(word: str, other: str) -> bool:
     length = max(len(word), len(other))
     root = max(_ROOT, -(-length * 3 // 5))
     return word[:root] == other[:root] and len(word) >= root and len(other) >= root
-
-
-def opposites(word: str) -> set[str]:
-    """Stems of what excludes `word`: the listed words, and it with or without `un-` and such."""
-    root = stem(word)
-    listed = _EXCLUDED.get(root, set())
-    if len(root) <= 3:
-        return listed
-    bare = {
-        root.removeprefix(prefix)
-        for prefix in NEGATING_PREFIXES
-        if root.startswith(prefix) and len(root) - len(prefix) > 3
-    }
-    return listed | bare | {prefix + root for prefix in NEGATING_PREFIXES}
-
-
-def _excluded() -> dict[str, set[str]]:
-    pairs: dict[str, set[str]] = {}
-    for pair in OPPOSITES:
-        one, other = map(stem, sorted(pair))
-        pairs.setdefault(one, set()).add(other)
-        pairs.setdefault(other, set()).add(one)
-    return pairs
-
-
-_EXCLUDED: Final = _excluded()

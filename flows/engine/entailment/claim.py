@@ -6,7 +6,7 @@ from flows.engine.entailment.tokens import Kind, Token, is_content, tokenize
 from stages.text.sentences import split_sentences
 
 WEIGHTS: Final[dict[Kind, float]] = {
-    "stop": 0.3, "unit": 0.7, "word": 1.0, "calendar": 1.2, "name": 1.5, "number": 1.5,
+    "stop": 0.3, "unit": 0.7, "word": 1.0, "calendar": 1.2, "name": 1.0, "number": 1.5,
 }  # fmt: skip
 """What a token of each kind counts for in coverage."""
 

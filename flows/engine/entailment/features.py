@@ -14,7 +14,7 @@ from stages.text.lcs import blocks, lcs_length
 FEATURES_VERSION: Final = 1
 """Raised when the same texts start to give other numbers."""
 
-_KINDS: Final[tuple[Kind, ...]] = ("number", "name", "calendar", "word")
+_KINDS: Final[tuple[Kind, ...]] = ("number", "name", "calendar")
 
 
 def measure(alignment: Alignment, premise: Premise, cosines: Sequence[float]) -> dict[str, float]:
@@ -86,10 +86,8 @@ def _kinds(alignment: Alignment, nowhere: set[str]) -> dict[str, float]:
         rivals = any(token.kind == kind for token in alignment.unused)
         features[f"{kind}s"] = min(named, 5) / 5
         features[f"{kind}_missing"] = float(bool(missing))
-        features[f"{kind}_missing_share"] = _share(len(missing), named, 0.0)
         features[f"{kind}_missing_in_premise"] = float(any(t.key in nowhere for t in missing))
-        if kind != "word":
-            features[f"{kind}_replaced"] = float(bool(missing) and rivals)
+        features[f"{kind}_replaced"] = float(bool(missing) and rivals)
     return features
 
 
