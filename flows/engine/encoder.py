@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Tokenizer
 
 from flows.engine.encoder_folder import EncoderFolder
 from flows.engine.errors import Fault, InputError
@@ -84,8 +84,7 @@ class Encoder:
 
     def _pieces(self, number: int, text: str) -> Iterator[_Piece]:
         first = self._tokenizer.encode(text)
-        pieces = [first, *first.overflowing]
-        for encoding in _spread(pieces, self._settings.most_pieces):
+        for encoding in [first, *first.overflowing]:
             if encoding.ids:
                 yield _Piece(number, tuple(encoding.ids))
 
@@ -114,13 +113,6 @@ def _given(ids: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
         "attention_mask": np.ones_like(ids),
         "token_type_ids": np.zeros_like(ids),
     }
-
-
-def _spread(pieces: list[Encoding], most: int) -> list[Encoding]:
-    """At most `most` of `pieces`, evenly spread from the first to the last."""
-    if len(pieces) <= most:
-        return pieces
-    return [pieces[i * (len(pieces) - 1) // (most - 1)] for i in range(most)]
 
 
 def _unit(vectors: Vectors) -> Vectors:

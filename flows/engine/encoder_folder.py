@@ -21,7 +21,6 @@ class EncoderSettings(BaseModel):
 
     `pooling` says how the vectors of the tokens become one: their mean, or the vector of
     the first. `max_length` is the window in tokens, `dimension` the length of a vector.
-    Of a text that fills more than `most_pieces` windows that many are embedded.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -29,7 +28,6 @@ class EncoderSettings(BaseModel):
     pooling: Literal["mean", "cls"]
     max_length: _Whole
     dimension: _Whole
-    most_pieces: _Whole = 128
 
 
 class EncoderFolder(NamedTuple):

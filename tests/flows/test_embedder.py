@@ -5,7 +5,6 @@ They were computed with the 32-bit weights by the transformers library on torch.
 
 import json
 import shutil
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -117,13 +116,11 @@ def test_the_end_of_a_long_text_counts(embedder):
     assert left @ right < 0.9
 
 
-def test_a_megabyte_takes_bounded_time(embedder):
-    """Equal pieces are embedded once and at most 128 are: what is left is tokenising."""
-    started = time.process_time()
+def test_a_megabyte_is_embedded(embedder):
+    """Equal pieces are embedded once: what is left is tokenising."""
     texts = ["word " * 200_000, "a" * 1_000_000, "漢" * 333_000, "\0" * 1_000_000, "😀" * 250_000]
     made = embedder.embed(texts)["embedding"].to_numpy()
     assert np.isfinite(made).all()
-    assert time.process_time() - started < 20
 
 
 def tiny(folder: Path, **changes: object) -> Path:
@@ -155,11 +152,20 @@ def test_a_text_without_tokens_gets_zeros(tmp_path):
     assert vectors(OnnxEmbedder(tiny(tmp_path)), "")[0].tolist() == [0, 0, 0]
 
 
-def test_most_pieces_are_spread_from_the_first_to_the_last(tmp_path):
-    other = OnnxEmbedder(tiny(tmp_path, most_pieces=3, pooling="cls", max_length=3))
+def test_every_piece_of_a_long_text_counts(tmp_path):
+    other = OnnxEmbedder(tiny(tmp_path, pooling="cls", max_length=3))
     text = "a a a  b b b  c c c  d d d  e e e"
-    of_words = vectors(other, "a", "c", "e")
+    of_words = vectors(other, "a", "b", "c", "d", "e")
     assert vectors(other, text)[0] == direction(*of_words.sum(axis=0))
+
+
+def test_recent_embeddings_are_the_same_again(tmp_path):
+    one = OnnxEmbedder(tiny(tmp_path))
+    first = one.embed(["a b", "c"])
+    assert one.embed(["c", "d", "a b"])["embedding"].to_list()[::2] == [
+        first["embedding"][1].to_list(),
+        first["embedding"][0].to_list(),
+    ]
 
 
 def test_a_folder_as_sentence_transformers_publishes_it(tmp_path, embedder):
@@ -229,7 +235,6 @@ def test_the_identity_is_that_of_the_shipped_files(embedder):
         "pooling": "mean",
         "max_length": 256,
         "dimension": 384,
-        "most_pieces": 128,
     }
 
 

@@ -3,6 +3,7 @@
 from functools import cache
 from typing import Final
 
+from flows.engine.entailment.folding import folded
 from flows.engine.entailment.tokens import stem
 
 _OPPOSITES = """
@@ -57,7 +58,7 @@ augmenter diminuer|grand petit|bon mauvais|aumentar disminuir|grande pequeño|bu
 """
 
 OPPOSITES: Final = frozenset(
-    frozenset(pair.split()) for line in _OPPOSITES.strip().splitlines() for pair in line.split("|")
+    frozenset(folded(pair)) for line in _OPPOSITES.strip().splitlines() for pair in line.split("|")
 )
 """Pairs of words that exclude each other."""
 

@@ -1,10 +1,10 @@
 """The tokens of a text: words, numbers and names of any language, in one normal form."""
 
 import re
-import unicodedata
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
+from flows.engine.entailment.folding import REMEMBERED, fold
 from flows.engine.entailment.words import CALENDAR, NEGATIONS, NUMBERS, SCALES, STOP, UNITS
 
 Kind = Literal["stop", "word", "name", "number", "calendar", "unit"]
@@ -19,8 +19,6 @@ _TOKEN: Final = re.compile(
 _SIGNS: Final = dict(zip("%$€£¥₹", "percent dollar euro pound yen rupee".split(), strict=True))
 _BRACKETS: Final = frozenset("lrb rrb lsb rsb lcb rcb".split())
 """What is left of brackets in texts that were tokenised for a treebank."""
-
-_REMEMBERED: Final = 1 << 16
 
 
 class Token(NamedTuple):
@@ -85,17 +83,7 @@ def _opens(text: str, start: int) -> bool:
     return not before.strip() or before[-1] in '.!?:"“\n'
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def fold(word: str) -> str:
-    """`word` in lower case, without the accents on Latin letters."""
-    lower = word.lower()
-    if lower.isascii():
-        return lower
-    decomposed = unicodedata.normalize("NFKD", lower)
-    return "".join(c for c in decomposed if not "\u0300" <= c <= "\u036f") or lower
-
-
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=REMEMBERED)
 def _kind(form: str) -> Kind:
     if form in STOP or form in NEGATIONS:
         return "stop"
@@ -106,7 +94,7 @@ def _kind(form: str) -> Kind:
     return "calendar" if form in CALENDAR else "word"
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=REMEMBERED)
 def _key(form: str) -> str:
     return UNITS.get(form) or CALENDAR.get(form) or stem(form)
 
@@ -133,7 +121,7 @@ def _singular(word: str) -> str:
     return word[:-1] if word.endswith("s") and word[-2] not in "sui" else word
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=REMEMBERED)
 def _number(digits: str) -> str:
     """Key of a number: `1,234.5` is 1234.5, `3,5` is 3.5, `1.234.567` is 1234567."""
     groups = re.split(r"[.,]", digits)

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from flows.engine.entailment.folding import folded
+
 NUMBERS: Final = {
     word: value
     for value, words in enumerate(
@@ -53,7 +55,7 @@ SCALES: Final = {
 """Words that multiply the number before them."""
 
 UNITS: Final = {
-    spelling: words.split()[0]
+    spelling: folded(words)[0]
     for words in (
         "percent per-cent pct",
         "dollar dollars usd buck bucks",
@@ -98,12 +100,12 @@ UNITS: Final = {
         "megabyte megabytes mb",
         "gigabyte gigabytes gb",
     )
-    for spelling in words.split()
+    for spelling in folded(words)
 }
 """Units of measure by spelling."""
 
 CALENDAR: Final = {
-    spelling: words.split()[0]
+    spelling: folded(words)[0]
     for words in (
         "january jan januar janvier enero января январь",
         "february feb februar février febrero февраля февраль",
@@ -129,44 +131,54 @@ CALENDAR: Final = {
         "autumn fall herbst automne otoño",
         "winter hiver invierno",
     )
-    for spelling in words.split()
+    for spelling in folded(words)
 }
 """Months, week days and seasons by spelling."""
 
 NEGATIONS: Final = frozenset(
-    "not n't no never none nobody nothing nowhere neither nor cannot without hardly barely "
-    "scarcely fail fails failed failing lack lacks lacked lacking unable "
-    "nicht kein keine keinen keiner keinem nie niemals nichts ohne "
-    "pas jamais aucun aucune rien sans ningún ninguna nunca nada sin tampoco "
-    "não nunca nenhum nenhuma sem mai nessun nessuna senza niet geen nooit zonder "
-    "не нет ни никогда ничего без нельзя nie bez brak "
-    "不 没 沒 無 无 非 未 否 沒有 没有 ない ません 안 못 없 "
-    "لا لم لن ليس ليست غير بدون नहीं मत ना değil yok".split()
+    folded(
+        "not n't no never none nobody nothing nowhere neither nor cannot without hardly barely "
+        "scarcely fail fails failed failing lack lacks lacked lacking unable "
+        "nicht kein keine keinen keiner keinem nie niemals nichts ohne "
+        "pas jamais aucun aucune rien sans ningún ninguna nunca nada tampoco "
+        "não nunca nenhum nenhuma sem nessun nessuna senza niet geen nooit zonder "
+        "не нет ни никогда ничего без нельзя nie bez brak "
+        "不 没 沒 無 无 非 未 否 沒有 没有 ない ません 안 못 없 "
+        "لا لم لن ليس ليست غير بدون नहीं मत ना değil yok"
+    )
 )
 """Words that turn a statement round; they count for polarity, not for coverage."""
 
 STOP: Final = frozenset(
-    "a an the this that these those of in on at to for from by with as into onto over under about "
-    "and or but if then than so because while when where which who whom whose what how why "
-    "is are was were be been being am do does did doing done have has had having will would shall "
-    "should can could may might must it its he him his she her hers they them their theirs we us "
-    "our ours you your yours i me my mine himself herself itself themselves there here also too "
-    "very just such both each other another any some same own s t d ll re ve m "
-    "up out off down through during between among against before after again further once "
-    "der die das den dem des ein eine einer eines einem einen und oder aber ist sind war waren "
-    "wird wurde im in am zu zum zur von vom mit auf für an als auch sich er sie es "
-    "le la les un une des du de et ou est sont était dans sur pour par avec ce cette il elle qui "
-    "que el los las una y o es son fue en con por para del al se su lo "
-    "e os um uma da do dos das em no na "
-    "и в на с по к из от за для что как это он она они был была было были его её их "
-    "的 了 是 在 和 与 也 于 我 他 她 它 们 这 那 の は が を に で と も "
-    "في من على إلى عن أن إن كان كانت هو هي هذا هذه التي الذي و".split()
+    folded(
+        "a an the this that these those of in on at to for from by with as into onto over "
+        "under about "
+        "and or but if then than so because while when where which who whom whose what how why "
+        "is are was were be been being am do does did doing done have has had having will "
+        "would shall "
+        "should can could may might must it its he him his she her hers they them their "
+        "theirs we us "
+        "our ours you your yours i me my mine himself herself itself themselves there "
+        "here also too "
+        "very just such both each other another any some same own s t d ll re ve m "
+        "up out off down through during between among against before after again further once "
+        "der das den dem des ein eine einer eines einem einen und oder aber ist sind waren "
+        "wird wurde im in am zu zum zur von vom mit auf für an als auch sich er sie es "
+        "le la les un une des du de et ou est sont était dans sur pour par avec ce cette "
+        "il elle qui que el los las una y o es fue en con por para del al se su lo "
+        "e os um uma da do dos das em no na "
+        "и в на с по к из от за для что как это он она они был была было были его её их "
+        "的 了 是 在 和 与 也 于 我 他 她 它 们 这 那 の は が を に で と も "
+        "في من على إلى عن أن إن كان كانت هو هي هذا هذه التي الذي و"
+    )
 )
 """Words that say little by themselves; they count for order, not for coverage."""
 
 EXCLUSIVE: Final = frozenset(
-    "only sole solely exclusively all every always entirely completely fully most best worst "
-    "largest smallest biggest longest shortest highest lowest oldest youngest latest earliest "
-    "first last never none unique single".split()
+    folded(
+        "only sole solely exclusively all every always entirely completely fully most best worst "
+        "largest smallest biggest longest shortest highest lowest oldest youngest latest earliest "
+        "first last never none unique single"
+    )
 )
 """Words that make a statement strong: they need support of their own."""
