@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+import duckdb
 import polars as pl
 
 from flows.engine.fingerprint import Digest
@@ -95,23 +96,20 @@ class Draft:
         )
 
 
-def find(store: Store, fingerprint: str) -> Artifact | None:
+def find(connection: duckdb.DuckDBPyConnection, fingerprint: str) -> Artifact | None:
     """The newest complete table of that fingerprint without failures, if there is one."""
-    if not store.path.is_file():
-        return None
-    with store.reading() as connection:
-        found = connection.execute(
-            "SELECT artifact_id::VARCHAR, digest::VARCHAR, kind, shards, row_count, failures "
-            "FROM audit.artifacts "
-            "WHERE fingerprint = $fingerprint AND digest IS NOT NULL AND failures = 0 "
-            "ORDER BY made_at DESC LIMIT 1",
-            {"fingerprint": fingerprint},
-        ).fetchall()
+    found = connection.execute(
+        "SELECT artifact_id::VARCHAR, digest::VARCHAR, kind, shards, row_count, failures "
+        "FROM audit.artifacts "
+        "WHERE fingerprint = $fingerprint AND digest IS NOT NULL AND failures = 0 "
+        "ORDER BY made_at DESC LIMIT 1",
+        {"fingerprint": fingerprint},
+    ).fetchall()
     return Artifact(*found[0]) if found else None
 
 
 def read(
-    store: Store,
+    connection: duckdb.DuckDBPyConnection,
     row: type[Row],
     artifact: Artifact,
     *,
@@ -122,9 +120,8 @@ def read(
     names = ", ".join(f'"{name}"' for name in columns or content_columns(row))
     condition = "" if shard is None else " AND shard = $shard"
     values = {"id": artifact.artifact_id} | ({} if shard is None else {"shard": shard})
-    with store.reading() as connection:
-        return read_table(
-            connection,
-            f"SELECT {names} FROM stored.{row.table} WHERE artifact_id = $id{condition}",
-            **values,
-        )
+    return read_table(
+        connection,
+        f"SELECT {names} FROM stored.{row.table} WHERE artifact_id = $id{condition}",
+        **values,
+    )

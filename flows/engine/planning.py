@@ -3,7 +3,7 @@
 import threading
 from typing import Literal, NamedTuple
 
-from flows.engine.artifacts import find
+from flows.engine.artifacts import Artifact, find
 from flows.engine.fingerprint import step_fingerprint
 from flows.engine.ledger import Ledger
 from flows.engine.prepare import Prepared
@@ -39,10 +39,17 @@ def plan(prepared: Prepared, store: Store, *, again: frozenset[str] = frozenset(
             continue
         tools = toolbox.identities(step.stage)
         key = step_fingerprint(step.stage, step.inputs, digests, tools)
-        found = None if step.name in again else find(store, key)
+        found = None if step.name in again else _find(store, key)
         if found is None:
             planned.append(Planned(step.name, use, "make"))
             continue
         digests[step.name] = found.digest
         planned.append(Planned(step.name, use, "reuse", row_count=found.row_count))
     return planned
+
+
+def _find(store: Store, fingerprint: str) -> Artifact | None:
+    if not store.path.is_file():
+        return None
+    with store.reading() as connection:
+        return find(connection, fingerprint)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
+import duckdb
 import polars as pl
 
 from flows.engine.artifacts import Artifact, Draft, Making, find, read
@@ -82,56 +83,70 @@ class Run:
         Raises `StoppedError` when the run was asked to stop.
         """
         started = time.monotonic()
-        if name == SAMPLES:
-            artifact, reused = self._samples()
-        else:
-            artifact, reused = self._step(self.steps[name], inputs)
-        made = Made(name, artifact, reused, time.monotonic() - started)
+        making = self._samples() if name == SAMPLES else self._making(self.steps[name], inputs)
+        with self._turns[making.fingerprint]:
+            made = self._found(name, making, started)
+            if made is None:
+                draft = self._draft_samples if name == SAMPLES else self._draft
+                artifact = draft(name, making, inputs)
+                made = Made(name, artifact, False, time.monotonic() - started)
+                with self._store.writing() as connection:
+                    self._note(connection, made)
+        self._watch.finished(made)
+        return made.artifact
+
+    def _samples(self) -> Making:
+        key = content_key("samples", self._prepared.digest)
+        settings = {"mapping": dict(self._prepared.samples.mapping)}
+        return Making(self.run_id, key, SAMPLES, 1, settings, {})
+
+    def _making(self, step: Step, inputs: Mapping[str, Artifact]) -> Making:
+        stage = step.stage
+        digests = {need: artifact.digest for need, artifact in inputs.items()}
+        tools = self._toolbox.identities(stage)
+        key = step_fingerprint(stage, step.inputs, digests, tools)
+        settings = stage.model_dump(mode="json")
+        return Making(self.run_id, key, stage.use, stage.version, settings, tools)
+
+    def _found(self, name: str, making: Making, started: float) -> Made | None:
+        if name in self._again:
+            return None
+        with self._store.writing() as connection:
+            artifact = find(connection, making.fingerprint)
+            if artifact is None:
+                return None
+            made = Made(name, artifact, True, time.monotonic() - started)
+            self._note(connection, made)
+        return made
+
+    def _note(self, connection: duckdb.DuckDBPyConnection, made: Made) -> None:
         note(
-            self._store,
+            connection,
             self.run_id,
-            step=name,
-            position=self._position[name],
-            artifact=artifact,
-            reused=reused,
+            step=made.step,
+            position=self._position[made.step],
+            artifact=made.artifact,
+            reused=made.reused,
             seconds=made.seconds,
         )
-        self._watch.finished(made)
-        return artifact
 
-    def _samples(self) -> tuple[Artifact, bool]:
-        source, digest = self._prepared.samples, self._prepared.digest
-        key = content_key("samples", digest)
-        found = find(self._store, key)
-        if found:
-            return found, True
+    def _draft_samples(self, name: str, making: Making, _: Mapping[str, Artifact]) -> Artifact:
+        source = self._prepared.samples
         shards = -(-source.count // SHARD)
-        making = Making(self.run_id, key, SAMPLES, 1, {"mapping": dict(source.mapping)}, {})
         draft = Draft(self._store, Sample, making, shards=shards)
         for shard, frame in enumerate(source.shards(SHARD)):
-            self._add(draft, SAMPLES, shard, shards, frame)
-        return draft.artifact(), False
+            self._add(draft, name, shard, shards, frame)
+        return draft.artifact()
 
-    def _step(self, step: Step, inputs: Mapping[str, Artifact]) -> tuple[Artifact, bool]:
-        digests = {need: artifact.digest for need, artifact in inputs.items()}
-        tools = self._toolbox.identities(step.stage)
-        key = step_fingerprint(step.stage, step.inputs, digests, tools)
-        with self._turns[key]:
-            found = None if step.name in self._again else find(self._store, key)
-            if found:
-                return found, True
-            settings = step.stage.model_dump(mode="json")
-            making = Making(self.run_id, key, step.stage.use, step.stage.version, settings, tools)
-            return self._draft(step, inputs, making), False
-
-    def _draft(self, step: Step, inputs: Mapping[str, Artifact], making: Making) -> Artifact:
+    def _draft(self, name: str, making: Making, inputs: Mapping[str, Artifact]) -> Artifact:
+        step = self.steps[name]
         tools = self._toolbox.lend(step.stage)
         shards = inputs[SAMPLES].shards if step.stage.per_sample else 1
         draft = Draft(self._store, step.stage.makes, making, shards=shards)
         for shard in range(shards):
             part = shard if step.stage.per_sample else None
             table = step.stage.make(self._tables(step, inputs, part), tools)
-            self._add(draft, step.name, shard, shards, table)
+            self._add(draft, name, shard, shards, table)
         return draft.artifact()
 
     def _add(self, draft: Draft, name: str, shard: int, shards: int, frame: pl.DataFrame) -> None:
@@ -143,14 +158,17 @@ class Run:
     def _tables(
         self, step: Step, inputs: Mapping[str, Artifact], shard: int | None
     ) -> dict[str, Any]:
-        tables: dict[str, Any] = {}
-        for name, wire in step.inputs.items():
-            row = step.stage.inputs[name].row
-            columns = step.stage.columns.get(name, ())
-            if isinstance(wire, str):
-                tables[name] = read(self._store, row, inputs[wire], shard=shard, columns=columns)
-            else:
-                tables[name] = {
-                    w: read(self._store, row, inputs[w], shard=shard, columns=columns) for w in wire
-                }
-        return tables
+        """The inputs of a step, whole or one part of each, read in one window."""
+        with self._store.reading() as connection:
+
+            def table(name: str, wire: str) -> pl.DataFrame:
+                columns = step.stage.columns.get(name, ())
+                row = step.stage.inputs[name].row
+                return read(connection, row, inputs[wire], shard=shard, columns=columns)
+
+            return {
+                name: table(name, wire)
+                if isinstance(wire, str)
+                else {one: table(name, one) for one in wire}
+                for name, wire in step.inputs.items()
+            }

@@ -50,7 +50,7 @@ def start(store: Store, *, pipeline: str, config_path: str, config: str) -> tupl
 
 
 def note(
-    store: Store,
+    connection: duckdb.DuckDBPyConnection,
     run_id: str,
     *,
     step: str,
@@ -60,19 +60,18 @@ def note(
     seconds: float,
 ) -> None:
     """Put on record which artifact a step of a run used."""
-    with store.writing() as connection:
-        connection.execute(
-            "INSERT INTO audit.run_steps VALUES ($run, $step, $position, $id, $reused, $s, $now)",
-            {
-                "run": run_id,
-                "step": step,
-                "position": position,
-                "id": artifact.artifact_id,
-                "reused": reused,
-                "s": seconds,
-                "now": now(),
-            },
-        )
+    connection.execute(
+        "INSERT INTO audit.run_steps VALUES ($run, $step, $position, $id, $reused, $s, $now)",
+        {
+            "run": run_id,
+            "step": step,
+            "position": position,
+            "id": artifact.artifact_id,
+            "reused": reused,
+            "s": seconds,
+            "now": now(),
+        },
+    )
 
 
 def end(store: Store, run_id: str, status: Ending, reason: str | None = None) -> None:

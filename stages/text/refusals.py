@@ -72,13 +72,14 @@ def is_refusal(text: str) -> bool:
     """
     if len(text) > _LONGEST:
         return False
-    sentences = [s.strip(" \t\"'*_-") for s in _SENTENCE_END.split(text)]
-    said = [sentence for sentence in sentences if sentence]
-    refused = [_refuses(sentence) for sentence in said]
-    return any(refused) and all(
-        refuses or _COURTESY.match(sentence)
-        for refuses, sentence in zip(refused, said, strict=True)
-    )
+    refused = False
+    for part in _SENTENCE_END.split(text):
+        sentence = part.strip(" \t\"'*_-")
+        if _refuses(sentence):
+            refused = True
+        elif sentence and not _COURTESY.match(sentence):
+            return False
+    return refused
 
 
 def _refuses(sentence: str) -> bool:

@@ -151,7 +151,8 @@ def test_every_pair_is_asked_once_and_failed_claims_not_at_all() -> None:
         against="reference",
     )
     assert model.asked == [[Pair("first", "c"), Pair("first", "d")]]
-    assert [row["sample_id"] for row in rows] == ["s", "t", "s"]
+    expected = [content_key("claim", sample, n) for n, sample in ((0, "s"), (2, "t"), (3, "s"))]
+    assert [row["claim_id"] for row in rows] == expected
 
 
 def test_a_pair_without_a_judgement_is_a_failed_row() -> None:

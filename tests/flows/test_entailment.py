@@ -1,0 +1,157 @@
+"""What the shipped entailment model says of pairs that anyone can judge."""
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import polars as pl
+import pytest
+
+from flows.engine.embedder import OnnxEmbedder
+from flows.engine.entailment import EmbeddedEntailment
+from stages.tools import Judgement, Pair
+
+TOWER = "The Eiffel Tower is located in Paris. It has a height of 1000ft."
+BORN = "Albert Einstein was born in Spain in 1879."
+
+
+class Counting:
+    """The shipped embedder, noting every text that it is asked for."""
+
+    def __init__(self) -> None:
+        self.embedder = OnnxEmbedder()
+        self.identity = self.embedder.identity
+        self.asked: list[str] = []
+
+    def embed(self, texts: Sequence[str]) -> pl.DataFrame:
+        self.asked += texts
+        return self.embedder.embed(texts)
+
+
+class Even:
+    """Gives every text the same vector: speed without the encoder's."""
+
+    identity = {"model": "even"}
+
+    def embed(self, texts: Sequence[str]) -> pl.DataFrame:
+        vectors = pl.Series([[1.0, 0.0]] * len(texts), dtype=pl.Array(pl.Float32, 2))
+        return pl.DataFrame({"text": list(texts), "embedding": vectors})
+
+
+@pytest.fixture(name="model", scope="module")
+def _model() -> EmbeddedEntailment:
+    return EmbeddedEntailment(OnnxEmbedder())
+
+
+def judge(model: EmbeddedEntailment, premise: str, claim: str) -> Judgement:
+    return model.judge([Pair(premise, claim)])[Pair(premise, claim)]
+
+
+def label(judgement: Judgement) -> str:
+    if judgement.entailed >= 0.5:
+        return "entailed"
+    return "contradicted" if judgement.contradicted > judgement.neutral else "neutral"
+
+
+@pytest.mark.parametrize(
+    ("premise", "claim", "expected"),
+    [
+        (BORN, "Albert Einstein was born in Germany.", "contradicted"),
+        (BORN, "Albert Einstein was born in 1879.", "entailed"),
+        ("Einstein was born in 1879 in Germany.", "Einstein was born in Spain.", "contradicted"),
+        (TOWER, "The Eiffel Tower is located in Paris.", "entailed"),
+        (TOWER, "It has a height of 1000ft.", "entailed"),
+        (TOWER, "The Eiffel Tower has a height of 1000ft.", "entailed"),
+        (TOWER[:37], "The Eiffel Tower has a height of 1000ft.", "neutral"),
+        ("It employs 2,300 people in Lyon.", "It employs 5,100 people in Lyon.", "contradicted"),
+        ("It employs 2,300 people in Lyon.", "It employs 2300 people in Lyon.", "entailed"),
+        ("It opened on 12 May 1931.", "It opened on 12 June 1931.", "contradicted"),
+        ("The minister approved the law.", "The minister did not approve the law.", "contradicted"),
+        ("The drug does not cure the disease.", "The drug cures the disease.", "contradicted"),
+        ("Revenue increased by 5 % in 2020.", "Revenue decreased by 5 % in 2020.", "contradicted"),
+        ("Oil prices will rise next year.", "Oil prices will fall next year.", "contradicted"),
+        ("Bananas are rich in potassium.", "The parliament of Norway has 169 members.", "neutral"),
+        ("Die Brücke wurde 1931 eröffnet. Sie ist lang.", "Die Brücke wurde 1931 eröffnet.", "entailed"),
+        ("Лев Толстой родился в 1828 году. Он писал.", "Лев Толстой родился в 1828 году.", "entailed"),
+        ("Лев Толстой родился в 1828 году.", "Лев Толстой родился в 1835 году.", "contradicted"),
+        ("北京是中国的首都。它有两千多万人口。", "北京是中国的首都。", "entailed"),
+        ("北京是中国的首都。", "北京不是中国的首都。", "contradicted"),
+        ("القاهرة هي عاصمة مصر. يعيش فيها ملايين الناس.", "القاهرة هي عاصمة مصر.", "entailed"),
+    ],
+)  # fmt: skip
+def test_label(model: EmbeddedEntailment, premise: str, claim: str, expected: str) -> None:
+    judgement = judge(model, premise, claim)
+    assert label(judgement) == expected
+    assert sum(judgement[:3]) == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("text", [TOWER, BORN, "Вода кипит.", "水は百度で沸騰する。", "Yes."])
+def test_a_text_entails_itself(model: EmbeddedEntailment, text: str) -> None:
+    assert judge(model, text, text).entailed > 0.8
+
+
+def test_evidence_is_the_sentence_that_decides(model: EmbeddedEntailment) -> None:
+    premise = "Bananas are yellow. Norway has a parliament. " * 3 + TOWER + " It rains often." * 4
+    judgement = judge(model, premise, "The Eiffel Tower is located in Paris.")
+    assert premise[judgement.start : judgement.end].startswith("The Eiffel Tower is located in P")
+
+
+@pytest.mark.parametrize(
+    ("premise", "claim"), [("", "A claim."), (" \n", "A claim."), ("…!", "A claim."), (BORN, "?!")]
+)
+def test_nothing_follows_from_nothing(premise: str, claim: str) -> None:
+    embedder = Counting()
+    assert judge(EmbeddedEntailment(embedder), premise, claim) == (0, 0, 1, 0, 0)
+    assert embedder.asked == []
+
+
+def test_a_judgement_depends_on_its_pair_alone(model: EmbeddedEntailment) -> None:
+    pairs = [Pair(p, c) for p in (TOWER, BORN, TOWER + " " + BORN) for c in (TOWER, BORN, "Rain.")]
+    together = model.judge(pairs + pairs[::-1])
+    assert list(together) == pairs
+    for pair in pairs:
+        assert model.judge([pair])[pair] == together[pair]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(model.judge, [pairs] * 4)) == [together] * 4
+
+
+def test_identity_names_weights_features_and_embedder() -> None:
+    identity = EmbeddedEntailment(OnnxEmbedder()).identity
+    assert {"weights", "features"} < set(identity)
+    inner = {n.removeprefix("embedder."): v for n, v in identity.items() if "embedder." in n}
+    assert inner == OnnxEmbedder().identity
+
+
+def test_each_text_is_embedded_once_and_far_pieces_are_not() -> None:
+    embedder = Counting()
+    filler = " ".join(f"Town {n} has a mayor." for n in range(200))
+    pairs = [Pair(f"{filler} {TOWER}", claim) for claim in (TOWER, "It has a height of 1000ft.")]
+    EmbeddedEntailment(embedder).judge(pairs)
+    assert len(embedder.asked) == len(set(embedder.asked)) <= 12
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Towns have mayors and halls. " * 35_000,
+        "mayor " * 170_000,
+        "x" * 1_000_000,
+        "! " * 500_000,
+        "市" * 1_000_000,
+        "7" * 1_000_000,
+    ],
+    ids=["sentences", "one sentence", "one word", "no word", "no space", "one number"],
+)
+def test_a_megabyte_is_judged_in_bounded_time(text: str) -> None:
+    model = EmbeddedEntailment(Even())
+    started = time.process_time()
+    judged = model.judge([Pair(text + " " + TOWER, BORN), Pair(BORN, text), Pair(text, text)])
+    assert time.process_time() - started < 12
+    assert all(sum(judgement[:3]) == pytest.approx(1) for judgement in judged.values())
+
+
+def test_the_end_of_a_long_premise_counts(model: EmbeddedEntailment) -> None:
+    for filler in ("Towns have mayors and halls. ", "and towns have mayors "):
+        judgement = judge(model, filler * 2_000 + TOWER, "The Eiffel Tower is located in Paris.")
+        assert judgement.entailed > 0.5
+        assert judgement.start > len(filler) * 1_900

@@ -1,0 +1,150 @@
+"""Tokens, pieces, evidence and alignment: what the features are measured on."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flows.engine.entailment.alignment import Alignment, akin
+from flows.engine.entailment.claim import Claim
+from flows.engine.entailment.evidence import best_window, candidates
+from flows.engine.entailment.opposites import opposites
+from flows.engine.entailment.premise import LONGEST, Premise
+from flows.engine.entailment.tokens import stem, tokenize
+
+
+def keys(text: str) -> list[str]:
+    return [token.key for token in tokenize(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1,000 1000 thousand", ["#1000"] * 3),
+        ("1.234.567 1,234,567 1.5 3,5", ["#1234567", "#1234567", "#1.5", "#3.5"]),
+        ("2.5 million, 2500000", ["#2500000", "#2500000"]),
+        ("the 20th and 1990s", ["the", "#20", "and", "#1990"]),
+        ("1000ft 300 feet 5% 5 percent", ["#1000", "foot", "#300", "foot", "#5", "percent", "#5", "percent"]),
+        ("Sept. September Сентябрь", ["september"] * 3),
+        ("don't cannot", ["do", "n't", "cannot"]),
+        ("Café cafe", ["caf", "caf"]),
+        ("-LRB- x -RRB-", ["x"]),
+        ("cities city discovered discovers", ["cit", "cit", "discover", "discover"]),
+        ("東京 Tokyo", ["東", "京", "tokyo"]),
+        ("", []),
+        ("…!? \n", []),
+    ],
+)  # fmt: skip
+def test_keys(text: str, expected: list[str]) -> None:
+    assert keys(text) == expected
+
+
+def test_kinds() -> None:
+    kinds = [token.kind for token in tokenize("In May 2001 the Bank of Spain paid 5 euros.")]
+    expected = "stop stop number stop name stop name word number unit"
+    assert kinds == expected.split()
+
+
+def test_a_capital_at_the_start_of_a_sentence_is_no_name() -> None:
+    assert [t.kind for t in tokenize("Prices rose. Wages fell in Rome.")][-1] == "name"
+    assert [t.kind for t in tokenize("Prices rose. Wages")] == ["word"] * 3
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=200))
+def test_tokens_lie_in_order_inside_the_text(text: str) -> None:
+    tokens = tokenize(text)
+    assert all(0 <= token.start < token.end <= len(text) for token in tokens)
+    assert [token.start for token in tokens] == sorted(token.start for token in tokens)
+    assert all(token.key and token.form for token in tokens)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(["word", "12", ". Next", "\n", " " * 250, "字"]), max_size=400))
+def test_pieces_lose_no_token_and_stay_short(parts: list[str]) -> None:
+    text = " ".join(parts)
+    premise = Premise(text)
+    assert {t.start for piece in premise.tokens for t in piece} == {
+        token.start for token in tokenize(text)
+    }
+    assert all(0 < len(piece) <= LONGEST for piece in premise.tokens)
+    for (start, end), piece in zip(premise.pieces, premise.tokens, strict=True):
+        assert (start, end) == (piece[0].start, piece[-1].end)
+
+
+def test_long_sentences_are_cut_with_an_overlap() -> None:
+    premise = Premise(" ".join(f"word{n}x" for n in "abcdefghij" for _ in range(20)))
+    starts = [tokens[0].start for tokens in premise.tokens]
+    ends = [tokens[-1].end for tokens in premise.tokens]
+    assert len(starts) > 2
+    assert all(start < end for start, end in zip(starts[1:], ends, strict=False))
+
+
+def test_candidates_are_the_pieces_that_hold_most() -> None:
+    premise = Premise("Rain falls. The tower is in Paris. Paris is old. Snow is white. Ice. Fog.")
+    (part,) = Claim("The tower of Paris").parts
+    assert candidates(premise, part) == [1, 2, 0, 3]
+
+
+def test_a_window_takes_in_a_neighbour_that_adds_something() -> None:
+    premise = Premise("Snow fell. The tower is in Paris. It is 1000 feet high. Ice melts.")
+    (part,) = Claim("The tower in Paris is 1000 feet high").parts
+    assert best_window(premise, part, {1: 0.5, 2: 0.5}) == range(1, 3)
+    (part,) = Claim("The tower is in Paris").parts
+    assert best_window(premise, part, {1: 0.5, 2: 0.1}) == range(1, 2)
+
+
+def test_meaning_decides_between_windows_of_equal_words() -> None:
+    premise = Premise("Paris is old. Paris is large.")
+    (part,) = Claim("Paris is huge").parts
+    assert best_window(premise, part, {0: 0.2, 1: 0.4}) == range(1, 2)
+    assert best_window(premise, part, {0: 0.4, 1: 0.2}) == range(1)
+
+
+def align(claim: str, evidence: str) -> Alignment:
+    return Alignment(Claim(claim), tokenize(evidence))
+
+
+def test_alignment_tells_absent_from_missing() -> None:
+    alignment = align("The election of 1931 was democratic.", "A democracy elected him in 1930.")
+    assert [token.form for token in alignment.absent] == ["election", "1931", "democratic"]
+    assert [token.form for token in alignment.missing] == ["1931"]
+    assert alignment.covered(alignment.missing) == pytest.approx(1 - 1.5 / 3.5)
+
+
+@pytest.mark.parametrize(
+    ("claim", "evidence", "opposed"),
+    [
+        ("Sales increased.", "Sales decreased.", True),
+        ("The act was lawful.", "The act was unlawful.", True),
+        ("The act was unlawful.", "The act was lawful.", True),
+        ("Sales increased.", "Sales increased and costs decreased.", False),
+        ("Sales increased.", "Sales were flat.", False),
+    ],
+)
+def test_opposites_count_where_the_word_itself_is_missing(
+    claim: str, evidence: str, opposed: bool
+) -> None:
+    assert align(claim, evidence).opposed is opposed
+
+
+@pytest.mark.parametrize(
+    ("claim", "evidence", "negations"),
+    [
+        ("It is not old.", "It is old.", (1, 0)),
+        ("It was cured.", "It wasn't cured.", (0, 1)),
+        ("Das Haus ist alt.", "Das Haus ist nicht alt.", (0, 1)),
+        ("The house is old.", "Nobody came since then and the house is old.", (0, 0)),
+    ],
+)
+def test_negations_count_near_what_is_shared(
+    claim: str, evidence: str, negations: tuple[int, int]
+) -> None:
+    assert align(claim, evidence).negations == negations
+
+
+def test_words_and_their_kin() -> None:
+    assert akin("democracy", "democratic")
+    assert not akin("contract", "contrary")
+    assert not akin("cat", "cats")
+    assert stem("unlawful") in opposites("lawful")
+    assert stem("decreasing") in opposites("increased")
