@@ -49,23 +49,22 @@ class Wiring:
         self.faults: list[Fault] = []
 
     def steps(self) -> tuple[Step, ...]:
-        """The steps that can be read, in an order that can run and else as written."""
+        """The steps that can be read, as they are written wherever that order can run."""
         wires = {name: self._wires(step) for name, step in self._steps.items()}
         made = {
             name: Step(name, step.stage, wires[name])
             for name, step in self._steps.items()
             if step.stage is not None
         }
-        graph = {name: step.needs for name, step in made.items()}
         try:
-            order = list(TopologicalSorter(graph).static_order())
+            TopologicalSorter({name: step.needs for name, step in made.items()}).prepare()
         except CycleError as error:
             circle = list(reversed(error.args[1]))
             place = self._source.place("steps", circle[0])
             what = f"the steps wait for each other: {' -> '.join(circle)}"
             self.faults.append(Fault(place, what, "let one of them read another table"))
             return ()
-        return tuple(made[name] for name in order if name in made)
+        return _in_order(made)
 
     def _wires(self, step: Written) -> Wires:
         if step.kind is None:
@@ -139,3 +138,13 @@ class Wiring:
     def _fault(self, step: Written, name: str | None, what: str, right: str) -> None:
         path = ("steps", step.name, *([name] if name else []))
         self.faults.append(Fault(self._source.place(*path), what, right))
+
+
+def _in_order(steps: dict[str, Step]) -> tuple[Step, ...]:
+    """Always the first step, as they are written, whose inputs are made before it."""
+    left = dict(steps)
+    order = []
+    while left:
+        name = next(n for n, step in left.items() if left.keys().isdisjoint(step.needs))
+        order.append(left.pop(name))
+    return tuple(order)

@@ -9,6 +9,9 @@ import pytest
 
 from flows.engine.embedder import OnnxEmbedder
 from flows.engine.entailment import EmbeddedEntailment
+from flows.engine.entailment.model import SHIPPED
+from flows.engine.entailment.pairs import measure_pairs
+from flows.engine.entailment.weights import read_weights
 from stages.tools import Judgement, Pair
 
 TOWER = "The Eiffel Tower is located in Paris. It has a height of 1000ft."
@@ -31,7 +34,8 @@ class Counting:
 class Even:
     """Gives every text the same vector: speed without the encoder's."""
 
-    identity = {"model": "even"}
+    def __init__(self) -> None:
+        self.identity: dict[str, str | int | float] = {"model": "even"}
 
     def embed(self, texts: Sequence[str]) -> pl.DataFrame:
         vectors = pl.Series([[1.0, 0.0]] * len(texts), dtype=pl.Array(pl.Float32, 2))
@@ -71,8 +75,8 @@ def label(judgement: Judgement) -> str:
         ("Revenue increased by 5 % in 2020.", "Revenue decreased by 5 % in 2020.", "contradicted"),
         ("Oil prices will rise next year.", "Oil prices will fall next year.", "contradicted"),
         ("Bananas are rich in potassium.", "The parliament of Norway has 169 members.", "neutral"),
-        ("Die Brücke wurde 1931 eröffnet. Sie ist lang.", "Die Brücke wurde 1931 eröffnet.", "entailed"),
-        ("Лев Толстой родился в 1828 году. Он писал.", "Лев Толстой родился в 1828 году.", "entailed"),
+        ("Die Brücke wurde 1931 eröffnet. Lang.", "Die Brücke wurde 1931 eröffnet.", "entailed"),
+        ("Лев Толстой родился в 1828 году. Да.", "Лев Толстой родился в 1828 году.", "entailed"),
         ("Лев Толстой родился в 1828 году.", "Лев Толстой родился в 1835 году.", "contradicted"),
         ("北京是中国的首都。它有两千多万人口。", "北京是中国的首都。", "entailed"),
         ("北京是中国的首都。", "北京不是中国的首都。", "contradicted"),
@@ -122,6 +126,16 @@ def test_identity_names_weights_features_and_embedder() -> None:
     assert inner == OnnxEmbedder().identity
 
 
+def test_the_shipped_weights_are_of_the_features_that_are_measured() -> None:
+    weights, digest = read_weights(SHIPPED)
+    pair = Pair("Paris is large.", "Paris is old.")
+    names = list(measure_pairs([pair], Even())[pair].features)
+    assert list(weights.centre) == list(weights.spread) == names
+    assert list(weights.entailed.coefficients) == list(weights.contradicted.coefficients) == names
+    assert all(spread > 0 for spread in weights.spread.values())
+    assert EmbeddedEntailment(Even()).identity["weights"] == digest
+
+
 def test_each_text_is_embedded_once_and_far_pieces_are_not() -> None:
     embedder = Counting()
     filler = " ".join(f"Town {n} has a mayor." for n in range(200))
@@ -130,23 +144,13 @@ def test_each_text_is_embedded_once_and_far_pieces_are_not() -> None:
     assert len(embedder.asked) == len(set(embedder.asked)) <= 12
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Towns have mayors and halls. " * 35_000,
-        "mayor " * 170_000,
-        "x" * 1_000_000,
-        "! " * 500_000,
-        "市" * 1_000_000,
-        "7" * 1_000_000,
-    ],
-    ids=["sentences", "one sentence", "one word", "no word", "no space", "one number"],
-)
-def test_a_megabyte_is_judged_in_bounded_time(text: str) -> None:
+@pytest.mark.parametrize("unit", ["Towns have mayors. ", "mayor ", "x", "! ", "市", "7"])
+def test_long_texts_are_judged_in_linear_time(unit: str) -> None:
     model = EmbeddedEntailment(Even())
+    long, longer = (unit * (size // len(unit)) for size in (100_000, 500_000))
     started = time.process_time()
-    judged = model.judge([Pair(text + " " + TOWER, BORN), Pair(BORN, text), Pair(text, text)])
-    assert time.process_time() - started < 12
+    judged = model.judge([Pair(longer + " " + TOWER, BORN), Pair(BORN, long), Pair(long, long)])
+    assert time.process_time() - started < 10
     assert all(sum(judgement[:3]) == pytest.approx(1) for judgement in judged.values())
 
 

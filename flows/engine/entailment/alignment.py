@@ -28,15 +28,16 @@ class Alignment:
         self.held = {token.key for token in evidence}
         self.unused = [t for t in evidence if is_content(t) and t.key not in self.keys]
         self.absent = [token for token in self.content if token.key not in self.held]
-        roots: dict[str, list[str]] = {}
+        roots: dict[str, set[str]] = {}
         for token in self.unused:
-            roots.setdefault(token.form[:_ROOT], []).append(token.form)
-        self.missing = [
-            token
-            for token in self.absent
-            if token.kind == "number"
-            or not any(akin(token.form, form) for form in roots.get(token.form[:_ROOT], ()))
-        ]
+            roots.setdefault(token.form[:_ROOT], set()).add(token.form)
+        relatives = {
+            token.form
+            for token in {token.form: token for token in self.absent}.values()
+            if token.kind != "number"
+            and any(akin(token.form, form) for form in roots.get(token.form[:_ROOT], ()))
+        }
+        self.missing = [token for token in self.absent if token.form not in relatives]
 
     def covered(self, missing: Iterable[Token]) -> float:
         """Share of the claim's content that is not `missing`, each kind by its weight."""

@@ -11,8 +11,12 @@ WEIGHTS: Final[dict[Kind, float]] = {
 """What a token of each kind counts for in coverage."""
 
 
+_PARTS: Final = 32
+"""Parts of a claim that evidence is looked for separately; a longer text has longer parts."""
+
+
 class Part:
-    """One sentence of a claim.
+    """One sentence of a claim, or several in a row where a claim has very many.
 
     `wanted` maps the keys of its content to what they count for; a sentence of stop words
     alone wants those.
@@ -27,11 +31,14 @@ class Part:
 
 
 class Claim:
-    """The sentences of a claim that hold at least one token, and all their tokens."""
+    """The parts of a claim that hold at least one token, and all their tokens."""
 
     def __init__(self, text: str) -> None:
         self.parts: list[Part] = []
-        for start, end in split_sentences(text):
+        sentences = split_sentences(text)
+        step = -(-len(sentences) // _PARTS) or 1
+        for first in range(0, len(sentences), step):
+            start, end = sentences[first].start, sentences[first : first + step][-1].end
             tokens = tokenize(text, start, end)
             if tokens:
                 self.parts.append(Part(text[start:end], tokens))
