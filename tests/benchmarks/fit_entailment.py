@@ -1,7 +1,7 @@
 """Fit the weights of the embedded entailment model.
 
 Run as `python tests/benchmarks/fit_entailment.py [--further FILE] [--out FOLDER]`. Takes
-about five CPU minutes, nearly all of them for embeddings. The same data give the same
+about four CPU minutes, nearly all of them for embeddings. The same data give the same
 weights up to rounding; the mean balanced accuracy with each data set left out in turn is
 printed by `verification.py`.
 

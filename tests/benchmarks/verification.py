@@ -1,6 +1,6 @@
 """How well claims are verified: balanced accuracy per data set, and speed.
 
-Run as `python tests/benchmarks/verification.py`. Takes about five CPU minutes, nearly all
+Run as `python tests/benchmarks/verification.py`. Takes about four CPU minutes, nearly all
 of them for embeddings. Columns, in per cent:
 
 - `left out`: weights fitted without any row of that data set's family;
