@@ -1,6 +1,7 @@
 """Which store a command means: the one named, a pipeline's, or the last one used here."""
 
 from argparse import Namespace
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -13,9 +14,13 @@ _MEMORY: Final = Path(".claimflow") / "last_store"
 
 
 def remember_store(store: Store) -> None:
-    """Let later commands in this folder find the store without being told."""
-    _MEMORY.parent.mkdir(exist_ok=True)
-    _MEMORY.write_text(str(store.path), "utf-8")
+    """Let later commands in this folder find the store without being told.
+
+    A folder that we may not write in just does not remember.
+    """
+    with suppress(OSError):
+        _MEMORY.parent.mkdir(exist_ok=True)
+        _MEMORY.write_text(str(store.path), "utf-8")
 
 
 def named_store(options: Namespace) -> Store:

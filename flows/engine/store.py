@@ -51,9 +51,12 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection in one transaction: committed at the end, rolled back on an error."""
+        """A connection in one transaction: committed at the end, rolled back on an error.
+
+        Raises `InputError` when the file cannot be a store, or not there.
+        """
         with self._turn:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._make_folder()
             with self._connected(read_only=False) as connection:
                 connection.begin()
                 if not self._ready:
@@ -71,6 +74,15 @@ class Store:
             )
         with self._turn, self._connected(read_only=True, **config) as connection:
             yield connection
+
+    def _make_folder(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            what = f"its folder cannot be made ({error.strerror})"
+            raise InputError(
+                [Fault(str(self.path), what, "name a store in a folder of yours")]
+            ) from error
 
     @contextmanager
     def _connected(self, *, read_only: bool, **config: str) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -136,6 +148,7 @@ def _prepare(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         for row in row_kinds():
             connection.execute(_table_sql(row))
             connection.execute(_view_sql(row))
+            connection.execute(_latest_sql(row))
 
 
 def _table_sql(row: type[Row]) -> str:
@@ -148,6 +161,14 @@ def _view_sql(row: type[Row]) -> str:
     return (
         f"CREATE VIEW {row.table} AS SELECT run_id, step, stored.* EXCLUDE (artifact_id, shard) "
         f"FROM stored.{row.table} AS stored JOIN audit.run_steps USING (artifact_id)"
+    )
+
+
+def _latest_sql(row: type[Row]) -> str:
+    newest = "SELECT max(run_id) FROM audit.runs WHERE status = 'done'"
+    return (
+        f"CREATE VIEW latest.{row.table} AS SELECT * EXCLUDE (run_id) FROM main.{row.table} "
+        f"WHERE run_id = ({newest})"
     )
 
 

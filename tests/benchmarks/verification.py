@@ -41,11 +41,11 @@ def main() -> None:
     shipped = read_weights(SHIPPED)[0]
     overlaps = {name: overlap_of([r for r in rows if _of(r, name)]) for name in names}
     figures = {name: figures_of(name, data, shipped, overlaps) for name in names}
-    print(f"{'data set':22}{'rows':>6}" + "".join(f"{c:>10}" for c in (*COLUMNS, "contradicted")))
+    print(f"{'data set':22}{'rows':>6}" + "".join(f"{c:>10}" for c in COLUMNS) + "  contradicted")
     for name in names:
         kinds = contradictions(data.part([_of(row, name) for row in data.rows]), shipped)
         line = "".join(f"{figures[name][column]:10.1f}" for column in COLUMNS)
-        print(f"{name:22}{len(overlaps[name][0]):6}{line}{kinds}")
+        print(f"{name:22}{len(overlaps[name][0]):6}{line}    {kinds}")
     for title, chosen in (("mean of the 8 compared", COMPARED), ("mean of all", tuple(names))):
         means = [np.mean([figures[name][column] for name in chosen]) for column in COLUMNS]
         print(f"{title:28}" + "".join(f"{mean:10.1f}" for mean in means))

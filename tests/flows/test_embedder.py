@@ -75,7 +75,7 @@ def test_no_texts_no_rows_and_no_model():
     assert embedder._loaded is None
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=4))
 def test_every_text_has_a_vector_of_length_one(texts):
     made = SHARED.embed(texts)["embedding"].to_numpy()

@@ -11,9 +11,11 @@ from flows.engine.errors import InputError, StoppedError
 from flows.engine.execute import execute, open_store, recorded
 from flows.engine.planning import plan
 from flows.engine.prepare import prepare
-from flows.engine.results import all_runs, run_steps
+from flows.engine.results import all_runs, run_steps, summaries
 from flows.engine.runner import Made
 from flows.engine.store import Store, read_table
+
+CONFIGS = Path(__file__).parents[2] / "configs"
 
 STEPS = [
     "samples",
@@ -79,6 +81,18 @@ def test_the_first_run_makes_every_table_and_the_second_none(small: Path) -> Non
     assert set(run_steps(store, all_runs(store)["run_id"][0])["step"]) == set(STEPS)
 
 
+@pytest.mark.parametrize("config", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_pipelines_we_ship_run(config: Path, tmp_path: Path) -> None:
+    prepared = prepare(config, limit=2)
+    store = Store(tmp_path / "s.duckdb")
+    with recorded(prepared, store, Seen()) as going:
+        execute(going)
+    steps = run_steps(store, going.run_id)
+    assert steps.height == len(prepared.pipeline.steps) + 1
+    assert steps["failures"].sum() == 0
+    assert summaries(store, going.run_id).filter(n=2).height > 0
+
+
 def test_the_rows_of_a_run_are_found_in_sql(small: Path) -> None:
     run(small)
     scores = rows(
@@ -106,6 +120,14 @@ def test_the_rows_of_a_run_are_found_in_sql(small: Path) -> None:
         "The Eiffel Tower is located in Paris.",
     ]
     assert verdicts["verdict"].to_list() == ["contradicted", "entailed"]
+
+
+def test_the_latest_run_has_views_of_its_own(small: Path) -> None:
+    run(small)
+    edit(small, "mode: precision", "mode: precision, beta: 2.0")
+    run(small)
+    counts = "SELECT (SELECT count(*) FROM scores), (SELECT count(*) FROM latest.scores)"
+    assert rows(small, counts).row(0) == (24, 12)
 
 
 def test_the_means_say_how_many_of_how_many(small: Path) -> None:

@@ -94,9 +94,7 @@ def expected(sample: dict[str, Any], metadata: dict[str, Any]) -> dict[str, Any]
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".json"])
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(samples=SAMPLES)
 def test_json_comes_back_equal(tmp_path: Path, ending: str, samples: list[dict[str, Any]]) -> None:
     WRITERS[ending](tmp_path / f"s{ending}", samples)
@@ -105,9 +103,7 @@ def test_json_comes_back_equal(tmp_path: Path, ending: str, samples: list[dict[s
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(samples=SAMPLES)
 def test_tables_come_back_equal(tmp_path: Path, ending: str, samples: list[dict[str, Any]]) -> None:
     samples = [{n: v for n, v in sample.items() if n != "rank"} for sample in samples]

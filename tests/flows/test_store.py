@@ -46,6 +46,8 @@ def test_every_kind_of_row_has_a_table_and_a_view(store: Store) -> None:
         for row in row_kinds():
             frame = read_table(connection, f"SELECT * FROM {row.table}")
             assert frame.columns == ["run_id", "step", *schema(row)]
+            latest = read_table(connection, f"SELECT * FROM latest.{row.table}")
+            assert latest.columns == ["step", *schema(row)]
 
 
 def test_rows_come_back_as_they_went_in(store: Store) -> None:
@@ -130,6 +132,16 @@ def test_another_file_is_a_mistake(tmp_path: Path) -> None:
         pass
     assert str(caught.value) == (
         f"{path}: cannot be opened as a store; name a DuckDB file that claimflow made"
+    )
+
+
+def test_a_folder_that_cannot_be_made_is_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    path = tmp_path / "file" / "s.duckdb"
+    with pytest.raises(InputError) as caught, Store(path).writing():
+        pass
+    assert str(caught.value) == (
+        f"{path}: its folder cannot be made (File exists); name a store in a folder of yours"
     )
 
 

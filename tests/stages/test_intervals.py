@@ -54,7 +54,7 @@ def test_it_covers_the_true_mean_about_19_times_in_20() -> None:
     assert 180 <= hits <= 198
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(values=st.lists(st.floats(-1, 1), min_size=2, max_size=30))
 def test_bounds_lie_in_order_within_the_values(values: list[float]) -> None:
     low, high = bounds(values)

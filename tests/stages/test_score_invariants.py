@@ -18,7 +18,6 @@ from stages.tables import build
 
 few = settings(
     max_examples=8,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 

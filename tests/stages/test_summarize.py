@@ -92,7 +92,7 @@ def test_no_scores_give_no_summaries(tables: Any) -> None:
 outcome = st.floats(-1, 1) | st.sampled_from(["undefined", "failed"])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(values=st.lists(outcome, min_size=1, max_size=4), seed=st.integers(0, 9))
 def test_statistics_are_in_order_and_do_not_depend_on_the_order_of_rows(
     values: list[Any], seed: int

@@ -172,7 +172,7 @@ def test_reads_and_wiring() -> None:
     assert list(VerifyClaims.tools) == ["model"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.text("a\n😀", max_size=6), min_size=1, max_size=5), st.data())
 def test_evidence_is_a_part_of_its_passage_and_of_the_span(
     contexts: list[str], data: st.DataObject

@@ -7,7 +7,7 @@ from typing import Final
 from flows.engine.entailment.claim import WEIGHTS, Claim
 from flows.engine.entailment.opposites import opposites
 from flows.engine.entailment.tokens import Token, is_content, stem
-from flows.engine.entailment.words import NEGATIONS
+from flows.engine.entailment.words import ANSWERS, NEGATIONS
 
 _ROOT: Final = 4
 """Akin words share this many first letters at least."""
@@ -52,18 +52,41 @@ class Alignment:
 
     @cached_property
     def negations(self) -> tuple[int, int]:
-        """Negations in the claim, and in the evidence around what it shares with the claim."""
-        shared = [
+        """Negations in the claim, and in the evidence around what it shares with the claim.
+
+        Where the evidence holds the claim word for word, what else it says does not count.
+        """
+        near = self._verbatim() or self._shared()
+        return _negations(self.tokens), _negations(self.evidence[near.start : near.stop])
+
+    def _shared(self) -> range:
+        """From two tokens before the first that claim and evidence share to two after the last."""
+        places = [
             place
             for place, token in enumerate(self.evidence)
             if is_content(token) and token.key in self.keys
         ]
-        around = self.evidence[max(0, shared[0] - 2) : shared[-1] + 3] if shared else ()
-        return _negations(self.tokens), _negations(around or self.evidence)
+        return range(max(0, places[0] - 2), places[-1] + 3) if places else range(len(self.evidence))
+
+    def _verbatim(self) -> range:
+        """Where the claim stands in the evidence word for word, and two tokens before it."""
+        said = [token.key for token in self.tokens]
+        told = [token.key for token in self.evidence]
+        for start in range(len(told) - len(said) + 1):
+            if told[start] == said[0] and told[start : start + len(said)] == said:
+                return range(max(0, start - 2), start + len(said))
+        return range(0)
 
 
-def _negations(tokens: Iterable[Token]) -> int:
-    return sum(token.form in NEGATIONS for token in tokens)
+def _negations(tokens: Sequence[Token]) -> int:
+    """Negations among `tokens`, without a "no" that only answers a question."""
+    found = 0
+    for place, token in enumerate(tokens):
+        if token.form in NEGATIONS:
+            after = tokens[place + 1].start if place + 1 < len(tokens) else token.end
+            answers = token.form in ANSWERS and after - token.end > 1
+            found += not answers
+    return found
 
 
 def akin(word: str, other: str) -> bool:

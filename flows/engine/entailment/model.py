@@ -50,5 +50,11 @@ class EmbeddedEntailment:
         measured = measure_pairs(pairs, self._embedder)
         judged = dict.fromkeys(pairs, NOTHING)
         for pair, (features, start, end) in measured.items():
-            judged[pair] = Judgement(*self._weights.probabilities(features), start, end)
+            judged[pair] = Judgement(*_rounded(self._weights.probabilities(features)), start, end)
         return judged
+
+
+def _rounded(probabilities: tuple[float, float, float]) -> tuple[float, float, float]:
+    """Three digits: beyond them processors differ, and a verdict must not depend on one."""
+    entailed, contradicted = (round(p, 3) for p in probabilities[:2])
+    return entailed, contradicted, max(0.0, round(1 - entailed - contradicted, 3))

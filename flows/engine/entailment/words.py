@@ -149,6 +149,9 @@ NEGATIONS: Final = frozenset(
 )
 """Words that turn a statement round; they count for polarity, not for coverage."""
 
+ANSWERS: Final = frozenset({"no", "нет"})
+"""Those of them that, set apart, answer a question and turn nothing round."""
+
 STOP: Final = frozenset(
     folded(
         "a an the this that these those of in on at to for from by with as into onto over "
