@@ -165,7 +165,7 @@ def _view_sql(row: type[Row]) -> str:
 
 
 def _latest_sql(row: type[Row]) -> str:
-    newest = "SELECT max(run_id) FROM audit.runs WHERE status = 'done'"
+    newest = "SELECT arg_max(run_id, started_at) FROM audit.runs WHERE status = 'done'"
     return (
         f"CREATE VIEW latest.{row.table} AS SELECT * EXCLUDE (run_id) FROM main.{row.table} "
         f"WHERE run_id = ({newest})"

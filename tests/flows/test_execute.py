@@ -1,6 +1,7 @@
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from flows.engine.results import all_runs, run_steps, summaries
 from flows.engine.runner import Made
 from flows.engine.store import Store, read_table
 
+CLI = "import sys; from flows.cli import main; sys.exit(main(sys.argv[1:]))"
 CONFIGS = Path(__file__).parents[2] / "configs"
 
 STEPS = [
@@ -251,9 +253,8 @@ def test_a_run_that_breaks_is_on_record_as_failed(
 
 @pytest.mark.parametrize("seconds", [0.02, 0.2, 0.4])
 def test_a_killed_run_loses_nothing_that_was_finished(small: Path, seconds: float) -> None:
-    code = "import sys; from flows.cli import main; sys.exit(main(sys.argv[1:]))"
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "run", str(small)],
+        [sys.executable, "-c", CLI, "run", str(small)],
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
@@ -280,3 +281,25 @@ def test_a_killed_run_loses_nothing_that_was_finished(small: Path, seconds: floa
         "(SELECT artifact_id FROM audit.artifacts WHERE digest IS NOT NULL)",
     )
     assert unfinished.item() == 0
+
+
+def test_queries_and_a_run_take_turns(small: Path) -> None:
+    run(small)
+    answers: list[int] = []
+    done = threading.Event()
+
+    def ask() -> None:
+        command = [sys.executable, "-c", CLI, "sql", "SELECT count(*) FROM samples"]
+        options = ["--format", "csv", "--store", str(small.with_name("small.duckdb"))]
+        while not done.is_set():
+            told = subprocess.run([*command, *options], capture_output=True, text=True, check=True)
+            answers.append(int(told.stdout.split()[1]))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    for _ in range(3):
+        run(small, *STEPS[1:])
+    done.set()
+    asking.join()
+    assert answers == sorted(answers)
+    assert all(answer % 3 == 0 for answer in answers)

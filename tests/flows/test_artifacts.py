@@ -1,0 +1,79 @@
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from flows.engine.artifacts import Artifact, Draft, Making, find, read
+from flows.engine.fingerprint import Digest
+from flows.engine.store import Store
+from stages.keys import content_key
+from stages.rows import Score
+from stages.tables import build
+
+KEY = content_key("step", "example")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "s.duckdb")
+
+
+def scores(*names: str, status: str = "scored") -> pl.DataFrame:
+    score = 0.5 if status == "scored" else None
+    fixed = {"metric": "m", "score": score, "status": status, "reason": None}
+    return build(Score, [fixed | {"sample_id": name} for name in names])
+
+
+def draft(store: Store, shards: int, run_id: str = "run") -> Draft:
+    making = Making(run_id, KEY, "example", 1, {"word": "ä"}, {"model": {"name": "m"}})
+    return Draft(store, Score, making, shards=shards)
+
+
+def found(store: Store) -> Artifact | None:
+    with store.reading() as connection:
+        return find(connection, KEY)
+
+
+def test_a_table_is_found_once_its_last_part_is_there(store: Store) -> None:
+    table = draft(store, 2)
+    table.add(0, scores("a", "b"))
+    assert found(store) is None
+    table.add(1, scores("c"))
+    artifact = found(store)
+    assert artifact == table.artifact()
+    digest = Digest(Score)
+    digest.add(scores("a", "b", "c"))
+    assert artifact._replace(artifact_id="") == ("", digest.value(), "scores", 2, 3, 0)
+
+
+def test_a_table_is_read_whole_by_part_and_by_column(store: Store) -> None:
+    table = draft(store, 2)
+    table.add(0, scores("a", "b"))
+    table.add(1, scores("c"))
+    with store.reading() as connection:
+        whole = read(connection, Score, table.artifact())
+        part = read(connection, Score, table.artifact(), shard=1, columns=("sample_id",))
+    assert whole.equals(scores("a", "b", "c"))
+    assert part.rows() == [("c",)]
+
+
+def test_a_table_without_rows_is_a_table(store: Store) -> None:
+    table = draft(store, 1)
+    table.add(0, scores())
+    assert found(store) == table.artifact()
+
+
+def test_a_table_with_failures_is_kept_and_never_found(store: Store) -> None:
+    table = draft(store, 1)
+    table.add(0, pl.concat([scores("a"), scores("b", status="failed")]))
+    assert table.artifact().failures == 1
+    assert found(store) is None
+    with store.reading() as connection:
+        assert read(connection, Score, table.artifact()).height == 2
+
+
+def test_the_newest_of_equal_tables_is_found(store: Store) -> None:
+    for _ in range(2):
+        table = draft(store, 1)
+        table.add(0, scores("a"))
+    assert found(store) == table.artifact()

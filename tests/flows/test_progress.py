@@ -1,0 +1,63 @@
+import io
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.commands.progress import LineWatch, step_line
+from flows.engine.artifacts import Artifact
+from flows.engine.runner import Made
+
+MAIN = "import sys; from flows.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+def made(*, reused: bool = False, failures: int = 0) -> Made:
+    return Made("claims", Artifact("id", "digest", "claims", 1, 1234, failures), reused, 2.04)
+
+
+def test_a_line_says_what_became_of_a_step() -> None:
+    assert step_line(made()) == "  claims: 1,234 rows made in 2.0 s"
+    assert step_line(made(reused=True)) == "  claims: 1,234 rows reused"
+    assert step_line(made(failures=3)) == "  claims: 1,234 rows made in 2.0 s, 3 failed"
+
+
+def test_lines_of_a_long_table_come_every_tenth_part(capsys: pytest.CaptureFixture[str]) -> None:
+    watch = LineWatch()
+    watch.began("the-run", ["a-dead-run"])
+    for done in range(1, 31):
+        watch.advanced("claims", done, 30)
+    for done in range(1, 5):
+        watch.advanced("few", done, 4)
+    told = capsys.readouterr().err.splitlines()
+    assert told[:2] == [
+        "run a-dead-run was killed; the tables it had made are kept and will be reused",
+        "run the-run",
+    ]
+    assert told[2:] == [f"  claims: {done} of 30 parts" for done in range(3, 30, 3)]
+
+
+def test_a_terminal_sees_the_steps_and_a_bar(small: Path) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAIN, "run", str(small)],
+        cwd=small.parent,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        env=os.environ | {"TERM": "xterm"},
+    )
+    os.close(theirs)
+    seen = io.BytesIO()
+    while True:
+        try:
+            chunk = os.read(ours, 4096)
+        except OSError:  # how Linux says that the other end of a terminal is closed
+            break
+        seen.write(chunk)
+    os.close(ours)
+    assert process.wait() == 0
+    told = seen.getvalue().decode()
+    assert "precision: 3 rows made" in told
+    assert "━" in told

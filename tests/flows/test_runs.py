@@ -1,0 +1,77 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.engine import runs
+from flows.engine.artifacts import Draft, Making
+from flows.engine.results import all_runs
+from flows.engine.store import Store
+from stages.keys import content_key
+from stages.rows import Sample
+from stages.tables import build
+
+ABOUT = {"pipeline": "p", "config_path": "p.yaml", "config": "name: p"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "s.duckdb")
+
+
+def pretend_process(store: Store, run_id: str, process: int, host: str | None = None) -> None:
+    with store.writing() as connection:
+        connection.execute(
+            "UPDATE audit.runs SET process = $process, host = coalesce($host, host) "
+            "WHERE run_id = $run",
+            {"process": process, "host": host, "run": run_id},
+        )
+
+
+def dead_process() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_a_run_goes_on_record_and_ends(store: Store) -> None:
+    run_id, killed = runs.start(store, **ABOUT)
+    assert killed == []
+    assert all_runs(store).select("run_id", "status").rows() == [(run_id, "running")]
+    runs.end(store, run_id, "failed", "why")
+    ended = all_runs(store).row(0, named=True)
+    assert (ended["status"], ended["reason"]) == ("failed", "why")
+    assert ended["ended_at"] >= ended["started_at"]
+
+
+def test_a_run_whose_process_is_gone_was_killed_and_its_half_tables_go(store: Store) -> None:
+    run_id, _ = runs.start(store, **ABOUT)
+    making = Making(run_id, content_key("t"), "samples", 1, {}, {})
+    Draft(store, Sample, making, shards=2).add(0, build(Sample, [{"sample_id": "a"}]))
+    whole = Draft(store, Sample, making, shards=1)
+    whole.add(0, build(Sample, [{"sample_id": "b"}]))
+    pretend_process(store, run_id, dead_process())
+    _, killed = runs.start(store, **ABOUT)
+    assert killed == [run_id]
+    assert all_runs(store).filter(run_id=run_id)["status"].item() == "killed"
+    with store.reading() as connection:
+        assert connection.execute("SELECT sample_id FROM stored.samples").fetchall() == [("b",)]
+        assert connection.execute("SELECT count(*) FROM audit.artifacts").fetchall() == [(1,)]
+
+
+def test_a_run_that_still_runs_or_runs_elsewhere_is_left_alone(store: Store) -> None:
+    here, _ = runs.start(store, **ABOUT)
+    elsewhere, _ = runs.start(store, **ABOUT)
+    pretend_process(store, here, os.getppid())
+    pretend_process(store, elsewhere, dead_process(), host="another machine")
+    assert runs.start(store, **ABOUT)[1] == []
+
+
+def test_the_latest_run_by_the_beginning_of_its_id(store: Store) -> None:
+    first, _ = runs.start(store, **ABOUT)
+    second, _ = runs.start(store, **ABOUT)
+    assert runs.latest(store) == second
+    assert runs.latest(store, first) == first
+    assert runs.latest(store, "1999") is None
