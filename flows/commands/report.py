@@ -85,7 +85,8 @@ def _print_lowest(console: Console, store: Store, run_id: str, lowest: pl.DataFr
     console.print(f"the {lowest.height} lowest samples, by the mean of their scores\n")
     for row in lowest.iter_rows(named=True):
         console.print(Text(f"  {row['mean']:.3f}  {row['sample_id']}", style="bold"))
-        console.print(Text(f"         asked: {_short(row['user_input'])}"))
+        if row["user_input"]:
+            console.print(Text(f"         asked: {_short(row['user_input'])}"))
         verdicts = results.verdicts_of(store, run_id, row["sample_id"])
         failed = verdicts.filter(pl.col("verdict").is_in(["contradicted", "neutral"]))
         worst = failed.sort(pl.col("verdict") != "contradicted", maintain_order=True)
