@@ -20,6 +20,19 @@ Format = Literal["table", "csv", "json", "parquet"]
 _LOG_WIDTH: Final = 160
 
 
+_HIDDEN: Final = (
+    {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n"}
+    | {127: "\u2421"}
+    | dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd")
+)
+"""Control characters by what stands for them, and those that turn the direction of text."""
+
+
+def shown(text: object, style: str = "") -> Text:
+    """Text under evaluation as it may be shown on a terminal: it cannot steer it."""
+    return Text(str(text).translate(_HIDDEN), style=style)
+
+
 def standard_output() -> Console:
     """Standard output: as wide as the terminal, or wide enough for a log."""
     return Console(highlight=False, width=None if sys.stdout.isatty() else _LOG_WIDTH)
@@ -36,7 +49,7 @@ def print_table(frame: pl.DataFrame, console: Console | None = None) -> None:
     for name, dtype in frame.schema.items():
         table.add_column(name, overflow="fold", justify="right" if dtype.is_numeric() else "left")
     for row in frame.iter_rows():
-        table.add_row(*(Text(_cell(value)) for value in row))
+        table.add_row(*(shown(_cell(value)) for value in row))
     (console or standard_output()).print(table)
 
 

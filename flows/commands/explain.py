@@ -5,10 +5,9 @@ from argparse import Namespace
 from typing import Any
 
 import polars as pl
-from rich.text import Text
 from rich.tree import Tree
 
-from flows.commands.answers import counted, standard_output
+from flows.commands.answers import counted, shown, standard_output
 from flows.commands.stores import named_store
 from flows.engine import results
 
@@ -19,7 +18,7 @@ def main(options: Namespace) -> int:
     run_id = results.chosen_run(store, options.run)
     sample = results.sample(store, run_id, options.sample)
     sample_id = sample["sample_id"]
-    tree = Tree(Text(f"sample {sample_id}  (run {run_id})", style="bold"))
+    tree = Tree(shown(f"sample {sample_id}  (run {run_id})", style="bold"))
     _add_texts(tree, sample)
     _add_claims(tree, results.verdicts_of(store, run_id, sample_id))
     _add_scores(tree, results.scores_of(store, run_id, sample_id))
@@ -30,55 +29,55 @@ def main(options: Namespace) -> int:
 def _add_texts(tree: Tree, sample: dict[str, Any]) -> None:
     for name in ("user_input", "response", "reference"):
         text = "(missing)" if sample[name] is None else sample[name] or "(empty)"
-        tree.add(Text(f"{name}: {text}"))
+        tree.add(shown(f"{name}: {text}"))
     contexts = sample["retrieved_contexts"]
     if contexts is not None:
-        branch = tree.add(Text(f"retrieved_contexts: {len(contexts)}"))
+        branch = tree.add(shown(f"retrieved_contexts: {len(contexts)}"))
         for number, context in enumerate(contexts):
-            branch.add(Text(f"[{number}] {context[:160]}{'…' if len(context) > 160 else ''}"))
+            branch.add(shown(f"[{number}] {context[:160]}{'…' if len(context) > 160 else ''}"))
 
 
 def _add_claims(tree: Tree, verdicts: pl.DataFrame) -> None:
     for (step,), rows in verdicts.group_by("claims_step", maintain_order=True):
         branch = tree.add(
-            Text(f"{step}: {counted(rows['claim'].n_unique(), 'claim')}", style="bold")
+            shown(f"{step}: {counted(rows['claim'].n_unique(), 'claim')}", style="bold")
         )
         for (claim,), judged in rows.group_by("claim", maintain_order=True):
-            leaf = branch.add(Text(str(claim) if claim is not None else "(no claims)"))
+            leaf = branch.add(shown(str(claim) if claim is not None else "(no claims)"))
             for row in judged.iter_rows(named=True):
                 _add_verdict(leaf, row)
 
 
 def _add_verdict(leaf: Tree, row: dict[str, Any]) -> None:
     if row["claim_status"] == "failed":
-        leaf.add(Text(f"failed: {row['claim_reason']}"))
+        leaf.add(shown(f"failed: {row['claim_reason']}"))
     if row["verdicts_step"] is None:
         return
     if row["verdict_status"] == "failed":
-        leaf.add(Text(f"{row['verdicts_step']}: failed: {row['verdict_reason']}"))
+        leaf.add(shown(f"{row['verdicts_step']}: failed: {row['verdict_reason']}"))
         return
     sure = f" ({row['p_entailed']:.2f} entailed)" if row["p_entailed"] is not None else ""
     passage = "" if row["passage"] is None else f" [{row['passage']}]"
     because = f"; {row['verdict_reason']}" if row["verdict_reason"] else ""
     text = f"{row['verdicts_step']}{passage}: {row['verdict']}{sure}{because}"
-    node = leaf.add(Text(text, style=_STYLES[row["verdict"]]))
+    node = leaf.add(shown(text, style=_STYLES[row["verdict"]]))
     if row["evidence"]:
-        node.add(Text(f"evidence: {row['evidence']}", style="dim"))
+        node.add(shown(f"evidence: {row['evidence']}", style="dim"))
 
 
 _STYLES = {"entailed": "green", "contradicted": "red", "neutral": "yellow"}
 
 
 def _add_scores(tree: Tree, scores: pl.DataFrame) -> None:
-    branch = tree.add(Text("scores", style="bold"))
+    branch = tree.add(shown("scores", style="bold"))
     for row in scores.iter_rows(named=True):
         value = row["status"] if row["score"] is None else f"{row['score']:.4f}"
         name = row["metric"] if row["metric"] == row["step"] else f"{row['step']}.{row['metric']}"
         because = f" ({row['reason']})" if row["reason"] else ""
-        leaf = branch.add(Text(f"{name}: {value}{because}"))
+        leaf = branch.add(shown(f"{name}: {value}{because}"))
         details = {k: v for k, v in json.loads(row["details"]).items() if v is not None}
         if details:
-            leaf.add(Text(", ".join(f"{k} {_short(v)}" for k, v in details.items()), style="dim"))
+            leaf.add(shown(", ".join(f"{k} {_short(v)}" for k, v in details.items()), style="dim"))
 
 
 def _short(value: Any) -> str:

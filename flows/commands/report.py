@@ -8,9 +8,8 @@ import polars as pl
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from flows.commands.answers import counted, standard_output
+from flows.commands.answers import counted, shown, standard_output
 from flows.engine import results
 from flows.engine.store import Store
 
@@ -38,13 +37,13 @@ def print_report(
     _print_metrics(console, summaries if slices else summaries.filter(whole))
     lowest = results.lowest(store, run_id, _LOWEST)
     _print_lowest(console, store, run_id, lowest)
-    console.print(Text(f"store: {store.path}"), soft_wrap=True)
+    console.print(shown(f"store: {store.path}"), soft_wrap=True)
     commands = [
         f'claimflow sql "{_CONTRADICTED}"',
         *(f"claimflow explain {shlex.quote(name)}" for name in lowest["sample_id"][:1]),
         *([f"claimflow plan {config}"] if config else []),
     ]
-    console.print(Text("\n  ".join(["next:", *commands])), soft_wrap=True)
+    console.print(shown("\n  ".join(["next:", *commands])), soft_wrap=True)
     return 1 if int(steps["failures"].sum()) else 0
 
 
@@ -66,7 +65,7 @@ def _print_metrics(console: Console, summaries: pl.DataFrame) -> None:
     for row in summaries.iter_rows(named=True):
         interval = f"{_number(row['low'])} to {_number(row['high'])}"
         counts = [f"{row[c]:,}" for c in ("n_scored", "n_undefined", "n_failed", "n")]
-        table.add_row(Text(_name(row, summaries)), _number(row["mean"]), interval, *counts)
+        table.add_row(shown(_name(row, summaries)), _number(row["mean"]), interval, *counts)
     console.print(table)
 
 
@@ -84,15 +83,15 @@ def _print_lowest(console: Console, store: Store, run_id: str, lowest: pl.DataFr
         return
     console.print(f"the {lowest.height} lowest samples, by the mean of their scores\n")
     for row in lowest.iter_rows(named=True):
-        console.print(Text(f"  {row['mean']:.3f}  {row['sample_id']}", style="bold"))
+        console.print(shown(f"  {row['mean']:.3f}  {row['sample_id']}", style="bold"))
         if row["user_input"]:
-            console.print(Text(f"         asked: {_short(row['user_input'])}"))
+            console.print(shown(f"         asked: {_short(row['user_input'])}"))
         verdicts = results.verdicts_of(store, run_id, row["sample_id"])
         failed = verdicts.filter(pl.col("verdict").is_in(["contradicted", "neutral"]))
         worst = failed.sort(pl.col("verdict") != "contradicted", maintain_order=True)
         for claim in worst.head(_SHOWN_CLAIMS).iter_rows(named=True):
             words = f"{claim['verdict']} ({claim['verdicts_step']}): {_short(claim['claim'])}"
-            console.print(Text(f"         {words}"))
+            console.print(shown(f"         {words}"))
         if failed.height > _SHOWN_CLAIMS:
             console.print(f"         and {failed.height - _SHOWN_CLAIMS} more")
         console.print()

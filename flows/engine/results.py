@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 
 from flows.engine import runs
-from flows.engine.errors import Fault, InputError, one_of
+from flows.engine.errors import Fault, InputError, nearest, one_of
 from flows.engine.store import Store, read_table
 
 
@@ -139,7 +139,8 @@ def sample(store: Store, run_id: str, sample_id: str) -> dict[str, Any]:
     else:
         ids = _read(store, "SELECT sample_id FROM samples WHERE run_id = $run", run=run_id)
         what = f"run {run_id} has no sample {sample_id!r}"
-        right = one_of(sample_id, ids["sample_id"].head(1_000)).partition(" are ")[0]
+        near = nearest(sample_id, ids["sample_id"].head(1_000))
+        right = f"did you mean {near!r}?" if near else "see the samples table for its samples"
     raise InputError([Fault(str(store.path), what, right)])
 
 

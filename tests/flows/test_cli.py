@@ -130,6 +130,26 @@ def test_runs_show_and_explain(ran: Path, capsys: pytest.CaptureFixture[str]) ->
         assert words in told
 
 
+def test_text_under_evaluation_cannot_steer_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile = "\x1b[2J\x07 [bold]Paris[/bold] \u202eis old\x9b."
+    sample = {"sample_id": "\x1b]0;x", "response": hostile, "reference": "Rome is old."}
+    (tmp_path / "samples.jsonl").write_text(json.dumps(sample))
+    (tmp_path / "small.yaml").write_text(
+        "name: small\nsamples: {path: samples.jsonl}\nstore: small.duckdb\nsteps:\n"
+        "  similarity: {use: embedding_similarity, left: response, right: reference}\n"
+        "  semantic_similarity: {use: semantic_similarity}\n"
+    )
+    assert main(["run", str(tmp_path / "small.yaml"), "--store", str(tmp_path / "s.duckdb")]) == 0
+    store = ["--store", str(tmp_path / "s.duckdb")]
+    assert main(["explain", "\x1b", *store]) == 0
+    assert main(["sql", "SELECT response FROM samples", *store]) == 0
+    told = capsys.readouterr().out
+    assert "␛[2J␇ [bold]Paris[/bold] \ufffdis old\ufffd." in told
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(told)
+
+
 def test_sql_in_every_form(ran: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     query = "SELECT sample_id, retrieved_contexts FROM samples ORDER BY sample_id"
     assert main(["sql", query]) == 0
@@ -207,6 +227,10 @@ def test_mistakes_exit_with_2(
     [
         (["show", "1999"], "STORE: there is no run '1999'; known are RUN"),
         (["explain", "towr"], "STORE: run RUN has no sample 'towr'; did you mean 'tower'?"),
+        (
+            ["explain", "xyz"],
+            "STORE: run RUN has no sample 'xyz'; see the samples table for its samples",
+        ),
         (
             ["sql", "SELECT 1", "-o", "no/such/folder.csv"],
             "no/such/folder.csv: cannot be written (No such file or directory); "
