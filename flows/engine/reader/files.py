@@ -2,7 +2,6 @@
 
 import codecs
 import glob
-import os
 from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -58,12 +57,7 @@ def find_files(path: str, base: Path) -> tuple[list[SampleFile], list[Fault]]:
 
 
 def _matching(path: str, base: Path) -> list[str]:
-    pattern = Path(glob.escape(str(base.absolute())), path)
-    try:
-        found = sorted(Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor))))
-    except ValueError:  # such as ** within a name
-        return []
-    return [os.path.relpath(one, base) for one in found if not one.name.startswith(".")]
+    return sorted(glob.glob(path, root_dir=base, recursive=True))
 
 
 def _missing(path: str, base: Path) -> Fault:
