@@ -65,6 +65,8 @@ class FactualCorrectness(ScoreStage):
         recall = RECALL[self.recall_of]
         f = f_score(self.beta, recall_of=self.recall_of)
         values = {"precision": PRECISION, "recall": recall, "f1": f}
+        # In the other modes a side may not have been looked at, and F would be of half the facts.
+        shown = f if self.mode == "f1" else pl.lit(None, pl.Float64)
         lacking = {
             "precision": "response",
             "recall": "reference",
@@ -75,7 +77,7 @@ class FactualCorrectness(ScoreStage):
             metric=self.use,
             value=values[self.mode],
             nothing=pl.lit(f"no claims in the {lacking[self.mode]}"),
-            details=COUNT_DETAILS | {"precision": PRECISION, "recall": recall, "f_beta": f},
+            details=COUNT_DETAILS | {"precision": PRECISION, "recall": recall, "f_beta": shown},
         )
 
 

@@ -62,6 +62,8 @@ def test_the_documented_eiffel_tower(settings: Any, score: float) -> None:
     (row,) = table.to_dicts()
     assert row["score"] == pytest.approx(score, abs=1e-15)
     assert (row["metric"], row["status"], row["reason"]) == ("factual_correctness", "scored", None)
+    f_beta = json.loads(row["details"])["f_beta"]
+    assert f_beta == (row["score"] if "mode" not in settings else None)
 
 
 @pytest.fixture(name="correctness")
