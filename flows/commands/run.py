@@ -19,15 +19,16 @@ def main(options: Namespace) -> int:
     """Run a pipeline; 1 when some rows failed, else 0."""
     prepared = prepare(options.config, limit=options.limit, again=options.again)
     store = open_store(prepared, options.store)
-    remember_store(store)
     if options.prefect or _prefect_is_configured():
         run_id = _tracked(options, str(store.path))
+        remember_store(store)
     else:
         _say_mapping(prepared)
         with (
             watching(len(prepared.pipeline.steps) + 1) as watch,
             recorded(prepared, store, watch, again=frozenset(options.again)) as run,
         ):
+            remember_store(store)
             execute(run)
         run_id = run.run_id
     return print_report(store, run_id, config=options.config)

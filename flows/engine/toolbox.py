@@ -18,8 +18,9 @@ from stages.tools import Embedder, EntailmentModel, Judgement, Pair
 
 Question = TypeVar("Question")
 
-_BATCH: Final = 500
-"""Questions asked before their replies are put on file: what a killed run can lose."""
+_BATCH: Final = 100
+"""Questions asked before their replies are put on file: what a killed run can lose, and how
+long a stopped one goes on."""
 
 
 class Memory:
