@@ -298,3 +298,13 @@ def test_version_and_schema(capsys: pytest.CaptureFixture[str]) -> None:
 def test_schema_of_a_store(ran: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", "--tables"]) == 0
     assert "audit.artifacts" in capsys.readouterr().out
+
+
+def test_failed_rows_make_the_exit_code_1(ran: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    connection = duckdb.connect(str(ran.with_name("small.duckdb")))
+    connection.execute("UPDATE audit.artifacts SET failures = 2 WHERE stage = 'verify_claims'")
+    connection.close()
+    assert main(["show"]) == 1
+    assert "3 samples, 8 steps made, 0 reused, 2 rows failed" in capsys.readouterr().out
+    assert main(["run", "small.yaml"]) == 0  # the table with failures is not reused
+    assert "3 samples, 1 step made, 7 reused\n" in capsys.readouterr().out
