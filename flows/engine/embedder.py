@@ -2,8 +2,7 @@
 
 import importlib
 import threading
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,9 +18,6 @@ MINILM: Final = Path(__file__).parent / "models" / "all-MiniLM-L6-v2"
 
 _CHARACTERS: Final = 1_000_000
 """Texts are embedded in groups of about this many characters, which bounds memory."""
-
-_RECENT: Final = 20_000
-"""Embeddings kept: 30 MB of them, and their texts."""
 
 
 class OnnxEmbedder:
@@ -39,16 +35,14 @@ class OnnxEmbedder:
     text gets the vector of no words, which is not worth comparing.
 
     Raises `InputError` when a file of `folder` is missing or cannot be used. The model is
-    loaded when first asked; threads take turns, since one call already uses every core.
-    Recent embeddings are kept, so that steps with texts in common embed them once.
+    loaded when first asked; any thread may call any method.
     """
 
     def __init__(self, folder: Path | None = None, threads: int | None = None) -> None:
         self._folder = read_folder(folder or MINILM)
         self._threads = threads
-        self._turn = threading.Lock()
+        self._loading = threading.Lock()
         self._loaded: Encoder | None = None
-        self._recent: OrderedDict[str, bytes] = OrderedDict()
 
     @cached_property
     def identity(self) -> dict[str, str | int | float]:
@@ -60,13 +54,10 @@ class OnnxEmbedder:
 
         Embeddings have length 1; rows come in the order in which texts are first seen.
         """
-        distinct = dict.fromkeys(texts)
-        with self._turn:
-            known = {text: self._recent[text] for text in distinct if text in self._recent}
-            for group in _groups(text for text in distinct if text not in known):
-                known |= self._embed(group)
-            self._remember(known)
-        return self.table(list(distinct), [known[text] for text in distinct])
+        groups = _groups(dict.fromkeys(texts))
+        return pl.concat(
+            [self.table([], []), *(self._embed(group) for group in groups)], rechunk=True
+        )
 
     def table(self, texts: Sequence[str], embeddings: Sequence[bytes]) -> pl.DataFrame:
         """The table of `texts` whose embeddings are known, each as the bytes of its numbers."""
@@ -79,17 +70,16 @@ class OnnxEmbedder:
             ]
         )
 
-    def _embed(self, texts: list[str]) -> dict[str, bytes]:
-        if self._loaded is None:
-            encoder = importlib.import_module("flows.engine.encoder")
-            self._loaded = encoder.Encoder(self._folder, threads=self._threads)
-        vectors = self._loaded.vectors(texts)
-        return {text: vector.tobytes() for text, vector in zip(texts, vectors, strict=True)}
+    def _embed(self, texts: list[str]) -> pl.DataFrame:
+        vectors = self._encoder().vectors(texts)
+        return self.table(texts, [vector.tobytes() for vector in vectors])
 
-    def _remember(self, known: Mapping[str, bytes]) -> None:
-        self._recent.update(known)
-        while len(self._recent) > _RECENT:
-            self._recent.popitem(last=False)
+    def _encoder(self) -> "Encoder":
+        with self._loading:
+            if self._loaded is None:
+                encoder = importlib.import_module("flows.engine.encoder")
+                self._loaded = encoder.Encoder(self._folder, threads=self._threads)
+            return self._loaded
 
 
 def _groups(texts: Iterable[str]) -> Iterator[list[str]]:

@@ -12,6 +12,7 @@ from flows.engine.embedder import OnnxEmbedder
 from flows.engine.entailment import EmbeddedEntailment
 from flows.engine.errors import StoppedError
 from flows.engine.ledger import Ledger
+from flows.engine.recent import RecentEmbedder
 from stages.base import Stage
 from stages.keys import content_key
 from stages.tools import Embedder, EntailmentModel, Judgement, Pair
@@ -55,7 +56,7 @@ class Memory:
 class RememberingEmbedder:
     """An `Embedder` that computes no embedding twice."""
 
-    def __init__(self, model: OnnxEmbedder, memory: Memory) -> None:
+    def __init__(self, model: RecentEmbedder, memory: Memory) -> None:
         self.identity = model.identity
         self._model = model
         self._memory = memory
@@ -99,10 +100,10 @@ class Toolbox:
         self, ledger: Ledger, *, stop: threading.Event, embedder: Path | None = None
     ) -> None:
         memory = Memory(ledger, stop)
-        onnx = OnnxEmbedder(embedder)
+        recent = RecentEmbedder(OnnxEmbedder(embedder))
         self._tools: dict[type, Any] = {
-            Embedder: RememberingEmbedder(onnx, memory),
-            EntailmentModel: RememberingEntailment(EmbeddedEntailment(onnx), memory),
+            Embedder: RememberingEmbedder(recent, memory),
+            EntailmentModel: RememberingEntailment(EmbeddedEntailment(recent), memory),
         }
 
     def lend(self, stage: Stage) -> dict[str, Any]:

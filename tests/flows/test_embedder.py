@@ -159,15 +159,6 @@ def test_every_piece_of_a_long_text_counts(tmp_path):
     assert vectors(other, text)[0] == direction(*of_words.sum(axis=0))
 
 
-def test_recent_embeddings_are_the_same_again(tmp_path):
-    one = OnnxEmbedder(tiny(tmp_path))
-    first = one.embed(["a b", "c"])
-    assert one.embed(["c", "d", "a b"])["embedding"].to_list()[::2] == [
-        first["embedding"][1].to_list(),
-        first["embedding"][0].to_list(),
-    ]
-
-
 def test_a_folder_as_sentence_transformers_publishes_it(tmp_path, embedder):
     for name in ("onnx", "1_Pooling"):
         (tmp_path / name).mkdir()
