@@ -1,5 +1,6 @@
 """A small pipeline that every test of the engine can run in a second."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,10 +30,20 @@ SAMPLES = """\
 """
 
 
+@pytest.fixture(scope="session")
+def write_small() -> Callable[[Path], Path]:
+    """Writes a pipeline over three samples into a folder; returns its path."""
+
+    def write(folder: Path) -> Path:
+        (folder / "samples.jsonl").write_text(SAMPLES, "utf-8")
+        path = folder / "small.yaml"
+        path.write_text(PIPELINE, "utf-8")
+        return path
+
+    return write
+
+
 @pytest.fixture
-def small(tmp_path: Path) -> Path:
+def small(tmp_path: Path, write_small: Callable[[Path], Path]) -> Path:
     """The path of a pipeline over three samples."""
-    (tmp_path / "samples.jsonl").write_text(SAMPLES, "utf-8")
-    path = tmp_path / "small.yaml"
-    path.write_text(PIPELINE, "utf-8")
-    return path
+    return write_small(tmp_path)

@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
@@ -19,13 +21,24 @@ from flows.cli import main
 MAIN = "import sys; from flows.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
-@pytest.fixture
-def ran(small: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The small pipeline, run once, its folder the current one."""
-    monkeypatch.chdir(small.parent)
-    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, write_small: Callable[[Path], Path]) -> Path:
+    """The folder of the small pipeline, run once."""
+    folder = tmp_path_factory.mktemp("finished")
+    write_small(folder)
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()), chdir(folder):
         assert main(["run", "small.yaml"]) == 0
-    return small
+    return folder
+
+
+@pytest.fixture
+def ran(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The small pipeline in a copy of that folder, which is the current one."""
+    folder = tmp_path / "ran"
+    shutil.copytree(finished, folder)
+    (folder / ".claimflow/last_store").write_text(str(folder / "small.duckdb"), "utf-8")
+    monkeypatch.chdir(folder)
+    return folder / "small.yaml"
 
 
 def process(folder: Path, *arguments: str) -> subprocess.Popen[str]:
