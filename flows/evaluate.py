@@ -64,6 +64,8 @@ def evaluate(
     steps_again = frozenset(again or ())
     prepared = prepare(Path(config), limit=limit, again=steps_again)
     file = open_store(prepared, Path(store) if store else None)
+    fields = ", ".join(f"{name} from {column}" for name, column in prepared.samples.mapping.items())
+    get_run_logger().info("%d samples: %s", prepared.samples.count, fields)
     with recorded(prepared, file, LogWatch(), again=steps_again) as run:
 
         @task(cache_policy=NO_CACHE)

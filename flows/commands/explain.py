@@ -43,7 +43,7 @@ def _add_claims(tree: Tree, verdicts: pl.DataFrame) -> None:
             shown(f"{step}: {counted(rows['claim'].n_unique(), 'claim')}", style="bold")
         )
         for (claim,), judged in rows.group_by("claim", maintain_order=True):
-            leaf = branch.add(shown(str(claim) if claim is not None else "(no claims)"))
+            leaf = branch.add(shown("(no claims)" if claim is None else claim))
             for row in judged.iter_rows(named=True):
                 _add_verdict(leaf, row)
 

@@ -35,13 +35,14 @@ class OnnxEmbedder:
     text gets the vector of no words, which is not worth comparing.
 
     Raises `InputError` when a file of `folder` is missing or cannot be used. The model is
-    loaded when first asked; any thread may call any method.
+    loaded when first asked. Any thread may call any method; they take turns with the model,
+    since one call already uses every core.
     """
 
     def __init__(self, folder: Path | None = None, threads: int | None = None) -> None:
         self._folder = read_folder(folder or MINILM)
         self._threads = threads
-        self._loading = threading.Lock()
+        self._turn = threading.Lock()
         self._loaded: Encoder | None = None
 
     @cached_property
@@ -54,10 +55,17 @@ class OnnxEmbedder:
 
         Embeddings have length 1; rows come in the order in which texts are first seen.
         """
-        groups = _groups(dict.fromkeys(texts))
-        return pl.concat(
-            [self.table([], []), *(self._embed(group) for group in groups)], rechunk=True
-        )
+        vectors = self.vectors(texts)
+        return self.table(list(vectors), list(vectors.values()))
+
+    def vectors(self, texts: Sequence[str]) -> dict[str, bytes]:
+        """The embedding of each distinct text as the bytes of its numbers, in that order."""
+        vectors: dict[str, bytes] = {}
+        for group in _groups(dict.fromkeys(texts)):
+            with self._turn:
+                made = self._encoder().vectors(group)
+            vectors |= zip(group, (vector.tobytes() for vector in made), strict=True)
+        return vectors
 
     def table(self, texts: Sequence[str], embeddings: Sequence[bytes]) -> pl.DataFrame:
         """The table of `texts` whose embeddings are known, each as the bytes of its numbers."""
@@ -70,16 +78,11 @@ class OnnxEmbedder:
             ]
         )
 
-    def _embed(self, texts: list[str]) -> pl.DataFrame:
-        vectors = self._encoder().vectors(texts)
-        return self.table(texts, [vector.tobytes() for vector in vectors])
-
     def _encoder(self) -> "Encoder":
-        with self._loading:
-            if self._loaded is None:
-                encoder = importlib.import_module("flows.engine.encoder")
-                self._loaded = encoder.Encoder(self._folder, threads=self._threads)
-            return self._loaded
+        if self._loaded is None:
+            encoder = importlib.import_module("flows.engine.encoder")
+            self._loaded = encoder.Encoder(self._folder, threads=self._threads)
+        return self._loaded
 
 
 def _groups(texts: Iterable[str]) -> Iterator[list[str]]:

@@ -42,9 +42,8 @@ def build_pipeline(source: YamlSource) -> Pipeline:
     faults += wiring.faults
     if faults:
         raise InputError(sorted(faults, key=lambda fault: _line(fault.place)))
-    folder = source.path.resolve().parent
-    embedder = folder / values.embedder.model if values.embedder else None
-    return Pipeline(values.name, source, folder / values.store, embedder, steps)
+    embedder = source.folder / values.embedder.model if values.embedder else None
+    return Pipeline(values.name, source, source.folder / values.store, embedder, steps)
 
 
 def samples_source(source: YamlSource) -> SamplesSource | None:

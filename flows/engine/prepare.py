@@ -57,8 +57,7 @@ def _samples(source: YamlSource, limit: int | None) -> SampleSource | None:
     wanted = samples_source(source)
     if wanted is None:
         return None
-    base = source.path.absolute().parent
-    samples = open_samples(wanted.path, base=base, rename=wanted.rename, limit=limit)
+    samples = open_samples(wanted.path, base=source.folder, rename=wanted.rename, limit=limit)
     if samples.faults:
         raise InputError([_placed(source, fault) for fault in samples.faults])
     return samples

@@ -40,9 +40,8 @@ def prompt_texts(
 
 
 def _read(source: YamlSource, path: str, place: str, faults: list[Fault]) -> str:
-    file = source.path.absolute().parent / path
     try:
-        return file.read_text("utf-8")
+        return (source.folder / path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "no UTF-8"
         right = "name a prompt file, relative to this file"

@@ -16,8 +16,10 @@ _KEPT: Final = 20_000
 class RecentEmbedder:
     """An `OnnxEmbedder` that is not asked again for what it was asked lately.
 
-    Threads take turns: one call of the model already uses every core, and steps that run
-    side by side often want the same texts.
+    For the sentences that steps have in common: the texts are kept too, so whole answers of
+    any length do not belong here.
+
+    Threads take turns, for steps that run side by side often want the same texts.
     """
 
     def __init__(self, model: OnnxEmbedder, *, kept: int = _KEPT) -> None:
@@ -36,15 +38,9 @@ class RecentEmbedder:
         distinct = list(dict.fromkeys(texts))
         with self._turn:
             known = {text: self._recent[text] for text in distinct if text in self._recent}
-            new = self._model.embed([text for text in distinct if text not in known])
-            vectors = new["embedding"].to_numpy()
-            known |= {t: v.tobytes() for t, v in zip(new["text"], vectors, strict=True)}
+            known |= self._model.vectors([text for text in distinct if text not in known])
             self._keep(known)
-        return self.table(distinct, [known[text] for text in distinct])
-
-    def table(self, texts: Sequence[str], embeddings: Sequence[bytes]) -> pl.DataFrame:
-        """As `OnnxEmbedder.table`."""
-        return self._model.table(texts, embeddings)
+        return self._model.table(distinct, [known[text] for text in distinct])
 
     def _keep(self, known: dict[str, bytes]) -> None:
         self._recent.update(known)

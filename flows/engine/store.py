@@ -66,13 +66,13 @@ class Store:
                 self._ready = True
 
     @contextmanager
-    def reading(self, **config: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A read-only connection; raises `InputError` when there is no store at the path."""
         if not self.path.is_file():
             raise InputError(
                 [Fault(str(self.path), "there is no store here", "run a pipeline first")]
             )
-        with self._turn, self._connected(read_only=True, **config) as connection:
+        with self._turn, self._connected(read_only=True) as connection:
             yield connection
 
     def _make_folder(self) -> None:
@@ -85,18 +85,18 @@ class Store:
             ) from error
 
     @contextmanager
-    def _connected(self, *, read_only: bool, **config: str) -> Iterator[duckdb.DuckDBPyConnection]:
-        connection = self._connect(read_only=read_only, **config)
+    def _connected(self, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+        connection = self._connect(read_only=read_only)
         try:
             yield connection
         finally:
             connection.close()
 
-    def _connect(self, *, read_only: bool, **config: str) -> duckdb.DuckDBPyConnection:
+    def _connect(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         deadline = time.monotonic() + self._wait
         while True:
             try:
-                return duckdb.connect(str(self.path), read_only=read_only, config=dict(config))
+                return duckdb.connect(str(self.path), read_only=read_only)
             except duckdb.IOException as error:
                 if "lock" not in str(error):
                     right = "name a DuckDB file that claimflow made"

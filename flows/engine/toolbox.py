@@ -56,7 +56,7 @@ class Memory:
 class RememberingEmbedder:
     """An `Embedder` that computes no embedding twice."""
 
-    def __init__(self, model: RecentEmbedder, memory: Memory) -> None:
+    def __init__(self, model: OnnxEmbedder, memory: Memory) -> None:
         self.identity = model.identity
         self._model = model
         self._memory = memory
@@ -64,13 +64,8 @@ class RememberingEmbedder:
     def embed(self, texts: Sequence[str]) -> pl.DataFrame:
         """As `Embedder.embed`."""
         keys = {text: content_key("embedding", self.identity, text) for text in texts}
-        replies = self._memory.replies("embedder", keys, self._ask)
+        replies = self._memory.replies("embedder", keys, self._model.vectors)
         return self._model.table(list(replies), list(replies.values()))
-
-    def _ask(self, texts: list[str]) -> dict[str, bytes]:
-        table = self._model.embed(texts)
-        vectors = table["embedding"].to_numpy()
-        return {text: vector.tobytes() for text, vector in zip(table["text"], vectors, strict=True)}
 
 
 class RememberingEntailment:
@@ -100,10 +95,11 @@ class Toolbox:
         self, ledger: Ledger, *, stop: threading.Event, embedder: Path | None = None
     ) -> None:
         memory = Memory(ledger, stop)
-        recent = RecentEmbedder(OnnxEmbedder(embedder))
+        onnx = OnnxEmbedder(embedder)
+        entailment = EmbeddedEntailment(RecentEmbedder(onnx))
         self._tools: dict[type, Any] = {
-            Embedder: RememberingEmbedder(recent, memory),
-            EntailmentModel: RememberingEntailment(EmbeddedEntailment(recent), memory),
+            Embedder: RememberingEmbedder(onnx, memory),
+            EntailmentModel: RememberingEntailment(entailment, memory),
         }
 
     def lend(self, stage: Stage) -> dict[str, Any]:

@@ -17,6 +17,11 @@ class YamlSource(NamedTuple):
     lines: dict[tuple[str, ...], int]
     faults: list[Fault]
 
+    @property
+    def folder(self) -> Path:
+        """The folder of the file, which every path in it is relative to."""
+        return self.path.absolute().parent
+
     def place(self, *path: str) -> str:
         """Where `path` stands, or the nearest key above it: `nightly.yaml:7 steps.verify`."""
         known = path

@@ -90,3 +90,17 @@ steps:
     )
     *_, step = build_pipeline(load_yaml(path)).steps
     assert step.needs == ("samples", "response_claims", "response_in_reference")
+
+
+def test_every_path_is_relative_to_the_folder_the_file_is_found_in(tmp_path: Path) -> None:
+    (tmp_path / "away").mkdir()
+    real = tmp_path / "away" / "p.yaml"
+    real.write_text(
+        "name: p\nsamples: {path: s.jsonl}\nstore: s.duckdb\n"
+        "steps:\n  response_claims: {use: decompose_claims, of: response}\n"
+    )
+    (tmp_path / "link.yaml").symlink_to(real)
+    (tmp_path / "s.jsonl").write_text('{"response": "Paris is old."}\n')
+    prepared = prepare(tmp_path / "link.yaml")
+    assert prepared.samples.count == 1
+    assert prepared.pipeline.store == tmp_path / "s.duckdb"

@@ -1,6 +1,5 @@
 from collections.abc import Sequence
 
-import polars as pl
 import pytest
 
 from flows.engine.embedder import OnnxEmbedder
@@ -14,9 +13,9 @@ class Counting(OnnxEmbedder):
         super().__init__()
         self.asked: list[list[str]] = []
 
-    def embed(self, texts: Sequence[str]) -> pl.DataFrame:
+    def vectors(self, texts: Sequence[str]) -> dict[str, bytes]:
         self.asked.append(list(texts))
-        return super().embed(texts)
+        return super().vectors(texts)
 
 
 @pytest.fixture
