@@ -1,0 +1,143 @@
+"""The judge: verdicts and claims by plain rules, so that every test knows what it will say."""
+
+import hashlib
+import json
+import random
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from tests.endpoint.asked import Asked
+from tests.endpoint.blocks import Block, open_blocks
+
+_MARKS: Final = str.maketrans(dict.fromkeys(";:!?()[]{}<>\"'`*#%$€£“”‘’«»…—–-/\r", " "))
+
+
+def say(asked: Asked) -> str:
+    """The text of the reply: JSON for a judge's task, else a plain chat answer."""
+    premise, blocks = open_blocks(asked.messages)
+    if not blocks:
+        return _chat(asked)
+    return json.dumps(_entries(_task(asked, blocks), premise, blocks), ensure_ascii=False)
+
+
+def verdict(premise: str, claim: str) -> str:
+    """Entailed, contradicted or neutral, by words of four letters or more and by numbers.
+
+    Entailed: the premise has them all. Contradicted: it lacks a number, but has more than
+    half of the other words. Neutral: anything else.
+    """
+    return _judged(premise, claim)["verdict"]
+
+
+def claims(text: str) -> list[str]:
+    """The sentences of a text, which end at a full stop and a space."""
+    return [part.strip() for part in re.split(r"(?<=\.) ", text) if part.strip()]
+
+
+def _task(asked: Asked, blocks: Sequence[Block]) -> str:
+    """Which list is to be in the reply. The system message decides, then what is tagged."""
+    system = " ".join(message.text for message in asked.messages if message.role == "system")
+    if '"verdict"' in system:
+        return "claims"
+    if '"texts"' in system:
+        return "texts"
+    return f"{blocks[0].name}s"
+
+
+def _entries(task: str, premise: str, blocks: Sequence[Block]) -> dict[str, Any]:
+    if task == "texts":
+        return {task: [{"id": block.id, "claims": claims(block.text)} for block in blocks]}
+    return {task: [{"id": block.id, **_judged(premise, block.text)} for block in blocks]}
+
+
+def _judged(premise: str, claim: str) -> dict[str, str]:
+    known = _Premise.of(premise)
+    said = _told(claim)
+    lacking = [word for word in said if word not in known.words]
+    plain = [word for word in said if not word[0].isdigit()]
+    found = [word for word in plain if word in known.words]
+    if said and not lacking:
+        label, reason = "entailed", "The premise says all of it."
+    elif any(word[0].isdigit() for word in lacking) and 2 * len(found) > len(plain):
+        label, reason = "contradicted", "The premise has another number."
+    else:
+        label, reason = "neutral", "The premise does not say: " + ", ".join(lacking)
+    return {"reason": reason, "evidence": known.nearest(said), "verdict": label}
+
+
+def _plain(text: str) -> str:
+    """The words in small letters between spaces; a point or comma within a number stays.
+
+    Done without regular expressions, which would be most of what a request costs.
+    """
+    bare = text.casefold().translate(_MARKS).replace("\n", " \n ")
+    return f" {bare} ".replace(". ", " ").replace(", ", " ")
+
+
+def _told(claim: str) -> list[str]:
+    """What a claim is judged by: its words of four letters or more, and its numbers."""
+    words = dict.fromkeys(_plain(claim).split())
+    return [word for word in words if len(word) >= 4 or word[:1].isdigit()]
+
+
+def _sentences(text: str) -> list[str]:
+    for end in (". ", "! ", "? "):
+        text = text.replace(end, end[0] + "\n")
+    return [line.strip() for line in text.split("\n")]
+
+
+class _Premise:
+    """The sentences of a premise, and the words of each and of all."""
+
+    def __init__(self, text: str) -> None:
+        self._sentences = _sentences(text)
+        plain = _plain("\n".join(self._sentences))
+        self._sets = [frozenset(line.split()) for line in plain.split("\n")]
+        self.words = frozenset(plain.split())
+
+    @staticmethod
+    @lru_cache(maxsize=256)
+    def of(text: str) -> "_Premise":
+        return _Premise(text)
+
+    def nearest(self, words: Iterable[str]) -> str:
+        """The sentence with most of `words`; the first one of several."""
+        wanted = self.words.intersection(words)
+        shared = list(map(len, map(wanted.intersection, self._sets)))
+        return self._sentences[shared.index(max(shared))]
+
+
+def _chat(asked: Asked) -> str:
+    """A short answer, drawn from messages and seed where there is a seed, else at random."""
+    if asked.seed is None:
+        number = random.getrandbits(32)
+    else:
+        drawn = repr((asked.messages, asked.seed)).encode()
+        number = int.from_bytes(hashlib.blake2b(drawn, digest_size=4).digest(), "big")
+    if asked.schema is not None:
+        return json.dumps(_instance(asked.schema, number))
+    if asked.way != "text":
+        return json.dumps({"answer": number})
+    return f"My answer is {number}."
+
+
+def _instance(schema: dict[str, Any], number: int) -> Any:
+    """Some value that a plain schema allows."""
+    if "enum" in schema:
+        return schema["enum"][number % len(schema["enum"])]
+    match schema.get("type"):
+        case "object":
+            parts = schema.get("properties", {})
+            return {name: _instance(part, number) for name, part in parts.items()}
+        case "array":
+            return [_instance(schema["items"], number)] if "items" in schema else []
+        case "integer" | "number":
+            return number
+        case "boolean":
+            return number % 2 == 0
+        case "null":
+            return None
+        case _:
+            return f"word {number}"

@@ -1,0 +1,138 @@
+"""The reply to every path, as long as nothing goes wrong on the way."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from tests.endpoint import judge, statuses, vectors
+from tests.endpoint.asked import Answer, Asked, tokens
+from tests.endpoint.behaviour import Behaviour
+from tests.endpoint.dialects import ANTHROPIC, OLLAMA, OPENAI, Body, Dialect
+from tests.endpoint.fault import Fault, Refusal
+from tests.endpoint.prefixes import Prefixes
+from tests.endpoint.record import Record
+
+JSON: Final = {"content-type": "application/json"}
+
+_CHAT: Final = {"/v1/chat/completions": OPENAI, "/api/chat": OLLAMA, "/v1/messages": ANTHROPIC}
+_EMBEDDING: Final = ("/v1/embeddings", "/api/embed")
+_MOST_INPUTS: Final = 2048
+_SHOWN: Final = {
+    "details": {"family": "fake", "parameter_size": "1B", "quantization_level": "Q4_0"},
+    "model_info": {"general.architecture": "fake", "fake.context_length": 32768},
+    "capabilities": ["completion", "tools"],
+    "template": "{{ .Prompt }}",
+}
+_LISTED: Final = {
+    "object": "list",
+    "data": [{"id": "fake", "object": "model", "created": 0, "owned_by": "tests"}],
+}
+_FIXED: Final[Mapping[str, Any]] = {
+    "/v1/models": _LISTED,
+    "/api/tags": {"models": [{"name": "fake", "model": "fake"}]},
+    "/api/show": _SHOWN,
+}
+
+
+class Ready(NamedTuple):
+    """A reply that can be sent; `tokens` is what its latency is counted by."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    tokens: int | None = None
+
+
+class Replies:
+    """Makes the replies of one endpoint, and counts their tokens in `record`."""
+
+    def __init__(self, behaviour: Behaviour, record: Record) -> None:
+        self._behaviour = behaviour
+        self._record = record
+        self._prefixes = Prefixes()
+
+    def make(self, path: str, body: Body, number: int, fault: Fault | None) -> Ready:
+        """The reply to one request, with what a fault changes in it."""
+        if fault is not None and fault.refusal is not None:
+            return refuse(path, fault.refusal)
+        if path in _CHAT:
+            return self._chat(_CHAT[path], path, body, number, fault)
+        if path in _EMBEDDING:
+            return self._embed(path, body, fault)
+        if path in _FIXED:
+            return Ready(200, JSON, _json(_FIXED[path]))
+        return refuse(path, Refusal(404, f"Nothing is at {path}.", "invalid_request_error"))
+
+    def _chat(
+        self, dialect: Dialect, path: str, body: Body, number: int, fault: Fault | None
+    ) -> Ready:
+        asked = dialect.read(body)
+        refusal = self._unsupported(asked, body)
+        if refusal is not None:
+            return refuse(path, refusal)
+        answer = self._answer(asked, fault.answer if fault else None)
+        self._count(answer)
+        written = _json(dialect.write(asked, answer, number))
+        return Ready(200, JSON, written, answer.completion_tokens)
+
+    def _answer(self, asked: Asked, change: Callable[[Answer], Answer] | None) -> Answer:
+        prompt = asked.prompt
+        answer = Answer(
+            judge.say(asked),
+            prompt_tokens=tokens(prompt),
+            cached_tokens=self._prefixes.cached(prompt),
+        )
+        if change is not None:
+            answer = change(answer)
+        if asked.max_tokens is not None and answer.completion_tokens > asked.max_tokens > 0:
+            answer = answer._replace(text=answer.text[: asked.max_tokens * 4], finish="length")
+        return answer
+
+    def _count(self, answer: Answer) -> None:
+        self._record.prompt_tokens += answer.prompt_tokens
+        self._record.cached_tokens += answer.cached_tokens
+        self._record.completion_tokens += answer.completion_tokens
+
+    def _unsupported(self, asked: Asked, body: Body) -> Refusal | None:
+        refuses = self._behaviour.refuses
+        if asked.way in refuses:
+            return statuses.unsupported_format(asked.way).refusal
+        for name in refuses:
+            if name in body or name in body.get("options", ()):
+                return statuses.unsupported_parameter(name).refusal
+        return None
+
+    def _embed(self, path: str, body: Body, fault: Fault | None) -> Ready:
+        texts = vectors.texts_of(body)
+        empty = "empty_input" in self._behaviour.refuses and not all(texts)
+        if len(texts) > _MOST_INPUTS or not texts or empty:
+            words = "'$.input' is invalid. Please check the API reference."
+            return refuse(path, Refusal(400, words, "invalid_request_error"))
+        size = body.get("dimensions") or self._behaviour.dimension
+        made = [vectors.vector(text, size) for text in texts]
+        if fault is not None and fault.vectors is not None:
+            made = list(fault.vectors(made))
+        listed = vectors.written(made, body.get("encoding_format", "float"))
+        count = sum(tokens(text) for text in texts)
+        self._record.prompt_tokens += count
+        if path == "/api/embed":
+            reply = {"model": body.get("model"), "embeddings": listed, "prompt_eval_count": count}
+            return Ready(200, JSON, _json(reply), 0)
+        numbered = [
+            {"object": "embedding", "index": place, "embedding": each}
+            for place, each in enumerate(listed)
+        ]
+        usage = {"prompt_tokens": count, "total_tokens": count}
+        whole = {"object": "list", "model": body.get("model"), "data": numbered, "usage": usage}
+        return Ready(200, JSON, _json(whole), 0)
+
+
+def refuse(path: str, refusal: Refusal) -> Ready:
+    """A refusal in the words of the dialect that is spoken at `path`."""
+    dialect = OLLAMA if path.startswith("/api/") else _CHAT.get(path, OPENAI)
+    body = _json(dialect.refuse(refusal)) if refusal.body is None else refusal.body
+    return Ready(refusal.status, {**JSON, **refusal.headers}, body)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")

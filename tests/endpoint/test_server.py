@@ -1,0 +1,104 @@
+"""The fake endpoint as a server: what it refuses, records, keeps open and leaves behind."""
+
+import http.client
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from tests.endpoint import Fault, serve
+from tests.endpoint.raw import CHAT, asked, send
+
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "r", "schema": {"type": "object"}}}
+TOOL = {"type": "function", "function": {"name": "answer", "parameters": {}}}
+
+
+@pytest.mark.parametrize(
+    ("refused", "more"),
+    [
+        ("json_schema", {"response_format": SCHEMA}),
+        ("json_object", {"response_format": {"type": "json_object"}}),
+        ("tools", {"tools": [TOOL]}),
+        ("seed", {"seed": 1}),
+    ],
+)
+def test_it_refuses_formats_and_parameters(refused: str, more: dict[str, Any]) -> None:
+    with serve(refuses={refused}) as endpoint:
+        assert send(endpoint, asked(**more))[0] == 400
+        assert send(endpoint, asked())[0] == 200
+
+
+def test_it_refuses_other_keys() -> None:
+    with serve(api_key="sk-right") as endpoint:
+        status, _, body = send(endpoint, asked(), headers={"authorization": "Bearer sk-wrong"})
+        assert status == 401
+        assert b"sk-wrong" in body
+        assert send(endpoint, asked(), headers={"authorization": "Bearer sk-right"})[0] == 200
+        assert send(endpoint, asked(), "/v1/messages", headers={"x-api-key": "sk-right"})[0] == 200
+
+
+def test_it_records_requests_without_their_keys() -> None:
+    with serve() as endpoint:
+        send(endpoint, asked(seed=1), headers={"authorization": "Bearer sk-1"})
+        send(endpoint, asked(seed=1))
+        send(endpoint, asked(seed=2))
+        first, second, _ = endpoint.requests
+        assert (first.body, first.path, first.method) == (asked(seed=1), CHAT, "POST")
+        assert (first.authorized, second.authorized) == (True, False)
+        assert "sk-1" not in repr(first)
+        assert "content-length" in first.headers
+        assert first.replied is not None
+        assert first.arrived <= first.replied <= second.arrived
+        assert (endpoint.hits, sorted(endpoint.hits_by_key.values())) == (3, [1, 2])
+        assert endpoint.hits_by_key[first.key] == 2
+        assert endpoint.stats()["by_status"] == {"200": 3}
+        endpoint.clear()
+        assert endpoint.requests == []
+
+
+def test_it_can_do_without_bodies() -> None:
+    with serve(keep_bodies=False) as endpoint:
+        send(endpoint, asked())
+        (noted,) = endpoint.requests
+    assert (noted.body, noted.headers, len(noted.key)) == (None, {}, 32)
+
+
+def test_a_connection_is_kept() -> None:
+    with serve() as endpoint:
+        connection = http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=10)
+        for path in (CHAT, "/v1/embeddings", CHAT):
+            connection.request("POST", path, json.dumps(asked(input="a")))
+            with connection.getresponse() as reply:
+                assert reply.status == 200
+                reply.read()
+            assert endpoint.connections == 1
+        connection.close()
+
+
+def test_latency_grows_with_the_reply() -> None:
+    with serve(latency=0.01, per_token=0.0005) as endpoint:
+        reply = json.loads(send(endpoint, asked())[2])
+        (noted,) = endpoint.requests
+    assert noted.replied is not None
+    expected = 0.01 + 0.0005 * reply["usage"]["completion_tokens"]
+    assert noted.replied - noted.arrived >= 0.9 * expected
+
+
+def test_nothing_is_left_behind() -> None:
+    before = threading.active_count()
+    with serve() as endpoint:
+        send(endpoint, asked())
+        assert threading.active_count() == before + 1
+    endpoint.stop()
+    assert threading.active_count() == before
+    with pytest.raises(ConnectionRefusedError):
+        send(endpoint, asked())
+
+
+def test_a_broken_rule_is_told() -> None:
+    def broken(number: int, body: Any, key: str) -> Fault | None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), serve(fault=broken) as endpoint:
+        assert send(endpoint, asked())[0] == 500
