@@ -22,14 +22,13 @@ from stages.tables import conform
 
 
 class Input(NamedTuple):
-    """A table that `run` takes: its kind of row, and whether it may be left out.
+    """A table that `run` takes: its kind of row.
 
     `every` marks a parameter that takes all tables of that kind, by the name of the
     step that makes each.
     """
 
     row: type[Row]
-    optional: bool = False
     every: bool = False
 
 
@@ -38,10 +37,10 @@ class Stage(BaseModel):
 
     A subclass declares its settings as fields and one method
     `run(self, <tables>, *, <tools>) -> <table>`. Parameters annotated with a table are
-    its inputs: `Claims`; `Claims | None` for a table that some settings make needless
-    (`ignores` says which); `Mapping[str, Scores]` for every table of that kind. Parameters
-    annotated with a protocol are the tools it asks for. A subclass whose `run` cannot be
-    read that way raises `TypeError` when it is defined.
+    its inputs: `Claims`, or `Mapping[str, Scores]` for every table of that kind. Parameters
+    annotated with a protocol are the tools it asks for. What some settings make needless
+    (`ignores` says which) is annotated `Claims | None` or `LLM | None`. A subclass whose
+    `run` cannot be read that way raises `TypeError` when it is defined.
 
     `version` is raised when the same settings start to mean other rows. `per_sample`
     says that the rows of a sample depend on that sample alone, so that the engine may
@@ -71,7 +70,7 @@ class Stage(BaseModel):
         return frozenset()
 
     def ignores(self) -> frozenset[str]:
-        """The inputs that these settings make needless; they need not be wired."""
+        """The inputs and tools that these settings make needless; they are not given."""
         return frozenset()
 
     def make(self, tables: Mapping[str, Any], tools: Mapping[str, Any]) -> pl.DataFrame:
@@ -99,7 +98,7 @@ def _wiring(stage: type[Stage]) -> tuple[dict[str, Input], dict[str, type], type
     inputs: dict[str, Input] = {}
     tools: dict[str, type] = {}
     for name in list(inspect.signature(run).parameters)[1:]:
-        annotation = hints.get(name)
+        annotation = _present(hints.get(name))
         table = _input(annotation)
         if table is not None:
             inputs[name] = table
@@ -114,12 +113,15 @@ def _wiring(stage: type[Stage]) -> tuple[dict[str, Input], dict[str, type], type
     return inputs, tools, makes
 
 
-def _input(annotation: Any) -> Input | None:
+def _present(annotation: Any) -> Any:
+    """The annotation without `| None`."""
     if get_origin(annotation) in (Union, types.UnionType):
-        rows = [_row(a) for a in get_args(annotation) if a is not type(None)]
-        if len(rows) == 1 and rows[0] is not None and type(None) in get_args(annotation):
-            return Input(rows[0], optional=True)
-        return None
+        parts = [part for part in get_args(annotation) if part is not type(None)]
+        return parts[0] if len(parts) == 1 else annotation
+    return annotation
+
+
+def _input(annotation: Any) -> Input | None:
     if get_origin(annotation) is Mapping:
         row = _row(get_args(annotation)[1])
         return Input(row, every=True) if row is not None else None

@@ -40,7 +40,7 @@ def count_outcomes(
     _check(claims, "of", of)
     _check(verdicts, "against", against)
     judged = (
-        claims.select("claim_id", "sample_id", "status")
+        claims.select("claim_id", "sample_id", "status", "failure")
         .join(_by_claim(verdicts), on="claim_id", how="left")
         .join(samples.select("sample_id", premises=texts_in(against)), on="sample_id")
         .with_columns(judged=_is_judged())
@@ -65,6 +65,7 @@ def _by_claim(verdicts: pl.DataFrame) -> pl.DataFrame:
         complete=((pl.col("status") == "judged") & verdict.is_not_null()).all(),
         joined=pl.col("passage").is_null().any(),
         passages=pl.col("passage").n_unique(),
+        lost=pl.col("failure").drop_nulls().unique(),
     )
 
 
@@ -81,11 +82,13 @@ def _by_sample(judged: pl.DataFrame, of: Side) -> pl.DataFrame:
     entailed = pl.col("entailed").fill_null(False)
     contradicted = pl.col("contradicted").fill_null(False) & ~entailed
     claims, unjudged = made.sum(), (made & ~pl.col("judged")).sum()
+    undecomposed = pl.lit(f"the {of} could not be decomposed into claims")
+    unjudged_of = pl.format(f"{{}} of {{}} claims of the {of} have no verdict", unjudged, claims)
     failure = (
         pl.when((~made).any())
-        .then(pl.lit(f"the {of} could not be decomposed into claims"))
+        .then(_because(undecomposed, pl.col("failure")))
         .when(unjudged > 0)
-        .then(pl.format(f"{{}} of {{}} claims of the {of} have no verdict", unjudged, claims))
+        .then(_because(unjudged_of, pl.col("lost").explode()))
     )
     counts = {
         "claims": claims,
@@ -96,6 +99,12 @@ def _by_sample(judged: pl.DataFrame, of: Side) -> pl.DataFrame:
     return judged.group_by("sample_id").agg(
         **{name: count.cast(pl.Int64) for name, count in counts.items()}, failure=failure
     )
+
+
+def _because(failure: pl.Expr, kinds: pl.Expr) -> pl.Expr:
+    """`failure` with the `kinds` of failure, where a row names one."""
+    named = kinds.drop_nulls().unique().sort().str.join(", ")
+    return pl.when(named != "").then(pl.format("{} ({})", failure, named)).otherwise(failure)
 
 
 def _check(table: pl.DataFrame, column: str, wanted: str) -> None:

@@ -1,8 +1,8 @@
 """Prompts: text with named blanks, checked against what a stage fills in."""
 
 import re
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
 
 _BLANK: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
@@ -12,6 +12,13 @@ class Fills(frozenset[str]):
 
     In YAML the setting is the path of a file; the stage is given the file's text.
     """
+
+
+class Parts(NamedTuple):
+    """A prompt in two: what is the same in every call, and what changes with its texts."""
+
+    static: str
+    varying: str
 
 
 def blanks(prompt: str) -> dict[str, int]:
@@ -28,3 +35,32 @@ def fill(prompt: str, values: Mapping[str, str]) -> str:
     Raises `KeyError` for a blank without a value.
     """
     return _BLANK.sub(lambda match: values[match[1]], prompt)
+
+
+def fill_settings(prompt: str, settings: Mapping[str, str]) -> str:
+    """The prompt with the blanks of `settings` filled and all others left to be filled later.
+
+    Raises `ValueError` for a setting that holds a blank, since it would be filled later too.
+    """
+    for name, value in settings.items():
+        if _BLANK.search(value):
+            raise ValueError(f"the setting {name} holds a blank: {value!r}")
+    return _BLANK.sub(lambda match: settings.get(match[1], match[0]), prompt)
+
+
+def cut(prompt: str, texts: Collection[str]) -> Parts:
+    """The prompt cut before the line where the first blank of `texts` stands.
+
+    The static part is empty when that is the first line; the two parts joined are the
+    prompt. Raises `ValueError` when the prompt has none of the blanks, or has another
+    blank that is still open.
+    """
+    open_blanks = blanks(prompt)
+    unknown = sorted(set(open_blanks) - set(texts))
+    if unknown:
+        raise ValueError(f"the prompt has a blank that is no text: {', '.join(unknown)}")
+    if not open_blanks:
+        raise ValueError(f"the prompt has none of the blanks {', '.join(sorted(texts))}")
+    starts = (match.start() for match in _BLANK.finditer(prompt))
+    line = prompt.rfind("\n", 0, next(starts)) + 1
+    return Parts(prompt[:line], prompt[line:])

@@ -1,9 +1,9 @@
 """The vocabulary: every kind of row that passes between stages.
 
-A row model names its SQL table (`table`) and the fields that identify a row (`key`).
-Fields marked `AUDIT` say how a row came about. They are stored and shown, but no
-stage ever reads them and they do not count in a table's digest: two judges that give
-the same verdicts for different reasons leave the scores downstream untouched.
+A row model names its SQL table (`table`) and the fields that identify a row (`key`). Fields
+marked `AUDIT` say how a row came about. They are stored and shown, but no stage reads them and
+no table's digest counts them: two judges that give the same verdicts for different reasons
+leave the scores downstream untouched.
 """
 
 from typing import Annotated, ClassVar, Final, Literal
@@ -16,23 +16,29 @@ JSON: Final = "json"
 Json = Annotated[str, JSON]  # a JSON object as text
 
 Side = Literal["response", "reference"]
-"""The two texts that are decomposed into claims."""
-
-SampleText = Literal["user_input", "response", "reference"]
-"""The single texts of a sample."""
-
-SampleField = Literal["user_input", "response", "reference", "retrieved_contexts"]
-"""The fields of a sample that a stage may need."""
+SampleText = Literal["user_input", Side]
+SampleField = Literal[SampleText, "retrieved_contexts"]
+"""The texts of a sample that are decomposed into claims, all single ones, and all of them."""
 
 Label = Literal["entailed", "contradicted", "neutral"]
 """What natural language inference says of a premise and a claim."""
+
+EndpointFailure = Literal["rate_limited", "server_error", "timeout", "bad_request", "too_long"]
+ReplyFailure = Literal[
+    "refused", "truncated", "empty", "unparseable", "invalid", "missing", "conflict"
+]
+FailureKind = Literal[EndpointFailure, ReplyFailure, "not_asked"]
+"""Why a language model gave no answer. In this order: the endpoint sent us away until the call's
+time was over, broke or could not be reached, did not answer in time, does not take the request,
+or its model cannot hold the text; the model or its provider declined; the reply was cut off, holds
+nothing, no JSON, or JSON of another shape, leaves this one out, or says two different things of it;
+the budget was spent."""
 
 
 class Row(BaseModel):
     """One row of a table. `None` is NULL in SQL; NaN and infinities are never stored."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
     table: ClassVar[str]
     key: ClassVar[tuple[str, ...]]
 
@@ -40,14 +46,12 @@ class Row(BaseModel):
 class Sample(Row):
     """One answer to evaluate, as it came in.
 
-    `other_references` holds further valid references: metrics that compare whole texts
-    take the best of all of them, claim metrics use `reference` alone. `metadata` keeps
-    every other field of the input as one JSON object.
+    `other_references` are further valid ones: metrics that compare whole texts take the best of
+    all references, claim metrics use `reference` alone. `metadata` keeps every other field.
     """
 
     table = "samples"
     key = ("sample_id",)
-
     sample_id: str
     user_input: str | None = None
     response: str | None = None
@@ -60,13 +64,13 @@ class Sample(Row):
 class Claim(Row):
     """One statement of a sample's response or reference that can be true or false.
 
-    `start` and `end` are offsets into the text it was taken from. Where the decomposition
-    of a text failed there is one row with `status` failed and no claim.
+    `start` and `end` are offsets into its text, `call_id` is the call of the language model
+    that named it. A text whose decomposition failed has one row with `status` failed and no
+    claim; where a language model was asked, `failure` says why.
     """
 
     table = "claims"
     key = ("claim_id",)
-
     claim_id: UUID
     sample_id: str
     of: Side
@@ -74,27 +78,30 @@ class Claim(Row):
     start: Annotated[int | None, AUDIT] = None
     end: Annotated[int | None, AUDIT] = None
     status: Literal["made", "failed"] = "made"
+    failure: FailureKind | None = None
     reason: Annotated[str | None, AUDIT] = None
+    call_id: Annotated[UUID | None, AUDIT] = None
 
 
 class Verdict(Row):
     """Whether a premise entails a claim; the claim knows its sample.
 
-    `passage` is the index of the retrieved context that was the premise, or NULL when
-    the whole text (or all contexts joined) was. The probabilities sum to 1. The evidence
-    is the part of the premise that decided: `evidence_start` and `evidence_end` are
-    character offsets into the text, or into the retrieved context numbered
-    `evidence_passage`.
+    `passage` is the index of the retrieved context that was the premise, or NULL when the whole
+    text (or all contexts joined) was. The probabilities sum to 1; a language model gives none,
+    but a `reason`. `evidence` is the part of the premise that decided: `evidence_start` and
+    `evidence_end` are character offsets into the text, or into the context numbered
+    `evidence_passage`, NULL for words that the premise does not hold. `call_id` is the call that
+    gave the verdict, or failed last; `failure` says why a language model gave none.
     """
 
     table = "verdicts"
     key = ("claim_id", "against", "passage")
-
     claim_id: UUID
     against: SampleField
     passage: int | None = None
     verdict: Label | None
     status: Literal["judged", "failed"] = "judged"
+    failure: FailureKind | None = None
     p_entailed: Annotated[float | None, AUDIT] = None
     p_contradicted: Annotated[float | None, AUDIT] = None
     p_neutral: Annotated[float | None, AUDIT] = None
@@ -103,17 +110,14 @@ class Verdict(Row):
     evidence_start: Annotated[int | None, AUDIT] = None
     evidence_end: Annotated[int | None, AUDIT] = None
     reason: Annotated[str | None, AUDIT] = None
+    call_id: Annotated[UUID | None, AUDIT] = None
 
 
 class Similarity(Row):
-    """Cosine of the embeddings of two texts of a sample, in [-1, 1].
-
-    `similar` says whether the cosine reaches the step's threshold, when it has one.
-    """
+    """Cosine of two texts' embeddings, in [-1, 1]; `similar` when it reaches a step's threshold."""
 
     table = "similarities"
     key = ("sample_id", "left", "right")
-
     sample_id: str
     left: SampleText
     right: SampleText
@@ -126,14 +130,13 @@ class Similarity(Row):
 class SentenceMatch(Row):
     """Lexical agreement of one sentence of the response with a source text.
 
-    `position` counts the sentences of the response from 0 and is NULL when the whole
-    response was compared. `source` counts the references from 0 and is NULL when the
-    source was all retrieved contexts joined. Every measure lies in [0, 1].
+    `position` counts the sentences of the response from 0, NULL when all of it was compared.
+    `source` counts the references from 0, NULL when the source was all retrieved contexts
+    joined. Every measure lies in [0, 1].
     """
 
     table = "sentence_matches"
     key = ("sample_id", "against", "source", "position")
-
     sample_id: str
     against: Literal["reference", "retrieved_contexts"]
     source: int | None = None
@@ -151,15 +154,13 @@ class SentenceMatch(Row):
 
 
 class Score(Row):
-    """One metric of one sample.
+    """One metric of one sample, and in `details` what it was made of.
 
-    `score` is NULL unless `status` is scored: there was nothing to score (undefined), or a
-    step before failed on this sample. `details` holds what the score was made of.
+    `score` is NULL when there was nothing to score (undefined) or a step before failed on it.
     """
 
     table = "scores"
     key = ("sample_id", "metric")
-
     sample_id: str
     metric: str
     score: float | None
@@ -171,14 +172,12 @@ class Score(Row):
 class Summary(Row):
     """One metric over many samples.
 
-    `mean` is over the scored samples; `low` and `high` bound its 95 % interval and are NULL
-    below two. `slice_field` and `slice_value` name a part of the samples by a metadata
-    field, and are NULL for all of them.
+    `mean` is over the scored samples; `low` and `high` bound its 95 % interval, NULL below two.
+    `slice_field` and `slice_value` name a part of the samples by metadata, NULL for all of them.
     """
 
     table = "summaries"
     key = ("scores", "metric", "slice_field", "slice_value")
-
     scores: str
     metric: str
     slice_field: str | None = None

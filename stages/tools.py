@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import polars as pl
+from pydantic import BaseModel
+
+from stages.rows import FailureKind
 
 
 class Pair(NamedTuple):
@@ -44,4 +47,50 @@ class EntailmentModel(Protocol):
 
     def judge(self, pairs: Sequence[Pair]) -> Mapping[Pair, Judgement]:
         """One judgement per distinct pair."""
+        ...
+
+
+class Question(NamedTuple):
+    """One text that a language model is asked about, held against a premise where it has one."""
+
+    text: str
+    premise: str = ""
+
+
+class Reply(NamedTuple):
+    """What a language model said of one question, and the call that brought it."""
+
+    answer: BaseModel
+    call_id: str
+
+
+class Failure(NamedTuple):
+    """Why a question has no reply; `call_id` is the last call that tried, if there was one."""
+
+    kind: FailureKind
+    message: str
+    call_id: str | None = None
+
+
+class Form(NamedTuple):
+    """How questions are put to a language model, and what counts as an answer.
+
+    `prompt` has the blanks `{{premise}}`, where questions have one, and the one named
+    `blank`, which takes the texts of up to `per_call` questions that share a premise. `answer`
+    is what the model is to say of each. With `keep_part` the whole answers in a reply
+    that was cut off count; without it such a reply counts for nothing.
+    """
+
+    prompt: str
+    blank: str
+    answer: type[BaseModel]
+    per_call: int
+    keep_part: bool
+
+
+class LLM(Protocol):
+    """A language model that answers questions, each reply matched to its question."""
+
+    def ask(self, questions: Sequence[Question], form: Form) -> Mapping[Question, Reply | Failure]:
+        """One entry per distinct question."""
         ...

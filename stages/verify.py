@@ -1,18 +1,18 @@
 """Claim verification: does a premise entail, contradict or leave open each claim?"""
 
-from bisect import bisect_right
-from collections.abc import Mapping
-from itertools import accumulate
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import polars as pl
 from pydantic import Field
 
+from stages.ask_verdicts import Judged, Opinion, ask_verdicts
 from stages.base import Stage
+from stages.premises import Premise, premises_of
 from stages.prompt import Fills
 from stages.rows import Label, SampleField, Verdict
 from stages.tables import Claims, Samples, Verdicts, schema
-from stages.tools import EntailmentModel, Judgement, Pair
+from stages.tools import LLM, EntailmentModel, Failure, Form, Judgement, Pair
 
 NO_PREMISE: Final = "the premise is empty"
 NO_REPLY: Final = "the model gave no judgement"
@@ -20,42 +20,53 @@ NO_REPLY: Final = "the model gave no judgement"
 _NEUTRAL: Final = Judgement(0.0, 0.0, 1.0, 0, 0)
 
 
-class _Premise(NamedTuple):
-    """What claims are held against: `text`, joined of `texts`; `passage` when it is one of many."""
-
-    text: str
-    texts: tuple[str, ...]
-    passage: int | None = None
-
-
 class VerifyClaims(Stage):
     """A verdict on every claim, by natural language inference against a field of its sample.
 
-    Retrieved contexts are one premise, `joined` by line breaks, or a premise `each`. A
-    claim is entailed when its probability reaches `threshold`; if not, it is contradicted
-    when that is likelier than neutral. A `prompt` is for a language model as judge.
+    Retrieved contexts are one premise, `joined` by line breaks, or a premise `each`.
+    Without a `prompt` an entailment model judges: a claim is entailed when its probability
+    reaches `threshold`; if not, it is contradicted when that is likelier than neutral. With
+    a `prompt` a language model judges `claims_per_call` claims on one premise at a time
+    (1: each on its own), and `threshold` has no meaning.
     """
 
     use: ClassVar[str] = "verify_claims"
+    version: ClassVar[int] = 2
 
     against: Literal["reference", "response", "retrieved_contexts"]
     premises: Literal["joined", "each"] = "joined"
     threshold: float = Field(default=0.5, ge=0, le=1)
     prompt: Annotated[str | None, Fills({"premise", "claims"})] = None
+    claims_per_call: int = Field(default=8, ge=1, le=100)
 
     def reads(self) -> frozenset[SampleField]:
         """The field that is the premise."""
         return frozenset({self.against})
 
-    def run(self, samples: Samples, claims: Claims, *, model: EntailmentModel) -> Verdicts:
+    def ignores(self) -> frozenset[str]:
+        """The one of the two models that does not judge."""
+        return frozenset({"model" if self.prompt else "llm"})
+
+    def form(self) -> Form:
+        """How a language model is asked."""
+        return Form(self.prompt or "", "claims", Opinion, self.claims_per_call, keep_part=True)
+
+    def run(
+        self,
+        samples: Samples,
+        claims: Claims,
+        *,
+        model: EntailmentModel | None = None,
+        llm: LLM | None = None,
+    ) -> Verdicts:
         """One row per claim and premise, in the order of the claims.
 
         A claim whose sample lacks the field has no row; nor has a row that stands for a
-        failed decomposition. An empty premise entails nothing, and the model is not asked.
+        failed decomposition. An empty premise entails nothing, and no model is asked.
         Every distinct pair is asked once; one that gets no judgement gives a failed row.
         """
         fields = samples.select("sample_id", self.against).iter_rows()
-        premises = {sample_id: self._premises(field) for sample_id, field in fields}
+        premises = {sample_id: premises_of(field, self.premises) for sample_id, field in fields}
         made = claims.filter(pl.col("status") == "made", pl.col("claim").is_not_null())
         asked = [
             (claim_id, Pair(premise.text, claim), premise)
@@ -64,8 +75,7 @@ class VerifyClaims(Stage):
             ).iter_rows()
             for premise in premises.get(sample_id, ())
         ]
-        pairs = dict.fromkeys(pair for _, pair, _ in asked if pair.premise.strip())
-        judged = model.judge(list(pairs)) if pairs else {}
+        judged = self._judge((pair for _, pair, _ in asked if pair.premise.strip()), model, llm)
         rows = [
             {
                 "claim_id": claim_id,
@@ -77,30 +87,52 @@ class VerifyClaims(Stage):
         ]
         return pl.DataFrame(rows, schema=schema(Verdict), orient="row")
 
-    def _premises(self, field: str | list[str] | None) -> list[_Premise]:
-        if field is None:
-            return []
-        if isinstance(field, str):
-            return [_Premise(field, (field,))]
-        if self.premises == "each":
-            return [_Premise(text, (text,), passage) for passage, text in enumerate(field)]
-        return [_Premise("\n".join(field), tuple(field))]
+    def _judge(
+        self, pairs: Iterable[Pair], model: EntailmentModel | None, llm: LLM | None
+    ) -> Mapping[Pair, Judgement | Judged | Failure]:
+        distinct = list(dict.fromkeys(pairs))
+        if not distinct:
+            return {}
+        if llm is not None:
+            return ask_verdicts(distinct, self.form(), llm)
+        return model.judge(distinct) if model is not None else {}
 
     def _verdict(
-        self, pair: Pair, premise: _Premise, judged: Mapping[Pair, Judgement]
+        self,
+        pair: Pair,
+        premise: Premise,
+        judged: Mapping[Pair, Judgement | Judged | Failure],
     ) -> dict[str, Any]:
-        empty = not pair.premise.strip()
-        judgement = _NEUTRAL if empty else judged.get(pair)
-        if judgement is None:
-            return {"verdict": None, "status": "failed", "reason": NO_REPLY}
+        match judged.get(pair):
+            case Judgement() as judgement:
+                return self._by_model(premise, judgement)
+            case Judged() as opinion:
+                return self._by_llm(premise, opinion)
+            case Failure(kind, message, call_id):
+                reason = {"reason": message, "failure": kind, "call_id": call_id}
+                return {"verdict": None, "status": "failed", **reason}
+            case None if not pair.premise.strip():
+                return {**self._by_model(premise, _NEUTRAL), "reason": NO_PREMISE}
+        return {"verdict": None, "status": "failed", "reason": NO_REPLY}
+
+    def _by_model(self, premise: Premise, judgement: Judgement) -> dict[str, Any]:
         return {
             "verdict": self._label(judgement),
             "status": "judged",
             "p_entailed": judgement.entailed,
             "p_contradicted": judgement.contradicted,
             "p_neutral": judgement.neutral,
-            "reason": NO_PREMISE if empty else None,
-            **self._evidence(premise, judgement),
+            **self._evidence(premise, judgement.start, judgement.end),
+        }
+
+    def _by_llm(self, premise: Premise, opinion: Judged) -> dict[str, Any]:
+        return {
+            "verdict": opinion.verdict,
+            "status": "judged",
+            "evidence": opinion.evidence,
+            "reason": opinion.reason or None,
+            "call_id": opinion.call_id,
+            **self._evidence(premise, opinion.start, opinion.end),
         }
 
     def _label(self, judgement: Judgement) -> Label:
@@ -108,10 +140,10 @@ class VerifyClaims(Stage):
             return "entailed"
         return "contradicted" if judgement.contradicted > judgement.neutral else "neutral"
 
-    def _evidence(self, premise: _Premise, judgement: Judgement) -> dict[str, Any]:
-        if judgement.end <= judgement.start:
+    def _evidence(self, premise: Premise, start: int, end: int) -> dict[str, Any]:
+        if end <= start:
             return {}
-        number, start, end = _place(premise.texts, judgement.start, judgement.end)
+        number, start, end = premise.place(start, end)
         passage = number if premise.passage is None else premise.passage
         return {
             "evidence": premise.texts[number][start:end],
@@ -119,21 +151,3 @@ class VerifyClaims(Stage):
             "evidence_start": start,
             "evidence_end": end,
         }
-
-
-def _place(texts: tuple[str, ...], start: int, end: int) -> tuple[int, int, int]:
-    """Which of `texts`, joined by line breaks, the span lies in, and where there.
-
-    A span over several texts is cut to the part in the text that holds most of it.
-    """
-    begins = [0, *accumulate(len(text) + 1 for text in texts)]
-
-    def part(number: int) -> tuple[int, int]:
-        begin = begins[number]
-        return max(start - begin, 0), min(end - begin, len(texts[number]))
-
-    first = bisect_right(begins, start) - 1
-    last = bisect_right(begins, end - 1) - 1
-    inside = range(first, min(last, len(texts) - 1) + 1)
-    number = max(inside, key=lambda n: (part(n)[1] - part(n)[0], -n))
-    return number, *part(number)

@@ -9,6 +9,8 @@ from stages.rows import Claim, Sample, Score
 from stages.tables import Claims, Samples, Scores, TableError, build
 from stages.tools import Embedder
 
+SCORED = pl.lit("scored")
+
 
 class Speaker(Protocol):
     def say(self) -> str: ...
@@ -40,11 +42,43 @@ class Hello:
 def test_wiring_is_read_from_the_signature() -> None:
     assert Example.inputs == {
         "samples": Input(Sample),
-        "claims": Input(Claim, optional=True),
+        "claims": Input(Claim),
         "scores": Input(Score, every=True),
     }
     assert Example.tools == {"speaker": Speaker, "embedder": Embedder}
     assert Example.makes is Score
+
+
+def test_what_some_settings_make_needless_is_wired_as_any_other() -> None:
+    class Choosy(Stage):
+        use = "choosy"
+        loud: bool = False
+
+        def ignores(self) -> frozenset[str]:
+            return frozenset() if self.loud else frozenset({"speaker", "claims"})
+
+        def run(
+            self,
+            samples: Samples,
+            claims: Claims | None = None,
+            scores: Mapping[str, Scores] | None = None,
+            *,
+            speaker: Speaker | None = None,
+        ) -> Scores:
+            score = 0.0 if speaker is None else 1.0
+            return samples.select("sample_id", metric=pl.lit("m"), score=score, status=SCORED)
+
+    assert Choosy.inputs == {
+        "samples": Input(Sample),
+        "claims": Input(Claim),
+        "scores": Input(Score, every=True),
+    }
+    assert Choosy.tools == {"speaker": Speaker}
+    assert Choosy().ignores() == {"speaker", "claims"}
+    assert Choosy(loud=True).ignores() == frozenset()
+    tables = {"samples": build(Sample, [{"sample_id": "s"}])}
+    assert Choosy().make(tables, {})["score"].to_list() == [0.0]
+    assert Choosy(loud=True).make(tables, {"speaker": Hello()})["score"].to_list() == [1.0]
 
 
 def test_make_runs_the_stage_and_checks_its_table() -> None:
@@ -82,6 +116,15 @@ def test_a_stage_with_an_unknown_parameter_fails_when_defined() -> None:
             use = "odd"
 
             def run(self, samples: Samples, factor: float) -> Scores:
+                return samples
+
+    message = message.replace("Odd", "Either")
+    with pytest.raises(TypeError, match=message):
+
+        class Either(Stage):
+            use = "either"
+
+            def run(self, samples: Samples, factor: Claims | Scores | None) -> Scores:
                 return samples
 
 

@@ -1,15 +1,40 @@
 """The stage: claims of samples as rows."""
 
+from collections.abc import Mapping, Sequence
+
 import polars as pl
 import pytest
 from pydantic import ValidationError
 
+from stages.ask_claims import Decomposition
 from stages.decompose import DecomposeClaims
 from stages.keys import content_key
 from stages.rows import Claim, Sample
 from stages.tables import build, schema
+from stages.tools import Failure, Form, Question, Reply
 
 TEXT = "Nikola Tesla was born in Smiljan and died in New York."
+PROMPT = "Claims, {{atomicity}} and {{ coverage }}:\n{{texts}}"
+
+
+class Listed:
+    """A language model that names the claims listed for a text, or fails as listed."""
+
+    def __init__(self, **said: Sequence[str] | Failure) -> None:
+        self.said = said
+        self.asked: list[str] = []
+        self.forms: list[Form] = []
+
+    def ask(self, questions: Sequence[Question], form: Form) -> Mapping[Question, Reply | Failure]:
+        self.asked += [text for text, _ in questions]
+        self.forms.append(form)
+        return {question: self.reply(question.text) for question in questions}
+
+    def reply(self, text: str) -> Reply | Failure:
+        said = self.said[text.split(maxsplit=1)[0]]
+        if isinstance(said, Failure):
+            return said
+        return Reply(Decomposition(claims=list(said)), content_key("call", text))
 
 
 def samples(*texts: str | None) -> pl.DataFrame:
@@ -28,7 +53,9 @@ def test_one_row_per_claim_in_text_order() -> None:
             "start": start,
             "end": end,
             "status": "made",
+            "failure": None,
             "reason": None,
+            "call_id": None,
         }
         for sample_id, claim, start, end in [
             ("s0", "Nikola Tesla was born in Smiljan.", 0, 32),
@@ -75,3 +102,92 @@ def test_equal_claims_of_two_samples_have_their_own_ids() -> None:
 def test_settings_are_checked() -> None:
     with pytest.raises(ValidationError, match="'low' or 'high'"):
         DecomposeClaims.model_validate({"of": "response", "atomicity": "middle"})
+
+
+def ask(table: pl.DataFrame, llm: Listed) -> pl.DataFrame:
+    return DecomposeClaims(of="response", prompt=PROMPT).make({"samples": table}, {"llm": llm})
+
+
+def test_claims_of_a_language_model_with_their_call_and_the_sentence_they_are_from() -> None:
+    text = "Ann met Bob. She left Rome."
+    llm = Listed(Ann=["Ann left Rome.", "It rained.", "Ann  met Bob.", "Ann met Bob."])
+    table = ask(samples(text), llm)
+    assert table.rows(named=True) == [
+        {
+            "claim_id": content_key("claim", "s0", "response", claim),
+            "sample_id": "s0",
+            "of": "response",
+            "claim": claim,
+            "start": start,
+            "end": end,
+            "status": "made",
+            "failure": None,
+            "reason": None,
+            "call_id": content_key("call", text),
+        }
+        for claim, start, end in [
+            ("Ann left Rome.", 13, 27),
+            ("It rained.", None, None),
+            ("Ann met Bob.", 0, 12),
+        ]
+    ]
+
+
+def test_a_text_that_the_language_model_could_not_decompose_is_one_failed_row() -> None:
+    call_id = content_key("call", 1)
+    llm = Listed(
+        One=Failure("refused", "no", call_id), Two=Failure("not_asked", "spent"), Six=["A"]
+    )
+    table = ask(samples("One", "Two", "Six"), llm)
+    columns = ["sample_id", "claim", "status", "failure", "reason", "call_id"]
+    assert table.select(columns).rows() == [
+        ("s0", None, "failed", "refused", "no", call_id),
+        ("s1", None, "failed", "not_asked", "spent", None),
+        ("s2", "A", "made", None, None, content_key("call", "Six")),
+    ]
+    assert table["claim_id"][0] == content_key("claim", "s0", "response", None)
+    assert table["start"].to_list() == [None, None, None]
+
+
+def test_a_language_model_is_asked_once_of_each_text_that_has_words() -> None:
+    llm = Listed(One=["A.", "B."], Two=[])
+    table = ask(samples("One", None, "", " \n", "Two", "One"), llm)
+    assert llm.asked == ["One", "Two"]
+    assert table.select("sample_id", "claim").rows() == [
+        ("s0", "A."),
+        ("s0", "B."),
+        ("s5", "A."),
+        ("s5", "B."),
+    ]
+    assert table["claim_id"].n_unique() == 4
+
+
+def test_a_text_cut_in_parts_has_the_claims_of_all_each_with_its_call() -> None:
+    text = "One is. Two are."
+    llm = Listed(One=["One is."], Two=["Two are."])
+    whole = {text: Failure("truncated", "cut off")}
+    reply = llm.reply
+    llm.reply = lambda text: whole.get(text) or reply(text)  # type: ignore[method-assign]
+    rows = ask(samples(text), llm).select("claim", "start", "end", "call_id").rows()
+    assert rows == [
+        ("One is.", 0, 7, content_key("call", "One is.")),
+        ("Two are.", 8, 16, content_key("call", "Two are.")),
+    ]
+
+
+def test_the_form_has_the_settings_filled_in() -> None:
+    llm = Listed(One=[])
+    stage = DecomposeClaims(of="response", atomicity="high", prompt=PROMPT, texts_per_call=7)
+    stage.make({"samples": samples("One")}, {"llm": llm})
+    prompt = "Claims, high and low:\n{{texts}}"
+    assert llm.forms == [Form(prompt, "texts", Decomposition, 7, keep_part=False)]
+    assert DecomposeClaims(of="response", prompt=PROMPT).form().per_call == 1
+    for wrong in (0, 51):
+        with pytest.raises(ValidationError, match="texts_per_call"):
+            DecomposeClaims(of="response", prompt=PROMPT, texts_per_call=wrong)
+
+
+def test_a_language_model_is_needed_only_for_a_prompt() -> None:
+    assert list(DecomposeClaims.tools) == ["llm"]
+    assert DecomposeClaims(of="response").ignores() == {"llm"}
+    assert DecomposeClaims(of="response", prompt=PROMPT).ignores() == set()

@@ -11,6 +11,9 @@ from stages.rows import Claim, Sample, Verdict
 from stages.tables import TableError, build
 
 Judged = tuple[str, int | None, str | None]
+"""A claim, a passage, and a verdict or the kind of failure; None for a failure of no kind."""
+
+LABELS = ("entailed", "contradicted", "neutral")
 
 
 def counts(
@@ -29,10 +32,11 @@ def counts(
             "claim_id": content_key("claim", claim),
             "against": "retrieved_contexts",
             "passage": passage,
-            "verdict": verdict,
-            "status": "failed" if verdict is None else "judged",
+            "verdict": said if said in LABELS else None,
+            "status": "judged" if said in LABELS else "failed",
+            "failure": None if said in LABELS else said,
         }
-        for claim, passage, verdict in verdicts
+        for claim, passage, said in verdicts
     ]
     (row,) = count_outcomes(
         samples,
@@ -82,6 +86,29 @@ def test_a_failed_verdict_fails_the_count_even_beside_an_entailing_passage() -> 
     assert failure == "1 of 1 claims of the response have no verdict"
 
 
+def test_the_kinds_of_failure_are_named_once_each() -> None:
+    verdicts: list[Judged] = [
+        ("a", None, "timeout"),
+        ("b", None, "missing"),
+        ("c", None, "timeout"),
+        ("d", None, "entailed"),
+        ("e", None, "neutral"),
+    ]
+    *_, failure = counts(["a", "b", "c", "d", "e"], verdicts, contexts=["x"])
+    assert failure == "3 of 5 claims of the response have no verdict (missing, timeout)"
+
+
+def test_every_kind_of_failure_of_a_claim_is_named_beside_claims_without_any() -> None:
+    verdicts: list[Judged] = [
+        ("a", 0, "timeout"),
+        ("a", 1, "refused"),
+        ("b", 0, None),
+        ("b", 1, "entailed"),
+    ]
+    *_, failure = counts(["a", "b", "c"], verdicts, contexts=["x", "y"])
+    assert failure == "3 of 3 claims of the response have no verdict (refused, timeout)"
+
+
 def test_a_passage_without_a_verdict_fails_the_count() -> None:
     *_, failure = counts(["a"], [("a", 0, "entailed")], contexts=["x", "y"])
     assert failure == "1 of 1 claims of the response have no verdict"
@@ -114,15 +141,45 @@ def test_verdicts_on_other_claims_do_not_count() -> None:
     assert counts(["a"], verdicts, contexts=["x"]) == (1, 0, 0, 1, None)
 
 
-def test_a_failed_decomposition_fails_the_count() -> None:
+@pytest.mark.parametrize(("kind", "because"), [(None, ""), ("refused", " (refused)")])
+def test_a_failed_decomposition_fails_the_count(kind: str | None, because: str) -> None:
     samples = build(Sample, [{"sample_id": "s", "response": "r", "reference": "x"}])
     failed = {"claim_id": content_key("claim", "s"), "sample_id": "s", "of": "response"}
-    claims = build(Claim, [{**failed, "claim": None, "status": "failed"}])
+    claims = build(Claim, [{**failed, "claim": None, "status": "failed", "failure": kind}])
     found = count_outcomes(
         samples, claims, build(Verdict, []), of="response", against="reference"
     ).rows()
-    failure = "the response could not be decomposed into claims"
+    failure = f"the response could not be decomposed into claims{because}"
     assert found == [("s", 0, None, None, None, failure)]
+
+
+def test_each_sample_names_its_own_kinds_of_failure() -> None:
+    kinds = {"s": "missing", "t": "timeout", "u": None}
+    samples = build(Sample, [{"sample_id": name, "reference": "x"} for name in kinds])
+    ids = {name: content_key("claim", name) for name in kinds}
+    claims = build(
+        Claim,
+        [
+            {"claim_id": ids[name], "sample_id": name, "of": "response", "claim": "c"}
+            for name in kinds
+        ],
+    )
+    verdicts = build(
+        Verdict,
+        [
+            {
+                "claim_id": ids[name],
+                "against": "reference",
+                "verdict": None,
+                "status": "failed",
+                "failure": kind,
+            }
+            for name, kind in kinds.items()
+        ],
+    )
+    found = count_outcomes(samples, claims, verdicts, of="response", against="reference")
+    failure = "1 of 1 claims of the response have no verdict"
+    assert found["failure"].to_list() == [f"{failure} (missing)", f"{failure} (timeout)", failure]
 
 
 def test_every_sample_has_a_row_in_its_place() -> None:

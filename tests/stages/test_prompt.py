@@ -2,7 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.prompt import blanks, fill
+from stages.prompt import blanks, cut, fill, fill_settings
+
+PIECES = st.lists(
+    st.sampled_from(
+        ["{{claims}}", "{{ premise }}", "{{\nclaims\n}}", "\n", "a", "{", "}}", "\r\n"]
+    ),
+    max_size=12,
+).map("".join)
 
 
 def test_blanks_stand_on_lines() -> None:
@@ -22,3 +29,46 @@ def test_a_text_under_evaluation_cannot_name_a_blank() -> None:
 def test_a_blank_without_a_value_is_an_error() -> None:
     with pytest.raises(KeyError):
         fill("{{text}}", {})
+
+
+def test_settings_are_filled_first_and_texts_later() -> None:
+    prompt = "{{ texts }} as {{atomicity}} as {{ atomicity }}\n{{coverage}}"
+    filled = fill_settings(prompt, {"atomicity": "low", "coverage": "high", "unused": "x"})
+    assert filled == "{{ texts }} as low as low\nhigh"
+    assert fill(filled, {"texts": "\\1 {{coverage}}"}) == "\\1 {{coverage}} as low as low\nhigh"
+
+
+def test_a_setting_cannot_bring_a_blank() -> None:
+    with pytest.raises(ValueError, match="coverage holds a blank"):
+        fill_settings("{{coverage}}", {"coverage": "{{texts}}"})
+
+
+def test_the_cut_is_before_the_line_of_the_first_text() -> None:
+    texts = {"premise", "claims"}
+    assert cut("a\nb\n\nThe {{premise}}\nc {{claims}}\nd", texts) == (
+        "a\nb\n\n",
+        "The {{premise}}\nc {{claims}}\nd",
+    )
+    assert cut("{{claims}} a\n{{premise}}", texts) == ("", "{{claims}} a\n{{premise}}")
+    assert cut("a\r\n{{premise}}", texts) == ("a\r\n", "{{premise}}")
+
+
+def test_only_blanks_of_texts_may_be_left_at_the_cut() -> None:
+    with pytest.raises(ValueError, match="no text: atomicity, coverage"):
+        cut("{{coverage}}\n{{texts}} {{atomicity}}", {"texts"})
+    with pytest.raises(ValueError, match="none of the blanks claims, premise"):
+        cut("no blank", {"premise", "claims"})
+
+
+@given(PIECES, st.text())
+def test_the_parts_make_the_whole(prompt: str, value: str) -> None:
+    texts = {"premise", "claims"}
+    if not blanks(prompt):
+        return
+    static, varying = cut(prompt, texts)
+    assert static + varying == prompt
+    assert blanks(static) == {}
+    assert static == "" or static.endswith("\n")
+    assert next(iter(blanks(varying).values())) == 1
+    values = dict.fromkeys(texts, value)
+    assert static + fill(varying, values) == fill(prompt, values)

@@ -33,7 +33,8 @@ def test_every_row_has_a_schema_and_a_key_of_content(row) -> None:
 
 
 def test_audit_columns_are_no_content() -> None:
-    assert content_columns(Verdict) == ("claim_id", "against", "passage", "verdict", "status")
+    content = ("claim_id", "against", "passage", "verdict", "status", "failure")
+    assert content_columns(Verdict) == content
 
 
 def test_python_types() -> None:

@@ -1,4 +1,4 @@
-"""Claim verification, with a model that answers from a table and notes what it is asked."""
+"""Claim verification, with models that answer from a table and note what they are asked."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,11 +7,13 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from stages.ask_verdicts import Opinion
 from stages.keys import content_key
 from stages.rows import Claim, Sample
 from stages.tables import build
-from stages.tools import Judgement, Pair
+from stages.tools import Failure, Form, Judgement, Pair, Question, Reply
 from stages.verify import VerifyClaims
 
 YES = Judgement(0.8, 0.1, 0.1, 0, 5)
@@ -33,6 +35,33 @@ class Listed:
         return {pair: judgement for pair, judgement in judged.items() if judgement}
 
 
+PROMPT = "Does it follow?\n{{premise}}\n{{claims}}"
+CALL = content_key("call", "c")
+
+
+def said(verdict: str, evidence: str | None = "", reason: str | None = "so") -> Opinion:
+    return Opinion.model_validate({"verdict": verdict, "evidence": evidence, "reason": reason})
+
+
+class Opinionated:
+    """A language model with an opinion on every claim, the one listed or the default."""
+
+    def __init__(self, default: Opinion | Failure, **by_claim: Opinion | Failure) -> None:
+        self.default = default
+        self.by_claim = by_claim
+        self.asked: list[list[Question]] = []
+        self.forms: list[Form] = []
+
+    def ask(self, questions: Sequence[Question], form: Form) -> Mapping[Question, Reply | Failure]:
+        self.asked.append(list(questions))
+        self.forms.append(form)
+        return {question: self.reply(question) for question in questions}
+
+    def reply(self, question: Question) -> Reply | Failure:
+        said = self.by_claim.get(question.text, self.default)
+        return said if isinstance(said, Failure) else Reply(said, CALL)
+
+
 def claims(*made: tuple[str, str | None]) -> pl.DataFrame:
     return build(
         Claim,
@@ -50,11 +79,16 @@ def claims(*made: tuple[str, str | None]) -> pl.DataFrame:
 
 
 def verify(
-    samples: Sequence[dict[str, Any]], claims: pl.DataFrame, model: Listed, **settings: Any
+    samples: Sequence[dict[str, Any]],
+    claims: pl.DataFrame,
+    model: Listed | Opinionated,
+    **settings: Any,
 ) -> list[dict[str, Any]]:
-    stage = VerifyClaims(**settings)
-    table = stage.make({"samples": build(Sample, samples), "claims": claims}, {"model": model})
-    return table.rows(named=True)
+    """The rows that a model gives; a language model is given the prompt besides."""
+    by_llm = isinstance(model, Opinionated)
+    stage = VerifyClaims(**({"prompt": PROMPT} if by_llm else {}), **settings)
+    tools = {"llm" if by_llm else "model": model}
+    return stage.make({"samples": build(Sample, samples), "claims": claims}, tools).rows(named=True)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +203,12 @@ def test_a_pair_without_a_judgement_is_a_failed_row() -> None:
 def test_reads_and_wiring() -> None:
     assert VerifyClaims(against="response").reads() == {"response"}
     assert set(VerifyClaims.inputs) == {"samples", "claims"}
-    assert list(VerifyClaims.tools) == ["model"]
+    assert list(VerifyClaims.tools) == ["model", "llm"]
+
+
+def test_only_the_model_that_judges_is_needed() -> None:
+    assert VerifyClaims(against="response").ignores() == {"llm"}
+    assert VerifyClaims(against="response", prompt=PROMPT).ignores() == {"model"}
 
 
 @settings(max_examples=60)
@@ -192,3 +231,122 @@ def test_evidence_is_a_part_of_its_passage_and_of_the_span(
         passage = contexts[row["evidence_passage"]]
         assert row["evidence"] == passage[row["evidence_start"] : row["evidence_end"]]
         assert row["evidence"] in joined[start:end]
+
+
+def ask(llm: Opinionated, *made: str, **settings: Any) -> list[dict[str, Any]]:
+    """Verdicts of a language model on claims held against one sample's contexts."""
+    contexts = settings.pop("contexts", ["Ann left.", "Bob ran “off”.\nHe fell."])
+    return verify(
+        [{"sample_id": "s", "retrieved_contexts": contexts}],
+        claims(*[("s", claim) for claim in made]),
+        llm,
+        against="retrieved_contexts",
+        **settings,
+    )
+
+
+def test_a_verdict_of_a_language_model() -> None:
+    (row,) = ask(Opinionated(said("entailed", "Bob ran", "It is said.")), "c")
+    assert row == {
+        "claim_id": content_key("claim", "s", 0),
+        "against": "retrieved_contexts",
+        "passage": None,
+        "verdict": "entailed",
+        "status": "judged",
+        "failure": None,
+        "p_entailed": None,
+        "p_contradicted": None,
+        "p_neutral": None,
+        "evidence": "Bob ran",
+        "evidence_passage": 1,
+        "evidence_start": 0,
+        "evidence_end": 7,
+        "reason": "It is said.",
+        "call_id": CALL,
+    }
+
+
+@pytest.mark.parametrize(
+    ("quoted", "evidence", "place"),
+    [
+        ("He fell.", "He fell.", (1, 15, 23)),
+        ('bob ran "off". he FELL', "Bob ran “off”.\nHe fell", (1, 0, 22)),
+        ("left. Bob ran", "Bob ran", (1, 0, 7)),
+        (" Bob walked. ", "Bob walked.", (None, None, None)),
+        ("", None, (None, None, None)),
+        (None, None, (None, None, None)),
+    ],
+)
+def test_evidence_stands_in_its_passage_as_the_passage_has_it(
+    quoted: str | None, evidence: str | None, place: tuple[int | None, ...]
+) -> None:
+    (row,) = ask(Opinionated(said("contradicted", quoted)), "c")
+    assert row["evidence"] == evidence
+    assert (row["evidence_passage"], row["evidence_start"], row["evidence_end"]) == place
+
+
+def test_no_reason_is_null() -> None:
+    (row,) = ask(Opinionated(said("neutral", None, None)), "c")
+    assert (row["verdict"], row["reason"]) == ("neutral", None)
+
+
+def test_each_context_is_put_to_a_language_model_and_empty_ones_are_not() -> None:
+    llm = Opinionated(said("entailed", "ran"))
+    rows = ask(llm, "c", premises="each", contexts=["Ann left.", " ", "Bob ran."])
+    assert llm.asked == [[Question("c", "Ann left."), Question("c", "Bob ran.")]]
+    columns = ("passage", "verdict", "evidence_passage", "evidence_start", "reason", "p_neutral")
+    assert [tuple(row[name] for name in columns) for row in rows] == [
+        (0, "entailed", None, None, "so", None),
+        (1, "neutral", None, None, "the premise is empty", 1.0),
+        (2, "entailed", 2, 4, "so", None),
+    ]
+
+
+def test_a_language_model_is_not_asked_without_a_premise() -> None:
+    llm = Opinionated(said("entailed"))
+    (row,) = ask(llm, "c", contexts=[])
+    assert (row["verdict"], row["status"], row["call_id"]) == ("neutral", "judged", None)
+    assert llm.asked == []
+
+
+def test_a_language_model_is_asked_of_each_pair_once() -> None:
+    llm = Opinionated(said("neutral"))
+    assert len(ask(llm, "c", "d", "c")) == 3
+    premise = "Ann left.\nBob ran “off”.\nHe fell."
+    assert llm.asked == [[Question("c", premise), Question("d", premise)]]
+
+
+def test_a_failure_of_the_language_model_is_a_failed_row() -> None:
+    refused, unasked = Failure("refused", "no", CALL), Failure("not_asked", "spent")
+    rows = ask(Opinionated(said("entailed"), c=refused, d=unasked), "c", "d", "e")
+    columns = ("verdict", "status", "failure", "reason", "call_id", "evidence")
+    assert [tuple(row[name] for name in columns) for row in rows] == [
+        (None, "failed", "refused", "no", CALL, None),
+        (None, "failed", "not_asked", "spent", None, None),
+        ("entailed", "judged", None, "so", CALL, None),
+    ]
+
+
+def test_contexts_too_long_for_the_language_model_are_judged_in_parts() -> None:
+    contexts = ["Ann left.", "Bob ran.", "Cy sat.", "Di sang.", "Ed slept. Flo fell."]
+
+    class Small(Opinionated):
+        def reply(self, question: Question) -> Reply | Failure:
+            fits = len(question.premise) < len("\n".join(contexts))
+            return super().reply(question) if fits else Failure("too_long", "does not fit")
+
+    llm = Small(said("entailed", "flo fell"))
+    (row,) = ask(llm, "c", contexts=contexts)
+    assert len(llm.asked) == 2
+    assert (row["verdict"], row["evidence"]) == ("entailed", "Flo fell")
+    assert (row["evidence_passage"], row["evidence_start"], row["evidence_end"]) == (4, 10, 18)
+
+
+def test_the_form() -> None:
+    llm = Opinionated(said("neutral"))
+    ask(llm, "c", claims_per_call=3)
+    assert llm.forms == [Form(PROMPT, "claims", Opinion, 3, keep_part=True)]
+    assert VerifyClaims(against="response", prompt=PROMPT).form().per_call == 8
+    for wrong in (0, 101):
+        with pytest.raises(ValidationError, match="claims_per_call"):
+            VerifyClaims(against="response", prompt=PROMPT, claims_per_call=wrong)

@@ -1,0 +1,63 @@
+"""Where in a text a quotation stands, and which of its sentences a claim was drawn from."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from stages.text.sentences import Span, split_sentences
+from stages.text.stopwords import ENGLISH
+from stages.text.tokens import unicode_words
+
+_WORD: Final = re.compile(r"\w+")
+
+
+def find_quote(quote: str, text: str) -> Span | None:
+    """The first place of `quote` in `text`; if there is none, that of its words in order.
+
+    By words, case and whatever stands between them do not count: models straighten
+    quotation marks and fold line breaks when they quote.
+    """
+    quote = quote.strip()
+    if not quote:
+        return None
+    start = text.find(quote)
+    if start >= 0:
+        return Span(start, start + len(quote))
+    words = _folded_words(quote)
+    in_text = _folded_words(text)
+    place = in_text.find(words) if words.strip() else -1
+    if place < 0:
+        return None
+    first = in_text.count("\n", 0, place)
+    spans = [match.span() for match in _WORD.finditer(text)]
+    return Span(spans[first][0], spans[first + words.count("\n") - 2][1])
+
+
+def source_sentences(claims: Sequence[str], text: str) -> list[Span | None]:
+    """For each claim the sentence of `text` that shares most of its content words.
+
+    None for a claim that shares none; the first of equals.
+    """
+    sentences = [(span, _content(text[span.start : span.end])) for span in split_sentences(text)]
+    return [_closest(_content(claim), sentences) for claim in claims]
+
+
+def _folded_words(text: str) -> str:
+    """The words of a text without case, each on a line of its own.
+
+    So one text's words are found in another's by a plain search, whose time is linear.
+    """
+    return "\n".join(["", *_WORD.findall(text), ""]).casefold()
+
+
+def _closest(words: set[str], sentences: list[tuple[Span, set[str]]]) -> Span | None:
+    best, most = None, 0
+    for span, content in sentences:
+        shared = len(words & content)
+        if shared > most:
+            best, most = span, shared
+    return best
+
+
+def _content(text: str) -> set[str]:
+    return set(unicode_words(text)) - ENGLISH
