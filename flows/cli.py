@@ -8,7 +8,8 @@ from typing import Final
 
 EXIT_CODES: Final = """\
 exit codes: 0 done, 1 done with failures (they are on record as rows),
-2 wrong input (nothing was written), 3 the store is busy, 130 stopped by Ctrl-C"""
+2 wrong input (nothing was written), 3 the store is busy or its disk full, 4 a judge cannot
+be used (what was done is kept), 130 stopped by Ctrl-C"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -41,8 +42,17 @@ def _parser() -> argparse.ArgumentParser:
         help="track the run in Prefect even where no Prefect API is configured",
     )
 
-    plan = commands.add_parser("plan", help="say what a run would make and reuse; writes nothing")
+    run.add_argument(
+        "--redact",
+        action="store_true",
+        help="keep only hashes of the texts in the record of calls (audit.calls)",
+    )
+
+    plan = commands.add_parser("plan", help="say what a run would make and cost; writes nothing")
     _pipeline_options(plan)
+
+    doctor = commands.add_parser("doctor", help="ask each judge three small things: what works?")
+    doctor.add_argument("config", type=Path, help="a pipeline's YAML file")
 
     runs = commands.add_parser("runs", help="list the runs of a store")
     _store_options(runs)
@@ -54,6 +64,9 @@ def _parser() -> argparse.ArgumentParser:
 
     explain = commands.add_parser("explain", help="show what led to the scores of one sample")
     explain.add_argument("sample", help="a sample id or its beginning")
+    explain.add_argument(
+        "--calls", action="store_true", help="add what the judge was sent, and its very words"
+    )
     explain.add_argument("--run", help="a run id or its beginning (default: the newest)")
     _store_options(explain)
 
@@ -67,6 +80,11 @@ def _parser() -> argparse.ArgumentParser:
     schema = commands.add_parser("schema", help="print the JSON Schema of pipeline files")
     schema.add_argument("--tables", action="store_true", help="list a store's tables instead")
     _store_options(schema)
+
+    prompt = commands.add_parser("prompt", help="check a prompt for a language model")
+    actions = prompt.add_subparsers(dest="action", required=True, metavar="ACTION")
+    check = actions.add_parser("check", help="show what a model would read, and what is wrong")
+    check.add_argument("file", type=Path, help="a prompt file")
 
     commands.add_parser("version", help="print the version")
     return parser

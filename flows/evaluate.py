@@ -36,6 +36,9 @@ class LogWatch:
     def advanced(self, step: str, done: int, of: int) -> None:
         """Parts of a table are not worth a line."""
 
+    def answered(self, step: str, done: int, of: int) -> None:
+        """Nor are questions."""
+
     def finished(self, made: Made) -> None:
         """Say what became of a step."""
         get_run_logger().info(
@@ -54,11 +57,13 @@ def evaluate(
     store: str | None = None,
     limit: int | None = None,
     again: list[str] | None = None,
+    redact: bool = False,
 ) -> str:
     """Run the pipeline file `config` and return the id of the run.
 
     `store` names another DuckDB file than the pipeline's, `limit` takes the first samples
-    only, `again` names steps to make although their tables are on file. Raises `InputError`
+    only, `again` names steps to make although their tables are on file, `redact` keeps only
+    hashes of texts in the record of calls. Raises `InputError`
     with every mistake in the pipeline or its samples.
     """
     steps_again = frozenset(again or ())
@@ -66,7 +71,7 @@ def evaluate(
     file = open_store(prepared, Path(store) if store else None)
     fields = ", ".join(f"{name} from {column}" for name, column in prepared.samples.mapping.items())
     get_run_logger().info("%d samples: %s", prepared.samples.count, fields)
-    with recorded(prepared, file, LogWatch(), again=steps_again) as run:
+    with recorded(prepared, file, LogWatch(), again=steps_again, redact=redact) as run:
 
         @task(cache_policy=NO_CACHE)
         def make(step: str, inputs: Mapping[str, Artifact]) -> Artifact:

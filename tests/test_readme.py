@@ -1,12 +1,19 @@
 """The README's commands, run word for word, and what it says that they print."""
 
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
+
+from flows.engine.pipeline import build_pipeline
+from flows.engine.yaml_source import load_yaml
+from tests.endpoint import serve
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -17,15 +24,12 @@ SHOWN = re.findall(r"```console\n\$ (claimflow .*)\n((?s:.*?))```", README)
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the demo pipelines, where the first command of the README was run."""
     folder = tmp_path_factory.mktemp("clone")
-    (folder / "configs").mkdir()
-    for path in (ROOT / "configs").iterdir():
-        if path.is_file():
-            (folder / "configs" / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(ROOT / "configs", folder / "configs")
     say("claimflow run configs/quickstart.yaml", folder)
     return folder
 
 
-def say(command: str, folder: Path) -> str:
+def say(command: str, folder: Path, **environment: str) -> str:
     code = "import sys; from flows.cli import main; sys.exit(main(sys.argv[1:]))"
     program, *arguments = shlex.split(command)
     assert program == "claimflow"
@@ -35,6 +39,7 @@ def say(command: str, folder: Path) -> str:
         text=True,
         check=True,
         cwd=folder,
+        env=os.environ | environment,
     ).stdout
 
 
@@ -60,6 +65,57 @@ def test_what_the_readme_shows_is_what_is_printed(command: str, output: str, clo
     for line in lines(output):
         if line != "...":
             assert line in rest, f"{line!r} is not printed there:\n" + "\n".join(printed)
+
+
+def commands(heading: str) -> list[str]:
+    """The commands that the README gives under a heading without saying what they print."""
+    section = README.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"```console\n(?!\$)((?s:.*?))```", section)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+def test_a_judge_is_asked_as_the_readme_says(clone: Path) -> None:
+    given = commands("A language model as judge")
+    assert [command.split()[0] for command in given] == [
+        "export", "claimflow", "claimflow", "cp", "claimflow",
+    ]  # fmt: skip
+    with serve() as endpoint:
+        world = {"OPENAI_API_KEY": "sk-readme", "OPENAI_API_BASE": endpoint.api_base}
+        said = {}
+        for command in given:
+            if command.startswith("claimflow"):
+                said[command] = say(command, clone, **world)
+            elif command.startswith("cp"):
+                subprocess.run(shlex.split(command), check=True, cwd=clone)
+    assert "judge: openai/gpt-4o-mini" in said["claimflow doctor configs/llm/quickstart.yaml"]
+    assert "0 failed" not in said["claimflow run configs/llm/quickstart.yaml"]
+    assert "judge openai/gpt-4o-mini: " in said["claimflow run configs/llm/quickstart.yaml"]
+    assert "tokens" in said["claimflow prompt check strict.md"]
+
+
+@pytest.mark.parametrize("page", ["README.md", "configs/README.md"])
+def test_the_settings_that_a_page_shows_are_right(page: str, tmp_path: Path) -> None:
+    blocks = re.findall(r"```yaml\n((?s:.*?))```", (ROOT / page).read_text("utf-8"))
+    parts = [yaml.safe_load(block) for block in blocks]
+    (tmp_path / "strict.md").write_text((ROOT / "configs/prompts/verify.md").read_text("utf-8"))
+    assert len(parts) >= 3
+    for part in parts:
+        if "name" in part:
+            continue
+        top = {key: part.pop(key) for key in ("judge", "judges", "embedder") if key in part}
+        judge = {"judge": {"model": "openai/any"}} if "judge" not in top else {}
+        steps = {"response_claims": {"use": "decompose_claims", "of": "response"}}
+        pipeline = {
+            "name": "shown",
+            "samples": {"path": "answers.jsonl"},
+            "store": "shown.duckdb",
+            **top,
+            **judge,
+            "steps": steps | part.pop("steps", {}) | part,
+        }
+        path = tmp_path / "shown.yaml"
+        path.write_text(yaml.safe_dump(pipeline), "utf-8")
+        assert build_pipeline(load_yaml(path)).steps
 
 
 def test_every_link_leads_somewhere() -> None:

@@ -9,7 +9,7 @@ from rich.tree import Tree
 
 from flows.commands.answers import counted, shown, standard_output
 from flows.commands.stores import named_store
-from flows.engine import results
+from flows.engine import accounts, results
 
 
 def main(options: Namespace) -> int:
@@ -21,6 +21,7 @@ def main(options: Namespace) -> int:
     tree = Tree(shown(f"sample {sample_id}  (run {run_id})", style="bold"))
     _add_texts(tree, sample)
     _add_claims(tree, results.verdicts_of(store, run_id, sample_id))
+    _add_calls(tree, accounts.calls_of(store, run_id, sample_id), whole=options.calls)
     _add_scores(tree, results.scores_of(store, run_id, sample_id))
     standard_output().print(tree)
     return 0
@@ -63,6 +64,23 @@ def _add_verdict(leaf: Tree, row: dict[str, Any]) -> None:
     node = leaf.add(shown(text, style=_STYLES[row["verdict"]]))
     if row["evidence"]:
         node.add(shown(f"evidence: {row['evidence']}", style="dim"))
+
+
+def _add_calls(tree: Tree, calls: pl.DataFrame, *, whole: bool) -> None:
+    """The calls of the judge; `whole` with what was sent and the very words of the reply."""
+    if calls.is_empty():
+        return
+    branch = tree.add(shown(f"judge: {counted(calls.height, 'call')}", style="bold"))
+    for row in calls.iter_rows(named=True):
+        tokens = "" if row["tokens"] is None else f", {counted(row['tokens'], 'token')}"
+        cost = "" if row["cost"] is None else f", {row['cost']:.6f} USD"
+        words = f"{row['step']}: {row['model']} {row['outcome']}{tokens}{cost} ({row['call_id']})"
+        leaf = branch.add(shown(words))
+        if row["error"]:
+            leaf.add(shown(f"error: {row['error']}", style="red"))
+        if whole:
+            for name in ("system", "prompt", "reply"):
+                leaf.add(shown(f"{name}:\n{row[name]}", style="dim"))
 
 
 _STYLES = {"entailed": "green", "contradicted": "red", "neutral": "yellow"}

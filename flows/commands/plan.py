@@ -1,34 +1,107 @@
-"""`claimflow plan`: what a run would make and reuse."""
+"""`claimflow plan`: what a run would make and reuse, and what that would cost."""
 
 from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
 
 from rich import box
 from rich.table import Table
 
-from flows.commands.answers import standard_output
+from flows.commands.answers import counted, shown, standard_output
+from flows.engine.endpoints import Endpoint
+from flows.engine.estimating import estimate
 from flows.engine.execute import open_store
+from flows.engine.llm.estimate import Estimate
+from flows.engine.pipeline import Pipeline
 from flows.engine.planning import Planned, plan
 from flows.engine.prepare import prepare
 
 
 def main(options: Namespace) -> int:
-    """Print what would become of each step."""
+    """Print what would become of each step, and what it would ask of endpoints."""
     prepared = prepare(options.config, limit=options.limit, again=options.again)
     store = open_store(prepared, options.store)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("step", "uses", "plan"):
-        table.add_column(name, overflow="fold")
-    for step in plan(prepared, store, again=frozenset(options.again)):
-        table.add_row(step.step, step.stage, _words(step))
-    standard_output().print(table)
+    planned = plan(prepared, store, again=frozenset(options.again))
+    estimates = estimate(prepared, store, planned)
+    console = standard_output()
+    console.print(_table(planned, estimates))
+    if estimates:
+        for line in (_total(estimates), *_beyond(prepared.pipeline, estimates)):
+            console.print(shown(line), soft_wrap=True)
     return 0
 
 
+def _table(planned: list[Planned], estimates: Mapping[str, Estimate]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("step", "uses", "plan"):
+        table.add_column(name, overflow="fold")
+    if estimates:
+        for name in ("calls", "tokens (in + out)", "cost (USD)"):
+            table.add_column(name, justify="right", no_wrap=True)
+    for step in planned:
+        asked = _asked(estimates.get(step.step)) if estimates else ()
+        table.add_row(step.step, step.stage, _words(step), *asked)
+    return table
+
+
 def _words(step: Planned) -> str:
-    match step.action:
-        case "reuse":
-            return f"reuse {step.row_count:,} rows"
-        case "make":
-            return "make"
-        case "wait":
-            return f"waits for {', '.join(step.waits_for)}"
+    if step.artifact is not None:
+        return f"reuse {step.artifact.row_count:,} rows"
+    return f"waits for {', '.join(step.waits_for)}" if step.waits_for else "make"
+
+
+def _asked(estimate: Estimate | None) -> tuple[str, str, str]:
+    if estimate is None:
+        return "-", "-", "-"
+    about = "about " if estimate.about else ""
+    tokens = f"{_short(estimate.prompt_tokens)} + {_short(estimate.completion_tokens)}"
+    cost = "-" if estimate.cost is None else _money(estimate.cost)
+    return f"{about}{estimate.calls:,}", tokens, cost
+
+
+def _total(estimates: Mapping[str, Estimate]) -> str:
+    """All of it in one line: calls, tokens, cost, and what need not be asked."""
+    of_steps = estimates.values()
+    calls, answers = sum(one.calls for one in of_steps), sum(one.answers for one in of_steps)
+    known = f"; {counted(answers, 'answer')} {'is' if answers == 1 else 'are'} on file"
+    told = known if answers else ""
+    if not calls:
+        return f"no calls{told}"
+    guess = any(one.about for one in of_steps)
+    tokens = sum(one.prompt_tokens + one.completion_tokens for one in of_steps)
+    amounts = [counted(calls, "call"), f"{'' if guess else 'about '}{_short(tokens)} tokens"]
+    costs = [one.cost for one in of_steps if one.cost is not None and one.calls]
+    if costs:
+        amounts.append(f"{_money(sum(costs, Decimal(0)))} USD")
+    if any(one.cost is None for one in of_steps):
+        amounts.append("and calls whose price nobody knows" if costs else "price unknown")
+    return f"{'about ' if guess else ''}{', '.join(amounts)}{told}"
+
+
+def _beyond(pipeline: Pipeline, estimates: Mapping[str, Estimate]) -> Iterator[str]:
+    """A line for each endpoint whose budget would not suffice."""
+    for who in dict.fromkeys(one.who for one in estimates.values()):
+        asked = [one for one in estimates.values() if one.who == who]
+        endpoint = pipeline.judges.get(who) or pipeline.embedder
+        if not isinstance(endpoint, Endpoint):
+            continue
+        calls = sum(one.calls for one in asked)
+        cost = sum((one.cost for one in asked if one.cost is not None), Decimal(0))
+        limits = []
+        if endpoint.budget_calls is not None and calls > endpoint.budget_calls:
+            limits.append(f"{counted(endpoint.budget_calls, 'call')} (budget_calls)")
+        if endpoint.budget_usd is not None and cost > Decimal(str(endpoint.budget_usd)):
+            limits.append(f"{endpoint.budget_usd:g} USD (budget_usd)")
+        if limits:
+            rest = "the rest becomes rows that failed, not_asked"
+            yield f"the budget of {who} would not suffice: {' and '.join(limits)}; {rest}"
+
+
+def _short(tokens: int) -> str:
+    return f"{tokens / 1_000_000:,.1f} M" if tokens >= 1_000_000 else f"{tokens:,}"
+
+
+def _money(usd: Decimal) -> str:
+    """With two digits that tell something: 0.83, 12.40, 0.0051."""
+    digits = 2 if usd >= 1 or not usd else 1 - usd.adjusted()
+    return f"{usd:,.{digits}f}"

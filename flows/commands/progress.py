@@ -1,17 +1,26 @@
 """What a run says while it goes on: a bar on a terminal, a line a step in a log."""
 
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from flows.engine.runner import Made, Watch
 
+_SECONDS: Final = 15.0
+"""Between two lines on how many questions are answered."""
+
 
 class LineWatch:
     """A plain line on standard error for every step."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._told_at = clock()
 
     def began(self, run_id: str, killed: list[str]) -> None:
         """Name the run, and earlier ones that died."""
@@ -24,6 +33,12 @@ class LineWatch:
         if of >= 10 and done < of and done % (of // 10) == 0:
             _line(f"  {step}: {done} of {of} parts")
 
+    def answered(self, step: str, done: int, of: int) -> None:
+        """Say how far a model has come, every now and then."""
+        if self._clock() - self._told_at >= _SECONDS:
+            self._told_at = self._clock()
+            _line(f"  {step}: {done:,} of {of:,} questions answered")
+
     def finished(self, made: Made) -> None:
         """Say what became of a step."""
         _line(step_line(made))
@@ -33,21 +48,30 @@ class BarWatch(LineWatch):
     """The same lines above a bar of the steps that are being made."""
 
     def __init__(self, progress: Progress, steps: int) -> None:
+        super().__init__()
         self._progress = progress
         self._all = progress.add_task("steps", total=steps)
-        self._parts: dict[str, TaskID] = {}
+        self._bars: dict[str, TaskID] = {}
 
     def advanced(self, step: str, done: int, of: int) -> None:
         """Move the bar of a table of many parts."""
         if of > 1:
-            if step not in self._parts:
-                self._parts[step] = self._progress.add_task(step, total=of)
-            self._progress.update(self._parts[step], completed=done)
+            self._move(step, done, of)
+
+    def answered(self, step: str, done: int, of: int) -> None:
+        """Move the bar of the questions that a step is asking."""
+        self._move(f"{step}: questions", done, of)
+
+    def _move(self, name: str, done: int, of: int) -> None:
+        if name not in self._bars:
+            self._bars[name] = self._progress.add_task(name, total=of)
+        self._progress.update(self._bars[name], completed=done, total=of)
 
     def finished(self, made: Made) -> None:
         """Print the step's line above the bars and count it."""
-        if made.step in self._parts:
-            self._progress.remove_task(self._parts.pop(made.step))
+        for name in (made.step, f"{made.step}: questions"):
+            if name in self._bars:
+                self._progress.remove_task(self._bars.pop(name))
         self._progress.console.print(step_line(made), markup=False, highlight=False)
         self._progress.advance(self._all)
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.commands.answers import counted, shown, standard_output
-from flows.engine import results
+from flows.engine import accounts, results
 from flows.engine.store import Store
 
 _LOWEST: Final = 3
@@ -35,6 +35,8 @@ def print_report(
     summaries = results.summaries(store, run_id)
     whole = pl.col("slice_field").is_null()
     _print_metrics(console, summaries if slices else summaries.filter(whole))
+    _print_failures(console, accounts.failures(store, run_id))
+    _print_calls(console, accounts.calls_made(store, run_id))
     lowest = results.lowest(store, run_id, _LOWEST)
     _print_lowest(console, store, run_id, lowest)
     console.print(shown(f"store: {store.path}"), soft_wrap=True)
@@ -67,6 +69,34 @@ def _print_metrics(console: Console, summaries: pl.DataFrame) -> None:
         counts = [f"{row[c]:,}" for c in ("n_scored", "n_undefined", "n_failed", "n")]
         table.add_row(shown(_name(row, summaries)), _number(row["mean"]), interval, *counts)
     console.print(table)
+
+
+def _print_failures(console: Console, failures: pl.DataFrame) -> None:
+    """What failed and one reason for each kind; the reasons of all rows are in the tables."""
+    if failures.is_empty():
+        return
+    console.print(
+        f"{counted(int(failures['failed'].sum()), 'row')} failed; run again to ask for them"
+    )
+    for row in failures.iter_rows(named=True):
+        kind = f" {row['failure']}" if row["failure"] else ""
+        words = f"  {row['step']}: {row['failed']:,}{kind}: {_short(row['reason'], 160)}"
+        console.print(shown(words), soft_wrap=True)
+    console.print()
+
+
+def _print_calls(console: Console, calls: pl.DataFrame) -> None:
+    for row in calls.iter_rows(named=True):
+        tokens = "tokens not told" if row["tokens"] is None else counted(row["tokens"], "token")
+        unpriced = row["calls"] - row["priced"]
+        cost = "" if row["cost"] is None else f", {row['cost']:.4f} USD"
+        unknown = f", {counted(unpriced, 'call')} of unknown price" if unpriced else ""
+        repaired = f", {row['repaired']:,} repaired" if row["repaired"] else ""
+        who = f"{row['judge']} {row['model']}"
+        words = f"{who}: {counted(row['calls'], 'call')}{repaired}, {tokens}{cost}{unknown}"
+        console.print(shown(words), soft_wrap=True)
+    if not calls.is_empty():
+        console.print()
 
 
 def _name(row: dict[str, str], summaries: pl.DataFrame) -> str:

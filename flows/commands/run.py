@@ -1,6 +1,5 @@
 """`claimflow run`: evaluate, then show what was found."""
 
-import atexit
 import os
 import sys
 from argparse import Namespace
@@ -26,7 +25,9 @@ def main(options: Namespace) -> int:
         _say_mapping(prepared)
         with (
             watching(len(prepared.pipeline.steps) + 1) as watch,
-            recorded(prepared, store, watch, again=frozenset(options.again)) as run,
+            recorded(
+                prepared, store, watch, again=frozenset(options.again), redact=options.redact
+            ) as run,
         ):
             remember_store(store)
             execute(run)
@@ -45,25 +46,20 @@ def _tracked(options: Namespace, store: str) -> str:
     # Prefect takes seconds to import, so only a run that it tracks does.
     from flows.evaluate import evaluate
 
-    atexit.register(_hush)
     try:
-        return evaluate(str(options.config), store=store, limit=options.limit, again=options.again)
+        return evaluate(
+            str(options.config),
+            store=store,
+            limit=options.limit,
+            again=options.again,
+            redact=options.redact,
+        )
     except RuntimeError as error:
         if "reach API" not in str(error):
             raise
         right = "start one with `prefect server start`, or unset it to run without Prefect"
         what = "no Prefect server answers there"
         raise InputError([Fault("PREFECT_API_URL", what, right)]) from error
-
-
-def _hush() -> None:
-    """Send what is said after exit to nowhere.
-
-    Prefect keeps our modules until the very end, and DuckDB's binding takes that for a leak
-    and prints pages about it.
-    """
-    sys.stderr.flush()
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _prefect_is_configured() -> bool:

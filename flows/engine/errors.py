@@ -40,6 +40,22 @@ class InputError(Exception):
         return "\n".join(lines)
 
 
+class JudgeError(Exception):
+    """A model behind an endpoint cannot be used as it is set up; what was done is kept."""
+
+
+class StoreError(Exception):
+    """The store cannot be read or written now; what is on file is kept."""
+
+
+class StoreBusyError(StoreError):
+    """Another process kept the store's file locked for longer than we wait."""
+
+
+class StoreFullError(StoreError):
+    """There is no room for what is to be written."""
+
+
 class StoppedError(Exception):
     """The run was asked to stop; what was done is kept."""
 

@@ -2,16 +2,19 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from flows.engine import runs
 from flows.engine.artifacts import Artifact
-from flows.engine.errors import StoppedError
+from flows.engine.errors import JudgeError, StoppedError, StoreError
 from flows.engine.ledger import Ledger
+from flows.engine.llm.journal import take_in_journals
+from flows.engine.llm.session import Session
 from flows.engine.prepare import Prepared
+from flows.engine.readiness import check_endpoints
 from flows.engine.runner import SAMPLES, Run, Watch
 from flows.engine.store import Store
 from flows.engine.toolbox import Toolbox
@@ -21,21 +24,37 @@ Submit = Callable[[str, Mapping[str, Any]], Any]
 
 _THREADS: Final = 4
 
+_LOOK: Final = 0.2
+"""Seconds until the main thread looks up from its wait for the steps."""
+
 
 @contextmanager
 def recorded(
-    prepared: Prepared, store: Store, watch: Watch, *, again: frozenset[str] = frozenset()
+    prepared: Prepared,
+    store: Store,
+    watch: Watch,
+    *,
+    again: frozenset[str] = frozenset(),
+    redact: bool = False,
 ) -> Iterator[Run]:
-    """A run on record in `store`, whose end is noted however it comes."""
+    """A run on record in `store`, whose end is noted however it comes.
+
+    With `redact` the record of calls keeps hashes in place of texts. Raises `InputError`
+    where an endpoint that may be asked lacks a key, or a price that its budget needs.
+    """
     pipeline = prepared.pipeline
+    check_endpoints(prepared, store, again=again)
     stop = threading.Event()
-    toolbox = Toolbox(Ledger(store), embedder=pipeline.embedder, stop=stop)
+    ledger = Ledger(store)
     run_id, killed = runs.start(
         store,
         pipeline=pipeline.name,
         config_path=str(pipeline.source.path.resolve()),
         config=pipeline.source.text,
     )
+    take_in_journals(ledger)
+    session = Session(ledger, run_id=run_id, stop=stop, redact=redact, answered=watch.answered)
+    toolbox = Toolbox(pipeline, session)
     run = Run(run_id, prepared, store, toolbox, stop=stop, watch=watch, again=again)
     watch.began(run_id, killed)
     try:
@@ -44,11 +63,19 @@ def recorded(
         stop.set()
         runs.end(store, run_id, "stopped", "asked to stop")
         raise
+    except StoreError:
+        # Its end cannot be noted either: the next run finds that its process is gone.
+        stop.set()
+        raise
     except BaseException as error:
         stop.set()
-        runs.end(store, run_id, "failed", f"{type(error).__name__}: {error}")
+        kind = "" if isinstance(error, JudgeError) else f"{type(error).__name__}: "
+        runs.end(store, run_id, "failed", f"{kind}{error}")
         raise
-    runs.end(store, run_id, "done")
+    else:
+        runs.end(store, run_id, "done")
+    finally:
+        toolbox.close()
 
 
 def walk(run: Run, submit: Submit) -> dict[str, Any]:
@@ -72,6 +99,10 @@ def execute(run: Run) -> dict[str, Artifact]:
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="step") as pool:
         futures = walk(run, lambda name, inputs: pool.submit(make, name, inputs))
         try:
+            # Not for ever at a time: Polars handles Ctrl-C such that it does not end a wait.
+            while (steps := wait(futures.values(), _LOOK, FIRST_EXCEPTION)).not_done:
+                for future in steps.done:
+                    future.result()
             return {name: future.result() for name, future in futures.items()}
         except BaseException:
             run.stop.set()

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+import duckdb
 import polars as pl
 
 from flows.engine.arrow import Arrow
@@ -12,27 +13,57 @@ class Ledger:
     """Replies on file by content key. A reply is written before anyone uses it."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self.store = store
 
     def recall(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """The remembered replies among `keys`, in one look-up."""
-        if not keys or not self._store.path.is_file():
+        """The newest remembered reply to each of `keys` that has one, in one look-up."""
+        if not keys or not self.store.path.is_file():
             return {}
         asked = pl.DataFrame({"key": list(keys)})
-        with self._store.reading() as connection:
+        with self.store.reading() as connection:
             connection.register("asked", Arrow(asked))
             found = read_table(
                 connection,
-                "SELECT key, any_value(reply) AS reply FROM audit.replies "
+                "SELECT key, arg_max(reply, made_at) AS reply FROM audit.replies "
                 "SEMI JOIN (SELECT key::UUID AS key FROM asked) USING (key) GROUP BY key",
             )
         return dict(zip(found["key"], found["reply"], strict=True))
 
-    def remember(self, tool: str, replies: Mapping[str, bytes]) -> None:
-        """Write the replies of `tool` in one transaction."""
+    def remember(
+        self,
+        tool: str,
+        replies: Mapping[str, bytes],
+        *,
+        calls: pl.DataFrame | None = None,
+        closed: Sequence[str] = (),
+    ) -> None:
+        """Write the replies of `tool` in one transaction.
+
+        `calls` are rows of `audit.calls` that brought them, those on file already left out;
+        `closed` are the ids of calls that no run is to take up again.
+        """
         frame = pl.DataFrame(
             {"key": list(replies), "reply": list(replies.values())},
             schema={"key": pl.String, "reply": pl.Binary},
         )
-        with self._store.writing() as connection:
+        with self.store.writing() as connection:
             insert(connection, "audit.replies", frame, tool=tool, made_at=now())
+            if calls is not None:
+                insert(connection, "audit.calls", _new(connection, calls))
+            if closed:
+                connection.execute(
+                    "UPDATE audit.calls SET open = false "
+                    "WHERE call_id IN (SELECT unnest($ids)::UUID)",
+                    {"ids": list(closed)},
+                )
+
+
+def _new(connection: duckdb.DuckDBPyConnection, calls: pl.DataFrame) -> pl.DataFrame:
+    """The calls that are not on file."""
+    connection.register("calls", Arrow(calls))
+    query = (
+        "SELECT * FROM calls ANTI JOIN audit.calls AS filed ON filed.call_id = calls.call_id::UUID"
+    )
+    found = read_table(connection, query)
+    connection.unregister("calls")
+    return found

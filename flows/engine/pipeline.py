@@ -2,14 +2,16 @@
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from flows.engine.errors import Fault, InputError
-from flows.engine.pipeline_schema import SamplesSource, pipeline_model, wired
+from flows.engine.endpoints import DEFAULT_JUDGE, EMBEDDED, EmbeddingEndpoint, Judge
+from flows.engine.errors import Fault, InputError, one_of
+from flows.engine.pipeline_schema import SamplesSource, asks_llm, pipeline_model, wired
 from flows.engine.prompts import prompt_texts
 from flows.engine.wiring import Step, Wiring, Written
 from flows.engine.yaml_faults import yaml_faults
@@ -20,12 +22,17 @@ from stages.base import Stage
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The steps of one YAML file, in an order that can run. Paths are absolute."""
+    """The steps of one YAML file, in an order that can run. Paths are absolute.
+
+    `judges` holds the language models by name. `embedder` is the folder of an encoder, a
+    model behind an endpoint, or None for the embedded encoder.
+    """
 
     name: str
     source: YamlSource
     store: Path
-    embedder: Path | None
+    judges: Mapping[str, Judge]
+    embedder: Path | EmbeddingEndpoint | None
     steps: tuple[Step, ...]
 
 
@@ -42,8 +49,11 @@ def build_pipeline(source: YamlSource) -> Pipeline:
     faults += wiring.faults
     if faults:
         raise InputError(sorted(faults, key=lambda fault: _line(fault.place)))
-    embedder = source.folder / values.embedder.model if values.embedder else None
-    return Pipeline(values.name, source, source.folder / values.store, embedder, steps)
+    judges = dict(values.judges) | ({DEFAULT_JUDGE: values.judge} if values.judge else {})
+    embedder = values.embedder
+    if embedder is not None and not isinstance(embedder, EmbeddingEndpoint):
+        embedder = source.folder / embedder.model
+    return Pipeline(values.name, source, source.folder / values.store, judges, embedder, steps)
 
 
 def samples_source(source: YamlSource) -> SamplesSource | None:
@@ -67,16 +77,36 @@ def _step(source: YamlSource, name: str, values: Any, faults: list[Fault]) -> Wr
     values = values if isinstance(values, dict) else {}
     use = values.get("use")
     kind = REGISTER.get(use) if isinstance(use, str) else None
-    stage = _stage(source, name, kind, values, faults) if kind else None
-    return Written(name, kind, stage, values)
+    judge = _judge(source, name, values, faults) if kind and asks_llm(kind) else None
+    stage = _stage(source, name, kind, values, judge, faults) if kind else None
+    return Written(name, kind, stage, values, judge)
+
+
+def _judge(
+    source: YamlSource, name: str, values: Mapping[str, Any], faults: list[Fault]
+) -> str | None:
+    """The judge that a step asks: the one it names, or else that of the whole pipeline."""
+    known = {EMBEDDED, *_section(source, "judges")}
+    if _section(source, "judge"):
+        known.add(DEFAULT_JUDGE)
+    chosen = values.get("judge") or (DEFAULT_JUDGE if DEFAULT_JUDGE in known else EMBEDDED)
+    if isinstance(chosen, str) and chosen not in known:
+        what = f"there is no judge {chosen!r}"
+        faults.append(Fault(source.place("steps", name, "judge"), what, one_of(chosen, known)))
+    return chosen if chosen != EMBEDDED else None
 
 
 def _stage(
-    source: YamlSource, name: str, kind: type[Stage], values: dict[str, Any], faults: list[Fault]
+    source: YamlSource,
+    name: str,
+    kind: type[Stage],
+    values: dict[str, Any],
+    judge: str | None,
+    faults: list[Fault],
 ) -> Stage | None:
-    wires = {"use", *wired(kind)}
+    wires = {"use", *wired(kind), *(("judge",) if asks_llm(kind) else ())}
     settings = {key: value for key, value in values.items() if key not in wires}
-    settings |= prompt_texts(source, name, kind, settings, faults)
+    settings |= prompt_texts(source, name, kind, settings, faults, judged=judge is not None)
     try:
         return kind.model_validate_json(_json(settings), strict=True)
     except ValidationError as error:

@@ -4,19 +4,17 @@ from functools import cache, reduce
 from operator import or_
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, Discriminator, Field, Tag, create_model
 
+from flows.engine.endpoints import EmbeddingEndpoint, Judge, OnnxEncoder, Source
 from stages import REGISTER
 from stages.base import Stage
+from stages.tools import LLM
 
 STEP_NAME: Final = r"^[a-z][a-z0-9_]*$"
 
 
-class _Source(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class SamplesSource(_Source):
+class SamplesSource(Source):
     """The samples to evaluate."""
 
     path: str
@@ -24,15 +22,20 @@ class SamplesSource(_Source):
     rename: dict[
         str,
         Literal["sample_id", "user_input", "response", "reference", "retrieved_contexts"],
-    ] = {}
+    ] = Field(default={})
     """Column of the input -> field of a sample, where the names are not recognised."""
 
 
-class EmbedderSource(_Source):
-    """The sentence encoder."""
+def _provider(embedder: Any) -> str:
+    if isinstance(embedder, dict):
+        return str(embedder.get("provider", "onnx"))
+    return str(getattr(embedder, "provider", "onnx"))
 
-    model: str
-    """A folder that holds an ONNX sentence encoder; relative to this file."""
+
+_Embedder = Annotated[
+    Annotated[OnnxEncoder, Tag("onnx")] | Annotated[EmbeddingEndpoint, Tag("litellm")],
+    Discriminator(_provider),
+]
 
 
 @cache
@@ -45,7 +48,18 @@ def pipeline_model() -> type[BaseModel]:
         "name": (str, Field(min_length=1, description="Shown with every run.")),
         "samples": (SamplesSource, ...),
         "store": (str, Field(description="The DuckDB file, relative to this file.")),
-        "embedder": (EmbedderSource | None, None),
+        "judge": (
+            Judge | None,
+            Field(None, description="The language model that judges; the embedded judge without."),
+        ),
+        "judges": (
+            dict[name, Judge],
+            Field({}, description="More judges by name, for steps that choose one."),
+        ),
+        "embedder": (
+            _Embedder | None,
+            Field(None, description="The sentence encoder; the embedded one when left out."),
+        ),
         "steps": (
             dict[name, step],
             Field(
@@ -55,7 +69,7 @@ def pipeline_model() -> type[BaseModel]:
             ),
         ),
     }
-    return create_model("Pipeline", __base__=_Source, **fields)
+    return create_model("Pipeline", __base__=Source, **fields)
 
 
 def json_schema() -> dict[str, Any]:
@@ -71,6 +85,11 @@ def wired(stage: type[Stage]) -> dict[str, Any]:
     return {name: table for name, table in stage.inputs.items() if name != "samples"}
 
 
+def asks_llm(stage: type[Stage]) -> bool:
+    """Whether a language model can do the work of a stage."""
+    return LLM in stage.tools.values()
+
+
 def _step_model(stage: type[Stage]) -> type[BaseModel]:
     fields: dict[str, Any] = {
         name: (field.annotation, field) for name, field in stage.model_fields.items()
@@ -79,5 +98,8 @@ def _step_model(stage: type[Stage]) -> type[BaseModel]:
         kind = list[str] if table.every else str
         what = f"{'Steps' if table.every else 'The step'} that makes the {table.row.table} to read."
         fields[name] = (kind | None, Field(None, description=what))
+    if asks_llm(stage):
+        what = "The judge to ask: one of judges, or embedded for the one that needs no model."
+        fields["judge"] = (str | None, Field(None, description=what))
     fields["use"] = (Literal[stage.use], ...)
-    return create_model(stage.use, __base__=_Source, __doc__=stage.__doc__, **fields)
+    return create_model(stage.use, __base__=Source, __doc__=stage.__doc__, **fields)

@@ -43,6 +43,10 @@ class Watch(Protocol):
         """`done` of `of` parts of a step's table are made."""
         ...
 
+    def answered(self, step: str, done: int, of: int) -> None:
+        """`done` of the `of` questions that a step is asking a model have been answered."""
+        ...
+
     def finished(self, made: Made) -> None:
         """A step is done."""
         ...
@@ -103,7 +107,7 @@ class Run:
     def _making(self, step: Step, inputs: Mapping[str, Artifact]) -> Making:
         stage = step.stage
         digests = {need: artifact.digest for need, artifact in inputs.items()}
-        tools = self._toolbox.identities(stage)
+        tools = self._toolbox.identities(step)
         key = step_fingerprint(stage, step.inputs, digests, tools)
         settings = stage.model_dump(mode="json")
         return Making(self.run_id, key, stage.use, stage.version, settings, tools)
@@ -140,7 +144,7 @@ class Run:
 
     def _draft(self, name: str, making: Making, inputs: Mapping[str, Artifact]) -> Artifact:
         step = self.steps[name]
-        tools = self._toolbox.lend(step.stage)
+        tools = self._toolbox.lend(step)
         shards = inputs[SAMPLES].shards if step.stage.per_sample else 1
         draft = Draft(self._store, step.stage.makes, making, shards=shards)
         for shard in range(shards):

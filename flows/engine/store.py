@@ -14,25 +14,17 @@ import duckdb
 import polars as pl
 
 from flows.engine.arrow import Arrow
-from flows.engine.errors import Fault, InputError
+from flows.engine.errors import Fault, InputError, StoreBusyError, StoreFullError
+from flows.engine.row_sql import latest_sql, table_sql, view_sql
 from flows.engine.version import VERSION
-from stages.rows import JSON, Row, row_kinds
-from stages.tables import python_type
+from stages.rows import row_kinds
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
-_SQL: Final[dict[Any, str]] = {
-    "str": "VARCHAR",
-    "int": "BIGINT",
-    "float": "DOUBLE",
-    "bool": "BOOLEAN",
-    "UUID": "UUID",
-    "list[str]": "VARCHAR[]",
-}
+_WRITER: Final[dict[str, Any]] = {"memory_limit": "256MB", "threads": 2}
+"""Now and then a writer rewrites 100,000 rows of a table, prompts and all: not in memory."""
 
-
-class StoreBusyError(Exception):
-    """Another process kept the store's file locked for longer than we wait."""
+_FULL: Final = ("No space left on device", "File too large", "Disk quota exceeded")
 
 
 class Store:
@@ -53,9 +45,10 @@ class Store:
     def writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection in one transaction: committed at the end, rolled back on an error.
 
-        Raises `InputError` when the file cannot be a store, or not there.
+        Raises `InputError` when the file cannot be a store, or not there, and
+        `StoreFullError` when there is no room for it.
         """
-        with self._turn:
+        with self._turn, _in_our_words(self.path):
             self._make_folder()
             with self._connected(read_only=False) as connection:
                 connection.begin()
@@ -96,9 +89,11 @@ class Store:
         deadline = time.monotonic() + self._wait
         while True:
             try:
-                return duckdb.connect(str(self.path), read_only=read_only)
+                return duckdb.connect(self.path, read_only, {} if read_only else _WRITER)
             except duckdb.IOException as error:
-                if "lock" not in str(error):
+                if _why_full(error):
+                    raise
+                if "Could not set lock" not in str(error):
                     right = "name a DuckDB file that claimflow made"
                     what = "cannot be opened as a store"
                     raise InputError([Fault(str(self.path), what, right)]) from error
@@ -108,6 +103,22 @@ class Store:
                         f"{self._wait:.0f} s; close it, or try again later"
                     ) from error
             time.sleep(random.uniform(0.02, 0.2))
+
+
+@contextmanager
+def _in_our_words(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:
+        why = _why_full(error)
+        if why is None:
+            raise
+        right = "make room and run again; what is on file is kept"
+        raise StoreFullError(f"{path}: cannot be written ({why}); {right}") from error
+
+
+def _why_full(error: duckdb.Error) -> str | None:
+    return next((words for words in _FULL if words in str(error)), None)
 
 
 def now() -> datetime:
@@ -146,34 +157,6 @@ def _prepare(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
             {"version": SCHEMA_VERSION, "by": VERSION, "at": now()},
         )
         for row in row_kinds():
-            connection.execute(_table_sql(row))
-            connection.execute(_view_sql(row))
-            connection.execute(_latest_sql(row))
-
-
-def _table_sql(row: type[Row]) -> str:
-    columns = [f'"{name}" {_sql_type(row, name)}' for name in row.model_fields]
-    columns = ["artifact_id UUID", "shard INTEGER", *columns]
-    return f"CREATE TABLE stored.{row.table} ({', '.join(columns)})"
-
-
-def _view_sql(row: type[Row]) -> str:
-    return (
-        f"CREATE VIEW {row.table} AS SELECT run_id, step, stored.* EXCLUDE (artifact_id, shard) "
-        f"FROM stored.{row.table} AS stored JOIN audit.run_steps USING (artifact_id)"
-    )
-
-
-def _latest_sql(row: type[Row]) -> str:
-    newest = "SELECT arg_max(run_id, started_at) FROM audit.runs WHERE status = 'done'"
-    return (
-        f"CREATE VIEW latest.{row.table} AS SELECT * EXCLUDE (run_id) FROM main.{row.table} "
-        f"WHERE run_id = ({newest})"
-    )
-
-
-def _sql_type(row: type[Row], name: str) -> str:
-    if JSON in row.model_fields[name].metadata:
-        return "JSON"
-    kind = python_type(row, name)
-    return _SQL[getattr(kind, "__name__", str(kind)) if kind != list[str] else "list[str]"]
+            connection.execute(table_sql(row))
+            connection.execute(view_sql(row))
+            connection.execute(latest_sql(row))

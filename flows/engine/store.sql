@@ -59,3 +59,30 @@ CREATE TABLE IF NOT EXISTS audit.replies (
   reply   BLOB NOT NULL,
   made_at TIMESTAMP NOT NULL
 );
+
+-- Every call of a language model or of an embedding model behind an endpoint.
+CREATE TABLE IF NOT EXISTS audit.calls (
+  call_id           UUID NOT NULL,
+  run_id            VARCHAR NOT NULL,
+  step              VARCHAR NOT NULL,
+  judge             VARCHAR NOT NULL,  -- its name in the pipeline, or embedder
+  model             VARCHAR NOT NULL,
+  api_base          VARCHAR,
+  request           UUID NOT NULL,     -- hash of all that was sent
+  repeats           UUID,              -- the call whose reply this one shows to the model as wrong
+  rung              VARCHAR,           -- how the form of the reply was asked for: schema, tool, object, text
+  system            VARCHAR,           -- the system message; a hash where texts are redacted
+  prompt            VARCHAR,           -- what was sent after it; likewise
+  reply             VARCHAR,           -- the reply as it came; likewise
+  outcome           VARCHAR NOT NULL,  -- ok, repaired, partial, or what kept it from being an answer
+  error             VARCHAR,
+  finish_reason     VARCHAR,
+  prompt_tokens     BIGINT,            -- NULL where the endpoint did not say
+  cached_tokens     BIGINT,            -- of those, read from the provider's cache
+  completion_tokens BIGINT,
+  cost              DECIMAL(18, 9),    -- US dollars; NULL where tokens or their price are unknown
+  seconds           DOUBLE NOT NULL,   -- from the first attempt to the reply
+  attempts          INTEGER NOT NULL,
+  asked_at          TIMESTAMP NOT NULL,
+  open              BOOLEAN NOT NULL   -- a wrong reply that the model has not been shown yet
+);

@@ -12,12 +12,17 @@ from flows.engine.embedder import OnnxEmbedder
 from flows.engine.entailment import EmbeddedEntailment
 from flows.engine.errors import StoppedError
 from flows.engine.ledger import Ledger
+from flows.engine.llm.embedding import LitellmEmbedder
+from flows.engine.llm.judge import LitellmJudge
+from flows.engine.llm.remembered import Answer
+from flows.engine.llm.session import Session
+from flows.engine.pipeline import Pipeline
 from flows.engine.recent import RecentEmbedder
-from stages.base import Stage
+from flows.engine.wiring import Step
 from stages.keys import content_key
-from stages.tools import Embedder, EntailmentModel, Judgement, Pair
+from stages.tools import LLM, Embedder, EntailmentModel, Form, Judgement, Pair, Question
 
-Question = TypeVar("Question")
+Asked = TypeVar("Asked")
 
 _BATCH: Final = 100
 """Questions asked before their replies are put on file: what a killed run can lose, and how
@@ -34,9 +39,9 @@ class Memory:
     def replies(
         self,
         tool: str,
-        keys: Mapping[Question, str],
-        ask: Callable[[list[Question]], Mapping[Question, bytes]],
-    ) -> dict[Question, bytes]:
+        keys: Mapping[Asked, str],
+        ask: Callable[[list[Asked]], Mapping[Asked, bytes]],
+    ) -> dict[Asked, bytes]:
         """The reply to each question, `keys` giving its key; new ones are on file first.
 
         Raises `StoppedError` between batches when the run was asked to stop.
@@ -88,24 +93,70 @@ class RememberingEntailment:
         }
 
 
+class StepJudge:
+    """An `LLM` for one step: a judge that knows on whose behalf it is asked."""
+
+    def __init__(self, judge: LitellmJudge, step: str) -> None:
+        self.identity = judge.identity
+        self._judge = judge
+        self._step = step
+
+    def ask(self, questions: Sequence[Question], form: Form) -> Mapping[Question, Answer]:
+        """As `LLM.ask`."""
+        return self._judge.ask(questions, form, step=self._step)
+
+
+class StepEmbedder:
+    """An `Embedder` for one step: an endpoint that knows on whose behalf it is asked."""
+
+    def __init__(self, embedder: LitellmEmbedder, step: str) -> None:
+        self.identity = embedder.identity
+        self._embedder = embedder
+        self._step = step
+
+    def embed(self, texts: Sequence[str]) -> pl.DataFrame:
+        """As `Embedder.embed`."""
+        return self._embedder.embed(texts, step=self._step)
+
+
 class Toolbox:
     """Lends the tools of one pipeline. A model is loaded when first asked something new."""
 
-    def __init__(
-        self, ledger: Ledger, *, stop: threading.Event, embedder: Path | None = None
-    ) -> None:
-        memory = Memory(ledger, stop)
-        onnx = OnnxEmbedder(embedder)
+    def __init__(self, pipeline: Pipeline, session: Session) -> None:
+        self._session = session
+        memory = Memory(session.ledger, session.stop)
+        folder = pipeline.embedder if isinstance(pipeline.embedder, Path) else None
+        onnx = OnnxEmbedder(folder)
         entailment = EmbeddedEntailment(RecentEmbedder(onnx))
-        self._tools: dict[type, Any] = {
-            Embedder: RememberingEmbedder(onnx, memory),
-            EntailmentModel: RememberingEntailment(entailment, memory),
+        self._embedded = RememberingEmbedder(onnx, memory)
+        self._entailment = RememberingEntailment(entailment, memory)
+        self._endpoint = (
+            LitellmEmbedder(pipeline.embedder, session)
+            if pipeline.embedder is not None and not isinstance(pipeline.embedder, Path)
+            else None
+        )
+        self._judges = {
+            name: LitellmJudge(name, judge, session) for name, judge in pipeline.judges.items()
         }
 
-    def lend(self, stage: Stage) -> dict[str, Any]:
-        """The tools that a stage asks for, by the name of its parameter."""
-        return {name: self._tools[protocol] for name, protocol in stage.tools.items()}
+    def lend(self, step: Step) -> dict[str, Any]:
+        """The tools that a step's stage asks for, by the name of its parameter."""
+        needed = step.stage.tools.keys() - step.stage.ignores()
+        return {name: self._tool(step, step.stage.tools[name]) for name in sorted(needed)}
 
-    def identities(self, stage: Stage) -> dict[str, dict[str, Any]]:
-        """For each tool that a stage asks for, everything that could change its replies."""
-        return {name: tool.identity for name, tool in self.lend(stage).items()}
+    def identities(self, step: Step) -> dict[str, dict[str, Any]]:
+        """For each tool that a step asks for, everything that could change its replies."""
+        return {name: tool.identity for name, tool in self.lend(step).items()}
+
+    def close(self) -> None:
+        """Let go of everything that the run asked."""
+        self._session.close()
+
+    def _tool(self, step: Step, protocol: type) -> Any:
+        if protocol is LLM and step.judge is not None:
+            return StepJudge(self._judges[step.judge], step.name)
+        if protocol is Embedder:
+            return StepEmbedder(self._endpoint, step.name) if self._endpoint else self._embedded
+        if protocol is EntailmentModel:
+            return self._entailment
+        raise TypeError(f"no tool serves {protocol.__name__}")

@@ -16,11 +16,15 @@ Wires = Mapping[str, str | tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Step:
-    """A stage with settings, a name, and where its inputs come from."""
+    """A stage with settings, a name, and where its inputs come from.
+
+    `judge` names the language model that it asks, if it asks one.
+    """
 
     name: str
     stage: Stage
     inputs: Wires
+    judge: str | None = None
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -38,6 +42,7 @@ class Written(NamedTuple):
     kind: type[Stage] | None
     stage: Stage | None
     values: Mapping[str, Any]
+    judge: str | None = None
 
 
 class Wiring:
@@ -52,7 +57,7 @@ class Wiring:
         """The steps that can be read, as they are written wherever that order can run."""
         wires = {name: self._wires(step) for name, step in self._steps.items()}
         made = {
-            name: Step(name, step.stage, wires[name])
+            name: Step(name, step.stage, wires[name], step.judge)
             for name, step in self._steps.items()
             if step.stage is not None
         }

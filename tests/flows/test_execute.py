@@ -44,6 +44,9 @@ class Seen:
     def advanced(self, step: str, done: int, of: int) -> None:
         assert 0 < done <= of
 
+    def answered(self, step: str, done: int, of: int) -> None:
+        assert 0 < done <= of
+
     def finished(self, made: Made) -> None:
         self.made.append(made)
 

@@ -39,6 +39,17 @@ def test_lines_of_a_long_table_come_every_tenth_part(capsys: pytest.CaptureFixtu
     assert told[2:] == [f"  claims: {done} of 30 parts" for done in range(3, 30, 3)]
 
 
+def test_lines_on_questions_come_every_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    seconds = iter([0.0, 14.9, 15.0, 15.0, 29.0, 31.0, 31.0])
+    watch = LineWatch(clock=lambda: next(seconds))
+    for done in (10, 1200, 1300, 2400):
+        watch.answered("verdicts", done, 5000)
+    assert capsys.readouterr().err.splitlines() == [
+        "  verdicts: 1,200 of 5,000 questions answered",
+        "  verdicts: 2,400 of 5,000 questions answered",
+    ]
+
+
 def test_a_terminal_sees_the_steps_and_a_bar(small: Path) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(

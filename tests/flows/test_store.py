@@ -151,6 +151,6 @@ def test_a_store_of_another_version_is_refused(store: Store) -> None:
     with pytest.raises(InputError) as caught, Store(store.path).writing():
         pass
     assert str(caught.value) == (
-        f"{store.path}: holds schema version 99, and this claimflow writes 1; "
+        f"{store.path}: holds schema version 99, and this claimflow writes 2; "
         "use the claimflow that made it, or a new store"
     )

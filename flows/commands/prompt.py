@@ -1,0 +1,139 @@
+"""`claimflow prompt check`: what a language model would read, and what is wrong with it."""
+
+import re
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Literal, get_args, get_origin
+
+from flows.commands.answers import shown, standard_output
+from flows.engine.errors import Fault, InputError, one_of
+from flows.engine.llm.render import render
+from stages.decompose import DecomposeClaims
+from stages.prompt import Fills, blanks, cut, fill
+from stages.tools import Form
+from stages.verify import VerifyClaims
+
+Asking = DecomposeClaims | VerifyClaims
+"""The stages that ask a language model."""
+
+_PREMISE: Final = "The Eiffel Tower is located in Paris. It has a height of 1000ft."
+_TEXTS: Final = {
+    "texts": {1: _PREMISE},
+    "claims": {1: "The Eiffel Tower is in France.", 2: "The Eiffel Tower was built by Romans."},
+}
+_STAGES: Final[dict[str, type[Asking]]] = {"texts": DecomposeClaims, "claims": VerifyClaims}
+
+_LABEL: Final = 100
+"""Characters of text between the texts that no cache would gain by: `Premise:` and the like."""
+
+
+def main(options: Namespace) -> int:
+    """Print the messages that `options.file` makes of an example, and warnings.
+
+    Raises `InputError` for a file that no step could use.
+    """
+    place = str(options.file)
+    text = _read(options.file)
+    stage = _stage(place, text)
+    form = stage.form()
+    console = standard_output()
+    console.print(shown(f"{place}: a prompt for {stage.use}", style="bold"))
+    for message in render(form, _PREMISE, _TEXTS[form.blank]):
+        console.print(shown(f"\n{_heading(message)}\n", style="bold"))
+        console.print(shown(message["content"].rstrip("\n")), soft_wrap=True)
+    for warning in (*_unsaid(place, text, form, stage), *_uncached(place, form)):
+        console.print(shown(f"\nwarning: {warning}", style="yellow"), soft_wrap=True)
+    return 0
+
+
+def _heading(message: dict[str, str]) -> str:
+    says = {
+        "system": "system message, the same in every call",
+        "user": "user message, with an example",
+    }
+    return f"--- {says[message['role']]}: about {_tokens(message['content']):,} tokens ---"
+
+
+def _tokens(text: str) -> int:
+    """About as many tokens as a model would count: four characters of English are one."""
+    return -(-len(text) // 4)
+
+
+def _read(path: Path) -> str:
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no UTF-8"
+        right = "name a prompt file"
+        raise InputError([Fault(str(path), f"cannot be read ({reason})", right)]) from error
+    if not text.strip():
+        raise InputError([Fault(str(path), "is empty", "write a prompt, or name another file")])
+    return text
+
+
+def _stage(place: str, text: str) -> Asking:
+    """The stage that a prompt is for, with its default settings, told by the blanks."""
+    found = blanks(text)
+    named = [blank for blank in _STAGES if blank in found]
+    known = frozenset().union(*(_fills(_STAGES[blank]) for blank in named or _STAGES))
+    faults = [
+        Fault(f"{place}:{line}", f"nothing fills the blank {{{{{blank}}}}}", one_of(blank, known))
+        for blank, line in found.items()
+        if blank not in known
+    ]
+    if len(named) != 1:
+        which = "both {{texts}} and {{claims}}" if named else "neither {{texts}} nor {{claims}}"
+        right = "a prompt that decomposes has {{texts}}, one that verifies has {{claims}}"
+        faults.append(Fault(place, f"has {which}", right))
+    elif named == ["claims"] and "premise" not in found:
+        what, right = "has no blank {{premise}}", "put one above {{claims}}"
+        faults.append(Fault(place, what, right))
+    if faults:
+        raise InputError(faults)
+    if named == ["texts"]:
+        return DecomposeClaims(of="response", prompt=text)
+    return VerifyClaims(against="reference", prompt=text)
+
+
+def _fills(stage: type[Asking]) -> Fills:
+    marks = stage.model_fields["prompt"].metadata
+    return next(mark for mark in marks if isinstance(mark, Fills))
+
+
+def _unsaid(place: str, text: str, form: Form, stage: Asking) -> Iterator[Fault]:
+    """What the prompt does not say of the reply, and settings that it does not pass on."""
+    said = fill(text, dict.fromkeys(blanks(text), " "))
+    if "json" not in said.casefold():
+        right = "some providers refuse to be asked for JSON without it"
+        yield Fault(place, "lacks the word JSON", right)
+    for word in _reply_words(form):
+        if not re.search(rf"\b{word}\b", said):
+            yield Fault(place, f"does not name {word!r}", "the reply is read by that name")
+    for setting in sorted(_fills(type(stage)) - {"premise", form.blank} - set(blanks(text))):
+        right = f"put {{{{{setting}}}}} where it is to stand, or the setting changes nothing"
+        yield Fault(place, f"has no blank {{{{{setting}}}}}", right)
+
+
+def _reply_words(form: Form) -> Iterator[str]:
+    """The names in a reply, and the words of its closed sets."""
+    yield from (form.blank, "id")
+    for name, field in form.answer.model_fields.items():
+        yield name
+        if get_origin(field.annotation) is Literal:
+            yield from get_args(field.annotation)
+
+
+def _uncached(place: str, form: Form) -> Iterator[Fault]:
+    """What keeps providers from reusing the part of a prompt that calls have in common."""
+    found = blanks(form.prompt)
+    order = list(found)
+    if order[-1] == "premise":
+        right = "put {{premise}} first: calls on one premise then begin alike and cost less"
+        yield Fault(f"{place}:{found['premise']}", "{{premise}} stands below {{claims}}", right)
+    varying = cut(form.prompt, found).varying
+    below = fill(varying, dict.fromkeys(found, "")).strip()
+    if len(below) > _LABEL:
+        what = f"about {_tokens(below):,} tokens that never change stand beside or below the texts"
+        right = "put them above: providers reuse only what comes before the first text"
+        yield Fault(f"{place}:{found[order[0]]}", what, right)

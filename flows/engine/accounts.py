@@ -1,0 +1,68 @@
+"""What failed in a run, and what its calls were: read back from the store for people to look at."""
+
+import polars as pl
+
+from flows.engine.store import Store, read_table
+
+
+def failures(store: Store, run_id: str) -> pl.DataFrame:
+    """The failed rows of a run by step and kind: step, failure, failed, reason (one of theirs)."""
+    return _read(
+        store,
+        """
+        SELECT step, failure, count(*) AS failed, any_value(reason) AS reason
+        FROM (SELECT run_id, step, failure, reason FROM claims WHERE status = 'failed'
+              UNION ALL
+              SELECT run_id, step, failure, reason FROM verdicts WHERE status = 'failed'
+              UNION ALL
+              SELECT run_id, step, NULL, reason FROM similarities WHERE status = 'failed')
+        JOIN audit.run_steps USING (run_id, step)
+        WHERE run_id = $run GROUP BY step, position, failure ORDER BY position, failed DESC
+        """,
+        run=run_id,
+    )
+
+
+def calls_made(store: Store, run_id: str) -> pl.DataFrame:
+    """The calls that a run made, by judge: judge, model, calls, repaired, tokens, cost.
+
+    `priced` counts the calls whose cost is known.
+    """
+    return _read(
+        store,
+        """
+        SELECT judge, model, count(*) AS calls,
+               count(*) FILTER (outcome = 'repaired') AS repaired,
+               (sum(prompt_tokens) + sum(coalesce(completion_tokens, 0)))::BIGINT AS tokens,
+               sum(cost)::DOUBLE AS cost, count(cost) AS priced
+        FROM audit.calls WHERE run_id = $run GROUP BY judge, model ORDER BY min(asked_at)
+        """,
+        run=run_id,
+    )
+
+
+def calls_of(store: Store, run_id: str, sample_id: str) -> pl.DataFrame:
+    """The calls that gave the claims and verdicts of a sample, those of other runs too."""
+    return _read(
+        store,
+        """
+        SELECT call_id::VARCHAR AS call_id, calls.step, calls.model, outcome, system, prompt,
+               reply, error, (prompt_tokens + completion_tokens)::BIGINT AS tokens,
+               cost::DOUBLE AS cost
+        FROM audit.calls
+        SEMI JOIN (
+            SELECT call_id FROM claims WHERE run_id = $run AND sample_id = $sample
+            UNION ALL
+            SELECT v.call_id FROM verdicts v JOIN claims c USING (run_id, claim_id)
+            WHERE v.run_id = $run AND c.sample_id = $sample
+        ) USING (call_id)
+        ORDER BY asked_at
+        """,
+        run=run_id,
+        sample=sample_id,
+    )
+
+
+def _read(store: Store, query: str, **values: str) -> pl.DataFrame:
+    with store.reading() as connection:
+        return read_table(connection, query, **values)

@@ -1,0 +1,151 @@
+"""What a pipeline may say of a language model or an embedding model behind an endpoint."""
+
+import re
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+EMBEDDED: Final = "embedded"
+"""The judge that needs no language model, for a step that is to do without the pipeline's."""
+
+DEFAULT_JUDGE: Final = "judge"
+"""The name of the judge of all steps that choose none."""
+
+SECRET: Final = re.compile(
+    r"api[_-]?key|secret|password|passwd|credential|authorization|access[_-]?token|bearer",
+    re.IGNORECASE,
+)
+"""Names that secrets go by. They have no place in a file that is shared and stored."""
+_OURS: Final = frozenset(
+    """
+    api_base base_url drop_params input max_retries max_tokens messages mock_response model n
+    num_retries request_timeout response_format seed stream temperature timeout tool_choice tools
+    """.split()
+)
+
+
+def _no_credentials(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("a URL such as http://127.0.0.1:8000/v1 belongs here")
+    if parts.username or parts.password or parts.query:
+        raise ValueError("keys belong in the environment, not into a URL")
+    return url
+
+
+def _passed_through(extra: dict[str, Any]) -> dict[str, Any]:
+    taken = sorted(_OURS & set(extra))
+    if taken:
+        raise ValueError(f"{taken[0]} is not for extra: it is set by the judge or by claimflow")
+    secret = _secret_in(extra)
+    if secret:
+        raise ValueError(f"{secret} looks like a secret: keys belong in the environment")
+    return extra
+
+
+def _secret_in(value: Any) -> str | None:
+    """The first key in nested mappings that is named like a secret."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if SECRET.search(str(name)):
+                return str(name)
+            found = _secret_in(inner)
+            if found:
+                return found
+    if isinstance(value, list):
+        return next((found for inner in value if (found := _secret_in(inner))), None)
+    return None
+
+
+class Source(BaseModel):
+    """A part of a pipeline file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Price(Source):
+    """US dollars per million tokens."""
+
+    input: float = Field(ge=0)
+    """Tokens of the prompt."""
+    output: float = Field(default=0, ge=0)
+    """Tokens of the reply."""
+    cached_input: float | None = Field(default=None, ge=0)
+    """Tokens of the prompt that the provider had cached; the price of input when left out."""
+
+
+class Endpoint(Source):
+    """A model reached through litellm. Keys come from the environment, under litellm's names."""
+
+    model: str = Field(min_length=1)
+    """The model by litellm's name, for example openai/gpt-4o-mini or hosted_vllm/qwen3."""
+    api_base: Annotated[str, AfterValidator(_no_credentials)] | None = None
+    """The address of a server of your own; the provider's when left out."""
+    timeout: float = Field(default=60, gt=0)
+    """Seconds that one attempt may take; a call that keeps failing is given up after four times."""
+    max_concurrency: int = Field(default=16, ge=1, le=1000)
+    """Requests at a time, at most; fewer while the endpoint sends us away."""
+    rpm: int | None = Field(default=None, ge=1)
+    """Requests a minute, where the endpoint's limit is known."""
+    tpm: int | None = Field(default=None, ge=1)
+    """Tokens a minute, where the endpoint's limit is known."""
+    price: Price | None = None
+    """What tokens cost; litellm's table when left out."""
+    budget_usd: float | None = Field(default=None, gt=0)
+    """US dollars that one run may spend; what would cost more is not asked."""
+    budget_calls: int | None = Field(default=None, ge=1)
+    """Requests that one run may send, repeated ones included."""
+    extra: Annotated[dict[str, Any], AfterValidator(_passed_through)] = {}
+    """Parameters passed on as they are, for example {reasoning_effort: low}."""
+
+
+class Judge(Endpoint):
+    """A language model that decomposes and verifies."""
+
+    provider: Literal["litellm"] = "litellm"
+    temperature: float | None = Field(default=0, ge=0)
+    """Of sampling; null for a model that does not take it."""
+    max_tokens: int | None = Field(default=None, ge=16)
+    """Tokens of a reply, at most; the provider's limit when left out."""
+    seed: int | None = None
+    """Of sampling, for endpoints that know one."""
+
+    def identity(self) -> dict[str, Any]:
+        """What could change a reply: all that is sent beside the messages."""
+        return {"model": self.model, "api_base": self.api_base, **self.parameters()}
+
+    def parameters(self) -> dict[str, Any]:
+        """The sampling parameters of every request."""
+        sampling = {
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+            "seed": self.seed,
+        }
+        return {name: value for name, value in sampling.items() if value is not None} | self.extra
+
+
+class OnnxEncoder(Source):
+    """A sentence encoder that runs in this process."""
+
+    provider: Literal["onnx"] = "onnx"
+    model: str
+    """A folder that holds an ONNX sentence encoder; relative to this file."""
+
+
+class EmbeddingEndpoint(Endpoint):
+    """An embedding model behind an endpoint."""
+
+    provider: Literal["litellm"]
+    dimensions: int | None = Field(default=None, ge=1)
+    """Numbers of a vector, for models that can shorten them."""
+    texts_per_call: int = Field(default=256, ge=1, le=2048)
+    """Texts sent in one request."""
+
+    def identity(self) -> dict[str, Any]:
+        """What could change a vector."""
+        return {"model": self.model, "api_base": self.api_base, **self.parameters()}
+
+    def parameters(self) -> dict[str, Any]:
+        """What is sent beside the texts."""
+        return ({"dimensions": self.dimensions} if self.dimensions else {}) | self.extra

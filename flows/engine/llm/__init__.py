@@ -1,0 +1,1 @@
+"""A language model as judge, through litellm: asked once, bounded, honest about failures."""

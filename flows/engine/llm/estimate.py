@@ -1,0 +1,131 @@
+"""Tools that ask nobody: what is on file they answer, the rest they count."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final, NamedTuple
+
+import polars as pl
+
+from flows.engine.endpoints import EmbeddingEndpoint, Judge
+from flows.engine.ledger import Ledger
+from flows.engine.llm.budget import Price, cost_of
+from flows.engine.llm.habits import CHARACTERS_PER_TOKEN, Habits
+from flows.engine.llm.judge import Batch, batched
+from flows.engine.llm.remembered import Answer, Remembered
+from flows.engine.llm.render import render
+from flows.engine.llm.transport import Usage
+from stages.keys import content_key
+from stages.text.sentences import split_sentences
+from stages.tools import Failure, Form, Question
+
+NOT_ASKED: Final = Failure("not_asked", "nobody was asked")
+
+_PER_VERDICT: Final = 60
+_PER_CLAIM: Final = 25
+"""Tokens of a reply, where no call on record tells."""
+
+
+class Estimate(NamedTuple):
+    """What a step would ask of the endpoint that `who` names, a judge or the embedder.
+
+    `calls` is what a run sends when every reply can be used. It is a guess where `about` says
+    so: claims are not known yet, or not all samples were looked at. `answers` are on file and
+    not asked for. Tokens are estimates; `cost` is in US dollars, as though no provider had
+    any of it cached, and None where nobody knows the price.
+    """
+
+    who: str
+    calls: int = 0
+    answers: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: Decimal | None = Decimal(0)
+    about: bool = False
+
+
+@dataclass
+class Tally:
+    """What was counted so far."""
+
+    calls: int = 0
+    answers: int = 0
+    prompt_tokens: float = 0
+    completion_tokens: float = 0
+
+    def estimate(self, who: str, price: Price | None, *, scale: float, about: bool) -> Estimate:
+        """What all samples would ask, `scale` times what was counted."""
+        prompt, completion = (
+            round(self.prompt_tokens * scale),
+            round(self.completion_tokens * scale),
+        )
+        cost = cost_of(Usage(prompt, None, completion), price) if self.calls else Decimal(0)
+        calls, answers = round(self.calls * scale), round(self.answers * scale)
+        return Estimate(who, calls, answers, prompt, completion, cost, about)
+
+
+class CountingJudge:
+    """An `LLM` that counts what a judge would be asked.
+
+    Asked are questions that neither the ledger nor `asked` knows, which is shared by all
+    steps: what one asks, the others need not. `tally` counts requests as they are made when
+    every reply can be used.
+    """
+
+    def __init__(self, judge: Judge, ledger: Ledger, habits: Habits, asked: set[str]) -> None:
+        self.tally = Tally()
+        self._remembered = Remembered(ledger, judge.identity())
+        self._habits = habits
+        self._most = judge.max_tokens
+        self._asked = asked
+
+    def ask(self, questions: Sequence[Question], form: Form) -> Mapping[Question, Answer]:
+        """As `LLM.ask`; a question without an answer on file is a failure `not_asked`."""
+        keys = self._remembered.keys(questions, form)
+        answers = self._remembered.recall(keys, form)
+        self.tally.answers += len(answers)
+        missing = [q for q, key in keys.items() if q not in answers and key not in self._asked]
+        self._asked.update(keys[question] for question in missing)
+        for batch in batched(missing, form.per_call):
+            self._count(batch, form)
+        return {question: answers.get(question, NOT_ASKED) for question in keys}
+
+    def _count(self, batch: Batch, form: Form) -> None:
+        texts = {number: question.text for number, question in batch.questions.items()}
+        messages = render(form, batch.premise, texts)
+        characters = sum(len(message["content"]) for message in messages)
+        said = sum(self._said_of(text, form) for text in texts.values())
+        self.tally.calls += 1
+        self.tally.prompt_tokens += characters / self._habits.characters_per_token
+        self.tally.completion_tokens += said if self._most is None else min(said, self._most)
+
+    def _said_of(self, text: str, form: Form) -> float:
+        """Tokens that a reply spends on a text."""
+        observed = self._habits.per_entry.get(form.blank)
+        if observed is not None:
+            return observed
+        if form.blank == "texts":
+            return _PER_CLAIM * max(len(split_sentences(text)), 1)
+        return _PER_VERDICT
+
+
+class CountingEmbedder:
+    """An `Embedder` that counts what an endpoint would be asked, as `CountingJudge` does."""
+
+    def __init__(self, endpoint: EmbeddingEndpoint, ledger: Ledger, asked: set[str]) -> None:
+        self.tally = Tally()
+        self._identity = endpoint.identity()
+        self._per_call = endpoint.texts_per_call
+        self._ledger = ledger
+        self._asked = asked
+
+    def embed(self, texts: Sequence[str]) -> pl.DataFrame:
+        """As `Embedder.embed`; no text has an embedding."""
+        keys = {text: content_key("embedding", self._identity, text) for text in texts}
+        known = self._ledger.recall(list(keys.values())).keys()
+        self.tally.answers += len(known)
+        missing = [text for text, key in keys.items() if key not in known | self._asked]
+        self._asked.update(keys[text] for text in missing)
+        self.tally.calls += -(-len(missing) // self._per_call)
+        self.tally.prompt_tokens += sum(map(len, missing)) / CHARACTERS_PER_TOKEN
+        return pl.DataFrame(schema={"text": pl.String, "embedding": pl.Array(pl.Float32, 1)})

@@ -1,0 +1,66 @@
+"""How a model counts and how much it says, as far as its calls on record tell."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import duckdb
+
+from flows.engine.endpoints import Judge
+from flows.engine.store import Store
+
+CHARACTERS_PER_TOKEN: Final = 4.0
+"""Of English text, about, where nothing better is known."""
+
+_HASH: Final = 36
+_RECENT: Final = 1_000
+
+
+class Habits(NamedTuple):
+    """Characters of the messages for a token, and tokens of the reply for a text asked about.
+
+    `per_entry` holds the latter by the blank that the texts stood in, once there was a call.
+    """
+
+    characters_per_token: float = CHARACTERS_PER_TOKEN
+    per_entry: Mapping[str, float] = {}
+
+
+def recall_habits(store: Store, judge: Judge) -> Habits:
+    """What the newest calls of the judge's model behind its endpoint were like.
+
+    Calls whose texts are kept as hashes tell nothing.
+    """
+    if not store.path.is_file():
+        return Habits()
+    values = {"model": judge.model, "api_base": judge.api_base, "hash": _HASH, "recent": _RECENT}
+    try:
+        with store.reading() as connection:
+            found = connection.execute(_QUERY, values).fetchall()[0]
+    except duckdb.CatalogException:
+        # A store from before there were calls; a run says what is to be done about it.
+        return Habits()
+    ratio, of_claims, of_texts = found
+    per_entry = {"claims": of_claims, "texts": of_texts}
+    known = {blank: tokens for blank, tokens in per_entry.items() if tokens}
+    return Habits(ratio or CHARACTERS_PER_TOKEN, known)
+
+
+_QUERY: Final = """
+WITH recent AS (
+  SELECT length(coalesce(system, '')) + length(prompt) AS characters, prompt_tokens,
+         -- A second asking repeats all texts and is answered for some.
+         CASE WHEN repeats IS NULL THEN completion_tokens END AS completion_tokens,
+         len(regexp_extract_all(prompt, '<claim-[0-9a-f]{8} id="')) AS claims,
+         len(regexp_extract_all(prompt, '<text-[0-9a-f]{8} id="')) AS texts
+  FROM audit.calls
+  WHERE model = $model AND api_base IS NOT DISTINCT FROM $api_base
+    AND prompt_tokens > 0 AND length(prompt) <> $hash
+  ORDER BY asked_at DESC LIMIT $recent
+)
+SELECT sum(characters) / sum(prompt_tokens),
+       sum(completion_tokens) FILTER (claims > 0)
+         / sum(claims) FILTER (claims > 0 AND completion_tokens IS NOT NULL),
+       sum(completion_tokens) FILTER (texts > 0)
+         / sum(texts) FILTER (texts > 0 AND completion_tokens IS NOT NULL)
+FROM recent
+"""

@@ -1,0 +1,39 @@
+"""What all endpoints of a run share."""
+
+import threading
+from collections.abc import Callable
+
+from flows.engine.ledger import Ledger
+from flows.engine.llm.loop import Loop
+from flows.engine.llm.saver import Saver
+from flows.engine.llm.transport import close
+
+Answered = Callable[[str, int, int], None]
+
+
+class Session:
+    """One run's loop and its way to the ledger; `stop` asks everything to end.
+
+    With `redact` the record of calls keeps hashes in place of texts. `answered` is told, for
+    a step, how many of how many questions that it asks at a time have been answered.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        run_id: str,
+        stop: threading.Event,
+        redact: bool = False,
+        answered: Answered = lambda _step, _done, _of: None,
+    ) -> None:
+        self.ledger = ledger
+        self.run_id = run_id
+        self.stop = stop
+        self.answered = answered
+        self.loop = Loop(at_end=close)
+        self.saver = Saver(ledger, redact=redact)
+
+    def close(self) -> None:
+        """End the loop and its connections."""
+        self.loop.close()

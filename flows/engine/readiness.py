@@ -1,0 +1,56 @@
+"""Whether the endpoints that a run may ask can be asked: found out before it starts."""
+
+from collections.abc import Iterator
+
+from flows.engine.endpoints import DEFAULT_JUDGE, Endpoint
+from flows.engine.errors import Fault, InputError
+from flows.engine.llm.charges import charges_of
+from flows.engine.llm.library import check
+from flows.engine.pipeline import Pipeline
+from flows.engine.planning import plan
+from flows.engine.prepare import Prepared
+from flows.engine.store import Store
+from stages.tools import Embedder
+
+
+def check_endpoints(prepared: Prepared, store: Store, *, again: frozenset[str]) -> None:
+    """Look at every endpoint of a step whose table may have to be made.
+
+    Raises `InputError` where one lacks a key, or a price that its budget needs.
+    """
+    pipeline = prepared.pipeline
+    if not pipeline.judges and not isinstance(pipeline.embedder, Endpoint):
+        return
+    planned = plan(prepared, store, again=again)
+    made = {step.step for step in planned if step.action != "reuse"}
+    faults = [
+        fault
+        for place, endpoint in dict(_asked(pipeline, made)).items()
+        for fault in _faults(place, endpoint)
+    ]
+    if faults:
+        raise InputError(faults)
+
+
+def _asked(pipeline: Pipeline, made: set[str]) -> Iterator[tuple[str, Endpoint]]:
+    """The endpoints that the steps in `made` ask, by their place in the file."""
+    source = pipeline.source
+    for step in pipeline.steps:
+        if step.name not in made:
+            continue
+        if step.judge is not None:
+            named = step.judge != DEFAULT_JUDGE or "judge" not in source.value
+            path = ("judges", step.judge) if named else ("judge",)
+            yield source.place(*path), pipeline.judges[step.judge]
+        if isinstance(pipeline.embedder, Endpoint) and Embedder in step.stage.tools.values():
+            yield source.place("embedder"), pipeline.embedder
+
+
+def _faults(place: str, endpoint: Endpoint) -> Iterator[Fault]:
+    wrong = check(endpoint.model, endpoint.api_base)
+    if wrong:
+        yield Fault(place, f"{endpoint.model} cannot be asked", wrong)
+    elif endpoint.budget_usd is not None and charges_of(endpoint) is None:
+        what = f"nobody knows what {endpoint.model} costs, so budget_usd cannot be kept"
+        right = "write price: {input: ..., output: ...} in US dollars per million tokens"
+        yield Fault(place, what, right)

@@ -1,0 +1,46 @@
+"""The tables and views of a store, as SQL made from the row models."""
+
+from typing import Any, Final
+
+from stages.rows import JSON, Row
+from stages.tables import python_type
+
+_SQL: Final[dict[Any, str]] = {
+    "str": "VARCHAR",
+    "int": "BIGINT",
+    "float": "DOUBLE",
+    "bool": "BOOLEAN",
+    "UUID": "UUID",
+    "list[str]": "VARCHAR[]",
+}
+
+
+def table_sql(row: type[Row]) -> str:
+    """The statement that makes the table of a kind of row."""
+    columns = [f'"{name}" {_sql_type(row, name)}' for name in row.model_fields]
+    columns = ["artifact_id UUID", "shard INTEGER", *columns]
+    return f"CREATE TABLE stored.{row.table} ({', '.join(columns)})"
+
+
+def view_sql(row: type[Row]) -> str:
+    """The statement that makes its view: rows with the runs and steps that used them."""
+    return (
+        f"CREATE VIEW {row.table} AS SELECT run_id, step, stored.* EXCLUDE (artifact_id, shard) "
+        f"FROM stored.{row.table} AS stored JOIN audit.run_steps USING (artifact_id)"
+    )
+
+
+def latest_sql(row: type[Row]) -> str:
+    """The statement that makes its view of the newest run that is done."""
+    newest = "SELECT arg_max(run_id, started_at) FROM audit.runs WHERE status = 'done'"
+    return (
+        f"CREATE VIEW latest.{row.table} AS SELECT * EXCLUDE (run_id) FROM main.{row.table} "
+        f"WHERE run_id = ({newest})"
+    )
+
+
+def _sql_type(row: type[Row], name: str) -> str:
+    if JSON in row.model_fields[name].metadata:
+        return "JSON"
+    kind = python_type(row, name)
+    return _SQL[getattr(kind, "__name__", str(kind)) if kind != list[str] else "list[str]"]

@@ -1,0 +1,143 @@
+"""Calls a second, and the share of them sent away, for ways to pace 1,500 calls.
+
+    python tests/benchmarks/pace.py
+
+In virtual time: the loop's clock leaps to the next event, so that minutes take seconds. An
+answer takes 0.3 s, being sent away 0.02 s. The best that an endpoint of 20 at a time can give
+is 66.7 calls a second; of 64 at a time, 213.
+"""
+
+import asyncio
+import random
+import selectors
+from collections import deque
+from typing import Any, NamedTuple
+
+from flows.engine.llm.bearing import Limit
+from flows.engine.llm.delivery import deliver
+from flows.engine.llm.pace import Pace
+from flows.engine.llm.troubles import Trouble
+
+CALLS = 1500
+WORKERS = 256
+LATENCY = 0.3
+
+
+class Leaping(selectors.DefaultSelector):
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        self.now += max(timeout or 0, 0)
+        return super().select(0)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self.leaping = Leaping()
+        super().__init__(self.leaping)
+
+    def time(self) -> float:
+        return self.leaping.now
+
+
+class Server(NamedTuple):
+    """Takes `rate` requests in any second and `at_once` at a time; fails one in so many."""
+
+    rate: float = float("inf")
+    at_once: float = float("inf")
+    retry_after: float | None = None
+    faults: float = 0.0
+
+
+class Visit:
+    """A server at work, and what it counted."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.taken: deque[float] = deque()
+        self.in_flight = self.sent = self.sent_away = 0
+
+    async def send(self, seconds: float) -> bool:
+        self.sent += 1
+        now = clock()
+        while self.taken and self.taken[0] <= now - 1 + 1e-6:
+            self.taken.popleft()
+        if len(self.taken) >= self.server.rate or self.in_flight >= self.server.at_once:
+            self.sent_away += 1
+            await asyncio.sleep(0.02)
+            raise Trouble("throttled", "too many", retry_after=self.server.retry_after)
+        self.taken.append(now)
+        self.in_flight += 1
+        await asyncio.sleep(LATENCY * random.uniform(0.9, 1.1))
+        self.in_flight -= 1
+        if random.random() < self.server.faults:
+            raise Trouble("server", "broken")
+        return True
+
+
+class Steady(Limit):
+    """A limit that learns nothing."""
+
+    def grow(self) -> None:
+        pass
+
+    def cut(self, sent_at: float, now: float) -> None:
+        pass
+
+
+def clock() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def adaptive() -> Pace:
+    return Pace(64, clock=clock)
+
+
+def fixed(most: int) -> Pace:
+    pace = Pace(most, clock=clock)
+    pace._limit = Steady(most, most)
+    return pace
+
+
+POLICIES = {
+    "fixed 16": lambda: fixed(16),
+    "fixed 64": lambda: fixed(64),
+    "adaptive, to 64": adaptive,
+    "rpm 6000 told": lambda: Pace(64, rpm=6000, clock=clock),
+}
+SERVERS = {
+    "100/s, Retry-After 1": Server(rate=100, retry_after=1.0),
+    "100/s": Server(rate=100),
+    "20 at once": Server(at_once=20),
+    "20 at once, Retry-After 1": Server(at_once=20, retry_after=1.0),
+    "100/s, 5 % faults": Server(rate=100, faults=0.05),
+    "no limit": Server(),
+}
+
+
+async def visit(server: Server, pace: Pace) -> tuple[float, float, int]:
+    """Answered calls a second, share of requests sent away, calls given up."""
+    there = Visit(server)
+    left = iter(range(CALLS))
+    failed = 0
+
+    async def work() -> None:
+        nonlocal failed
+        for _ in left:
+            try:
+                await deliver(there.send, pace=pace, tokens=1, timeout=60)
+            except Trouble:
+                failed += 1
+
+    await asyncio.gather(*(work() for _ in range(WORKERS)))
+    return (CALLS - failed) / clock(), there.sent_away / there.sent, failed
+
+
+if __name__ == "__main__":
+    print(f"{'server':<27}{'policy':<18}calls/s   sent away   given up")
+    for name, server in SERVERS.items():
+        for policy, pace in POLICIES.items():
+            random.seed(0)
+            with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+                speed, away, failed = runner.run(visit(server, pace()))
+            print(f"{name:<27}{policy:<18}{speed:>7.1f} {away:>10.1%} {failed:>10}")

@@ -1,0 +1,45 @@
+"""A store that another process keeps open."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+_HOLD: Final = """
+import sys, time, duckdb
+while True:
+    try:
+        connection = duckdb.connect(sys.argv[1])
+        break
+    except duckdb.IOException:
+        time.sleep(0.001)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+class Held:
+    """Waits for its turn, then lets nobody else in while it is entered.
+
+    `since` and `until` are the seconds of the monotonic clock between which that was so.
+    """
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+
+    def __enter__(self) -> "Held":
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _HOLD, str(self._store)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "held\n"
+        self.since = time.monotonic()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.until = time.monotonic()
+        self._process.communicate()

@@ -1,0 +1,203 @@
+"""A small pipeline whose judge is the fake endpoint: written, run, and read back."""
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from flows.cli import main
+from flows.engine.endpoints import Judge
+from flows.engine.execute import execute, recorded
+from flows.engine.ledger import Ledger
+from flows.engine.llm.judge import LitellmJudge
+from flows.engine.llm.session import Session
+from flows.engine.prepare import prepare
+from flows.engine.runner import Made
+from flows.engine.store import Store, read_table
+from stages.ask_verdicts import Opinion
+from stages.tools import Failure, Form, Question, Reply
+from tests.endpoint import Endpoint, Recorded
+
+MODEL = "hosted_vllm/fake"
+CLAIMS = ("The tower stands in Paris.", "The tower opened in 1890.", "Cheese comes from milk.")
+LABELS = ["entailed", "contradicted", "neutral"]
+
+EMBEDDED = {"use": "decompose_claims", "of": "response", "judge": "embedded"}
+VERIFY = {"use": "verify_claims", "claims": "response_claims", "against": "reference"}
+SCORE = {"use": "factual_correctness", "mode": "precision"}
+STEPS = {"response_claims": EMBEDDED, "response_in_reference": VERIFY, "precision": SCORE}
+"""Claims by rules, verdicts by the judge: one call for each sample."""
+
+DECOMPOSE = {"use": "decompose_claims", "of": "response"}
+
+PROMPT = 'Reply with {"claims": [{"id": 1, "verdict": "entailed"}]}.\n{{premise}}\n\n{{claims}}\n'
+FORM = Form(PROMPT, "claims", Opinion, per_call=8, keep_part=True)
+PREMISE = "The tower stands in Paris. The tower opened in 1889."
+QUESTIONS = [Question(claim, PREMISE) for claim in CLAIMS]
+
+
+def sample(name: str, **more: Any) -> dict[str, Any]:
+    """A sample whose three claims have the three verdicts; `name` stands in its premise."""
+    reference = f"Case {name}. The tower stands in Paris. The tower opened in 1889."
+    return {"sample_id": name, "response": " ".join(CLAIMS), "reference": reference} | more
+
+
+def about(name: str) -> Callable[[Any], bool]:
+    """Whether a request is about the sample of that name, for `faults.where`."""
+    return lambda body: f"Case {name}." in json.dumps(body)
+
+
+@contextmanager
+def session(store: Path, stop: threading.Event | None = None) -> Iterator[Session]:
+    """The session of a run "r" on a store."""
+    opened = Session(Ledger(Store(store)), run_id="r", stop=stop or threading.Event())
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+@contextmanager
+def judge_of(
+    endpoint: Endpoint, store: Path, stop: threading.Event | None = None, **settings: Any
+) -> Iterator[LitellmJudge]:
+    """A judge that asks `endpoint`, for a run of its own."""
+    usual: dict[str, Any] = {"model": MODEL, "api_base": endpoint.api_base, "timeout": 10}
+    with session(store, stop) as opened:
+        yield LitellmJudge("judge", Judge(**(usual | settings)), opened)
+
+
+def said(answer: Reply | Failure) -> str:
+    """The verdict, or the kind of failure."""
+    if isinstance(answer, Failure):
+        return answer.kind
+    assert isinstance(answer.answer, Opinion)
+    return answer.answer.verdict
+
+
+class Unseen:
+    """Watches nothing."""
+
+    def began(self, run_id: str, killed: list[str]) -> None: ...
+
+    def advanced(self, step: str, done: int, of: int) -> None: ...
+
+    def answered(self, step: str, done: int, of: int) -> None: ...
+
+    def finished(self, made: Made) -> None: ...
+
+
+class Judged:
+    """A pipeline in a folder, whose judge asks `endpoint`."""
+
+    def __init__(self, folder: Path, endpoint: Endpoint) -> None:
+        self.path = folder / "p.yaml"
+        self.store = Store(folder / "s.duckdb")
+        self._endpoint = endpoint
+
+    def judge(self, **settings: Any) -> dict[str, Any]:
+        """The settings of a judge, as a pipeline file has them."""
+        usual = {"model": MODEL, "api_base": self._endpoint.api_base, "timeout": 10}
+        return {name: value for name, value in (usual | settings).items() if value is not ...}
+
+    def write(
+        self,
+        samples: Iterable[str | dict[str, Any]],
+        *,
+        steps: Mapping[str, Any] = STEPS,
+        more: Mapping[str, Any] | None = None,
+        **judge: Any,
+    ) -> None:
+        """Put the pipeline and its samples on file; a name is the usual sample of that name."""
+        written = [sample(one) if isinstance(one, str) else one for one in samples]
+        lines = [json.dumps(one) + "\n" for one in written]
+        self.path.with_name("s.jsonl").write_text("".join(lines), "utf-8")
+        pipeline = {
+            "name": "p",
+            "samples": {"path": "s.jsonl"},
+            "store": "s.duckdb",
+            "judge": self.judge(**judge),
+            **(more or {}),
+            "steps": dict(steps),
+        }
+        self.path.write_text(yaml.safe_dump(pipeline, sort_keys=False), "utf-8")
+
+    def run(self) -> None:
+        """Run the pipeline; requests of earlier runs are forgotten."""
+        self._endpoint.clear()
+        prepared = prepare(self.path)
+        with recorded(prepared, self.store, Unseen()) as going:
+            execute(going)
+
+    def command(self, *options: str) -> int:
+        """As `run`, by the command line; returns the exit code."""
+        self._endpoint.clear()
+        with chdir(self.path.parent):
+            return main(["run", self.path.name, *options])
+
+    def ask(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
+        """The rows that a query gives."""
+        with self.store.reading() as connection:
+            return read_table(connection, query, **values).rows()
+
+    def scores(self) -> dict[str, tuple[str, float | None, str | None]]:
+        """Status, score and reason of each sample, in the newest run that came to its end."""
+        rows = self.ask("SELECT sample_id, status, score, reason FROM latest.scores")
+        return {name: (status, score, reason) for name, status, score, reason in rows}
+
+    def verdicts(self) -> dict[str, list[str | None]]:
+        """The verdicts, or the kinds of failure, of each sample, in the order of its claims."""
+        found: dict[str, list[str | None]] = {}
+        for name, verdict in self.ask(
+            "SELECT sample_id, coalesce(verdict, verdicts.failure) FROM latest.claims "
+            "JOIN latest.verdicts USING (claim_id) ORDER BY sample_id, claims.start"
+        ):
+            found.setdefault(name, []).append(verdict)
+        return found
+
+    def calls(self, columns: str, where: str = "true") -> list[tuple[Any, ...]]:
+        """Columns of the record of calls, in the order they were asked."""
+        return self.ask(f"SELECT {columns} FROM audit.calls WHERE {where} ORDER BY asked_at")
+
+    def everything(self) -> str:
+        """All that is in any table of the store, as text."""
+        with self.store.reading() as connection:
+            tables = connection.execute(f"SELECT DISTINCT place FROM ({_COLUMNS})").fetchall()
+            rows = [connection.execute(f"FROM {table}").fetchall() for (table,) in tables]
+        return "\n".join(repr(row) for table in rows for row in table)
+
+    def holds_nan(self) -> list[str]:
+        """The columns in which there is a number that is none."""
+        with self.store.reading() as connection:
+            columns = connection.execute(
+                f"SELECT place, column_name FROM ({_COLUMNS}) WHERE data_type = 'DOUBLE'"
+            ).fetchall()
+            assert len(columns) > 10
+            return [
+                f"{table}.{column}"
+                for table, column in columns
+                if connection.execute(
+                    f'SELECT count(*) FROM {table} WHERE NOT isfinite("{column}")'
+                ).fetchall()
+                != [(0,)]
+            ]
+
+
+_COLUMNS = """
+SELECT concat_ws('.', table_schema, table_name) AS place, column_name, data_type
+FROM information_schema.columns JOIN information_schema.tables
+USING (table_schema, table_name) WHERE table_type = 'BASE TABLE'
+"""
+
+
+def together(requests: Sequence[Recorded]) -> int:
+    """How many of `requests` were served at the same time, at most."""
+    ends = [one.replied or one.arrived for one in requests]
+    return max(
+        sum(other.arrived <= one.arrived < end for other, end in zip(requests, ends, strict=True))
+        for one in requests
+    )

@@ -1,0 +1,285 @@
+"""In virtual time: a loop whose clock leaps to the next event, so that no test waits."""
+
+import asyncio
+import random
+import selectors
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.engine.llm.delivery import Delivered, deliver
+from flows.engine.llm.pace import Pace
+from flows.engine.llm.troubles import Trouble
+
+TIMEOUT = 60.0
+
+
+class Leaping(selectors.DefaultSelector):
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        assert timeout is not None, "everyone waits for something that will never happen"
+        self.now += max(timeout, 0)
+        return super().select(0)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self.leaping = Leaping()
+        super().__init__(self.leaping)
+
+    def time(self) -> float:
+        return self.leaping.now
+
+
+def run(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(main())
+
+
+def clock() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class Endpoint:
+    """Does in turn what `script` says, the last of it for ever, taking `latency` seconds."""
+
+    def __init__(self, *script: str | Trouble, latency: float = 1.0) -> None:
+        self.script = list(script)
+        self.latency = latency
+        self.sent_at: list[float] = []
+
+    async def send(self, seconds: float) -> str:
+        self.sent_at.append(clock())
+        said = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        latency = 1e9 if said == "hang" else self.latency
+        await asyncio.sleep(min(latency, seconds))
+        if latency > seconds:
+            raise Trouble("timeout", f"no reply within {seconds:g} seconds")
+        if isinstance(said, Trouble):
+            raise Trouble(said.kind, said.message, retry_after=said.retry_after)
+        return said
+
+
+def call(
+    endpoint: Endpoint,
+    pace: Pace | None = None,
+    before_send: Callable[[], Awaitable[None] | None] = lambda: None,
+) -> Coroutine[Any, Any, Delivered[str]]:
+    pace = pace or Pace(8, clock=clock)
+    return deliver(endpoint.send, pace=pace, tokens=1, timeout=TIMEOUT, before_send=before_send)
+
+
+async def failing(endpoint: Endpoint, pace: Pace | None = None) -> Trouble:
+    with pytest.raises(Trouble) as raised:
+        await call(endpoint, pace)
+    return raised.value
+
+
+def throttled(retry_after: float | None = None) -> Trouble:
+    return Trouble("throttled", "too many", retry_after=retry_after)
+
+
+SERVER = Trouble("server", "broken")
+
+
+def test_an_answer_comes_with_its_attempts_and_seconds() -> None:
+    endpoint = Endpoint("yes")
+    assert run(lambda: call(endpoint)) == ("yes", 1, 1.0)
+
+
+@pytest.mark.parametrize("kind", ["fatal", "rung", "refused", "too_long", "bad_request"])
+def test_what_no_repetition_mends_is_raised_at_once(kind: Any) -> None:
+    endpoint = Endpoint(Trouble(kind, "no", retry_after=1.0))
+    told = run(lambda: failing(endpoint))
+    assert (told.kind, told.attempts, told.seconds) == (kind, 1, 1.0)
+    assert len(endpoint.sent_at) == 1
+
+
+def test_a_broken_endpoint_gets_four_attempts_ever_further_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(random, "uniform", lambda low, high: low + high)
+    endpoint = Endpoint(SERVER)
+    told = run(lambda: failing(endpoint))
+    assert endpoint.sent_at == [0, 1.5, 3.5, 6.5]
+    assert (told.kind, told.message, told.attempts, told.seconds) == ("server", "broken", 4, 7.5)
+
+
+def test_pauses_are_drawn_from_their_whole_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def uniform(low: float, high: float) -> float:
+        asked.append((low, high))
+        return 0.25
+
+    monkeypatch.setattr(random, "uniform", uniform)
+    endpoint = Endpoint(*[throttled()] * 8, "yes")
+    assert run(lambda: call(endpoint)).attempts == 9
+    assert asked == [(0, 0.5 * 2**n) for n in range(6)] + [(0, 20), (0, 20)]
+
+
+def test_an_endpoint_that_hangs_is_given_up_at_four_timeouts() -> None:
+    endpoint = Endpoint("hang")
+    told = run(lambda: failing(endpoint))
+    assert (told.kind, told.attempts) == ("timeout", 4)
+    assert told.seconds == pytest.approx(4 * TIMEOUT)
+    assert endpoint.sent_at[:2] == [0, pytest.approx(60.25, abs=0.25)]
+
+
+def test_a_throttling_endpoint_is_asked_until_four_timeouts() -> None:
+    endpoint = Endpoint(throttled())
+    told = run(lambda: failing(endpoint))
+    assert told.kind == "throttled"
+    assert told.attempts == len(endpoint.sent_at) > 10
+    assert 4 * TIMEOUT - 20 < told.seconds <= 4 * TIMEOUT
+
+
+def test_failures_mend() -> None:
+    endpoint = Endpoint(SERVER, throttled(1.0), "hang", SERVER, throttled(), "yes")
+    delivered = run(lambda: call(endpoint))
+    assert (delivered.received, delivered.attempts) == ("yes", 6)
+
+
+def test_retry_after_is_obeyed() -> None:
+    endpoint = Endpoint(throttled(30.0), "yes")
+    run(lambda: call(endpoint))
+    assert endpoint.sent_at == [0, 31.0]
+
+
+def test_retry_after_of_a_broken_endpoint_holds_back_this_call_only() -> None:
+    async def main() -> None:
+        pace = Pace(8, clock=clock)
+        broken = asyncio.create_task(call(first, pace))
+        await asyncio.sleep(2)
+        await call(second, pace)
+        await broken
+
+    first = Endpoint(Trouble("server", "broken", retry_after=30.0), "yes")
+    second = Endpoint("yes")
+    run(main)
+    assert first.sent_at == [0, 31.0]
+    assert second.sent_at == [2.0]
+
+
+@pytest.mark.parametrize("kind", ["throttled", "server"])
+def test_a_retry_after_beyond_what_is_left_gives_up_at_once(kind: Any) -> None:
+    endpoint = Endpoint(Trouble(kind, "later", retry_after=3600.0))
+    told = run(lambda: failing(endpoint))
+    assert (told.kind, told.message, told.attempts, told.seconds) == (kind, "later", 1, 1.0)
+
+
+def test_a_run_does_not_hang_on_a_retry_after_of_an_hour() -> None:
+    async def main() -> list[Trouble]:
+        pace = Pace(8, clock=clock)
+        return await asyncio.gather(*(failing(endpoint, pace) for _ in range(100)))
+
+    endpoint = Endpoint(throttled(3600.0))
+    troubles = run(main)
+    assert len(endpoint.sent_at) == 8
+    assert {told.kind for told in troubles} == {"throttled"}
+    assert sorted({(told.attempts, told.seconds) for told in troubles}) == [(0, 0.0), (1, 1.0)]
+
+
+def test_waiting_for_a_turn_before_the_first_attempt_does_not_count() -> None:
+    async def main() -> list[Delivered[str]]:
+        pace = Pace(1, clock=clock)
+        return await asyncio.gather(*(call(endpoint, pace) for _ in range(10)))
+
+    endpoint = Endpoint("yes", latency=59)
+    assert run(main) == [("yes", 1, 59.0)] * 10
+
+
+def test_the_turn_is_given_back_between_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        pace = Pace(1, clock=clock)
+        await asyncio.gather(call(first, pace), call(second, pace))
+
+    monkeypatch.setattr(random, "uniform", lambda low, high: high)
+    first, second = Endpoint(SERVER, "yes"), Endpoint("yes")
+    run(main)
+    assert first.sent_at == [0, 2.0]
+    assert second.sent_at == [1.0]
+
+
+def test_the_last_word_of_the_endpoint_is_told_when_no_turn_comes() -> None:
+    async def main() -> Trouble:
+        pace = Pace(1, clock=clock)
+        waiting = asyncio.create_task(failing(endpoint, pace))
+        await asyncio.sleep(0)
+        async with pace.turn(1, patience=10, again=True):
+            await asyncio.sleep(1000)
+        return await waiting
+
+    endpoint = Endpoint(SERVER)
+    told = run(main)
+    assert (told.kind, told.attempts, told.seconds) == ("server", 1, 4 * TIMEOUT)
+
+
+def test_only_throttling_and_silence_slow_us_down() -> None:
+    async def limit_after(*script: str | Trouble) -> int:
+        pace = Pace(8, clock=clock)
+        await call(Endpoint(*script, "yes"), pace)
+        return pace.limit
+
+    assert run(lambda: limit_after(SERVER, SERVER)) == 8
+    assert run(lambda: limit_after("hang")) == 4
+    assert run(lambda: limit_after(throttled(), throttled())) == 2
+
+
+def test_answers_speed_us_up() -> None:
+    async def main() -> int:
+        pace = Pace(64, clock=clock)
+        await asyncio.gather(*(call(Endpoint("yes"), pace) for _ in range(16)))
+        return pace.limit
+
+    assert run(main) > 8
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_each_attempt_is_announced_and_may_be_forbidden(waits: bool) -> None:
+    class StopError(Exception):
+        pass
+
+    class Signal:
+        calls = 0
+
+        def __call__(self) -> Awaitable[None] | None:
+            self.calls += 1
+            if self.calls == 3:
+                raise StopError
+            return asyncio.sleep(5) if waits else None
+
+    async def main() -> None:
+        pace = Pace(1, clock=clock)
+        with pytest.raises(StopError):
+            await call(endpoint, pace, signal)
+        await call(Endpoint("yes"), pace)
+
+    signal, endpoint = Signal(), Endpoint(SERVER)
+    run(main)
+    assert len(endpoint.sent_at) == 2
+    assert endpoint.sent_at[0] == (5 if waits else 0)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["yes", "hang", SERVER, throttled(), throttled(2.0), throttled(50.0)]),
+        min_size=1,
+        max_size=12,
+    ),
+    st.integers(1, 4),
+)
+def test_every_call_ends_in_time(script: list[str | Trouble], most: int) -> None:
+    async def main() -> None:
+        pace = Pace(most, clock=clock)
+        endpoint = Endpoint(*script)
+        calls = (call(endpoint, pace) for _ in range(6))
+        for outcome in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(outcome, Delivered | Trouble)
+            assert outcome.seconds <= 4 * TIMEOUT + 1e-6
+
+    run(main)

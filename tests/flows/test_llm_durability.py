@@ -1,0 +1,344 @@
+"""Runs that are killed, interrupted, locked out or out of room: nothing is paid for twice."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from flows.engine.store import read_table
+from tests.endpoint import Endpoint, Recorded, faults, serve
+from tests.flows.held import Held
+from tests.flows.judged import CLAIMS, DECOMPOSE, EMBEDDED, SCORE, VERIFY, Judged, sample
+
+ROOT: Final = Path(__file__).parents[2]
+KILLS: Final = 20
+SECOND: Final = 1.0
+"""How old a reply may be, at most, to be lost by a kill."""
+
+FORKS: Final = """
+import asyncio, json, os, resource, sys, threading
+import flows.commands.guard, flows.commands.run
+from flows.cli import main
+from flows.engine.llm.transport import close, warm
+from flows.engine.store import Store
+
+async def get_ready():
+    await warm("hosted_vllm/fake")
+    await close()
+
+# In the main thread it would take back what Polars does to Ctrl-C.
+getting_ready = threading.Thread(target=lambda: asyncio.run(get_ready()))
+getting_ready.start()
+getting_ready.join()
+for line in sys.stdin:
+    folder, arguments, bytes_per_file, wait = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        os.chdir(folder)
+        said = os.open("said.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(said, 1)
+        os.dup2(said, 2)
+        if bytes_per_file:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_per_file, bytes_per_file))
+        Store.__init__.__kwdefaults__["wait"] = wait
+        try:
+            code = main(arguments)
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+            code = 99
+        sys.stdout.flush()
+        os._exit(code)
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+"""Runs commands in forks of a process that has loaded litellm, which takes seconds."""
+
+DEEP: Final = {
+    "response_claims": DECOMPOSE,
+    "reference_claims": DECOMPOSE | {"of": "reference"},
+    "response_in_reference": VERIFY,
+    "reference_in_response": VERIFY | {"claims": "reference_claims", "against": "response"},
+    "factual_correctness": {"use": "factual_correctness"},
+    "summary": {"use": "summarize_scores"},
+}
+"""Four calls for each sample."""
+
+FLAT: Final = {"response_claims": EMBEDDED, "response_in_reference": VERIFY, "precision": SCORE}
+"""One call for each sample."""
+
+
+class Process:
+    """One `claimflow run`, in a process of its own."""
+
+    def __init__(self, forks: "Forks", folder: Path, number: int) -> None:
+        self._forks = forks
+        self._folder = folder
+        self._number = number
+
+    def send(self, signal_number: int) -> None:
+        os.kill(self._number, signal_number)
+
+    def code(self) -> int:
+        """The exit code, or the signal that ended it as a negative number."""
+        return int(self._forks.read())
+
+    def said(self) -> str:
+        return (self._folder / "said.txt").read_text("utf-8")
+
+
+class Forks:
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", FORKS],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+
+    def run(self, judged: Judged, *, bytes_per_file: int = 0, wait: float = 60) -> Process:
+        folder = judged.path.parent
+        asked = [str(folder), ["run", judged.path.name], bytes_per_file, wait]
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        return Process(self, folder, int(self.read()))
+
+    def read(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    forks = Forks()
+    yield forks
+    forks.close()
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with serve() as endpoint:
+        yield endpoint
+
+
+def wait_for(happened: Callable[[], Any], *, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.002)
+
+
+def lost(requests: list[Recorded], kills: list[tuple[float, float]]) -> list[float]:
+    """How many seconds before a kill those replies had come that were asked for again.
+
+    A kill is the moments at which it was sent and at which the process was gone.
+    """
+    ages = []
+    started = 0.0
+    for sent, gone in kills:
+        after = {one.key for one in requests if one.arrived > gone}
+        ages += [
+            sent - one.replied
+            for one in requests
+            if one.status == 200 and one.replied and started < one.arrived < one.replied < sent
+            if one.key in after
+        ]
+        started = gone
+    return sorted(ages)
+
+
+def tables(judged: Judged) -> dict[str, list[tuple[Any, ...]]]:
+    """What the newest run that is done found out, whichever calls told it."""
+    with judged.store.reading() as connection:
+        return {
+            name: read_table(connection, f"SELECT * FROM latest.{name} ORDER BY ALL")
+            .drop("call_id", strict=False)
+            .rows()
+            for name in ("samples", "claims", "verdicts", "scores", "summaries")
+        }
+
+
+def kill(going: Process) -> tuple[float, float]:
+    """End a run; returns when it was told and when it was gone."""
+    going.send(signal.SIGKILL)
+    sent = time.monotonic()
+    assert going.code() == -signal.SIGKILL
+    return sent, time.monotonic()
+
+
+def unsaved(judged: Judged) -> list[str]:
+    return sorted(path.name for path in judged.path.parent.glob("*.journal"))
+
+
+def written(folder: Path, endpoint: Endpoint, samples: int, **more: Any) -> Judged:
+    folder.mkdir()
+    judged = Judged(folder, endpoint)
+    judged.write([case(str(number)) for number in range(samples)], **more)
+    return judged
+
+
+def case(name: str) -> dict[str, Any]:
+    """A sample of which nothing is asked that is asked of another one."""
+    return sample(name, response=f"{' '.join(CLAIMS)} Case {name} is closed.")
+
+
+def wrong_at_first(body: Any) -> bool:
+    return len(body["messages"]) == 2
+
+
+def test_a_run_killed_at_twenty_random_points_asks_nothing_twice(
+    tmp_path: Path, forks: Forks, endpoint: Endpoint
+) -> None:
+    wrong = faults.share(0.3, faults.malformed(), faults.prose(), faults.missing(), faults.fenced())
+    endpoint.behaviour.fault = faults.where(wrong_at_first, wrong)
+    quiet = written(tmp_path / "quiet", endpoint, 100, steps=DEEP, max_concurrency=64)
+    assert forks.run(quiet).code() == 0
+    calls = endpoint.hits
+    assert calls >= 400
+    endpoint.clear()
+
+    endpoint.behaviour.latency, endpoint.behaviour.spread = 0.3, 0.9
+    judged = written(tmp_path / "killed", endpoint, 100, steps=DEEP, max_concurrency=32)
+    drawn = random.Random(7)
+    kills: list[tuple[float, float]] = []
+    for point in sorted(drawn.uniform(0, 0.95) for _ in range(KILLS)):
+        before = endpoint.hits
+        going = forks.run(judged)
+        wait_for(lambda n=before: endpoint.hits > n)
+        wait_for(lambda n=point * calls: len(endpoint.hits_by_key) >= n)
+        time.sleep(drawn.uniform(0, 0.5))
+        kills.append(kill(going))
+    last = forks.run(judged)
+    assert last.code() == 0, last.said()
+    assert max(lost(endpoint.requests, kills), default=0) < SECOND
+    assert tables(judged) == tables(quiet)
+    assert unsaved(judged) == []
+    assert judged.ask("SELECT count(*) - count(DISTINCT call_id) FROM audit.calls") == [(0,)]
+    assert judged.ask("SELECT count(*) FROM audit.calls WHERE open") == [(0,)]
+    assert judged.ask("SELECT count(*) FROM audit.runs WHERE status = 'killed'") == [(KILLS,)]
+
+
+def test_a_store_locked_for_a_while_holds_a_run_up_and_no_more(
+    tmp_path: Path, forks: Forks, endpoint: Endpoint
+) -> None:
+    endpoint.behaviour.latency = 0.2
+    judged = written(tmp_path / "held", endpoint, 200, steps=FLAT, max_concurrency=8)
+    going = forks.run(judged)
+    wait_for(lambda: endpoint.hits > 20)
+    with Held(judged.store.path) as held:
+        wait_for(lambda: time.monotonic() > held.since + 5.5)
+        assert unsaved(judged) != []
+    assert going.code() == 0, going.said()
+    late = [one for one in endpoint.requests if held.since + 4.5 < one.arrived < held.until]
+    assert late == []
+    assert unsaved(judged) == []
+    assert endpoint.hits == 200
+    assert judged.ask("SELECT count(*), count(DISTINCT call_id) FROM audit.calls") == [(200, 200)]
+
+
+def test_a_store_locked_for_too_long_ends_a_run_and_what_came_is_kept(
+    tmp_path: Path, forks: Forks, endpoint: Endpoint
+) -> None:
+    endpoint.behaviour.latency = 0.2
+    judged = written(tmp_path / "shut", endpoint, 250, steps=FLAT, max_concurrency=8)
+    going = forks.run(judged, wait=2)
+    wait_for(lambda: endpoint.hits > 20)
+    with Held(judged.store.path):
+        assert going.code() == 3
+    path = judged.store.path
+    assert going.said().splitlines()[-1] == (
+        f"claimflow: {path}: another process has held the store for 2 s; close it, or try "
+        "again later"
+    )
+    assert "Traceback" not in going.said()
+    assert unsaved(judged) != []
+    before = endpoint.hits
+    assert before < 250
+    assert all(one.status == 200 for one in endpoint.requests)
+    assert forks.run(judged).code() == 0
+    assert endpoint.hits == 250
+    assert unsaved(judged) == []
+    assert judged.ask("SELECT status FROM audit.runs ORDER BY started_at") == [
+        ("killed",),
+        ("done",),
+    ]
+
+
+def test_a_run_killed_while_the_store_is_locked_loses_nothing(
+    tmp_path: Path, forks: Forks, endpoint: Endpoint
+) -> None:
+    endpoint.behaviour.latency = 0.1
+    judged = written(tmp_path / "both", endpoint, 100, steps=FLAT, max_concurrency=8)
+    going = forks.run(judged)
+    wait_for(lambda: endpoint.hits > 20)
+    with Held(judged.store.path) as held:
+        wait_for(lambda: time.monotonic() > held.since + 2)
+        killed = kill(going)
+    again = forks.run(judged)
+    assert again.code() == 0, again.said()
+    assert max(lost(endpoint.requests, [killed]), default=0) < SECOND
+    assert unsaved(judged) == []
+    calls = "SELECT count(*), count(DISTINCT call_id) FROM audit.calls"
+    assert judged.ask(calls) == [(len(endpoint.hits_by_key),) * 2]
+
+
+def test_a_full_disk_ends_a_run_with_one_line(
+    tmp_path: Path, forks: Forks, endpoint: Endpoint
+) -> None:
+    judged = written(tmp_path / "full", endpoint, 300, steps=FLAT, max_concurrency=8)
+    endpoint.behaviour.latency = 0.02
+    assert forks.run(judged, bytes_per_file=1_500_000).code() == 3
+    said = (judged.path.parent / "said.txt").read_text("utf-8").splitlines()
+    errors = [line for line in said if line.startswith("claimflow:")]
+    assert errors == [
+        f"claimflow: {judged.store.path}: cannot be written (File too large); make room and run "
+        "again; what is on file is kept"
+    ]
+    assert "Traceback" not in "\n".join(said)
+    ((kept,),) = judged.ask("SELECT count(*) FROM audit.calls")
+    assert kept > 0
+    hits = endpoint.hits
+    assert hits < 300
+    assert forks.run(judged).code() == 0
+    assert endpoint.hits <= hits + 300 - kept
+    assert judged.ask("SELECT count(*) FROM latest.verdicts") == [(1200,)]
+
+
+def test_ctrl_c_lets_calls_in_flight_come_back_and_leaves_those_that_hang(
+    tmp_path: Path, forks: Forks, endpoint: Endpoint
+) -> None:
+    endpoint.behaviour.latency = 1.5
+    hanging = faults.share(0.4, faults.hang())
+    endpoint.behaviour.fault = hanging
+    judged = written(tmp_path / "stopped", endpoint, 40, steps=FLAT, max_concurrency=8)
+    going = forks.run(judged)
+    wait_for(lambda: endpoint.hits == 8)
+    going.send(signal.SIGINT)
+    started = time.monotonic()
+    assert going.code() == 130
+    seconds = time.monotonic() - started
+    assert 1.0 < seconds < 9.0
+    assert "claimflow: stopped; what was done is kept, run again to go on" in going.said()
+    back = {one.key for one in endpoint.requests if one.status == 200}
+    assert 0 < len(back) < endpoint.hits == 8
+    assert judged.ask("SELECT status FROM audit.runs") == [("stopped",)]
+    assert judged.ask("SELECT count(*) FROM audit.calls") == [(len(back),)]
+
+    endpoint.clear()
+    endpoint.behaviour.latency, endpoint.behaviour.fault = 0.0, None
+    assert forks.run(judged).code() == 0
+    assert not back & set(endpoint.hits_by_key)
+    assert endpoint.hits == 40 - len(back)

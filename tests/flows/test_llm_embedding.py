@@ -1,0 +1,109 @@
+"""Embeddings behind an endpoint: in batches, remembered, and bad ones are rows."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flows.engine.endpoints import EmbeddingEndpoint
+from flows.engine.llm.embedding import LitellmEmbedder
+from tests.endpoint import Endpoint, faults, serve
+from tests.endpoint.vectors import texts_of
+from tests.flows.judged import Judged, session
+
+STEPS = {
+    "similarity": {"use": "embedding_similarity", "left": "response", "right": "reference"},
+    "semantic_similarity": {"use": "semantic_similarity"},
+}
+SAMPLES = [
+    {"sample_id": name, "response": f"{name} is old.", "reference": f"{name} is very old."}
+    for name in ("Paris", "Rome", "Oslo")
+]
+
+
+def embedder(endpoint: Endpoint, **settings: Any) -> dict[str, Any]:
+    usual = {"provider": "litellm", "model": "hosted_vllm/fake", "api_base": endpoint.api_base}
+    return usual | {"timeout": 5, "texts_per_call": 2} | settings
+
+
+def write(judged: Judged, settings: dict[str, Any]) -> None:
+    judged.write(SAMPLES, steps=STEPS, more={"judge": None, "embedder": settings})
+
+
+@pytest.mark.parametrize("model", ["hosted_vllm/fake", "openai/fake"])
+def test_texts_go_in_batches_once_and_vectors_have_length_one(tmp_path: Path, model: str) -> None:
+    longer = faults.vectors(lambda made: [3 * each for each in made])
+    with serve(fault=longer, dimension=32) as endpoint:
+        settings = EmbeddingEndpoint(**embedder(endpoint, model=model))
+        texts = [f"Text {number}." for number in range(5)]
+        for _ in range(2):
+            with session(tmp_path / "s.duckdb") as opened:
+                tool = LitellmEmbedder(settings, opened)
+                table = tool.embed([*texts, texts[0]], step="a")
+            assert sorted(len(texts_of(one.body)) for one in endpoint.requests) == [1, 2, 2]
+        assert {text for one in endpoint.requests for text in texts_of(one.body)} == set(texts)
+    assert table["text"].to_list() == texts
+    lengths = np.linalg.norm(table["embedding"].to_numpy(), axis=1)
+    assert lengths == pytest.approx(np.ones(5), abs=1e-6)
+
+
+def test_steps_that_embed_the_same_at_once_ask_once(tmp_path: Path) -> None:
+    with serve(latency=0.1, dimension=8) as endpoint:
+        settings = EmbeddingEndpoint(**embedder(endpoint))
+        with session(tmp_path / "s.duckdb") as opened:
+            tool = LitellmEmbedder(settings, opened)
+            threads = [
+                threading.Thread(target=tool.embed, args=(["a", "b"],), kwargs={"step": step})
+                for step in ("one", "two")
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert endpoint.hits == 1
+
+
+def test_what_fails_is_a_row_and_the_next_run_asks_for_it(tmp_path: Path) -> None:
+    broken = faults.where(lambda body: "Rome is old." in body["input"], faults.status(400))
+    with serve(fault=broken, dimension=16) as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        write(judged, embedder(endpoint, dimensions=24))
+        judged.run()
+        assert {one.body.get("dimensions") for one in endpoint.requests} == {24}
+        assert endpoint.hits == 3
+        with_rome = next(
+            texts_of(one.body) for one in endpoint.requests if one.fault == "status 400"
+        )
+        lost = {text.split()[0] for text in with_rome}
+        status = {name: status for name, (status, _, _) in judged.scores().items()}
+        assert status == {
+            name: "failed" if name in lost else "scored" for name in ("Paris", "Rome", "Oslo")
+        }
+        assert judged.ask("SELECT count(*) FROM latest.similarities WHERE cosine > 0.5") == [
+            (3 - len(lost),)
+        ]
+        failed = judged.calls("outcome, prompt_tokens, judge", "outcome != 'ok'")
+        assert failed == [("bad_request", None, "embedder")]
+        endpoint.behaviour.fault = None
+        judged.run()
+        assert [sorted(texts_of(one.body)) for one in endpoint.requests] == [sorted(with_rome)]
+    assert {status for status, _, _ in judged.scores().values()} == {"scored"}
+    assert judged.holds_nan() == []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        faults.vectors(lambda made: [each * np.nan for each in made], "nan"),
+        faults.vectors(lambda made: made[1:], "fewer"),
+    ],
+    ids=["nan", "fewer"],
+)
+def test_vectors_that_are_none_are_never_used(tmp_path: Path, fault: Any) -> None:
+    with serve(fault=fault, dimension=8) as endpoint:
+        settings = EmbeddingEndpoint(**embedder(endpoint, timeout=0.4))
+        with session(tmp_path / "s.duckdb") as opened:
+            table = LitellmEmbedder(settings, opened).embed(["a", "b"], step="s")
+    assert table.height == 0

@@ -1,0 +1,164 @@
+"""The judge as a tool: asks for what nobody asked yet, once, for all steps."""
+
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.engine.errors import JudgeError, StoppedError
+from flows.engine.llm.judge import batched
+from stages.tools import Failure, Question, Reply
+from tests.endpoint import faults, serve
+from tests.flows.judged import (
+    EMBEDDED,
+    FORM,
+    LABELS,
+    QUESTIONS,
+    SCORE,
+    VERIFY,
+    Judged,
+    judge_of,
+    said,
+    sample,
+)
+
+Answers = Mapping[Question, Reply | Failure]
+
+
+def test_every_question_is_answered_and_none_asked_twice(tmp_path: Path) -> None:
+    store = tmp_path / "s.duckdb"
+    with serve() as endpoint:
+        with judge_of(endpoint, store) as judge:
+            answers = judge.ask([*QUESTIONS, *QUESTIONS], FORM, step="a")
+            assert [said(answers[question]) for question in QUESTIONS] == LABELS
+            assert judge.ask(QUESTIONS[1:], FORM, step="b") == {
+                question: answers[question] for question in QUESTIONS[1:]
+            }
+        with judge_of(endpoint, store) as judge:
+            assert judge.ask(QUESTIONS, FORM, step="a") == answers
+            more = Question("The tower is high.", QUESTIONS[0].premise)
+            assert said(judge.ask([*QUESTIONS, more], FORM, step="a")[more]) == "neutral"
+        assert endpoint.hits == 2
+        (last,) = (message["content"] for message in endpoint.requests[1].body["messages"][1:])
+    assert last.count("</claim-") == 1
+
+
+def test_nothing_to_ask_asks_nobody(tmp_path: Path) -> None:
+    with serve() as endpoint:
+        with judge_of(endpoint, tmp_path / "s.duckdb") as judge:
+            assert judge.ask([], FORM, step="a") == {}
+        assert endpoint.hits == 0
+
+
+def test_steps_that_ask_the_same_at_once_share_a_call(tmp_path: Path) -> None:
+    with serve(latency=0.4) as endpoint:
+        with judge_of(endpoint, tmp_path / "s.duckdb") as judge:
+            judge.ask([Question("First, everything is loaded.", "Yes.")], FORM, step="a")
+            endpoint.clear()
+            found: list[Answers] = []
+            asked = [QUESTIONS, QUESTIONS[:2], [*QUESTIONS[1:], Question("More.", "Other.")]]
+            threads = [
+                threading.Thread(target=lambda q=one: found.append(judge.ask(q, FORM, step="b")))
+                for one in asked
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        texts = [one.body["messages"][-1]["content"] for one in endpoint.requests]
+    assert sorted(map(len, found)) == [2, 3, 3]
+    for question in QUESTIONS:
+        assert sum(f">\n{question.text}\n<" in text for text in texts) == 1
+    labels = {q: said(answer) for answers in found for q, answer in answers.items()}
+    assert [labels[question] for question in QUESTIONS] == LABELS
+
+
+def test_two_steps_of_a_pipeline_and_two_samples_share_a_call(tmp_path: Path) -> None:
+    steps = {
+        "response_claims": EMBEDDED,
+        "one": VERIFY,
+        "two": VERIFY | {"premises": "each"},
+        "precision": SCORE | {"response_in_reference": "one"},
+    }
+    twin = sample("a", sample_id="twin")
+    with serve(latency=0.2) as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(["a", twin], steps=steps)
+        judged.run()
+        assert endpoint.hits == 1
+    assert judged.scores() == dict.fromkeys(["a", "twin"], ("scored", 1 / 3, None))
+    rows = judged.ask("SELECT count(*), count(DISTINCT call_id) FROM verdicts")
+    assert rows == [(12, 1)]
+
+
+def test_what_one_step_finds_fatal_ends_the_other(tmp_path: Path) -> None:
+    bad = faults.where(lambda body: "Cheese" in str(body["messages"]), faults.wrong_key())
+    with (
+        serve(fault=bad, latency=0.3) as endpoint,
+        judge_of(endpoint, tmp_path / "s.duckdb") as judge,
+    ):
+        judge.ask([Question("First, everything is loaded.", "Yes.")], FORM, step="a")
+        raised: list[Exception] = []
+
+        def ask(premise: str) -> None:
+            questions = [Question("Cheese is old.", f"{premise} {n}") for n in range(20)]
+            try:
+                judge.ask(questions, FORM, step="b")
+            except JudgeError as error:
+                raised.append(error)
+
+        threads = [threading.Thread(target=ask, args=(name,)) for name in ("one", "two")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(raised) == 2
+        assert endpoint.hits < 20
+        with pytest.raises(JudgeError):
+            judge.ask(QUESTIONS, FORM, step="c")
+
+
+def test_a_stopped_run_keeps_what_comes_back(tmp_path: Path) -> None:
+    store = tmp_path / "s.duckdb"
+    questions = [Question("The tower stands.", f"The tower stands {n}.") for n in range(30)]
+    with serve(latency=0.5) as endpoint:
+        stop = threading.Event()
+
+        def stop_when_asked() -> None:
+            while endpoint.hits < 8:
+                time.sleep(0.01)
+            stop.set()
+
+        threading.Thread(target=stop_when_asked).start()
+        with judge_of(endpoint, store, stop) as judge, pytest.raises(StoppedError):
+            judge.ask(questions, FORM, step="a")
+        assert 8 <= endpoint.hits < 30
+        with judge_of(endpoint, store) as judge:
+            answers = judge.ask(questions, FORM, step="a")
+        assert endpoint.hits == 30
+    assert {said(answer) for answer in answers.values()} == {"entailed"}
+
+
+@given(
+    st.lists(st.builds(Question, st.text(max_size=3), st.sampled_from("ab")), unique=True),
+    st.integers(1, 5),
+)
+def test_batches_hold_every_question_once_beside_others_of_its_premise(
+    questions: list[Question], per_call: int
+) -> None:
+    batches = list(batched(questions, per_call))
+    found = [question for batch in batches for question in batch.questions.values()]
+    assert sorted(found) == sorted(questions)
+    for batch in batches:
+        assert list(batch.questions) == list(range(1, len(batch.questions) + 1))
+        assert 1 <= len(batch.questions) <= per_call
+        assert {question.premise for question in batch.questions.values()} == {batch.premise}
+    for premise in "ab":
+        mine = [batch for batch in batches if batch.premise == premise]
+        assert all(len(batch.questions) == per_call for batch in mine[:-1])
+        order = [question for batch in mine for question in batch.questions.values()]
+        assert order == [question for question in questions if question.premise == premise]

@@ -1,0 +1,86 @@
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from flows.engine.llm.loop import Loop
+
+
+async def nothing() -> None:
+    pass
+
+
+def test_threads_share_one_loop_in_a_thread_of_its_own() -> None:
+    loop = Loop(at_end=nothing)
+    met = threading.Barrier(3)
+
+    async def where() -> tuple[int, int]:
+        return id(asyncio.get_running_loop()), threading.get_ident()
+
+    def ask(_: int) -> tuple[tuple[int, int], int]:
+        met.wait()
+        return loop.run(where()), threading.get_ident()
+
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(ask, range(3)))
+    loop.close()
+    assert len({place for place, _ in found}) == 1
+    assert len({asker for _, asker in found}) == 3
+    assert found[0][0][1] not in {asker for _, asker in found}
+
+
+def test_coroutines_of_several_threads_run_side_by_side() -> None:
+    loop = Loop(at_end=nothing)
+    arrived = 0
+    both = asyncio.Event()
+
+    async def meet() -> None:
+        nonlocal arrived
+        arrived += 1
+        if arrived == 2:
+            both.set()
+        await asyncio.wait_for(both.wait(), 10)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: loop.run(meet()), range(2)))
+    loop.close()
+
+
+def test_what_a_coroutine_raises_is_raised_to_who_runs_it() -> None:
+    loop = Loop(at_end=nothing)
+
+    async def fail() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        loop.run(fail())
+    loop.close()
+
+
+def test_the_end_comes_once_in_the_loop_and_leaves_no_thread() -> None:
+    ended: list[int] = []
+
+    async def at_end() -> None:
+        ended.append(id(asyncio.get_running_loop()))
+
+    async def number() -> int:
+        await asyncio.to_thread(lambda: None)
+        return id(asyncio.get_running_loop())
+
+    before = threading.active_count()
+    loop = Loop(at_end)
+    used = loop.run(number())
+    loop.close()
+    loop.close()
+    assert ended == [used]
+    assert threading.active_count() == before
+
+
+def test_a_loop_that_nobody_used_is_never_started() -> None:
+    async def at_end() -> None:
+        raise AssertionError("there is nothing to end")
+
+    before = threading.active_count()
+    Loop(at_end).close()
+    assert threading.active_count() == before

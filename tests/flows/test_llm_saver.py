@@ -1,0 +1,170 @@
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.engine.errors import StoreBusyError
+from flows.engine.ledger import Ledger
+from flows.engine.llm import saver as saver_module
+from flows.engine.llm.calls import Call
+from flows.engine.llm.journal import take_in_journals
+from flows.engine.llm.saver import Saver
+from flows.engine.store import Store, now
+from stages.keys import content_key
+from tests.flows.held import Held
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "s.duckdb", wait=30)
+    with store.writing():
+        pass
+    return store
+
+
+def call(number: int, **more: Any) -> Call:
+    usual = {"run_id": "r", "step": "s", "judge": "j", "model": "m", "api_base": None}
+    ids = {"call_id": content_key("call", number), "request": content_key("request", number)}
+    texts = {"repeats": None, "rung": "schema", "system": None, "prompt": "?", "asked_at": now()}
+    return Call(**usual, **ids, **texts)._replace(**more)
+
+
+def reply(number: int) -> dict[str, bytes]:
+    return {content_key("key", number): f"reply {number}".encode()}
+
+
+def use(store: Store, work: Callable[[Saver], Awaitable[None]], *, redact: bool = False) -> None:
+    async def main() -> None:
+        await work(Saver(Ledger(store), redact=redact))
+
+    asyncio.run(main())
+
+
+def rows(store: Store, query: str) -> list[tuple[Any, ...]]:
+    with store.reading() as connection:
+        return connection.execute(query).fetchall()
+
+
+def ids(store: Store) -> list[str]:
+    found = rows(store, "SELECT call_id::VARCHAR FROM audit.calls ORDER BY asked_at")
+    return [name for (name,) in found]
+
+
+def unsaved(store: Store) -> int:
+    return len(list(store.path.parent.glob("*.journal")))
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not happened():
+        assert time.monotonic() < deadline, "it never happened"
+        await asyncio.sleep(0.01)
+
+
+def test_what_was_added_is_on_file_when_saved_returns(store: Store) -> None:
+    async def work(saver: Saver) -> None:
+        await saver.saved()
+        for number in range(20):
+            saver.add(call(number), reply(number))
+        await saver.saved()
+        assert ids(store) == [call(number).call_id for number in range(20)]
+        saver.add(call(20), {})
+        await saver.saved()
+
+    use(store, work)
+    assert len(ids(store)) == 21
+    assert rows(store, "SELECT count(*), count(DISTINCT made_at) FROM audit.replies") == [(20, 1)]
+
+
+def test_it_comes_on_file_though_nobody_waits(store: Store) -> None:
+    async def work(saver: Saver) -> None:
+        for number in range(3):
+            saver.add(call(number), reply(number))
+            await until(lambda n=number: len(ids(store)) > n)
+
+    use(store, work)
+
+
+def test_a_call_closes_another_of_the_same_moment_or_of_an_earlier_one(store: Store) -> None:
+    first, second, third = call(0, open=True), call(1, open=True), call(2, open=True)
+
+    async def work(saver: Saver) -> None:
+        saver.add(first, {})
+        saver.add(second, {})
+        saver.add(third, {}, closes=second.call_id)
+        await saver.saved()
+        saver.add(call(3), {}, closes=first.call_id)
+        await saver.saved()
+
+    use(store, work)
+    assert rows(store, "SELECT open FROM audit.calls ORDER BY asked_at") == [
+        (False,), (False,), (True,), (False,),
+    ]  # fmt: skip
+
+
+def test_redacted_calls_hold_no_texts(store: Store) -> None:
+    async def work(saver: Saver) -> None:
+        saver.add(call(0, prompt="a secret", reply="a secret", system="a secret"), reply(0))
+        await saver.saved()
+
+    use(store, work, redact=True)
+    assert "a secret" not in str(rows(store, "FROM audit.calls"))
+
+
+def test_what_was_added_is_in_a_journal_at_once(store: Store) -> None:
+    async def work(saver: Saver) -> None:
+        saver.add(call(0), reply(0))
+        assert unsaved(store) == 1
+        with Held(store.path):
+            await asyncio.sleep(1)
+            saver.add(call(1), reply(1))
+            assert unsaved(store) == 2
+        await saver.saved()
+
+    use(store, work)
+    assert unsaved(store) == 0
+    assert ids(store) == [call(0).call_id, call(1).call_id]
+    assert rows(store, "SELECT count(DISTINCT key) FROM audit.replies") == [(2,)]
+
+
+def test_nothing_more_is_asked_while_a_writing_takes_long(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saver_module, "_LATE", 0.5)
+
+    async def work(saver: Saver) -> None:
+        await saver.keep_up()
+        with Held(store.path):
+            saver.add(call(0), {})
+            await until(lambda: unsaved(store) == 1)
+            await asyncio.sleep(1.5)
+            waiting = asyncio.create_task(saver.keep_up())
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+        await waiting
+        assert ids(store) == [call(0).call_id]
+
+    use(store, work)
+
+
+def test_a_store_locked_for_too_long_is_told_and_its_calls_are_kept(store: Store) -> None:
+    impatient = Store(store.path, wait=0.5)
+
+    async def work(saver: Saver) -> None:
+        with Held(store.path):
+            saver.add(call(0), reply(0))
+            with pytest.raises(StoreBusyError, match="another process"):
+                await saver.saved()
+        with pytest.raises(StoreBusyError):
+            await saver.keep_up()
+        saver.add(call(1), reply(1))
+        with pytest.raises(StoreBusyError):
+            await saver.saved()
+
+    use(impatient, work)
+    assert ids(store) == []
+    take_in_journals(Ledger(store))
+    assert ids(store) == [call(0).call_id, call(1).call_id]

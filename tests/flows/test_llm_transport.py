@@ -1,0 +1,448 @@
+"""Requests and replies over real HTTP, through litellm."""
+
+import asyncio
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from flows.engine.llm.library import check
+from flows.engine.llm.prices import Price, context_window, price_of
+from flows.engine.llm.rungs import RUNGS, reply_format
+from flows.engine.llm.transport import Received, Request, Usage, close, embed, send, warm
+from flows.engine.llm.troubles import Trouble
+from stages.tools import Form
+
+ROOT = Path(__file__).parents[2]
+MODELS = ["openai/m", "hosted_vllm/m", "ollama_chat/m", "anthropic/claude-sonnet-4-5"]
+ALIKE = MODELS[:2]
+MESSAGES = [{"role": "user", "content": "What of the claim?"}]
+KEYS = ("OPENAI_API_KEY", "HOSTED_VLLM_API_KEY", "OLLAMA_API_KEY")
+
+
+class Endpoint(http.server.ThreadingHTTPServer):
+    """Answers with `answer(path, body)`; notes paths, headers and bodies in `seen`."""
+
+    daemon_threads = False
+    request_queue_size = 128
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answering)
+        self.answer: Callable[[str, Any], Any] = lambda path, body: {}
+        self.drip = 0.0
+        self.delay = 0.0
+        self.seen: list[tuple[str, Any, Any]] = []
+        self.left = threading.Event()
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Answering(http.server.BaseHTTPRequestHandler):
+    server: Endpoint
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.seen.append((self.path, self.headers, body))
+        sent = json.dumps(self.server.answer(self.path, body)).encode()
+        time.sleep(self.server.delay)
+        try:
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(sent)))
+            self.end_headers()
+            for start in range(0, len(sent), 10):
+                self.wfile.write(sent[start : start + 10])
+                time.sleep(self.server.drip)
+        except OSError:
+            self.server.left.set()
+
+    def log_message(self, *parts: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with Endpoint() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in KEYS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "quite-secret")
+
+
+def request(endpoint: Endpoint, model: str, **parameters: Any) -> Request:
+    address = endpoint.url if model.startswith(("ollama", "anthropic")) else f"{endpoint.url}/v1"
+    return Request(model, MESSAGES, parameters, address)
+
+
+def ask(*requests: Request, timeout: float = 10) -> list[Received]:
+    async def all_of_them() -> list[Received]:
+        try:
+            return await asyncio.gather(*(send(asked, timeout=timeout) for asked in requests))
+        finally:
+            await close()
+
+    return asyncio.run(all_of_them())
+
+
+def chat(message: dict[str, Any], finish: str = "stop", **more: Any) -> dict[str, Any]:
+    """A reply in the words of OpenAI."""
+    choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", **message}}
+    usage = {"prompt_tokens": 50, "completion_tokens": 2, "total_tokens": 52}
+    return {"id": "1", "object": "chat.completion", "created": 1, "model": "m"} | {
+        "choices": [choice],
+        "usage": usage,
+        **more,
+    }
+
+
+def spoken(path: str, body: Any) -> dict[str, Any]:
+    """A good reply to any of the four, each in its own words."""
+    if path == "/api/chat":
+        message = {"role": "assistant", "content": "hi"}
+        counts = {"prompt_eval_count": 50, "eval_count": 2}
+        return {"model": "m", "message": message, "done": True, "done_reason": "stop", **counts}
+    if path == "/v1/messages":
+        usage = {"input_tokens": 50, "output_tokens": 2}
+        content = [{"type": "text", "text": "hi"}]
+        about = {"id": "1", "type": "message", "role": "assistant", "model": "m"}
+        return {**about, "content": content, "stop_reason": "end_turn", "usage": usage}
+    return chat({"content": "hi"})
+
+
+def test_every_provider_gives_the_same(endpoint: Endpoint) -> None:
+    endpoint.answer = spoken
+    for model in MODELS:
+        (received,) = ask(request(endpoint, model, max_tokens=9))
+        assert received._replace(usage=received.usage._replace(cached=None)) == Received(
+            "hi", "stop", None, Usage(50, None, 2), None
+        ), model
+    assert len(endpoint.seen) == 4
+
+
+def test_a_reply_is_read_whole(endpoint: Endpoint) -> None:
+    usage = {
+        "prompt_tokens": 50,
+        "completion_tokens": 2,
+        "total_tokens": 52,
+        "prompt_tokens_details": {"cached_tokens": 20},
+    }
+    message = {"content": "cut o", "reasoning_content": "hm"}
+    endpoint.answer = lambda *_: chat(message, "length", usage=usage, system_fingerprint="fp")
+    for received in ask(*(request(endpoint, model) for model in ALIKE)):
+        assert received == Received("cut o", "length", None, Usage(50, 20, 2), "fp")
+
+
+@pytest.mark.parametrize("lacking", [{"usage": None}, {"usage": {}}])
+def test_tokens_that_are_not_told_are_unknown(endpoint: Endpoint, lacking: Any) -> None:
+    endpoint.answer = lambda *_: chat({"content": "hi"}, **lacking)
+    for received in ask(*(request(endpoint, model) for model in ALIKE)):
+        assert received.usage == Usage(None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("message", "finish", "refusal"),
+    [
+        ({"content": None, "refusal": "I cannot"}, "stop", "I cannot"),
+        ({"content": None}, "content_filter", "content_filter"),
+        ({"content": ""}, "content_filter", "content_filter"),
+        ({"content": "half a w"}, "content_filter", None),
+        ({"content": None}, "stop", None),
+    ],
+)
+def test_a_refusal_is_told(endpoint: Endpoint, message: Any, finish: str, refusal: Any) -> None:
+    endpoint.answer = lambda *_: chat(message, finish)
+    for received in ask(*(request(endpoint, model) for model in ALIKE)):
+        assert (received.refusal, received.text) == (refusal, message["content"] or "")
+
+
+def test_no_choices_are_a_broken_server(endpoint: Endpoint) -> None:
+    endpoint.answer = lambda *_: chat({"content": "hi"}, choices=[])
+    for model in ALIKE:
+        with pytest.raises(Trouble, match="the reply has no choices") as caught:
+            ask(request(endpoint, model))
+        assert caught.value.kind == "server"
+
+
+class Verdict(BaseModel):
+    verdict: str
+
+
+FORM = Form("{{claims}}", "claims", Verdict, 10, keep_part=True)
+
+
+def tool_called(path: str, body: Any) -> dict[str, Any]:
+    function = {"name": "reply", "arguments": {"claims": []}}
+    if path == "/api/chat":
+        message = {"role": "assistant", "content": "", "tool_calls": [{"function": function}]}
+        return {**spoken(path, body), "message": message}
+    if path == "/v1/messages":
+        use = {"type": "tool_use", "id": "1", "name": "reply", "input": {"claims": []}}
+        return {**spoken(path, body), "content": [use], "stop_reason": "tool_use"}
+    function["arguments"] = json.dumps(function["arguments"])
+    call = {"id": "1", "type": "function", "function": function}
+    return chat({"content": None, "tool_calls": [call]}, "tool_calls")
+
+
+def test_the_arguments_of_a_tool_are_the_text(endpoint: Endpoint) -> None:
+    endpoint.answer = tool_called
+    for model in MODELS:
+        (received,) = ask(request(endpoint, model, **reply_format("tool", FORM)))
+        assert json.loads(received.text) == {"claims": []}, model
+
+
+def test_words_are_read_although_a_tool_was_asked_for(endpoint: Endpoint) -> None:
+    endpoint.answer = spoken
+    for model in MODELS:
+        (received,) = ask(request(endpoint, model, **reply_format("tool", FORM)))
+        assert received.text == "hi"
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_parameters_go_out_as_they_are(endpoint: Endpoint, rung: Any) -> None:
+    endpoint.answer = spoken
+    parameters = {"temperature": 0, "seed": 7, "top_k": 5, **reply_format(rung, FORM)}
+    for model in ALIKE:
+        ask(request(endpoint, model, **parameters))
+        sent = endpoint.seen[-1][2]
+        if model.startswith("hosted_vllm") and "tools" in parameters:
+            # litellm leaves out of tools what old releases of vLLM did not know.
+            (tool,) = sent.pop("tools")
+            assert tool["function"]["name"] == "reply"
+            assert "claims" in tool["function"]["parameters"]["properties"]
+            del parameters["tools"]
+        assert sent == {"model": "m", "messages": MESSAGES, **parameters}, model
+
+
+def test_a_server_of_ones_own_needs_no_key(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.answer = spoken
+    for model in MODELS[:3]:
+        assert check(model, endpoint.url) is None
+        ask(request(endpoint, model))
+    monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
+    ask(request(endpoint, "openai/m"))
+    assert endpoint.seen[-1][1]["authorization"] == "Bearer from-environment"
+
+
+def test_a_reply_that_drips_is_out_of_time(endpoint: Endpoint) -> None:
+    endpoint.answer, endpoint.drip = spoken, 0.05
+    for model in MODELS:
+        asyncio.run(warm(model))
+        start = time.monotonic()
+        with pytest.raises(Trouble, match=r"no whole reply within 0\.4 seconds") as caught:
+            ask(request(endpoint, model), timeout=0.4)
+        assert caught.value.kind == "timeout"
+        assert time.monotonic() - start < 5
+    assert len(endpoint.seen) == 4
+
+
+def test_a_call_can_be_cancelled(endpoint: Endpoint) -> None:
+    endpoint.answer, endpoint.delay = spoken, 0.3
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(send(request(endpoint, "openai/m"), timeout=10))
+        while not endpoint.seen:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await close()
+
+    asyncio.run(cancelled())
+
+
+def test_many_calls_at_once_and_loops_one_after_the_other(endpoint: Endpoint) -> None:
+    endpoint.answer = spoken
+    for _ in range(2):
+        received = ask(*(request(endpoint, MODELS[n % 4]) for n in range(40)))
+        assert {reply.text for reply in received} == {"hi"}
+    if Path("/proc/self/fd").exists():
+        held = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+        ask(*(request(endpoint, model) for model in MODELS * 5))
+        assert len(os.listdir("/proc/self/fd")) <= held + 2  # noqa: PTH208
+
+
+def vectors(path: str, body: Any) -> dict[str, Any]:
+    """Embeddings of one number, the length of the text, last first."""
+    found = [
+        {"object": "embedding", "index": index, "embedding": [float(len(text)), 0.5]}
+        for index, text in enumerate(body["input"])
+    ]
+    usage = {"prompt_tokens": 5, "total_tokens": 5}
+    return {"object": "list", "model": "m", "data": found[::-1], "usage": usage}
+
+
+def embedded(endpoint: Endpoint, model: str, texts: list[str]) -> Any:
+    async def once() -> Any:
+        try:
+            where = f"{endpoint.url}/v1"
+            return await embed(model, texts, api_base=where, parameters={}, timeout=10)
+        finally:
+            await close()
+
+    return asyncio.run(once())
+
+
+def test_embeddings_come_in_the_order_asked(endpoint: Endpoint) -> None:
+    endpoint.answer = vectors
+    for model in ALIKE:
+        found, usage = embedded(endpoint, model, ["a", "", "abc"])
+        assert found == [[1.0, 0.5], [0.0, 0.5], [3.0, 0.5]]
+        assert (usage.prompt, usage.cached) == (5, None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda found: found.pop(),
+        lambda found: found.append({"index": 9, "embedding": [1.0, 1.0]}),
+        lambda found: found.append({"index": 0, "embedding": [1.0, 1.0]}),
+        lambda found: found[0].update(index=7),
+        lambda found: found[0].update(embedding=[1.0]),
+        lambda found: found[0].update(embedding=[float("nan"), 1.0]),
+        lambda found: found[0].update(embedding="zz"),
+        lambda found: [entry.update(embedding=[]) for entry in found],
+    ],
+)
+def test_embeddings_that_do_not_fit_are_a_broken_server(
+    endpoint: Endpoint, change: Callable[[list[Any]], Any]
+) -> None:
+    def changed(path: str, body: Any) -> dict[str, Any]:
+        reply = vectors(path, body)
+        change(reply["data"])
+        return reply
+
+    endpoint.answer = changed
+    for model in ALIKE:
+        with pytest.raises(Trouble) as caught:
+            embedded(endpoint, model, ["a", "ab"])
+        assert caught.value.kind == "server", model
+
+
+def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check("openai/gpt-4o-mini", None) == "set OPENAI_API_KEY in the environment"
+    assert check("hosted_vllm/m", None) == (
+        "hosted_vllm needs an api_base, such as http://127.0.0.1:8000/v1"
+    )
+    assert "names no provider" in str(check("nobody/m", None))
+    assert check("ollama_chat/m", None) is None
+    assert check("anthropic/claude-sonnet-4-5", None) is None
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "")
+    assert check("anthropic/claude-sonnet-4-5", None) == "set ANTHROPIC_API_KEY in the environment"
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    assert check("openai/gpt-4o-mini", None) == "set OPENAI_API_KEY in the environment"
+    monkeypatch.setenv("OPENAI_API_KEY", "word\n")
+    assert "OPENAI_API_KEY in the environment holds" in str(check("openai/gpt-4o-mini", None))
+
+
+def test_prices_are_those_of_the_table() -> None:
+    price = Price(1.5e-07, 7.5e-08, 6e-07)
+    assert price_of("openai/gpt-4o-mini") == price_of("gpt-4o-mini") == price
+    assert context_window("openai/gpt-4o-mini") == 128_000
+    # A name that another provider has a price for.
+    for unknown in ("openai/nobody", "hosted_vllm/gpt-4o-mini", "groq/gpt-4o-mini"):
+        assert price_of(unknown) is context_window(unknown) is None
+    embedding = price_of("openai/text-embedding-3-small")
+    assert embedding is not None
+    assert embedding.cached == embedding.prompt > embedding.completion == 0
+
+
+def test_importing_needs_no_litellm() -> None:
+    names = ("transport", "troubles", "rungs", "prices", "scrub", "library")
+    code = f"import sys, {', '.join(f'flows.engine.llm.{name}' for name in names)}\n"
+    code += "assert not {'litellm', 'openai', 'aiohttp'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+GUARDED = """
+import asyncio, logging, os, sys, warnings
+strangers = []
+def watch(event, given):
+    if event == "socket.connect" and isinstance(given[1], tuple):
+        host = given[1][0]
+    elif event == "socket.getaddrinfo":
+        host = given[0]
+    else:
+        return
+    if host not in ("127.0.0.1", b"127.0.0.1"):
+        strangers.append(host)
+        raise OSError("only this machine")
+sys.addaudithook(watch)
+logging.basicConfig(level=logging.DEBUG)
+filters = list(warnings.filters)
+sys.path.insert(0, sys.argv[2])
+from flows.engine.llm.library import check
+from flows.engine.llm.prices import context_window, price_of
+from flows.engine.llm.transport import Request, close, embed, send, warm
+from flows.engine.llm.troubles import Trouble
+
+async def main():
+    for model in ("openai/m", "hosted_vllm/m", "ollama_chat/m", "anthropic/claude-sonnet-4-5"):
+        await warm(model)
+        check(model, sys.argv[1]), price_of(model), context_window(model)
+        path = "/v1" if model.endswith("/m") and "ollama" not in model else ""
+        for parameters in ({}, {"response_format": {"type": "json_object"}}):
+            messages = [{"role": "user", "content": "PROMPT-TO-KEEP"}]
+            asked = Request(model, messages, parameters, sys.argv[1] + path)
+            received = await send(asked, timeout=20)
+            assert received.text == "hi"
+        try:
+            await send(Request(model, messages, {}, "http://127.0.0.1:1"), timeout=20)
+        except Trouble:
+            pass
+    price_of("ollama/llama3"), context_window("ollama/llama3")
+    try:
+        await embed("openai/m", ["PROMPT-TO-KEEP"], api_base=sys.argv[1], parameters={}, timeout=20)
+    except Trouble:
+        pass
+    await close()
+
+asyncio.run(main())
+assert not strangers, strangers
+assert len(warnings.filters) == len(filters) + 1
+assert "FROM_DOTENV" not in os.environ
+"""
+
+
+def test_nobody_else_is_asked_and_nothing_is_told(endpoint: Endpoint, tmp_path: Path) -> None:
+    endpoint.answer = spoken
+    (tmp_path / ".env").write_text("FROM_DOTENV=1\n", "utf-8")
+    contrary = {
+        "LITELLM_LOG": "DEBUG",
+        "LITELLM_MODE": "DEV",
+        "LITELLM_OFFLINE_MODE": "false",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "False",
+        "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "False",
+        "OPENAI_LOG": "debug",
+        "OPENAI_API_KEY": "KEY-TO-KEEP",
+        "ANTHROPIC_API_KEY": "KEY-TO-KEEP",
+    }
+    done = subprocess.run(
+        [sys.executable, "-W", "default", "-c", GUARDED, endpoint.url, str(ROOT)],
+        env={**os.environ, **contrary},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told = done.stdout + done.stderr
+    assert done.returncode == 0, told[-3000:]
+    assert "TO-KEEP" not in told
+    assert "Feedback" not in told

@@ -1,0 +1,337 @@
+"""Every failure over real HTTP, through litellm, for four kinds of endpoint."""
+
+import asyncio
+import http.server
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.engine.llm.scrub import scrub, words
+from flows.engine.llm.transport import Request, close, send
+from flows.engine.llm.troubles import Trouble, classify
+
+MODELS = ["openai/m", "hosted_vllm/m", "ollama_chat/m", "anthropic/claude-sonnet-4-5"]
+PROMPT = "The Eiffel Tower is located in Paris, and response_format is what people call it."
+
+
+class Endpoint(http.server.ThreadingHTTPServer):
+    """Gives every request the same `answer` (status, headers, body) and counts `hits`."""
+
+    daemon_threads = False
+    request_queue_size = 64
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answering)
+        self.answer: tuple[int, dict[str, str], Any] = (200, {}, {})
+        self.hits = 0
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Answering(http.server.BaseHTTPRequestHandler):
+    server: Endpoint
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.server.hits += 1
+        status, headers, body = self.server.answer
+        sent = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        kind = "text/html" if isinstance(body, str) else "application/json"
+        self.send_response(status)
+        for name, value in {"content-type": kind, **headers}.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(sent)))
+        self.end_headers()
+        self.wfile.write(sent)
+
+    def log_message(self, *parts: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[Endpoint]:
+    with Endpoint() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "HOSTED_VLLM_API_KEY", "OLLAMA_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "quite-secret")
+
+
+def troubles(base: str, models: list[str] = MODELS, **parameters: Any) -> dict[str, Trouble]:
+    """What goes wrong when each model is asked."""
+
+    async def ask() -> dict[str, Trouble]:
+        found = {}
+        messages = [{"role": "user", "content": PROMPT}]
+        for model in models:
+            address = base if model.startswith(("ollama", "anthropic")) else f"{base}/v1"
+            with pytest.raises(Trouble) as caught:
+                await send(Request(model, messages, parameters, address), timeout=10)
+            found[model] = caught.value
+        await close()
+        return found
+
+    return asyncio.run(ask())
+
+
+def said(message: str, code: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": message, "type": "some_error", "param": None, "code": code}}
+
+
+CASES: dict[str, tuple[str, int, dict[str, str], Any]] = {
+    "rate limit": ("throttled", 429, {"retry-after": "7"}, said("Rate limit reached")),
+    "rate limit unnamed": ("throttled", 429, {}, said("Slow down")),
+    "gemini's quota per minute": (
+        "throttled",
+        429,
+        {},
+        said("You exceeded your current quota, check your billing. Please retry in 42.1s."),
+    ),
+    "529": ("throttled", 529, {"retry-after": "7"}, said("Busy, overloaded")),
+    "overloaded": ("throttled", 503, {}, said("The engine is currently overloaded")),
+    "503 that says when": ("throttled", 503, {"retry-after": "7"}, said("Back soon")),
+    "503": ("server", 503, {}, said("Gone")),
+    "500": ("server", 500, {}, said("Boom")),
+    "500 in plain words": ("server", 500, {}, "Internal Server Error"),
+    "502 in HTML": ("server", 502, {}, "<html><h1>Bad Gateway</h1></html>"),
+    "409": ("server", 409, {}, said("Conflict")),
+    "HTML with 200": ("server", 200, {}, "<html>Log in first</html>"),
+    "nothing with 200": ("server", 200, {}, ""),
+    "no choices": ("server", 200, {}, {"id": "1", "object": "chat.completion", "choices": []}),
+    "neither choices": ("server", 200, {}, {"id": "1"}),
+    "model failed at JSON": (
+        "server",
+        400,
+        {},
+        said("Failed to generate JSON for response_format", "json_validate_failed"),
+    ),
+    "408": ("timeout", 408, {}, said("Too slow")),
+    "504": ("timeout", 504, {}, said("Gateway timed out")),
+    "401": ("fatal", 401, {}, said("Incorrect API key provided: sk-abcdefghijkl1234.")),
+    "403": ("fatal", 403, {}, said("Your country is not supported")),
+    "402": ("fatal", 402, {}, said("Insufficient Balance")),
+    "404": ("fatal", 404, {}, said("The model `m` does not exist", "model_not_found")),
+    "404 in HTML": ("fatal", 404, {}, "<html>Not Found</html>"),
+    "400 for a key": ("fatal", 400, {}, said("API key not valid. Please pass a valid one.")),
+    "400 for a model": ("fatal", 400, {}, said("x/y is not a valid model ID")),
+    "no quota": (
+        "fatal",
+        429,
+        {},
+        said("You exceeded your current quota, please check your plan.", "insufficient_quota"),
+    ),
+    "no credit": ("fatal", 400, {}, said("Your credit balance is too low to access the API.")),
+    "temperature": (
+        "fatal",
+        400,
+        {},
+        said("Unsupported value: 'temperature' does not support 0 with this model."),
+    ),
+    "max_tokens": (
+        "fatal",
+        400,
+        {},
+        said("'max_tokens' is not supported with this model.", "unsupported_parameter"),
+    ),
+    "seed": (
+        "fatal",
+        422,
+        {},
+        {"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]},
+    ),
+    "another parameter": ("fatal", 400, {}, said("Unrecognized request argument supplied: foo")),
+    "response_format": (
+        "rung",
+        400,
+        {},
+        said("'response_format' of type 'json_schema' is not supported with this model."),
+    ),
+    "response format": ("rung", 400, {}, said("This response format type is unavailable now")),
+    "tools": ("rung", 400, {}, said("m does not support tools")),
+    "tool use": ("rung", 404, {}, said("No endpoints found that support tool use.")),
+    "grammar": ("rung", 422, {}, said("Grammar error: unknown keyword")),
+    "policy": ("refused", 400, {}, said("Rejected by our safety system", "content_filter")),
+    "policy of Azure": (
+        "refused",
+        400,
+        {},
+        said("Filtered due to the prompt triggering the content management policy."),
+    ),
+    "moderation": ("refused", 403, {}, said("Your input was flagged")),
+    "context": (
+        "too_long",
+        400,
+        {},
+        said("This model's maximum context length is 8192 tokens; 50 in the tools."),
+    ),
+    "context with max_tokens": (
+        "too_long",
+        400,
+        {},
+        said("'max_tokens' is too large: 9. This model's maximum context length is 8 tokens."),
+    ),
+    "prompt": ("too_long", 400, {}, said("prompt is too long: 250000 tokens > 200000 maximum")),
+    "llama.cpp": ("too_long", 400, {}, said("the request exceeds the available context size")),
+    "tokens": ("too_long", 400, {}, said("Too many tokens in the request")),
+    "400": ("bad_request", 400, {}, said("Bad thing")),
+    "413": ("bad_request", 413, {}, said("Payload Too Large")),
+    "422": ("bad_request", 422, {}, said("Unprocessable")),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_failure_is_told_by_its_status_and_words(endpoint: Endpoint, name: str) -> None:
+    kind, *answer = CASES[name]
+    endpoint.answer = tuple(answer)
+    endpoint.hits = 0
+    for model, trouble in troubles(endpoint.url).items():
+        assert trouble.kind == kind, f"{model}: {trouble.message}"
+        assert trouble.retry_after == (7.0 if answer[1] else None), model
+        assert trouble.message.isprintable()
+        assert 0 < len(trouble.message) <= 300
+        assert "litellm" not in trouble.message.casefold() or answer[0] == 200
+        assert "sk-abc" not in trouble.message
+    # Whoever calls decides on another attempt, never litellm or what it rests on.
+    assert endpoint.hits == len(MODELS)
+
+
+def test_a_message_holds_the_words_of_the_endpoint(endpoint: Endpoint) -> None:
+    endpoint.answer = (400, {}, said("Your \n words"))
+    messages = {trouble.message for trouble in troubles(endpoint.url).values()}
+    assert messages == {"400: Your words"}
+
+
+def test_what_is_fatal_says_what_would_be_right(endpoint: Endpoint) -> None:
+    endpoint.answer = (401, {}, said("x" * 1000))
+    for trouble in troubles(endpoint.url).values():
+        assert trouble.message.startswith("401: xxx")
+        assert trouble.message.endswith("x… (set a key in the environment that the endpoint takes)")
+
+
+def test_neither_prompt_nor_key_is_told(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "own-word-with-no-form")
+    endpoint.answer = (400, {}, said(f"own-word-with-no-form quite-secret cannot: {PROMPT}"))
+    for trouble in troubles(endpoint.url).values():
+        # response_format stands in the prompt only, so this is no failure of a rung.
+        assert trouble.kind == "bad_request"
+        assert "own-word" not in trouble.message
+        assert "secret" not in trouble.message
+        assert "Tower is located" not in trouble.message
+        # Nothing hangs on the exception that holds the prompt.
+        assert trouble.__context__ is trouble.__cause__ is None
+
+
+def test_the_date_of_retry_after_becomes_seconds(endpoint: Endpoint) -> None:
+    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
+    past = "Wed, 21 Oct 2015 07:28:00 GMT"
+    for told, low, high in ((soon, 30, 60), (past, 0, 0), ("nan", None, None), ("x", None, None)):
+        endpoint.answer = (429, {"retry-after": told}, said("Wait"))
+        after = troubles(endpoint.url, ["openai/m"])["openai/m"].retry_after
+        assert after is None if low is None else low <= after <= high
+
+
+def test_nobody_listening_is_a_broken_server() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        for model, trouble in troubles(f"http://127.0.0.1:{port}").items():
+            assert trouble.kind == "server", model
+            assert "cannot be reached" in trouble.message
+    for model, trouble in troubles("http://nobody.invalid").items():
+        assert trouble.kind == "server", model
+
+
+def test_a_missing_key_is_fatal(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    (trouble,) = troubles(endpoint.url, ["anthropic/claude-sonnet-4-5"]).values()
+    assert trouble.kind == "fatal"
+    assert "ANTHROPIC_API_KEY" in trouble.message
+
+
+def test_an_unknown_provider_is_fatal(endpoint: Endpoint) -> None:
+    (trouble,) = troubles(endpoint.url, ["nobody/m"]).values()
+    assert trouble.kind == "fatal"
+    assert trouble.message.endswith("(name the provider first: openai/MODEL)")
+
+
+def test_what_litellm_itself_does_not_send(endpoint: Endpoint) -> None:
+    (trouble,) = troubles(endpoint.url, ["openai/gpt-5"], temperature=0).values()
+    assert trouble.kind == "fatal"
+    assert "temperature" in trouble.message
+    tools = [{"type": "function", "function": {"name": "reply", "parameters": {}}}]
+    (trouble,) = troubles(endpoint.url, ["watsonx_text/m"], tools=tools).values()
+    assert trouble.kind == "rung"
+
+
+def test_what_is_no_failure_of_a_call() -> None:
+    assert classify(TimeoutError()).kind == "timeout"
+    trouble = classify(ZeroDivisionError("by nought"))
+    assert (trouble.kind, trouble.message) == ("server", "ZeroDivisionError: by nought")
+    assert classify(trouble) is trouble
+
+
+class FailedError(Exception):
+    def __init__(self, status_code: int, text: str) -> None:
+        super().__init__(text)
+        self.status_code = status_code
+
+
+@given(st.integers(-1, 10_000), st.text(max_size=400), st.integers(1, 30))
+def test_a_message_is_one_short_line(status: int, text: str, times: int) -> None:
+    trouble = classify(FailedError(status, text * times))
+    assert trouble.message.isprintable()
+    assert 0 < len(trouble.message) <= 300
+
+
+@given(st.text(min_size=40, max_size=200), st.text(max_size=50), st.text(max_size=50))
+def test_no_long_stretch_of_a_prompt_is_told(prompt: str, before: str, after: str) -> None:
+    told = scrub(before + prompt + after, hide=[prompt])
+    assert not any(prompt[start : start + 40] in told for start in range(len(prompt) - 39))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("key sk-proj-abc_DEF-123 is wrong", "key *** is wrong"),
+        ("Authorization: Bearer eyJhbGciOi.x.y", "Authorization: Bearer ***"),
+        ("GET /v1?key=AIzaSyABCDEF&n=1", "GET /v1?key=***&n=1"),
+        ('{"api_key": "abcdef"}', '{"api_key": "***"}'),
+        ("http://me:word@host/v1", "http://***@host/v1"),
+        ("max_tokens: 5, basic plan", "max_tokens: 5, basic plan"),
+    ],
+)
+def test_secrets_are_scrubbed_by_their_form(text: str, told: str) -> None:
+    assert scrub(text) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"error": "model not found"}', "model not found"),
+        ('Exception: {"message": {"detail": "deep"}}', "deep"),
+        ('{"detail": [{"loc": ["body", 1], "msg": "bad"}, {"msg": "too"}]}', "body.1: bad; too"),
+        ("litellm.APIError: APIError: OpenAIException - words", "words"),
+        ("litellm.Timeout: Timeout Error: words", "words"),
+        ("{not JSON", "{not JSON"),
+        ('{"a":' * 3000, ('{"a":' * 3000)[:4000]),
+    ],
+)
+def test_the_words_of_an_endpoint_are_found(text: str, told: str) -> None:
+    assert words(text) == told

@@ -1,0 +1,386 @@
+"""A plan says what a run then asks, call by call, and leaves nothing behind."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import chdir
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+
+from flows.cli import main
+from flows.engine.endpoints import Judge
+from flows.engine.estimating import estimate
+from flows.engine.guessing import ClaimGuess
+from flows.engine.llm.estimate import Estimate
+from flows.engine.llm.habits import Habits, recall_habits
+from flows.engine.planning import plan
+from flows.engine.prepare import prepare
+from flows.engine.store import Store
+from stages.decompose import DecomposeClaims
+from stages.rows import Sample
+from stages.tables import build
+from tests.endpoint import Endpoint, faults, serve
+from tests.flows.judged import (
+    CLAIMS,
+    DECOMPOSE,
+    PROMPT,
+    STEPS,
+    VERIFY,
+    Judged,
+    about,
+    sample,
+)
+
+SAMPLES = ["one", "two", "three", "four", "five"]
+PAIRS = STEPS | {"response_in_reference": VERIFY | {"claims_per_call": 2}}
+"""Two calls for each sample: its three claims go two at a time."""
+
+BY_JUDGE = PAIRS | {"response_claims": DECOMPOSE}
+NEWEST = "run_id = (SELECT arg_max(run_id, started_at) FROM audit.runs)"
+PRICE = {"input": 1.0, "output": 10.0}
+
+
+def own(name: str, last: str = "Milk is white.") -> dict[str, Any]:
+    """A sample of three claims, whose texts are its own."""
+    return sample(name, response=f"{CLAIMS[0]} Cheese is {name}. {last}")
+
+
+SAMPLES = [own("one"), own("two"), own("three")]
+MORE = [*SAMPLES, own("four")]
+
+
+def planned(judged: Judged, *again: str) -> dict[str, Estimate]:
+    prepared = prepare(judged.path, again=again)
+    steps = plan(prepared, judged.store, again=frozenset(again))
+    return estimate(prepared, judged.store, steps)
+
+
+def calls(estimates: Mapping[str, Estimate]) -> dict[str, int]:
+    return {name: one.calls for name, one in estimates.items()}
+
+
+def made(judged: Judged) -> dict[str, int]:
+    """How many calls each step of the newest run made."""
+    counts = f"SELECT step, count(*) FROM audit.calls WHERE {NEWEST} GROUP BY step"
+    return dict(judged.ask(counts))
+
+
+def run(judged: Judged, endpoint: Endpoint, *options: str) -> None:
+    endpoint.clear()
+    with chdir(judged.path.parent):
+        assert main(["run", judged.path.name, *options]) in (0, 1)
+
+
+def told(judged: Judged, capsys: pytest.CaptureFixture[str], *options: str) -> list[str]:
+    """The lines that `claimflow plan` prints, blanks squeezed."""
+    capsys.readouterr()
+    with chdir(judged.path.parent):
+        assert main(["plan", str(judged.path), *options]) == 0
+    return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip()]
+
+
+def as_planned(judged: Judged, endpoint: Endpoint) -> int:
+    """The calls planned, after a run that made exactly those, step by step."""
+    estimates = planned(judged)
+    assert not any(one.about for one in estimates.values())
+    run(judged, endpoint)
+    expected = {name: number for name, number in calls(estimates).items() if number}
+    assert made(judged) == expected
+    assert endpoint.hits == sum(expected.values())
+    return endpoint.hits
+
+
+def test_a_run_makes_the_calls_that_were_planned(tmp_path: Path) -> None:
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(SAMPLES, steps=PAIRS)
+        assert as_planned(judged, endpoint) == 6
+        assert as_planned(judged, endpoint) == 0
+
+        judged.write(MORE, steps=PAIRS)
+        assert as_planned(judged, endpoint) == 2
+
+        (tmp_path / "strict.md").write_text(PROMPT, "utf-8")
+        verify = PAIRS["response_in_reference"] | {"prompt": "strict.md"}
+        judged.write(MORE, steps=PAIRS | {"response_in_reference": verify})
+        assert as_planned(judged, endpoint) == 8
+
+        changed = [MORE[0], own("two", last="The tower is made of iron."), *MORE[2:]]
+        edited = PAIRS | {"response_in_reference": verify}
+        judged.write(changed, steps=edited)
+        assert as_planned(judged, endpoint) == 1
+
+        judged.write(changed, steps=edited, seed=1)
+        assert as_planned(judged, endpoint) == 8
+
+
+def test_other_makers_of_claims_cost_the_claims_that_are_new(tmp_path: Path) -> None:
+    response = "The tower stands in Paris and opened in 1889. Cheese comes from milk."
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        samples = [sample(name, response=response) for name in ("one", "two", "three")]
+        judged.write(samples, steps=PAIRS)
+        assert as_planned(judged, endpoint) == 3
+        fine = PAIRS["response_claims"] | {"atomicity": "high"}
+        judged.write(samples, steps=PAIRS | {"response_claims": fine})
+        assert as_planned(judged, endpoint) == 3
+
+
+def test_claims_that_a_judge_has_yet_to_name_are_guessed(tmp_path: Path) -> None:
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(SAMPLES, steps=BY_JUDGE)
+        first = planned(judged)
+        assert calls(first) == {"response_claims": 3, "response_in_reference": 6}
+        assert [one.about for one in first.values()] == [False, True]
+        run(judged, endpoint)
+        assert made(judged) == calls(first)
+
+        judged.write(MORE, steps=BY_JUDGE)
+        second = planned(judged)
+        assert calls(second) == {"response_claims": 1, "response_in_reference": 2}
+        assert [one.answers for one in second.values()] == [3, 9]
+        assert [one.about for one in second.values()] == [False, True]
+
+
+def test_claims_on_file_are_not_guessed(tmp_path: Path) -> None:
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(SAMPLES, steps=BY_JUDGE)
+        run(judged, endpoint)
+        (tmp_path / "strict.md").write_text(PROMPT, "utf-8")
+        verify = BY_JUDGE["response_in_reference"] | {"prompt": "strict.md"}
+        judged.write(SAMPLES, steps=BY_JUDGE | {"response_in_reference": verify})
+        again = planned(judged, "response_claims")
+        assert calls(again) == {"response_claims": 0, "response_in_reference": 6}
+        assert not any(one.about for one in again.values())
+
+
+def test_what_two_steps_ask_alike_is_counted_once(tmp_path: Path) -> None:
+    other = VERIFY | {"claims_per_call": 2, "threshold": 0.7}
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(SAMPLES, steps=PAIRS | {"precision": other})
+        assert sum(calls(planned(judged)).values()) == 6
+        run(judged, endpoint)
+        assert endpoint.hits == 6
+
+
+def test_final_failures_are_on_file_and_others_are_asked_for_again(tmp_path: Path) -> None:
+    refused = faults.where(about("one"), faults.refused())
+    lacking = faults.where(about("two"), faults.missing(1))
+    with serve(fault=faults.either(refused, lacking)) as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(SAMPLES)
+        run(judged, endpoint)
+        endpoint.behaviour.fault = None
+        assert planned(judged)["response_in_reference"].answers == 8
+        assert as_planned(judged, endpoint) == 1
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_parts_of_the_samples_count_as_they_are_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr("flows.engine.estimating.SHARD", size)
+    monkeypatch.setattr("flows.engine.runner.SHARD", size)
+    same = own("one") | {"sample_id": "copy"}
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write([*SAMPLES[:2], same], steps=PAIRS)
+        assert as_planned(judged, endpoint) == 4
+
+
+def test_of_very_many_samples_some_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flows.engine.estimating.SHARD", 1)
+    monkeypatch.setattr("flows.engine.estimating._SHARDS", 3)
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write([own(str(number)) for number in range(12)], steps=PAIRS)
+        found = planned(judged)["response_in_reference"]
+    assert (found.calls, found.about) == (24, True)
+
+
+def test_tokens_and_cost_follow_what_calls_were_like(tmp_path: Path) -> None:
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(SAMPLES, steps=BY_JUDGE, price=PRICE)
+        unknown = planned(judged)["response_in_reference"]
+        assert unknown.completion_tokens == 9 * 60
+        run(judged, endpoint)
+        for name in ("five", "six"):
+            judged.write([*MORE, own(name)], steps=BY_JUDGE, price=PRICE)
+            expected = planned(judged)["response_in_reference"]
+            run(judged, endpoint)
+            sums = "sum(prompt_tokens)::BIGINT, sum(completion_tokens)::BIGINT"
+            ((prompt, completion),) = judged.ask(
+                f"SELECT {sums} FROM audit.calls WHERE step = 'response_in_reference' AND {NEWEST}"
+            )
+            assert expected.prompt_tokens == pytest.approx(prompt, rel=0.02)
+            assert expected.completion_tokens == pytest.approx(completion, rel=0.1)
+            money = expected.prompt_tokens * 1 + expected.completion_tokens * 10
+            assert expected.cost == Decimal(money) / 1_000_000
+
+
+def test_no_price_is_no_cost_and_nothing_to_ask_costs_nothing(tmp_path: Path) -> None:
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(SAMPLES)
+        assert planned(judged)["response_in_reference"].cost is None
+        run(judged, endpoint)
+        assert planned(judged) == {"response_in_reference": Estimate("judge")}
+
+
+def test_replies_are_no_longer_than_they_may_be(tmp_path: Path) -> None:
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(SAMPLES, steps=PAIRS, max_tokens=100)
+        assert planned(judged)["response_in_reference"].completion_tokens == 3 * (100 + 60)
+
+
+def test_hashes_tell_nothing_of_a_model(tmp_path: Path) -> None:
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(SAMPLES, steps=BY_JUDGE)
+        run(judged, endpoint, "--redact")
+        judge = Judge(**judged.judge())
+        assert recall_habits(judged.store, judge) == Habits()
+        judged.write(MORE, steps=BY_JUDGE)
+        run(judged, endpoint)
+        assert recall_habits(judged.store, judge).per_entry.keys() == {"claims", "texts"}
+        other = Judge(**judged.judge(model="openai/other"))
+        assert recall_habits(judged.store, other) == Habits()
+
+
+def test_a_store_without_calls_tells_nothing(tmp_path: Path) -> None:
+    duckdb.connect(str(tmp_path / "s.duckdb")).close()
+    assert recall_habits(Store(tmp_path / "s.duckdb"), Judge(model="m")) == Habits()
+
+
+def test_embeddings_are_counted_in_batches(tmp_path: Path) -> None:
+    similarity = {"use": "embedding_similarity", "left": "response", "right": "reference"}
+    steps = {"similarity": similarity}
+    with serve(dimension=8) as endpoint:
+        settings = {
+            "provider": "litellm",
+            "model": "hosted_vllm/fake",
+            "api_base": endpoint.api_base,
+            "texts_per_call": 2,
+            "price": {"input": 1.0},
+        }
+        judged = Judged(tmp_path, endpoint)
+        for samples, number in ((SAMPLES, 3), (SAMPLES, 0), ([*MORE, own("five")], 2)):
+            judged.write(samples, steps=steps, more={"judge": None, "embedder": settings})
+            found = planned(judged)["similarity"]
+            assert (found.who, found.calls, found.completion_tokens) == ("embedder", number, 0)
+            assert (found.cost == 0) is (number == 0)
+            run(judged, endpoint)
+            assert endpoint.hits == number
+
+
+def test_the_table_tells_calls_tokens_cost_and_what_is_on_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(SAMPLES, steps=BY_JUDGE, price=PRICE, budget_calls=8, budget_usd=0.001)
+        lines = told(judged, capsys)
+        found = planned(judged)
+        tokens = sum(one.prompt_tokens + one.completion_tokens for one in found.values())
+        assert lines[0] == "step uses plan calls tokens (in + out) cost (USD)"
+        assert lines[2].startswith("response_claims decompose_claims make 3 ")
+        waits = "response_in_reference verify_claims waits for response_claims about 6 "
+        assert lines[3].startswith(waits)
+        assert lines[4].endswith("waits for response_claims, response_in_reference - - -")
+        assert lines[5].startswith(f"about 9 calls, {tokens:,} tokens, 0.0")
+        assert lines[6] == (
+            "the budget of judge would not suffice: 8 calls (budget_calls) and 0.001 USD "
+            "(budget_usd); the rest becomes rows that failed, not_asked"
+        )
+        assert len(lines) == 7
+
+        judged.write(SAMPLES, steps=BY_JUDGE)
+        assert told(judged, capsys)[5].endswith(" tokens, price unknown")
+        run(judged, endpoint)
+        lines = told(judged, capsys)
+        assert lines[2] == "response_claims decompose_claims reuse 9 rows 0 0 + 0 0.00"
+        assert lines[-1] == "no calls"
+
+        judged.write(MORE, steps=BY_JUDGE, price={"input": 0, "output": 0})
+        last = told(judged, capsys)[-1]
+        assert last.startswith("about 3 calls, ")
+        assert last.endswith(" tokens, 0.00 USD; 12 answers are on file")
+
+
+def test_a_pipeline_that_asks_nobody_has_no_such_columns(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", str(small)]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert lines[0] == ["step", "uses", "plan"]
+    assert lines[-1][0] == "summary"
+
+
+def test_planning_leaves_nothing_and_needs_neither_litellm_nor_key_nor_endpoint(
+    tmp_path: Path,
+) -> None:
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(SAMPLES, steps=BY_JUDGE, model="openai/gpt-4o-mini", price=PRICE)
+    code = (
+        "import sys; from flows.cli import main; code = main(['plan', 'p.yaml']); "
+        "assert 'litellm' not in sys.modules; sys.exit(code)"
+    )
+    before = sorted(tmp_path.iterdir())
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={"PATH": "", "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "about 9 calls" in done.stdout
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_planning_leaves_a_store_as_it_is(tmp_path: Path) -> None:
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(SAMPLES, steps=BY_JUDGE)
+        run(judged, endpoint)
+        judged.write(MORE, steps=BY_JUDGE)
+        before = judged.store.path.read_bytes()
+        endpoint.clear()
+        assert planned(judged)["response_claims"].calls == 1
+        assert endpoint.hits == 0
+    assert judged.store.path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("atomicity", "other"), [("low", "Is it old?"), ("high", "Oslo is old and Rome is older.")]
+)
+def test_guesses_keep_the_rate_of_the_texts_that_the_rules_decomposed(
+    monkeypatch: pytest.MonkeyPatch, atomicity: Any, other: str
+) -> None:
+    monkeypatch.setattr("flows.engine.guessing._BY_RULES", 10)
+    texts = (other, "The tower stands in Paris and it opened in 1889.")
+    rows = [{"sample_id": str(number), "response": texts[number % 2]} for number in range(40)]
+    samples = build(Sample, rows)
+    stage = DecomposeClaims(of="response", atomicity=atomicity, prompt="{{texts}}")
+    by_rules = stage.model_copy(update={"prompt": None}).run(samples)
+    guess = ClaimGuess(stage)
+    found = pl.concat([guess.claims(samples.head(5)), guess.claims(samples.slice(5))])
+    assert abs(found.height - by_rules.height) <= 1
+    assert found["claim_id"].n_unique() == found.height
+    pairs = found.select("sample_id", "claim")
+    assert pairs.n_unique() == found.height
+    assert json.loads(found.head(1).write_json())[0]["status"] == "made"
