@@ -53,6 +53,9 @@ _LOGGERS: Final = (
 _LOCAL: Final = frozenset({"hosted_vllm", "lm_studio", "llamafile", "xinference", "custom_openai"})
 """Servers of one's own. Without an address litellm would ask a company in their stead."""
 
+UNPRICED: Final = "price_is_unknown"
+"""Marks an entry of litellm's table that is ours."""
+
 _TURN: Final = threading.Lock()
 
 
@@ -92,6 +95,19 @@ def _hush() -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
+def make_known(model: str) -> None:
+    """Give a chat model that litellm's table lacks an entry that says nothing of its price.
+
+    Litellm would look for one in every call, in vain, for a sixth of what the call costs.
+    """
+    provider = provider_of(model, None) or "ollama"
+    table = litellm().model_cost
+    if not provider.startswith("ollama") and model not in table and model.partition("/")[2] not in table:
+        nothing = {"input_cost_per_token": 0.0, "output_cost_per_token": 0.0, UNPRICED: True}
+        table[model] = {"litellm_provider": provider, "mode": "chat", **nothing}
+
+
+@cache
 def provider_of(model: str, api_base: str | None) -> str | None:
     """Who serves a model, by litellm's name; None when it knows nobody."""
     try:

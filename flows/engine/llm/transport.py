@@ -11,7 +11,7 @@ from itertools import chain
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
-from flows.engine.llm.library import address, litellm, takes_an_address
+from flows.engine.llm.library import address, litellm, make_known, takes_an_address
 from flows.engine.llm.troubles import Trouble, classify
 
 _HELLO: Final = [{"role": "user", "content": "Hello"}]
@@ -89,6 +89,7 @@ async def warm(model: str) -> None:
     to, asks nobody.
     """
     await asyncio.to_thread(litellm)
+    make_known(model)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         nowhere = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
