@@ -1,12 +1,17 @@
 """The ledger: what a model replied, remembered by what it was asked."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import duckdb
 import polars as pl
 
 from flows.engine.arrow import Arrow
 from flows.engine.store import Store, insert, now, read_table
+
+_LITTLE: Final = "128MB"
+"""Memory for a few replies. Now and then DuckDB rewrites the newest 100,000 calls, prompts and
+all, and would take a gigabyte for it."""
 
 
 class Ledger:
@@ -46,16 +51,26 @@ class Ledger:
             {"key": list(replies), "reply": list(replies.values())},
             schema={"key": pl.String, "reply": pl.Binary},
         )
-        with self.store.writing() as connection:
-            insert(connection, "audit.replies", frame, tool=tool, made_at=now())
-            if calls is not None:
-                insert(connection, "audit.calls", _new(connection, calls))
-            if closed:
-                connection.execute(
-                    "UPDATE audit.calls SET open = false "
-                    "WHERE call_id IN (SELECT unnest($ids)::UUID)",
-                    {"ids": list(closed)},
-                )
+
+        def write(memory: str | None) -> None:
+            with self.store.writing(memory=memory) as connection:
+                insert(connection, "audit.replies", frame, tool=tool, made_at=now())
+                if calls is not None:
+                    insert(connection, "audit.calls", _new(connection, calls))
+                if closed:
+                    _close(connection, closed)
+
+        try:
+            write(_LITTLE)
+        except duckdb.OutOfMemoryException:
+            write(None)
+
+
+def _close(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> None:
+    connection.execute(
+        "UPDATE audit.calls SET open = false WHERE call_id IN (SELECT unnest($ids)::UUID)",
+        {"ids": list(ids)},
+    )
 
 
 def _new(connection: duckdb.DuckDBPyConnection, calls: pl.DataFrame) -> pl.DataFrame:

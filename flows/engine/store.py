@@ -21,9 +21,6 @@ from stages.rows import row_kinds
 
 SCHEMA_VERSION: Final = 2
 
-_WRITER: Final[dict[str, Any]] = {"memory_limit": "256MB", "threads": 2}
-"""Now and then a writer rewrites 100,000 rows of a table, prompts and all: not in memory."""
-
 _FULL: Final = ("No space left on device", "File too large", "Disk quota exceeded")
 
 
@@ -42,15 +39,18 @@ class Store:
         self._ready = False
 
     @contextmanager
-    def writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def writing(self, *, memory: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection in one transaction: committed at the end, rolled back on an error.
+
+        `memory` bounds what DuckDB may hold, as in "128MB"; where that is not enough it
+        raises `duckdb.OutOfMemoryException` and nothing is written.
 
         Raises `InputError` when the file cannot be a store, or not there, and
         `StoreFullError` when there is no room for it.
         """
         with self._turn, _in_our_words(self.path):
             self._make_folder()
-            with self._connected(read_only=False) as connection:
+            with self._connected(read_only=False, memory=memory) as connection:
                 connection.begin()
                 if not self._ready:
                     _prepare(connection, self.path)
@@ -78,18 +78,22 @@ class Store:
             ) from error
 
     @contextmanager
-    def _connected(self, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-        connection = self._connect(read_only=read_only)
+    def _connected(
+        self, *, read_only: bool, memory: str | None = None
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        # With more threads each would have too little of it.
+        config = {"memory_limit": memory, "threads": 2} if memory else {}
+        connection = self._connect(read_only, config)
         try:
             yield connection
         finally:
             connection.close()
 
-    def _connect(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    def _connect(self, read_only: bool, config: dict[str, Any]) -> duckdb.DuckDBPyConnection:
         deadline = time.monotonic() + self._wait
         while True:
             try:
-                return duckdb.connect(self.path, read_only, {} if read_only else _WRITER)
+                return duckdb.connect(self.path, read_only, config)
             except duckdb.IOException as error:
                 if _why_full(error):
                     raise

@@ -1,7 +1,7 @@
 """What the LLM judge costs beside the model: calls a sample, wall time, CPU, memory.
 
     python tests/benchmarks/judge.py [--samples 500] [--latency 0.2] [--concurrency 64]
-        [--per-call] [--no-parts] [--embedder endpoint|embedded]
+        [--per-call] [--parts] [--embedder endpoint|embedded]
 
 The model is the project's own loopback endpoint, a process of its own whose CPU is not
 counted. Factual correctness, answer correctness, context recall and faithfulness together,

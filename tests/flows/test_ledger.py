@@ -1,5 +1,10 @@
+import random
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from flows.engine import ledger as ledger_module
 from flows.engine.ledger import Ledger
 from flows.engine.store import Store
 from stages.keys import content_key
@@ -19,3 +24,23 @@ def test_nothing_is_asked_of_the_store_for_no_keys(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.duckdb")
     assert Ledger(store).recall([]) == {}
     assert not store.path.exists()
+
+
+def test_a_reply_too_large_for_little_memory_gets_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str | None] = []
+    writing = Store.writing
+
+    def noted(store: Store, *, memory: str | None = None) -> Any:
+        asked.append(memory)
+        return writing(store, memory=memory)
+
+    monkeypatch.setattr(Store, "writing", noted)
+    monkeypatch.setattr(ledger_module, "_LITTLE", "16MB")
+    ledger = Ledger(Store(tmp_path / "s.duckdb"))
+    ledger.remember("tool", {ONE: b"small"})
+    large = random.Random(0).randbytes(20_000_000)
+    ledger.remember("tool", {TWO: large})
+    assert ledger.recall([ONE, TWO]) == {ONE: b"small", TWO: large}
+    assert asked == ["16MB", "16MB", None]

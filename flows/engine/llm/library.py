@@ -100,9 +100,11 @@ def make_known(model: str) -> None:
 
     Litellm would look for one in every call, in vain, for a sixth of what the call costs.
     """
-    provider = provider_of(model, None) or "ollama"
+    provider = provider_of(model, None)
+    if provider is None or provider.startswith("ollama"):
+        return
     table = litellm().model_cost
-    if not provider.startswith("ollama") and model not in table and model.partition("/")[2] not in table:
+    if model not in table and model.partition("/")[2] not in table:
         nothing = {"input_cost_per_token": 0.0, "output_cost_per_token": 0.0, UNPRICED: True}
         table[model] = {"litellm_provider": provider, "mode": "chat", **nothing}
 
