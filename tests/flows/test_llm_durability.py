@@ -298,9 +298,9 @@ def test_a_run_killed_while_the_store_is_locked_loses_nothing(
 def test_a_full_disk_ends_a_run_with_one_line(
     tmp_path: Path, forks: Forks, endpoint: Endpoint
 ) -> None:
-    judged = written(tmp_path / "full", endpoint, 300, steps=FLAT, max_concurrency=8)
-    endpoint.behaviour.latency = 0.02
-    assert forks.run(judged, bytes_per_file=1_500_000).code() == 3
+    judged = written(tmp_path / "full", endpoint, 600, steps=FLAT, max_concurrency=8)
+    endpoint.behaviour.latency = 0.05
+    assert forks.run(judged, bytes_per_file=2_000_000).code() == 3
     said = (judged.path.parent / "said.txt").read_text("utf-8").splitlines()
     errors = [line for line in said if line.startswith("claimflow:")]
     assert errors == [
@@ -311,10 +311,10 @@ def test_a_full_disk_ends_a_run_with_one_line(
     ((kept,),) = judged.ask("SELECT count(*) FROM audit.calls")
     assert kept > 0
     hits = endpoint.hits
-    assert hits < 300
+    assert hits < 600
     assert forks.run(judged).code() == 0
-    assert endpoint.hits <= hits + 300 - kept
-    assert judged.ask("SELECT count(*) FROM latest.verdicts") == [(1200,)]
+    assert endpoint.hits <= hits + 600 - kept
+    assert judged.ask("SELECT count(*) FROM latest.verdicts") == [(2400,)]
 
 
 def test_ctrl_c_lets_calls_in_flight_come_back_and_leaves_those_that_hang(
