@@ -1,6 +1,6 @@
 """Calls a second, and the share of them sent away, for ways to pace 1,500 calls.
 
-    python tests/benchmarks/pace.py
+    python -m tests.benchmarks.pace
 
 In virtual time: the loop's clock leaps to the next event, so that minutes take seconds. An
 answer takes 0.3 s, being sent away 0.02 s. The best that an endpoint of 20 at a time can give
@@ -9,35 +9,18 @@ is 66.7 calls a second; of 64 at a time, 213.
 
 import asyncio
 import random
-import selectors
 from collections import deque
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flows.engine.llm.bearing import Limit
 from flows.engine.llm.delivery import deliver
 from flows.engine.llm.pace import Pace
 from flows.engine.llm.troubles import Trouble
+from tests.virtual_time import VirtualLoop, clock
 
 CALLS = 1500
 WORKERS = 256
 LATENCY = 0.3
-
-
-class Leaping(selectors.DefaultSelector):
-    now = 0.0
-
-    def select(self, timeout: float | None = None) -> Any:
-        self.now += max(timeout or 0, 0)
-        return super().select(0)
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
-        self.leaping = Leaping()
-        super().__init__(self.leaping)
-
-    def time(self) -> float:
-        return self.leaping.now
 
 
 class Server(NamedTuple):
@@ -83,10 +66,6 @@ class Steady(Limit):
 
     def cut(self, sent_at: float, now: float) -> None:
         pass
-
-
-def clock() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def adaptive() -> Pace:

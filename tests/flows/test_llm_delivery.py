@@ -1,8 +1,7 @@
-"""In virtual time: a loop whose clock leaps to the next event, so that no test waits."""
+"""In virtual time, so that no test waits."""
 
 import asyncio
 import random
-import selectors
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -13,35 +12,9 @@ from hypothesis import strategies as st
 from flows.engine.llm.delivery import Delivered, deliver
 from flows.engine.llm.pace import Pace
 from flows.engine.llm.troubles import Trouble
+from tests.virtual_time import clock, run
 
 TIMEOUT = 60.0
-
-
-class Leaping(selectors.DefaultSelector):
-    now = 0.0
-
-    def select(self, timeout: float | None = None) -> Any:
-        assert timeout is not None, "everyone waits for something that will never happen"
-        self.now += max(timeout, 0)
-        return super().select(0)
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
-        self.leaping = Leaping()
-        super().__init__(self.leaping)
-
-    def time(self) -> float:
-        return self.leaping.now
-
-
-def run(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(main())
-
-
-def clock() -> float:
-    return asyncio.get_running_loop().time()
 
 
 class Endpoint:

@@ -1,43 +1,14 @@
-"""In virtual time: a loop whose clock leaps to the next event, so that no test waits."""
+"""In virtual time, so that no test waits."""
 
 import asyncio
 import random
-import selectors
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.engine.llm.pace import NoTurn, Pace
-
-
-class Leaping(selectors.DefaultSelector):
-    now = 0.0
-
-    def select(self, timeout: float | None = None) -> Any:
-        assert timeout is not None, "everyone waits for something that will never happen"
-        self.now += max(timeout, 0)
-        return super().select(0)
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
-        self.leaping = Leaping()
-        super().__init__(self.leaping)
-
-    def time(self) -> float:
-        return self.leaping.now
-
-
-def run(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(main())
-
-
-def clock() -> float:
-    return asyncio.get_running_loop().time()
+from tests.virtual_time import VirtualLoop, clock, run
 
 
 def pace_of(most: int = 64, rpm: int | None = None, tpm: int | None = None) -> Pace:
