@@ -106,7 +106,7 @@ class Judge(Endpoint):
     provider: Literal["litellm"] = "litellm"
     temperature: float | None = Field(default=0, ge=0)
     """Of sampling; null for a model that does not take it."""
-    max_tokens: int | None = Field(default=None, ge=16)
+    max_tokens: int | None = Field(default=None, ge=1)
     """Tokens of a reply, at most; the provider's limit when left out."""
     seed: int | None = None
     """Of sampling, for endpoints that know one."""
