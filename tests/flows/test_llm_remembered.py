@@ -77,6 +77,13 @@ def test_how_fast_and_how_dear_makes_no_difference() -> None:
     assert keys(JUDGE.model_copy(update=update)) == keys()
 
 
+def test_the_words_on_an_answer_are_no_part_of_the_question() -> None:
+    class Reworded(Opinion):
+        """Other words on the same fields."""
+
+    assert keys(form=FORM._replace(answer=Reworded)) == keys()
+
+
 def test_premise_and_text_are_not_run_together() -> None:
     two = [Question("bc", "a"), Question("c", "ab"), Question("", "abc"), Question("abc", "")]
     assert len(set(remembered(JUDGE).keys(two, FORM).values())) == 4

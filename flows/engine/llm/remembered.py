@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from flows.engine.ledger import Ledger
+from flows.engine.llm.rungs import reply_format
 from stages.keys import content_key
 from stages.tools import Failure, Form, Question, Reply
 
@@ -28,8 +29,9 @@ class Remembered:
 
     def keys(self, questions: Iterable[Question], form: Form) -> dict[Question, str]:
         """The key of each distinct question, in their order."""
-        fields = form.answer.model_json_schema()
-        asked_by = (self._identity, form.prompt, form.blank, fields, form.per_call)
+        # What is sent of the answer's shape: its docstring may be edited for nothing.
+        shape = reply_format("schema", form)
+        asked_by = (self._identity, form.prompt, form.blank, shape, form.per_call)
         form_key = content_key("form", *asked_by)
         return {
             question: content_key("answer", form_key, question.premise, question.text)
