@@ -11,6 +11,7 @@ from rich.table import Table
 
 from flows.commands.answers import counted, shown, standard_output
 from flows.engine import accounts, results
+from flows.engine.llm.remembered import FINAL
 from flows.engine.store import Store
 
 _LOWEST: Final = 3
@@ -75,9 +76,11 @@ def _print_failures(console: Console, failures: pl.DataFrame) -> None:
     """What failed and one reason for each kind; the reasons of all rows are in the tables."""
     if failures.is_empty():
         return
-    console.print(
-        f"{counted(int(failures['failed'].sum()), 'row')} failed; run again to ask for them"
-    )
+    failed = counted(int(failures["failed"].sum()), "row")
+    final = failures["failure"].is_in(FINAL).fill_null(value=False)
+    again = int(failures.filter(~final)["failed"].sum())
+    more = f"; run again to ask for {again:,} of them" if again else ""
+    console.print(f"{failed} failed{more}")
     for row in failures.iter_rows(named=True):
         kind = f" {row['failure']}" if row["failure"] else ""
         words = f"  {row['step']}: {row['failed']:,}{kind}: {_short(row['reason'], 160)}"

@@ -69,20 +69,27 @@ class OnnxEmbedder:
 
     def table(self, texts: Sequence[str], embeddings: Sequence[bytes]) -> pl.DataFrame:
         """The table of `texts` whose embeddings are known, each as the bytes of its numbers."""
-        vectors = pl.Series("embedding", embeddings, pl.Binary)
-        kind = pl.Array(pl.Float32, self._folder.settings.dimension)
-        return pl.DataFrame(
-            [
-                pl.Series("text", texts, pl.String),
-                vectors.bin.reinterpret(dtype=kind, endianness="little"),
-            ]
-        )
+        return embedding_table(texts, embeddings, dimension=self._folder.settings.dimension)
 
     def _encoder(self) -> "Encoder":
         if self._loaded is None:
             encoder = importlib.import_module("flows.engine.encoder")
             self._loaded = encoder.Encoder(self._folder, threads=self._threads)
         return self._loaded
+
+
+def embedding_table(
+    texts: Sequence[str], embeddings: Sequence[bytes], *, dimension: int
+) -> pl.DataFrame:
+    """`text` (String) and `embedding` (Array of Float32), each of them given as its bytes."""
+    vectors = pl.Series("embedding", embeddings, pl.Binary)
+    kind = pl.Array(pl.Float32, dimension)
+    return pl.DataFrame(
+        [
+            pl.Series("text", texts, pl.String),
+            vectors.bin.reinterpret(dtype=kind, endianness="little"),
+        ]
+    )
 
 
 def _groups(texts: Iterable[str]) -> Iterator[list[str]]:

@@ -1,6 +1,7 @@
 """Verdicts on claims, by a model that answers from a table and notes what it is asked."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -153,10 +154,14 @@ def test_parts_together(
     assert (judged.verdict if isinstance(judged, Judged) else judged) == whole
 
 
+def _always(said: Opinion, premise: str) -> Opinion:
+    return said
+
+
 def test_of_equal_verdicts_the_one_whose_evidence_was_found_counts() -> None:
     for evidence in ("Ann", "Hal"):
-        judge = Judge(lambda _, said=evidence: opinion("entailed", said), len(PREMISE) - 1)  # type: ignore[misc]
-        judged = judge_one(PREMISE, judge)
+        said = opinion("entailed", evidence)
+        judged = judge_one(PREMISE, Judge(partial(_always, said), len(PREMISE) - 1))
         assert isinstance(judged, Judged)
         assert judged.start == PREMISE.index(evidence)
         assert judged.end == judged.start + 3

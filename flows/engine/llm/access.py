@@ -8,6 +8,7 @@ from flows.engine.endpoints import Endpoint
 from flows.engine.errors import JudgeError, StoppedError
 from flows.engine.llm.budget import Budget, BudgetSpent, Price, cost_of
 from flows.engine.llm.delivery import Delivered, deliver
+from flows.engine.llm.habits import CHARACTERS_PER_TOKEN
 from flows.engine.llm.pace import Pace
 from flows.engine.llm.session import Session
 from flows.engine.llm.transport import Usage
@@ -30,7 +31,6 @@ _HOPELESS: Final = 5
 _DOWN: Final = 200
 """Calls given up in a row, with none answered in between, after which the rest is not tried."""
 
-_CHARACTERS_PER_TOKEN: Final = 4.0
 _OUTPUT_PER_ENTRY: Final = 60
 
 
@@ -128,4 +128,4 @@ class Access:
         self._budget.count()
 
     def _characters_per_token(self) -> float:
-        return self._characters / self._tokens if self._tokens else _CHARACTERS_PER_TOKEN
+        return self._characters / self._tokens if self._tokens else CHARACTERS_PER_TOKEN

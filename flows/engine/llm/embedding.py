@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from flows.engine.embedder import embedding_table
 from flows.engine.endpoints import EmbeddingEndpoint
 from flows.engine.llm.access import Access
 from flows.engine.llm.budget import BudgetSpent
@@ -57,7 +58,9 @@ class LitellmEmbedder:
             if missing:
                 self._access = self._access or self._opened()
                 known |= self._session.loop.run(self._ask(missing, keys, step))
-        return _table({text: known[key] for text, key in keys.items() if key in known})
+        found = {text: known[key] for text, key in keys.items() if key in known}
+        dimension = len(next(iter(found.values()), b"")) // 4
+        return embedding_table(list(found), list(found.values()), dimension=dimension)
 
     def _opened(self) -> Access:
         self._session.loop.run(warm(self._endpoint.model))
@@ -127,15 +130,3 @@ def _unit(vector: Sequence[float]) -> bytes:
     """The vector scaled to length 1, as the bytes of its 32-bit numbers."""
     length = sqrt(fsum(x * x for x in vector)) or 1.0
     return array("f", (x / length for x in vector)).tobytes()
-
-
-def _table(vectors: Mapping[str, bytes]) -> pl.DataFrame:
-    dimension = len(next(iter(vectors.values()), b"")) // 4
-    embeddings = pl.Series("embedding", list(vectors.values()), pl.Binary)
-    kind = pl.Array(pl.Float32, dimension)
-    return pl.DataFrame(
-        [
-            pl.Series("text", list(vectors), pl.String),
-            embeddings.bin.reinterpret(dtype=kind, endianness="little"),
-        ]
-    )

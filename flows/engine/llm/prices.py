@@ -1,4 +1,4 @@
-"""What litellm's bundled table says of a model: prices, and how much it reads at once."""
+"""What litellm's bundled table says a model costs."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -25,12 +25,6 @@ def price_of(model: str) -> Price | None:
         return None
     cached = entry.get("cache_read_input_token_cost")
     return Price(float(prompt), float(prompt if cached is None else cached), float(completion))
-
-
-def context_window(model: str) -> int | None:
-    """Tokens that a model reads at once; None when unknown."""
-    tokens = _entry(model).get("max_input_tokens")
-    return int(tokens) if tokens else None
 
 
 def _entry(model: str) -> Mapping[str, Any]:

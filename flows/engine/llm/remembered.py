@@ -11,7 +11,7 @@ from stages.tools import Failure, Form, Question, Reply
 
 Answer = Reply | Failure
 
-_FINAL: Final = frozenset({"refused", "too_long"})
+FINAL: Final = frozenset({"refused", "too_long"})
 """Failures that are answers: the same question would meet them again."""
 
 
@@ -52,7 +52,7 @@ class Remembered:
         return {
             key: _to_bytes(answer)
             for key, answer in answers.items()
-            if isinstance(answer, Reply) or answer.kind in _FINAL
+            if isinstance(answer, Reply) or answer.kind in FINAL
         }
 
 
