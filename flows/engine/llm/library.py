@@ -9,6 +9,8 @@ from functools import cache
 from types import ModuleType
 from typing import Any, Final
 
+from flows.engine.llm.lean import make_lean
+
 _ENVIRONMENT: Final = {
     "LITELLM_OFFLINE_MODE": "true",
     # What releases before offline mode had instead of it, one for each of their fetches.
@@ -53,9 +55,6 @@ _LOGGERS: Final = (
 _LOCAL: Final = frozenset({"hosted_vllm", "lm_studio", "llamafile", "xinference", "custom_openai"})
 """Servers of one's own. Without an address litellm would ask a company in their stead."""
 
-UNPRICED: Final = "price_is_unknown"
-"""Marks an entry of litellm's table that is ours."""
-
 _TURN: Final = threading.Lock()
 
 
@@ -86,6 +85,7 @@ def _loaded() -> ModuleType:
             setattr(package, name, value)
     for name in _CALLBACKS:
         setattr(package, name, [])
+    make_lean(package)
     _hush()
     return package
 
@@ -93,20 +93,6 @@ def _loaded() -> ModuleType:
 def _hush() -> None:
     for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
-
-
-def make_known(model: str) -> None:
-    """Give a chat model that litellm's table lacks an entry that says nothing of its price.
-
-    Litellm would look for one in every call, in vain, for a sixth of what the call costs.
-    """
-    provider = provider_of(model, None)
-    if provider is None or provider.startswith("ollama"):
-        return
-    table = litellm().model_cost
-    if model not in table and model.partition("/")[2] not in table:
-        nothing = {"input_cost_per_token": 0.0, "output_cost_per_token": 0.0, UNPRICED: True}
-        table[model] = {"litellm_provider": provider, "mode": "chat", **nothing}
 
 
 @cache

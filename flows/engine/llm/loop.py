@@ -3,9 +3,14 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
 
 Result = TypeVar("Result")
+
+_WORKERS: Final = 4
+"""litellm prepares every call in a thread: more of them only take turns at the interpreter.
+Some may wait for the store meanwhile."""
 
 
 class Loop:
@@ -36,6 +41,7 @@ class Loop:
         with self._turn:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
+                self._loop.set_default_executor(ThreadPoolExecutor(_WORKERS, "llm worker"))
                 self._thread = threading.Thread(
                     target=self._loop.run_forever, name="llm", daemon=True
                 )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from flows.engine.llm.library import UNPRICED, litellm
+from flows.engine.llm.library import litellm
 
 
 class Price(NamedTuple):
@@ -21,7 +21,7 @@ def price_of(model: str) -> Price | None:
     """
     entry = _entry(model)
     prompt, completion = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
-    if prompt is None or completion is None or UNPRICED in entry:
+    if prompt is None or completion is None:
         return None
     cached = entry.get("cache_read_input_token_cost")
     return Price(float(prompt), float(prompt if cached is None else cached), float(completion))

@@ -1,6 +1,6 @@
 """The ladder of ways to ask for a reply in JSON, from the strictest down to words alone."""
 
-from copy import deepcopy
+import json
 from functools import cache
 from typing import Any, Final, Literal
 
@@ -36,8 +36,8 @@ def reply_format(rung: Rung, form: Form) -> dict[str, Any]:
         return {}
     if rung == "object":
         return {"response_format": {"type": "json_object"}}
-    # litellm rewrites schemas in place for some providers.
-    schema = deepcopy(_schema(form.answer, form.blank))
+    # Made anew each time: litellm rewrites schemas in place for some providers.
+    schema = json.loads(_schema(form.answer, form.blank))
     if rung == "schema":
         named = {"name": TOOL, "strict": True, "schema": schema}
         return {"response_format": {"type": "json_schema", "json_schema": named}}
@@ -47,12 +47,12 @@ def reply_format(rung: Rung, form: Form) -> dict[str, Any]:
 
 
 @cache
-def _schema(answer: type[BaseModel], blank: str) -> dict[str, Any]:
-    """The schema of a whole reply."""
+def _schema(answer: type[BaseModel], blank: str) -> str:
+    """The schema of a whole reply, as JSON."""
     said = answer.model_json_schema()
     entry = _inlined(said, said.get("$defs", {}), ())
     fields = {"id": {"type": "integer"}, **entry["properties"]}
-    return _closed({blank: {"type": "array", "items": _closed(fields)}})
+    return json.dumps(_closed({blank: {"type": "array", "items": _closed(fields)}}))
 
 
 def _closed(fields: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from itertools import chain
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
-from flows.engine.llm.library import address, litellm, make_known, takes_an_address
+from flows.engine.llm.lean import unlogged
+from flows.engine.llm.library import address, litellm, takes_an_address
 from flows.engine.llm.troubles import Trouble, classify
 
 _HELLO: Final = [{"role": "user", "content": "Hello"}]
@@ -89,7 +90,6 @@ async def warm(model: str) -> None:
     to, asks nobody.
     """
     await asyncio.to_thread(litellm)
-    make_known(model)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         nowhere = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
@@ -122,8 +122,9 @@ async def _ask(
 ) -> Any:
     try:
         # The limit of litellm is for each read: a reply that drips could take for ever.
-        async with asyncio.timeout(timeout):
-            return await call(**asked, timeout=timeout, max_retries=0, num_retries=0)
+        with unlogged():
+            async with asyncio.timeout(timeout):
+                return await call(**asked, timeout=timeout, max_retries=0, num_retries=0)
     except TimeoutError:
         trouble = Trouble("timeout", f"no whole reply within {timeout:g} seconds")
     except Exception as error:
