@@ -44,6 +44,7 @@ def build_pipeline(source: YamlSource) -> Pipeline:
         values = pipeline_model().model_validate_json(_json(source.value), strict=True)
     except ValidationError as error:
         faults += yaml_faults(source, error)
+    faults += _taken_names(source)
     wiring = Wiring(source, _written(source, faults))
     steps = wiring.steps()
     faults += wiring.faults
@@ -80,6 +81,21 @@ def _step(source: YamlSource, name: str, values: Any, faults: list[Fault]) -> Wr
     judge = _judge(source, name, values, faults) if kind and asks_llm(kind) else None
     stage = _stage(source, name, kind, values, judge, faults) if kind else None
     return Written(name, kind, stage, values, judge)
+
+
+def _taken_names(source: YamlSource) -> list[Fault]:
+    """Judges under `judges` whose name already means another model."""
+    taken = {DEFAULT_JUDGE: "that of the whole pipeline", EMBEDDED: "the one without a model"}
+    taken["embedder"] = "the model of embeddings in audit.calls"
+    return [
+        Fault(
+            source.place("judges", name),
+            f"a judge is named {name!r}, as is {taken[name]}",
+            "choose another name",
+        )
+        for name in _section(source, "judges")
+        if name in taken
+    ]
 
 
 def _judge(

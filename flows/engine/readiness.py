@@ -39,8 +39,7 @@ def _asked(pipeline: Pipeline, made: set[str]) -> Iterator[tuple[str, Endpoint]]
         if step.name not in made:
             continue
         if step.judge is not None:
-            named = step.judge != DEFAULT_JUDGE or "judge" not in source.value
-            path = ("judges", step.judge) if named else ("judge",)
+            path = ("judge",) if step.judge == DEFAULT_JUDGE else ("judges", step.judge)
             yield source.place(*path), pipeline.judges[step.judge]
         if isinstance(pipeline.embedder, Endpoint) and Embedder in step.stage.tools.values():
             yield source.place("embedder"), pipeline.embedder
