@@ -17,8 +17,9 @@ from typing import (
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from stages.rows import Row, SampleField
+from stages.rows import Row
 from stages.tables import conform
+from stages.words import SampleField
 
 
 class Input(NamedTuple):

@@ -9,11 +9,12 @@ from stages.ask_claims import Decomposition, Named, ask_claims
 from stages.base import Stage
 from stages.keys import content_key
 from stages.prompt import Fills, fill_settings
-from stages.rows import Claim, SampleField, Side
+from stages.rows import Claim
 from stages.tables import Claims, Samples, build
 from stages.text.claims import decompose
 from stages.text.locate import source_sentences
 from stages.tools import LLM, Failure, Form
+from stages.words import SampleField, Side
 
 
 class DecomposeClaims(Stage):

@@ -6,9 +6,9 @@ import polars as pl
 from pydantic import Field, model_validator
 
 from stages.base import Stage
-from stages.rows import SampleField, SampleText
 from stages.tables import Samples, Similarities
 from stages.tools import Embedder
+from stages.words import SampleField, SampleText
 
 
 class EmbeddingSimilarity(Stage):

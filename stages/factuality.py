@@ -7,7 +7,7 @@ import polars as pl
 
 from stages.formulas import fbeta, share
 from stages.outcomes import COUNTS, count_outcomes
-from stages.rows import Side
+from stages.words import Side
 
 TP: Final = pl.col("response_entailed")
 FP: Final = pl.col("response_claims") - TP

@@ -6,13 +6,14 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import polars as pl
 
 from stages.base import Stage
-from stages.rows import SampleField, SentenceMatch
+from stages.rows import SentenceMatch
 from stages.tables import Samples, SentenceMatches, schema
 from stages.text.bleu import character_bleu_with, word_bleu_with
 from stages.text.overlap import token_overlap_with
 from stages.text.rouge import rouge_l_with
 from stages.text.sentences import split_sentences
 from stages.text.tokens import Tokens, tokenize, tokenize_sentence
+from stages.words import SampleField
 
 
 class _Part(NamedTuple):

@@ -12,8 +12,8 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from stages.base import Stage
-from stages.rows import SampleField
 from stages.text.refusals import is_refusal
+from stages.words import SampleField
 
 Case = Literal["response", "refusal", "reference", "contexts"]
 """A way of having nothing to score, named after what is empty."""

@@ -5,8 +5,8 @@ from typing import Final
 import polars as pl
 
 from stages.nothing import texts_in
-from stages.rows import SampleField, Side
 from stages.tables import TableError
+from stages.words import SampleField, Side
 
 COUNTS: Final = {
     "claims": pl.Int64,

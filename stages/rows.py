@@ -11,28 +11,11 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
+from stages.words import FailureKind, Label, MatchCompat, SampleField, SampleText, Side
+
 AUDIT: Final = "audit"
 JSON: Final = "json"
 Json = Annotated[str, JSON]  # a JSON object as text
-
-Side = Literal["response", "reference"]
-SampleText = Literal["user_input", Side]
-SampleField = Literal[SampleText, "retrieved_contexts"]
-"""The texts of a sample that are decomposed into claims, all single ones, and all of them."""
-
-Label = Literal["entailed", "contradicted", "neutral"]
-"""What natural language inference says of a premise and a claim."""
-
-EndpointFailure = Literal["rate_limited", "server_error", "timeout", "bad_request", "too_long"]
-ReplyFailure = Literal[
-    "refused", "truncated", "empty", "unparseable", "invalid", "missing", "conflict"
-]
-FailureKind = Literal[EndpointFailure, ReplyFailure, "not_asked"]
-"""Why a language model gave no answer. In this order: the endpoint sent us away until the call's
-time was over, broke or could not be reached, did not answer in time, does not take the request,
-or its model cannot hold the text; the model or its provider declined; the reply was cut off, holds
-nothing, no JSON, or JSON of another shape, leaves this one out, or says two different things of it;
-the budget was spent."""
 
 
 class Row(BaseModel):
@@ -132,11 +115,13 @@ class SentenceMatch(Row):
 
     `position` counts the sentences of the response from 0, NULL when all of it was compared.
     `source` counts the references from 0, NULL when the source was all retrieved contexts
-    joined. Every measure lies in [0, 1].
+    joined. Every measure lies in [0, 1]. `compat` names the library whose sentences, tokens
+    and arithmetic were followed, NULL for our own; it knows no clipped overlap and no chrF.
+    chrF is measured of whole responses.
     """
 
     table = "sentence_matches"
-    key = ("sample_id", "against", "source", "position")
+    key = ("sample_id", "against", "source", "position", "compat")
     sample_id: str
     against: Literal["reference", "retrieved_contexts"]
     source: int | None = None
@@ -150,13 +135,20 @@ class SentenceMatch(Row):
     token_overlap_precision: float
     token_overlap_recall: float
     token_overlap_f1: float
+    clipped_overlap_precision: float | None = None
+    clipped_overlap_recall: float | None = None
+    clipped_overlap_f1: float | None = None
     bleu: float
+    chrf: float | None = None
+    compat: MatchCompat | None = None
 
 
 class Score(Row):
     """One metric of one sample, and in `details` what it was made of.
 
     `score` is NULL when there was nothing to score (undefined) or a step before failed on it.
+    Where it is a ratio of counts it is `part` / `whole`, so that a mean over samples can be
+    pooled.
     """
 
     table = "scores"
@@ -166,13 +158,17 @@ class Score(Row):
     score: float | None
     status: Literal["scored", "undefined", "failed"]
     reason: str | None = None
+    part: float | None = None
+    whole: float | None = None
     details: Json = "{}"
 
 
 class Summary(Row):
     """One metric over many samples.
 
-    `mean` is over the scored samples; `low` and `high` bound its 95 % interval, NULL below two.
+    `mean` is over the scored samples, each counting the same (macro); `low` and `high` bound its
+    95 % interval, NULL below two. `micro_mean` is the sum of their parts over the sum of their
+    wholes, NULL for metrics that are no ratio of counts.
     `slice_field` and `slice_value` name a part of the samples by metadata, NULL for all of them.
     """
 
@@ -189,6 +185,7 @@ class Summary(Row):
     mean: float | None
     low: float | None
     high: float | None
+    micro_mean: float | None
     minimum: float | None
     median: float | None
     maximum: float | None

@@ -8,9 +8,9 @@ from stages.factuality import COUNT_DETAILS, PRECISION, RECALL, both_sides, f_sc
 from stages.formulas import Beta, share
 from stages.nothing import Case, ScoreStage
 from stages.outcomes import count_outcomes
-from stages.rows import Side
 from stages.settle import settle
 from stages.tables import Claims, Samples, Scores, Verdicts
+from stages.words import Side
 
 
 class FactualCorrectness(ScoreStage):

@@ -10,9 +10,10 @@ from stages.ask_verdicts import Judged, Opinion, ask_verdicts
 from stages.base import Stage
 from stages.premises import Premise, premises_of
 from stages.prompt import Fills
-from stages.rows import Label, SampleField, Verdict
+from stages.rows import Verdict
 from stages.tables import Claims, Samples, Verdicts, schema
 from stages.tools import LLM, EntailmentModel, Failure, Form, Judgement, Pair
+from stages.words import Label, SampleField
 
 NO_PREMISE: Final = "the premise is empty"
 NO_REPLY: Final = "the model gave no judgement"

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from flows.engine.llm.matching import match, reask
-from stages.rows import FailureKind
 from stages.tools import Form
+from stages.words import FailureKind
 
 
 class Verdict(BaseModel):

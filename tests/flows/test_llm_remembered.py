@@ -10,8 +10,8 @@ from flows.engine.ledger import Ledger
 from flows.engine.llm.remembered import Remembered
 from flows.engine.store import Store
 from stages.ask_verdicts import Opinion
-from stages.rows import FailureKind
 from stages.tools import Failure, Form, Question, Reply
+from stages.words import FailureKind
 from tests.flows.judged import FORM, QUESTIONS
 
 JUDGE = Judge(model="hosted_vllm/m", api_base="http://127.0.0.1:1/v1")

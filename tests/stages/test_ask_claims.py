@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.ask_claims import Decomposition, Named, ask_claims
-from stages.rows import FailureKind
 from stages.tools import Failure, Form, Question, Reply
+from stages.words import FailureKind
 
 FORM = Form("{{texts}}", "texts", Decomposition, 1, keep_part=False)
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from stages.ask_verdicts import Judged, Opinion, ask_verdicts
-from stages.rows import FailureKind, Label
 from stages.tools import Failure, Form, Pair, Question, Reply
+from stages.words import FailureKind, Label
 
 FORM = Form("{{premise}}\n{{claims}}", "claims", Opinion, 8, keep_part=True)
 TOO_LONG = Failure("too_long", "does not fit", "call")

@@ -45,7 +45,8 @@ def test_python_types() -> None:
 
 
 def test_build_fills_in_defaults_and_refuses_other_fields() -> None:
-    assert build(Score, [SCORE]).row(0, named=True) == SCORE | {"reason": None, "details": "{}"}
+    none = dict.fromkeys(("reason", "part", "whole"))
+    assert build(Score, [SCORE]).row(0, named=True) == SCORE | none | {"details": "{}"}
     with pytest.raises(ValidationError):
         build(Score, [SCORE | {"sore": 1}])
 

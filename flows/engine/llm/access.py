@@ -13,8 +13,8 @@ from flows.engine.llm.pace import Pace
 from flows.engine.llm.session import Session
 from flows.engine.llm.transport import Usage
 from flows.engine.llm.troubles import Trouble
-from stages.rows import FailureKind
 from stages.tools import Failure
+from stages.words import FailureKind
 
 _KINDS: Final[dict[str, FailureKind]] = {
     "throttled": "rate_limited",

@@ -11,7 +11,7 @@ import polars as pl
 from flows.engine.llm.transport import Request
 from flows.engine.store import now
 from stages.keys import content_key
-from stages.rows import FailureKind
+from stages.words import FailureKind
 
 Outcome = Literal["ok", "repaired", "partial"] | FailureKind
 """ok: an answer to everything that was asked; repaired: one that took tolerant reading;
