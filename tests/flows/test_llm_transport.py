@@ -16,7 +16,6 @@ import pytest
 from pydantic import BaseModel
 
 from flows.engine.llm.library import check
-from flows.engine.llm.prices import Price, price_of
 from flows.engine.llm.rungs import RUNGS, reply_format
 from flows.engine.llm.transport import Received, Request, Usage, close, embed, send, warm
 from flows.engine.llm.troubles import Trouble
@@ -352,19 +351,8 @@ def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "OPENAI_API_KEY in the environment holds" in str(check("openai/gpt-4o-mini", None))
 
 
-def test_prices_are_those_of_the_table() -> None:
-    price = Price(1.5e-07, 7.5e-08, 6e-07)
-    assert price_of("openai/gpt-4o-mini") == price_of("gpt-4o-mini") == price
-    # A name that another provider has a price for.
-    for unknown in ("openai/nobody", "hosted_vllm/gpt-4o-mini", "groq/gpt-4o-mini"):
-        assert price_of(unknown) is None
-    embedding = price_of("openai/text-embedding-3-small")
-    assert embedding is not None
-    assert embedding.cached == embedding.prompt > embedding.completion == 0
-
-
 def test_importing_needs_no_litellm() -> None:
-    names = ("transport", "troubles", "rungs", "prices", "scrub", "library")
+    names = ("transport", "troubles", "rungs", "charges", "scrub", "library")
     code = f"import sys, {', '.join(f'flows.engine.llm.{name}' for name in names)}\n"
     code += "assert not {'litellm', 'openai', 'aiohttp'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
@@ -387,15 +375,15 @@ sys.addaudithook(watch)
 logging.basicConfig(level=logging.DEBUG)
 filters = list(warnings.filters)
 sys.path.insert(0, sys.argv[2])
+from flows.engine.llm.charges import listed
 from flows.engine.llm.library import check
-from flows.engine.llm.prices import price_of
 from flows.engine.llm.transport import Request, close, embed, send, warm
 from flows.engine.llm.troubles import Trouble
 
 async def main():
     for model in ("openai/m", "hosted_vllm/m", "ollama_chat/m", "anthropic/claude-sonnet-4-5"):
         await warm(model)
-        check(model, sys.argv[1]), price_of(model)
+        check(model, sys.argv[1]), listed(model)
         path = "/v1" if model.endswith("/m") and "ollama" not in model else ""
         for parameters in ({}, {"response_format": {"type": "json_object"}}):
             messages = [{"role": "user", "content": "PROMPT-TO-KEEP"}]
@@ -406,7 +394,7 @@ async def main():
             await send(Request(model, messages, {}, "http://127.0.0.1:1"), timeout=20)
         except Trouble:
             pass
-    price_of("ollama/llama3")
+    listed("ollama/llama3")
     try:
         await embed("openai/m", ["PROMPT-TO-KEEP"], api_base=sys.argv[1], parameters={}, timeout=20)
     except Trouble:
