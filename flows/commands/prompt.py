@@ -3,12 +3,15 @@
 import re
 from argparse import Namespace
 from collections.abc import Iterator
+from math import ceil
 from pathlib import Path
 from typing import Final, Literal, get_args, get_origin
 
 from flows.commands.answers import shown, standard_output
 from flows.engine.errors import Fault, InputError, one_of
+from flows.engine.llm.habits import CHARACTERS_PER_TOKEN
 from flows.engine.llm.render import render
+from flows.engine.prompts import PromptError, read_prompt
 from stages.decompose import DecomposeClaims
 from stages.prompt import Fills, blanks, cut, fill
 from stages.tools import Form
@@ -56,20 +59,15 @@ def _heading(message: dict[str, str]) -> str:
 
 
 def _tokens(text: str) -> int:
-    """About as many tokens as a model would count: four characters of English are one."""
-    return -(-len(text) // 4)
+    """About as many tokens as a model would count."""
+    return ceil(len(text) / CHARACTERS_PER_TOKEN)
 
 
 def _read(path: Path) -> str:
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no UTF-8"
-        right = "name a prompt file"
-        raise InputError([Fault(str(path), f"cannot be read ({reason})", right)]) from error
-    if not text.strip():
-        raise InputError([Fault(str(path), "is empty", "write a prompt, or name another file")])
-    return text
+        return read_prompt(path)
+    except PromptError as error:
+        raise InputError([Fault(str(path), error.wrong, error.right)]) from error
 
 
 def _stage(place: str, text: str) -> Asking:

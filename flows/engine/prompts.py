@@ -71,12 +71,29 @@ def _blank_faults(text: str, path: str, place: str, fills: Fills) -> list[Fault]
 
 def _read(file: Path, path: str, place: str, faults: list[Fault]) -> str:
     try:
+        return read_prompt(file)
+    except PromptError as error:
+        right = f"{error.right}, relative to this file"
+        faults.append(Fault(place, f"{path} {error.wrong}", right))
+        return ""
+
+
+class PromptError(ValueError):
+    """A file that holds no prompt: what is wrong with it, and what would be right."""
+
+    def __init__(self, wrong: str, right: str) -> None:
+        super().__init__(f"{wrong}; {right}")
+        self.wrong = wrong
+        self.right = right
+
+
+def read_prompt(file: Path) -> str:
+    """The text of a prompt file. Raises `PromptError` where there is none."""
+    try:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "no UTF-8"
-        right = "name a prompt file, relative to this file"
-        faults.append(Fault(place, f"{path} cannot be read ({reason})", right))
-        return ""
+        raise PromptError(f"cannot be read ({reason})", "name a prompt file") from error
     if not text.strip():
-        faults.append(Fault(place, f"{path} is empty", "write a prompt, or name another file"))
+        raise PromptError("is empty", "write a prompt, or name another file")
     return text
