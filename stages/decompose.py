@@ -29,7 +29,8 @@ class DecomposeClaims(Stage):
     """
 
     use: ClassVar[str] = "decompose_claims"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
+    by_row: ClassVar[bool] = True
 
     of: Side
     atomicity: Literal["low", "high"] = "low"

@@ -1,29 +1,37 @@
 """Lexical matching: the words that a response shares with its sources."""
 
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 import polars as pl
 
 from stages.base import Stage
+from stages.match_compat import compat_matches
 from stages.rows import SentenceMatch
 from stages.tables import Samples, SentenceMatches, schema
-from stages.text.bleu import character_bleu_with, word_bleu_with
-from stages.text.overlap import token_overlap_with
-from stages.text.rouge import rouge_l_with
+from stages.text.agreement import Agreement
+from stages.text.bleu import character_bleus, word_bleus
+from stages.text.chrf import chrfs
+from stages.text.comparison import Comparison
+from stages.text.overlap import token_overlaps
+from stages.text.rouge import rouge_ls
 from stages.text.sentences import split_sentences
-from stages.text.tokens import Tokens, tokenize, tokenize_sentence
-from stages.words import SampleField
+from stages.text.tokens import Tokens
+from stages.text.word_letters import WordLetters
+from stages.words import MatchCompat, SampleField
+
+_AT_ONCE: Final = 256
 
 
-class _Part(NamedTuple):
-    """A sentence of a response, or all of it, with its tokens."""
+class _Pair(NamedTuple):
+    """A response's parts and one of its sources, as they are and as words and tokens."""
 
-    position: int | None
-    start: int
-    end: int
-    text: str
-    tokens: list[str]
+    sample_id: str
+    number: int | None
+    spans: list[tuple[int | None, int, int]]
+    characters: Comparison
+    words: Comparison
+    tokens: Comparison
 
 
 class LexicalMatch(Stage):
@@ -33,17 +41,21 @@ class LexicalMatch(Stage):
     `against` reference: the reference and every other reference, each on its own.
     `tokens` are what token overlap counts, and BLEU with `bleu_unit` word. ROUGE-L always
     counts words between white space and full stops.
+    `compat` adds the rows that this library would make, with sentences and tokens of its own.
 
     A missing source and a missing or blank response give no row; an empty source gives
     rows of zeros.
     """
 
     use: ClassVar[str] = "lexical_match"
+    version: ClassVar[int] = 2
+    by_row: ClassVar[bool] = True
 
     against: Literal["reference", "retrieved_contexts"]
     unit: Literal["sentence", "text"] = "sentence"
     tokens: Tokens = "treebank"
     bleu_unit: Literal["character", "word"] = "character"
+    compat: MatchCompat | None = None
 
     def reads(self) -> frozenset[SampleField]:
         """The response and what it is compared with."""
@@ -54,67 +66,78 @@ class LexicalMatch(Stage):
         read = samples.select(
             "sample_id", "response", "reference", "other_references", "retrieved_contexts"
         )
-        rows = [row for sample in read.iter_rows(named=True) for row in self._rows(sample)]
-        return pl.DataFrame(rows, schema=schema(SentenceMatch), orient="row")
+        letters = WordLetters(self.tokens)
+        made = [pl.DataFrame(schema=schema(SentenceMatch))]
+        for part in read.iter_slices(_AT_ONCE):
+            pairs = [
+                p for sample in part.iter_rows(named=True) for p in self._pairs(sample, letters)
+            ]
+            columns = self._places(pairs) | self._measures(pairs)
+            made.append(pl.DataFrame(columns, schema=schema(SentenceMatch)))
+            if letters.is_full:
+                letters = WordLetters(self.tokens)
+        matches = pl.concat(made)
+        if self.compat is None:
+            return matches
+        return matches.vstack(compat_matches(read, against=self.against, unit=self.unit))
 
-    def _rows(self, sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        parts = self._parts(sample["response"] or "")
-        if not parts:
+    def _pairs(self, sample: dict[str, Any], letters: WordLetters) -> Iterator[_Pair]:
+        response = sample["response"] or ""
+        spans = self._spans(response)
+        if not spans:
             return
+        texts = [response[start:end] for _, start, end in spans]
+        words = [letters.words(text) for text in texts]
+        whole = self.unit == "text"
+        tokens = [letters.text(response)] if whole else letters.sentences(texts)
         for number, source in _sources(sample, self.against):
-            measure = self._measures_with(source)
-            for part in parts:
-                yield {
-                    "sample_id": sample["sample_id"],
-                    "against": self.against,
-                    "source": number,
-                    "position": part.position,
-                    "sentence": part.text,
-                    "start": part.start,
-                    "end": part.end,
-                    **measure(part),
-                }
+            yield _Pair(
+                sample["sample_id"],
+                number,
+                spans,
+                Comparison(texts, source),
+                Comparison(words, letters.words(source)),
+                Comparison(tokens, letters.text(source)),
+            )
 
-    def _parts(self, response: str) -> list[_Part]:
-        spans = split_sentences(response)
-        if self.unit == "text" and spans:
-            tokens = tokenize(response, tokens=self.tokens)
-            return [_Part(None, 0, len(response), response, tokens)]
-        parts = []
-        for position, (start, end) in enumerate(spans):
-            sentence = response[start:end]
-            tokens = tokenize_sentence(sentence, tokens=self.tokens)
-            parts.append(_Part(position, start, end, sentence, tokens))
-        return parts
+    def _spans(self, response: str) -> list[tuple[int | None, int, int]]:
+        """Position, start and end of each part of the response."""
+        sentences = split_sentences(response)
+        if self.unit == "text" and sentences:
+            return [(None, 0, len(response))]
+        return [(position, start, end) for position, (start, end) in enumerate(sentences)]
 
-    def _measures_with(self, source: str) -> Callable[[_Part], dict[str, float]]:
-        """The measures against one source, prepared once for all parts of a response."""
-        source_tokens = tokenize(source, tokens=self.tokens)
-        rouge_l = rouge_l_with(source)
-        token_overlap = token_overlap_with(source_tokens)
-        bleu = self._bleu_with(source, source_tokens)
+    def _places(self, pairs: Sequence[_Pair]) -> dict[str, Any]:
+        """The columns that say what was compared with what."""
+        spans = [(pair, *span) for pair in pairs for span in pair.spans]
+        return {
+            "sample_id": [pair.sample_id for pair, *_ in spans],
+            "against": [self.against] * len(spans),
+            "source": [pair.number for pair, *_ in spans],
+            "position": [position for _, position, _, _ in spans],
+            "sentence": [text for pair in pairs for text in pair.characters.texts],
+            "start": [start for _, _, start, _ in spans],
+            "end": [end for _, _, _, end in spans],
+        }
 
-        def measures(part: _Part) -> dict[str, float]:
-            rouge = rouge_l(part.text)
-            overlap = token_overlap(part.tokens)
-            return {
-                "rouge_l_precision": rouge.precision,
-                "rouge_l_recall": rouge.recall,
-                "rouge_l_f1": rouge.f1,
-                "token_overlap_precision": overlap.precision,
-                "token_overlap_recall": overlap.recall,
-                "token_overlap_f1": overlap.f1,
-                "bleu": bleu(part),
-            }
+    def _measures(self, pairs: Sequence[_Pair]) -> dict[str, Any]:
+        """The columns that say how well they agree."""
+        characters = [pair.characters for pair in pairs]
+        tokens = [pair.tokens for pair in pairs]
+        overlap = token_overlaps(tokens)
+        by_character = self.bleu_unit == "character"
+        return {
+            **_columns("rouge_l", rouge_ls([pair.words for pair in pairs])),
+            **_columns("token_overlap", overlap.distinct),
+            **_columns("clipped_overlap", overlap.clipped),
+            "bleu": character_bleus(characters) if by_character else word_bleus(tokens),
+            "chrf": chrfs(characters) if self.unit == "text" else None,
+            "compat": None,
+        }
 
-        return measures
 
-    def _bleu_with(self, source: str, source_tokens: list[str]) -> Callable[[_Part], float]:
-        if self.bleu_unit == "word":
-            by_word = word_bleu_with(source_tokens)
-            return lambda part: by_word(part.tokens)
-        by_character = character_bleu_with(source)
-        return lambda part: by_character(part.text)
+def _columns(measure: str, agreement: Agreement) -> dict[str, Any]:
+    return {f"{measure}_{name}": column for name, column in agreement._asdict().items()}
 
 
 def _sources(sample: dict[str, Any], against: str) -> Iterator[tuple[int | None, str]]:

@@ -32,7 +32,7 @@ class VerifyClaims(Stage):
     """
 
     use: ClassVar[str] = "verify_claims"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     against: Literal["reference", "response", "retrieved_contexts"]
     premises: Literal["joined", "each"] = "joined"

@@ -1,7 +1,7 @@
 """Words that are written with a full stop inside a sentence, in several languages.
 
-All are in lower case without their last stop. Initials ("J.") and dotted acronyms
-("U.S.A.") need no list: the splitter knows them by their form.
+All are in lower case without their last stop. Initials ("J."), dotted acronyms ("U.S.A.")
+and words without a vowel ("ff.") need no list: the splitter knows them by their form.
 """
 
 from typing import Final
@@ -17,38 +17,52 @@ NEVER_LAST: Final = _words(
     "sen rep gov supt vs viz cf approx eg ie dept e.g i.e "
     # German, Dutch, Scandinavian
     "bzw ca vgl ggf evtl sog inkl exkl bspw hr dipl ing geb gest z.b d.h u.a z.t s.o s.u v.a "
+    "med phil jur kath evang zzgl einschl insb ggü "
     "bijv mevr dhr bl.a f.eks t.ex resp "
     # French, Spanish, Portuguese, Italian
-    "mme mmes mlle mgr sra srta dña dra ud uds sig dott avv p.ej p.ex p.es "
-    # Russian, Polish, Czech, Turkish, Hindi
-    "ул просп проф акад доц ср напр тов гр св табл им т.е т.н т.к "
-    "np tzn tzw św např tzv örn डॉ प्रो श्री"
+    "mme mmes mlle mgr sra srta dña dra lic ud uds ee aprox admón párr párrf sig dott avv "
+    "p.ej p.ex p.es c.-à-d "
+    # Russian, Polish, Czech, Turkish
+    "ул просп проф акад доц ср см напр тов гр св табл им пгт кв куб т.е т.н т.к "
+    "np tzn tzw św např tzv örn "
+    # Hindi, Arabic
+    "डॉ प्रो श्री श्रीमती रु पं د أ"
 )
 """A sentence goes on behind these, whatever follows."""
 
 BEFORE_NUMBER: Final = _words(
     "no nos n° nº nr núm num p pp pg vol vols ch chap sec sect art arts fig figs tab eq eqs ex par "
-    "ver bd abb aufl abs kap pág págs стр рис гл № est c"
+    "ver bd abb aufl abs kap pág págs стр рис гл № est c "
+    "apt dpto tel ext jan janv févr avr juil juill ene abr ago dic dez okt "
+    "янв фев апр авг сен сент окт нояб дек"
 )
 """A sentence goes on behind these when a digit follows."""
 
 MAYBE_LAST: Final = _words(
-    "inc ltd co corp llc bros plc gmbh jr sr esq etc usw usf al st ph.d a.m p.m "
-    "jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thurs fri "
+    "inc ltd co corp llc bros plc gmbh jr sr esq al st ph.d a.m p.m "
+    "ff feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thurs fri lun "
     "ave av blvd rd hwy mtn univ assn govt intl dist div ariz ark calif colo conn del fla ga "
-    "kan ky mich minn mont neb nev okla penn tenn tex vt wis wyo oz lb lbs ft yr yrs hrs "
-    "asst assoc misc str mio mrd std jh uvm enz osv tj г гг в вв др пр тыс млн млрд руб коп"
+    "kan ky mich minn mont neb nev okla penn tenn tex vt wis wyo oz lb lbs ft yr yrs hrs min "
+    "env hab bn asst assoc misc str mio mrd std jh uvm enz osv tj uu г гг в вв пр тыс млн млрд "
+    "руб коп дол долл कि.मी कि.ग्रा"
 )
 """A sentence ends with these only when a common first word follows."""
 
-MONTHS: Final = _words(
+LAST_WORDS: Final = _words("etc usw usf ecc т.д т.п др")
+"""Words that end an enumeration: the sentence goes on behind them only in lower case."""
+
+ABBREVIATIONS: Final = NEVER_LAST | BEFORE_NUMBER | MAYBE_LAST | LAST_WORDS
+
+ORDERED: Final = _words(
     "januar jänner februar märz april mai juni juli august september oktober november dezember "
-    "marts maj december"
+    "marts maj december jan feb mär mrz apr jun jul aug sep sept okt nov dez "
+    "jahrhundert jahrhunderts jh jahrtausend weltkrieg lebensjahr geburtstag auflage quartal "
+    "spieltag"
 )
-"""Months of languages that write the day as "3."."""
+"""What follows the number of a day or a place in languages that write it as "3."."""
 
 FIRST_WORDS: Final = _words(
-    "the a an this that these those he she it we you they i his her its our their my there here in "
+    "the a an this that these those he it she we you they i his her its our their my there here in "
     "on at for from by with as but and or so if when while since because although after before "
     "until once during despite however what who why where how which do does did is are was were "
     "can could will would should has have had not no please some many most all each both also "
@@ -59,5 +73,5 @@ FIRST_WORDS: Final = _words(
 )
 """Words that often begin a sentence and are no names."""
 
-GERMAN_ARTICLES: Final = _words("der die das den dem des im vom zum")
+GERMAN_ARTICLES: Final = _words("der die das den dem des im vom zum zur beim")
 """Behind these "3." is an ordinal."""

@@ -1,19 +1,27 @@
-"""Precision, recall and F1 of one text against another."""
+"""Precision, recall and F1 of texts against their sources, from counts of units."""
 
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
 
 class Agreement(NamedTuple):
-    """Precision is the share of the text found in the source, recall the reverse; in [0, 1]."""
+    """Precision is the share of a text found in its source, recall the reverse; in [0, 1]."""
 
-    precision: float
-    recall: float
-    f1: float
+    precision: Floats
+    recall: Floats
+    f1: Floats
 
 
-def agreement(hits: int, *, of_text: int, of_source: int) -> Agreement:
-    """`hits` common units, of those in the text and those in the source; 0/0 is 0."""
-    precision = hits / of_text if of_text else 0.0
-    recall = hits / of_source if of_source else 0.0
-    both = precision + recall
-    return Agreement(precision, recall, 2 * (precision * recall / both) if both else 0.0)
+def agreement(shared: ArrayLike, of_text: ArrayLike, of_source: ArrayLike) -> Agreement:
+    """Of one text or of many: `shared` units of those in the text and in the source; 0/0 is 0."""
+    precision, recall = _ratio(shared, of_text), _ratio(shared, of_source)
+    return Agreement(precision, recall, 2 * _ratio(precision * recall, precision + recall))
+
+
+def _ratio(part: ArrayLike, whole: ArrayLike) -> Floats:
+    nothing = np.zeros(np.broadcast_shapes(np.shape(part), np.shape(whole)))
+    return np.divide(part, whole, out=nothing, where=np.asarray(whole) != 0)

@@ -6,13 +6,15 @@ texts shorter than the source.
 """
 
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from math import exp, fsum, log
+from typing import Final
 
-_ORDERS = range(1, 5)
+from stages.text.comparison import Comparison
+from stages.text.letters import Letters
+from stages.text.shared_grams import shared_grams
 
-Grams = Counter[tuple[str, ...]]
+_ORDERS: Final = 4
 
 
 def character_bleu(text: str, source: str) -> float:
@@ -22,7 +24,12 @@ def character_bleu(text: str, source: str) -> float:
     fewer than four characters scores almost 0 even against itself. This is what NLTK's
     `sentence_bleu` gives for strings, and with it continuous-eval 0.3.
     """
-    return character_bleu_with(source)(text)
+    return character_bleus([Comparison([text], source)])[0]
+
+
+def character_bleus(comparisons: Sequence[Comparison]) -> list[float]:
+    """`character_bleu` of every text of every comparison, in order."""
+    return _bleus(comparisons, _unsmoothed)
 
 
 def word_bleu(tokens: Sequence[str], source: Sequence[str]) -> float:
@@ -32,58 +39,39 @@ def word_bleu(tokens: Sequence[str], source: Sequence[str]) -> float:
     orders longer than the text are left out. This is sacrebleu's sentence BLEU with its
     default smoothing, "exp", and effective order, as a number in [0, 1].
     """
-    return word_bleu_with(source)(tokens)
+    letters = Letters()
+    return word_bleus([Comparison([letters.spell(tokens)], letters.spell(source))])[0]
 
 
-def character_bleu_with(source: str) -> Callable[[str], float]:
-    """`character_bleu` with one source, prepared once for many texts."""
-    return _bleu_with(source, _unsmoothed)
+def word_bleus(comparisons: Sequence[Comparison]) -> list[float]:
+    """`word_bleu` of every text of every comparison, in order; a letter is a token."""
+    return _bleus(comparisons, _smoothed)
 
 
-def word_bleu_with(source: Sequence[str]) -> Callable[[Sequence[str]], float]:
-    """`word_bleu` with one source, prepared once for many texts."""
-    return _bleu_with(source, _smoothed)
+def _bleus(
+    comparisons: Sequence[Comparison], precisions: Callable[[list[int], int], list[float]]
+) -> list[float]:
+    hits = shared_grams(comparisons, orders=_ORDERS).tolist()
+    lengths = [(len(text), len(c.source)) for c in comparisons for text in c.texts]
+    return [
+        _bleu(precisions(found, length), length, source_length) if found[0] else 0.0
+        for found, (length, source_length) in zip(hits, lengths, strict=True)
+    ]
 
 
-def _bleu_with(
-    source: Sequence[str], precisions: Callable[[list[int], int], list[float]]
-) -> Callable[[Sequence[str]], float]:
-    in_source = [_grams(source, n) for n in _ORDERS]
-
-    def bleu(units: Sequence[str]) -> float:
-        hits = [_hits(units, n, in_source[n - 1]) for n in _ORDERS]
-        if not hits[0]:
-            return 0.0
-        logs = [log(p) for p in precisions(hits, len(units))]
-        return _penalty(len(units), len(source)) * exp(fsum(p / len(logs) for p in logs))
-
-    return bleu
-
-
-def _grams(units: Sequence[str], n: int) -> Grams:
-    return Counter(zip(*(units[k:] for k in range(n)), strict=False))
-
-
-def _hits(units: Sequence[str], n: int, in_source: Grams) -> int:
-    """n-grams of `units` found in the source, each at most as often as it stands there."""
-    grams = _grams(units, n)
-    return sum(min(grams[gram], in_source[gram]) for gram in grams.keys() & in_source.keys())
+def _bleu(precisions: list[float], length: int, source_length: int) -> float:
+    penalty = 1.0 if length > source_length else exp(1 - source_length / length)
+    return penalty * exp(fsum([log(p) / len(precisions) for p in precisions]))
 
 
 def _unsmoothed(hits: list[int], length: int) -> list[float]:
-    totals = [max(1, length - n + 1) for n in _ORDERS]
-    return [h / t if h else sys.float_info.min for h, t in zip(hits, totals, strict=True)]
+    return [found / (length - n) if found else sys.float_info.min for n, found in enumerate(hits)]
 
 
 def _smoothed(hits: list[int], length: int) -> list[float]:
     precisions = []
     stand_in = 1.0
-    for n, found in zip(_ORDERS, hits, strict=True):
-        if length >= n:
-            stand_in = stand_in if found else stand_in / 2
-            precisions.append((found or stand_in) / (length - n + 1))
+    for n, found in enumerate(hits[:length]):
+        stand_in = stand_in if found else stand_in / 2
+        precisions.append((found or stand_in) / (length - n))
     return precisions
-
-
-def _penalty(length: int, source_length: int) -> float:
-    return 1.0 if length > source_length else exp(1 - source_length / length)

@@ -6,7 +6,7 @@ from typing import Final
 
 from stages.text.sentences import Span, split_sentences
 from stages.text.stopwords import ENGLISH
-from stages.text.tokens import unicode_words
+from stages.text.unicode_words import unicode_words
 
 _WORD: Final = re.compile(r"\w+")
 

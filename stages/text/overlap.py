@@ -1,25 +1,39 @@
-"""Token overlap: how many distinct tokens two texts share."""
+"""Token overlap: how many tokens two texts share, each once or each as often as it occurs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from stages.text.agreement import Agreement, agreement
+from stages.text.comparison import Comparison, lengths
+from stages.text.letters import Letters
+from stages.text.shared_grams import shared_grams
 
 
-def token_overlap(tokens: Sequence[str], source: Sequence[str]) -> Agreement:
-    """Overlap of `tokens` with the tokens of a source.
+class Overlap(NamedTuple):
+    """Tokens in common over the tokens of each side with repeats.
 
-    Distinct tokens in common, over the tokens of each side with repeats. So a text that
-    repeats itself scores below 1 against itself.
+    `distinct` counts a common token once, so that a text that repeats itself scores below 1
+    against itself; `clipped` counts it as often as it stands in both.
     """
-    return token_overlap_with(source)(tokens)
+
+    distinct: Agreement
+    clipped: Agreement
 
 
-def token_overlap_with(source: Sequence[str]) -> Callable[[Sequence[str]], Agreement]:
-    """`token_overlap` with one source, prepared once for many texts."""
-    in_source = frozenset(source)
+def token_overlap(tokens: Sequence[str], source: Sequence[str]) -> Overlap:
+    """Overlap of `tokens` with the tokens of a source."""
+    letters = Letters()
+    both = token_overlaps([Comparison([letters.spell(tokens)], letters.spell(source))])
+    distinct, clipped = (Agreement(*(part[0] for part in parts)) for parts in both)
+    return Overlap(distinct, clipped)
 
-    def overlap(tokens: Sequence[str]) -> Agreement:
-        hits = len(in_source.intersection(tokens))
-        return agreement(hits, of_text=len(tokens), of_source=len(source))
 
-    return overlap
+def token_overlaps(comparisons: Sequence[Comparison]) -> Overlap:
+    """Overlap of every text of every comparison, in order; a letter is a token."""
+    distinct = []
+    for texts, source in comparisons:
+        in_source = set(source)
+        distinct += [len(in_source & set(text)) for text in texts]
+    clipped = shared_grams(comparisons, orders=1)[:, 0]
+    sizes = lengths(comparisons)
+    return Overlap(agreement(distinct, *sizes), agreement(clipped, *sizes))

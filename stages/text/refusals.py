@@ -1,6 +1,7 @@
 """Texts that only say that they do not answer."""
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 _SOURCE: Final = (
@@ -73,13 +74,22 @@ def is_refusal(text: str) -> bool:
     if len(text) > _LONGEST:
         return False
     refused = False
-    for part in _SENTENCE_END.split(text):
+    # One at a time, for the first sentence of most texts is neither.
+    for part in _parts(text):
         sentence = part.strip(" \t\"'*_-")
         if _refuses(sentence):
             refused = True
         elif sentence and not _COURTESY.match(sentence):
             return False
     return refused
+
+
+def _parts(text: str) -> Iterator[str]:
+    start = 0
+    for end in _SENTENCE_END.finditer(text):
+        yield text[start : end.start()]
+        start = end.end()
+    yield text[start:]
 
 
 def _refuses(sentence: str) -> bool:

@@ -3,28 +3,23 @@
 Lin, "ROUGE: a package for automatic evaluation of summaries", 2004, sections 3.1 and 3.2.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from stages.text.agreement import Agreement, agreement
-from stages.text.lcs import blocks, lcs_length
+from stages.text.comparison import Comparison, lengths
+from stages.text.lcs import lcs_length
 
 
 def rouge_l(text: str, source: str) -> Agreement:
     """ROUGE-L of `text` against `source`: common words over the words of each side."""
-    return rouge_l_with(source)(text)
+    words, source_words = rouge_words(text), rouge_words(source)
+    return agreement(lcs_length(words, source_words), len(words), len(source_words))
 
 
-def rouge_l_with(source: str) -> Callable[[str], Agreement]:
-    """`rouge_l` with one source, prepared once for many texts."""
-    source_words = rouge_words(source)
-    source_blocks = blocks(source_words)
-
-    def rouge(text: str) -> Agreement:
-        words = rouge_words(text)
-        common = lcs_length(words, source_blocks)
-        return agreement(common, of_text=len(words), of_source=len(source_words))
-
-    return rouge
+def rouge_ls(comparisons: Sequence[Comparison]) -> Agreement:
+    """ROUGE-L of every text of every comparison, in order; a letter is a word."""
+    common = [lcs_length(text, source) for texts, source in comparisons for text in texts]
+    return agreement(common, *lengths(comparisons))
 
 
 def rouge_words(text: str) -> list[str]:

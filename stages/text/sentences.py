@@ -4,20 +4,25 @@ A sentence ends at a line break, at a stop of a script that needs no space behin
 at `.`, `?`, `!` or an ellipsis before white space, unless the stop belongs to an
 abbreviation, an initial, a number or a quotation in running text. Closing quotes,
 citation marks such as `[3]`, emoji and smileys stay with the sentence they follow.
+Headings, list items and rows of tables are sentences, for each stands on its own line.
 Scripts that write no stop at all (Thai, Lao) are cut at line breaks only.
 """
 
 import re
 from typing import Final, NamedTuple
 
-from stages.text.abbreviations import (
-    BEFORE_NUMBER,
-    FIRST_WORDS,
-    GERMAN_ARTICLES,
-    MAYBE_LAST,
-    MONTHS,
-    NEVER_LAST,
+from stages.text.abbreviations import ABBREVIATIONS
+from stages.text.stops import (
+    FULL_STOPS,
+    LONGEST_NUMBER,
+    NO_VOWEL,
+    STOP,
+    begins_item,
+    ends_sentence,
 )
+
+
+_MOST_WORDS: Final = 100_000
 
 
 class Span(NamedTuple):
@@ -27,31 +32,16 @@ class Span(NamedTuple):
     end: int
 
 
-_FULL_STOPS: Final = "。！？｡．।॥؟۔։።፧။៕‼⁇⁈⁉"
-_CLOSERS: Final = "\"'”’»›)\\]}」』】）〉》*_¹²³⁰⁴-⁹"
-_EMOJI: Final = "\u2600-\u27bf\ufe0f\u200d\U0001f000-\U0001faff"
-_TRAILER: Final = "|".join(
-    (
-        rf"[{_CLOSERS}]",
-        r"“(?!\w)",
-        r"[ \u00a0\u202f]»(?!\w)",
-        r"[ ]?\[[\d, ]{1,12}\]",
-        rf"[ ]?[{_EMOJI}]",
-        r"[ ]?[:;=]-?[()DPp](?!\w)",
-    )
-)
-
-# Nothing in this pattern depends on what comes far behind it, and what it has matched it
-# never gives back: the time is linear whatever the text holds.
-_BREAK: Final = re.compile(
-    rf"(?P<stop>[.!?…{_FULL_STOPS}]++(?:[ \u00a0][.!?…](?!\w))*+)(?P<trailer>(?:{_TRAILER})*+)"
-    r"|(?P<line>[\n\r\v\f\x85\u2028\u2029])"
-    r"|[ \t](?=(?P<item>[•‣⁃◦▪●]|\d{1,3}[.)]{1,2}\s))"
-)
-_WORD_AFTER: Final = re.compile(r"\s*+[^\w\s]*+(\w{0,20})")
-_UNSPACED: Final = re.compile(r"[^\W\d_]\w{0,40}(?=[\s,.’'])")
-_LIST_NUMBER: Final = re.compile(r"\W{0,6}(\d{1,3}|[A-Za-z]|[ivxIVX]{1,5})(?=[.)])")
-_DOTTED: Final = re.compile(r"(?:[^\W\d_]{1,3}\.)+[^\W\d_]{1,3}|[^\W\d_]")
+_LINE: Final = re.compile(r"[^\n\r\v\f\x85\u2028\u2029]+")
+_BULLETS: Final = "•‣⁃◦▪●"
+# Looks for an item where it ends: stops are fewer than blanks.
+_MAY_HOLD_ITEM: Final = re.compile(rf"[.){_BULLETS}](?:(?<=\d[.)])[.)]?\s|(?<=[ \t][{_BULLETS}]))")
+_ITEM: Final = rf"[ \t](?=(?P<item>[{_BULLETS}]|\d{{1,3}}[.)]{{1,2}}\s))"
+# Most stops stand before a blank and a letter: these match without a group. No
+# sentence ends where a digit or a small letter follows the full stop.
+_STOP: Final = rf"[.!?…{FULL_STOPS}](?:(?<=[.!?])(?=[ ][A-Za-z])|(?!(?<=[.．])[\da-z]){STOP})"
+_BREAK: Final = re.compile(_STOP)
+_BREAK_OR_ITEM: Final = re.compile(f"{_STOP}|{_ITEM}")
 
 
 def split_sentences(text: str) -> list[Span]:
@@ -60,85 +50,66 @@ def split_sentences(text: str) -> list[Span]:
     Every character outside the spans is white space, and a blank text has no sentence.
     """
     spans: list[Span] = []
-    start = 0
-    for match in _BREAK.finditer(text):
-        if _is_border(text, start, match):
-            _append(spans, text, start, match.end())
-            start = match.end()
-    _append(spans, text, start, len(text))
+    for line in _LINE.finditer(text):
+        start, end = line.span()
+        breaks = _BREAK_OR_ITEM if _MAY_HOLD_ITEM.search(text, start, end) else _BREAK
+        start = _skip_space(text, start, end)
+        for match in breaks.finditer(text, start, end):
+            stop = match.end()
+            if match.lastindex is None and _clearly_ends(text, start, stop - 1):
+                spans.append(Span(start, stop))
+                # Such a stop stands before a blank and a letter.
+                start = stop + 1
+            elif stop < end and _ends(text, start, match):
+                _append(spans, text, start, stop)
+                start = _skip_space(text, stop, end)
+        _append(spans, text, start, end)
     return spans
 
 
+def _skip_space(text: str, start: int, end: int) -> int:
+    while start < end and text[start].isspace():
+        start += 1
+    return start
+
+
 def _append(spans: list[Span], text: str, start: int, end: int) -> None:
-    piece = text[start:end]
-    content = piece.strip()
-    if content:
-        begin = start + len(piece) - len(piece.lstrip())
-        spans.append(Span(begin, begin + len(content)))
+    while start < end and text[end - 1].isspace():
+        end -= 1
+    if start < end:
+        spans.append(Span(start, end))
 
 
-def _is_border(text: str, start: int, match: re.Match[str]) -> bool:
+class _LastWords(dict[str, int]):
+    """What may follow a full stop behind a word for it to end a sentence, whatever else is there.
+
+    0: nothing, since more has to be looked at; 1: a capital letter; 2: a small one, too.
+    """
+
+    def __missing__(self, word: str) -> int:
+        if len(self) > _MOST_WORDS:
+            self.clear()
+        plain = len(word) > 1 and word.isalpha() and word.lower() not in ABBREVIATIONS
+        self[word] = clear = plain + (plain and word.islower() and not NO_VOWEL.fullmatch(word))
+        return clear
+
+
+_LAST_WORDS: Final = _LastWords()
+
+
+def _clearly_ends(text: str, start: int, stop: int) -> bool:
+    """Whether a sentence ends at `stop`, before a blank and a letter: a short cut."""
+    capital = text[stop + 2].isupper()
+    if text[stop] != ".":
+        return capital
+    blank = text.rfind(" ", start, stop)
+    word = text[start if blank < 0 else blank + 1 : stop]
+    far = stop - start > LONGEST_NUMBER or len(word) > 5
+    return far and _LAST_WORDS[word] + capital > 1
+
+
+def _ends(text: str, start: int, match: re.Match[str]) -> bool:
     """Whether the sentence that began at `start` ends with `match`."""
-    if match["item"]:
-        return _continues_list(text, start, match["item"])
-    if match["line"] or match["stop"][-1] in _FULL_STOPS:
-        return True
-    return _ends_sentence(text, start, match)
-
-
-def _ends_sentence(text: str, start: int, match: re.Match[str]) -> bool:
-    stop, end = match["stop"], match.end()
-    before, word = _last_words(text, start, match.start())
-    if end < len(text) and not text[end].isspace():
-        return _lacks_space(word, stop, text, end)
-    number = _LIST_NUMBER.match(text, start)
-    if number and number.end() == match.start():
-        return False
-    following = _WORD_AFTER.match(text, end)
-    first = following[1] if following else ""
-    if first[:1].islower() and _goes_on(word, stop, match["trailer"]):
-        return False
-    return stop != "." or not _is_abbreviation(before, word, first)
-
-
-def _continues_list(text: str, start: int, mark: str) -> bool:
-    """Whether a mark in running text begins a list item: a bullet, or the next number."""
-    if not mark[0].isdigit():
-        return True
-    previous = _LIST_NUMBER.match(text, start)
-    number = int(mark.rstrip(".) \t\n\r"))
-    return previous is not None and previous[1] == str(number - 1)
-
-
-def _last_words(text: str, start: int, end: int) -> tuple[str, str]:
-    """The last two words before `end`, empty where the sentence has none."""
-    words = ["", "", *text[max(start, end - 40) : end].split()]
-    return words[-2].lower(), words[-1].lstrip("([{\"'“‘«„*_-")
-
-
-def _lacks_space(word: str, stop: str, text: str, end: int) -> bool:
-    """Whether a stop between letters ends a sentence, as in "so fine.We" or "why?he"."""
-    unspaced = _UNSPACED.match(text, end)
-    if unspaced is None or not word.isalpha():
-        return False
-    return stop[-1] in "?!" or (len(word) > 1 and word.islower() and text[end].isupper())
-
-
-def _goes_on(word: str, stop: str, trailer: str) -> bool:
-    """Whether a sentence goes on in lower case behind a quotation, an ellipsis or "Yahoo!"."""
-    if any(closer in trailer for closer in "\"'”’»)"):
-        return True
-    if stop[-1] in "?!":
-        return len(stop) == 1 and word.istitle()
-    return stop != "."
-
-
-def _is_abbreviation(before: str, word: str, first: str) -> bool:
-    """Whether the stop between `word` and the next word, `first`, is part of `word`."""
-    lower = word.lower()
-    if lower in NEVER_LAST or (lower in BEFORE_NUMBER and first[:1].isdigit()):
-        return True
-    if lower in MAYBE_LAST or _DOTTED.fullmatch(word):
-        return first.islower() or first.lower() not in FIRST_WORDS
-    day = word.isdecimal() and len(word) <= 2
-    return day and (first.lower() in MONTHS or before in GERMAN_ARTICLES)
+    if match.lastgroup == "item":
+        return begins_item(text, start, match)
+    return ends_sentence(text, start, match)

@@ -2,12 +2,12 @@
 
 import re
 import string
-import unicodedata
 from typing import Final, Literal
 
 from stages.text.sentences import split_sentences
 from stages.text.stopwords import ENGLISH
 from stages.text.treebank import COMPOUNDS, treebank_words
+from stages.text.unicode_words import unicode_words
 
 Tokens = Literal["treebank", "content", "unicode"]
 """treebank: words and punctuation as in the Penn Treebank, case kept.
@@ -17,21 +17,8 @@ unicode: case-folded words of any language, Chinese and Japanese by character.""
 _NO_PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
 _NUMBER: Final = re.compile(r"\d+(?:e\d+)?")
 
-_IDEOGRAPHS: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-# What `\w` leaves out of a word: vowel signs and other marks, joiners, whole Indic blocks.
-_MARKS: Final = (
-    "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670"
-    "\u06d6-\u06ed\u0900-\u0963\u0971-\u0df3\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1-\u0ebc"
-    "\u0ec8-\u0ece\u0f18-\u0f87\u102b-\u103e\u1056-\u109d\u17b4-\u17d3\u200c\u200d"
-)
-_LETTER: Final = rf"(?:(?![{_IDEOGRAPHS}])[\w{_MARKS}])"
-_UNICODE: Final = re.compile(
-    r"(?:(?<!\w)[-+−])?\d+(?:[.,]\d+)*"
-    rf"|[{_IDEOGRAPHS}]"
-    rf"|{_LETTER}+(?:['’]{_LETTER}+)*"
-)
-_THOUSANDS: Final = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_LONGEST_WORD: Final = 100
+# What COMPOUNDS can match in ASCII; elsewhere a dotless i passes for an i.
+_COMPOUND: Final = ("cannot", "gimme", "gonna", "gotta", "lemme", "wanna")
 
 
 def tokenize(text: str, *, tokens: Tokens = "treebank") -> list[str]:
@@ -60,29 +47,12 @@ def content_words(text: str) -> list[str]:
     continuous-eval 0.3, `DeterministicAnswerCorrectness`.
     """
     words = text.lower().translate(_NO_PUNCTUATION).split()
-    kept = " ".join(word for word in words if word not in ENGLISH)
-    return [_by_value(word) for word in COMPOUNDS.sub(r" \1 \2 ", f" {kept} ").split()]
+    words = [word for word in words if word not in ENGLISH]
+    kept = " ".join(words)
+    if not kept.isascii() or any(compound in kept for compound in _COMPOUND):
+        words = COMPOUNDS.sub(r" \1 \2 ", f" {kept} ").split()
+    return [_by_value(word) if word[0].isdecimal() else word for word in words]
 
 
 def _by_value(word: str) -> str:
     return f"#{float(word)}" if _NUMBER.fullmatch(word) else word
-
-
-def unicode_words(text: str) -> list[str]:
-    """Case-folded words of any language; punctuation is no token.
-
-    Numbers keep sign and decimal point and lose the commas between thousands. Chinese and
-    Japanese, written without blanks, are taken by character.
-    """
-    return [_folded(word) for word in _UNICODE.findall(text)]
-
-
-def _folded(word: str) -> str:
-    if word.isascii():
-        plain = word.lower()
-    elif len(word) <= _LONGEST_WORD:
-        plain = unicodedata.normalize("NFKC", word.replace("’", "'").replace("−", "-")).casefold()
-    else:
-        # Normalising takes quadratic time on a long run of combining marks.
-        plain = word.casefold()
-    return _THOUSANDS.sub("", plain) if "," in plain else plain

@@ -13,7 +13,8 @@ COMPOUNDS: Final = re.compile(
 )
 """Two words written as one: cannot, gimme, gonna, gotta, lemme, wanna."""
 
-_CLOSERS: Final = "])}>\"'»”’ "
+CLOSERS: Final = "])}>\"'»”’ "
+"""What may stand behind the full stop that ends a sentence."""
 
 _Rule = tuple[re.Pattern[str], str]
 
@@ -70,7 +71,7 @@ def _apply(rules: tuple[_Rule, ...], text: str) -> str:
 def _part_last_stop(text: str) -> str:
     """Part the full stop that ends the sentence, and the closers behind it, from its word."""
     body = text.rstrip()
-    core = body.rstrip(_CLOSERS)
+    core = body.rstrip(CLOSERS)
     if len(core) < 2 or core[-1] != "." or core[-2] == ".":
         return text
     return f"{core[:-1]} . {body[len(core) :]} "

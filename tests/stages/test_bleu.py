@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text.bleu import character_bleu, character_bleu_with, word_bleu
+from stages.text.bleu import character_bleu, character_bleus, word_bleu
+from stages.text.comparison import Comparison
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden_lexical.jsonl"
+MEASURES = GOLDEN.with_name("golden_measures.jsonl")
 
 
 def test_characters_equal_all_golden_values():
@@ -20,9 +22,9 @@ def test_characters_equal_all_golden_values():
         per_text, per_sentence = case["expected"]["per_text"], case["expected"]["per_sentence"]
         for source, parts in zip(case["texts"], per_text, strict=True):
             agrees(character_bleu(case["answer"], source), parts["bleu"])
-        bleu = character_bleu_with("\n".join(case["texts"]))
-        for sentence, parts in zip(case["answer_sentences"], per_sentence, strict=True):
-            agrees(bleu(sentence), parts["bleu"])
+        bleus = character_bleus([Comparison(case["answer_sentences"], "\n".join(case["texts"]))])
+        for bleu, parts in zip(bleus, per_sentence, strict=True):
+            agrees(bleu, parts["bleu"])
         count += len(per_text) + len(per_sentence)
     assert count == 1134
 
@@ -33,11 +35,9 @@ def agrees(bleu, outcome):
 
 
 def test_documented_example():
-    bleu = character_bleu_with("William Shakespeare is the author of 'Romeo and Juliet'.")
-    scores = [
-        bleu("William Shakespeare wrote 'Romeo and Juliet'."),
-        bleu("He is born in Ireland"),
-    ]
+    sentences = ["William Shakespeare wrote 'Romeo and Juliet'.", "He is born in Ireland"]
+    source = "William Shakespeare is the author of 'Romeo and Juliet'."
+    scores = character_bleus([Comparison(sentences, source)])
     assert scores == [0.6855956729300113, 0.05488226210213251]
     assert sum(scores) / 2 == 0.37023896751607194
 
@@ -65,6 +65,14 @@ WORD_BLEU = [
 @pytest.mark.parametrize(("text", "source", "expected"), WORD_BLEU)
 def test_words_equal_sacrebleu(text, source, expected):
     assert word_bleu(text.split(), source.split()) == pytest.approx(expected, rel=1e-9)
+
+
+def test_words_equal_sacrebleu_on_recorded_texts():
+    cases = [json.loads(line) for line in MEASURES.read_text().split("\n") if line]
+    for case in cases:
+        bleu = word_bleu(case["text"].split(), case["source"].split())
+        assert bleu == pytest.approx(case["word_bleu"], rel=1e-9, abs=1e-12), case["id"]
+    assert len(cases) == 470
 
 
 @given(st.text(max_size=30), st.text(max_size=30))

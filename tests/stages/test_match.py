@@ -1,17 +1,25 @@
+import time
+
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 from pydantic import ValidationError
 
 from stages.match import LexicalMatch
 from stages.rows import Sample
 from stages.tables import build
 from stages.text.bleu import word_bleu
+from stages.text.chrf import chrf
 from stages.text.rouge import rouge_l
+from stages.text.word_letters import WordLetters
 
+PARTS = ["precision", "recall", "f1"]
 MEASURES = [
     *("rouge_l_precision", "rouge_l_recall", "rouge_l_f1"),
-    *("token_overlap_precision", "token_overlap_recall", "token_overlap_f1", "bleu"),
+    *("token_overlap_precision", "token_overlap_recall", "token_overlap_f1"),
+    *("clipped_overlap_precision", "clipped_overlap_recall", "clipped_overlap_f1", "bleu"),
 ]
 SHAKESPEARE = {
     "sample_id": "s",
@@ -66,7 +74,7 @@ def test_whole_text_is_one_row_for_each_reference():
 
 def test_contexts_are_joined_by_line_breaks():
     sample = {"sample_id": "s", "response": "ab\ncd", "retrieved_contexts": ["ab", "cd"]}
-    assert match(sample, unit="text").select(MEASURES).row(0) == (1,) * 7
+    assert match(sample, unit="text").select(MEASURES).row(0) == (1,) * 10
 
 
 def test_word_bleu_counts_the_chosen_tokens():
@@ -95,7 +103,7 @@ def test_empty_sources_give_zeros(unit):
     sample = {"sample_id": "s", "response": "a", "reference": "", "retrieved_contexts": []}
     for against in ("reference", "retrieved_contexts"):
         rows = match(sample, against=against, unit=unit)
-        assert rows.select(MEASURES).row(0) == (0,) * 7
+        assert rows.select(MEASURES).row(0) == (0,) * 10
 
 
 def test_other_references_keep_their_number_when_the_first_is_missing():
@@ -112,6 +120,56 @@ def test_needs_the_response_and_its_source():
 def test_unknown_settings_are_refused():
     with pytest.raises(ValidationError, match="'treebank', 'content' or 'unicode'"):
         LexicalMatch(against="reference", tokens="words")
+
+
+def test_clipped_overlap_counts_repeated_tokens():
+    sample = {"sample_id": "s", "response": "a a a b", "retrieved_contexts": ["a a c"]}
+    row = match(sample).row(0, named=True)
+    distinct = [row[f"token_overlap_{part}"] for part in PARTS]
+    assert distinct == pytest.approx([1 / 4, 1 / 3, 2 / 7])
+    clipped = [row[f"clipped_overlap_{part}"] for part in PARTS]
+    assert clipped == pytest.approx([2 / 4, 2 / 3, 4 / 7])
+
+
+def test_chrf_is_measured_of_whole_responses():
+    response, source = "Rome is old. It is big.", "Rome is very old."
+    sample = {"sample_id": "s", "response": response, "retrieved_contexts": [source]}
+    assert match(sample, unit="text")["chrf"].to_list() == [chrf(response, source)]
+    assert match(sample)["chrf"].to_list() == [None, None]
+
+
+def test_rows_of_many_samples_are_those_of_each_alone(monkeypatch):
+    monkeypatch.setattr("stages.match._AT_ONCE", 2)
+    monkeypatch.setattr("stages.text.letters._MOST", 5)
+    samples = [
+        SHAKESPEARE | {"sample_id": str(n), "response": f"He wrote {n}. No. {SHAKESPEARE[r]}"}
+        for n, r in enumerate(["reference", "response", "reference", "response", "reference"])
+    ]
+    alone = pl.concat(match(sample) for sample in samples)
+    assert_frame_equal(match(*samples), alone)
+
+
+def test_words_are_forgotten_when_they_are_too_many(monkeypatch):
+    made = []
+    monkeypatch.setattr("stages.match.WordLetters", lambda *a: made.append(a) or WordLetters(*a))
+    monkeypatch.setattr("stages.match._AT_ONCE", 1)
+    monkeypatch.setattr("stages.text.letters._MOST", 9)
+    match(*(SHAKESPEARE | {"sample_id": str(n)} for n in range(3)))
+    assert len(made) == 4
+
+
+def test_no_samples_give_no_rows():
+    assert match().height == 0
+
+
+@pytest.mark.parametrize("word", ["a", "the end. ", "東京。", "x'"])
+def test_long_texts_take_bounded_time(word):
+    text = word * (100_000 // len(word))
+    sample = {"sample_id": "s", "response": text, "retrieved_contexts": [text]}
+    started = time.process_time()
+    for unit in ("sentence", "text"):
+        match(sample, unit=unit)
+    assert time.process_time() - started < 10
 
 
 @given(

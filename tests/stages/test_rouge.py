@@ -7,15 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text import lcs
-from stages.text.rouge import rouge_l, rouge_words
+from stages.text.comparison import Comparison
+from stages.text.lcs import lcs_length
+from stages.text.rouge import rouge_l, rouge_ls, rouge_words
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden_lexical.jsonl"
+MEASURES = GOLDEN.with_name("golden_measures.jsonl")
 WORDS = st.lists(st.sampled_from("abcd"), max_size=9)
-
-
-def lcs_length(words, source):
-    return lcs.lcs_length(words, lcs.blocks(source))
 
 
 def compared():
@@ -52,6 +50,20 @@ def test_equals_the_golden_values_where_the_definitions_agree():
     assert (count, only_punctuation) == (309, 38)
 
 
+def test_equals_rouge_score():
+    cases = [json.loads(line) for line in MEASURES.read_text().split("\n") if line]
+    for case in cases:
+        ours = rouge_l(case["text"], case["source"])
+        assert list(ours) == pytest.approx(case["rouge_l"], rel=1e-9, abs=1e-12), case["id"]
+    assert len(cases) == 470
+
+
+def test_letters_are_counted_as_words():
+    rouge = rouge_ls([Comparison(["abx", ""], "xaab"), Comparison(["b"], "")])
+    assert rouge.precision.tolist() == [2 / 3, 0, 0]
+    assert rouge.recall.tolist() == [0.5, 0, 0]
+
+
 def test_documented_example():
     source = "William Shakespeare is the author of 'Romeo and Juliet'."
     first = rouge_l("William Shakespeare wrote 'Romeo and Juliet'.", source)
@@ -80,11 +92,9 @@ def by_definition(words, source):
     return 0
 
 
-@given(WORDS, WORDS, st.integers(1, 4))
-def test_lcs_is_the_longest_common_subsequence_in_blocks_of_any_size(words, source, block):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lcs, "_BLOCK", block)
-        assert lcs_length(words, source) == by_definition(words, source)
+@given(WORDS, WORDS)
+def test_lcs_is_the_longest_common_subsequence(words, source):
+    assert lcs_length(words, source) == by_definition(words, source)
 
 
 @given(WORDS, WORDS)

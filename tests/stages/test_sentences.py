@@ -1,11 +1,14 @@
 import json
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stages.text import sentences
+from stages.text.abbreviations import ABBREVIATIONS
 from stages.text.sentences import Span, split_sentences
 
 TESTS = Path(__file__).parents[1]
@@ -27,7 +30,7 @@ def test_blank_text_has_no_sentence(text):
 
 
 @pytest.mark.parametrize(
-    "sentences",
+    "parts",
     [
         ["Dr. Smith met Mrs. Jones at 5 p.m. on Jan. 5.", "They talked."],
         ["It costs $3.50 per lb. in the U.S. market.", "See Fig. 3 and No. 7."],
@@ -50,21 +53,31 @@ def test_blank_text_has_no_sentence(text):
         ["هل أنت بخير؟", "نعم، أنا بخير.", "شكرا۔"],
         ["दिल्ली भारत की राजधानी है।", "डॉ. सिंह यहाँ हैं।"],
         ["Ինչպե՞ս ես։", "Լավ։"],
+        ["Es gibt Brot, Käse usw. im Haus.", "Er kaufte Brot, Käse usw.", "Danach ging er."],
+        ["Siehe S. 17 ff. und kath. Kirche.", "Unter Friedrich II. wurde gebaut."],
+        ["El vuelo de aprox. 1 min. es fijo.", "Vive en EE. UU. desde 2019."],
+        ["Le 3 janv. 2020, p. ex. par J.-P. Sartre, c.-à-d. lui.", "Voilà."],
+        ["Площадь 120 кв. км.", "И т. д. по всей стране.", "А. И. Петров ушёл."],
+        ["«Куда?» — спросила она.", "«К чему? – спросил он."],
+        ["Am 3. Nov. 1888 kam sie zum 2. Mal.", "I am 5.", "Who are you?"],
+        ["डॉ. ए.पी.जे. कलाम आए।", "रु. 250 दिए।", "क्षेत्रफल 5 कि.मी. है।"],
     ],
 )
-def test_sentences_with_blanks_between(sentences):
-    assert split(" ".join(sentences)) == sentences
+def test_sentences_with_blanks_between(parts):
+    assert split(" ".join(parts)) == parts
 
 
 @pytest.mark.parametrize(
-    "sentences",
+    "parts",
     [
         ["北京是中国的首都。", "你去过吗？", "“去过！”", "很好"],
         ["東京は日本の首都です。", "人口は1400万人。", "「はい。」", "そうです！"],
+        ["我们去看《摔跤吧！爸爸》好吗？", "他说（真的！对）很好。", "（是。）", "好！"],
+        ["率は３．２９％です。", "彼は「本当？」と聞いた。", "「はい。そうです。」って。"],
     ],
 )
-def test_sentences_without_blanks_between(sentences):
-    assert split("".join(sentences)) == sentences
+def test_sentences_without_blanks_between(parts):
+    assert split("".join(parts)) == parts
 
 
 def test_a_missing_blank_is_seen_between_words_only():
@@ -81,19 +94,48 @@ def test_lines_bullets_and_list_numbers_are_borders():
         *("2) Two", "last"),
     ]
     assert split("• 9. The first • 10. The second") == ["• 9. The first", "• 10. The second"]
+    assert split("Facts: 1. Old 2. New") == ["Facts:", "1. Old", "2. New"]
+    assert split("The result was Team A: 1. That was all.") == [
+        *("The result was Team A: 1.", "That was all."),
+    ]
     assert split("1. The first 2. The second") == ["1. The first", "2. The second"]
+    assert split("iv. Fourth is this. Next") == ["iv. Fourth is this.", "Next"]
     assert split("It is in Section 7. Kelly left.") == ["It is in Section 7.", "Kelly left."]
+
+
+def test_markdown_is_cut_at_its_lines():
+    lines = [
+        *("## Title", "| a | b |", "|---|---|", "```python", "x = 1.5", "```"),
+        *("> Quoted.", "- [ ] **Item:** one.", "---", "1) Two"),
+    ]
+    assert split("\n\n".join(lines)) == [*lines[:7], "- [ ] **Item:** one.", "---", "1) Two"]
+
+
+def labelled(file):
+    path = TESTS / "data" / "sentence_split" / f"{file}.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.mark.parametrize(
     ("file", "right", "texts"),
     [("ud_ewt.dev", 37, 40), ("ud_ewt.test", 116, 158), ("golden_rules", 21, 24)],
 )
-def test_texts_split_as_people_did(file, right, texts):
-    path = TESTS / "data" / "sentence_split" / f"{file}.jsonl"
-    cases = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+def test_english_texts_split_as_people_did(file, right, texts):
+    cases = labelled(file)
     assert len(cases) == texts
     assert sum(split(case["text"]) == case["sentences"] for case in cases) == right
+
+
+def test_texts_of_nine_languages_split_as_people_did():
+    right, wrong = Counter(), Counter()
+    for case in labelled("languages"):
+        counted = right if split(case["text"]) == case["sentences"] else wrong
+        counted[case["language"]] += 1
+    assert wrong == {"ar": 2, "de": 1, "es": 2, "ru": 1, "zh": 2}
+    assert right == {
+        **{"ar": 7, "de": 35, "en": 15, "es": 33, "fr": 15, "hi": 7},
+        **{"ja": 11, "ru": 35, "zh": 7},
+    }
 
 
 def test_agrees_with_punkt_on_most_golden_answers():
@@ -116,9 +158,24 @@ def test_everything_outside_the_spans_is_white_space(text):
     assert not text[end:].strip()
 
 
+WORDS = ["Mr", "ff", "etc", "No", "IV", "TV", "x", "B", "food", "Words", "don't", "2011", "3", "é"]
+
+
+@given(st.lists(st.sampled_from([*WORDS, *sorted(ABBREVIATIONS), ". ", "? ", "! ", " ", ".\n"])))
+def test_the_short_way_gives_the_same(pieces):
+    text = "".join(pieces)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sentences, "_clearly_ends", lambda *_: False)
+        expected = split_sentences(text)
+    assert split_sentences(text) == expected
+
+
 @pytest.mark.parametrize(
     "unit",
-    ["a", " ", ".", '."', "A. ", "1. ", "• ", "\n", "? ", "U.", ". [1", "e.g. x ", "a.\u0301("],
+    [
+        *("a", " ", ".", '."', "A. ", "1. ", "• ", "\n", "? ", "U.", ". [1", "e.g. x "),
+        *("a.\u0301(", "《。", "「。」と", ": 1. ", "и т. ", "a\n", "X. Y ", "word. W"),
+    ],
 )
 def test_time_is_linear(unit):
     text = unit * (100_000 // len(unit))

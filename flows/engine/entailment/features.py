@@ -9,7 +9,7 @@ from flows.engine.entailment.alignment import Alignment
 from flows.engine.entailment.premise import Premise
 from flows.engine.entailment.tokens import Kind, is_content
 from flows.engine.entailment.words import EXCLUSIVE
-from stages.text.lcs import blocks, lcs_length
+from stages.text.lcs import lcs_length
 
 FEATURES_VERSION: Final = 1
 """Raised when the same texts start to give other numbers."""
@@ -74,7 +74,7 @@ def _order(alignment: Alignment, covered: float) -> dict[str, float]:
         "bigrams_kept": _share(sum(p in bigrams for p in pairwise(claim)), len(claim) - 1, covered),
         "neighbours_kept": _share(kept, len(wanted), covered),
         "neighbours_turned": _share(turned, len(wanted), 0.0),
-        "subsequence": lcs_length(claim, blocks(evidence)) / len(claim),
+        "subsequence": lcs_length(claim, evidence) / len(claim),
     }
 
 

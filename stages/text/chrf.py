@@ -1,0 +1,47 @@
+"""chrF: character n-gram F-score of texts against their sources.
+
+Popović, "chrF: character n-gram F-score for automatic MT evaluation", 2015, in the
+arithmetic of sacrebleu 2: n from 1 to 6, recall counts twice as much as precision (beta 2),
+white space is left out, and orders longer than either text do not count.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from stages.text.comparison import Comparison
+from stages.text.shared_grams import shared_grams
+
+_ORDERS: Final = 6
+_WEIGHT: Final = 2**2
+
+
+def chrf(text: str, source: str) -> float:
+    """chrF in [0, 1]: F of precision and recall, which are means over the orders.
+
+    0 when either text is blank.
+    """
+    return chrfs([Comparison([text], source)])[0]
+
+
+def chrfs(comparisons: Sequence[Comparison]) -> list[float]:
+    """`chrf` of every text of every comparison, in order."""
+    dense = [Comparison([_dense(t) for t in c.texts], _dense(c.source)) for c in comparisons]
+    hits = shared_grams(dense, orders=_ORDERS).tolist()
+    sizes = [(len(text), len(c.source)) for c in dense for text in c.texts]
+    return [
+        _f_score(found, length, source_length)
+        for found, (length, source_length) in zip(hits, sizes, strict=True)
+    ]
+
+
+def _dense(text: str) -> str:
+    return "".join(text.split())
+
+
+def _f_score(hits: list[int], length: int, source_length: int) -> float:
+    counted = hits[: min(length, source_length)]
+    if not any(counted):
+        return 0.0
+    precision = sum(hit / (length - n) for n, hit in enumerate(counted)) / len(counted)
+    recall = sum(hit / (source_length - n) for n, hit in enumerate(counted)) / len(counted)
+    return (1 + _WEIGHT) * precision * recall / (_WEIGHT * precision + recall)

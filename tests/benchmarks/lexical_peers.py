@@ -1,0 +1,89 @@
+"""What other packages need for the measures of `lexical.py`, as far as they are installed.
+
+None is a dependency of this project: pip install continuous-eval rouge-score nltk sacrebleu
+"""
+
+import os
+import types
+from collections.abc import Callable, Sequence
+
+from stages.text.sentences import split_sentences
+from stages.text.stopwords import ENGLISH
+
+Work = Callable[[str, Sequence[str]], object]
+
+
+def peers() -> dict[str, Work | str]:
+    """By name, what a peer does with a response and its contexts, or why it is not there."""
+    found: dict[str, Work | str] = {}
+    for name, make in MAKERS.items():
+        try:
+            found[name] = make()
+        except ImportError as error:
+            found[name] = f"not installed ({error})"
+    return found
+
+
+def continuous_eval() -> Work:
+    """Its deterministic faithfulness. It needs NLTK's data, which is on no package index.
+
+    So sentences come from our splitter and stop words from our list; both cost it less than
+    its own would.
+    """
+    os.environ["CONTINUOUS_EVAL_DO_NOT_TRACK"] = "true"
+    import nltk
+
+    nltk.download = lambda *_, **__: True
+    nltk.corpus.stopwords = types.SimpleNamespace(
+        words=lambda _: sorted(ENGLISH), ensure_loaded=lambda: None
+    )
+    nltk.sent_tokenize = nltk.tokenize.sent_tokenize = _sentences
+    from continuous_eval.metrics.generation.text import DeterministicFaithfulness
+
+    metric = DeterministicFaithfulness()
+    return lambda response, contexts: metric.compute(response, list(contexts))
+
+
+def rouge_score() -> Work:
+    """ROUGE-L of the whole response, on words between white space."""
+    from rouge_score.rouge_scorer import RougeScorer
+
+    scorer = RougeScorer(["rougeL"], tokenizer=types.SimpleNamespace(tokenize=str.split))
+    return lambda response, contexts: scorer.score("\n".join(contexts), response)
+
+
+def nltk_bleu() -> Work:
+    """BLEU of the whole response on words."""
+    from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
+
+    smooth = SmoothingFunction().method3
+    return lambda response, contexts: sentence_bleu(
+        ["\n".join(contexts).split()], response.split(), smoothing_function=smooth
+    )
+
+
+def sacrebleu() -> Work:
+    """BLEU of the whole response on words."""
+    from sacrebleu import sentence_bleu
+
+    return lambda response, contexts: sentence_bleu(response, [" ".join(contexts)], tokenize="none")
+
+
+def sacrebleu_chrf() -> Work:
+    """Its chrF of the whole response."""
+    from sacrebleu import sentence_chrf
+
+    return lambda response, contexts: sentence_chrf(response, ["\n".join(contexts)])
+
+
+MAKERS: dict[str, Callable[[], Work]] = {
+    "continuous-eval: deterministic faithfulness": continuous_eval,
+    "rouge-score: ROUGE-L of the response": rouge_score,
+    "nltk: word BLEU of the response": nltk_bleu,
+    "sacrebleu: word BLEU of the response": sacrebleu,
+    "sacrebleu: chrF of the response": sacrebleu_chrf,
+}
+
+
+def _sentences(text: str, *_: str) -> list[str]:
+    return [text[start:end] for start, end in split_sentences(text)]

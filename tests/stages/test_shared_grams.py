@@ -1,0 +1,55 @@
+import time
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.text import comparison, gram_numbers
+from stages.text.comparison import Comparison
+from stages.text.shared_grams import shared_grams
+
+TEXT = st.text(alphabet="ab\n\0é東\U0001f600", max_size=12)
+COMPARISONS = st.lists(st.builds(Comparison, st.lists(TEXT, max_size=4), TEXT), max_size=5)
+
+
+def grams(text, n):
+    return Counter(text[k : k + n] for k in range(len(text) - n + 1))
+
+
+def by_definition(comparisons, orders):
+    return [
+        [(grams(text, n) & grams(source, n)).total() for n in range(1, orders + 1)]
+        for texts, source in comparisons
+        for text in texts
+    ]
+
+
+@pytest.mark.parametrize("largest", [0, 50, 1 << 22])
+@pytest.mark.parametrize("batch", [1, 30, 65_536])
+@given(comparisons=COMPARISONS, orders=st.integers(1, 6))
+def test_equal_the_definition_in_any_batches_by_table_or_by_sorting(
+    comparisons, orders, largest, batch
+):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gram_numbers, "_LARGEST", largest)
+        patch.setattr(comparison, "_BATCH", batch)
+        shared = shared_grams(comparisons, orders=orders)
+    assert shared.tolist() == by_definition(comparisons, orders)
+
+
+def test_a_table_that_was_used_before_tells_nothing():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison, "_BATCH", 1)
+        many = [Comparison(["abcdefgh" * 4], "hgfedcba"), Comparison(["ha"], "ahah")]
+        assert shared_grams(many, orders=3).tolist() == by_definition(many, 3)
+
+
+@pytest.mark.parametrize("text", ["a" * 100_000, "the cat sat. " * 8_000, "東京都に住む" * 17_000])
+def test_long_texts_take_bounded_time(text):
+    started = time.process_time()
+    sentences = [text[k : k + 60] for k in range(0, len(text), 60)]
+    shared = shared_grams([Comparison(sentences, text), Comparison([text], text)], orders=4)
+    assert shared[-1].tolist() == [len(text) - n for n in range(4)]
+    assert shared[0].tolist() == [60, 59, 58, 57]
+    assert time.process_time() - started < 3
