@@ -45,11 +45,12 @@ class Stage(BaseModel):
 
     `version` is raised when the same settings start to mean other rows. `per_sample`
     says that the rows of a sample depend on that sample alone, so that the engine may
-    run the stage on any part of the samples at a time. `columns` names, for an input that
-    is read only in part, the columns it is read for. `expects` says for an input
-    what its maker must be like, so that a table of the wrong direction is refused before
-    anything runs: a setting and its value, or an input of the maker and the input of this
-    stage that must come from the same step.
+    run the stage on any part of the samples at a time, and `by_row` that it works through
+    them one by one in Python, so that parts are worth handing to other processes. `columns`
+    names, for an input that is read only in part, the columns it is read for. `expects`
+    says for an input what its maker must be like, so that a table of the wrong direction
+    is refused before anything runs: a setting and its value, or an input of the maker and
+    the input of this stage that must come from the same step.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -57,6 +58,7 @@ class Stage(BaseModel):
     use: ClassVar[str]
     version: ClassVar[int] = 1
     per_sample: ClassVar[bool] = True
+    by_row: ClassVar[bool] = False
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     expects: ClassVar[Mapping[str, Mapping[str, str]]] = {}
 
@@ -69,6 +71,10 @@ class Stage(BaseModel):
     def reads(self) -> frozenset[SampleField]:
         """The sample fields without which no sample could give a row."""
         return frozenset()
+
+    def expecting(self) -> Mapping[str, Mapping[str, str]]:
+        """`expects`, with what these settings add to it."""
+        return self.expects
 
     def ignores(self) -> frozenset[str]:
         """The inputs and tools that these settings make needless; they are not given."""

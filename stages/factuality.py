@@ -1,13 +1,15 @@
 """True and false positives and false negatives of a response's claims against a reference's."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 
 import polars as pl
 
 from stages.formulas import fbeta, share
 from stages.outcomes import COUNTS, count_outcomes
 from stages.words import Side
+
+Mode = Literal["f1", "precision", "recall"]
 
 TP: Final = pl.col("response_entailed")
 FP: Final = pl.col("response_claims") - TP
@@ -37,6 +39,21 @@ def f_score(beta: float, *, recall_of: Side = "response") -> pl.Expr:
     return pl.when(~failed).then(fbeta(PRECISION, RECALL[recall_of], beta))
 
 
+def ratio_of_counts(
+    mode: Mode, beta: float, *, recall_of: Side
+) -> tuple[pl.Expr, pl.Expr] | tuple[None, None]:
+    """(part, whole) of a score; none for an F of the claims of both sides."""
+    if mode == "precision":
+        return TP, TP + FP
+    if recall_of == "reference":
+        by_reference = pl.col("reference_entailed"), pl.col("reference_claims")
+        return by_reference if mode == "recall" else (None, None)
+    if mode == "recall":
+        return TP, TP + FN
+    part = (1 + beta**2) * TP
+    return part, part + beta**2 * FN + FP
+
+
 def both_sides(
     samples: pl.DataFrame,
     *,
@@ -45,7 +62,7 @@ def both_sides(
     response_in_reference: pl.DataFrame | None,
     reference_in_response: pl.DataFrame | None,
 ) -> pl.DataFrame:
-    """One row per sample: the outcomes of either side, prefixed with it, and `failure`.
+    """One row per sample, in order: the outcomes of either side, prefixed with it, and `failure`.
 
     The outcomes of a side whose tables are not given are NULL.
     """
@@ -55,12 +72,10 @@ def both_sides(
     reference = count_outcomes(
         samples, reference_claims, reference_in_response, of="reference", against="response"
     )
-    return (
-        response.rename({name: f"response_{name}" for name in COUNTS})
-        .join(
-            reference.rename({name: f"reference_{name}" for name in COUNTS}),
-            on="sample_id",
-            maintain_order="left",
-        )
-        .with_columns(failure=pl.coalesce("response_failure", "reference_failure"))
+    sides = (
+        response.rename({name: f"response_{name}" for name in COUNTS}),
+        reference.rename({name: f"reference_{name}" for name in COUNTS}),
+    )
+    return pl.concat(sides, how="horizontal").with_columns(
+        failure=pl.coalesce("response_failure", "reference_failure")
     )

@@ -29,3 +29,11 @@ def fbeta(precision: pl.Expr, recall: pl.Expr, beta: float) -> pl.Expr:
 def passes(score: pl.Expr, threshold: float | None) -> pl.Expr:
     """1.0 where the score reaches the threshold and 0.0 below it; without one the score."""
     return score if threshold is None else (score >= threshold).cast(pl.Float64)
+
+
+def weighted_mean(one: pl.Expr, other: pl.Expr, weights: tuple[float, float]) -> pl.Expr:
+    """Mean of two by weights that need not sum to 1; one of weight 0 may be undefined."""
+    w_one, w_other = weights
+    first = one if w_one else pl.lit(0.0)
+    second = other if w_other else pl.lit(0.0)
+    return (w_one * first + w_other * second) / (w_one + w_other)

@@ -5,7 +5,7 @@ response, a refusal, an empty reference and an empty context list are worth what
 stage's `empty` setting declares; every row that it touches says so.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Final, Literal, Self
 
 import polars as pl
@@ -50,16 +50,30 @@ class ScoreStage(Stage):
     """A stage that scores samples, and so must say what having nothing to score is worth.
 
     `cases` names the ways in which its samples can have nothing; their fields are the
-    fields it needs. Setting the worth of any other case is an error.
+    fields it needs. Setting the worth of any other case is an error. So is, in a stage that
+    can follow another library (`compat`), setting any worth or what is its `own`: settings
+    that the library knows nothing of. `metrics` are the names of its scores, of which those in
+    `lower_is_better` are best at 0.
     """
 
+    metrics: ClassVar[tuple[str, ...]]
+    lower_is_better: ClassVar[frozenset[str]] = frozenset()
     cases: ClassVar[tuple[Case, ...]]
+    own: ClassVar[tuple[str, ...]] = ()
 
     empty: EmptyPolicy = EmptyPolicy()
 
     def reads(self) -> frozenset[SampleField]:
         """The fields of a sample without which its score is undefined."""
         return frozenset(FIELD[case] for case in self.cases)
+
+    @model_validator(mode="after")
+    def _nothing_of_our_own_in_compat(self) -> Self:
+        if getattr(self, "compat", None):
+            for name in ("empty", *self.own):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"{name} has no bearing with compat")
+        return self
 
     @model_validator(mode="after")
     def _only_cases_that_occur(self) -> Self:
@@ -76,23 +90,36 @@ class ScoreStage(Stage):
         cases hold, one with a declared worth goes before one left to the formula, and
         then in the order of `cases`.
         """
-        fields = sorted(self.reads())
+        return self.situations(samples, [self.cases])[self.cases]
+
+    def situations(
+        self, samples: pl.DataFrame, some: Iterable[tuple[Case, ...]]
+    ) -> dict[tuple[Case, ...], pl.DataFrame]:
+        """The situation for metrics that know only `some` of the cases and need their fields."""
+        held = samples.select(
+            "sample_id",
+            *(pl.col(field).is_null().name.prefix("no ") for field in sorted(self.reads())),
+            **{case: _holds(case, samples) for case in self.cases},
+        )
+        return {cases: held.select("sample_id", **self._among(cases)) for cases in some}
+
+    def _among(self, cases: tuple[Case, ...]) -> dict[str, pl.Expr]:
         missing = pl.concat_str(
-            [pl.when(pl.col(field).is_null()).then(pl.lit(field)) for field in fields],
+            [
+                pl.when(f"no {field}").then(pl.lit(field))
+                for field in sorted({FIELD[case] for case in cases})
+            ],
             separator=", ",
             ignore_nulls=True,
         )
-        by_rank = sorted(self.cases, key=lambda case: getattr(self.empty, case) == "formula")
-        worths = {case: str(getattr(self.empty, case)) for case in self.cases}
-        holds = {case: _holds(case, samples) for case in by_rank}
-        return (
-            samples.with_columns(
-                missing=pl.when(missing != "").then(pl.format("missing: {}", missing)),
-                case=pl.coalesce(pl.when(holds[case]).then(pl.lit(case)) for case in by_rank),
-            )
-            .with_columns(worth=pl.col("case").replace_strict(worths, default=None))
-            .select("sample_id", "missing", "case", "worth")
-        )
+        by_rank = sorted(cases, key=lambda case: getattr(self.empty, case) == "formula")
+        worths = {case: str(getattr(self.empty, case)) for case in cases}
+        first = pl.coalesce(pl.when(case).then(pl.lit(case)) for case in by_rank)
+        return {
+            "missing": pl.when(missing != "").then(pl.format("missing: {}", missing)),
+            "case": first,
+            "worth": first.replace_strict(worths, default=None),
+        }
 
     def needed(self, **tables: pl.DataFrame | None) -> dict[str, pl.DataFrame | None]:
         """`tables` without those that these settings ignore.

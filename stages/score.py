@@ -1,16 +1,36 @@
 """Claim metrics: what share of a text's claims another text entails."""
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
 
 import polars as pl
+from pydantic import ValidationInfo, field_validator
 
-from stages.factuality import COUNT_DETAILS, PRECISION, RECALL, both_sides, f_score
+from stages import ragas
+from stages.factuality import (
+    COUNT_DETAILS,
+    FN,
+    FP,
+    PRECISION,
+    RECALL,
+    TP,
+    Mode,
+    both_sides,
+    f_score,
+    ratio_of_counts,
+)
 from stages.formulas import Beta, share
 from stages.nothing import Case, ScoreStage
 from stages.outcomes import count_outcomes
 from stages.settle import settle
 from stages.tables import Claims, Samples, Scores, Verdicts
-from stages.words import Side
+from stages.words import ClaimCompat, SampleField, Side
+
+LACKING: Final[Mapping[Mode, str]] = {
+    "precision": "response",
+    "recall": "reference",
+    "f1": "response or the reference",
+}
 
 
 class FactualCorrectness(ScoreStage):
@@ -23,7 +43,10 @@ class FactualCorrectness(ScoreStage):
     """
 
     use = "factual_correctness"
+    metrics = ("factual_correctness",)
+    version = 2
     cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "reference")
+    own: ClassVar = ("recall_of",)
     columns: ClassVar = {"samples": ("sample_id", "response", "reference")}
     expects: ClassVar = {
         "response_claims": {"of": "response"},
@@ -32,9 +55,17 @@ class FactualCorrectness(ScoreStage):
         "reference_in_response": {"claims": "reference_claims", "against": "response"},
     }
 
-    mode: Literal["f1", "precision", "recall"] = "f1"
+    compat: ClaimCompat | None = None
+    mode: Mode = "f1"
     beta: Beta = 1.0
     recall_of: Side = "response"
+
+    @field_validator("beta", mode="before")
+    @classmethod
+    def _a_decimal(cls, beta: Any, info: ValidationInfo) -> Any:
+        if info.data.get("compat") == "ragas-0.4-legacy":
+            ragas.refuse_whole(beta, "ragas-0.4-legacy")
+        return beta
 
     def ignores(self) -> frozenset[str]:
         """Precision looks at the response's claims alone, `recall_of` reference at the others."""
@@ -59,25 +90,23 @@ class FactualCorrectness(ScoreStage):
             response_in_reference=response_in_reference,
             reference_in_response=reference_in_response,
         )
-        frame = self.situation(samples).join(
-            both_sides(samples, **given), on="sample_id", maintain_order="left"
-        )
+        raises = ragas.raises(samples, ("response", "reference"), compat=self.compat)
+        counts = both_sides(samples, **given)
         recall = RECALL[self.recall_of]
         f = f_score(self.beta, recall_of=self.recall_of)
-        values = {"precision": PRECISION, "recall": recall, "f1": f}
         # In the other modes a side may not have been looked at, and F would be of half the facts.
         shown = f if self.mode == "f1" else pl.lit(None, pl.Float64)
-        lacking = {
-            "precision": "response",
-            "recall": "reference",
-            "f1": "response or the reference",
-        }
+        part, whole = ratio_of_counts(self.mode, self.beta, recall_of=self.recall_of)
+        theirs = ragas.factual_correctness(TP, FP, FN, mode=self.mode, beta=self.beta)
         return settle(
-            frame,
+            pl.concat([self.situation(samples), counts, raises], how="horizontal"),
             metric=self.use,
-            value=values[self.mode],
-            nothing=pl.lit(f"no claims in the {lacking[self.mode]}"),
+            value={"precision": PRECISION, "recall": recall, "f1": f}[self.mode],
+            nothing=pl.lit(f"no claims in the {LACKING[self.mode]}"),
             details=COUNT_DETAILS | {"precision": PRECISION, "recall": recall, "f_beta": shown},
+            part=part,
+            whole=whole,
+            compat=ragas.stated(self.compat, theirs),
         )
 
 
@@ -85,48 +114,76 @@ class Faithfulness(ScoreStage):
     """Share of the response's claims that the retrieved contexts entail, in [0, 1]."""
 
     use = "faithfulness"
+    metrics = ("faithfulness",)
+    version = 2
     cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "contexts")
-    columns: ClassVar = {"samples": ("sample_id", "response", "retrieved_contexts")}
+    columns: ClassVar = {"samples": ("sample_id", "user_input", "response", "retrieved_contexts")}
     expects: ClassVar = {
         "response_claims": {"of": "response"},
         "response_in_contexts": {"claims": "response_claims", "against": "retrieved_contexts"},
     }
 
+    compat: ClaimCompat | None = None
+
     def run(
         self, samples: Samples, response_claims: Claims, response_in_contexts: Verdicts
     ) -> Scores:
         """One score per sample."""
-        return _share_in_contexts(self, samples, response_claims, response_in_contexts, "response")
+        return _share_in_contexts(
+            self, samples, response_claims, response_in_contexts, of="response", compat=self.compat
+        )
 
 
 class ContextRecall(ScoreStage):
     """Share of the reference's claims that the retrieved contexts entail, in [0, 1]."""
 
     use = "context_recall"
+    metrics = ("context_recall",)
+    version = 2
     cases: ClassVar[tuple[Case, ...]] = ("reference", "contexts")
-    columns: ClassVar = {"samples": ("sample_id", "reference", "retrieved_contexts")}
+    columns: ClassVar = {"samples": ("sample_id", "user_input", "reference", "retrieved_contexts")}
     expects: ClassVar = {
         "reference_claims": {"of": "reference"},
         "reference_in_contexts": {"claims": "reference_claims", "against": "retrieved_contexts"},
     }
+
+    compat: ClaimCompat | None = None
 
     def run(
         self, samples: Samples, reference_claims: Claims, reference_in_contexts: Verdicts
     ) -> Scores:
         """One score per sample."""
         return _share_in_contexts(
-            self, samples, reference_claims, reference_in_contexts, "reference"
+            self,
+            samples,
+            reference_claims,
+            reference_in_contexts,
+            of="reference",
+            compat=self.compat,
         )
 
 
 def _share_in_contexts(
-    stage: ScoreStage, samples: pl.DataFrame, claims: pl.DataFrame, verdicts: pl.DataFrame, of: Side
+    stage: ScoreStage,
+    samples: pl.DataFrame,
+    claims: pl.DataFrame,
+    verdicts: pl.DataFrame,
+    *,
+    of: Side,
+    compat: ClaimCompat | None,
 ) -> pl.DataFrame:
+    fields: tuple[SampleField, ...] = (of, "user_input", "retrieved_contexts")
+    raises = ragas.raises(samples, fields, compat=compat)
     counts = count_outcomes(samples, claims, verdicts, of=of, against="retrieved_contexts")
+    part, whole = pl.col("entailed"), pl.col("claims")
+    nothing = pl.lit(f"no claims in the {of}")
     return settle(
-        stage.situation(samples).join(counts, on="sample_id", maintain_order="left"),
+        pl.concat([stage.situation(samples), counts, raises], how="horizontal"),
         metric=stage.use,
-        value=share(pl.col("entailed"), pl.col("claims")),
-        nothing=pl.lit(f"no claims in the {of}"),
+        value=share(part, whole),
+        nothing=nothing,
         details={name: pl.col(name) for name in ("claims", "entailed", "contradicted", "neutral")},
+        part=part,
+        whole=whole,
+        compat=ragas.stated(compat, share(part, whole), nothing=ragas.gives_nan(compat, nothing)),
     )

@@ -1,20 +1,23 @@
 """Answer metrics: how similar response and reference are, alone or weighed with factuality."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import polars as pl
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
-from stages.factuality import COUNT_DETAILS, PRECISION, RECALL, both_sides, f_score
-from stages.formulas import Beta, passes
+from stages import ragas
+from stages.factuality import COUNT_DETAILS, FN, FP, PRECISION, RECALL, TP, both_sides, f_score
+from stages.formulas import Beta, passes, weighted_mean
 from stages.nothing import Case, ScoreStage
-from stages.settle import settle
-from stages.tables import Claims, Samples, Scores, Similarities, TableError, Verdicts
+from stages.settle import Compat, settle
+from stages.similarities import NOTHING, ZERO, with_similarity
+from stages.tables import Claims, Samples, Scores, Similarities, Verdicts
+from stages.words import ClaimCompat
 
 Weight = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 Threshold = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
 
-CLAIM_INPUTS = frozenset(
+CLAIM_INPUTS: Final = frozenset(
     {"response_claims", "reference_claims", "response_in_reference", "reference_in_response"}
 )
 
@@ -27,28 +30,34 @@ class SemanticSimilarity(ScoreStage):
     """
 
     use = "semantic_similarity"
+    metrics = ("semantic_similarity",)
     cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "reference")
+    own: ClassVar = ("range",)
     columns: ClassVar = {
         "samples": ("sample_id", "response", "reference"),
         "similarity": ("sample_id", "left", "right", "cosine", "status", "reason"),
     }
     expects: ClassVar = {"similarity": {"left": "response", "right": "reference"}}
 
+    compat: ClaimCompat | None = None
     threshold: Threshold | None = None
     range: Literal["raw", "clipped"] = "raw"
 
     def run(self, samples: Samples, similarity: Similarities) -> Scores:
         """One score per sample."""
+        frame = with_similarity(self.situation(samples), samples, similarity)
         cosine = pl.col("cosine")
         ranged = cosine if self.range == "raw" else cosine.clip(lower_bound=0.0)
+        theirs = ragas.semantic_similarity(cosine, self.threshold, zero=ZERO)
         return settle(
-            _with_similarity(self.situation(samples), similarity).with_columns(
-                failure=pl.col("similarity_failure")
-            ),
+            frame.with_columns(failure=pl.col("similarity_failure")),
             metric=self.use,
             value=passes(ranged, self.threshold),
-            nothing=pl.col("similarity_nothing"),
+            nothing=NOTHING,
             details={"cosine": cosine},
+            compat=ragas.stated(
+                self.compat, theirs, nothing=ragas.no_similarity(self.compat, NOTHING, zero=ZERO)
+            ),
         )
 
 
@@ -62,7 +71,9 @@ class AnswerCorrectness(ScoreStage):
     """
 
     use = "answer_correctness"
+    metrics = ("answer_correctness",)
     cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "reference")
+    own: ClassVar = ("threshold",)
     columns: ClassVar = SemanticSimilarity.columns
     expects: ClassVar = {
         "response_claims": {"of": "response"},
@@ -72,9 +83,17 @@ class AnswerCorrectness(ScoreStage):
         "similarity": {"left": "response", "right": "reference"},
     }
 
+    compat: ClaimCompat | None = None
     weights: tuple[Weight, Weight] = (0.75, 0.25)
     beta: Beta = 1.0
     threshold: Threshold | None = None
+
+    @field_validator("beta", mode="before")
+    @classmethod
+    def _a_decimal(cls, beta: Any, info: ValidationInfo) -> Any:
+        if info.data.get("compat"):
+            ragas.refuse_whole(beta, info.data["compat"])
+        return beta
 
     @field_validator("weights")
     @classmethod
@@ -107,12 +126,12 @@ class AnswerCorrectness(ScoreStage):
             reference_in_response=reference_in_response,
             similarity=similarity,
         )
-        measured = _with_similarity(self.situation(samples), given.pop("similarity"))
-        frame = measured.join(
-            both_sides(samples, **given), on="sample_id", maintain_order="left"
-        ).with_columns(failure=pl.coalesce("failure", "similarity_failure"))
+        frame = with_similarity(self.situation(samples), samples, given.pop("similarity"))
+        frame = pl.concat([frame, both_sides(samples, **given)], how="horizontal").with_columns(
+            failure=pl.coalesce("failure", "similarity_failure")
+        )
         factuality = _factuality(self.beta)
-        mean = self._weighted_mean(factuality)
+        mean = weighted_mean(factuality, pl.col("cosine"), self.weights)
         return settle(
             frame,
             metric=self.use,
@@ -121,20 +140,26 @@ class AnswerCorrectness(ScoreStage):
             details=COUNT_DETAILS
             | {"precision": PRECISION, "recall": RECALL["response"], "f_beta": factuality}
             | {"similarity": pl.col("cosine"), "weighted_mean": mean},
+            compat=self._theirs(self.compat) if self.compat else None,
         )
-
-    def _weighted_mean(self, factuality: pl.Expr) -> pl.Expr:
-        # A part of weight 0 may be NULL, and must not make the mean so.
-        w_factuality, w_similarity = self.weights
-        f = factuality if w_factuality else pl.lit(0.0)
-        s = pl.col("cosine") if w_similarity else pl.lit(0.0)
-        return (w_factuality * f + w_similarity * s) / (w_factuality + w_similarity)
 
     def _nothing(self, factuality: pl.Expr) -> pl.Expr:
         no_claims = pl.lit("no claims in the response or the reference")
         if not self.weights[0]:
-            return pl.col("similarity_nothing")
-        return pl.when(factuality.is_null()).then(no_claims).otherwise("similarity_nothing")
+            return NOTHING
+        return pl.when(factuality.is_null()).then(no_claims).otherwise(NOTHING)
+
+    def _theirs(self, compat: ClaimCompat) -> Compat | None:
+        statements = pl.col("response_claims"), pl.col("reference_claims")
+        factuality = ragas.factuality(
+            TP, FP, FN, statements=statements, beta=self.beta, compat=compat
+        )
+        similarity = ragas.answer_similarity(pl.col("cosine"), zero=ZERO, compat=compat)
+        return ragas.stated(
+            compat,
+            weighted_mean(factuality, similarity, self.weights),
+            nothing=ragas.no_similarity(compat, NOTHING, zero=ZERO),
+        )
 
 
 def _factuality(beta: float) -> pl.Expr:
@@ -142,27 +167,3 @@ def _factuality(beta: float) -> pl.Expr:
     one_side_empty = (response == 0) != (reference == 0)
     f = f_score(beta)
     return pl.when(f.is_not_null() & one_side_empty).then(0.0).otherwise(f)
-
-
-def _with_similarity(frame: pl.DataFrame, similarity: pl.DataFrame | None) -> pl.DataFrame:
-    """`frame` with `cosine`, `similarity_failure` and `similarity_nothing`."""
-    if similarity is None:
-        nulls = dict.fromkeys(("similarity_failure", "similarity_nothing"), pl.lit(None, pl.String))
-        return frame.with_columns(cosine=pl.lit(None, pl.Float64), **nulls)
-    if similarity.filter((pl.col("left") != "response") | (pl.col("right") != "reference")).height:
-        raise TableError("expected similarities of response and reference, found others")
-    status = pl.col("status")
-    said = pl.concat_str(
-        pl.format("similarity {}", status), "reason", separator=": ", ignore_nulls=True
-    )
-    measured = similarity.select(
-        "sample_id",
-        "cosine",
-        arrived=pl.lit(True),
-        similarity_failure=pl.when(status == "failed").then(said),
-        similarity_nothing=pl.when(status == "undefined").then(said),
-    )
-    lost = pl.when(pl.col("arrived").is_null()).then(pl.lit("no similarity was measured"))
-    return frame.join(measured, on="sample_id", how="left", maintain_order="left").with_columns(
-        similarity_failure=pl.coalesce("similarity_failure", lost)
-    )

@@ -1,28 +1,71 @@
 """Deterministic metrics: scores from the lexical matches of whole responses and sentences."""
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Final
 
 import polars as pl
 from pydantic import Field
 
 from stages.nothing import Case, ScoreStage, texts_in
-from stages.settle import settle
+from stages.settle import Compat, settle
 from stages.tables import Samples, Scores, SentenceMatches, TableError
+from stages.words import MatchCompat
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
-MEASURES: Final = (
-    "rouge_l_precision",
-    "rouge_l_recall",
-    "rouge_l_f1",
-    "token_overlap_precision",
-    "token_overlap_recall",
-    "token_overlap_f1",
-    "bleu",
-)
+ROUGE: Final = ("rouge_l_precision", "rouge_l_recall", "rouge_l_f1")
+OVERLAP: Final = ("token_overlap_precision", "token_overlap_recall", "token_overlap_f1")
+CLIPPED: Final = ("clipped_overlap_precision", "clipped_overlap_recall", "clipped_overlap_f1")
+MEASURES: Final = (*ROUGE, *OVERLAP, *CLIPPED, "bleu", "chrf")
+
+SUPPORT: Final = {
+    "rouge_faithfulness": "rouge_l_precision",
+    "token_overlap_faithfulness": "token_overlap_precision",
+    "bleu_faithfulness": "bleu",
+}
+"""The measure of a sentence behind each metric of faithfulness."""
 
 
-class DeterministicFaithfulness(ScoreStage):
+class LexicalScore(ScoreStage):
+    """A stage that scores lexical matches, and can do so as another library does.
+
+    With `compat` a score is that library's, made of the rows that `lexical_match` with the
+    same setting adds, and `corrected` in `details` is what it is without. A sample that has
+    none of these rows is one for which the library raises an error.
+    """
+
+    compat: MatchCompat | None = None
+
+    def expecting(self) -> Mapping[str, Mapping[str, str]]:
+        """With `compat` the maker of the matches must have the same."""
+        if self.compat is None:
+            return self.expects
+        return {name: {**words, "compat": self.compat} for name, words in self.expects.items()}
+
+    def joined(
+        self, samples: pl.DataFrame, matches: pl.DataFrame, columns: Mapping[str, pl.Expr]
+    ) -> pl.DataFrame:
+        """One row per sample: its situation, and `columns` of its matches as lists.
+
+        Those of the library's matches have the prefix `compat_`.
+        """
+        frame = self.situation(samples).with_columns(failure=pl.lit(None, pl.String))
+        kinds = {"": None, "compat_": self.compat} if self.compat else {"": None}
+        for prefix, compat in kinds.items():
+            of_kind = matches.filter(pl.col("compat").eq_missing(pl.lit(compat, pl.String)))
+            lists = of_kind.group_by("sample_id", maintain_order=True).agg(**columns)
+            named = lists.rename({name: f"{prefix}{name}" for name in columns})
+            frame = frame.join(named, on="sample_id", how="left", maintain_order="left")
+        return frame
+
+    def stated(self, value: pl.Expr, error: pl.Expr) -> Compat | None:
+        """What the library gives, or the `error` that it raises."""
+        if self.compat is None:
+            return None
+        return Compat(self.compat, value, pl.format(f"{self.compat} raises {{}}", error))
+
+
+class DeterministicFaithfulness(LexicalScore):
     """Lexical support of the response's sentences by all contexts joined, in [0, 1].
 
     Three metrics per sample. `rouge_faithfulness` and `token_overlap_faithfulness` are the
@@ -32,6 +75,8 @@ class DeterministicFaithfulness(ScoreStage):
     """
 
     use = "deterministic_faithfulness"
+    metrics = tuple(SUPPORT)
+    version: ClassVar[int] = 2
     cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "contexts")
     columns: ClassVar = {"samples": ("sample_id", "response", "retrieved_contexts")}
     expects: ClassVar = {"context_matches": {"against": "retrieved_contexts", "unit": "sentence"}}
@@ -42,84 +87,94 @@ class DeterministicFaithfulness(ScoreStage):
     def run(self, samples: Samples, context_matches: SentenceMatches) -> Scores:
         """Three scores per sample."""
         _check(context_matches, against="retrieved_contexts", whole=False)
-        by_sample = context_matches.sort("position").group_by("sample_id", maintain_order=True)
-        measured = by_sample.agg("rouge_l_precision", "token_overlap_precision", "bleu")
-        unsupported = (texts_in("retrieved_contexts") == 0) & (texts_in("response") > 0)
-        frame = _with_measures(
-            self.situation(samples).with_columns(samples.select(unsupported=unsupported)), measured
+        lists = {name: pl.col(name) for name in (*SUPPORT.values(), CLIPPED[0])}
+        blank = texts_in("response") == 0
+        frame = self.joined(samples, context_matches.sort("position"), lists).with_columns(
+            samples.select(blank=blank, unsupported=(texts_in("retrieved_contexts") == 0) & ~blank)
         )
-        rouge, overlap, bleu = (pl.col(c) for c in measured.columns[1:])
-        metrics = {
-            "rouge_faithfulness": (rouge, _share_reaching(rouge, self.rouge_threshold)),
-            "token_overlap_faithfulness": (
-                overlap,
-                _share_reaching(overlap, self.token_overlap_threshold),
+        return pl.concat(self._settle(frame, metric) for metric in SUPPORT)
+
+    def _settle(self, frame: pl.DataFrame, metric: str) -> pl.DataFrame:
+        column = SUPPORT[metric]
+        threshold = {ROUGE[0]: self.rouge_threshold, OVERLAP[0]: self.token_overlap_threshold}
+        own, stated = (_reaching(c, threshold.get(column)) for c in (column, f"compat_{column}"))
+        by_sentence = pl.col(f"compat_{column}" if self.compat else column)
+        details = {"by_sentence": by_sentence, "sentences": by_sentence.list.len()}
+        if column == OVERLAP[0]:
+            details["clipped_by_sentence"] = pl.col(CLIPPED[0])
+        error = pl.when("blank").then(pl.lit("ZeroDivisionError: no sentence"))
+        return settle(
+            frame,
+            metric=metric,
+            value=pl.when("unsupported").then(0.0).otherwise(own.list.mean()),
+            nothing=pl.lit("no sentences in the response"),
+            details=details,
+            part=pl.when("unsupported").then(0.0).otherwise(own.list.sum()),
+            whole=own.list.len(),
+            compat=self.stated(
+                stated.list.mean(), error.otherwise(pl.lit("ValueError: Reference is empty"))
             ),
-            "bleu_faithfulness": (bleu, bleu.list.mean()),
-        }
-        return pl.concat(
-            settle(
-                frame,
-                metric=metric,
-                value=pl.when("unsupported").then(0.0).otherwise(value),
-                nothing=pl.lit("no sentences in the response"),
-                details={"by_sentence": by_sentence, "sentences": by_sentence.list.len()},
-            )
-            for metric, (by_sentence, value) in metrics.items()
         )
 
 
-class DeterministicCorrectness(ScoreStage):
+class DeterministicCorrectness(LexicalScore):
     """Lexical agreement of the whole response with its references, in [0, 1].
 
-    Seven metrics per sample: precision, recall and F1 of ROUGE-L and of token overlap, and
-    BLEU. Each is the maximum over the references taken alone, so the three of one measure
-    may come from different references; `details` has the values by reference.
+    Eleven metrics per sample: precision, recall and F1 of ROUGE-L, of token overlap and of
+    clipped overlap, BLEU, and chrF. Each is the maximum over the references taken alone, so
+    the three of one measure may come from different references; `details` has the values by
+    reference. With `compat` those that the library has: clipped overlap and chrF are ours.
     """
 
     use = "deterministic_correctness"
+    metrics = (*ROUGE, *OVERLAP, *CLIPPED, "bleu_correctness", "chrf")
+    version: ClassVar[int] = 2
     cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "reference")
     columns: ClassVar = {"samples": ("sample_id", "response", "reference", "other_references")}
     expects: ClassVar = {"reference_matches": {"against": "reference", "unit": "text"}}
 
     def run(self, samples: Samples, reference_matches: SentenceMatches) -> Scores:
-        """Seven scores per sample."""
+        """Eleven scores per sample, with `compat` seven."""
         _check(reference_matches, against="reference", whole=True)
-        by_sample = reference_matches.sort("source").group_by("sample_id", maintain_order=True)
-        measured = by_sample.agg(references=pl.struct("source", *MEASURES))
+        groups = [ROUGE, OVERLAP, ("bleu",), *([] if self.compat else [CLIPPED, ("chrf",)])]
+        values = pl.struct("source", *(measure for group in groups for measure in group))
         references = texts_in("reference") + texts_in("other_references")
-        comparable = (texts_in("response") > 0) & (references > 0)
-        frame = _with_measures(
-            self.situation(samples).with_columns(samples.select(comparable=comparable)), measured
-        )
+        frame = self.joined(
+            samples, reference_matches.sort("source"), {"references": values}
+        ).with_columns(samples.select(comparable=(texts_in("response") > 0) & (references > 0)))
         return pl.concat(
-            settle(
-                frame,
-                metric="bleu_correctness" if measure == "bleu" else measure,
-                value=pl.when("comparable").then(_each_reference(measure).list.max()),
-                nothing=pl.lit("no texts to compare"),
-                details={"by_reference": _each_reference("source", *shown)},
-            )
-            for shown in (MEASURES[:3], MEASURES[3:6], MEASURES[6:])
-            for measure in shown
+            self._settle(frame, measure, shown=group) for group in groups for measure in group
+        )
+
+    def _settle(self, frame: pl.DataFrame, measure: str, *, shown: tuple[str, ...]) -> pl.DataFrame:
+        prefix = "compat_" if self.compat else ""
+        by_reference = _each(
+            f"{prefix}references", pl.struct(_field("source"), *map(_field, shown))
+        )
+        own, stated = (_each(f"{p}references", _field(measure)) for p in ("", "compat_"))
+        return settle(
+            frame,
+            metric="bleu_correctness" if measure == "bleu" else measure,
+            value=pl.when("comparable").then(own.list.max()),
+            nothing=pl.lit("no texts to compare"),
+            details={"by_reference": by_reference},
+            compat=self.stated(stated.list.max(), pl.lit("ValueError: Reference is empty")),
         )
 
 
-def _share_reaching(values: pl.Expr, threshold: float) -> pl.Expr:
-    return values.list.eval((pl.element() >= threshold).cast(pl.Float64)).list.mean()
+def _reaching(column: str, threshold: float | None) -> pl.Expr:
+    """For each sentence 1.0 where its value reaches the threshold, else 0.0; or the value."""
+    if threshold is None:
+        return pl.col(column)
+    return pl.col(column).list.eval((pl.element() >= threshold).cast(pl.Float64))
 
 
-def _each_reference(*columns: str) -> pl.Expr:
-    """List of one measure, or of structs of several, over the references of a sample."""
-    one = pl.element().struct.field(columns[0])
-    several = pl.struct(pl.element().struct.field(*columns))
-    return pl.col("references").list.eval(one if len(columns) == 1 else several)
+def _field(name: str) -> pl.Expr:
+    return pl.element().struct.field(name)
 
 
-def _with_measures(frame: pl.DataFrame, measured: pl.DataFrame) -> pl.DataFrame:
-    return frame.join(measured, on="sample_id", how="left", maintain_order="left").with_columns(
-        failure=pl.lit(None, pl.String)
-    )
+def _each(column: str, value: pl.Expr) -> pl.Expr:
+    return pl.col(column).list.eval(value)
 
 
 def _check(matches: pl.DataFrame, *, against: str, whole: bool) -> None:

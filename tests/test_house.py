@@ -5,11 +5,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
 from flows.engine.pipeline_schema import json_schema
-from stages import REGISTER
+from stages import LOWER_IS_BETTER, REGISTER
+from stages.nothing import ScoreStage
 
 ROOT = Path(__file__).parent.parent
 CODE = sorted([*ROOT.glob("flows/**/*.py"), *ROOT.glob("stages/**/*.py")])
@@ -84,3 +86,25 @@ def test_the_table_of_stages_names_every_setting() -> None:
         (row,) = [line for line in rows if line.startswith(f"| `{use}` |")]
         lacking = [name for name in stage.model_fields if f"`{name}" not in row]
         assert lacking == [], f"{use}: {lacking}"
+
+
+def test_the_table_of_metrics_names_every_metric_and_its_compat() -> None:
+    table = (ROOT / "stages/README.md").read_text("utf-8").partition("## Every metric")[2]
+    rows = re.findall(r"^\| ([\w, ]+?)( ↓)? \| `(\w+)` \|.*\|([^|]*)\|$", table, re.MULTILINE)
+    named = {(step, metric) for metrics, _, step, _ in rows for metric in metrics.split(", ")}
+    scoring = [stage for stage in REGISTER.values() if issubclass(stage, ScoreStage)]
+    assert named == {(stage.use, metric) for stage in scoring for metric in stage.metrics}
+    assert {metric for metric, low, _, _ in rows if low} == LOWER_IS_BETTER
+    for _, _, step, compat in rows:
+        field = REGISTER[step].model_fields.get("compat")
+        libraries = set(re.findall(r"[a-z]+(?:-[a-z]+)?-0\.\d(?:-legacy)?", compat))
+        assert libraries <= (set(_words(field.annotation)) if field else set()), step
+    for stage in scoring:
+        field = stage.model_fields.get("compat")
+        told = " ".join(compat for _, _, step, compat in rows if step == stage.use)
+        assert all(name in told for name in (_words(field.annotation) if field else ())), stage.use
+
+
+def _words(annotation: Any) -> list[str]:
+    """The words of a `Literal`, or of one that may be None."""
+    return [word for part in get_args(annotation) for word in get_args(part)]

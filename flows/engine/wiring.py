@@ -115,15 +115,17 @@ class Wiring:
             return
         if step.kind is None or self._steps[target].stage is None:
             return
-        for word, needed in step.kind.expects.get(name, {}).items():
+        expects = step.stage.expecting() if step.stage else step.kind.expects
+        for word, needed in expects.get(name, {}).items():
             # An input of the step that makes the table must come from the same step as ours.
             shared = word in kind.inputs
             wanted = step.values.get(needed, needed) if shared else needed
             default = word if shared else kind.model_fields[word].default
             found = self._steps[target].values.get(word, default)
             if found != wanted:
-                what = f"{target!r} has {word}: {found}"
-                self._fault(step, name, what, f"name a step that has {word}: {wanted}")
+                has = f"no {word}" if found is None else f"{word}: {found}"
+                right = f"name a step that has {word}: {wanted}"
+                self._fault(step, name, f"{target!r} has {has}", right)
 
     def _missing(self, step: Written, name: str, table: Input) -> None:
         what = f"no step is named {name!r}, and the step says not which {table.row.table} to read"

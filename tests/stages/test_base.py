@@ -85,7 +85,7 @@ def test_make_runs_the_stage_and_checks_its_table() -> None:
     samples = build(Sample, [{"sample_id": "s"}])
     tools = {"speaker": Hello(), "embedder": None}
     table = Example().make({"samples": samples, "scores": {}}, tools)
-    assert table.rows() == [("s", "a!", 0.5, "scored", None, "{}")]
+    assert table.rows() == [("s", "a!", 0.5, "scored", None, None, None, "{}")]
     twice = pl.concat([samples, samples])
     with pytest.raises(TableError, match=r"1 rows repeat a key \(sample_id, metric\)"):
         Example().make({"samples": twice, "scores": {}}, tools)

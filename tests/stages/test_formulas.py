@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.formulas import fbeta, passes, share
+from stages.formulas import fbeta, passes, share, weighted_mean
 
 counts = st.integers(0, 10_000)
 
@@ -73,3 +73,18 @@ def test_a_threshold_makes_a_score_0_or_1(
     score: float | None, threshold: float | None, passed: float | None
 ) -> None:
     assert value(passes(P, threshold), p=score) == passed
+
+
+@pytest.mark.parametrize(
+    ("p", "r", "weights", "mean"),
+    [
+        (0.5, 1.0, (1.0, 3.0), 0.875),
+        (None, 1.0, (0.0, 2.0), 1.0),
+        (0.5, None, (2.0, 0.0), 0.5),
+        (0.5, None, (1.0, 1.0), None),
+    ],
+)
+def test_a_weighted_mean_needs_only_what_has_weight(
+    p: float | None, r: float | None, weights: tuple[float, float], mean: float | None
+) -> None:
+    assert value(weighted_mean(P, R, weights), p=p, r=r) == mean

@@ -45,7 +45,7 @@ def counts(
         of="response",
         against="retrieved_contexts",
     ).rows()
-    return row[1:]
+    return row
 
 
 def test_joined_premises() -> None:
@@ -150,7 +150,7 @@ def test_a_failed_decomposition_fails_the_count(kind: str | None, because: str) 
         samples, claims, build(Verdict, []), of="response", against="reference"
     ).rows()
     failure = f"the response could not be decomposed into claims{because}"
-    assert found == [("s", 0, None, None, None, failure)]
+    assert found == [(0, None, None, None, failure)]
 
 
 def test_each_sample_names_its_own_kinds_of_failure() -> None:
@@ -184,16 +184,20 @@ def test_each_sample_names_its_own_kinds_of_failure() -> None:
 
 def test_every_sample_has_a_row_in_its_place() -> None:
     samples = build(Sample, [{"sample_id": name, "reference": "x"} for name in "cab"])
-    claims, verdicts = build(Claim, []), build(Verdict, [])
-    found = count_outcomes(samples, claims, verdicts, of="response", against="reference")
-    assert found["sample_id"].to_list() == ["c", "a", "b"]
-    assert found["claims"].to_list() == [0, 0, 0]
+    key = {"claim_id": content_key("claim", "b"), "sample_id": "b"}
+    claims = build(Claim, [{**key, "of": "response", "claim": "x"}])
+    judged = {"claim_id": key["claim_id"], "against": "reference", "verdict": "neutral"}
+    found = count_outcomes(
+        samples, claims, build(Verdict, [judged]), of="response", against="reference"
+    )
+    assert found["claims"].to_list() == [0, 0, 1]
+    assert found["neutral"].to_list() == [0, 0, 1]
 
 
 def test_without_tables_the_counts_are_null() -> None:
     samples = build(Sample, [{"sample_id": "s"}])
     found = count_outcomes(samples, None, None, of="response", against="reference")
-    assert found.rows() == [("s", None, None, None, None, None)]
+    assert found.rows() == [(None, None, None, None, None)]
 
 
 def test_tables_of_another_direction_are_refused() -> None:

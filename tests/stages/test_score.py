@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from stages.nothing import EmptyPolicy
 from stages.rows import Claim, Sample, Verdict
@@ -181,3 +182,71 @@ def test_needless_inputs_may_be_left_out_and_others_not() -> None:
     with pytest.raises(ValueError, match="needs reference_claims, reference_in_response") as caught:
         FactualCorrectness().run(SAMPLES, RESPONSE_CLAIMS, None, verdicts("reference", {}))
     assert "factual_correctness with these settings" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "part", "whole"),
+    [
+        ({}, 2, 5),
+        ({"beta": 2.0}, 5, 11),
+        ({"beta": 0.0}, 1, 3),
+        ({"mode": "precision"}, 1, 3),
+        ({"mode": "recall"}, 1, 2),
+        ({"mode": "recall", "recall_of": "reference"}, 2, 3),
+        ({"recall_of": "reference"}, None, None),
+        ({"compat": "ragas-0.4"}, None, None),
+    ],
+)
+def test_the_counts_whose_ratio_a_score_is(
+    correctness: Any, settings: Any, part: float | None, whole: float | None
+) -> None:
+    row = correctness([YES, NO, NO], [YES, YES, NO], settings)
+    assert (row["part"], row["whole"]) == (part, whole)
+    assert part is None or row["score"] == pytest.approx(part / (whole or 1))
+
+
+def test_recall_of_nothing_by_nothing_has_no_ratio(correctness: Any) -> None:
+    row = correctness([NO], [YES], {"mode": "recall"})
+    assert (row["score"], row["part"], row["whole"]) == (0.0, None, None)
+
+
+@pytest.mark.parametrize(
+    ("compat", "fields", "status", "reason"),
+    [
+        ("ragas-0.4", {"response": ""}, "undefined", "the response is empty"),
+        ("ragas-0.4", {"reference": ""}, "undefined", "the reference is empty"),
+        ("ragas-0.4", {"response": "", "reference": ""}, "undefined", "the response is empty"),
+        ("ragas-0.4", {"response": " "}, "scored", None),
+        ("ragas-0.4-legacy", {"response": ""}, "scored", None),
+    ],
+)
+def test_what_ragas_raises_is_undefined(
+    correctness: Any, compat: str, fields: Any, status: str, reason: str | None
+) -> None:
+    row = correctness([], [NO], {"compat": compat}, fields)
+    says = f"{compat} raises ValueError: {reason}" if reason else None
+    assert (row["status"], row["reason"]) == (status, says)
+    assert json.loads(row["details"])["corrected"] == 0.0
+
+
+def test_a_failure_stays_one_in_compat(correctness: Any) -> None:
+    row = correctness([YES, []], [YES], {"compat": "ragas-0.4"})
+    assert (row["status"], json.loads(row["details"])["corrected"]) == ("failed", None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"recall_of": "reference"}, "recall_of has no bearing with compat"),
+        ({"empty": {"response": 0}}, "empty has no bearing with compat"),
+        ({"beta": 1}, "write 1.0: ragas-0.4-legacy takes no whole number"),
+    ],
+)
+def test_what_the_library_does_not_know_is_refused(settings: Any, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        FactualCorrectness.model_validate({"compat": "ragas-0.4-legacy", **settings})
+
+
+def test_collections_take_a_whole_beta() -> None:
+    stage = FactualCorrectness.model_validate({"beta": 1, "compat": "ragas-0.4"})
+    assert (stage.beta, stage.recall_of) == (1.0, "response")

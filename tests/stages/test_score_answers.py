@@ -171,3 +171,64 @@ def test_a_part_of_weight_0_needs_no_inputs() -> None:
 def test_settings_out_of_range_are_refused(settings: Any) -> None:
     with pytest.raises(ValidationError):
         AnswerCorrectness(**settings)
+
+
+@pytest.mark.parametrize(
+    ("cosine", "settings", "score", "reason"),
+    [
+        (0.3, {"threshold": 0.0}, 0.3, None),
+        (0.3, {"threshold": 0.3}, 1.0, None),
+        (None, {"threshold": 0.3}, 0.0, None),
+        (None, {}, None, "{} gives NaN: similarity undefined: a vector is zero"),
+        (None, {"threshold": 0.0}, None, "{} gives NaN: similarity undefined: a vector is zero"),
+    ],
+)
+@pytest.mark.parametrize("compat", ["ragas-0.4", "ragas-0.4-legacy"])
+def test_semantic_similarity_in_compat(
+    compat: str, cosine: Any, settings: Any, score: Any, reason: str | None
+) -> None:
+    said = {} if cosine is not None else {"status": "undefined", "reason": "a vector is zero"}
+    row = similar(cosine, {"compat": compat, **settings}, **said)
+    assert (row["score"], row["reason"]) == (score, reason and reason.format(compat))
+
+
+def test_text_that_was_not_embedded_is_undefined_in_compat() -> None:
+    stage = SemanticSimilarity(compat="ragas-0.4", threshold=0.5)
+    nothing = similarity(None, status="undefined", reason="the response is empty")
+    (row,) = stage.run(samples(response=""), nothing).to_dicts()
+    assert (row["status"], row["reason"]) == (
+        "undefined",
+        "ragas-0.4 embeds empty text as well: similarity undefined: the response is empty",
+    )
+
+
+@pytest.mark.parametrize(
+    ("compat", "response", "reference", "cosine", "score"),
+    [
+        ("ragas-0.4", [], [NO], 0.4, 0.85),
+        ("ragas-0.4-legacy", [], [NO], 0.4, 0.1),
+        ("ragas-0.4", [], [], 0.4, 0.85),
+        ("ragas-0.4-legacy", [], [], 0.4, 0.85),
+        ("ragas-0.4", [YES], [YES], None, 0.75),
+        ("ragas-0.4-legacy", [YES], [YES], None, None),
+    ],
+)
+def test_answer_correctness_in_compat(
+    correctness: Any, compat: str, response: Any, reference: Any, cosine: Any, score: Any
+) -> None:
+    row = correctness(response, reference, cosine, {"compat": compat})
+    assert row["score"] == (score if score is None else pytest.approx(score, abs=1e-15))
+    assert (row["part"], row["whole"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("stage", "settings", "message"),
+    [
+        (AnswerCorrectness, {"threshold": 0.5}, "threshold has no bearing with compat"),
+        (AnswerCorrectness, {"beta": 2}, "write 2.0: ragas-0.4 takes no whole number"),
+        (SemanticSimilarity, {"range": "clipped"}, "range has no bearing with compat"),
+    ],
+)
+def test_settings_unknown_to_ragas_are_refused(stage: Any, settings: Any, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        stage.model_validate({"compat": "ragas-0.4", **settings})

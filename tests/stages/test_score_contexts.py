@@ -46,3 +46,39 @@ def test_contradictions_stand_beside_faithfulness(judge: Any) -> None:
     details = json.loads(table["details"][0])
     counted = {name: details[name] for name in ("claims", "entailed", "contradicted", "neutral")}
     assert counted == {"claims": 4, "entailed": 1, "contradicted": 1, "neutral": 2}
+
+
+@pytest.mark.parametrize(
+    ("stage", "of"), [(Faithfulness, "response"), (ContextRecall, "reference")]
+)
+@pytest.mark.parametrize(
+    ("labels", "fields", "compat", "reason"),
+    [
+        (
+            [YES],
+            {"retrieved_contexts": []},
+            "ragas-0.4",
+            "raises ValueError: there are no contexts",
+        ),
+        ([YES], {"user_input": ""}, "ragas-0.4", "raises ValueError: the question is empty"),
+        ([YES], {"user_input": ""}, "ragas-0.4-legacy", None),
+        ([YES], {"retrieved_contexts": [""]}, "ragas-0.4", None),
+        ([], {}, "ragas-0.4", "gives NaN: no claims in the {of}"),
+        ([], {}, "ragas-0.4-legacy", "gives NaN: no claims in the {of}"),
+    ],
+)
+def test_what_ragas_does_not_score(
+    judge: Any, stage: Any, of: str, labels: Any, fields: Any, compat: str, reason: str | None
+) -> None:
+    samples = build(Sample, [{"sample_id": "s", "user_input": "q", **CONTEXTS, **fields}])
+    tables = judge(of, "retrieved_contexts", {"s": labels})
+    row = stage(compat=compat).run(samples, *tables).row(0, named=True)
+    says = reason and f"{compat} {reason}".format(of=of)
+    assert (row["score"], row["reason"]) == (None if reason else 1.0, says)
+
+
+def test_a_share_is_the_ratio_of_its_counts(judge: Any) -> None:
+    samples = build(Sample, [{"sample_id": "s", **CONTEXTS}])
+    tables = judge("response", "retrieved_contexts", {"s": [YES, NO, NO]})
+    row = Faithfulness().run(samples, *tables).row(0, named=True)
+    assert (row["part"], row["whole"], row["score"]) == (1.0, 3.0, 1 / 3)

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from stages.nothing import EmptyPolicy
@@ -15,15 +15,20 @@ from stages.score import ContextRecall, FactualCorrectness, Faithfulness
 from stages.score_answers import AnswerCorrectness, SemanticSimilarity
 from stages.score_lexical import MEASURES, DeterministicCorrectness, DeterministicFaithfulness
 from stages.tables import build
+from stages.words import ClaimCompat
 
 few = settings(
     max_examples=8,
+    # To shrink a failing example would run every stage for minutes.
+    phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 label = st.sampled_from(["entailed", "neutral", "contradicted"])
 judged = st.lists(label, max_size=4)
-perhaps_judged = st.lists(label | st.just([]) | st.tuples(label, label), max_size=4)
+perhaps_judged: st.SearchStrategy[list[Any]] = st.lists(
+    label | st.just([]) | st.tuples(label, label), max_size=4
+)
 text = st.sampled_from([None, "", " ", "I don't know.", "Paris is a city.", "\x00\ud7ff🗼"])
 contexts = st.none() | st.lists(st.sampled_from(["", "a passage"]), max_size=2)
 worth = st.sampled_from(["formula", "undefined", 0, 1])
@@ -88,19 +93,27 @@ def all_scores(cases: dict[str, Any], judge: Any, policy: Any, order: Any = None
     in_reference, in_response, response_in, reference_in = (reorder(v) for _, v in sides)
     both = (claims["response"], claims["reference"], in_reference, in_response)
     similarity = reorder(similarities(cases))
-    by_sentence = reorder(matches(cases, "retrieved_contexts"))
-    by_reference = reorder(matches(cases, "reference"))
     tables = [
-        FactualCorrectness(empty=policy).run(samples, *both),
         FactualCorrectness(empty=policy, recall_of="reference", beta=0).run(samples, *both),
-        AnswerCorrectness(empty=policy, weights=(0.1, 3)).run(samples, *both, similarity),
-        SemanticSimilarity(empty=policy).run(samples, similarity),
-        Faithfulness().run(samples, claims["response"], response_in),
-        ContextRecall().run(samples, claims["reference"], reference_in),
-        DeterministicFaithfulness().run(samples, by_sentence),
-        DeterministicCorrectness(empty=policy).run(samples, by_reference),
+        DeterministicFaithfulness().run(samples, reorder(matches(cases, "retrieved_contexts"))),
+        DeterministicCorrectness(empty=policy).run(samples, reorder(matches(cases, "reference"))),
     ]
+    compats: tuple[ClaimCompat | None, ...] = (None, "ragas-0.4", "ragas-0.4-legacy")
+    for compat in compats:
+        empty = EmptyPolicy() if compat else policy
+        tables += [
+            FactualCorrectness(compat=compat, empty=empty).run(samples, *both),
+            AnswerCorrectness(compat=compat, empty=empty, weights=(0.1, 3)).run(
+                samples, *both, similarity
+            ),
+            SemanticSimilarity(compat=compat, empty=empty).run(samples, similarity),
+            Faithfulness(compat=compat).run(samples, claims["response"], response_in),
+            ContextRecall(compat=compat).run(samples, claims["reference"], reference_in),
+        ]
     return pl.concat(t.with_columns(step=pl.lit(n)) for n, t in enumerate(tables))
+
+
+METRICS = 1 + 3 + len(MEASURES) + 3 * 5
 
 
 def no_constant(name: str) -> None:
@@ -114,13 +127,14 @@ def test_every_sample_has_every_score_in_range_with_a_reason(
 ) -> None:
     named = {str(n): case for n, case in enumerate(cases)}
     scores = all_scores(named, judge, EmptyPolicy(**worths))
-    assert scores.height == 16 * len(cases)
+    assert scores.height == METRICS * len(cases)
     assert scores.select("sample_id", "metric", "step").is_unique().all()
     for row in scores.iter_rows(named=True):
         assert (row["score"] is None) == (row["status"] != "scored")
         assert row["status"] == "scored" or row["reason"]
         low = -1.0 if row["metric"] in ("answer_correctness", "semantic_similarity") else 0.0
         assert row["score"] is None or low <= row["score"] <= 1.0
+        assert row["whole"] is None or row["score"] == pytest.approx(row["part"] / row["whole"])
         details = json.loads(row["details"], parse_constant=no_constant)
         assert list(details) == sorted(details)
 
@@ -163,6 +177,42 @@ def test_f1_is_the_closed_form_up_to_rounding(judge: Any) -> None:
     response = [["entailed"] * tp + ["neutral"] * fp for tp, fp, _ in triples]
     scores = factual(judge, response, [["neutral"] * fn for *_, fn in triples])
     assert scores == pytest.approx([tp / (tp + 0.5 * (fp + fn)) for tp, fp, fn in triples])
+
+
+@few
+@given(sides=st.lists(st.tuples(judged, judged), min_size=1, max_size=20))
+def test_ragas_differs_by_rounding_where_both_sides_have_claims(judge: Any, sides: Any) -> None:
+    response, reference = ([pair[n] or ["neutral"] for pair in sides] for n in (0, 1))
+    for mode in ("precision", "recall", "f1"):
+        ours = factual(judge, response, reference, mode=mode)
+        theirs = factual(judge, response, reference, mode=mode, compat="ragas-0.4")
+        # R of 0 of 0 is 0 with us; they divide by the 1e-8 that they add.
+        assert theirs == pytest.approx(ours, abs=0.005 + 1e-8)
+        assert theirs == [round(score, 2) for score in theirs]
+
+
+@few
+@given(cases=st.lists(st.lists(label, min_size=1, max_size=6), min_size=1, max_size=8))
+def test_a_share_of_claims_is_the_same_in_ragas(judge: Any, cases: Any) -> None:
+    samples = build(
+        Sample,
+        [
+            {"sample_id": str(n), "user_input": "q", "response": "r", "retrieved_contexts": ["c"]}
+            for n in range(len(cases))
+        ],
+    )
+    tables = judge("response", "retrieved_contexts", {str(n): v for n, v in enumerate(cases)})
+    ours, collections, legacy = (
+        Faithfulness(compat=compat).run(samples, *tables)["score"].to_list()
+        for compat in (None, "ragas-0.4", "ragas-0.4-legacy")
+    )
+    assert ours == collections == legacy
+
+
+def test_claims_that_all_agree_score_1(judge: Any) -> None:
+    every = [["entailed"] * n for n in range(1, 5)]
+    for chosen in ({}, {"mode": "precision"}, {"mode": "recall"}, {"compat": "ragas-0.4"}):
+        assert factual(judge, every, every, **chosen) == [1.0] * 4
 
 
 def test_a_constant_in_details_would_be_seen() -> None:

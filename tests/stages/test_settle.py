@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from stages.settle import settle
+from stages.settle import Compat, settle
 
 FRAME = {
     "sample_id": pl.String,
@@ -15,10 +15,12 @@ FRAME = {
     "worth": pl.String,
     "failure": pl.String,
     "value": pl.Float64,
+    "part": pl.Int64,
+    "whole": pl.Int64,
 }
 
 
-def settled(**columns: Any) -> dict[str, Any]:
+def settled(compat: Compat | None = None, **columns: Any) -> dict[str, Any]:
     frame = pl.DataFrame([{"sample_id": "s", **columns}], schema=FRAME)
     scores = settle(
         frame,
@@ -26,6 +28,9 @@ def settled(**columns: Any) -> dict[str, Any]:
         value=pl.col("value"),
         nothing=pl.lit("no claims"),
         details={"value": pl.col("value"), "a": pl.lit(1)},
+        part=pl.col("part"),
+        whole=pl.col("whole"),
+        compat=compat,
     )
     return scores.row(0, named=True)
 
@@ -91,3 +96,53 @@ def test_details_are_json_with_sorted_names_and_the_policy() -> None:
     text = settled(case="response", worth="0")["details"]
     assert json.loads(text) == {"a": 1, "empty": "response", "value": None, "worth": "0"}
     assert list(json.loads(text)) == ["a", "empty", "value", "worth"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "ratio"),
+    [
+        ({"value": 0.5, "part": 1, "whole": 2}, (1.0, 2.0)),
+        ({"value": 0.0, "part": 0, "whole": 0}, (None, None)),
+        ({"part": 1, "whole": 2}, (None, None)),
+        ({"value": 0.5, "part": 1, "whole": 2, "failure": "it failed"}, (None, None)),
+        ({"value": 0.5, "part": 1, "whole": 2, "missing": "missing: response"}, (None, None)),
+        ({"value": 0.5, "part": 1, "whole": 2, "case": "response", "worth": "1"}, (None, None)),
+        (
+            {"value": 0.5, "part": 1, "whole": 2, "case": "response", "worth": "formula"},
+            (1.0, 2.0),
+        ),
+    ],
+)
+def test_part_and_whole_of_a_score_by_the_formula(columns: Any, ratio: Any) -> None:
+    row = settled(**columns)
+    assert (row["part"], row["whole"]) == ratio
+
+
+THEIRS = Compat("lib-1", pl.col("value") * 2, pl.lit("lib-1 gives NaN: no claims"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "score", "status", "reason", "corrected"),
+    [
+        ({"value": 0.25, "part": 1, "whole": 4}, 0.5, "scored", None, 0.25),
+        ({}, None, "undefined", "lib-1 gives NaN: no claims", None),
+        ({"case": "contexts", "worth": "formula", "value": 0.0}, 0.0, "scored", None, 0.0),
+        ({"failure": "it failed", "value": 0.25}, None, "failed", "it failed", None),
+        (
+            {"missing": "missing: response", "value": 0.25},
+            None,
+            "undefined",
+            "missing: response",
+            None,
+        ),
+    ],
+)
+def test_compat_gives_the_other_score_and_keeps_ours(
+    columns: Any, score: Any, status: str, reason: Any, corrected: Any
+) -> None:
+    row = settled(THEIRS, **columns)
+    assert (row["score"], row["status"], row["reason"]) == (score, status, reason)
+    assert (row["part"], row["whole"]) == (None, None)
+    details = json.loads(row["details"])
+    assert (details["compat"], details["corrected"]) == ("lib-1", corrected)
+    assert list(details) == sorted(details)

@@ -22,13 +22,18 @@ SAMPLES = build(
 
 
 def scores(metric: str, **values: Any) -> Any:
-    """A number is a score, a word the status of a sample without one."""
-    rows = [
-        {"sample_id": sample_id, "metric": metric, "score": None, "status": value}
-        if isinstance(value, str)
-        else {"sample_id": sample_id, "metric": metric, "score": value, "status": "scored"}
-        for sample_id, value in values.items()
-    ]
+    """A number is a score, a pair its part and whole, a word the status of a sample without."""
+    rows = []
+    for sample_id, value in values.items():
+        row = {"sample_id": sample_id, "metric": metric, "score": None, "status": "scored"}
+        match value:
+            case str():
+                row |= {"status": value}
+            case (part, whole):
+                row |= {"score": part / whole if whole else 0.0, "part": part, "whole": whole}
+            case _:
+                row |= {"score": value}
+        rows.append(row)
     return build(Score, rows)
 
 
@@ -44,10 +49,47 @@ def test_one_row_per_metric_of_every_step() -> None:
         }
     )
     assert table.drop("low", "high").rows() == [
-        ("strict", "m", None, None, 4, 2, 1, 1, 0.375, 0.25, 0.375, 0.5),
-        ("loose", "m", None, None, 4, 1, 0, 3, 1.0, 1.0, 1.0, 1.0),
+        ("strict", "m", None, None, 4, 2, 1, 1, 0.375, None, 0.25, 0.375, 0.5),
+        ("loose", "m", None, None, 4, 1, 0, 3, 1.0, None, 1.0, 1.0, 1.0),
     ]
     assert table.select("low", "high").rows() == [(0.25, 0.5), (None, None)]
+
+
+@pytest.mark.parametrize(
+    ("values", "mean", "micro_mean"),
+    [
+        ({"a": (1, 1), "b": (1, 9)}, 5 / 9, 0.2),
+        ({"a": (1, 2), "b": 1.0, "c": "undefined", "d": "failed"}, 0.75, 0.5),
+        ({"a": (0, 3), "b": (0, 1)}, 0.0, 0.0),
+        ({"a": 0.5}, 0.5, None),
+        ({"a": "failed"}, None, None),
+        ({"a": (0, 0), "b": 1.0}, 0.5, None),
+    ],
+)
+def test_the_micro_mean_pools_the_parts_and_wholes_of_the_scored(
+    values: dict[str, Any], mean: float | None, micro_mean: float | None
+) -> None:
+    assert summarized({"s": scores("m", **values)}).select("mean", "micro_mean").rows() == [
+        (mean, micro_mean)
+    ]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"whole": None}, {"part": None}, {"status": "failed", "score": None}]
+)
+def test_a_row_without_part_whole_or_score_is_not_pooled(fields: dict[str, Any]) -> None:
+    row = {"metric": "m", "score": 0.5, "status": "scored", "part": 1, "whole": 2}
+    others = build(
+        Score, [{**row, "sample_id": "a"}, {**row, "sample_id": "b", "part": 2, **fields}]
+    )
+    assert summarized({"s": others})["micro_mean"].to_list() == [0.5]
+
+
+def test_micro_means_are_by_slice_too() -> None:
+    table = summarized({"s": scores("m", a=(1, 2), b=(3, 4), c=(0, 4))}, "topic")
+    assert table.select("slice_value", "micro_mean").rows() == [
+        (None, 0.4), ("art", 0.0), ("law", 4 / 6),
+    ]  # fmt: skip
 
 
 def test_several_metrics_of_one_step() -> None:
@@ -59,8 +101,8 @@ def test_several_metrics_of_one_step() -> None:
 def test_nothing_scored_gives_no_mean_and_no_nan() -> None:
     (row,) = summarized({"step": scores("m", a="undefined", b="failed")}).to_dicts()
     assert (row["n"], row["n_scored"], row["n_undefined"], row["n_failed"]) == (2, 0, 1, 1)
-    statistics = ("mean", "low", "high", "minimum", "median", "maximum")
-    assert [row[name] for name in statistics] == [None] * 6
+    statistics = ("mean", "low", "high", "micro_mean", "minimum", "median", "maximum")
+    assert [row[name] for name in statistics] == [None] * 7
 
 
 def test_slices_add_up_and_samples_without_the_field_are_one() -> None:
@@ -89,7 +131,9 @@ def test_no_scores_give_no_summaries(tables: Any) -> None:
     assert summarized(tables, "topic").height == 0
 
 
-outcome = st.floats(-1, 1) | st.sampled_from(["undefined", "failed"])
+tenths = st.integers(0, 9).map(lambda n: n * 0.1)
+counts = st.tuples(tenths, tenths)
+outcome = st.floats(-1, 1) | counts | st.sampled_from(["undefined", "failed"])
 
 
 @settings(max_examples=30)
