@@ -61,15 +61,24 @@ def _print_metrics(console: Console, summaries: pl.DataFrame) -> None:
     if summaries.is_empty():
         console.print("no means: add a step that uses summarize_scores\n")
         return
+    micro = [_micro_mean(row) for row in summaries.iter_rows(named=True)]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("metric")
-    for name in ("mean", "95 % interval", "scored", "undefined", "failed", "of"):
+    names = ["mean", "95 % interval", *(["micro mean"] if any(micro) else [])]
+    for name in (*names, "scored", "undefined", "failed", "of"):
         table.add_column(name, justify="right", no_wrap=True)
-    for row in summaries.iter_rows(named=True):
+    for row, pooled in zip(summaries.iter_rows(named=True), micro, strict=True):
         interval = f"{_number(row['low'])} to {_number(row['high'])}"
+        means = [_number(row["mean"]), interval, *([pooled] if any(micro) else [])]
         counts = [f"{row[c]:,}" for c in ("n_scored", "n_undefined", "n_failed", "n")]
-        table.add_row(shown(_name(row, summaries)), _number(row["mean"]), interval, *counts)
+        table.add_row(shown(_name(row, summaries)), *means, *counts)
     console.print(table)
+
+
+def _micro_mean(row: dict[str, float | None]) -> str:
+    """The mean in which every claim counts the same, where it is another one."""
+    micro = "" if row["micro_mean"] is None else _number(row["micro_mean"])
+    return "" if micro == _number(row["mean"]) else micro
 
 
 def _print_failures(console: Console, failures: pl.DataFrame) -> None:

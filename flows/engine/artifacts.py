@@ -37,7 +37,7 @@ class Making(NamedTuple):
 
 
 class Draft:
-    """A table being written, one transaction a part; nobody sees it before its last part."""
+    """A table being written, one transaction an `add`; nobody sees it before its last part."""
 
     def __init__(self, store: Store, row: type[Row], making: Making, *, shards: int) -> None:
         self._store = store
@@ -45,21 +45,25 @@ class Draft:
         self._making = making
         self._digest = Digest(row)
         self._id = str(uuid4())
-        self._shards = shards
+        self.shards = shards
         self._row_count = self._failures = 0
 
-    def add(self, shard: int, frame: pl.DataFrame) -> None:
-        """Write part number `shard`; parts come in order from 0."""
-        self._digest.add(frame)
-        self._row_count += frame.height
-        if "status" in frame.columns:
-            self._failures += frame.filter(pl.col("status") == "failed").height
+    def add(self, shard: int, *frames: pl.DataFrame) -> None:
+        """Write part number `shard` and those that follow it; parts come in order from 0."""
+        for frame in frames:
+            self._digest.add(frame)
+            self._row_count += frame.height
+            if "status" in frame.columns:
+                self._failures += frame.filter(pl.col("status") == "failed").height
+        numbered = pl.concat(
+            frame.with_columns(shard=pl.lit(number, pl.Int32))
+            for number, frame in enumerate(frames, start=shard)
+        )
         with self._store.writing() as connection:
             if shard == 0:
                 insert(connection, "audit.artifacts", self._record())
-            table = f"stored.{self._row.table}"
-            insert(connection, table, frame, artifact_id=self._id, shard=shard)
-            if shard == self._shards - 1:
+            insert(connection, f"stored.{self._row.table}", numbered, artifact_id=self._id)
+            if shard + len(frames) == self.shards:
                 connection.execute(
                     "UPDATE audit.artifacts SET digest = $digest, row_count = $rows, "
                     "failures = $failures WHERE artifact_id = $id",
@@ -73,7 +77,7 @@ class Draft:
 
     def artifact(self) -> Artifact:
         """The finished table."""
-        counts = (self._shards, self._row_count, self._failures)
+        counts = (self.shards, self._row_count, self._failures)
         return Artifact(self._id, self._digest.value(), self._row.table, *counts)
 
     def _record(self) -> pl.DataFrame:
@@ -88,7 +92,7 @@ class Draft:
                 "version": making.version,
                 "settings": canonical(making.settings).decode(),
                 "tools": canonical(making.tools).decode(),
-                "shards": self._shards,
+                "shards": self.shards,
                 "row_count": 0,
                 "failures": 0,
                 "made_at": now(),
@@ -117,11 +121,37 @@ def read(
     columns: Sequence[str] = (),
 ) -> pl.DataFrame:
     """The content columns (or just `columns`) of a table, whole or one part of it."""
-    names = ", ".join(f'"{name}"' for name in columns or content_columns(row))
-    condition = "" if shard is None else " AND shard = $shard"
-    values = {"id": artifact.artifact_id} | ({} if shard is None else {"shard": shard})
+    if shard is not None:
+        return read_shards(connection, row, artifact, [shard], columns=columns).drop("shard")
+    names = _names(columns or content_columns(row))
+    query = f"SELECT {names} FROM stored.{row.table} WHERE artifact_id = $id"
+    return read_table(connection, query, id=artifact.artifact_id)
+
+
+def read_shards(
+    connection: duckdb.DuckDBPyConnection,
+    row: type[Row],
+    artifact: Artifact,
+    shards: Sequence[int],
+    *,
+    columns: Sequence[str] = (),
+) -> pl.DataFrame:
+    """The content columns (or just `columns`) of parts that follow on, led by their `shard`."""
     return read_table(
         connection,
-        f"SELECT {names} FROM stored.{row.table} WHERE artifact_id = $id{condition}",
-        **values,
+        f"SELECT shard, {_names(columns or content_columns(row))} FROM stored.{row.table} "
+        "WHERE artifact_id = $id AND shard BETWEEN $first AND $last",
+        id=artifact.artifact_id,
+        first=shards[0],
+        last=shards[-1],
     )
+
+
+def by_shard(table: pl.DataFrame, shards: Sequence[int]) -> list[pl.DataFrame]:
+    """The rows of each of `shards`, without that column."""
+    found = table.partition_by("shard", as_dict=True, include_key=False, maintain_order=True)
+    return [found.get((shard,), table.clear().drop("shard")) for shard in shards]
+
+
+def _names(columns: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in columns)

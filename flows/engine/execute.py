@@ -75,6 +75,7 @@ def recorded(
     else:
         runs.end(store, run_id, "done")
     finally:
+        run.close()
         toolbox.close()
 
 

@@ -1,6 +1,7 @@
 """Canonical content hashes: how a table was made (fingerprint), and what is in it (digest)."""
 
 import hashlib
+import io
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -46,7 +47,9 @@ class Digest:
 
     def add(self, frame: pl.DataFrame) -> None:
         """Count the rows of `frame`."""
-        self._hash.update(frame.select(self._columns).write_ndjson().encode())
+        rows = io.BytesIO()
+        frame.select(self._columns).write_ndjson(rows)
+        self._hash.update(rows.getbuffer())
 
     def value(self) -> str:
         """The digest so far, as a UUID string."""

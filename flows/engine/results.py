@@ -7,6 +7,7 @@ import polars as pl
 from flows.engine import runs
 from flows.engine.errors import Fault, InputError, nearest, one_of
 from flows.engine.store import Store, read_table
+from stages import LOWER_IS_BETTER
 
 
 def chosen_run(store: Store, run_id: str | None) -> str:
@@ -69,12 +70,18 @@ def summaries(store: Store, run_id: str) -> pl.DataFrame:
 
 
 def lowest(store: Store, run_id: str, count: int) -> pl.DataFrame:
-    """The samples with the lowest mean over their scores: sample_id, mean, user_input, response."""
+    """The samples with the lowest mean over their scores: sample_id, mean, user_input, response.
+
+    Scores that are best at 0 count as what they lack to 1.
+    """
     return _read(
         store,
         """
         SELECT sample_id, mean, user_input, response
-        FROM (SELECT sample_id, avg(score) AS mean FROM scores
+        FROM (SELECT sample_id,
+                     avg(CASE WHEN list_contains($lower, metric) THEN 1 - score ELSE score END)
+                         AS mean
+              FROM scores
               WHERE run_id = $run AND status = 'scored' GROUP BY sample_id)
         JOIN (SELECT sample_id, user_input, response FROM samples WHERE run_id = $run)
              USING (sample_id)
@@ -82,6 +89,7 @@ def lowest(store: Store, run_id: str, count: int) -> pl.DataFrame:
         """,
         run=run_id,
         count=count,
+        lower=sorted(LOWER_IS_BETTER),
     )
 
 

@@ -3,20 +3,31 @@
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, Protocol
 
 import duckdb
 import polars as pl
 
-from flows.engine.artifacts import Artifact, Draft, Making, find, read
+from flows.engine.artifacts import Artifact, Draft, Making, find
 from flows.engine.errors import StoppedError
 from flows.engine.fingerprint import step_fingerprint
+from flows.engine.parts import (
+    GROUP,
+    Thing,
+    grouped,
+    input_parts,
+    made_at_once,
+    make_at_once,
+    make_parts,
+    whole_inputs,
+)
 from flows.engine.prepare import SHARD, Prepared
 from flows.engine.runs import note
 from flows.engine.store import Store
 from flows.engine.toolbox import Toolbox
 from flows.engine.wiring import Step
+from flows.engine.workers import Workers
 from stages.keys import content_key
 from stages.rows import Sample
 
@@ -80,6 +91,7 @@ class Run:
         self._again = again
         self._position = {name: i for i, name in enumerate([SAMPLES, *self.steps])}
         self._turns: dict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._workers = Workers(stop)
 
     def make(self, name: str, inputs: Mapping[str, Artifact]) -> Artifact:
         """The table of a step, found or made from `inputs` (by the name of their step).
@@ -98,6 +110,10 @@ class Run:
                     self._note(connection, made)
         self._watch.finished(made)
         return made.artifact
+
+    def close(self) -> None:
+        """End the processes that the run has started."""
+        self._workers.close()
 
     def _samples(self) -> Making:
         key = content_key("samples", self._prepared.digest)
@@ -136,43 +152,38 @@ class Run:
 
     def _draft_samples(self, name: str, making: Making, _: Mapping[str, Artifact]) -> Artifact:
         source = self._prepared.samples
-        shards = -(-source.count // SHARD)
-        draft = Draft(self._store, Sample, making, shards=shards)
-        for shard, frame in enumerate(source.shards(SHARD)):
-            self._add(draft, name, shard, shards, frame)
-        return draft.artifact()
+        draft = Draft(self._store, Sample, making, shards=-(-source.count // SHARD))
+        return self._filled(draft, name, source.shards(SHARD), GROUP)
 
     def _draft(self, name: str, making: Making, inputs: Mapping[str, Artifact]) -> Artifact:
         step = self.steps[name]
-        tools = self._toolbox.lend(step)
-        shards = inputs[SAMPLES].shards if step.stage.per_sample else 1
-        draft = Draft(self._store, step.stage.makes, making, shards=shards)
-        for shard in range(shards):
-            part = shard if step.stage.per_sample else None
-            table = step.stage.make(self._tables(step, inputs, part), tools)
-            self._add(draft, name, shard, shards, table)
+        stage, tools = step.stage, self._toolbox.lend(step)
+        shards = inputs[SAMPLES].shards if stage.per_sample else 1
+        draft = Draft(self._store, stage.makes, making, shards=shards)
+        if not stage.per_sample:
+            whole = stage.make(whole_inputs(self._store, step, inputs), tools)
+            return self._filled(draft, name, [whole], 1)
+        if made_at_once(stage, tools):
+            made = make_at_once(self._store, step, inputs, of=shards)
+            return self._filled(draft, name, made, GROUP)
+        size = 1 if tools else GROUP  # What a tool has said is written at once.
+        parts = self._unless_stopped(input_parts(self._store, step, inputs, of=shards, size=size))
+        made = make_parts(stage, parts, tools, self._workers, of=shards)
+        return self._filled(draft, name, made, size)
+
+    def _filled(
+        self, draft: Draft, name: str, parts: Iterable[pl.DataFrame], size: int
+    ) -> Artifact:
+        done = 0
+        for group in self._unless_stopped(grouped(parts, size)):
+            draft.add(done, *group)
+            for _ in group:
+                done += 1
+                self._watch.advanced(name, done, draft.shards)
         return draft.artifact()
 
-    def _add(self, draft: Draft, name: str, shard: int, shards: int, frame: pl.DataFrame) -> None:
-        if self.stop.is_set():
-            raise StoppedError
-        draft.add(shard, frame)
-        self._watch.advanced(name, shard + 1, shards)
-
-    def _tables(
-        self, step: Step, inputs: Mapping[str, Artifact], shard: int | None
-    ) -> dict[str, Any]:
-        """The inputs of a step, whole or one part of each, read in one window."""
-        with self._store.reading() as connection:
-
-            def table(name: str, wire: str) -> pl.DataFrame:
-                columns = step.stage.columns.get(name, ())
-                row = step.stage.inputs[name].row
-                return read(connection, row, inputs[wire], shard=shard, columns=columns)
-
-            return {
-                name: table(name, wire)
-                if isinstance(wire, str)
-                else {one: table(name, one) for one in wire}
-                for name, wire in step.inputs.items()
-            }
+    def _unless_stopped(self, things: Iterable[Thing]) -> Iterator[Thing]:
+        for thing in things:
+            if self.stop.is_set():
+                raise StoppedError
+            yield thing

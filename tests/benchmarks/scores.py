@@ -1,7 +1,10 @@
-"""CPU seconds of every score stage and of the summaries on many samples.
+"""CPU seconds of every score stage and of the summaries, and how they grow with the samples.
 
-Run as `python tests/benchmarks/scores.py [SAMPLES]`. Every sample has five claims on
-either side, three passages and four sentences.
+    python tests/benchmarks/scores.py [SAMPLES ...]
+
+Every sample has five claims on either side, three passages and four sentences: 100,000 samples
+have 1,000,000 claims, which no stage may take 5 seconds for. Ten times the samples may cost ten
+times the CPU: the last column is that ratio, of the last two counts. The least of three runs.
 """
 
 import sys
@@ -13,7 +16,8 @@ import polars as pl
 from stages.rows import Claim, Sample, SentenceMatch, Similarity, Verdict
 from stages.score import ContextRecall, FactualCorrectness, Faithfulness
 from stages.score_answers import AnswerCorrectness, SemanticSimilarity
-from stages.score_lexical import MEASURES, DeterministicCorrectness, DeterministicFaithfulness
+from stages.score_lexical import DeterministicCorrectness, DeterministicFaithfulness
+from stages.score_passages import NoiseSensitivity, RagChecker
 from stages.summarize import SummarizeScores
 from stages.tables import conform
 
@@ -32,21 +36,25 @@ def repeated(frame: pl.DataFrame, times: int, name: str) -> pl.DataFrame:
     return frame.join(pl.DataFrame({name: range(times)}), how="cross")
 
 
-def judged(count: int, of: str, against: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+def judged(
+    count: int, of: str, against: str, *, passages: int = 0
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     claims = repeated(ids(count), 5, "n").select(
         "sample_id",
         claim_id=pl.format("{}-{}-{}", "sample_id", pl.lit(of), "n"),
         of=pl.lit(of),
         claim=pl.lit("a claim"),
     )
-    verdicts = claims.select("claim_id", against=pl.lit(against), verdict=LABEL.over(pl.lit(1)))
-    if against == "retrieved_contexts":
-        verdicts = repeated(verdicts, 3, "passage")
+    verdicts = claims.select("claim_id", against=pl.lit(against))
+    if passages:
+        verdicts = repeated(verdicts, passages, "passage")
+    verdicts = verdicts.with_columns(verdict=LABEL)
     return conform(Claim, claims), conform(Verdict, verdicts)
 
 
 def matched(count: int, against: str, times: int, place: str) -> pl.DataFrame:
-    measures = {name: pl.lit(0.5) for name in MEASURES}
+    fields = SentenceMatch.model_fields.items()
+    measures = {name: pl.lit(0.5) for name, f in fields if f.annotation in (float, float | None)}
     frame = repeated(ids(count), times, place).with_columns(
         against=pl.lit(against), sentence=pl.lit("x"), start=pl.lit(0), end=pl.lit(1), **measures
     )
@@ -68,6 +76,8 @@ def stages(count: int) -> dict[str, Callable[[], pl.DataFrame]]:
     reference, in_response = judged(count, "reference", "response")
     _, response_in = judged(count, "response", "retrieved_contexts")
     _, reference_in = judged(count, "reference", "retrieved_contexts")
+    _, response_by = judged(count, "response", "retrieved_contexts", passages=3)
+    _, reference_by = judged(count, "reference", "retrieved_contexts", passages=3)
     sides = {"left": pl.lit("response"), "right": pl.lit("reference")}
     similarity = conform(Similarity, ids(count).with_columns(cosine=pl.lit(0.5), **sides))
     by_sentence = matched(count, "retrieved_contexts", 4, "position")
@@ -81,6 +91,17 @@ def stages(count: int) -> dict[str, Callable[[], pl.DataFrame]]:
         "semantic_similarity": lambda: SemanticSimilarity().run(samples, similarity),
         "faithfulness": lambda: Faithfulness().run(samples, response, response_in),
         "context_recall": lambda: ContextRecall().run(samples, reference, reference_in),
+        "context_recall, by passage": lambda: ContextRecall().run(samples, reference, reference_by),
+        "rag_checker": lambda: RagChecker().run(samples, *both, response_by, reference_by),
+        "noise_sensitivity": lambda: NoiseSensitivity().run(
+            samples, response, reference, in_reference, response_by, reference_by
+        ),
+        "factual_correctness, ragas-0.4": lambda: FactualCorrectness(compat="ragas-0.4").run(
+            samples, *both
+        ),
+        "rag_checker, ragchecker-0.1": lambda: RagChecker(compat="ragchecker-0.1").run(
+            samples, *both, response_by, reference_by
+        ),
         "deterministic_faithfulness": lambda: DeterministicFaithfulness().run(samples, by_sentence),
         "deterministic_correctness": lambda: DeterministicCorrectness().run(samples, by_reference),
         "summarize_scores, 16 metrics": lambda: SummarizeScores().run(samples, many),
@@ -88,14 +109,24 @@ def stages(count: int) -> dict[str, Callable[[], pl.DataFrame]]:
     }
 
 
-def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
-    print(f"{count:,} samples")
-    for name, run in stages(count).items():
+def seconds(run: Callable[[], pl.DataFrame]) -> float:
+    times = []
+    for _ in range(3):
         before = time.process_time()
-        rows = run().height
-        print(f"{name:32} {time.process_time() - before:7.2f} CPU s {rows:9,} rows")
+        run()
+        times.append(time.process_time() - before)
+    return min(times)
+
+
+def main(counts: list[int]) -> None:
+    heads = [f"{count:>10,}" for count in counts]
+    print(f"{'CPU seconds for samples:':32}{''.join(heads)}  growth")
+    by_count = [{name: seconds(run) for name, run in stages(count).items()} for count in counts]
+    for name in by_count[0]:
+        times = [found[name] for found in by_count]
+        growth = f"{times[-1] / times[-2]:>8.1f}" if len(times) > 1 else ""
+        print(f"{name:32}{''.join(f'{t:>10.3f}' for t in times)}{growth}")
 
 
 if __name__ == "__main__":
-    main()
+    main([int(word.replace(",", "")) for word in sys.argv[1:]] or [1_000, 10_000, 100_000])

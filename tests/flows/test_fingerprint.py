@@ -60,7 +60,7 @@ def test_fingerprint_depends_on_settings_version_contents_and_tools() -> None:
     base = step_fingerprint(stage, WIRES, DIGESTS, {})
 
     class Later(FactualCorrectness):
-        version = 2
+        version = FactualCorrectness.version + 1
 
     others = [
         step_fingerprint(FactualCorrectness(beta=2.0), WIRES, DIGESTS, {}),

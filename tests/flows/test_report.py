@@ -1,11 +1,30 @@
 """What the end of a run says of rows that failed."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from flows.cli import main
+from flows.engine.results import chosen_run, lowest
+from flows.engine.store import Store
 from tests.endpoint import faults, serve
 from tests.flows.judged import Judged, about
+
+NOISE = """
+name: noise
+samples: {path: samples.jsonl}
+store: small.duckdb
+steps:
+  response_claims: {use: decompose_claims, of: response}
+  reference_claims: {use: decompose_claims, of: reference}
+  response_in_reference: {use: verify_claims, claims: response_claims, against: reference}
+  response_in_passages:
+    {use: verify_claims, claims: response_claims, against: retrieved_contexts, premises: each}
+  reference_in_passages:
+    {use: verify_claims, claims: reference_claims, against: retrieved_contexts, premises: each}
+  noise_sensitivity: {use: noise_sensitivity}
+"""
 
 
 @pytest.mark.parametrize(
@@ -27,3 +46,37 @@ def test_only_what_would_be_asked_again_is_worth_another_run(
         judged.write(["good", "declined", *others])
         assert judged.command() == 1
     assert said in capsys.readouterr().out.splitlines()
+
+
+def test_the_micro_mean_stands_beside_a_mean_that_it_differs_from(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    samples = [
+        {"response": "The Eiffel Tower is located in Paris.", "retrieved_contexts": []},
+        {"response": "Einstein was born in 1879. Rome is old.", "retrieved_contexts": []},
+    ]
+    reference = "The Eiffel Tower is located in Paris."
+    lines = [json.dumps({**sample, "reference": reference}) for sample in samples]
+    small.with_name("samples.jsonl").write_text("\n".join(lines), "utf-8")
+    edited = small.read_text("utf-8").replace(", slices: [topic]", "")
+    small.write_text(edited.replace("of: response}", "of: response, coverage: high}"), "utf-8")
+    assert main(["run", str(small)]) == 0
+    printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "metric mean 95 % interval micro mean scored undefined failed of" in printed
+    assert "factual_correctness 0.500 0.095 to 0.905 0.333 2 0 0 2" in printed
+    assert "rouge_faithfulness 0.000 0.000 to 0.658 2 0 0 2" in printed
+
+
+def test_the_lowest_samples_are_the_worst_whichever_way_a_metric_goes(small: Path) -> None:
+    reference, wrong = "The Eiffel Tower is located in Paris.", "Einstein was born in 1879."
+    samples = [
+        {"sample_id": "noisy", "response": wrong, "retrieved_contexts": [f"{reference} {wrong}"]},
+        {"sample_id": "good", "response": reference, "retrieved_contexts": [reference]},
+    ]
+    lines = [json.dumps({**sample, "reference": reference}) for sample in samples]
+    small.with_name("samples.jsonl").write_text("\n".join(lines), "utf-8")
+    small.write_text(NOISE, "utf-8")
+    assert main(["run", str(small)]) == 0
+    store = Store(small.with_name("small.duckdb"))
+    found = lowest(store, chosen_run(store, None), 2)
+    assert found.select("sample_id", "mean").rows() == [("noisy", 0.0), ("good", 1.0)]

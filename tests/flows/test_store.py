@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from flows.engine.errors import InputError
-from flows.engine.store import Store, StoreBusyError, insert, read_table
+from flows.engine.store import SCHEMA_VERSION, Store, StoreBusyError, insert, read_table
 from stages.rows import Sample, row_kinds
 from stages.tables import build, schema
 
@@ -151,6 +151,6 @@ def test_a_store_of_another_version_is_refused(store: Store) -> None:
     with pytest.raises(InputError) as caught, Store(store.path).writing():
         pass
     assert str(caught.value) == (
-        f"{store.path}: holds schema version 99, and this claimflow writes 2; "
+        f"{store.path}: holds schema version 99, and this claimflow writes {SCHEMA_VERSION}; "
         "use the claimflow that made it, or a new store"
     )

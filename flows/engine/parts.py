@@ -1,0 +1,100 @@
+"""A table made part by part: inputs read a few parts at a time, its own parts in their order."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+import polars as pl
+
+from flows.engine.artifacts import Artifact, by_shard, read, read_shards
+from flows.engine.store import Store
+from flows.engine.wiring import Step
+from flows.engine.workers import Workers
+from stages.base import Stage
+
+GROUP: Final = 5
+"""Parts read or written in one window of the store, whose opening and closing costs 50 ms CPU."""
+
+WORTH_WORKERS: Final = 5
+"""Parts, at least, that are worth the second of CPU that a worker takes to start."""
+
+Tables = Mapping[str, Any]
+Thing = TypeVar("Thing")
+
+
+def grouped(things: Iterable[Thing], size: int) -> Iterator[list[Thing]]:
+    """`things` in lists of `size`, the last one maybe shorter."""
+    rest = iter(things)
+    while group := list(islice(rest, size)):
+        yield group
+
+
+def whole_inputs(store: Store, step: Step, inputs: Mapping[str, Artifact]) -> Tables:
+    """The inputs of a step, read in one window."""
+    with store.reading() as connection:
+
+        def table(name: str, wire: str) -> pl.DataFrame:
+            row, columns = step.stage.inputs[name].row, step.stage.columns.get(name, ())
+            return read(connection, row, inputs[wire], columns=columns)
+
+        return {
+            name: table(name, wire)
+            if isinstance(wire, str)
+            else {one: table(name, one) for one in wire}
+            for name, wire in step.inputs.items()
+        }
+
+
+def input_parts(
+    store: Store, step: Step, inputs: Mapping[str, Artifact], *, of: int, size: int
+) -> Iterator[Tables]:
+    """The inputs of a step part by part, `size` of the `of` parts read in one window."""
+    for shards in grouped(range(of), size):
+        tables = _read(store, step, inputs, shards)
+        parts = {name: by_shard(table, shards) for name, table in tables.items()}
+        for number in range(len(shards)):
+            yield {name: tables[number] for name, tables in parts.items()}
+
+
+def make_parts(
+    stage: Stage, parts: Iterable[Tables], tools: Mapping[str, Any], workers: Workers, *, of: int
+) -> Iterator[pl.DataFrame]:
+    """What a stage makes of each of the `of` parts, in their order."""
+    if stage.by_row and not tools and of >= WORTH_WORKERS and workers.count > 1:
+        return workers.make(stage, parts)
+    return (stage.make(tables, tools) for tables in parts)
+
+
+def made_at_once(stage: Stage, tools: Mapping[str, Any]) -> bool:
+    """Whether a stage can make several parts at once, for its rows name their sample.
+
+    Polars takes a millisecond for each expression that it sets out on, however few the rows;
+    a stage that goes through its rows in Python gains nothing.
+    """
+    return not tools and not stage.by_row and "sample_id" in stage.makes.model_fields
+
+
+def make_at_once(
+    store: Store, step: Step, inputs: Mapping[str, Artifact], *, of: int
+) -> Iterator[pl.DataFrame]:
+    """What such a stage makes of each of the `of` parts: the same rows in the same order."""
+    for shards in grouped(range(of), GROUP):
+        tables = _read(store, step, inputs, shards)
+        shard_of = tables["samples"].select("sample_id", "shard")
+        made = step.stage.make({name: t.drop("shard") for name, t in tables.items()}, {})
+        placed = made.join(shard_of, on="sample_id", how="left", maintain_order="left")
+        yield from by_shard(placed, shards)
+
+
+def _read(
+    store: Store, step: Step, inputs: Mapping[str, Artifact], shards: Sequence[int]
+) -> dict[str, pl.DataFrame]:
+    wires = {name: wire for name, wire in step.inputs.items() if isinstance(wire, str)}
+    rows, columns = step.stage.inputs, step.stage.columns
+    with store.reading() as connection:
+        return {
+            name: read_shards(
+                connection, rows[name].row, inputs[wire], shards, columns=columns.get(name, ())
+            )
+            for name, wire in wires.items()
+        }

@@ -1,0 +1,78 @@
+"""However a table is made part by part, its rows and their order are the same."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from flows.engine import parts, runner
+from flows.engine.execute import execute, open_store, recorded
+from flows.engine.prepare import prepare
+from flows.engine.results import run_steps
+from flows.engine.runner import Made
+from flows.engine.store import read_table
+
+
+class Watch:
+    """Remembers what a run says of the parts that it has made."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, int, int]] = []
+
+    def began(self, run_id: str, killed: list[str]) -> None: ...
+
+    def advanced(self, step: str, done: int, of: int) -> None:
+        self.told.append((step, done, of))
+
+    def answered(self, step: str, done: int, of: int) -> None: ...
+
+    def finished(self, made: Made) -> None: ...
+
+
+def tables(config: Path, watch: Watch) -> dict[str, pl.DataFrame]:
+    """What every step of a run made, with the part that each row lies in."""
+    prepared = prepare(config)
+    store = open_store(prepared, None)
+    with recorded(prepared, store, watch) as run:
+        execute(run)
+    kinds = {step.name: step.stage.makes.table for step in prepared.pipeline.steps}
+    steps = run_steps(store, run.run_id)
+    found = {}
+    with store.reading() as connection:
+        for step, artifact in steps.select("step", "artifact_id").iter_rows():
+            kind = kinds.get(step, "samples")
+            query = f"SELECT * EXCLUDE (artifact_id) FROM stored.{kind} WHERE artifact_id = $id"
+            found[step] = read_table(connection, query, id=artifact)
+    return found
+
+
+@pytest.mark.parametrize(("group", "worth_workers"), [(2, 99), (5, 99), (2, 3)])
+def test_groups_and_workers_make_the_very_same_rows(
+    group: int,
+    worth_workers: int,
+    write_small: Callable[[Path], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def made(group: int, worth_workers: int) -> dict[str, pl.DataFrame]:
+        for module in (parts, runner):
+            monkeypatch.setattr(module, "GROUP", group)
+        monkeypatch.setattr(parts, "WORTH_WORKERS", worth_workers)
+        folder = tmp_path / f"{group} {worth_workers}"
+        folder.mkdir()
+        watch = Watch()
+        found = tables(write_small(folder), watch)
+        told = sorted(told for told in watch.told if told[0] != "summary")
+        assert told == sorted(
+            (step, n, 3) for step in found if step != "summary" for n in (1, 2, 3)
+        )
+        return found
+
+    monkeypatch.setattr(runner, "SHARD", 1)
+    one_by_one, by_group = made(1, 99), made(group, worth_workers)
+    assert one_by_one.keys() == by_group.keys()
+    assert all(table.height for table in one_by_one.values())
+    for step, table in one_by_one.items():
+        assert by_group[step].equals(table), step
+    assert by_group["precision"]["shard"].to_list() == [0, 1, 2]
