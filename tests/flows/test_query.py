@@ -72,7 +72,7 @@ def test_a_query_cannot_fill_memory_or_disk(store: Store) -> None:
 def test_a_wrong_query_says_what_is_wrong(store: Store) -> None:
     assert refusal(store, "SELECT scor FROM scores") == (
         'sql: Binder Error: Referenced column "scor" not found in FROM clause!\n'
-        'Candidate bindings: "score", "step"; '
+        'Candidate bindings: "score", "part", "step"; '
         "see `claimflow schema --tables` for the tables and columns"
     )
 
