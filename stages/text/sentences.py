@@ -21,7 +21,6 @@ from stages.text.stops import (
     ends_sentence,
 )
 
-
 _MOST_WORDS: Final = 100_000
 
 
