@@ -28,7 +28,7 @@ def query(store: Store, sql: str, *, seconds: float) -> pl.DataFrame:
     Raises `InputError` when DuckDB refuses the query, when it answers no rows and columns,
     or when it takes longer than `seconds`.
     """
-    with store.reading() as connection:
+    with store.reading(alone=True) as connection:
         for limit in _LIMITS:
             connection.execute(limit)
         timer = threading.Timer(seconds, connection.interrupt)

@@ -1,10 +1,9 @@
 """One DuckDB file, opened late and closed early, so that others get their turn."""
 
 import random
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +14,7 @@ import polars as pl
 
 from flows.engine.arrow import Arrow
 from flows.engine.errors import Fault, InputError, StoreBusyError, StoreFullError
+from flows.engine.handover import Handover
 from flows.engine.row_sql import latest_sql, table_sql, view_sql
 from flows.engine.version import VERSION
 from stages.rows import row_kinds
@@ -29,13 +29,14 @@ class Store:
 
     A DuckDB writer shuts out every other process and a reader shuts out the writer, so
     each window is short. A window waits up to `wait` seconds for its turn and then raises
-    `StoreBusyError`. Threads of this process take turns.
+    `StoreBusyError`. Threads of this process take turns, and hand an open file on to each
+    other for a moment, since opening and closing it costs 50 ms of CPU.
     """
 
     def __init__(self, path: Path, *, wait: float = 60.0) -> None:
         self.path = path
         self._wait = wait
-        self._turn = threading.RLock()
+        self._file = Handover(lambda read_only: self._connect(read_only, {}))
         self._ready = False
 
     @contextmanager
@@ -48,9 +49,9 @@ class Store:
         Raises `InputError` when the file cannot be a store, or not there, and
         `StoreFullError` when there is no room for it.
         """
-        with self._turn, _in_our_words(self.path):
+        with _in_our_words(self.path):
             self._make_folder()
-            with self._connected(read_only=False, memory=memory) as connection:
+            with self._to_write(memory) as connection:
                 connection.begin()
                 if not self._ready:
                     _prepare(connection, self.path)
@@ -59,14 +60,21 @@ class Store:
                 self._ready = True
 
     @contextmanager
-    def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A read-only connection; raises `InputError` when there is no store at the path."""
+    def reading(self, *, alone: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection to read by; raises `InputError` when there is no store at the path.
+
+        With `alone` nobody else is given it, so that its settings may be changed.
+        """
         if not self.path.is_file():
             raise InputError(
                 [Fault(str(self.path), "there is no store here", "run a pipeline first")]
             )
-        with self._turn, self._connected(read_only=True) as connection:
-            yield connection
+        if alone:
+            with self._file.alone(), closing(self._connect(True, {})) as connection:
+                yield connection
+        else:
+            with self._file.turn(read_only=True) as connection:
+                yield connection
 
     def _make_folder(self) -> None:
         try:
@@ -78,16 +86,15 @@ class Store:
             ) from error
 
     @contextmanager
-    def _connected(
-        self, *, read_only: bool, memory: str | None = None
-    ) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _to_write(self, memory: str | None) -> Iterator[duckdb.DuckDBPyConnection]:
+        if memory is None:
+            with self._file.turn(read_only=False) as connection:
+                yield connection
+            return
         # With more threads each would have too little of it.
-        config = {"memory_limit": memory, "threads": 2} if memory else {}
-        connection = self._connect(read_only, config)
-        try:
+        config = {"memory_limit": memory, "threads": 2}
+        with self._file.alone(), closing(self._connect(False, config)) as connection:
             yield connection
-        finally:
-            connection.close()
 
     def _connect(self, read_only: bool, config: dict[str, Any]) -> duckdb.DuckDBPyConnection:
         deadline = time.monotonic() + self._wait

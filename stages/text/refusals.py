@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 _SOURCE: Final = (
@@ -71,8 +72,11 @@ def is_refusal(text: str) -> bool:
     True when at least one sentence refuses and every other one is mere courtesy. A text
     that goes on to answer ("I don't know the year, but it was in Paris.") is no refusal.
     """
-    if len(text) > _LONGEST:
-        return False
+    return len(text) <= _LONGEST and _only_refuses(text)
+
+
+@lru_cache(maxsize=1 << 15)  # Every score step asks about the same responses.
+def _only_refuses(text: str) -> bool:
     refused = False
     # One at a time, for the first sentence of most texts is neither.
     for part in _parts(text):

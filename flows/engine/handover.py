@@ -1,0 +1,83 @@
+"""One open DuckDB file, handed on from thread to thread before it is closed."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+import duckdb
+
+_HELD: Final = 0.5
+"""Seconds after which an open file is closed although others of us want it: so that other
+processes get their turn."""
+
+
+class _Open(NamedTuple):
+    connection: duckdb.DuckDBPyConnection
+    read_only: bool
+    since: float
+
+
+class Handover:
+    """Gives threads one connection at a time, opened by `connect(read_only)`.
+
+    Opening and closing a file costs 50 ms of CPU, so a thread that is done hands the
+    connection on to one that waits, if that one can use it.
+    """
+
+    def __init__(self, connect: Callable[[bool], duckdb.DuckDBPyConnection]) -> None:
+        self._connect = connect
+        self._turn = threading.Lock()
+        self._counting = threading.Lock()
+        self._waiting = 0
+        self._open: _Open | None = None
+
+    @contextmanager
+    def turn(self, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection to oneself; closed, and so rolled back, after an error."""
+        with self._queued():
+            mine = self._taken(read_only)
+            self._open = None
+            try:
+                yield mine.connection
+                if self._waiting and time.monotonic() < mine.since + _HELD:
+                    self._open = mine
+            finally:
+                if self._open is None:
+                    mine.connection.close()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody has a connection meanwhile: for one of other settings."""
+        with self._queued():
+            self._close()
+            yield
+
+    @contextmanager
+    def _queued(self) -> Iterator[None]:
+        self._count(1)
+        try:
+            self._turn.acquire()
+        finally:
+            self._count(-1)
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def _count(self, one: int) -> None:
+        with self._counting:
+            self._waiting += one
+
+    def _taken(self, read_only: bool) -> _Open:
+        # A connection that may write serves readers as well.
+        if self._open and (read_only or not self._open.read_only):
+            return self._open
+        self._close()
+        return _Open(self._connect(read_only), read_only, time.monotonic())
+
+    def _close(self) -> None:
+        if self._open:
+            self._open.connection.close()
+            self._open = None

@@ -1,0 +1,105 @@
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from flows.engine import handover
+from flows.engine.handover import Handover
+
+
+@pytest.fixture
+def opened() -> list[bool]:
+    """For every time that the file was opened, whether only to read."""
+    return []
+
+
+@pytest.fixture
+def file(tmp_path: Path, opened: list[bool]) -> Handover:
+    def connect(read_only: bool) -> duckdb.DuckDBPyConnection:
+        opened.append(read_only)
+        return duckdb.connect(tmp_path / "f.duckdb", read_only)
+
+    made = Handover(connect)
+    with made.turn(read_only=False) as connection:
+        connection.execute("CREATE TABLE seen (n INTEGER)")
+    opened.clear()
+    return made
+
+
+def in_line(file: Handover, *turns: Callable[[], None]) -> None:
+    """Let threads take `turns`, each waiting already when the one before has its own."""
+    threads = []
+    for turn in turns:
+        threads.append(threading.Thread(target=turn))
+        threads[-1].start()
+        time.sleep(0.05)
+    for thread in threads:
+        thread.join()
+
+
+def take(file: Handover, *, read_only: bool, seconds: float = 0.1) -> None:
+    with file.turn(read_only=read_only) as connection:
+        time.sleep(seconds)
+        connection.execute("FROM seen").fetchall()
+
+
+def test_nobody_waits_so_the_file_is_closed(file: Handover, opened: list[bool]) -> None:
+    take(file, read_only=True, seconds=0)
+    take(file, read_only=True, seconds=0)
+    assert opened == [True, True]
+
+
+def test_who_waits_is_handed_the_open_file(file: Handover, opened: list[bool]) -> None:
+    in_line(
+        file,
+        lambda: take(file, read_only=False, seconds=0.2),
+        lambda: take(file, read_only=True),
+        lambda: take(file, read_only=False),
+    )
+    assert opened == [False]
+
+
+def test_a_writer_is_not_handed_what_can_only_be_read(file: Handover, opened: list[bool]) -> None:
+    in_line(
+        file,
+        lambda: take(file, read_only=True, seconds=0.2),
+        lambda: take(file, read_only=False),
+    )
+    assert opened == [True, False]
+
+
+def test_after_a_while_others_get_a_chance(
+    file: Handover, opened: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handover, "_HELD", 0.1)
+    in_line(
+        file,
+        lambda: take(file, read_only=True, seconds=0.2),
+        lambda: take(file, read_only=True),
+    )
+    assert opened == [True, True]
+
+
+def test_what_broke_is_not_handed_on(file: Handover, opened: list[bool]) -> None:
+    def broken() -> None:
+        with pytest.raises(RuntimeError), file.turn(read_only=False) as connection:
+            connection.begin()
+            connection.execute("INSERT INTO seen VALUES (1)")
+            time.sleep(0.2)
+            raise RuntimeError
+
+    in_line(file, broken, lambda: take(file, read_only=True))
+    assert opened == [False, True]
+    with file.turn(read_only=True) as connection:
+        assert connection.execute("FROM seen").fetchall() == []
+
+
+def test_alone_nobody_has_the_file_open(file: Handover, tmp_path: Path) -> None:
+    def alone() -> None:
+        with file.alone(), duckdb.connect(tmp_path / "f.duckdb", config={"threads": 1}):
+            pass
+
+    in_line(file, lambda: take(file, read_only=True, seconds=0.2), alone, alone)
