@@ -29,7 +29,7 @@ class DecomposeClaims(Stage):
     """
 
     use: ClassVar[str] = "decompose_claims"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     by_row: ClassVar[bool] = True
 
     of: Side

@@ -48,7 +48,7 @@ class LexicalMatch(Stage):
     """
 
     use: ClassVar[str] = "lexical_match"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     by_row: ClassVar[bool] = True
 
     against: Literal["reference", "retrieved_contexts"]
@@ -87,17 +87,19 @@ class LexicalMatch(Stage):
         if not spans:
             return
         texts = [response[start:end] for _, start, end in spans]
-        words = [letters.words(text) for text in texts]
-        whole = self.unit == "text"
-        tokens = [letters.text(response)] if whole else letters.sentences(texts)
+        if self.unit == "text":
+            words, tokens = ([part] for part in letters.of_text(response))
+        else:
+            words, tokens = letters.of_sentences(texts)
         for number, source in _sources(sample, self.against):
+            source_words, source_tokens = letters.of_text(source)
             yield _Pair(
                 sample["sample_id"],
                 number,
                 spans,
                 Comparison(texts, source),
-                Comparison(words, letters.words(source)),
-                Comparison(tokens, letters.text(source)),
+                Comparison(words, source_words),
+                Comparison(tokens, source_tokens),
             )
 
     def _spans(self, response: str) -> list[tuple[int | None, int, int]]:

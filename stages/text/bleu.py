@@ -6,11 +6,13 @@ texts shorter than the source.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import exp, fsum, log
 from typing import Final
 
-from stages.text.comparison import Comparison
+import numpy as np
+
+from stages.text.comparison import Comparison, lengths
 from stages.text.letters import Letters
 from stages.text.shared_grams import shared_grams
 
@@ -29,7 +31,17 @@ def character_bleu(text: str, source: str) -> float:
 
 def character_bleus(comparisons: Sequence[Comparison]) -> list[float]:
     """`character_bleu` of every text of every comparison, in order."""
-    return _bleus(comparisons, _unsmoothed)
+    hits = shared_grams(comparisons, orders=_ORDERS)
+    of_texts, of_sources = lengths(comparisons)
+    precisions = np.full(hits.shape, sys.float_info.min)
+    np.divide(hits, of_texts[:, None] - np.arange(_ORDERS), out=precisions, where=hits > 0)
+    # Not NumPy's logarithm: the last digit would depend on the processor.
+    logarithms = zip(*[map(log, precisions.ravel().tolist())] * _ORDERS, strict=True)
+    rows = zip(hits[:, 0].tolist(), logarithms, of_texts.tolist(), of_sources.tolist(), strict=True)
+    return [
+        _bleu(fsum(of_orders) / _ORDERS, length, source_length) if found else 0.0
+        for found, of_orders, length, source_length in rows
+    ]
 
 
 def word_bleu(tokens: Sequence[str], source: Sequence[str]) -> float:
@@ -45,33 +57,24 @@ def word_bleu(tokens: Sequence[str], source: Sequence[str]) -> float:
 
 def word_bleus(comparisons: Sequence[Comparison]) -> list[float]:
     """`word_bleu` of every text of every comparison, in order; a letter is a token."""
-    return _bleus(comparisons, _smoothed)
-
-
-def _bleus(
-    comparisons: Sequence[Comparison], precisions: Callable[[list[int], int], list[float]]
-) -> list[float]:
     hits = shared_grams(comparisons, orders=_ORDERS).tolist()
-    lengths = [(len(text), len(c.source)) for c in comparisons for text in c.texts]
+    sizes = zip(*(side.tolist() for side in lengths(comparisons)), strict=True)
     return [
-        _bleu(precisions(found, length), length, source_length) if found[0] else 0.0
-        for found, (length, source_length) in zip(hits, lengths, strict=True)
+        _bleu(_smoothed(found, length), length, source_length) if found[0] else 0.0
+        for found, (length, source_length) in zip(hits, sizes, strict=True)
     ]
 
 
-def _bleu(precisions: list[float], length: int, source_length: int) -> float:
+def _bleu(mean: float, length: int, source_length: int) -> float:
+    """From the mean logarithm of the precisions."""
     penalty = 1.0 if length > source_length else exp(1 - source_length / length)
-    return penalty * exp(fsum([log(p) / len(precisions) for p in precisions]))
+    return penalty * exp(mean)
 
 
-def _unsmoothed(hits: list[int], length: int) -> list[float]:
-    return [found / (length - n) if found else sys.float_info.min for n, found in enumerate(hits)]
-
-
-def _smoothed(hits: list[int], length: int) -> list[float]:
+def _smoothed(hits: list[int], length: int) -> float:
     precisions = []
     stand_in = 1.0
     for n, found in enumerate(hits[:length]):
         stand_in = stand_in if found else stand_in / 2
         precisions.append((found or stand_in) / (length - n))
-    return precisions
+    return fsum([log(precision) / len(precisions) for precision in precisions])

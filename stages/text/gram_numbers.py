@@ -1,15 +1,15 @@
 """Numbers for n-grams, such that equal ones of a text and of its source have the same.
 
 An n-gram is known by the number of its first n-1 units and its last one, together its
-code, which is its place in a table. The table is never cleared: what stands at a place
-counts only when the n-gram that put it there is the one that is looked up (Briggs and
-Torczon, "An efficient representation for sparse sets", 1993). So nothing is hashed or
-sorted, unless there are so many codes that the table would be large.
+code, which is its place in a table. Texts write numbers there, sources read them, and the
+places are cleared behind them, so that nothing is hashed or sorted, unless there are so
+many codes that the table would be large.
 """
 
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stages.text.sequences import Ints
 
@@ -22,21 +22,23 @@ class GramNumbers:
     def __init__(self) -> None:
         self._table: Ints = np.zeros(1 << 16, np.intp)
 
-    def of(self, codes: Ints, sought: Ints, *, below: int) -> tuple[Ints, Ints]:
+    def of(
+        self, codes: Ints, within: NDArray[np.bool], sought: Ints, *, below: int
+    ) -> tuple[Ints, Ints]:
         """Numbers of `codes`, and of those among `sought`; all codes are less than `below`.
 
-        Numbers are less than len(codes), which stands for a sought code that is not there.
+        Numbers are from 1 to len(codes), and 0 for a code that is not `within`, which all
+        codes that equal it are neither, and for a sought code that is not there.
         """
+        numbers = np.arange(1, len(codes) + 1) * within
         if below > _LARGEST:
-            distinct, numbers = np.unique(codes, return_inverse=True)
-            return numbers, _known(distinct, np.searchsorted(distinct, sought), sought, len(codes))
+            distinct, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+            places = np.searchsorted(distinct[:-1], sought)
+            there = distinct.take(places) == sought
+            return numbers[first[inverse]], numbers[first[places]] * there
         if below > len(self._table):
-            self._table = np.zeros(below, np.intp)
-        self._table[codes] = np.arange(len(codes))
-        numbers = self._table.take(codes)
-        return numbers, _known(codes, self._table.take(sought), sought, len(codes))
-
-
-def _known(codes: Ints, numbers: Ints, sought: Ints, unknown: int) -> Ints:
-    """`numbers` where they are those of the codes `sought`, elsewhere `unknown`."""
-    return np.where(codes.take(numbers, mode="clip") == sought, numbers, unknown)
+            self._table = np.zeros(1 << (below - 1).bit_length(), np.intp)
+        self._table[codes] = numbers
+        found = self._table.take(codes), self._table.take(sought)
+        self._table[codes] = 0
+        return found

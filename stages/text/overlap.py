@@ -6,7 +6,7 @@ from typing import NamedTuple
 from stages.text.agreement import Agreement, agreement
 from stages.text.comparison import Comparison, lengths
 from stages.text.letters import Letters
-from stages.text.shared_grams import shared_grams
+from stages.text.shared_units import shared_units
 
 
 class Overlap(NamedTuple):
@@ -30,10 +30,6 @@ def token_overlap(tokens: Sequence[str], source: Sequence[str]) -> Overlap:
 
 def token_overlaps(comparisons: Sequence[Comparison]) -> Overlap:
     """Overlap of every text of every comparison, in order; a letter is a token."""
-    distinct = []
-    for texts, source in comparisons:
-        in_source = set(source)
-        distinct += [len(in_source & set(text)) for text in texts]
-    clipped = shared_grams(comparisons, orders=1)[:, 0]
+    distinct, clipped = shared_units(comparisons)
     sizes = lengths(comparisons)
     return Overlap(agreement(distinct, *sizes), agreement(clipped, *sizes))

@@ -11,17 +11,8 @@ Scripts that write no stop at all (Thai, Lao) are cut at line breaks only.
 import re
 from typing import Final, NamedTuple
 
-from stages.text.abbreviations import ABBREVIATIONS
-from stages.text.stops import (
-    FULL_STOPS,
-    LONGEST_NUMBER,
-    NO_VOWEL,
-    STOP,
-    begins_item,
-    ends_sentence,
-)
-
-_MOST_WORDS: Final = 100_000
+from stages.text.last_words import FOLLOWERS
+from stages.text.stops import FULL_STOPS, STOP, begins_item, ends_sentence
 
 
 class Span(NamedTuple):
@@ -33,8 +24,10 @@ class Span(NamedTuple):
 
 _LINE: Final = re.compile(r"[^\n\r\v\f\x85\u2028\u2029]+")
 _BULLETS: Final = "•‣⁃◦▪●"
-# Looks for an item where it ends: stops are fewer than blanks.
-_MAY_HOLD_ITEM: Final = re.compile(rf"[.){_BULLETS}](?:(?<=\d[.)])[.)]?\s|(?<=[ \t][{_BULLETS}]))")
+# Look for an item by the mark in it: marks are fewer than blanks, and found fastest alone.
+_NUMBER_AND_STOP: Final = re.compile(r"\.(?<=\d\.)[.)]?\s")
+_NUMBER_AND_BRACKET: Final = re.compile(r"\)(?<=\d\))[.)]?\s")
+_BULLET: Final = re.compile(rf"[ \t][{_BULLETS}]")
 _ITEM: Final = rf"[ \t](?=(?P<item>[{_BULLETS}]|\d{{1,3}}[.)]{{1,2}}\s))"
 # Most stops stand before a blank and a letter: these match without a group. No
 # sentence ends where a digit or a small letter follows the full stop.
@@ -51,13 +44,13 @@ def split_sentences(text: str) -> list[Span]:
     spans: list[Span] = []
     for line in _LINE.finditer(text):
         start, end = line.span()
-        breaks = _BREAK_OR_ITEM if _MAY_HOLD_ITEM.search(text, start, end) else _BREAK
+        breaks = _BREAK_OR_ITEM if _may_hold_item(text, start, end) else _BREAK
         start = _skip_space(text, start, end)
         for match in breaks.finditer(text, start, end):
             stop = match.end()
-            if match.lastindex is None and _clearly_ends(text, start, stop - 1):
+            if _clearly_ends(text, start, match, end):
                 spans.append(Span(start, stop))
-                # Such a stop stands before a blank and a letter.
+                # Such a stop stands before a single blank.
                 start = stop + 1
             elif stop < end and _ends(text, start, match):
                 _append(spans, text, start, stop)
@@ -79,32 +72,31 @@ def _append(spans: list[Span], text: str, start: int, end: int) -> None:
         spans.append(Span(start, end))
 
 
-class _LastWords(dict[str, int]):
-    """What may follow a full stop behind a word for it to end a sentence, whatever else is there.
-
-    0: nothing, since more has to be looked at; 1: a capital letter; 2: a small one, too.
-    """
-
-    def __missing__(self, word: str) -> int:
-        if len(self) > _MOST_WORDS:
-            self.clear()
-        plain = len(word) > 1 and word.isalpha() and word.lower() not in ABBREVIATIONS
-        self[word] = clear = plain + (plain and word.islower() and not NO_VOWEL.fullmatch(word))
-        return clear
+def _may_hold_item(text: str, start: int, end: int) -> bool:
+    return bool(
+        _NUMBER_AND_STOP.search(text, start, end)
+        or _NUMBER_AND_BRACKET.search(text, start, end)
+        or (not text.isascii() and _BULLET.search(text, start, end))
+    )
 
 
-_LAST_WORDS: Final = _LastWords()
-
-
-def _clearly_ends(text: str, start: int, stop: int) -> bool:
-    """Whether a sentence ends at `stop`, before a blank and a letter: a short cut."""
-    capital = text[stop + 2].isupper()
-    if text[stop] != ".":
-        return capital
-    blank = text.rfind(" ", start, stop)
-    word = text[start if blank < 0 else blank + 1 : stop]
-    far = stop - start > LONGEST_NUMBER or len(word) > 5
-    return far and _LAST_WORDS[word] + capital > 1
+def _clearly_ends(text: str, start: int, match: re.Match[str], end: int) -> bool:
+    """Whether a sentence ends with `match`, before a single blank: a short cut."""
+    first, stop = match.span()
+    if stop + 1 >= end or text[stop] != " ":
+        return False
+    blank = text.rfind(" ", start, first)
+    word = text[start if blank < 0 else blank + 1 : first]
+    after = text[stop + 1]
+    if stop - first > 1:
+        return after.isupper() and FOLLOWERS[word] > 0 and text[first:stop].isascii()
+    if text[first] == ".":
+        followers = FOLLOWERS[word]
+    else:
+        followers = 1 + word.islower() if text[first] in "?!" else 0
+    if followers < 2:
+        return followers > 0 and after.isupper()
+    return not after.isspace() and after not in "—–"
 
 
 def _ends(text: str, start: int, match: re.Match[str]) -> bool:

@@ -36,3 +36,14 @@ class Sequences(NamedTuple):
     def extents(self) -> Ints:
         """The lengths of the strings, each with its zero."""
         return np.diff(self.ends, prepend=-1)
+
+
+def ranked(texts: Sequences, sources: Sequences) -> tuple[Ints, Ints, int]:
+    """The units of the texts numbered from 1 on, those of the sources alike; and how many.
+
+    A unit that no text holds is 0, as is what stands behind every string.
+    """
+    used = np.flatnonzero(np.bincount(texts.units))
+    ranks = np.zeros(max(texts.units.max(), sources.units.max()) + 1, np.intp)
+    ranks[used] = np.arange(len(used))
+    return ranks.take(texts.units), ranks.take(sources.units), len(used)

@@ -40,20 +40,24 @@ STOP: Final = (
 _WORD_AFTER: Final = re.compile(r"\s*+(?:[—–]\s*+)?[^\w\s]*+(\w{0,20})(\.?)")
 _DASH: Final = re.compile(r"\s*+[—–]")
 _UNSPACED: Final = re.compile(r"[^\W\d_]\w{0,40}(?=[\s,.’'])")
-_LIST_NUMBER: Final = re.compile(r"\W{0,6}(\d{1,3}|[A-Za-z]|[ivxIVX]{1,5})(?=[.)])")
-LONGEST_NUMBER: Final = 12
-"""No list number ends behind so many characters of its sentence."""
+LIST_NUMBER: Final = r"\W{0,6}(\d{1,3}|[A-Za-z]|[ivxIVX]{1,5})"
+"""What a list item begins with."""
+
+_LIST_NUMBER: Final = re.compile(rf"{LIST_NUMBER}(?=[.)])")
+_LONGEST_NUMBER: Final = 12
+LONGEST_WORD: Final = 40
+"""So much is looked at before a stop."""
 
 # Vowel signs of India are no letters, but stand between them.
 _LETTER: Final = r"(?:[^\W\d_]|[\u0900-\u0dff])"
-_DOTTED: Final = re.compile(rf"(?:{_LETTER}{{1,3}}\.-?)+{_LETTER}{{1,3}}|[^\W\d_]")
+DOTTED: Final = re.compile(rf"(?:{_LETTER}{{1,3}}\.-?)+{_LETTER}{{1,3}}|[^\W\d_]")
 NO_VOWEL: Final = re.compile(r"[A-ZА-Я]?[b-df-hj-np-tv-xzßб-джзй-нп-тф-щ]{1,4}")
 """Latin and Cyrillic words of consonants: "ff", "mgr", "кв". Capitals alone are names: "TV"."""
 
 _INITIAL: Final = re.compile(r"[^\W\d_]\.")
-_ROMAN: Final = re.compile(r"[IVXLC]+")
+ROMAN: Final = re.compile(r"[IVXLC]+")
 _QUOTED_ON: Final = re.compile(r"(?:と|って|など|を)(?!\s)")
-_OPENERS: Final = "([{\"'“‘«„*_-"
+OPENERS: Final = "([{\"'“‘«„*_-"
 _OPENING: Final = "《〈（「『【"
 _CLOSING: Final = "》〉）」』】"
 _LONGEST_ASIDE: Final = 100
@@ -81,10 +85,13 @@ def ends_sentence(text: str, start: int, match: re.Match[str]) -> bool:
         return not _is_inside(text, start, first) and not (
             trailer and trailer[-1] in "」』" and _QUOTED_ON.match(text, end)
         )
-    before, word = _last_words(text, start, first)
     if end < len(text) and not text[end].isspace():
-        return _lacks_space(word, stop, text, end)
-    if first - start < LONGEST_NUMBER:
+        unspaced = _UNSPACED.match(text, end)
+        return unspaced is not None and _lacks_space(
+            _last_words(text, start, first)[1], stop, capital=text[end].isupper()
+        )
+    before, word = _last_words(text, start, first)
+    if first - start < _LONGEST_NUMBER:
         number = _LIST_NUMBER.match(text, start)
         if number and number.end() == first:
             return False
@@ -109,16 +116,15 @@ def _is_inside(text: str, start: int, stop: int) -> bool:
 
 def _last_words(text: str, start: int, end: int) -> tuple[str, str]:
     """The last two words before `end`, empty where the sentence has none."""
-    words = ["", "", *text[max(start, end - 40) : end].split()]
-    return words[-2].lower().lstrip(_OPENERS), words[-1].lstrip(_OPENERS)
+    words = ["", "", *text[max(start, end - LONGEST_WORD) : end].split()]
+    return words[-2].lower().lstrip(OPENERS), words[-1].lstrip(OPENERS)
 
 
-def _lacks_space(word: str, stop: str, text: str, end: int) -> bool:
+def _lacks_space(word: str, stop: str, *, capital: bool) -> bool:
     """Whether a stop between letters ends a sentence, as in "so fine.We" or "why?he"."""
-    unspaced = _UNSPACED.match(text, end)
-    if unspaced is None or not word.isalpha():
+    if not word.isalpha():
         return False
-    return stop[-1] in "?!" or (len(word) > 1 and word.islower() and text[end].isupper())
+    return stop[-1] in "?!" or (len(word) > 1 and word.islower() and capital)
 
 
 def _goes_on(word: str, stop: str, trailer: str) -> bool:
@@ -144,11 +150,11 @@ def _is_abbreviation(before: str, word: str, after: str, *, initial: bool) -> bo
         return True
     if lower in LAST_WORDS:
         return small
-    if lower in MAYBE_LAST or _DOTTED.fullmatch(word):
+    if lower in MAYBE_LAST or DOTTED.fullmatch(word):
         return small or (initial and len(after) == 1) or lower_after not in FIRST_WORDS
     if (number or (small and lower_after not in FIRST_WORDS)) and NO_VOWEL.fullmatch(word):
         return True
-    if small and _ROMAN.fullmatch(word):
+    if small and ROMAN.fullmatch(word):
         return True
     day = word.isdecimal() and len(word) <= 2
     return day and (lower_after in ORDERED or before in GERMAN_ARTICLES)

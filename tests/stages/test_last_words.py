@@ -1,0 +1,66 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.text import last_words, sentences
+from stages.text.abbreviations import ABBREVIATIONS
+from stages.text.last_words import FOLLOWERS
+from stages.text.sentences import split_sentences
+
+
+@pytest.mark.parametrize(
+    ("word", "followers"),
+    [
+        *(("food", 2), ("Argentina", 2), ("2000", 2), ("13th", 2), ('"tragedy"', 2), ("don't", 2)),
+        *(("hmm", 1), ("XL", 1), ("Mr", 0), ("(etc", 0), ("B", 0), ("U.S", 0), ("eks", 0)),
+        *(("", 0), ("((", 0), ("21", 0), ("iv", 0), ("a\tfood", 0), ("Mr\t", 0), ("x" * 40, 0)),
+    ],
+)
+def test_what_may_follow_a_word(word, followers):
+    assert FOLLOWERS[word] == followers
+
+
+def test_words_are_forgotten_when_they_are_too_many(monkeypatch):
+    monkeypatch.setattr(last_words, "_MOST", 1)
+    known = last_words._Followers()
+    assert [known[word] for word in ("food", "fish", "iv", "food")] == [2, 2, 0, 2]
+    assert len(known) == 2
+
+
+WORDS = ["Mr", "ff", "f.", "eks", "iv", "1", "12", "300", "XIV", "B", "food", "don't", "(x", "a-b"]
+STOPS = [
+    ". ",
+    ".  ",
+    "? ",
+    "! ",
+    "... ",
+    '." ',
+    ".) ",
+    "?! ",
+    ".\n",
+    ". [1] ",
+    "\u2026 ",
+    "\u3002 ",
+]
+AFTER = [
+    "The",
+    "the",
+    "\u2014 the",
+    "- A",
+    "5",
+    "(A",
+    "\u00c9t\u00e9",
+    "\u00e9t\u00e9",
+    " ",
+    "\t",
+    "\u00a0A",
+]
+PIECES = ["Mr\t", "\t", *WORDS, *STOPS, *AFTER, " ", *sorted(ABBREVIATIONS)[::9]]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=20).map("".join))
+def test_the_short_way_gives_the_same(text):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sentences, "_clearly_ends", lambda *_: False)
+        expected = split_sentences(text)
+    assert split_sentences(text) == expected
