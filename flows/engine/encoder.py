@@ -20,7 +20,7 @@ from flows.engine.errors import Fault, InputError
 Vectors = NDArray[np.float32]
 Ids = tuple[int, ...]
 
-_TOKENS: Final = 1_024
+_TOKENS: Final = 256
 """Tokens in a batch: what a layer makes of them stays near the processor."""
 
 

@@ -88,6 +88,13 @@ def test_a_vector_does_not_depend_on_its_neighbours(embedder):
     assert np.abs(together - alone).max() < 1e-5
 
 
+def test_a_vector_does_not_depend_on_neighbours_that_are_far_from_it(embedder):
+    """Of the same length in tokens, so in one batch: a scale over the batch would show."""
+    calm, wild = "the cat sat on the mat .", "[SEP] [SEP] ? ? [CLS] zzz !"
+    (alone,) = vectors(embedder, calm)
+    assert np.abs(vectors(embedder, wild, calm, wild.swapcase())[1] - alone).max() < 1e-5
+
+
 def test_a_vector_does_not_depend_on_the_order(embedder):
     assert np.abs(vectors(embedder, *CLAIMS) - vectors(embedder, *CLAIMS[::-1])[::-1]).max() < 1e-5
 
@@ -227,6 +234,17 @@ def test_the_identity_is_that_of_the_shipped_files(embedder):
         "max_length": 256,
         "dimension": 384,
     }
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
+def test_other_files_have_another_identity(tmp_path, name):
+    """What is remembered of one encoder is not taken for another's."""
+    before = OnnxEmbedder(tiny(tmp_path)).identity
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes() + b" ")
+    changed = {
+        key for key, value in OnnxEmbedder(tmp_path).identity.items() if value != before[key]
+    }
+    assert changed == {name.replace(".onnx", "_sha256").replace(".json", "_sha256")}
 
 
 def test_known_embeddings_come_back_as_the_table_they_were(embedder):
