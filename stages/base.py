@@ -17,7 +17,7 @@ from typing import (
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from stages.rows import Row
+from stages.row import Row
 from stages.tables import conform
 from stages.words import SampleField
 

@@ -6,31 +6,19 @@ no table's digest counts them: two judges that give the same verdicts for differ
 leave the scores downstream untouched.
 """
 
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict
-
+from stages.row import AUDIT, JSON, Json, Row
 from stages.words import FailureKind, Label, MatchCompat, SampleField, SampleText, Side
-
-AUDIT: Final = "audit"
-JSON: Final = "json"
-Json = Annotated[str, JSON]  # a JSON object as text
-
-
-class Row(BaseModel):
-    """One row of a table. `None` is NULL in SQL; NaN and infinities are never stored."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    table: ClassVar[str]
-    key: ClassVar[tuple[str, ...]]
 
 
 class Sample(Row):
     """One answer to evaluate, as it came in.
 
     `other_references` are further valid ones: metrics that compare whole texts take the best of
-    all references, claim metrics use `reference` alone. `metadata` keeps every other field.
+    all references, claim metrics use `reference` alone. `response_claims` and
+    `reference_claims` are claims that came with the sample. `metadata` keeps every other field.
     """
 
     table = "samples"
@@ -41,6 +29,8 @@ class Sample(Row):
     reference: str | None = None
     retrieved_contexts: list[str] | None = None
     other_references: list[str] = []
+    response_claims: list[str] | None = None
+    reference_claims: list[str] | None = None
     metadata: Json = "{}"
 
 
@@ -74,7 +64,9 @@ class Verdict(Row):
     but a `reason`. `evidence` is the part of the premise that decided: `evidence_start` and
     `evidence_end` are character offsets into the text, or into the context numbered
     `evidence_passage`, NULL for words that the premise does not hold. `call_id` is the call that
-    gave the verdict, or failed last; `failure` says why a language model gave none.
+    gave the verdict, or failed last; `failure` says why a language model gave none. Where
+    several votes were asked for the verdict is that of most, `agreement` their share of all
+    and `ballot` what each of them was; else both are NULL.
     """
 
     table = "verdicts"
@@ -94,6 +86,8 @@ class Verdict(Row):
     evidence_end: Annotated[int | None, AUDIT] = None
     reason: Annotated[str | None, AUDIT] = None
     call_id: Annotated[UUID | None, AUDIT] = None
+    agreement: Annotated[float | None, AUDIT] = None
+    ballot: Annotated[str | None, AUDIT, JSON] = None
 
 
 class Similarity(Row):

@@ -1,6 +1,6 @@
 """Artifacts: tables on file, found by how they were made."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -10,7 +10,7 @@ import polars as pl
 from flows.engine.fingerprint import Digest
 from flows.engine.store import Store, insert, now, read_table
 from stages.keys import canonical
-from stages.rows import Row
+from stages.row import Row
 from stages.tables import content_columns
 
 
@@ -30,6 +30,8 @@ class Making(NamedTuple):
 
     run_id: str
     fingerprint: str
+    recipe: str
+    inputs: Mapping[str, Any]
     stage: str
     version: int
     settings: dict[str, Any]
@@ -87,6 +89,8 @@ class Draft:
                 "artifact_id": self._id,
                 "run_id": making.run_id,
                 "fingerprint": making.fingerprint,
+                "recipe": making.recipe,
+                "inputs": canonical(dict(making.inputs)).decode(),
                 "kind": self._row.table,
                 "stage": making.stage,
                 "version": making.version,

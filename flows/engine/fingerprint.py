@@ -10,7 +10,7 @@ import polars as pl
 
 from stages.base import Stage
 from stages.keys import content_key
-from stages.rows import Row
+from stages.row import Row
 from stages.tables import content_columns
 
 
@@ -32,6 +32,13 @@ def step_fingerprint(
     }
     settings = stage.model_dump(mode="json")
     return content_key("step", stage.use, stage.version, settings, contents, tools)
+
+
+def step_recipe(stage: Stage, tools: Mapping[str, Any]) -> str:
+    """Key of how a stage makes its table, whatever its inputs hold."""
+    return content_key(
+        "recipe", stage.use, stage.version, stage.model_dump(mode="json"), dict(tools)
+    )
 
 
 class Digest:

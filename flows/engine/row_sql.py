@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from stages.rows import JSON, Row
+from stages.row import JSON, Row
 from stages.tables import python_type
 
 _SQL: Final[dict[Any, str]] = {

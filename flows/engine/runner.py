@@ -11,7 +11,7 @@ import polars as pl
 
 from flows.engine.artifacts import Artifact, Draft, Making, find
 from flows.engine.errors import StoppedError
-from flows.engine.fingerprint import step_fingerprint
+from flows.engine.fingerprint import step_fingerprint, step_recipe
 from flows.engine.parts import (
     GROUP,
     Thing,
@@ -118,15 +118,24 @@ class Run:
     def _samples(self) -> Making:
         key = content_key("samples", self._prepared.digest)
         settings = {"mapping": dict(self._prepared.samples.mapping)}
-        return Making(self.run_id, key, SAMPLES, 1, settings, {})
+        recipe = content_key("recipe", SAMPLES)
+        return Making(self.run_id, key, recipe, {}, SAMPLES, 1, settings, {})
 
     def _making(self, step: Step, inputs: Mapping[str, Artifact]) -> Making:
         stage = step.stage
         digests = {need: artifact.digest for need, artifact in inputs.items()}
         tools = self._toolbox.identities(step)
         key = step_fingerprint(stage, step.inputs, digests, tools)
-        settings = stage.model_dump(mode="json")
-        return Making(self.run_id, key, stage.use, stage.version, settings, tools)
+        return Making(
+            self.run_id,
+            key,
+            step_recipe(stage, tools),
+            _made_of(step, inputs),
+            stage.use,
+            stage.version,
+            stage.model_dump(mode="json"),
+            tools,
+        )
 
     def _found(self, name: str, making: Making, started: float) -> Made | None:
         if name in self._again:
@@ -187,3 +196,13 @@ class Run:
             if self.stop.is_set():
                 raise StoppedError
             yield thing
+
+
+def _made_of(step: Step, inputs: Mapping[str, Artifact]) -> dict[str, str | dict[str, str]]:
+    """The artifact of each input of a step; those of a step that takes many by their step."""
+    return {
+        name: inputs[wire].artifact_id
+        if isinstance(wire, str)
+        else {one: inputs[one].artifact_id for one in wire}
+        for name, wire in step.inputs.items()
+    }

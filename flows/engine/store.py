@@ -19,7 +19,7 @@ from flows.engine.row_sql import latest_sql, table_sql, view_sql
 from flows.engine.version import VERSION
 from stages.rows import row_kinds
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 
 _FULL: Final = ("No space left on device", "File too large", "Disk quota exceeded")
 

@@ -29,7 +29,9 @@ CREATE TABLE IF NOT EXISTS audit.runs (
 CREATE TABLE IF NOT EXISTS audit.artifacts (
   artifact_id UUID NOT NULL,
   run_id      VARCHAR NOT NULL,  -- the run that made it
-  fingerprint UUID NOT NULL,     -- how it was made
+  fingerprint UUID NOT NULL,     -- how it was made, of what
+  recipe      UUID NOT NULL,     -- how it was made, whatever its inputs held
+  inputs      JSON NOT NULL,     -- the artifacts it was made of: {input: artifact_id or {step: artifact_id}}
   digest      UUID,              -- what is in it; NULL until complete
   kind        VARCHAR NOT NULL,  -- the table its rows are in
   stage       VARCHAR NOT NULL,
@@ -85,4 +87,38 @@ CREATE TABLE IF NOT EXISTS audit.calls (
   attempts          INTEGER NOT NULL,
   asked_at          TIMESTAMP NOT NULL,
   open              BOOLEAN NOT NULL   -- a wrong reply that the model has not been shown yet
+);
+
+-- Names that people give to runs; a name moves with its newest row.
+CREATE TABLE IF NOT EXISTS audit.tags (
+  tag       VARCHAR NOT NULL,
+  run_id    VARCHAR NOT NULL,
+  tagged_at TIMESTAMP NOT NULL
+);
+
+-- What people supplied or corrected by hand; nothing on file is overwritten by it.
+CREATE TABLE IF NOT EXISTS audit.edits (
+  edit_id   UUID NOT NULL,     -- one import
+  kind      VARCHAR NOT NULL,  -- claims or verdicts
+  step      VARCHAR NOT NULL,
+  sample_id VARCHAR NOT NULL,
+  rows      JSON NOT NULL,     -- the rows that stand from then on
+  replaced  JSON NOT NULL,     -- the rows that stood before
+  who       VARCHAR NOT NULL,
+  why       VARCHAR NOT NULL,
+  edited_at TIMESTAMP NOT NULL
+);
+
+-- What became of each gate of a run.
+CREATE TABLE IF NOT EXISTS audit.gates (
+  run_id   VARCHAR NOT NULL,
+  metric   VARCHAR NOT NULL,
+  rule     VARCHAR NOT NULL,  -- in words, as in "min 0.8"
+  baseline VARCHAR,           -- the run compared with; NULL where a gate needs none
+  value    DOUBLE,            -- the mean, or the difference to the baseline
+  low      DOUBLE,
+  high     DOUBLE,
+  line     DOUBLE NOT NULL,   -- what it was held against
+  outcome  VARCHAR NOT NULL,  -- pass, fail, inconclusive
+  reason   VARCHAR NOT NULL
 );

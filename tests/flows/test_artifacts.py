@@ -25,7 +25,7 @@ def scores(*names: str, status: str = "scored") -> pl.DataFrame:
 
 
 def draft(store: Store, shards: int, run_id: str = "run") -> Draft:
-    making = Making(run_id, KEY, "example", 1, {"word": "ä"}, {"model": {"name": "m"}})
+    making = Making(run_id, KEY, KEY, {}, "example", 1, {"word": "ä"}, {"model": {"name": "m"}})
     return Draft(store, Score, making, shards=shards)
 
 

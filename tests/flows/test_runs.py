@@ -48,7 +48,7 @@ def test_a_run_goes_on_record_and_ends(store: Store) -> None:
 
 def test_a_run_whose_process_is_gone_was_killed_and_its_half_tables_go(store: Store) -> None:
     run_id, _ = runs.start(store, **ABOUT)
-    making = Making(run_id, content_key("t"), "samples", 1, {}, {})
+    making = Making(run_id, content_key("t"), content_key("t"), {}, "samples", 1, {}, {})
     Draft(store, Sample, making, shards=2).add(0, build(Sample, [{"sample_id": "a"}]))
     whole = Draft(store, Sample, making, shards=1)
     whole.add(0, build(Sample, [{"sample_id": "b"}]))

@@ -21,6 +21,8 @@ def test_schema_of_a_row() -> None:
         "reference": pl.String,
         "retrieved_contexts": pl.List(pl.String),
         "other_references": pl.List(pl.String),
+        "response_claims": pl.List(pl.String),
+        "reference_claims": pl.List(pl.String),
         "metadata": pl.String,
     }
 

@@ -15,7 +15,10 @@ from stages.keys import content_key
 from stages.rows import Sample
 from stages.tables import conform, schema
 
-_CONTENT: Final = tuple(name for name in Sample.model_fields if name != "sample_id")
+_NOT_CONTENT: Final = ("sample_id", "response_claims", "reference_claims")
+"""Correcting the claims that come with a sample makes no other sample of it."""
+
+_CONTENT: Final = tuple(name for name in Sample.model_fields if name not in _NOT_CONTENT)
 
 
 class Reading:
