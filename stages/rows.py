@@ -9,6 +9,8 @@ leave the scores downstream untouched.
 from typing import Annotated, Literal
 from uuid import UUID
 
+from pydantic import Field
+
 from stages.row import AUDIT, JSON, Json, Row
 from stages.words import FailureKind, Label, MatchCompat, SampleField, SampleText, Side
 
@@ -28,7 +30,7 @@ class Sample(Row):
     response: str | None = None
     reference: str | None = None
     retrieved_contexts: list[str] | None = None
-    other_references: list[str] = []
+    other_references: list[str] = Field(default=[])
     response_claims: list[str] | None = None
     reference_claims: list[str] | None = None
     metadata: Json = "{}"
