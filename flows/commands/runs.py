@@ -3,11 +3,11 @@
 from argparse import Namespace
 
 from flows.commands.answers import print_table
-from flows.commands.stores import named_store
+from flows.commands.stores import read_store
 from flows.engine.results import all_runs
 
 
 def main(options: Namespace) -> int:
     """Print the runs of a store, newest first."""
-    print_table(all_runs(named_store(options)))
+    print_table(all_runs(read_store(options)))
     return 0

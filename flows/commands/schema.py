@@ -4,7 +4,7 @@ import json
 from argparse import Namespace
 
 from flows.commands.answers import print_table
-from flows.commands.stores import named_store
+from flows.commands.stores import read_store
 from flows.engine.pipeline_schema import json_schema
 from flows.engine.query import tables
 
@@ -12,7 +12,7 @@ from flows.engine.query import tables
 def main(options: Namespace) -> int:
     """Print the JSON Schema of pipeline files, or the tables of a store."""
     if options.tables:
-        print_table(tables(named_store(options)))
+        print_table(tables(read_store(options)))
     else:
         print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
     return 0

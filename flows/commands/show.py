@@ -3,11 +3,11 @@
 from argparse import Namespace
 
 from flows.commands.report import print_report
-from flows.commands.stores import named_store
+from flows.commands.stores import read_store
 from flows.engine.results import chosen_run
 
 
 def main(options: Namespace) -> int:
-    """Print a run; 1 when some of its rows failed, else 0."""
-    store = named_store(options)
+    """Print a run; returns what `print_report` makes of it."""
+    store = read_store(options)
     return print_report(store, chosen_run(store, options.run), slices=options.slices)

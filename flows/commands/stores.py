@@ -1,5 +1,7 @@
 """Which store a command means: the one named, a pipeline's, or the last one used here."""
 
+import sys
+import time
 from argparse import Namespace
 from contextlib import suppress
 from pathlib import Path
@@ -7,8 +9,12 @@ from typing import Final
 
 from flows.engine.errors import Fault, InputError
 from flows.engine.pipeline import build_pipeline
+from flows.engine.read_copy import is_current, read_copy_path
 from flows.engine.store import Store
 from flows.engine.yaml_source import load_yaml
+
+_QUIET: Final = 60.0
+"""Seconds without writing after which no run is likely to be going on."""
 
 _MEMORY: Final = Path(".claimflow") / "last_store"
 
@@ -33,3 +39,29 @@ def named_store(options: Namespace) -> Store:
         return Store(Path(_MEMORY.read_text("utf-8")))
     what, right = "no store was used in this folder yet", "name one by --store or --config"
     raise InputError([Fault("store", what, right)])
+
+
+def read_store(options: Namespace) -> Store:
+    """As `named_store`, to be read where nobody waits: in its read copy.
+
+    With `--live`, or where there is no copy, it is the store itself. What a user may not
+    expect is told on standard error: that there is none, or that it has been out of date
+    for a while.
+    """
+    store = named_store(options)
+    copy = read_copy_path(store.path)
+    if options.live or not store.path.is_file():
+        return store
+    if not copy.is_file():
+        _tell(f"{copy} is not there yet: reading the store itself, when it is free")
+        return store
+    if not is_current(store.path) and time.time() - store.path.stat().st_mtime > _QUIET:
+        _tell(
+            f"{copy} is older than the store, which was not written by a run that ended; "
+            "add --live to read the store itself"
+        )
+    return Store(store.path, copy=copy)
+
+
+def _tell(words: str) -> None:
+    print(f"claimflow: {words}", file=sys.stderr)

@@ -23,12 +23,12 @@ _LIMITS: Final = (
 
 
 def query(store: Store, sql: str, *, seconds: float) -> pl.DataFrame:
-    """The answer to one SQL query.
+    """The answer to one SQL query, on a store of any schema version.
 
     Raises `InputError` when DuckDB refuses the query, when it answers no rows and columns,
     or when it takes longer than `seconds`.
     """
-    with store.reading(alone=True) as connection:
+    with store.reading(any_version=True, alone=True) as connection:
         for limit in _LIMITS:
             connection.execute(limit)
         timer = threading.Timer(seconds, connection.interrupt)

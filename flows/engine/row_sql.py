@@ -24,9 +24,11 @@ def table_sql(row: type[Row]) -> str:
 
 def view_sql(row: type[Row]) -> str:
     """The statement that makes its view: rows with the runs and steps that used them."""
+    # By name: a column that a newer schema version added is the last one in its table.
+    columns = ", ".join(f'rows."{name}"' for name in row.model_fields)
     return (
-        f"CREATE VIEW {row.table} AS SELECT run_id, step, stored.* EXCLUDE (artifact_id, shard) "
-        f"FROM stored.{row.table} AS stored JOIN audit.run_steps USING (artifact_id)"
+        f"CREATE OR REPLACE VIEW {row.table} AS SELECT run_id, step, {columns} "
+        f"FROM stored.{row.table} AS rows JOIN audit.run_steps USING (artifact_id)"
     )
 
 
@@ -34,9 +36,19 @@ def latest_sql(row: type[Row]) -> str:
     """The statement that makes its view of the newest run that is done."""
     newest = "SELECT arg_max(run_id, started_at) FROM audit.runs WHERE status = 'done'"
     return (
-        f"CREATE VIEW latest.{row.table} AS SELECT * EXCLUDE (run_id) FROM main.{row.table} "
-        f"WHERE run_id = ({newest})"
+        f"CREATE OR REPLACE VIEW latest.{row.table} AS SELECT * EXCLUDE (run_id) "
+        f"FROM main.{row.table} WHERE run_id = ({newest})"
     )
+
+
+UNSTABLE_SQL: Final = """
+CREATE OR REPLACE VIEW unstable AS
+SELECT run_id, step, sample_id, claim, against, passage, verdict, agreement, ballot
+FROM verdicts
+JOIN (SELECT DISTINCT run_id, claim_id, sample_id, claim FROM claims) USING (run_id, claim_id)
+WHERE agreement < 1
+"""
+"""The statement that makes the view of verdicts whose votes differ."""
 
 
 def _sql_type(row: type[Row], name: str) -> str:

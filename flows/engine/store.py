@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,11 +14,7 @@ import polars as pl
 from flows.engine.arrow import Arrow
 from flows.engine.errors import Fault, InputError, StoreBusyError, StoreFullError
 from flows.engine.handover import Handover
-from flows.engine.row_sql import latest_sql, table_sql, view_sql
-from flows.engine.version import VERSION
-from stages.rows import row_kinds
-
-SCHEMA_VERSION: Final = 4
+from flows.engine.store_schema import check, prepare, schema_version
 
 _FULL: Final = ("No space left on device", "File too large", "Disk quota exceeded")
 
@@ -30,14 +25,17 @@ class Store:
     A DuckDB writer shuts out every other process and a reader shuts out the writer, so
     each window is short. A window waits up to `wait` seconds for its turn and then raises
     `StoreBusyError`. Threads of this process take turns, and hand an open file on to each
-    other for a moment, since opening and closing it costs 50 ms of CPU.
+    other for a moment, since opening and closing it costs 50 ms of CPU. A store of an older
+    schema version is brought up to date by the first write. With `copy` what is read is that
+    file.
     """
 
-    def __init__(self, path: Path, *, wait: float = 60.0) -> None:
+    def __init__(self, path: Path, *, wait: float = 60.0, copy: Path | None = None) -> None:
         self.path = path
+        self._copy = copy
         self._wait = wait
-        self._file = Handover(lambda read_only: self._connect(read_only, {}))
-        self._ready = False
+        self._file = Handover(self._open)
+        self._ready = self._known = False
 
     @contextmanager
     def writing(self, *, memory: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -54,27 +52,31 @@ class Store:
             with self._to_write(memory) as connection:
                 connection.begin()
                 if not self._ready:
-                    _prepare(connection, self.path)
+                    prepare(connection, self.path, now())
                 yield connection
                 connection.commit()
                 self._ready = True
 
     @contextmanager
-    def reading(self, *, alone: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection to read by; raises `InputError` when there is no store at the path.
+    def reading(
+        self, *, any_version: bool = False, alone: bool = False
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection to read by.
 
-        With `alone` nobody else is given it, so that its settings may be changed.
+        With `alone` nobody else is given it, so that its settings may be changed, and the file
+        is all there is: nothing written waits beside it. Raises `InputError` when there is no
+        store at the path, and without `any_version` when its schema version is not ours.
         """
         if not self.path.is_file():
             raise InputError(
                 [Fault(str(self.path), "there is no store here", "run a pipeline first")]
             )
-        if alone:
-            with self._file.alone(), closing(self._connect(True, {})) as connection:
-                yield connection
-        else:
-            with self._file.turn(read_only=True) as connection:
-                yield connection
+        window = self._alone(read_only=True) if alone else self._file.turn(read_only=True)
+        with _in_our_words(self.path), window as connection:
+            if not (self._known or any_version):
+                check(connection, self.path)
+                self._known = True
+            yield connection
 
     def _make_folder(self) -> None:
         try:
@@ -87,20 +89,32 @@ class Store:
 
     @contextmanager
     def _to_write(self, memory: str | None) -> Iterator[duckdb.DuckDBPyConnection]:
-        if memory is None:
-            with self._file.turn(read_only=False) as connection:
-                yield connection
-            return
         # With more threads each would have too little of it.
         config = {"memory_limit": memory, "threads": 2}
-        with self._file.alone(), closing(self._connect(False, config)) as connection:
+        window = self._alone(config=config) if memory else self._file.turn(read_only=False)
+        with window as connection:
             yield connection
 
-    def _connect(self, read_only: bool, config: dict[str, Any]) -> duckdb.DuckDBPyConnection:
+    @contextmanager
+    def _alone(
+        self, *, read_only: bool = False, config: dict[str, Any] | None = None
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        with self._file.alone(), closing(self._open(read_only, config)) as connection:
+            yield connection
+
+    def _open(
+        self, read_only: bool, config: dict[str, Any] | None = None
+    ) -> duckdb.DuckDBPyConnection:
+        path = self._copy if read_only and self._copy else self.path
+        return self._connect(path, read_only, config or {})
+
+    def _connect(
+        self, path: Path, read_only: bool, config: dict[str, Any]
+    ) -> duckdb.DuckDBPyConnection:
         deadline = time.monotonic() + self._wait
         while True:
             try:
-                return duckdb.connect(self.path, read_only, config)
+                return duckdb.connect(path, read_only, config)
             except duckdb.IOException as error:
                 if _why_full(error):
                     raise
@@ -137,6 +151,12 @@ def now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
 
 
+def store_version(store: Store) -> int | None:
+    """The schema version of a store, whichever it is; None where the file is no store."""
+    with store.reading(any_version=True) as connection:
+        return schema_version(connection)
+
+
 def read_table(connection: duckdb.DuckDBPyConnection, query: str, **values: Any) -> pl.DataFrame:
     """What `query` answers, with `values` bound to its `$name` parameters."""
     return pl.DataFrame(Arrow(connection.sql(query, params=values or None)))
@@ -154,20 +174,3 @@ def insert(
         constants or None,
     )
     connection.unregister("incoming")
-
-
-def _prepare(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    connection.execute(files("flows.engine").joinpath("store.sql").read_text("utf-8"))
-    found = connection.execute("SELECT schema_version FROM audit.store").fetchall()
-    if found and found[0][0] != SCHEMA_VERSION:
-        what = f"holds schema version {found[0][0]}, and this claimflow writes {SCHEMA_VERSION}"
-        raise InputError([Fault(str(path), what, "use the claimflow that made it, or a new store")])
-    if not found:
-        connection.execute(
-            "INSERT INTO audit.store VALUES ($version, $by, $at)",
-            {"version": SCHEMA_VERSION, "by": VERSION, "at": now()},
-        )
-        for row in row_kinds():
-            connection.execute(table_sql(row))
-            connection.execute(view_sql(row))
-            connection.execute(latest_sql(row))

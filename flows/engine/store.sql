@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS audit.runs (
   pipeline    VARCHAR NOT NULL,
   config_path VARCHAR NOT NULL,
   config      VARCHAR NOT NULL,
-  status      VARCHAR NOT NULL,  -- running, done, failed, stopped, killed
+  status      VARCHAR NOT NULL,  -- running, done, measured (noise), failed, stopped, killed
   reason      VARCHAR,
   started_at  TIMESTAMP NOT NULL,
   ended_at    TIMESTAMP,
@@ -96,17 +96,22 @@ CREATE TABLE IF NOT EXISTS audit.tags (
   tagged_at TIMESTAMP NOT NULL
 );
 
--- What people supplied or corrected by hand; nothing on file is overwritten by it.
+-- What people corrected by hand; nothing on file is overwritten by it. It stands for a sample
+-- while the text that it is about stays as it was, until it is taken back.
 CREATE TABLE IF NOT EXISTS audit.edits (
-  edit_id   UUID NOT NULL,     -- one import
+  edit_id   UUID NOT NULL,     -- one import, or one taking back
   kind      VARCHAR NOT NULL,  -- claims or verdicts
+  pipeline  VARCHAR NOT NULL,
   step      VARCHAR NOT NULL,
   sample_id VARCHAR NOT NULL,
-  rows      JSON NOT NULL,     -- the rows that stand from then on
-  replaced  JSON NOT NULL,     -- the rows that stood before
+  field     VARCHAR NOT NULL,  -- of the sample: what the claims are of, or were held against
+  text      UUID NOT NULL,     -- the key of what stood there
+  rows      JSON NOT NULL,     -- claims: all of the sample from then on; verdicts: those that changed
+  replaced  JSON NOT NULL,     -- what stood before
   who       VARCHAR NOT NULL,
   why       VARCHAR NOT NULL,
-  edited_at TIMESTAMP NOT NULL
+  edited_at TIMESTAMP NOT NULL,
+  undoes    UUID               -- the edit that this one takes back
 );
 
 -- What became of each gate of a run.

@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 
 from flows.engine.errors import InputError
-from flows.engine.store import SCHEMA_VERSION, Store, StoreBusyError, insert, read_table
+from flows.engine.migrations import SCHEMA_VERSION
+from flows.engine.store import Store, StoreBusyError, insert, read_table
 from stages.rows import Sample, row_kinds
 from stages.tables import build, schema
 
@@ -123,6 +124,14 @@ def test_no_store_is_a_mistake(tmp_path: Path) -> None:
         pass
     path = tmp_path / "none.duckdb"
     assert str(caught.value) == f"{path}: there is no store here; run a pipeline first"
+
+
+def test_a_file_of_other_tables_is_no_store(tmp_path: Path) -> None:
+    path = tmp_path / "other.duckdb"
+    duckdb.connect(path).close()
+    with pytest.raises(InputError) as caught, Store(path).reading():
+        pass
+    assert str(caught.value) == f"{path}: there is no store in it; run a pipeline first"
 
 
 def test_another_file_is_a_mistake(tmp_path: Path) -> None:

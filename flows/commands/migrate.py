@@ -1,0 +1,20 @@
+"""`claimflow migrate`: a store of an older claimflow brought up to date."""
+
+from argparse import Namespace
+
+from flows.commands.stores import named_store
+from flows.engine.migrations import SCHEMA_VERSION
+from flows.engine.read_copy import publish_again
+from flows.engine.store import store_version
+
+
+def main(options: Namespace) -> int:
+    """Bring a store to the newest schema version, and say from which."""
+    store = named_store(options)
+    found = store_version(store)
+    with store.writing():
+        pass
+    publish_again(store)
+    news = "" if found == SCHEMA_VERSION else f", now {SCHEMA_VERSION}"
+    print(f"{store.path}: schema version {found}{news}")
+    return 0

@@ -1,0 +1,19 @@
+"""`claimflow verify`: a whole store looked through for damage."""
+
+from argparse import Namespace
+
+from flows.commands.answers import counted, shown, standard_output
+from flows.commands.stores import named_store
+from flows.engine.checking import check_store
+
+
+def main(options: Namespace) -> int:
+    """Print every fault that is found, or that there is none; 1 when there are some, else 0."""
+    checked = check_store(named_store(options))
+    console = standard_output()
+    for fault in checked.faults:
+        console.print(shown(fault), soft_wrap=True)
+    looked = f"{counted(checked.tables, 'table')}, {counted(checked.rows, 'row')}"
+    found = counted(len(checked.faults), "fault") if checked.faults else "all right"
+    console.print(f"{looked}, {found}")
+    return 1 if checked.faults else 0

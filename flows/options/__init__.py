@@ -1,0 +1,1 @@
+"""What may be said on the command line: each module declares the options of some commands."""

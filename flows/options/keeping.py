@@ -1,0 +1,37 @@
+"""Commands that take things out of a store, put them in, and keep it in order."""
+
+from pathlib import Path
+
+from flows.options.common import Commands, live_option, positive, store_options
+
+
+def add(commands: Commands) -> None:
+    """Declare `export`, `prune`, `verify` and `migrate`."""
+    export = commands.add_parser("export", help="write tables as Parquet, or claims as a sheet")
+    export.add_argument(
+        "tables", nargs="*", metavar="TABLE", help="which (default: all but the ledger's replies)"
+    )
+    export.add_argument("--format", choices=["parquet", "csv"], default="parquet")
+    export.add_argument("-o", "--output", type=Path, help="the folder, or the file of a sheet")
+    export.add_argument("--run", help="of this run alone: a run id, its beginning, or a tag")
+    export.add_argument("--step", help="of a sheet: this step alone")
+    store_options(export)
+    live_option(export)
+
+    prune = commands.add_parser("prune", help="remove old runs and what only they need")
+    keep = prune.add_mutually_exclusive_group(required=True)
+    keep.add_argument(
+        "--keep-runs", type=positive, metavar="N", help="keep the newest N runs of each pipeline"
+    )
+    keep.add_argument("--keep-days", type=positive, metavar="D", help="keep the runs of D days")
+    prune.add_argument(
+        "--replies", action="store_true", help="forget, too, what models said long before those"
+    )
+    prune.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    store_options(prune)
+
+    verify = commands.add_parser("verify", help="check digests, keys and references of a store")
+    store_options(verify)
+
+    migrate = commands.add_parser("migrate", help="bring a store of an older claimflow up to date")
+    store_options(migrate)

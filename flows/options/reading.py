@@ -1,0 +1,40 @@
+"""Commands that read a store."""
+
+from pathlib import Path
+
+from flows.options.common import Commands, live_option, store_options
+
+
+def add(commands: Commands) -> None:
+    """Declare `runs`, `show`, `explain`, `sql` and `schema`."""
+    runs = commands.add_parser("runs", help="list the runs of a store")
+    _reads(runs)
+
+    show = commands.add_parser("show", help="show a run: its steps, metrics and lowest samples")
+    show.add_argument("run", nargs="?", help="a run id, its start or a tag (default: the newest)")
+    show.add_argument("--slices", action="store_true", help="add the means by metadata")
+    _reads(show)
+
+    explain = commands.add_parser("explain", help="show what led to the scores of one sample")
+    explain.add_argument("sample", help="a sample id or its beginning")
+    explain.add_argument(
+        "--calls", action="store_true", help="add what the judge was sent, and its very words"
+    )
+    explain.add_argument("--run", help="a run id, its start or a tag (default: the newest)")
+    _reads(explain)
+
+    sql = commands.add_parser("sql", help="query a store, read-only")
+    sql.add_argument("query", help='for example "SELECT * FROM scores"; - reads standard input')
+    sql.add_argument("--format", choices=["table", "csv", "json", "parquet"], default="table")
+    sql.add_argument("-o", "--output", type=Path, help="write to this file")
+    sql.add_argument("--timeout", type=float, default=60, metavar="SECONDS", help="(default: 60)")
+    _reads(sql)
+
+    schema = commands.add_parser("schema", help="print the JSON Schema of pipeline files")
+    schema.add_argument("--tables", action="store_true", help="list a store's tables instead")
+    _reads(schema)
+
+
+def _reads(parser: Commands) -> None:
+    store_options(parser)
+    live_option(parser)

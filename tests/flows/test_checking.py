@@ -1,0 +1,151 @@
+"""A store damaged in each way that `claimflow verify` looks for."""
+
+import shutil
+from collections.abc import Callable
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from flows.cli import main
+from flows.engine.checking import check_store
+from flows.engine.store import Store
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, write_small: Callable[[Path], Path]) -> Path:
+    """The store of the small pipeline, run once."""
+    folder = tmp_path_factory.mktemp("finished")
+    write_small(folder)
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()), chdir(folder):
+        assert main(["run", "small.yaml"]) == 0
+    return folder / "small.duckdb"
+
+
+@pytest.fixture
+def store(finished: Path, tmp_path: Path) -> Store:
+    return Store(Path(shutil.copy(finished, tmp_path / "small.duckdb")))
+
+
+def artifact(store: Store, step: str) -> str:
+    with store.reading() as connection:
+        query = "SELECT artifact_id::VARCHAR FROM audit.run_steps WHERE step = $step"
+        return str(connection.execute(query, {"step": step}).fetchall()[0][0])
+
+
+def damaged(store: Store, statement: str) -> list[str]:
+    with duckdb.connect(store.path) as connection:
+        assert connection.execute(statement).fetchall()[0][0] > 0
+    with store.reading() as connection:
+        run_id = str(connection.execute("SELECT run_id FROM audit.runs").fetchall()[0][0])
+    return [str(fault).replace(run_id, "RUN") for fault in check_store(store).faults]
+
+
+def test_a_store_as_it_was_written_is_all_right(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", "--store", str(store.path)]) == 0
+    assert capsys.readouterr().out == "8 tables, 37 rows, all right\n"
+
+
+def test_rows_that_were_changed_are_found(store: Store) -> None:
+    found = damaged(
+        store,
+        "UPDATE stored.scores SET score = 0.5 WHERE sample_id = 'birth' "
+        "AND metric = 'factual_correctness'",
+    )
+    assert len(found) == 1
+    assert found[0].startswith(
+        f"scores: artifact {artifact(store, 'precision')}: its rows are not those that were "
+        "written (digest "
+    )
+
+
+def test_rows_in_another_order_are_found(store: Store) -> None:
+    with duckdb.connect(store.path) as connection:
+        connection.execute("CREATE TEMP TABLE claims AS SELECT * FROM stored.claims")
+        connection.execute("DELETE FROM stored.claims")
+        connection.execute("INSERT INTO stored.claims SELECT * FROM claims ORDER BY rowid DESC")
+    places = {fault.place for fault in check_store(store).faults}
+    assert places == {
+        f"artifact {artifact(store, step)}" for step in ("response_claims", "reference_claims")
+    }
+
+
+def test_rows_that_are_gone_are_found_with_what_names_them(store: Store) -> None:
+    found = damaged(store, "DELETE FROM stored.claims WHERE claim = 'Einstein was born in 1879.'")
+    assert [line for line in found if line.startswith("claims")] == [
+        f"claims: artifact {artifact(store, 'response_claims')}: has 1 row, and 2 are on record"
+    ]
+    (verdict,) = [line for line in found if line.startswith("verdicts")]
+    assert verdict.startswith(
+        "verdicts: run RUN step response_in_reference: 1 row names a claim that is not there ("
+    )
+
+
+def test_rows_of_a_sample_that_is_not_there_are_found(store: Store) -> None:
+    found = damaged(store, "DELETE FROM stored.samples WHERE sample_id = 'tower'")
+    assert (
+        "claims: run RUN step reference_claims: 2 rows name a sample that is not there (tower)"
+        in found
+    )
+    assert "scores: run RUN step precision: 1 row names a sample that is not there (tower)" in found
+
+
+def test_a_key_that_is_there_twice_is_found(store: Store) -> None:
+    found = damaged(
+        store,
+        "INSERT INTO stored.scores SELECT * FROM stored.scores "
+        "WHERE metric = 'factual_correctness' AND sample_id = 'birth'",
+    )
+    place = f"scores: artifact {artifact(store, 'precision')}"
+    assert f"{place}: 1 row too many with the same key (sample_id, metric)" in found
+    assert f"{place}: has 4 rows, and 3 are on record" in found
+
+
+def test_a_count_of_failures_that_is_wrong_is_found(store: Store) -> None:
+    step = artifact(store, "precision")
+    found = damaged(store, f"UPDATE audit.artifacts SET failures = 2 WHERE artifact_id = '{step}'")
+    assert found == [f"scores: artifact {step}: has 0 failed rows, and 2 are on record"]
+
+
+def test_numbers_that_are_none_are_found(store: Store) -> None:
+    found = damaged(store, "UPDATE stored.verdicts SET p_entailed = 'NaN'")
+    place = f"verdicts: artifact {artifact(store, 'response_in_reference')}"
+    assert found == [f"{place}: NaN or infinity in 'p_entailed' of 2 rows"]
+
+
+def test_a_call_that_is_not_there_is_found(store: Store) -> None:
+    call = "00000000-0000-0000-0000-000000000001"
+    found = damaged(store, f"UPDATE stored.verdicts SET call_id = '{call}'")
+    place = f"verdicts: artifact {artifact(store, 'response_in_reference')}"
+    assert found == [f"{place}: 2 rows name a call that is not there ({call})"]
+
+
+def test_a_call_of_a_vote_that_is_not_there_is_found(store: Store) -> None:
+    call = "00000000-0000-0000-0000-000000000001"
+    ballot = f'[{{"verdict": "entailed", "call_id": "{call}"}}, {{"call_id": null}}]'
+    found = damaged(store, f"UPDATE stored.verdicts SET ballot = '{ballot}'")
+    place = f"verdicts: artifact {artifact(store, 'response_in_reference')}"
+    assert found == [f"{place}: 2 rows name a call that is not there ({call})"]
+
+
+def test_a_table_that_is_not_there_is_found(store: Store) -> None:
+    step = artifact(store, "summary")
+    found = damaged(store, f"DELETE FROM audit.artifacts WHERE artifact_id = '{step}'")
+    assert found == [
+        f"audit.run_steps: run RUN step summary: 1 row names a table that is not there ({step})",
+        f"summaries: stored rows: 12 rows name a table that is not there ({step})",
+    ]
+
+
+def test_a_run_that_is_not_there_is_found(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    with duckdb.connect(store.path) as connection:
+        connection.execute("INSERT INTO audit.tags VALUES ('main', 'gone', '2026-01-01')")
+    assert main(["verify", "--store", str(store.path)]) == 1
+    assert capsys.readouterr().out == (
+        "audit.tags: tag main: 1 row names a run that is not there (gone)\n"
+        "8 tables, 37 rows, 1 fault\n"
+    )

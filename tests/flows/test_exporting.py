@@ -1,0 +1,143 @@
+import shutil
+from collections.abc import Callable
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from uuid import UUID
+
+import polars as pl
+import pytest
+
+from flows.cli import main
+from flows.engine.exporting import export_tables
+from flows.engine.store import Store
+from stages.rows import row_kinds
+
+RECORD = ["artifacts", "calls", "edits", "gates", "run_steps", "runs", "store", "tags"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, write_small: Callable[[Path], Path]) -> Path:
+    """The folder of the small pipeline, run twice; a step was made in both."""
+    folder = tmp_path_factory.mktemp("finished")
+    write_small(folder)
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()), chdir(folder):
+        assert main(["run", "small.yaml"]) == 0
+        assert main(["run", "small.yaml", "--again", "precision"]) == 0
+    return folder
+
+
+@pytest.fixture
+def export(finished: Path, tmp_path: Path) -> Callable[..., int]:
+    """Runs `claimflow export` on that store, into a folder `out`."""
+    store, folder = str(finished / "small.duckdb"), str(tmp_path / "out")
+    return lambda *options: main(["export", *options, "--store", store, "-o", folder])
+
+
+def runs(finished: Path) -> list[str]:
+    with Store(finished / "small.duckdb").reading() as connection:
+        found = connection.execute("SELECT run_id FROM audit.runs ORDER BY started_at").fetchall()
+    return [run_id for (run_id,) in found]
+
+
+def test_every_table_but_the_replies_is_a_file(
+    export: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert export() == 0
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    kinds = [row.table for row in row_kinds()]
+    assert names == sorted(f"{name}.parquet" for name in [*kinds, *(f"audit.{n}" for n in RECORD)])
+    assert f"{tmp_path}/out/claims.parquet: 12 rows" in capsys.readouterr().out.splitlines()
+    claims = pl.read_parquet(tmp_path / "out/claims.parquet")
+    assert claims.height == 12
+    assert claims.schema["claim_id"] == pl.String
+    scores = pl.read_parquet(tmp_path / "out/scores.parquet")
+    assert set(scores.filter(metric="factual_correctness")["score"]) == {0.0, 1.0, None}
+    assert scores["details"][0].startswith("{")
+
+
+def test_a_run_is_written_alone_with_the_tables_it_reused(
+    export: Callable[..., int], finished: Path, tmp_path: Path
+) -> None:
+    second = runs(finished)[1]
+    assert export("--run", second, "claims", "audit.runs", "audit.artifacts") == 0
+    claims = pl.read_parquet(tmp_path / "out/claims.parquet")
+    assert set(claims["run_id"]) == {second}
+    assert claims.height == 6
+    assert pl.read_parquet(tmp_path / "out/audit.runs.parquet")["run_id"].to_list() == [second]
+    assert pl.read_parquet(tmp_path / "out/audit.artifacts.parquet").height == 8
+
+
+def test_calls_that_rows_of_a_run_name_are_its_own_whoever_made_them(
+    finished: Path, tmp_path: Path
+) -> None:
+    path = Path(shutil.copy(finished / "small.duckdb", tmp_path / "small.duckdb"))
+    first, second = runs(finished)
+    named, other = (str(UUID(int=number)) for number in (1, 2))
+    with Store(path).writing() as connection:
+        for call in (named, other):
+            connection.execute(
+                "INSERT INTO audit.calls (call_id, run_id, step, judge, model, request, outcome, "
+                "seconds, attempts, asked_at, open) VALUES ($call, $run, 's', 'judge', 'm', "
+                "uuid(), 'ok', 1, 1, now()::TIMESTAMP, false)",
+                {"call": call, "run": first},
+            )
+        connection.execute("UPDATE stored.verdicts SET call_id = $call", {"call": named})
+    for run_id, calls in ((first, [named, other]), (second, [named])):
+        (written,) = export_tables(Store(path), tmp_path, tables=["audit.calls"], run_id=run_id)
+        assert sorted(pl.read_parquet(written.path)["call_id"]) == calls
+
+
+def test_a_file_that_is_there_is_replaced_and_that_is_said(
+    export: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/scores.parquet").write_text("an older one")
+    assert export("scores") == 0
+    assert capsys.readouterr().out == (
+        f"{tmp_path}/out/scores.parquet: 24 rows, in place of an older file\n"
+    )
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["scores.parquet"]
+    assert pl.read_parquet(tmp_path / "out/scores.parquet").height == 24
+
+
+def test_the_replies_are_written_when_asked_for(export: Callable[..., int], tmp_path: Path) -> None:
+    assert export("audit.replies") == 0
+    assert pl.read_parquet(tmp_path / "out/audit.replies.parquet").height == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["claim", "audit.run"],
+            "export: there is no table 'claim'; did you mean 'claims'?\n"
+            "export: there is no table 'audit.run'; did you mean 'audit.runs'?",
+        ),
+        (
+            ["scores", "--format", "csv"],
+            "--format csv: is for claims or for verdicts; name one of the two",
+        ),
+        (["claims", "--step", "x"], "--step: is for a sheet; add --format csv"),
+    ],
+)
+def test_mistakes(
+    export: Callable[..., int],
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert export(*options) == 2
+    assert capsys.readouterr().err == f"claimflow: {message}\n"
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_a_mistake(
+    export: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out").write_text("")
+    assert export() == 2
+    assert capsys.readouterr().err == (
+        f"claimflow: {tmp_path}/out: cannot be made (File exists); name a folder of yours\n"
+    )

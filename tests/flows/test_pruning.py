@@ -1,0 +1,282 @@
+"""What is removed, what stays with what is kept, and that the store is in order afterwards."""
+
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from flows.cli import main
+from flows.engine.checking import check_store
+from flows.engine.errors import StoreBusyError
+from flows.engine.pruning import Keeping, prune
+from flows.engine.read_copy import is_current, publish
+from flows.engine.store import Store, now
+from tests.endpoint import Endpoint, serve
+from tests.flows.judged import Judged
+
+STRUCTURE = (
+    "SELECT table_name, column_name, data_type, is_nullable FROM duckdb_columns() "
+    "WHERE NOT internal ORDER BY schema_name, table_name, column_index",
+    "SELECT schema_name, view_name, sql FROM duckdb_views() WHERE NOT internal ORDER BY ALL",
+)
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[Endpoint]:
+    with serve() as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, endpoint: Endpoint) -> Path:
+    """Three runs: of samples a and b, then twice of a and c."""
+    folder = tmp_path_factory.mktemp("finished")
+    judged = Judged(folder, endpoint)
+    judged.write(["a", "b"])
+    judged.run()
+    judged.write(["a", "c"])
+    judged.run()
+    judged.run()
+    return folder
+
+
+@pytest.fixture
+def judged(finished: Path, tmp_path: Path, endpoint: Endpoint) -> Judged:
+    """The pipeline of those three runs, in a copy of their folder."""
+    folder = Path(shutil.copytree(finished, tmp_path / "judged"))
+    return Judged(folder, endpoint)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "s.duckdb")
+    with store.writing():
+        pass
+    return store
+
+
+def add(store: Store, run_id: str, *, days: float = 0.0, **columns: Any) -> None:
+    """A run on record that began so many days ago."""
+    usual = {
+        "run_id": run_id,
+        "pipeline": "p",
+        "config_path": "p.yaml",
+        "config": "",
+        "status": "done",
+        "started_at": now() - timedelta(days=days),
+        "host": platform.node(),
+        "process": os.getpid(),
+        "made_by": "test",
+    } | columns
+    with store.writing() as connection:
+        names = ", ".join(usual)
+        values = ", ".join(f"${name}" for name in usual)
+        connection.execute(f"INSERT INTO audit.runs ({names}) VALUES ({values})", usual)
+
+
+def execute(store: Store, statement: str) -> list[tuple[Any, ...]]:
+    with store.writing() as connection:
+        return connection.execute(statement).fetchall()
+
+
+def kept(store: Store, keeping: Keeping) -> list[str]:
+    prune(store, keeping)
+    runs = execute(store, "SELECT run_id FROM audit.runs ORDER BY started_at")
+    return [run_id for (run_id,) in runs]
+
+
+def test_the_newest_runs_of_each_pipeline_are_kept(store: Store) -> None:
+    for number in range(1, 5):
+        add(store, f"p{number}", days=-number)
+    add(store, "q1", pipeline="q")
+    assert kept(store, Keeping(runs=2)) == ["q1", "p3", "p4"]
+
+
+def test_runs_that_did_not_end_well_push_out_no_good_one(store: Store) -> None:
+    add(store, "old", days=9)
+    add(store, "broken", days=8, status="failed")
+    add(store, "good", days=7)
+    add(store, "stopped", days=6, status="stopped")
+    add(store, "killed", days=5, status="killed")
+    assert kept(store, Keeping(runs=1)) == ["good", "stopped", "killed"]
+
+
+def test_the_runs_of_some_days_are_kept(store: Store) -> None:
+    add(store, "old", days=3.1)
+    add(store, "young", days=2.9)
+    assert kept(store, Keeping(days=3)) == ["young"]
+
+
+def test_what_is_labelled_is_kept_and_what_it_was_held_against(store: Store) -> None:
+    for days, run_id in enumerate(["new", "labelled", "baseline", "once labelled", "old"]):
+        add(store, run_id, days=days)
+    for days, run_id in ((5, "once labelled"), (4, "labelled")):
+        execute(
+            store,
+            f"INSERT INTO audit.tags (tag, run_id, tagged_at) "
+            f"SELECT 'main', '{run_id}', now()::TIMESTAMP - INTERVAL {days} DAY",
+        )
+    execute(
+        store,
+        "INSERT INTO audit.gates (run_id, metric, rule, baseline, line, outcome, reason) "
+        "VALUES ('labelled', 'm', 'r', 'baseline', 0, 'pass', ''), "
+        "('old', 'm', 'r', 'once labelled', 0, 'pass', '')",
+    )
+    assert kept(store, Keeping(runs=1)) == ["baseline", "labelled", "new"]
+    assert execute(store, "SELECT run_id FROM audit.tags") == [("labelled",)]
+    assert execute(store, "SELECT run_id FROM audit.gates") == [("labelled",)]
+
+
+def test_nothing_is_removed_while_a_run_is_in_progress(store: Store) -> None:
+    add(store, "old")
+    add(store, "going", status="running", process=os.getppid())
+    with pytest.raises(StoreBusyError) as caught:
+        prune(store, Keeping(runs=1))
+    assert str(caught.value) == (
+        f"{store.path}: run going is in progress (process {os.getppid()} on {platform.node()}); "
+        "wait for it"
+    )
+
+
+def test_a_run_that_died_is_in_nobody_s_way(store: Store) -> None:
+    add(store, "dead", days=3, status="running", process=4_000_000)
+    add(store, "dead elsewhere", days=2, status="running", host="elsewhere")
+    add(store, "new")
+    assert kept(store, Keeping(runs=1)) == ["new"]
+    add(store, "alive elsewhere", days=0.5, status="running", host="elsewhere")
+    with pytest.raises(StoreBusyError):
+        prune(store, Keeping(runs=1))
+
+
+CALLS = (
+    "SELECT regexp_extract(coalesce(prompt, 'Case none.'), 'Case (\\w+)\\.', 1), count(*) "
+    "FROM audit.calls GROUP BY ALL ORDER BY ALL"
+)
+
+
+def test_what_the_kept_runs_need_stays_and_the_rest_goes(judged: Judged) -> None:
+    before = judged.ask("SELECT * FROM verdicts WHERE run_id = (SELECT max(run_id) FROM verdicts)")
+    pruned = prune(judged.store, Keeping(runs=1))
+    assert (len(pruned.removed), pruned.kept, pruned.calls, pruned.emptied) == (2, 1, 0, 1)
+    # Of samples, claims, verdicts and scores those of the first run.
+    assert (pruned.tables, pruned.rows) == (4, 2 + 6 + 6 + 2)
+    assert judged.ask("SELECT * FROM verdicts") == before
+    # The judge's words about a stay, for a row that is kept names them; those about b go.
+    assert judged.ask(CALLS) == [("a", 1), ("c", 1), ("none", 1)]
+    assert check_store(judged.store).faults == []
+
+
+def test_calls_that_gave_a_vote_of_a_kept_row_stay(store: Store) -> None:
+    add(store, "old", days=1)
+    add(store, "new")
+    ids = {name: str(UUID(int=number)) for number, name in enumerate(["row", "vote", "none"], 1)}
+    for call in ids.values():
+        execute(
+            store,
+            "INSERT INTO audit.calls (call_id, run_id, step, judge, model, request, outcome, "
+            f"seconds, attempts, asked_at, open, prompt) VALUES ('{call}', 'old', 's', 'judge', "
+            "'m', uuid(), 'ok', 1, 1, now()::TIMESTAMP, false, 'words')",
+        )
+    made = f"'{ids['none']}'"
+    execute(
+        store,
+        "INSERT INTO audit.run_steps (run_id, step, position, artifact_id, reused, seconds, "
+        f"ended_at) VALUES ('new', 's', 0, {made}, false, 0, now()::TIMESTAMP)",
+    )
+    execute(
+        store,
+        "INSERT INTO stored.verdicts (artifact_id, shard, claim_id, call_id, ballot) VALUES "
+        f"({made}, 0, uuid(), '{ids['row']}', '[{{\"call_id\": \"{ids['vote']}\"}}]')",
+    )
+    prune(store, Keeping(runs=1))
+    left = execute(store, "SELECT call_id::VARCHAR, prompt FROM audit.calls ORDER BY 1")
+    assert left == [(ids["row"], "words"), (ids["vote"], "words")]
+
+
+def test_what_was_paid_for_is_remembered(judged: Judged, endpoint: Endpoint) -> None:
+    prune(judged.store, Keeping(runs=1))
+    judged.write(["a", "b"])
+    judged.run()
+    assert len(endpoint.requests) == 0
+    assert check_store(judged.store).faults == []
+
+
+def test_replies_are_forgotten_when_asked_for(judged: Judged, endpoint: Endpoint) -> None:
+    pruned = prune(judged.store, Keeping(runs=1, replies=False))
+    # Three verdicts and a call on b; what the embedded models said costs nothing.
+    assert (pruned.calls, pruned.emptied, pruned.replies) == (1, 0, 3)
+    assert judged.ask(CALLS) == [("a", 1), ("c", 1)]
+    judged.write(["a", "b"])
+    judged.run()
+    assert len(endpoint.requests) == 1
+    assert check_store(judged.store).faults == []
+
+
+def test_the_file_shrinks_and_holds_the_same_tables_and_views(store: Store) -> None:
+    add(store, "new")
+    execute(
+        store,
+        "INSERT INTO stored.samples (artifact_id, shard, sample_id, response) "
+        "SELECT uuid(), 0, i, md5(i::VARCHAR) || uuid() FROM range(100_000) t(i)",
+    )
+    store.path.chmod(0o640)
+    before = [execute(store, query) for query in STRUCTURE]
+    pruned = prune(store, Keeping(runs=1))
+    assert pruned.rows == 100_000
+    assert pruned.after == store.path.stat().st_size
+    assert pruned.after < pruned.before / 1.4
+    assert store.path.stat().st_mode & 0o777 == 0o640
+    assert [execute(store, query) for query in STRUCTURE] == before
+    assert [path.name for path in store.path.parent.iterdir()] == ["s.duckdb"]
+
+
+def test_a_dry_run_counts_and_removes_nothing(judged: Judged) -> None:
+    content = judged.store.path.read_bytes()
+    would = prune(judged.store, Keeping(runs=1), dry_run=True)
+    assert judged.store.path.read_bytes() == content
+    assert would.after is None
+    assert prune(judged.store, Keeping(runs=1))._replace(after=None) == would
+
+
+def test_a_rewriting_that_breaks_leaves_the_file(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Path, target: Path) -> None:
+        raise RuntimeError
+
+    add(store, "new")
+    monkeypatch.setattr(Path, "replace", broken)
+    with pytest.raises(RuntimeError):
+        prune(store, Keeping(runs=1))
+    monkeypatch.undo()
+    assert execute(store, "SELECT run_id FROM audit.runs") == [("new",)]
+    assert [path.name for path in store.path.parent.iterdir()] == ["s.duckdb"]
+
+
+def test_prune_tells_what_it_did_and_publishes(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(store, "old", days=1)
+    add(store, "new")
+    publish(store)
+    before = store.path.stat().st_size
+    asked = ["prune", "--keep-runs", "1", "--store", str(store.path)]
+    assert main([*asked, "--dry-run"]) == 0
+    assert capsys.readouterr().out == (
+        "  old\n1 run would be removed, 1 kept\n"
+        "with them: 0 tables, 0 rows, 0 calls, 0 replies; the texts of 0 calls\n"
+        f"the file has {before:,} bytes\n"
+    )
+    assert main(asked) == 0
+    assert capsys.readouterr().out == (
+        "  old\n1 run removed, 1 kept\n"
+        "with them: 0 tables, 0 rows, 0 calls, 0 replies; the texts of 0 calls\n"
+        f"the file had {before:,} bytes and has {store.path.stat().st_size:,}\n"
+    )
+    assert is_current(store.path)

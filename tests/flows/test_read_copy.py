@@ -1,0 +1,282 @@
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from flows.cli import main
+from flows.engine.read_copy import is_current, publish, publish_after_run, read_copy_path
+from flows.engine.store import Store
+from tests.flows.held import Held
+
+COUNT = "SELECT count(*) FROM audit.runs"
+
+PIPELINE = """
+name: small
+samples: {path: samples.jsonl}
+store: small.duckdb
+steps:
+  context_matches: {use: lexical_match, against: retrieved_contexts}
+"""
+
+ASK = """
+import sys
+from argparse import Namespace
+from pathlib import Path
+from flows.commands.sql import main
+asking = Namespace(
+    query="SELECT count(*) FROM samples", format="csv", output=None, timeout=60.0,
+    store=Path(sys.argv[1]), config=None, live=False,
+)
+sys.exit(sum(main(asking) for _ in range(200)))
+"""
+
+HOLD = """
+import duckdb, sys
+connection = duckdb.connect(sys.argv[1], read_only=True)
+print(connection.execute("SELECT count(*) FROM audit.runs").fetchall()[0][0], flush=True)
+sys.stdin.readline()
+print(connection.execute("SELECT count(*) FROM audit.runs").fetchall()[0][0], flush=True)
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "evals.duckdb", wait=0.2)
+    add_run(store)
+    return store
+
+
+@pytest.fixture
+def small(tmp_path: Path, write_small: Callable[[Path], Path]) -> Path:
+    """A pipeline that needs no model, over the usual samples."""
+    path = write_small(tmp_path)
+    path.write_text(PIPELINE, "utf-8")
+    return path
+
+
+def add_run(store: Store) -> None:
+    with store.writing() as connection:
+        connection.execute(
+            "INSERT INTO audit.runs SELECT 'r' || (SELECT count(*) FROM audit.runs), 'p', 'c', '',"
+            " 'done', NULL, now()::TIMESTAMP, now()::TIMESTAMP, 'h', 1, 'v'"
+        )
+
+
+def run(folder: Path, *options: str) -> str:
+    """Runs the small pipeline; what was told on standard error."""
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()) as told, chdir(folder):
+        assert main(["run", "small.yaml", *options]) == 0
+    return told.getvalue()
+
+
+def copied(store: Store) -> list[tuple[int]]:
+    with duckdb.connect(read_copy_path(store.path), read_only=True) as connection:
+        return connection.execute(COUNT).fetchall()
+
+
+def test_a_copy_is_beside_the_store_and_holds_the_same(store: Store) -> None:
+    assert read_copy_path(store.path).name == "evals.read.duckdb"
+    assert not is_current(store.path)
+    publish(store)
+    assert is_current(store.path)
+    assert copied(store) == [(1,)]
+    assert read_copy_path(store.path).read_bytes() == store.path.read_bytes()
+    assert sorted(path.name for path in store.path.parent.iterdir()) == [
+        "evals.duckdb",
+        "evals.read.duckdb",
+    ]
+
+
+def test_what_was_written_since_is_in_the_next_copy(store: Store) -> None:
+    publish(store)
+    add_run(store)
+    assert not is_current(store.path)
+    assert copied(store) == [(1,)]
+    publish(store)
+    assert copied(store) == [(2,)]
+
+
+def test_nothing_is_copied_where_nothing_has_changed(store: Store) -> None:
+    publish(store)
+    before = read_copy_path(store.path).stat().st_ino
+    publish(store)
+    assert read_copy_path(store.path).stat().st_ino == before
+
+
+def test_its_views_answer_under_whatever_name_it_is_attached(store: Store) -> None:
+    publish(store)
+    with duckdb.connect() as connection:
+        path = str(read_copy_path(store.path))
+        connection.execute("ATTACH $path AS anything (READ_ONLY)", {"path": path})
+        assert connection.execute("FROM anything.claims").fetchall() == []
+        assert connection.execute("FROM anything.latest.claims").fetchall() == []
+
+
+def test_it_is_for_reading_alone(store: Store) -> None:
+    publish(store)
+    assert read_copy_path(store.path).stat().st_mode & 0o222 == 0
+
+
+def test_what_a_crash_left_in_the_log_is_in_the_copy(store: Store) -> None:
+    die = (
+        "import duckdb, os, sys; c = duckdb.connect(sys.argv[1]);"
+        "c.execute(\"UPDATE audit.runs SET pipeline = 'logged'\"); os._exit(9)"
+    )
+    subprocess.run([sys.executable, "-c", die, str(store.path)], check=False)
+    assert store.path.with_name("evals.duckdb.wal").exists()
+    publish(store)
+    with duckdb.connect(read_copy_path(store.path), read_only=True) as connection:
+        assert connection.execute("SELECT pipeline FROM audit.runs").fetchall() == [("logged",)]
+
+
+def test_the_log_of_somebody_who_wrote_into_the_copy_is_not_taken_for_its_own(
+    store: Store,
+) -> None:
+    publish(store)
+    log = read_copy_path(store.path).with_name("evals.read.duckdb.wal")
+    log.write_bytes(b"somebody's")
+    add_run(store)
+    publish(store)
+    assert not log.exists()
+    assert copied(store) == [(2,)]
+
+
+def test_unfinished_copies_of_the_past_are_removed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    young = store.path.with_name(".evals.read.duckdb.2-b.part")
+    young.write_bytes(b"half")
+    publish(store)
+    assert young.exists()
+    add_run(store)
+    later = time.time() + 4000
+    monkeypatch.setattr(time, "time", lambda: later)
+    publish(store)
+    assert not young.exists()
+
+
+def test_publishers_at_the_same_time_leave_one_whole_copy(store: Store) -> None:
+    code = (
+        "import sys; from pathlib import Path; from flows.engine.store import Store;"
+        "from flows.engine.read_copy import publish; publish(Store(Path(sys.argv[1])))"
+    )
+    command = [sys.executable, "-c", code, str(store.path)]
+    for process in [subprocess.Popen(command) for _ in range(2)]:
+        assert process.wait() == 0
+    assert copied(store) == [(1,)]
+    assert len(list(store.path.parent.iterdir())) == 2
+
+
+def test_publishing_leaves_the_store_locked_to_the_end(store: Store) -> None:
+    """Closing a file takes all locks of its process: the copying must not be done in ours."""
+    with store.writing() as connection:
+        connection.execute("SELECT 1")
+        other = subprocess.run(
+            [sys.executable, "-c", "import duckdb, sys; duckdb.connect(sys.argv[1])", store.path],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "Could not set lock" in other.stderr
+    with store.reading():
+        publish(store)
+        locks = Path("/proc/locks").read_text()
+        assert f" {os.getpid()} " in locks
+
+
+def test_a_copy_that_cannot_be_made_costs_the_run_nothing(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    publish(store)
+    add_run(store)
+    with Held(store.path), caplog.at_level(logging.WARNING):
+        publish_after_run(store, wanted=True)
+    assert caplog.messages == [
+        f"{store.path}: another process has held the store for 0 s; close it, or try again later; "
+        "until it is, queries without --live see an older state"
+    ]
+    assert copied(store) == [(1,)]
+
+
+def test_a_pipeline_can_do_without(small: Path) -> None:
+    copy = small.with_name("small.read.duckdb")
+    run(small.parent)
+    assert copy.is_file()
+    small.write_text(small.read_text().replace("store:", "read_copy: false\nstore:"))
+    run(small.parent)
+    assert not copy.exists()
+
+
+def test_commands_read_the_copy_or_the_store_and_say_what_is_not_expected(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(small.parent)
+    capsys.readouterr()
+    store, copy = small.with_name("small.duckdb"), small.with_name("small.read.duckdb")
+    asking = ["sql", COUNT, "--format", "csv", "--store", str(store)]
+    add_run(Store(store))
+
+    def told(*options: str) -> tuple[str, str]:
+        assert main([*asking, *options]) == 0
+        said = capsys.readouterr()
+        return said.out.split()[1], said.err
+
+    assert told() == ("1", "")
+    assert told("--live") == ("2", "")
+    before = time.time() - 100
+    os.utime(store, (before, before))
+    assert told() == (
+        "1",
+        f"claimflow: {copy} is older than the store, which was not written by a run that ended; "
+        "add --live to read the store itself\n",
+    )
+    copy.unlink()
+    assert told() == (
+        "2",
+        f"claimflow: {copy} is not there yet: reading the store itself, when it is free\n",
+    )
+
+
+def test_a_reader_of_the_copy_disturbs_no_run_and_sees_the_new_one_on_reopening(
+    small: Path,
+) -> None:
+    run(small.parent)
+    copy = small.with_name("small.read.duckdb")
+    command = [sys.executable, "-c", HOLD, str(copy)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "1\n"
+        run(small.parent)
+        assert holder.communicate("\n")[0] == "1\n"
+    with duckdb.connect(copy, read_only=True) as connection:
+        assert connection.execute(COUNT).fetchall() == [(2,)]
+
+
+def test_two_hundred_queries_while_runs_go_on_are_all_answered(small: Path) -> None:
+    run(small.parent)
+    command = [sys.executable, "-c", ASK, str(small.with_name("small.duckdb"))]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as asking:
+        assert asking.stdout is not None
+        told = asking.stdout.readline() + asking.stdout.readline()
+        runs = 1
+        while asking.poll() is None:
+            run(small.parent, "--again", "context_matches")
+            runs += 1
+        out, err = asking.communicate()
+    assert (asking.returncode, err) == (0, "")
+    names, counts = (f"{told}{out}".split()[start::2] for start in (0, 1))
+    assert set(names) == {"count_star()"}
+    assert len(counts) == 200
+    assert sorted(counts, key=int) == counts
+    assert {int(count) % 3 for count in counts} == {0}
+    assert 3 == int(counts[0]) < int(counts[-1]) <= 3 * runs

@@ -1,0 +1,192 @@
+"""What flows/README.md says about the tables of a store, and the queries that it gives."""
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+import pytest
+
+from flows.engine.checking import check_store
+from flows.engine.query import query
+from flows.engine.store import Store
+from stages.rows import row_kinds
+from tests.endpoint import faults, serve
+from tests.flows.judged import CLAIMS, EMBEDDED, VERIFY, Judged, about, sample
+
+README: Final = (Path(__file__).parents[2] / "flows/README.md").read_text("utf-8")
+TABLES: Final = README.partition("\n## Tables\n")[2].partition("\n## ")[0]
+QUERIES: Final = dict(
+    re.findall(
+        r"\n([^\n]+):\n\n```sql\n(.*?)\n```",
+        README.partition("\n## Ten queries\n")[2].partition("\n## ")[0],
+        re.DOTALL,
+    )
+)
+
+PARIS, OPENED, CHEESE = CLAIMS
+STEPS: Final = {
+    "response_claims": EMBEDDED,
+    "response_in_reference": VERIFY | {"votes": 3},
+    "response_in_contexts": VERIFY | {"against": "retrieved_contexts"},
+    "context_matches": {"use": "lexical_match", "against": "retrieved_contexts"},
+    "factual_correctness": {"use": "factual_correctness", "mode": "precision"},
+    "faithfulness": {"use": "faithfulness"},
+    "deterministic_faithfulness": {"use": "deterministic_faithfulness"},
+    "summary": {"use": "summarize_scores"},
+}
+
+
+def told(name: str) -> dict[str, Any]:
+    """A sample with contexts that hold two of its claims, and a document that they are of."""
+    document = "guide.md" if name == "tower" else "menu.md"
+    contexts = [PARIS, CHEESE] if name == "tower" else ["The menu has no words in common."]
+    return sample(name, document=document, retrieved_contexts=contexts)
+
+
+SWAYED: Final = faults.swayed()
+
+
+def invent(reply: str) -> str:
+    """The reply with evidence that stands nowhere."""
+    return re.sub(r'"evidence": "[^"]*"', '"evidence": "as everybody knows"', reply)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """Two runs: in the second one the judge is another, late and with troubles."""
+    folder = tmp_path_factory.mktemp("sql")
+    names = ["tower", "menu", "late", "made up", "broken"]
+    with serve() as endpoint:
+        judged = Judged(folder, endpoint)
+        price = {"input": 1000, "output": 0}
+        judged.write(map(told, names), steps=STEPS, price=price)
+        judged.run()
+        endpoint.behaviour.fault = faults.either(
+            faults.where(lambda body: body.get("seed") == 1 and about("tower")(body), SWAYED),
+            faults.where(about("menu"), SWAYED),
+            faults.where(about("late"), faults.slow(0.7)),
+            faults.where(about("made up"), faults.content(invent)),
+            faults.where(about("broken"), faults.refused()),
+        )
+        judged.write(map(told, names), steps=STEPS, model="hosted_vllm/other")
+        judged.run()
+    return judged.store
+
+
+def documented() -> dict[str, list[str]]:
+    """The columns that each table is said to have, in their order."""
+    tables = re.split(r"\n### `([\w.]+)`\n", TABLES)[1:]
+    columns = {}
+    for name, text in zip(tables[::2], tables[1::2], strict=True):
+        cells = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+        columns[name] = re.findall(r"`(\w+)`", " ".join(cells))
+    return columns
+
+
+def test_every_table_is_documented_column_by_column(store: Store) -> None:
+    found = query(
+        store,
+        "SELECT CASE schema_name WHEN 'main' THEN '' ELSE 'audit.' END || table_name AS name, "
+        "list(column_name ORDER BY column_index) AS columns FROM duckdb_columns() "
+        "WHERE NOT internal AND schema_name IN ('main', 'audit') GROUP BY name",
+        seconds=20,
+    )
+    there = dict(found.iter_rows())
+    for row in row_kinds():
+        assert there[row.table][:2] == ["run_id", "step"]
+        there[row.table] = there[row.table][2:]
+    told = documented()
+    assert {name: sorted(columns) for name, columns in told.items()} == {
+        name: sorted(columns) for name, columns in there.items()
+    }
+
+
+def answer(store: Store, title: str) -> pl.DataFrame:
+    (sql,) = [text for name, text in QUERIES.items() if name.startswith(title)]
+    return query(store, sql, seconds=20)
+
+
+def test_there_are_ten_queries() -> None:
+    assert len(QUERIES) == 10
+
+
+def test_unsupported_claims_by_document(store: Store) -> None:
+    assert answer(store, "Unsupported claims").rows() == [("menu.md", 12, 12), ("guide.md", 1, 3)]
+
+
+def test_verdicts_that_flipped(store: Store) -> None:
+    assert answer(store, "Verdicts that flipped").rows() == [
+        ("menu", CHEESE, "reference", "neutral", "entailed"),
+        ("menu", OPENED, "reference", "contradicted", "neutral"),
+        ("menu", PARIS, "reference", "entailed", "contradicted"),
+    ]
+
+
+def test_cost_by_day_and_step(store: Store) -> None:
+    rows = answer(store, "What judges cost").rows(named=True)
+    # Equal contexts are judged once for all; what the second judge costs is not known.
+    assert [(row["step"], row["calls"], row["of_unknown_price"]) for row in rows] == [
+        ("response_in_reference", 30, 15),
+        ("response_in_contexts", 4, 2),
+    ]
+    assert [row["usd"] * 1000 for row in rows] == [row["tokens_in"] / 2 for row in rows]
+
+
+def test_slowest_calls(store: Store) -> None:
+    slowest = answer(store, "The slowest calls")
+    assert slowest.height == 10
+    late = slowest.filter(pl.col("seconds") >= 0.7)
+    assert late["model"].to_list() == ["hosted_vllm/other"] * 3
+    assert late.equals(slowest.head(3))
+
+
+def test_words_and_meaning_apart(store: Store) -> None:
+    rows = answer(store, "Samples where words").rows()
+    assert [row[0] for row in rows] == ["broken", "late", "made up", "menu", "tower"]
+    assert rows[0][1:] == pytest.approx((2 / 3, 0, 2 / 3))
+    assert rows[4][1:] == pytest.approx((1, 2 / 3, 1 / 3))
+
+
+def test_claims_without_evidence(store: Store) -> None:
+    assert answer(store, "Claims that were judged without").rows() == [
+        ("made up", OPENED, "contradicted", "as everybody knows"),
+        ("made up", PARIS, "entailed", "as everybody knows"),
+    ]
+
+
+def test_what_failed(store: Store) -> None:
+    ((step, failure, failed, example),) = answer(store, "What failed").rows()
+    assert (step, failure, failed) == ("response_in_reference", "refused", 3)
+    assert example.endswith("refused: I'm sorry, but I cannot assist with that.")
+
+
+def test_the_very_words(store: Store) -> None:
+    rows = answer(store, "The judge's very words").rows()
+    assert [row[:2] for row in rows] == [
+        (CHEESE, "neutral"),
+        (OPENED, "contradicted"),
+        (PARIS, "entailed"),
+    ]
+    assert all('"reason": "The premise has another number."' in row[2] for row in rows)
+
+
+def test_a_metric_over_runs(store: Store) -> None:
+    trend = answer(store, "A metric over the runs")
+    assert trend.select("n_scored", "n").rows() == [(5, 5), (4, 5)]
+    assert trend["mean"].to_list() == pytest.approx([1 / 3, 1 / 3])
+
+
+def test_votes_that_did_not_agree(store: Store) -> None:
+    rows = answer(store, "Claims of the newest run").rows()
+    assert [row[:4] for row in rows] == [
+        ("response_in_reference", "tower", CHEESE, "neutral"),
+        ("response_in_reference", "tower", OPENED, "contradicted"),
+        ("response_in_reference", "tower", PARIS, "entailed"),
+    ]
+    assert {row[4] for row in rows} == {2 / 3}
+    assert sorted(rows[0][5]) == ["entailed", "neutral", "neutral"]
+
+
+def test_the_store_of_these_answers_is_in_order(store: Store) -> None:
+    assert check_store(store).faults == []
