@@ -22,7 +22,7 @@ def guarded(command: Callable[[Namespace], int], options: Namespace) -> int:
     except StoreError as error:
         return _say(error, 3)
     except JudgeError as error:
-        return _say(error, 4)
+        return _say(error, 6)
     except (KeyboardInterrupt, StoppedError):
         return _say("stopped; what was done is kept, run again to go on", 130)
     except BrokenPipeError:

@@ -1,0 +1,55 @@
+"""`claimflow diff`: what changed from one run to another, and why."""
+
+import sys
+from argparse import Namespace
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+
+from flows.commands.answers import standard_output
+from flows.commands.diff_markdown import as_markdown
+from flows.commands.diff_tables import print_comparison
+from flows.commands.stores import read_store
+from flows.engine.compare.comparison import Comparison, compare
+from flows.engine.compare.document import as_json
+from flows.engine.compare.pairs import Runs
+from flows.engine.errors import Fault, InputError
+from flows.engine.results import chosen_run
+from flows.engine.tags import LATEST, PREVIOUS
+
+
+def main(options: Namespace) -> int:
+    """Compare run `options.b` with run `options.a`; 0 whatever is found."""
+    store = read_store(options)
+    b = chosen_run(store, options.b or LATEST)
+    a = chosen_run(store, options.a or PREVIOUS, before=b)
+    comparison = compare(store, Runs(a, b), by=options.by, metrics=options.metric)
+    if options.format == "table" and options.output is None:
+        print_comparison(standard_output(), comparison, limit=options.limit)
+    else:
+        _write(_text(comparison, options), options.output)
+    return 0
+
+
+def _text(comparison: Comparison, options: Namespace) -> str:
+    if options.format == "json":
+        return as_json(comparison)
+    if options.format == "markdown":
+        return as_markdown(comparison, limit=options.limit)
+    text = StringIO()
+    console = Console(file=text, highlight=False, width=standard_output().width)
+    print_comparison(console, comparison, limit=options.limit)
+    return text.getvalue()
+
+
+def _write(text: str, output: Path | None) -> None:
+    if output is None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    try:
+        output.write_text(text, "utf-8")
+    except OSError as error:
+        what = f"cannot be written ({error.strerror})"
+        raise InputError([Fault(str(output), what, "name a file in a folder of yours")]) from error

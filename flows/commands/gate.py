@@ -1,0 +1,31 @@
+"""`claimflow gate`: hold a run on file against the gates of a pipeline; nothing is evaluated."""
+
+from argparse import Namespace
+
+from flows.commands.answers import standard_output
+from flows.commands.gate_report import gate_code, print_gates
+from flows.engine.errors import Fault, InputError
+from flows.engine.gates import judge_run
+from flows.engine.pipeline import build_pipeline
+from flows.engine.read_copy import publish_again
+from flows.engine.results import chosen_run
+from flows.engine.store import Store
+from flows.engine.tags import newest_of
+from flows.engine.yaml_source import load_yaml
+
+
+def main(options: Namespace) -> int:
+    """Judge a run anew: 4 when a gate fails, else 5 when one is inconclusive, else 0."""
+    pipeline = build_pipeline(load_yaml(options.config))
+    if not pipeline.gates:
+        right = "write gates: and what a metric's mean must be like"
+        raise InputError([Fault(str(options.config), "has no gates", right)])
+    store = Store((options.store or pipeline.store).resolve())
+    newest = None if options.run else newest_of(store, pipeline.name)
+    run_id = chosen_run(store, options.run or newest)
+    outcomes = judge_run(store, run_id, pipeline.gates)
+    publish_again(store)
+    console = standard_output()
+    console.print(f"run {run_id}")
+    print_gates(console, outcomes)
+    return gate_code(outcomes)

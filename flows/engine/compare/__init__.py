@@ -1,0 +1,1 @@
+"""Two runs held against each other: numbers, samples, claims, and why they differ."""

@@ -1,0 +1,124 @@
+"""Runs put on record without being run: tables of literal rows under the names of steps."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flows.engine import runs
+from flows.engine.artifacts import Artifact, Draft, Making
+from flows.engine.store import Store
+from stages.keys import content_key
+from stages.row import Row
+from stages.rows import Claim, Sample, Score, Verdict
+from stages.tables import build
+
+KINDS: dict[str, type[Row]] = {
+    "samples": Sample,
+    "claims": Claim,
+    "verdicts": Verdict,
+    "scores": Score,
+}
+
+
+class Table:
+    """A table of a step: its rows, and how it is said to have been made."""
+
+    def __init__(self, kind: str, rows: Sequence[Mapping[str, Any]], **made: Any) -> None:
+        self.kind = kind
+        self.rows = rows
+        self.made: dict[str, Any] = {
+            "stage": kind,
+            "settings": {},
+            "tools": {},
+            "inputs": {},
+        } | made
+
+
+def put_run(store: Store, steps: Mapping[str, Table | Artifact], *, pipeline: str = "p") -> str:
+    """A finished run with these tables; a table that is there already is reused."""
+    run_id, _ = runs.start(store, pipeline=pipeline, config_path="p.yaml", config="")
+    made = {
+        step: table if isinstance(table, Artifact) else put_table(store, run_id, step, table)
+        for step, table in steps.items()
+    }
+    with store.writing() as connection:
+        for position, (step, artifact) in enumerate(made.items()):
+            runs.note(
+                connection,
+                run_id,
+                step=step,
+                position=position,
+                artifact=artifact,
+                reused=artifact is steps[step],
+                seconds=0.0,
+            )
+    runs.end(store, run_id, "done")
+    return run_id
+
+
+def put_table(store: Store, run_id: str, step: str, table: Table) -> Artifact:
+    key = content_key("table", run_id, step)
+    made = table.made
+    making = Making(
+        run_id, key, key, made["inputs"], made["stage"], 1, made["settings"], made["tools"]
+    )
+    draft = Draft(store, KINDS[table.kind], making, shards=1)
+    draft.add(0, build(KINDS[table.kind], table.rows))
+    return draft.artifact()
+
+
+def samples(names: Sequence[str], **fields: Any) -> Table:
+    """Samples that have the same fields; those in `by_name` of a field have their own."""
+    return Table("samples", [{"sample_id": name, **fields} for name in names])
+
+
+def scores(metric: str, values: Mapping[str, float | str | None]) -> Table:
+    """Scores by sample: a number, or a status."""
+    rows = [
+        {
+            "sample_id": name,
+            "metric": metric,
+            "score": None if isinstance(value, str) else value,
+            "status": value if isinstance(value, str) else "scored",
+            "reason": f"why {value}" if isinstance(value, str) else None,
+        }
+        for name, value in values.items()
+    ]
+    return Table("scores", rows)
+
+
+def claim_id(sample: str, claim: str | None, of: str = "response") -> str:
+    return content_key("claim", sample, of, claim)
+
+
+def claims(
+    by_sample: Mapping[str, Sequence[str] | str], of: str = "response", **made: Any
+) -> Table:
+    """Claims by sample; one text in place of a list says why they could not be made."""
+    rows: list[dict[str, Any]] = []
+    for name, texts in by_sample.items():
+        if isinstance(texts, str):
+            failed = {"status": "failed", "failure": "timeout", "reason": texts, "claim": None}
+            rows.append(
+                {"claim_id": claim_id(name, None, of), "sample_id": name, "of": of} | failed
+            )
+            continue
+        rows += [
+            {"claim_id": claim_id(name, text, of), "sample_id": name, "of": of, "claim": text}
+            for text in texts
+        ]
+    return Table("claims", rows, **made)
+
+
+def verdicts(said: Mapping[tuple[str, str], str], against: str = "reference", **made: Any) -> Table:
+    """Verdicts by sample and claim: a label, or the kind of failure."""
+    labels = ("entailed", "contradicted", "neutral")
+    rows = [
+        {"claim_id": claim_id(name, claim), "against": against, "passage": None}
+        | (
+            {"verdict": word, "reason": f"because {word}"}
+            if word in labels
+            else {"verdict": None, "status": "failed", "failure": word, "reason": f"it was {word}"}
+        )
+        for (name, claim), word in said.items()
+    ]
+    return Table("verdicts", rows, **made)

@@ -1,0 +1,130 @@
+"""Names of runs: given, moved, listed, forgotten, and found by every command that takes a run."""
+
+from pathlib import Path
+
+import pytest
+
+from flows.cli import main
+from flows.engine import runs
+from flows.engine.errors import InputError
+from flows.engine.results import all_runs, chosen_run
+from flows.engine.runs import NOISE
+from flows.engine.store import Store
+from flows.engine.tags import add_tag, find_run, newest_of, remove_tag, tags
+from tests.flows.compared import put_run, samples
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "s.duckdb")
+
+
+def put(store: Store, pipeline: str = "p", status: runs.Ending = "done") -> str:
+    run_id, _ = runs.start(store, pipeline=pipeline, config_path="p.yaml", config="")
+    runs.end(store, run_id, status)
+    return run_id
+
+
+def test_a_tag_moves_with_its_newest_row_and_finds_its_run(store: Store) -> None:
+    first, second = put(store), put(store)
+    add_tag(store, first, "main")
+    add_tag(store, first, "v1.0")
+    add_tag(store, second, "main")
+    assert tags(store).select("tag", "run_id").rows() == [("main", second), ("v1.0", first)]
+    assert (find_run(store, "main"), find_run(store, "v1.0")) == (second, first)
+    assert all_runs(store).select("run_id", "tags").rows() == [(second, "main"), (first, "v1.0")]
+
+
+def test_a_run_with_several_tags_has_one_row(store: Store) -> None:
+    run = put(store)
+    for tag in ("b", "a"):
+        add_tag(store, run, tag)
+    assert all_runs(store)["tags"].to_list() == ["a, b"]
+
+
+def test_a_tag_can_be_forgotten_and_its_run_stays(store: Store) -> None:
+    run = put(store)
+    add_tag(store, run, "main")
+    remove_tag(store, "main")
+    assert find_run(store, "main") is None
+    assert find_run(store, run) == run
+    with pytest.raises(InputError, match="there is no tag 'main'; known are none"):
+        remove_tag(store, "main")
+
+
+def test_latest_and_previous_are_done_runs(store: Store) -> None:
+    old, other, new = put(store), put(store, "another"), put(store)
+    put(store, status="failed")
+    put(store, f"p{NOISE}", "measured")
+    assert find_run(store, "latest") == new
+    assert find_run(store, "previous") == old
+    assert find_run(store, "previous", before=other) is None
+    assert find_run(store, "previous", before=old) is None
+    assert newest_of(store, "another") == other
+    assert newest_of(store, "nobody") is None
+
+
+def test_the_beginning_of_an_id_is_its_newest_run(store: Store) -> None:
+    put(store)
+    second = put(store)
+    assert find_run(store, second[:8]) == second
+    assert find_run(store, "1999") is None
+
+
+@pytest.mark.parametrize(
+    ("tag", "told"),
+    [
+        ("latest", "'latest' always means a run of its own; choose another name"),
+        ("previous", "'previous' always means a run of its own; choose another name"),
+        ("a b", "'a b' cannot be a tag; use up to 100 letters, digits, points, _ and -"),
+        ("", "'' cannot be a tag; use up to 100 letters, digits, points, _ and -"),
+        ("ä", "'ä' cannot be a tag; use up to 100 letters, digits, points, _ and -"),
+        ("2026", "'2026' looks like a run id; choose a name such as main"),
+        ("20261122-1", "'20261122-1' looks like a run id; choose a name such as main"),
+    ],
+)
+def test_names_that_cannot_be_tags_are_refused(store: Store, tag: str, told: str) -> None:
+    run = put(store)
+    with pytest.raises(InputError) as caught:
+        add_tag(store, run, tag)
+    assert str(caught.value) == f"tag: {told}"
+
+
+def test_an_unknown_run_is_told_with_the_nearest_tag(store: Store) -> None:
+    add_tag(store, put(store), "main")
+    with pytest.raises(InputError, match="there is no run 'mian'; did you mean 'main'"):
+        chosen_run(store, "mian")
+
+
+def test_the_command_names_lists_and_forgets(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ("--store", str(store.path))
+    run = put(store)
+    assert main(["tag", "latest", "main", *where]) == 0
+    assert main(["tag", "--list", *where]) == 0
+    assert main(["runs", "--live", *where]) == 0
+    assert main(["tag", "--remove", "main", *where]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert lines[0] == ["main", "is", "run", run]
+    assert lines[3][:2] == ["main", run]
+    assert lines[6][:2] == [run, "main"]
+    assert lines[7] == ["main", "names", "no", "run", "any", "more"]
+
+
+def test_the_command_says_what_it_lacks(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    put(store)
+    assert main(["tag", "latest", "--store", str(store.path)]) == 2
+    told = "claimflow: tag: lacks a run and a name; write claimflow tag RUN NAME, or --list\n"
+    assert capsys.readouterr().err == told
+
+
+def test_show_and_explain_take_a_tag(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ("--live", "--store", str(store.path))
+    table = samples(["birth"], response="old")
+    add_tag(store, put_run(store, {"samples": table}), "main")
+    put_run(store, {"samples": samples(["birth"], response="new")})
+    assert main(["show", "main", *where]) == 0
+    assert f"run {find_run(store, 'main')}: 1 sample" in capsys.readouterr().out
+    assert main(["explain", "birth", "--run", "main", *where]) == 0
+    assert "response: old" in capsys.readouterr().out
