@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator
 
 from stages.text.halves import halve
 from stages.text.locate import find_quote
-from stages.tools import LLM, Failure, Form, Pair, Question, Reply
+from stages.tools import Failure, Form, Pair, Question, Reply, Respondent
 from stages.words import Label
 
 _CUTS: Final = 6
@@ -49,7 +49,7 @@ class Judged(NamedTuple):
 
 
 def ask_verdicts(
-    pairs: Iterable[Pair], form: Form, llm: LLM, *, cuts: int = _CUTS
+    pairs: Iterable[Pair], form: Form, llm: Respondent, *, cuts: int = _CUTS
 ) -> dict[Pair, Judged | Failure]:
     """The verdict on each distinct pair, or why there is none.
 

@@ -78,7 +78,8 @@ class Form(NamedTuple):
     `prompt` has the blanks `{{premise}}`, where questions have one, and the one named
     `blank`, which takes the texts of up to `per_call` questions that share a premise. `answer`
     is what the model is to say of each. With `keep_part` the whole answers in a reply
-    that was cut off count; without it such a reply counts for nothing.
+    that was cut off count; without it such a reply counts for nothing. `draw` tells
+    independent answers to one question apart; 0 is the usual one.
     """
 
     prompt: str
@@ -86,11 +87,27 @@ class Form(NamedTuple):
     answer: type[BaseModel]
     per_call: int
     keep_part: bool
+    draw: int = 0
 
 
-class LLM(Protocol):
-    """A language model that answers questions, each reply matched to its question."""
+class Respondent(Protocol):
+    """Whoever answers questions, each reply matched to its question."""
 
     def ask(self, questions: Sequence[Question], form: Form) -> Mapping[Question, Reply | Failure]:
         """One entry per distinct question."""
+        ...
+
+
+class Voter(NamedTuple):
+    """One of several that are asked the same; `judge` names the model behind it."""
+
+    judge: str
+    llm: Respondent
+
+
+class LLM(Respondent, Protocol):
+    """A language model that answers questions, once or in several independent votes."""
+
+    def voters(self, votes: int) -> Sequence[Voter]:
+        """As many as there are votes, whose answers do not depend on each other."""
         ...

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 import polars as pl
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from stages.ask_verdicts import Judged, Opinion, ask_verdicts
+from stages.ballots import Decided, ask_ballots
 from stages.base import Stage
 from stages.premises import Premise, premises_of
 from stages.prompt import Fills
@@ -20,6 +21,8 @@ NO_REPLY: Final = "the model gave no judgement"
 
 _NEUTRAL: Final = Judgement(0.0, 0.0, 1.0, 0, 0)
 
+Said = Judgement | Judged | Failure | Decided
+
 
 class VerifyClaims(Stage):
     """A verdict on every claim, by natural language inference against a field of its sample.
@@ -28,7 +31,8 @@ class VerifyClaims(Stage):
     Without a `prompt` an entailment model judges: a claim is entailed when its probability
     reaches `threshold`; if not, it is contradicted when that is likelier than neutral. With
     a `prompt` a language model judges `claims_per_call` claims on one premise at a time
-    (1: each on its own), and `threshold` has no meaning.
+    (1: each on its own), and `threshold` has no meaning; with `votes` it is asked so many
+    times independently, or several are, and the verdict is that of more than half.
     """
 
     use: ClassVar[str] = "verify_claims"
@@ -39,6 +43,15 @@ class VerifyClaims(Stage):
     threshold: float = Field(default=0.5, ge=0, le=1)
     prompt: Annotated[str | None, Fills({"premise", "claims"})] = None
     claims_per_call: int = Field(default=8, ge=1, le=100)
+    votes: int = Field(default=1, ge=1, le=99)
+
+    @field_validator("votes")
+    @classmethod
+    def _of_a_language_model(cls, votes: int, info: ValidationInfo) -> int:
+        if votes > 1 and info.data.get("prompt", "") is None:
+            right = "write a judge for the pipeline or the step, or remove votes"
+            raise ValueError(f"only a language model votes: {right}")
+        return votes
 
     def reads(self) -> frozenset[SampleField]:
         """The field that is the premise."""
@@ -90,21 +103,21 @@ class VerifyClaims(Stage):
 
     def _judge(
         self, pairs: Iterable[Pair], model: EntailmentModel | None, llm: LLM | None
-    ) -> Mapping[Pair, Judgement | Judged | Failure]:
+    ) -> Mapping[Pair, Said]:
         distinct = list(dict.fromkeys(pairs))
         if not distinct:
             return {}
+        if llm is not None and self.votes > 1:
+            return ask_ballots(distinct, self.form(), llm, votes=self.votes)
         if llm is not None:
             return ask_verdicts(distinct, self.form(), llm)
         return model.judge(distinct) if model is not None else {}
 
-    def _verdict(
-        self,
-        pair: Pair,
-        premise: Premise,
-        judged: Mapping[Pair, Judgement | Judged | Failure],
-    ) -> dict[str, Any]:
+    def _verdict(self, pair: Pair, premise: Premise, judged: Mapping[Pair, Said]) -> dict[str, Any]:
         match judged.get(pair):
+            case Decided(outcome, agreement, ballot):
+                verdict = self._verdict(pair, premise, {pair: outcome})
+                return {**verdict, "agreement": agreement, "ballot": ballot}
             case Judgement() as judgement:
                 return self._by_model(premise, judgement)
             case Judged() as opinion:

@@ -58,6 +58,11 @@ def drafted() -> Fault:
     return content(lambda text: f"A first draft:\n{draft(text)}\n\nRevised:\n{text}", "drafted")
 
 
+def swayed() -> Fault:
+    """Another answer to everything."""
+    return content(draft, "swayed")
+
+
 def thinking() -> Fault:
     """Another answer within <think>, then the one that counts."""
     words = "<think>\nMaybe {0}? No, wait.\n</think>\n{1}"

@@ -263,6 +263,8 @@ def test_a_verdict_of_a_language_model() -> None:
         "evidence_end": 7,
         "reason": "It is said.",
         "call_id": CALL,
+        "agreement": None,
+        "ballot": None,
     }
 
 

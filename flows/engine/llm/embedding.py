@@ -53,7 +53,8 @@ class LitellmEmbedder:
         """
         keys = {text: content_key("embedding", self.identity, text) for text in texts}
         with self._turn:
-            known = self._session.ledger.recall(list(keys.values()))
+            since = self._session.since(step)
+            known = self._session.ledger.recall(list(keys.values()), since=since)
             missing = [text for text, key in keys.items() if key not in known]
             if missing:
                 self._access = self._access or self._opened()

@@ -29,6 +29,8 @@ _PER_CLAIM: Final = 25
 class Estimate(NamedTuple):
     """What a step would ask of the endpoint that `who` names, a judge or the embedder.
 
+    `parts` is what it would ask of each, where there are several.
+
     `calls` is what a run sends when every reply can be used. It is a guess where `about` says
     so: claims are not known yet, or not all samples were looked at. `answers` are on file and
     not asked for. Tokens are estimates; `cost` is in US dollars, as though no provider had
@@ -42,6 +44,24 @@ class Estimate(NamedTuple):
     completion_tokens: int = 0
     cost: Decimal | None = Decimal(0)
     about: bool = False
+    parts: tuple["Estimate", ...] = ()
+
+
+def together(parts: Sequence[Estimate]) -> Estimate:
+    """What a step asks of all its endpoints; `parts` says what of each, where they are several."""
+    if len(parts) == 1:
+        return parts[0]
+    costs = [part.cost for part in parts if part.cost is not None]
+    return Estimate(
+        " and ".join(part.who for part in parts),
+        sum(part.calls for part in parts),
+        sum(part.answers for part in parts),
+        sum(part.prompt_tokens for part in parts),
+        sum(part.completion_tokens for part in parts),
+        sum(costs, Decimal(0)) if len(costs) == len(parts) else None,
+        any(part.about for part in parts),
+        tuple(parts),
+    )
 
 
 @dataclass
@@ -65,24 +85,34 @@ class Tally:
 
 
 class CountingJudge:
-    """An `LLM` that counts what a judge would be asked.
+    """Counts what a judge would be asked.
 
     Asked are questions that neither the ledger nor `asked` knows, which is shared by all
     steps: what one asks, the others need not. `tally` counts requests as they are made when
-    every reply can be used.
+    every reply can be used. With `fresh` what the ledger knows is asked anew.
     """
 
-    def __init__(self, judge: Judge, ledger: Ledger, habits: Habits, asked: set[str]) -> None:
+    def __init__(
+        self,
+        judge: Judge,
+        ledger: Ledger,
+        habits: Habits,
+        asked: set[str],
+        *,
+        fresh: bool = False,
+    ) -> None:
         self.tally = Tally()
-        self._remembered = Remembered(ledger, judge.identity())
+        self.identity = judge.identity()
+        self._remembered = Remembered(ledger, self.identity)
         self._habits = habits
         self._most = judge.max_tokens
+        self._fresh = fresh
         self._asked = asked
 
     def ask(self, questions: Sequence[Question], form: Form) -> Mapping[Question, Answer]:
         """As `LLM.ask`; a question without an answer on file is a failure `not_asked`."""
         keys = self._remembered.keys(questions, form)
-        answers = self._remembered.recall(keys, form)
+        answers = {} if self._fresh else self._remembered.recall(keys, form)
         self.tally.answers += len(answers)
         missing = [q for q, key in keys.items() if q not in answers and key not in self._asked]
         self._asked.update(keys[question] for question in missing)
@@ -112,17 +142,25 @@ class CountingJudge:
 class CountingEmbedder:
     """An `Embedder` that counts what an endpoint would be asked, as `CountingJudge` does."""
 
-    def __init__(self, endpoint: EmbeddingEndpoint, ledger: Ledger, asked: set[str]) -> None:
+    def __init__(
+        self,
+        endpoint: EmbeddingEndpoint,
+        ledger: Ledger,
+        asked: set[str],
+        *,
+        fresh: bool = False,
+    ) -> None:
         self.tally = Tally()
         self._identity = endpoint.identity()
         self._per_call = endpoint.texts_per_call
         self._ledger = ledger
+        self._fresh = fresh
         self._asked = asked
 
     def embed(self, texts: Sequence[str]) -> pl.DataFrame:
         """As `Embedder.embed`; no text has an embedding."""
         keys = {text: content_key("embedding", self._identity, text) for text in texts}
-        known = self._ledger.recall(list(keys.values())).keys()
+        known = set() if self._fresh else self._ledger.recall(list(keys.values())).keys()
         self.tally.answers += len(known)
         missing = [text for text, key in keys.items() if key not in known | self._asked]
         self._asked.update(keys[text] for text in missing)

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-import duckdb
-
 from flows.engine.endpoints import Judge
 from flows.engine.store import Store
 
@@ -33,12 +31,8 @@ def recall_habits(store: Store, judge: Judge) -> Habits:
     if not store.path.is_file():
         return Habits()
     values = {"model": judge.model, "api_base": judge.api_base, "hash": _HASH, "recent": _RECENT}
-    try:
-        with store.reading() as connection:
-            found = connection.execute(_QUERY, values).fetchall()[0]
-    except duckdb.CatalogException:
-        # A store from before there were calls; a run says what is to be done about it.
-        return Habits()
+    with store.reading() as connection:
+        found = connection.execute(_QUERY, values).fetchall()[0]
     ratio, of_claims, of_texts = found
     per_entry = {"claims": of_claims, "texts": of_texts}
     known = {blank: tokens for blank, tokens in per_entry.items() if tokens}

@@ -47,7 +47,7 @@ class LitellmJudge:
         """
         keys = self._remembered.keys(questions, form)
         landings = self._landings
-        known = self._remembered.recall(keys, form)
+        known = self._remembered.recall(keys, form, since=self._session.since(step))
         missing = {question: key for question, key in keys.items() if question not in known}
         if not missing:
             return known
@@ -67,7 +67,10 @@ class LitellmJudge:
         told: dict[Question, Answer] = {}
         while landings != self._landings:
             landings = self._landings
-            told = await asyncio.to_thread(self._remembered.recall, missing, conversing.form)
+            since = self._session.since(conversing.step)
+            told = await asyncio.to_thread(
+                self._remembered.recall, missing, conversing.form, since=since
+            )
         missing = {question: key for question, key in missing.items() if question not in told}
         elsewhere = {q: self._flying[key] for q, key in missing.items() if key in self._flying}
         ours = {question: key for question, key in missing.items() if question not in elsewhere}

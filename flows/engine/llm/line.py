@@ -1,5 +1,6 @@
 """The line to a judge: one request and its reply, on the best rung that works."""
 
+import re
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -43,6 +44,7 @@ class Line:
         self._access = access
         self._open = past.open
         self._rung: Rung = past.rung or RUNGS[0]
+        self._seeds = True
 
     async def exchange(
         self,
@@ -62,13 +64,14 @@ class Line:
         """
         while True:
             rung = self._rung
-            parameters = self._judge.parameters() | reply_format(rung, form)
+            seed = self._seed(form.draw)
+            parameters = self._judge.parameters() | seed | reply_format(rung, form)
             model, api_base = self._judge.model, self._judge.api_base
             request = Request(model, list(messages), parameters, api_base)
             made_by = {"run_id": self._session.run_id, "step": step, "judge": self._name}
             call = chat_call(request, **made_by, rung=rung, repeats=repeats)
             taken_up = self._open.pop(call.request, None)
-            if taken_up:
+            if taken_up and self._session.since(step) is None:
                 return _taken_up(call, taken_up)
             try:
                 delivered = await self._access.request(
@@ -78,6 +81,9 @@ class Line:
                 )
             except Trouble as trouble:
                 if trouble.kind == "rung" and self._step_down(rung):
+                    continue
+                if seed and re.search(r"\bseed\b", trouble.message):
+                    self._seeds = False
                     continue
                 call = call._replace(seconds=trouble.seconds, attempts=trouble.attempts)
                 return Exchange(call, "", False, self._access.failure(trouble, call.call_id))
@@ -102,6 +108,10 @@ class Line:
             failure = Failure("refused", received.refusal[:300] or "refused", call.call_id)
             return Exchange(call, "", False, failure)
         return Exchange(call, received.text, received.finish == "length", None)
+
+    def _seed(self, draw: int) -> dict[str, int]:
+        """The seed of a draw other than the usual one, until the endpoint turns seeds down."""
+        return {"seed": (self._judge.seed or 0) + draw} if draw and self._seeds else {}
 
     def _step_down(self, rung: Rung) -> bool:
         """Whether there is a lower rung than `rung`, which is used from now on."""

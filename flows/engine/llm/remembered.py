@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from flows.engine.ledger import Ledger
@@ -20,7 +21,8 @@ class Remembered:
 
     An answer belongs to the judge's identity, the form and the question. Which other
     questions shared its call does not count, so that an edited claim costs no verdict but
-    its own; how many might have shared it does.
+    its own; how many might have shared it does. So does which draw it is, where it is not
+    the usual one: independent answers are kept apart even where they were asked in the same words.
     """
 
     def __init__(self, ledger: Ledger, identity: Mapping[str, Any]) -> None:
@@ -32,15 +34,17 @@ class Remembered:
         # What is sent of the answer's shape: its docstring may be edited for nothing.
         shape = reply_format("schema", form)
         asked_by = (self._identity, form.prompt, form.blank, shape, form.per_call)
-        form_key = content_key("form", *asked_by)
+        form_key = content_key("form", *asked_by, *([form.draw] if form.draw else []))
         return {
             question: content_key("answer", form_key, question.premise, question.text)
             for question in questions
         }
 
-    def recall(self, keys: Mapping[Question, str], form: Form) -> dict[Question, Answer]:
-        """The answers on file to the questions with these keys."""
-        found = self._ledger.recall(list(keys.values()))
+    def recall(
+        self, keys: Mapping[Question, str], form: Form, *, since: datetime | None = None
+    ) -> dict[Question, Answer]:
+        """The answers on file to the questions with these keys, as `Ledger.recall`."""
+        found = self._ledger.recall(list(keys.values()), since=since)
         return {
             question: _from_bytes(found[key], form)
             for question, key in keys.items()

@@ -1,12 +1,14 @@
 """What all endpoints of a run share."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from datetime import datetime
 
 from flows.engine.ledger import Ledger
 from flows.engine.llm.loop import Loop
 from flows.engine.llm.saver import Saver
 from flows.engine.llm.transport import close
+from flows.engine.store import now
 
 Answered = Callable[[str, int, int], None]
 
@@ -15,7 +17,8 @@ class Session:
     """One run's loop and its way to the ledger; `stop` asks everything to end.
 
     With `redact` the record of calls keeps hashes in place of texts. `answered` is told, for
-    a step, how many of how many questions that it asks at a time have been answered.
+    a step, how many of how many questions that it asks at a time have been answered. The steps
+    in `fresh` ask anew what was answered before the session began.
     """
 
     def __init__(
@@ -26,13 +29,20 @@ class Session:
         stop: threading.Event,
         redact: bool = False,
         answered: Answered = lambda _step, _done, _of: None,
+        fresh: Collection[str] = (),
     ) -> None:
         self.ledger = ledger
         self.run_id = run_id
         self.stop = stop
         self.answered = answered
+        self._fresh = frozenset(fresh)
+        self._began_at = now()
         self.loop = Loop(at_end=close)
         self.saver = Saver(ledger, redact=redact)
+
+    def since(self, step: str) -> datetime | None:
+        """The moment from which replies count for a step; None where all of them do."""
+        return self._began_at if step in self._fresh else None
 
     def close(self) -> None:
         """End the loop and its connections."""

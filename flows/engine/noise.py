@@ -1,0 +1,153 @@
+"""How far scores vary from one evaluation of the same samples to the next: asked and measured."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+import polars as pl
+
+from flows.engine import runs
+from flows.engine.counting import Counter, asking
+from flows.engine.guessing import ClaimGuess
+from flows.engine.ledger import Ledger
+from flows.engine.llm.estimate import NOT_ASKED, Estimate
+from flows.engine.llm.journal import take_in_journals
+from flows.engine.llm.session import Session
+from flows.engine.prepare import SHARD, Prepared
+from flows.engine.read_copy import publish_after_run
+from flows.engine.readiness import check_pipeline
+from flows.engine.repeats import Cell, Design, Repeats
+from flows.engine.runner import Watch
+from flows.engine.spread import Spread, spreads
+from flows.engine.store import Store
+from flows.engine.toolbox import Toolbox
+from flows.engine.wiring import Step
+from stages.decompose import DecomposeClaims
+
+STEP: Final = "repeats"
+"""What a watch is told of as though it were a step."""
+
+Done = TypeVar("Done")
+
+_LOOK: Final = 0.2
+"""Seconds until the main thread looks up from its wait."""
+
+
+def first_samples(prepared: Prepared, count: int) -> pl.DataFrame:
+    """The first samples of a file, or all of fewer."""
+    shards = []
+    for shard in prepared.samples.shards(SHARD):
+        shards.append(shard.head(count))
+        count -= shards[-1].height
+        if count <= 0:
+            break
+    return pl.concat(shards)
+
+
+def count_calls(
+    prepared: Prepared, store: Store, samples: pl.DataFrame, repeats: int
+) -> tuple[Design, dict[str, Estimate]]:
+    """What `repeats` repeats would ask, by step. Nobody is asked, nothing is written."""
+    asked: set[str] = set()
+    endpoints = asking(prepared.pipeline)
+    counters = {name: Counter(of, store, asked) for name, of in endpoints.items()}
+    guesses: dict[str, ClaimGuess] = {}
+
+    def lend(step: Step, repeat: int) -> Mapping[str, Any]:
+        tool = counters[step.name].tool(repeat=repeat) if step.name in counters else None
+        return dict.fromkeys(step.stage.tools.keys() - step.stage.ignores(), tool)
+
+    def complete(step: Step, table: pl.DataFrame) -> pl.DataFrame:
+        if not isinstance(step.stage, DecomposeClaims) or not step.judges:
+            return table
+        unknown = pl.col("failure").eq_missing(pl.lit(NOT_ASKED.kind))
+        texts = samples.join(table.filter(unknown), on="sample_id", how="semi")
+        guess = guesses.setdefault(step.name, ClaimGuess(step.stage)) if texts.height else None
+        return pl.concat([table.filter(~unknown), guess.claims(texts)]) if guess else table
+
+    walk = Repeats(prepared.pipeline, samples, repeats, lend, complete)
+    for name in (step.name for step in prepared.pipeline.steps if step.name in counters):
+        for cell in walk.cells(name) if name in walk.needed() else ():
+            walk.table(name, cell)
+    about = bool(guesses)
+    return walk.design, {name: one.estimate(about=about) for name, one in counters.items()}
+
+
+def measure(
+    prepared: Prepared,
+    store: Store,
+    samples: pl.DataFrame,
+    repeats: int,
+    watch: Watch,
+    *,
+    redact: bool = False,
+) -> list[Spread]:
+    """Ask for `repeats` repeats what is not remembered of them; how far each metric varies.
+
+    It goes on record as a run of its own, whose calls are remembered like those of any
+    other and which is never taken for the newest run. Raises as a run does.
+    """
+    check_pipeline(prepared.pipeline)
+    with _recorded(prepared, store, watch, redact=redact) as (toolbox, stop):
+        walk = Repeats(
+            prepared.pipeline, samples, repeats, lambda step, n: toolbox.lend(step, repeat=n)
+        )
+        tables = _unless_interrupted(lambda: _scores(walk, watch), stop)
+    return [
+        spread
+        for step in walk.scores
+        for spread in spreads(walk, step.name, tables, whole=prepared.samples.count)
+    ]
+
+
+def _scores(walk: Repeats, watch: Watch) -> dict[tuple[str, Cell], pl.DataFrame]:
+    """The scores of each step at each of its repeats."""
+    cells = [(step.name, cell) for step in walk.scores for cell in walk.cells(step.name)]
+    tables: dict[tuple[str, Cell], pl.DataFrame] = {}
+    # By repeat, so that a run that is stopped has whole repeats on file.
+    for done, (step, cell) in enumerate(sorted(cells, key=lambda one: one[1]), 1):
+        tables[step, cell] = walk.table(step, cell)
+        watch.advanced(STEP, done, len(cells))
+    return tables
+
+
+def _unless_interrupted(work: Callable[[], Done], stop: threading.Event) -> Done:
+    """What `work` returns, done in another thread: what is on its way at Ctrl-C is still noted."""
+    with ThreadPoolExecutor(1, thread_name_prefix="noise") as pool:
+        future = pool.submit(work)
+        try:
+            # Not for ever at a time: Polars handles Ctrl-C such that it does not end a wait.
+            while wait([future], _LOOK).not_done:
+                pass
+            return future.result()
+        except BaseException:
+            stop.set()
+            raise
+
+
+@contextmanager
+def _recorded(
+    prepared: Prepared, store: Store, watch: Watch, *, redact: bool
+) -> Iterator[tuple[Toolbox, threading.Event]]:
+    """The tools of a run on record, whose end is noted however it comes, and what stops it."""
+    pipeline = prepared.pipeline
+    stop = threading.Event()
+    ledger = Ledger(store)
+    run_id, killed = runs.start(
+        store,
+        pipeline=f"{pipeline.name}{runs.NOISE}",
+        config_path=str(pipeline.source.path.resolve()),
+        config=pipeline.source.text,
+    )
+    take_in_journals(ledger)
+    session = Session(ledger, run_id=run_id, stop=stop, redact=redact, answered=watch.answered)
+    toolbox = Toolbox(pipeline, session)
+    watch.began(run_id, killed)
+    try:
+        with runs.ending(store, run_id, stop, well="measured"):
+            yield toolbox, stop
+    finally:
+        toolbox.close()
+    publish_after_run(store, wanted=pipeline.read_copy)
