@@ -12,10 +12,12 @@ from stages.score_answers import AnswerCorrectness, SemanticSimilarity
 from stages.score_lexical import DeterministicCorrectness, DeterministicFaithfulness
 from stages.score_passages import NoiseSensitivity, RagChecker
 from stages.summarize import SummarizeScores
+from stages.supply import SuppliedClaims
 from stages.verify import VerifyClaims
 
 _STAGES: Final[tuple[type[Stage], ...]] = (
     DecomposeClaims,
+    SuppliedClaims,
     VerifyClaims,
     EmbeddingSimilarity,
     LexicalMatch,

@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
+import polars as pl
 from pydantic import Field
 
 from stages.ask_claims import Decomposition, Named, ask_claims
 from stages.base import Stage
+from stages.given import given_claims
 from stages.keys import content_key
 from stages.prompt import Fills, fill_settings
 from stages.rows import Claim
@@ -14,7 +16,7 @@ from stages.tables import Claims, Samples, build
 from stages.text.claims import decompose
 from stages.text.locate import source_sentences
 from stages.tools import LLM, Failure, Form
-from stages.words import SampleField, Side
+from stages.words import CLAIMS_OF, SampleField, Side
 
 
 class DecomposeClaims(Stage):
@@ -25,18 +27,21 @@ class DecomposeClaims(Stage):
     every detail, low the main point. The rules are of English; a sentence of another
     language is one claim. Sentences that claim nothing (questions, greetings, refusals,
     headings) give none, and a claim made twice in one text counts once. A language model
-    is asked about `texts_per_call` texts at a time.
+    is asked about `texts_per_call` texts at a time. A sample that brings claims of its own
+    has those, as they stand, unless `supplied` says to ignore them.
     """
 
     use: ClassVar[str] = "decompose_claims"
     version: ClassVar[int] = 4
     by_row: ClassVar[bool] = True
+    columns: ClassVar = {"samples": ("sample_id", *CLAIMS_OF, *CLAIMS_OF.values())}
 
     of: Side
     atomicity: Literal["low", "high"] = "low"
     coverage: Literal["low", "high"] = "low"
     prompt: Annotated[str | None, Fills({"texts", "atomicity", "coverage"})] = None
     texts_per_call: int = Field(default=1, ge=1, le=50)
+    supplied: Literal["prefer", "ignore"] = "prefer"
 
     def reads(self) -> frozenset[SampleField]:
         """The side that is decomposed."""
@@ -55,13 +60,34 @@ class DecomposeClaims(Stage):
     def run(self, samples: Samples, *, llm: LLM | None = None) -> Claims:
         """One row per claim, in the order of the samples and of their text.
 
-        A sample whose text is missing, empty or without claims has no row. One whose text
-        the language model could not decompose has a row with `status` failed.
+        A sample whose text is missing, empty or without claims has no row, nor has one that
+        brings an empty list of claims. One whose text the language model could not decompose
+        has a row with `status` failed.
         """
         texts = dict(samples.select("sample_id", self.of).iter_rows())
-        texts = {sample_id: text for sample_id, text in texts.items() if text and text.strip()}
-        rows = self._by_rules(texts) if llm is None else self._by_llm(texts, llm)
+        brought = self._brought(samples)
+        open_texts = {
+            sample_id: text
+            for sample_id, text in texts.items()
+            if text and text.strip() and sample_id not in brought
+        }
+        made = self._by_rules(open_texts) if llm is None else self._by_llm(open_texts, llm)
+        if not brought:
+            return build(Claim, made)
+        rows = list(made)
+        for sample_id, claims in brought.items():
+            rows += given_claims(sample_id, self.of, claims, texts[sample_id])
+        place = {sample_id: number for number, sample_id in enumerate(texts)}
+        rows.sort(key=lambda row: place[row["sample_id"]])
         return build(Claim, rows)
+
+    def _brought(self, samples: Samples) -> dict[str, list[str]]:
+        """The claims of the samples that bring them, by sample id."""
+        field = CLAIMS_OF[self.of]
+        if self.supplied == "ignore" or samples[field].null_count() == samples.height:
+            return {}
+        brought = samples.filter(pl.col(field).is_not_null()).select("sample_id", field)
+        return dict(brought.iter_rows())
 
     def _by_rules(self, texts: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         for sample_id, text in texts.items():

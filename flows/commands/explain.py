@@ -8,19 +8,21 @@ import polars as pl
 from rich.tree import Tree
 
 from flows.commands.answers import counted, shown, standard_output
-from flows.commands.stores import named_store
+from flows.commands.by_hand import add_edits
+from flows.commands.stores import read_store
 from flows.engine import accounts, results
 
 
 def main(options: Namespace) -> int:
     """Print the tree of one sample: texts, claims, verdicts with their evidence, scores."""
-    store = named_store(options)
+    store = read_store(options)
     run_id = results.chosen_run(store, options.run)
     sample = results.sample(store, run_id, options.sample)
     sample_id = sample["sample_id"]
     tree = Tree(shown(f"sample {sample_id}  (run {run_id})", style="bold"))
     _add_texts(tree, sample)
     _add_claims(tree, results.verdicts_of(store, run_id, sample_id))
+    add_edits(tree, store, run_id, sample_id)
     _add_calls(tree, accounts.calls_of(store, run_id, sample_id), whole=options.calls)
     _add_scores(tree, results.scores_of(store, run_id, sample_id))
     standard_output().print(tree)
@@ -44,9 +46,16 @@ def _add_claims(tree: Tree, verdicts: pl.DataFrame) -> None:
             shown(f"{step}: {counted(rows['claim'].n_unique(), 'claim')}", style="bold")
         )
         for (claim,), judged in rows.group_by("claim", maintain_order=True):
-            leaf = branch.add(shown("(no claims)" if claim is None else claim))
+            leaf = branch.add(shown(f"{claim or '(no claims)'}{_by_hand(judged)}"))
             for row in judged.iter_rows(named=True):
                 _add_verdict(leaf, row)
+
+
+def _by_hand(claim: pl.DataFrame) -> str:
+    """Who gave a claim and why, where a person did; `claim` is its rows."""
+    of_claim = claim.row(0, named=True)
+    given = of_claim["claim_status"] == "made" and of_claim["claim_reason"]
+    return f" ({of_claim['claim_reason']})" if given else ""
 
 
 def _add_verdict(leaf: Tree, row: dict[str, Any]) -> None:
@@ -58,6 +67,8 @@ def _add_verdict(leaf: Tree, row: dict[str, Any]) -> None:
         leaf.add(shown(f"{row['verdicts_step']}: failed: {row['verdict_reason']}"))
         return
     sure = f" ({row['p_entailed']:.2f} entailed)" if row["p_entailed"] is not None else ""
+    if row["agreement"] is not None:
+        sure = f" ({row['agreement']:.0%} of the votes)"
     passage = "" if row["passage"] is None else f" [{row['passage']}]"
     because = f"; {row['verdict_reason']}" if row["verdict_reason"] else ""
     text = f"{row['verdicts_step']}{passage}: {row['verdict']}{sure}{because}"

@@ -210,7 +210,8 @@ def test_rename_is_checked(tmp_path: Path) -> None:
     assert told(tmp_path, "s.jsonl", rename) == [
         "rename.answer: 'responce' is no field of a sample; did you mean 'response'?",
         "rename.gold: 'metadata' is no field of a sample; known are other_references, "
-        "reference, response, retrieved_contexts, sample_id, user_input",
+        "reference, reference_claims, response, response_claims, retrieved_contexts, "
+        "sample_id, user_input",
         "rename.golden: no sample has 'golden'; did you mean 'gold'?",
     ]
 

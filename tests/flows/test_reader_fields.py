@@ -77,3 +77,36 @@ def test_a_wrong_value_says_what_it_is() -> None:
     wrong = RecordError("'a' is a number", "write it as text")
     assert str(wrong) == "'a' is a number; write it as text"
     assert json.loads(fields({"x": None})["metadata"]) == {"x": None}
+
+
+def test_claims_are_lists_of_texts() -> None:
+    found = fields({"response_claims": ["a", "a", " b"], "reference_claims": []})
+    assert (found["response_claims"], found["reference_claims"]) == (["a", "a", " b"], [])
+    assert fields({"response_claims": None})["response_claims"] is None
+    assert fields({})["response_claims"] is None
+    cells = fields({"response_claims": '["a", "b"]', "reference_claims": "[]"}, cells=True)
+    assert (cells["response_claims"], cells["reference_claims"]) == (["a", "b"], [])
+    assert fields({"reference_claims": None}, cells=True)["reference_claims"] is None
+
+
+@pytest.mark.parametrize(
+    ("value", "wrong"),
+    [
+        ("1. A. 2. B.", "is text; write a list of texts"),
+        ({"text": "a"}, "is an object; write a list of texts"),
+        ([["a", "is", "b"]], "holds a list in place 1; write a list of texts"),
+        (["a", 3], "holds a number in place 2; write a list of texts"),
+        (["a", None], "holds null in place 2; write a list of texts"),
+        (["a", " \n"], "holds a blank claim in place 2; leave it out"),
+    ],
+)
+def test_claims_that_are_none(value: Any, wrong: str) -> None:
+    _, wrongs = sample_fields({"reference_claims": value}, fields_by_column({}), cells=False)
+    assert [str(found) for found in wrongs] == [f"'reference_claims' {wrong}"]
+
+
+@pytest.mark.parametrize("cell", ["a claim", "", "[1]", "['a']"])
+def test_claims_in_a_cell_are_a_list_as_json(cell: str) -> None:
+    _, wrongs = sample_fields({"response_claims": cell}, fields_by_column({}), cells=True)
+    (wrong,) = wrongs
+    assert wrong.right in ("write a list of texts", 'write it as JSON: ["one", "two"]')

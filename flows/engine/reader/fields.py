@@ -13,7 +13,8 @@ from stages.rows import Sample
 _PASSAGE: Final = ("text", "page_content", "content", "doc")
 """What the text of a retrieved context is called where contexts are objects."""
 
-_LISTS: Final = ("reference", "other_references", "retrieved_contexts")
+_CLAIMS: Final = ("response_claims", "reference_claims")
+_LISTS: Final = ("reference", "other_references", "retrieved_contexts", *_CLAIMS)
 """The fields that a list of texts can fill."""
 
 _WRITE_TEXTS: Final = "write a list of texts"
@@ -67,6 +68,8 @@ def _fill(fields: dict[str, Any], field: str, value: Any) -> Any:
             passages, rest = _passages(value)
             fields[field] = passages
             return rest
+        case "response_claims" | "reference_claims":
+            fields[field] = None if value is None else _claims(value)
         case _:
             fields[field] = None if value is None else _text(value)
     return None
@@ -84,6 +87,18 @@ def _texts(value: Any) -> list[str]:
     if objects:
         raise RecordError("holds objects", _WRITE_TEXTS)
     return texts or []
+
+
+def _claims(value: Any) -> list[str]:
+    """A list of texts with something in each: one text could be many claims."""
+    if not isinstance(value, list):
+        raise RecordError(f"is {KINDS[type(value)]}", _WRITE_TEXTS)
+    for place, claim in enumerate(value, start=1):
+        if not isinstance(claim, str):
+            raise RecordError(f"holds {KINDS[type(claim)]} in place {place}", _WRITE_TEXTS)
+        if not claim.strip():
+            raise RecordError(f"holds a blank claim in place {place}", "leave it out")
+    return value
 
 
 def _passages(value: Any) -> tuple[list[str] | None, list[Any]]:

@@ -1,7 +1,7 @@
 """Samples from files: read and checked once, then given out in shards."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +45,16 @@ class SampleSource:
                 rest = rest.slice(size)
         if rest.height:
             yield rest
+
+    def only(self, ids: Collection[str]) -> "SampleSource":
+        """Those of the samples whose ids are in `ids`, in the same order."""
+        shelf, count = Shelf(), 0
+        for table in self._shelf:
+            chosen = table.filter(pl.col("sample_id").is_in(ids))
+            if chosen.height:
+                shelf.add(chosen)
+                count += chosen.height
+        return replace(self, count=count, _shelf=shelf)
 
 
 def open_samples(

@@ -1,0 +1,32 @@
+"""`claimflow export claims` and `export verdicts`: a sheet that a person can correct."""
+
+import sys
+from argparse import Namespace
+
+from flows.commands.answers import counted
+from flows.commands.stores import read_store
+from flows.engine import results
+from flows.engine.edits import Kind
+from flows.engine.errors import Fault, InputError
+from flows.engine.sheets.form import written
+from flows.engine.sheets.rows import sheet_rows
+
+
+def export(options: Namespace, kind: Kind) -> int:
+    """Write the claims or verdicts of a run as CSV to a file, or to standard output."""
+    store = read_store(options)
+    run_id = results.chosen_run(store, options.run)
+    rows = sheet_rows(store, run_id, kind, options.step)
+    content = written(kind, rows)
+    if options.output is None:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        return 0
+    try:
+        options.output.write_bytes(content)
+    except OSError as error:
+        what = f"cannot be written ({error.strerror})"
+        right = "name a file in a folder of yours"
+        raise InputError([Fault(str(options.output), what, right)]) from error
+    print(f"{counted(rows.height, 'row')} of run {run_id} in {options.output}", file=sys.stderr)
+    return 0

@@ -1,0 +1,166 @@
+"""Edits laid over tables: which rows they give, and what the tables that come of it are."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import polars as pl
+
+from flows.engine.edits import Edit, fitting, in_force, taking_back, text_key
+from flows.engine.overlay import edited
+from stages.keys import content_key
+from stages.rows import Claim, Sample, Verdict
+from stages.tables import build, conform
+
+AT = datetime(2026, 1, 1)
+CALL = content_key("call")
+TEXTS = {"a": "The tower is tall. Milk is white.", "b": "Snow is cold.", "c": "Ice is hard."}
+SAMPLES = build(
+    Sample,
+    [
+        {"sample_id": key, "response": text, "retrieved_contexts": [text]}
+        for key, text in TEXTS.items()
+    ],
+)
+
+
+def key(sample_id: str, claim: str | None) -> str:
+    return content_key("claim", sample_id, "response", claim)
+
+
+def claim(sample_id: str, words: str | None, **more: Any) -> dict[str, Any]:
+    row = {"claim_id": key(sample_id, words), "sample_id": sample_id, "of": "response"}
+    return row | {"claim": words, "call_id": CALL} | more
+
+
+def edit(sample_id: str, rows: list[dict[str, Any]], **more: Any) -> Edit:
+    made = Edit(
+        edit_id=content_key("edit", 1),
+        kind="claims",
+        pipeline="p",
+        step="s",
+        sample_id=sample_id,
+        field="response",
+        text=text_key(TEXTS[sample_id]),
+        rows=rows,
+        replaced=[],
+        who="ann",
+        why="too bold",
+        edited_at=AT,
+    )
+    return made._replace(**more)
+
+
+def words(*claims: str) -> list[dict[str, Any]]:
+    return [{"claim": one} for one in claims]
+
+
+def told(table: pl.DataFrame) -> list[tuple[Any, ...]]:
+    return table.select("sample_id", "claim", "start", "reason", "call_id").rows()
+
+
+CLAIMS = build(
+    Claim, [claim("a", "The tower is tall.", start=0, end=18), claim("c", "Ice is hard.")]
+)
+BY_ANN = "edited by ann: too bold"
+
+
+def test_an_edit_gives_the_claims_of_its_sample_and_leaves_all_others() -> None:
+    edits = [edit("a", words("The tower is high.", "The tower is tall.", "Pigs fly."))]
+    table = conform(Claim, edited(Claim, CLAIMS, SAMPLES, edits))
+    assert told(table) == [
+        ("a", "The tower is high.", 0, BY_ANN, None),
+        ("a", "The tower is tall.", 0, None, CALL),
+        ("a", "Pigs fly.", None, BY_ANN, None),
+        ("c", "Ice is hard.", None, None, CALL),
+    ]
+    assert table["claim_id"][0] == key("a", "The tower is high.")
+
+
+def test_claims_of_a_sample_without_any_stand_where_the_sample_does() -> None:
+    table = edited(Claim, CLAIMS, SAMPLES, [edit("b", words("Snow is white."))])
+    assert table["sample_id"].to_list() == ["a", "b", "c"]
+
+
+def test_an_edit_may_leave_no_claims() -> None:
+    assert edited(Claim, CLAIMS, SAMPLES, [edit("a", [])])["sample_id"].to_list() == ["c"]
+
+
+def test_a_failed_decomposition_is_mended_by_hand() -> None:
+    failed = build(Claim, [claim("a", None, status="failed", failure="timeout", reason="late")])
+    table = edited(Claim, failed, SAMPLES, [edit("a", words("Milk is white."))])
+    assert told(table) == [("a", "Milk is white.", 19, BY_ANN, None)]
+    assert table["status"].to_list() == ["made"]
+
+
+def test_the_later_edit_stands() -> None:
+    edits = [edit("a", words("One.")), edit("a", words("Two."))]
+    assert edited(Claim, CLAIMS, SAMPLES, edits)["claim"].to_list() == ["Two.", "Ice is hard."]
+
+
+def test_edits_of_other_parts_do_nothing() -> None:
+    part = SAMPLES.filter(pl.col("sample_id") != "b")
+    assert edited(Claim, CLAIMS, part, [edit("b", words("One."))]).equals(CLAIMS)
+
+
+def verdict(sample_id: str, passage: int | None, label: str | None, **more: Any) -> dict[str, Any]:
+    row = {"claim_id": key(sample_id, "x"), "against": "retrieved_contexts", "passage": passage}
+    return row | {"verdict": label} | more
+
+
+def test_an_edited_verdict_keeps_nothing_of_the_judge() -> None:
+    judged = {"reason": "so", "call_id": CALL, "evidence": "e", "p_neutral": 1.0}
+    ballot = {"agreement": 0.6, "ballot": '["entailed"]'}
+    table = build(
+        Verdict,
+        [
+            verdict("a", None, "neutral", **judged, **ballot),
+            verdict("a", 0, None, status="failed", failure="timeout", reason="late"),
+            verdict("a", 1, "neutral", **judged),
+        ],
+    )
+    rows = [verdict("a", None, "entailed"), verdict("a", 0, "contradicted")]
+    laid = conform(Verdict, edited(Verdict, table, SAMPLES, [edit("a", rows, kind="verdicts")]))
+    by_hand = {"reason": BY_ANN}
+    assert laid.equals(
+        build(
+            Verdict,
+            [
+                verdict("a", None, "entailed", **by_hand),
+                verdict("a", 0, "contradicted", **by_hand),
+                verdict("a", 1, "neutral", **judged),
+            ],
+        )
+    )
+
+
+def test_verdicts_on_claims_that_are_gone_do_nothing() -> None:
+    table = build(Verdict, [verdict("a", None, "neutral")])
+    gone = edit("b", [verdict("b", None, "entailed")], kind="verdicts")
+    assert edited(Verdict, table, SAMPLES, [gone]).equals(table)
+
+
+def test_an_edit_stands_while_its_text_does() -> None:
+    one, other = edit("a", []), edit("b", [], text=text_key("It was otherwise."))
+    listed = edit("c", [], field="retrieved_contexts", text=text_key([TEXTS["c"]]))
+    gone = edit("a", [])._replace(sample_id="gone")
+    assert list(fitting([one, other, listed, gone], [SAMPLES])) == [one, listed]
+
+
+def test_a_text_and_a_list_of_it_are_told_apart() -> None:
+    assert len({text_key("a"), text_key(["a"]), text_key([]), text_key(None)}) == 4
+
+
+def test_an_edit_taken_back_is_not_in_force_and_stays_on_record() -> None:
+    one, other = edit("a", words("One.")), edit("b", [], edit_id=content_key("edit", 2))
+    back = taking_back(
+        [one, other],
+        one.edit_id,
+        undoing=content_key("edit", 3),
+        who="bob",
+        why="it was right",
+        at=AT + timedelta(days=1),
+    )
+    (undone,) = back
+    assert (undone.rows, undone.replaced, undone.undoes) == ([], words("One."), one.edit_id)
+    assert (undone.who, undone.why, undone.sample_id) == ("bob", "it was right", "a")
+    assert in_force([one, other, *back]) == [other]

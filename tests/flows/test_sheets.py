@@ -1,0 +1,204 @@
+"""What may be wrong with a sheet: all of it is told, by file and line, and nothing is written."""
+
+import csv
+import io
+import shutil
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.cli import main
+from flows.engine.edits import Kind
+from flows.engine.errors import InputError
+from flows.engine.results import chosen_run
+from flows.engine.sheets.form import COLUMNS, read_sheet, written
+from flows.engine.sheets.rows import sheet_rows
+from flows.engine.sheets.taking_in import run_of, taken_in
+from flows.engine.store import Store
+
+TOWER = "The Eiffel Tower is located in Paris."
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, write_small: Callable[[Path], Path]) -> Path:
+    folder = tmp_path_factory.mktemp("finished")
+    path = write_small(folder)
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        assert main(["run", str(path)]) == 0
+    return folder / "small.duckdb"
+
+
+@pytest.fixture
+def store(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    shutil.copy(finished, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return Store(tmp_path / "small.duckdb")
+
+
+@pytest.fixture
+def run_id(store: Store) -> str:
+    return chosen_run(store, None)
+
+
+def rows_of(store: Store, run_id: str, kind: Kind) -> list[dict[str, str]]:
+    rows = sheet_rows(store, run_id, kind).iter_rows(named=True)
+    return [{name: "" if cell is None else str(cell) for name, cell in row.items()} for row in rows]
+
+
+def faults_of(store: Store, run_id: str, rows: list[dict[str, str]]) -> list[str]:
+    path = Path("sheet.csv")
+    with path.open("w", newline="", encoding="utf-8") as file:
+        sheet = csv.DictWriter(file, list(rows[0]))
+        sheet.writeheader()
+        sheet.writerows(rows)
+    with pytest.raises(InputError) as caught:
+        taken_in(read_sheet(path), store, run_id, who="ann", why="because")
+    return str(caught.value).splitlines()
+
+
+def test_a_sheet_of_claims(store: Store, run_id: str) -> None:
+    rows = rows_of(store, run_id, "claims")
+    first = rows[0]
+    assert tuple(first) == COLUMNS["claims"]
+    claims = [(row["step"], row["sample_id"], row["claim"], row["status"]) for row in rows]
+    assert claims == [
+        ("response_claims", "birth", "Einstein was born in 1879.", "made"),
+        ("response_claims", "tower", TOWER, "made"),
+        ("reference_claims", "birth", "Einstein was born in 1905.", "made"),
+        ("reference_claims", "silence", "Paris is large.", "made"),
+        ("reference_claims", "tower", TOWER, "made"),
+        ("reference_claims", "tower", "It has a height of 1000ft.", "made"),
+    ]
+    assert (first["run"], first["of"], first["text"]) == (run_id, "response", first["claim"])
+    of_one = sheet_rows(store, run_id, "claims", "reference_claims")
+    assert of_one["step"].unique().to_list() == ["reference_claims"]
+
+
+def test_a_sheet_is_csv_that_every_spreadsheet_knows(store: Store, run_id: str) -> None:
+    content = written("claims", sheet_rows(store, run_id, "claims"))
+    header, first, *_ = content.split(b"\r\n")
+    assert header == b"\xef\xbb\xbf" + ",".join(COLUMNS["claims"]).encode()
+    assert first.decode().startswith(f"{run_id},birth,response_claims,response,")
+
+
+def test_everything_wrong_with_claims_at_once(store: Store, run_id: str) -> None:
+    rows = rows_of(store, run_id, "claims")
+    blank = dict.fromkeys(rows[0], "")
+    stranger = "00000000-0000-0000-0000-000000000000"
+    wrong: list[dict[str, Any]] = [
+        {"step": "respons_claims", "sample_id": "tower", "claim": "x"},
+        {"step": "response_claims", "sample_id": "towers", "claim": "x"},
+        {"step": "response_claims", "sample_id": "silence", "claim": "x"},
+        {"step": "response_claims", "sample_id": "tower", "claim_id": stranger, "claim": "x"},
+        {"step": "response_claims", "sample_id": "tower", "claim": f" {TOWER}"},
+        rows[0],
+    ]
+    key = rows[0]["claim_id"]
+    assert faults_of(store, run_id, [*rows, *(blank | row for row in wrong)]) == [
+        f"sheet.csv:8: no step 'respons_claims' of run {run_id} makes claims; "
+        "did you mean 'response_claims'?",
+        f"sheet.csv:9: run {run_id} has no sample 'towers'; keep sample_id as it was exported",
+        "sheet.csv:10: sample 'silence' has no claims in step response_claims; delete the row",
+        f"sheet.csv:11: '{stranger}' is no claim of sample 'tower' in that run; "
+        "leave claim_id empty to add a claim, or say which run it is of by --run",
+        "sheet.csv:12: the same claim stands already on line 3; delete one of them",
+        f"sheet.csv:13: claim_id '{key}' stands already on line 2; "
+        "leave claim_id empty to add a claim",
+    ]
+
+
+def test_everything_wrong_with_verdicts_at_once(store: Store, run_id: str) -> None:
+    rows = rows_of(store, run_id, "verdicts")
+    assert [row["sample_id"] for row in rows] == ["birth", "tower"]
+    key = rows[1]["claim_id"]
+    wrong = [
+        rows[0] | {"verdict": "entailled"},
+        rows[1] | {"verdict": ""},
+        rows[1] | {"verdict": "neutral"},
+        rows[1] | {"passage": "0"},
+        rows[1] | {"step": "response_claims"},
+    ]
+    assert faults_of(store, run_id, wrong) == [
+        "sheet.csv:2: 'entailled' is no verdict; did you mean 'entailed'?",
+        "sheet.csv:3: has no verdict; write one of entailed, contradicted, neutral",
+        "sheet.csv:4: the same verdict stands already on line 3; delete one of them",
+        f"sheet.csv:5: no verdict by passage 0 on claim '{key}' in that run; "
+        "keep claim_id and passage as they were exported",
+        f"sheet.csv:6: no step 'response_claims' of run {run_id} makes verdicts; "
+        "known are response_in_reference",
+    ]
+
+
+def test_a_claim_is_not_corrected_among_verdicts(store: Store, run_id: str) -> None:
+    rows = rows_of(store, run_id, "verdicts")
+    rows[1] |= {"claim": "Another one.", "verdict": "neutral"}
+    assert faults_of(store, run_id, rows) == [
+        "sheet.csv:3: the claim is another one; correct claims in a sheet of claims"
+    ]
+
+
+def test_rows_of_several_runs(tmp_path: Path) -> None:
+    path = tmp_path / "s.csv"
+    path.write_text("run,sample_id,step,claim_id,claim\na,,,,x\n,,,,x\nb,,,,x\n")
+    with pytest.raises(InputError) as caught:
+        run_of(read_sheet(path))
+    assert str(caught.value) == f"{path}:4: is of run b, the rows above of a; keep one run"
+    path.write_text("sample_id,step,claim_id,claim\na,b,,x\n")
+    assert run_of(read_sheet(path)) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            b"sample_id,claim\na,b\n",
+            ":1: has no column step, claim_id; keep the header that was exported: "
+            "run,sample_id,step,of,claim_id,claim,status,text",
+        ),
+        (
+            b"sample_id,step,verdict\n",
+            ":1: has no column claim_id, claim, passage; keep the header that was exported: "
+            "run,sample_id,step,claim_id,claim,against,passage,verdict,status,evidence,reason",
+        ),
+        (
+            b"",
+            ":1: has no column sample_id, step, claim_id, claim; keep the header that was "
+            "exported: run,sample_id,step,of,claim_id,claim,status,text",
+        ),
+        (b"sample_id,step,claim_id,claim,claim\n", ":1: two columns are named 'claim'; keep one"),
+        (b"sample_id,step\n\xff", ": is not UTF-8; save it as CSV in UTF-8"),
+        (
+            b'sample_id,step,claim_id,claim\na,b,c,"d"e\n',
+            ": is broken CSV (',' expected after '\"'); save it as CSV in UTF-8",
+        ),
+    ],
+)
+def test_what_is_no_sheet(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "s.csv"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        read_sheet(path)
+    assert str(caught.value) == f"{path}{message}"
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("parted_by", [b",", b";", b"\t"])
+def test_rows_know_their_lines(tmp_path: Path, mark: bytes, parted_by: bytes) -> None:
+    path = tmp_path / "s.csv"
+    text = b'sample_id,step,claim_id,claim,notes\r\na,s,,"x\r\ny",mine\r\n,,,,\r\n\r\nb,s,,z\r\n'
+    path.write_bytes(mark + text.replace(b",", parted_by))
+    sheet = read_sheet(path)
+    rows = [(row.line, row.cell("sample_id"), row.cell("claim")) for row in sheet.rows]
+    assert (sheet.kind, rows) == ("claims", [(2, "a", "x\r\ny"), (6, "b", "z")])
+    assert sheet.rows[1].cell("notes") == ""
+
+
+def test_a_sheet_as_it_was_exported_changes_nothing(store: Store, run_id: str) -> None:
+    kinds: tuple[Kind, ...] = ("claims", "verdicts")
+    for kind in kinds:
+        path = Path(f"{kind}.csv")
+        path.write_bytes(written(kind, sheet_rows(store, run_id, kind)))
+        assert taken_in(read_sheet(path), store, run_id, who="ann", why="because") == []
