@@ -18,8 +18,10 @@ from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
 from flows.engine.artifacts import Artifact
+from flows.engine.choosing import choose
 from flows.engine.execute import open_store, recorded, walk
 from flows.engine.prepare import prepare
+from flows.engine.rerun import Rerun
 from flows.engine.runner import Made
 
 
@@ -41,11 +43,13 @@ class LogWatch:
 
     def finished(self, made: Made) -> None:
         """Say what became of a step."""
+        taken_over = f" ({made.taken_over:,} samples taken over)" if made.taken_over else ""
         get_run_logger().info(
-            "%s: %d rows %s, %d failed, %.1f s",
+            "%s: %d rows %s%s, %d failed, %.1f s",
             made.step,
             made.artifact.row_count,
             "reused" if made.reused else "made",
+            taken_over,
             made.artifact.failures,
             made.seconds,
         )
@@ -54,24 +58,35 @@ class LogWatch:
 @flow(name="evaluate")
 def evaluate(
     config: str,
+    *,
     store: str | None = None,
     limit: int | None = None,
     again: list[str] | None = None,
+    fresh: bool = False,
+    only: list[str] | None = None,
+    from_step: str | None = None,
+    failed: bool = False,
+    samples: str | None = None,
     redact: bool = False,
 ) -> str:
     """Run the pipeline file `config` and return the id of the run.
 
     `store` names another DuckDB file than the pipeline's, `limit` takes the first samples
-    only, `again` names steps to make although their tables are on file, `redact` keeps only
-    hashes of texts in the record of calls. Raises `InputError`
-    with every mistake in the pipeline or its samples.
+    only, `redact` keeps only hashes of texts in the record of calls; the others are the
+    fields of `Rerun`. Where nothing failed and only that was asked for, the id is that of the
+    run looked at. Raises `InputError` with every mistake in the pipeline or its samples.
     """
-    steps_again = frozenset(again or ())
-    prepared = prepare(Path(config), limit=limit, again=steps_again)
-    file = open_store(prepared, Path(store) if store else None)
+    rerun = Rerun(tuple(again or ()), fresh, tuple(only or ()), from_step, failed, samples)
+    other = Path(store) if store else None
+    prepared = prepare(Path(config), limit=limit, rerun=rerun, store=other)
+    file = open_store(prepared, other)
+    choice = choose(prepared, file, rerun)
+    if choice.clean is not None:
+        get_run_logger().info(choice.nothing())
+        return choice.clean
     fields = ", ".join(f"{name} from {column}" for name, column in prepared.samples.mapping.items())
     get_run_logger().info("%d samples: %s", prepared.samples.count, fields)
-    with recorded(prepared, file, LogWatch(), again=steps_again, redact=redact) as run:
+    with recorded(prepared, file, LogWatch(), choice=choice, redact=redact) as run:
 
         @task(cache_policy=NO_CACHE)
         def make(step: str, inputs: Mapping[str, Artifact]) -> Artifact:

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from stages.row import Row
 from stages.tables import conform
-from stages.words import SampleField
+from stages.words import ClaimsField, SampleField
 
 
 class Input(NamedTuple):
@@ -46,7 +46,8 @@ class Stage(BaseModel):
     `version` is raised when the same settings start to mean other rows. `per_sample`
     says that the rows of a sample depend on that sample alone, so that the engine may
     run the stage on any part of the samples at a time, and `by_row` that it works through
-    them one by one in Python, so that parts are worth handing to other processes. `columns`
+    them one by one in Python, so that parts are worth handing to other processes: its rows
+    come sample by sample, and those of samples that did not change are not made again. `columns`
     names, for an input that is read only in part, the columns it is read for. `expects`
     says for an input what its maker must be like, so that a table of the wrong direction
     is refused before anything runs: a setting and its value, or an input of the maker and
@@ -68,7 +69,7 @@ class Stage(BaseModel):
 
     run: ClassVar[Callable[..., pl.DataFrame]]
 
-    def reads(self) -> frozenset[SampleField]:
+    def reads(self) -> frozenset[SampleField | ClaimsField]:
         """The sample fields without which no sample could give a row."""
         return frozenset()
 

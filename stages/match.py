@@ -21,6 +21,7 @@ from stages.text.word_letters import WordLetters
 from stages.words import MatchCompat, SampleField
 
 _AT_ONCE: Final = 256
+_READ: Final = ("sample_id", "response", "reference", "other_references", "retrieved_contexts")
 
 
 class _Pair(NamedTuple):
@@ -50,6 +51,7 @@ class LexicalMatch(Stage):
     use: ClassVar[str] = "lexical_match"
     version: ClassVar[int] = 3
     by_row: ClassVar[bool] = True
+    columns: ClassVar = {"samples": _READ}
 
     against: Literal["reference", "retrieved_contexts"]
     unit: Literal["sentence", "text"] = "sentence"
@@ -62,10 +64,8 @@ class LexicalMatch(Stage):
         return frozenset(("response", self.against))
 
     def run(self, samples: Samples) -> SentenceMatches:
-        """One row per sample, source and part of the response."""
-        read = samples.select(
-            "sample_id", "response", "reference", "other_references", "retrieved_contexts"
-        )
+        """One row per sample, source and part of the response, sample by sample."""
+        read = samples.select(_READ)
         letters = WordLetters(self.tokens)
         made = [pl.DataFrame(schema=schema(SentenceMatch))]
         for part in read.iter_slices(_AT_ONCE):
@@ -79,7 +79,10 @@ class LexicalMatch(Stage):
         matches = pl.concat(made)
         if self.compat is None:
             return matches
-        return matches.vstack(compat_matches(read, against=self.against, unit=self.unit))
+        compat = compat_matches(read, against=self.against, unit=self.unit)
+        place = read.select("sample_id").with_row_index("place")
+        placed = matches.vstack(compat).join(place, on="sample_id", maintain_order="left")
+        return placed.sort("place", maintain_order=True).drop("place")
 
     def _pairs(self, sample: dict[str, Any], letters: WordLetters) -> Iterator[_Pair]:
         response = sample["response"] or ""

@@ -67,8 +67,8 @@ class Verdict(Row):
     `evidence_end` are character offsets into the text, or into the context numbered
     `evidence_passage`, NULL for words that the premise does not hold. `call_id` is the call that
     gave the verdict, or failed last; `failure` says why a language model gave none. Where
-    several votes were asked for the verdict is that of most, `agreement` their share of all
-    and `ballot` what each of them was; else both are NULL.
+    several votes were asked for the verdict is that of more than half, `agreement` the share of
+    the given votes that say the same and `ballot` what each of them was; else both are NULL.
     """
 
     table = "verdicts"

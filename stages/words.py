@@ -1,11 +1,19 @@
 """Closed sets of words that rows and settings share."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Final, Literal
 
 Side = Literal["response", "reference"]
 SampleText = Literal["user_input", Side]
 SampleField = Literal[SampleText, "retrieved_contexts"]
 """The texts of a sample that are decomposed into claims, all single ones, and all of them."""
+
+ClaimsField = Literal["response_claims", "reference_claims"]
+CLAIMS_OF: Final[Mapping[Side, ClaimsField]] = {
+    "response": "response_claims",
+    "reference": "reference_claims",
+}
+"""The claims that come with a sample, by the side that they are of."""
 
 Label = Literal["entailed", "contradicted", "neutral"]
 """What natural language inference says of a premise and a claim."""

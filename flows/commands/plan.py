@@ -8,6 +8,8 @@ from rich import box
 from rich.table import Table
 
 from flows.commands.answers import counted, shown, standard_output
+from flows.commands.asked import asked_for
+from flows.engine.choosing import choose
 from flows.engine.endpoints import Endpoint
 from flows.engine.estimating import estimate
 from flows.engine.execute import open_store
@@ -19,14 +21,19 @@ from flows.engine.prepare import prepare
 
 def main(options: Namespace) -> int:
     """Print what would become of each step, and what it would ask of endpoints."""
-    prepared = prepare(options.config, limit=options.limit, again=options.again)
+    rerun = asked_for(options)
+    prepared = prepare(options.config, limit=options.limit, rerun=rerun, store=options.store)
     store = open_store(prepared, options.store)
-    planned = plan(prepared, store, again=frozenset(options.again))
+    choice = choose(prepared, store, rerun)
+    if choice.clean is not None:
+        print(choice.nothing())
+        return 0
+    planned = plan(prepared, store, choice=choice)
     estimates = estimate(prepared, store, planned)
     console = standard_output()
     console.print(_table(planned, estimates))
     if estimates:
-        for line in (_total(estimates), *_beyond(prepared.pipeline, estimates)):
+        for line in (total(estimates), *beyond(prepared.pipeline, estimates)):
             console.print(shown(line), soft_wrap=True)
     return 0
 
@@ -47,7 +54,13 @@ def _table(planned: list[Planned], estimates: Mapping[str, Estimate]) -> Table:
 def _words(step: Planned) -> str:
     if step.artifact is not None:
         return f"reuse {step.artifact.row_count:,} rows"
-    return f"waits for {', '.join(step.waits_for)}" if step.waits_for else "make"
+    if step.below is not None:
+        return f"reuse {step.below.row_count:,} rows, edited by hand"
+    if step.waits_for:
+        return f"waits for {', '.join(step.waits_for)}"
+    if step.taken_over:
+        return f"make, {counted(step.taken_over, 'sample')} taken over"
+    return "make anew" if step.fresh else "make"
 
 
 def _asked(estimate: Estimate | None) -> tuple[str, str, str]:
@@ -59,7 +72,7 @@ def _asked(estimate: Estimate | None) -> tuple[str, str, str]:
     return f"{about}{estimate.calls:,}", tokens, cost
 
 
-def _total(estimates: Mapping[str, Estimate]) -> str:
+def total(estimates: Mapping[str, Estimate]) -> str:
     """All of it in one line: calls, tokens, cost, and what need not be asked."""
     of_steps = estimates.values()
     calls, answers = sum(one.calls for one in of_steps), sum(one.answers for one in of_steps)
@@ -78,10 +91,11 @@ def _total(estimates: Mapping[str, Estimate]) -> str:
     return f"{'about ' if guess else ''}{', '.join(amounts)}{told}"
 
 
-def _beyond(pipeline: Pipeline, estimates: Mapping[str, Estimate]) -> Iterator[str]:
+def beyond(pipeline: Pipeline, estimates: Mapping[str, Estimate]) -> Iterator[str]:
     """A line for each endpoint whose budget would not suffice."""
-    for who in dict.fromkeys(one.who for one in estimates.values()):
-        asked = [one for one in estimates.values() if one.who == who]
+    single = [part for one in estimates.values() for part in one.parts or (one,)]
+    for who in dict.fromkeys(one.who for one in single):
+        asked = [one for one in single if one.who == who]
         endpoint = pipeline.judges.get(who) or pipeline.embedder
         if not isinstance(endpoint, Endpoint):
             continue

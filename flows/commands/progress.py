@@ -9,6 +9,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
+from flows.commands.answers import counted
 from flows.engine.runner import Made, Watch
 
 _SECONDS: Final = 15.0
@@ -92,7 +93,8 @@ def step_line(made: Made) -> str:
     """One line on a finished step."""
     failures = f", {made.artifact.failures} failed" if made.artifact.failures else ""
     how = "reused" if made.reused else f"made in {made.seconds:.1f} s"
-    return f"  {made.step}: {made.artifact.row_count:,} rows {how}{failures}"
+    taken = f", those of {counted(made.taken_over, 'sample')} taken over" if made.taken_over else ""
+    return f"  {made.step}: {made.artifact.row_count:,} rows {how}{taken}{failures}"
 
 
 def _line(text: str) -> None:

@@ -10,7 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.commands.answers import counted, shown, standard_output
+from flows.commands.by_hand import print_lapsed
+from flows.commands.gate_report import gate_code, print_gates
 from flows.engine import accounts, results
+from flows.engine.gates import outcomes_of
 from flows.engine.llm.remembered import FINAL
 from flows.engine.store import Store
 
@@ -25,8 +28,9 @@ _CONTRADICTED: Final = (
 def print_report(
     store: Store, run_id: str, *, slices: bool = False, config: Path | None = None
 ) -> int:
-    """Print a run to standard output; 1 when some of its rows failed, else 0.
+    """Print a run to standard output and return the exit code that it makes.
 
+    4 when a gate failed, else 5 when one is inconclusive, else 1 when some rows failed, else 0.
     `slices` adds the means by metadata, `config` the command that plans the next run.
     """
     console = standard_output()
@@ -36,7 +40,11 @@ def print_report(
     summaries = results.summaries(store, run_id)
     whole = pl.col("slice_field").is_null()
     _print_metrics(console, summaries if slices else summaries.filter(whole))
+    outcomes = outcomes_of(store, run_id)
+    print_gates(console, outcomes)
     _print_failures(console, accounts.failures(store, run_id))
+    print_lapsed(console, store, run_id)
+    _print_votes(console, *accounts.votes(store, run_id))
     _print_calls(console, accounts.calls_made(store, run_id))
     lowest = results.lowest(store, run_id, _LOWEST)
     _print_lowest(console, store, run_id, lowest)
@@ -47,7 +55,7 @@ def print_report(
         *([f"claimflow plan {config}"] if config else []),
     ]
     console.print(shown("\n  ".join(["next:", *commands])), soft_wrap=True)
-    return 1 if int(steps["failures"].sum()) else 0
+    return gate_code(outcomes) or int(steps["failures"].sum() > 0)
 
 
 def _count(steps: pl.DataFrame) -> str:
@@ -95,6 +103,13 @@ def _print_failures(console: Console, failures: pl.DataFrame) -> None:
         words = f"  {row['step']}: {row['failed']:,}{kind}: {_short(row['reason'], 160)}"
         console.print(shown(words), soft_wrap=True)
     console.print()
+
+
+def _print_votes(console: Console, unstable: int, voted: int) -> None:
+    if voted:
+        see = ': see `claimflow sql "SELECT * FROM unstable"`' if unstable else ""
+        words = f"{unstable:,} of {counted(voted, 'claim')} unstable{see}\n"
+        console.print(shown(words), soft_wrap=True)
 
 
 def _print_calls(console: Console, calls: pl.DataFrame) -> None:

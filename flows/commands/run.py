@@ -6,28 +6,34 @@ from argparse import Namespace
 from pathlib import Path
 
 from flows.commands.answers import counted
+from flows.commands.asked import asked_for
 from flows.commands.progress import watching
 from flows.commands.report import print_report
 from flows.commands.stores import remember_store
+from flows.engine.choosing import choose
 from flows.engine.errors import Fault, InputError
 from flows.engine.execute import execute, open_store, recorded
 from flows.engine.prepare import Prepared, prepare
+from flows.engine.rerun import Rerun
 
 
 def main(options: Namespace) -> int:
-    """Run a pipeline; 1 when some rows failed, else 0."""
-    prepared = prepare(options.config, limit=options.limit, again=options.again)
+    """Run a pipeline; returns what `print_report` makes of it."""
+    rerun = asked_for(options)
+    prepared = prepare(options.config, limit=options.limit, rerun=rerun, store=options.store)
     store = open_store(prepared, options.store)
+    choice = choose(prepared, store, rerun)
+    if choice.clean is not None:
+        print(choice.nothing())
+        return 0
     if options.prefect or _prefect_is_configured():
-        run_id = _tracked(options, str(store.path))
+        run_id = _tracked(options, rerun, str(store.path))
         remember_store(store)
     else:
         _say_mapping(prepared)
         with (
-            watching(len(prepared.pipeline.steps) + 1) as watch,
-            recorded(
-                prepared, store, watch, again=frozenset(options.again), redact=options.redact
-            ) as run,
+            watching(len(choice.steps) + 1) as watch,
+            recorded(prepared, store, watch, choice=choice, redact=options.redact) as run,
         ):
             remember_store(store)
             execute(run)
@@ -42,7 +48,7 @@ def _say_mapping(prepared: Prepared) -> None:
     print(f"{counted(prepared.samples.count, 'sample')}{how}", file=sys.stderr)
 
 
-def _tracked(options: Namespace, store: str) -> str:
+def _tracked(options: Namespace, rerun: Rerun, store: str) -> str:
     # Prefect takes seconds to import, so only a run that it tracks does.
     from flows.evaluate import evaluate
 
@@ -51,7 +57,12 @@ def _tracked(options: Namespace, store: str) -> str:
             str(options.config),
             store=store,
             limit=options.limit,
-            again=options.again,
+            again=list(rerun.again),
+            fresh=rerun.fresh,
+            only=list(rerun.only),
+            from_step=rerun.from_step,
+            failed=rerun.failed,
+            samples=rerun.samples,
             redact=options.redact,
         )
     except RuntimeError as error:

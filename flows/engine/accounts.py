@@ -41,6 +41,23 @@ def calls_made(store: Store, run_id: str) -> pl.DataFrame:
     )
 
 
+def votes(store: Store, run_id: str) -> tuple[int, int]:
+    """Of the claims of a run that several votes were asked on: those whose votes differ, and all.
+
+    A claim that was held against several premises counts for each.
+    """
+    found = _read(
+        store,
+        """
+        SELECT count(*) FILTER (agreement < 1) AS unstable, count(agreement) AS voted
+        FROM verdicts WHERE run_id = $run
+        """,
+        run=run_id,
+    )
+    unstable, voted = found.row(0)
+    return unstable, voted
+
+
 def calls_of(store: Store, run_id: str, sample_id: str) -> pl.DataFrame:
     """The calls that gave the claims and verdicts of a sample, those of other runs too."""
     return _read(

@@ -6,22 +6,18 @@ from typing import Any, Final
 import polars as pl
 
 from flows.engine.artifacts import read
-from flows.engine.endpoints import EmbeddingEndpoint, Endpoint, Judge
+from flows.engine.counting import Counter, Endpoints, asking
 from flows.engine.guessing import ClaimGuess
-from flows.engine.ledger import Ledger
-from flows.engine.llm.charges import charges_of
-from flows.engine.llm.embedding import WHO
-from flows.engine.llm.estimate import NOT_ASKED, CountingEmbedder, CountingJudge, Estimate
-from flows.engine.llm.habits import recall_habits
+from flows.engine.llm.estimate import NOT_ASKED, Estimate, together
+from flows.engine.overlay import edited
 from flows.engine.pipeline import Pipeline
 from flows.engine.planning import Planned
 from flows.engine.prepare import SHARD, Prepared
 from flows.engine.reader import SampleSource
-from flows.engine.runner import SAMPLES
 from flows.engine.store import Store
+from flows.engine.unchanged import SAMPLES
 from flows.engine.wiring import Step
 from stages.decompose import DecomposeClaims
-from stages.tools import Embedder
 
 _SHARDS: Final = 10
 """Parts of the samples that are looked at; of more, so many, evenly spread."""
@@ -32,31 +28,20 @@ def estimate(prepared: Prepared, store: Store, planned: Sequence[Planned]) -> di
 
     Nobody is asked, nothing is written. Claims that a judge has yet to name are guessed.
     """
-    asking = dict(_asking(prepared.pipeline))
-    endpoints = {name: endpoint for name, (_, endpoint) in asking.items()}
+    steps = {one.step for one in planned}
+    endpoints = {name: of for name, of in asking(prepared.pipeline).items() if name in steps}
     walk = _Walk(prepared.pipeline, store, planned, endpoints)
     seen = 0
-    if walk.tools:
+    if walk.counters:
         for part, samples in _parts(prepared.samples):
             walk.through(part, samples)
             seen += samples.height
     scale = prepared.samples.count / seen if seen else 1.0
-    estimates = {name: Estimate(who) for name, (who, _) in asking.items()}
-    for name, tool in walk.tools.items():
-        who, endpoint = asking[name]
-        price = charges_of(endpoint) if tool.tally.calls else None
+    estimates = {name: together([Estimate(who) for who in of]) for name, of in endpoints.items()}
+    for name, counter in walk.counters.items():
         about = scale > 1 or name in walk.guessed
-        estimates[name] = tool.tally.estimate(who, price, scale=scale, about=about)
+        estimates[name] = counter.estimate(scale=scale, about=about)
     return estimates
-
-
-def _asking(pipeline: Pipeline) -> Iterator[tuple[str, tuple[str, Endpoint]]]:
-    """The steps that ask an endpoint, each with the endpoint's name and the endpoint."""
-    for step in pipeline.steps:
-        if step.judge is not None:
-            yield step.name, (step.judge, pipeline.judges[step.judge])
-        elif isinstance(pipeline.embedder, Endpoint) and Embedder in step.stage.tools.values():
-            yield step.name, (WHO, pipeline.embedder)
 
 
 def _parts(samples: SampleSource) -> Iterator[tuple[int, pl.DataFrame]]:
@@ -71,7 +56,7 @@ def _parts(samples: SampleSource) -> Iterator[tuple[int, pl.DataFrame]]:
 class _Walk:
     """Runs the stages that ask an endpoint, and those whose tables they read.
 
-    `tools` are the ones lent to the former, by step. `guessed` are the steps that read
+    `counters` lend tools to the former, by step. `guessed` are the steps that read
     claims nobody knows yet.
     """
 
@@ -80,22 +65,26 @@ class _Walk:
         pipeline: Pipeline,
         store: Store,
         planned: Sequence[Planned],
-        endpoints: Mapping[str, Endpoint],
+        endpoints: Mapping[str, Endpoints],
     ) -> None:
         self._store = store
-        self._found = {one.step: one.artifact for one in planned if one.artifact is not None}
+        self._found = {
+            one.step: found for one in planned if (found := one.artifact or one.below) is not None
+        }
+        self._edits = {one.step: one.edits for one in planned if one.edits}
         self._steps: list[Step] = []
         self._read: set[str] = set()
         self._guesses: dict[str, ClaimGuess] = {}
         self.guessed: set[str] = set()
         asked: set[str] = set()
-        self.tools = {
-            name: _tool(endpoint, store, asked)
-            for name, endpoint in endpoints.items()
+        fresh = {one.step for one in planned if one.fresh}
+        self.counters = {
+            name: Counter(of_step, store, asked, fresh=name in fresh)
+            for name, of_step in endpoints.items()
             if name not in self._found
         }
         for step in reversed(pipeline.steps):
-            if step.name in self.tools or step.name in self._read:
+            if step.name in self.counters or step.name in self._read:
                 self._steps.insert(0, step)
                 self._read.update(() if step.name in self._found else step.needs)
 
@@ -105,13 +94,19 @@ class _Walk:
         for step in self._steps:
             table = self._table(step, part, tables)
             if step.name in self._read:
-                tables[step.name] = self._whole(step, table, samples)
+                whole = self._whole(step, table, samples)
+                edits = self._edits.get(step.name, ())
+                row = step.stage.makes
+                tables[step.name] = edited(row, whole, samples, edits) if edits else whole
 
     def _table(self, step: Step, part: int, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
         """The table found, or what the stage makes of the tables before it."""
         if step.name in self._found:
             with self._store.reading() as connection:
-                return read(connection, step.stage.makes, self._found[step.name], shard=part)
+                row = step.stage.makes
+                # Edits are laid over whole rows.
+                columns = tuple(row.model_fields) if step.name in self._edits else ()
+                return read(connection, row, self._found[step.name], shard=part, columns=columns)
         if not self._guesses.keys().isdisjoint(step.needs):
             self.guessed.add(step.name)
         inputs: dict[str, Any] = {
@@ -119,11 +114,12 @@ class _Walk:
             for name, wire in step.inputs.items()
         }
         lent = step.stage.tools.keys() - step.stage.ignores()
-        return step.stage.run(**inputs, **dict.fromkeys(lent, self.tools.get(step.name)))
+        tool = self.counters[step.name].tool() if step.name in self.counters else None
+        return step.stage.run(**inputs, **dict.fromkeys(lent, tool))
 
     def _whole(self, step: Step, table: pl.DataFrame, samples: pl.DataFrame) -> pl.DataFrame:
         """The table with claims guessed where a judge has yet to be asked for them."""
-        if not isinstance(step.stage, DecomposeClaims) or step.name not in self.tools:
+        if not isinstance(step.stage, DecomposeClaims) or step.name not in self.counters:
             return table
         unknown = pl.col("failure").eq_missing(pl.lit(NOT_ASKED.kind))
         texts = samples.join(table.filter(unknown), on="sample_id", how="semi")
@@ -131,13 +127,3 @@ class _Walk:
             return table
         guess = self._guesses.setdefault(step.name, ClaimGuess(step.stage))
         return pl.concat([table.filter(~unknown), guess.claims(texts)])
-
-
-def _tool(endpoint: Endpoint, store: Store, asked: set[str]) -> CountingJudge | CountingEmbedder:
-    """The tool that counts what an endpoint would be asked."""
-    ledger = Ledger(store)
-    if isinstance(endpoint, Judge):
-        return CountingJudge(endpoint, ledger, recall_habits(store, endpoint), asked)
-    if isinstance(endpoint, EmbeddingEndpoint):
-        return CountingEmbedder(endpoint, ledger, asked)
-    raise TypeError(f"nothing counts what a {type(endpoint).__name__} would be asked")

@@ -9,15 +9,19 @@ from typing import Any, Final
 
 from flows.engine import runs
 from flows.engine.artifacts import Artifact
-from flows.engine.errors import JudgeError, StoppedError, StoreError
+from flows.engine.errors import StoreError
+from flows.engine.gates import judge_run
 from flows.engine.ledger import Ledger
 from flows.engine.llm.journal import take_in_journals
 from flows.engine.llm.session import Session
 from flows.engine.prepare import Prepared
+from flows.engine.read_copy import publish_after_run
 from flows.engine.readiness import check_endpoints
-from flows.engine.runner import SAMPLES, Run, Watch
+from flows.engine.rerun import Choice, Rerun, chosen
+from flows.engine.runner import Run, Watch
 from flows.engine.store import Store
 from flows.engine.toolbox import Toolbox
+from flows.engine.unchanged import SAMPLES
 
 Submit = Callable[[str, Mapping[str, Any]], Any]
 """Starts a step by name, given what was returned for each step that it needs."""
@@ -34,16 +38,18 @@ def recorded(
     store: Store,
     watch: Watch,
     *,
-    again: frozenset[str] = frozenset(),
+    choice: Choice | None = None,
     redact: bool = False,
 ) -> Iterator[Run]:
     """A run on record in `store`, whose end is noted however it comes.
 
-    With `redact` the record of calls keeps hashes in place of texts. Raises `InputError`
-    where an endpoint that may be asked lacks a key, or a price that its budget needs.
+    `choice` says which steps it makes, if not all. With `redact` the record of calls keeps
+    hashes in place of texts. Raises `InputError` where an endpoint that may be asked lacks a
+    key, or a price that its budget needs.
     """
     pipeline = prepared.pipeline
-    check_endpoints(prepared, store, again=again)
+    choice = choice or chosen(pipeline, Rerun())
+    check_endpoints(prepared, store, choice=choice)
     stop = threading.Event()
     ledger = Ledger(store)
     run_id, killed = runs.start(
@@ -53,30 +59,30 @@ def recorded(
         config=pipeline.source.text,
     )
     take_in_journals(ledger)
-    session = Session(ledger, run_id=run_id, stop=stop, redact=redact, answered=watch.answered)
+    session = Session(
+        ledger,
+        run_id=run_id,
+        stop=stop,
+        redact=redact,
+        answered=watch.answered,
+        fresh=choice.fresh,
+    )
     toolbox = Toolbox(pipeline, session)
-    run = Run(run_id, prepared, store, toolbox, stop=stop, watch=watch, again=again)
+    run = Run(run_id, prepared, choice, store, toolbox, stop=stop, watch=watch)
     watch.began(run_id, killed)
+    readable = True
     try:
-        yield run
-    except (KeyboardInterrupt, StoppedError):
-        stop.set()
-        runs.end(store, run_id, "stopped", "asked to stop")
-        raise
+        with runs.ending(store, run_id, stop):
+            yield run
+        judge_run(store, run_id, pipeline.gates)
     except StoreError:
-        # Its end cannot be noted either: the next run finds that its process is gone.
-        stop.set()
+        readable = False
         raise
-    except BaseException as error:
-        stop.set()
-        kind = "" if isinstance(error, JudgeError) else f"{type(error).__name__}: "
-        runs.end(store, run_id, "failed", f"{kind}{error}")
-        raise
-    else:
-        runs.end(store, run_id, "done")
     finally:
         run.close()
         toolbox.close()
+        if readable:
+            publish_after_run(store, wanted=pipeline.read_copy)
 
 
 def walk(run: Run, submit: Submit) -> dict[str, Any]:

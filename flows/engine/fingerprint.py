@@ -2,7 +2,7 @@
 
 import hashlib
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -45,11 +45,12 @@ class Digest:
     """Digest of a table that arrives in parts; the borders between parts do not count.
 
     Covers the rows in their order and only the columns that stages may read, so that
-    the same verdicts given for other reasons leave everything downstream as it is.
+    the same verdicts given for other reasons leave everything downstream as it is; `columns`
+    are those of another time.
     """
 
-    def __init__(self, row: type[Row]) -> None:
-        self._columns = list(content_columns(row))
+    def __init__(self, row: type[Row], columns: Sequence[str] | None = None) -> None:
+        self._columns = list(columns or content_columns(row))
         self._hash = hashlib.blake2b(repr((row.table, self._columns)).encode(), digest_size=16)
 
     def add(self, frame: pl.DataFrame) -> None:

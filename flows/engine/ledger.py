@@ -1,6 +1,7 @@
 """The ledger: what a model replied, remembered by what it was asked."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 import duckdb
@@ -20,8 +21,11 @@ class Ledger:
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    def recall(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """The newest remembered reply to each of `keys` that has one, in one look-up."""
+    def recall(self, keys: Sequence[str], *, since: datetime | None = None) -> dict[str, bytes]:
+        """The newest remembered reply to each of `keys` that has one, in one look-up.
+
+        With `since` replies remembered before that moment do not count.
+        """
         if not keys or not self.store.path.is_file():
             return {}
         asked = pl.DataFrame({"key": list(keys)})
@@ -30,7 +34,9 @@ class Ledger:
             found = read_table(
                 connection,
                 "SELECT key, arg_max(reply, made_at) AS reply FROM audit.replies "
-                "SEMI JOIN (SELECT key::UUID AS key FROM asked) USING (key) GROUP BY key",
+                "SEMI JOIN (SELECT key::UUID AS key FROM asked) USING (key) "
+                "WHERE made_at >= coalesce($since, made_at) GROUP BY key",
+                since=since,
             )
         return dict(zip(found["key"], found["reply"], strict=True))
 

@@ -2,22 +2,25 @@
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from flows.engine.endpoints import DEFAULT_JUDGE, EMBEDDED, EmbeddingEndpoint, Judge
-from flows.engine.errors import Fault, InputError, one_of
+from flows.engine.endpoints import DEFAULT_JUDGE, EmbeddingEndpoint, Judge
+from flows.engine.errors import Fault, InputError
+from flows.engine.jury import shared_votes, step_judges, taken_names
 from flows.engine.pipeline_schema import SamplesSource, asks_llm, pipeline_model, wired
 from flows.engine.prompts import prompt_texts
+from flows.engine.rules import Gate, misnamed
 from flows.engine.wiring import Step, Wiring, Written
 from flows.engine.yaml_faults import yaml_faults
 from flows.engine.yaml_source import YamlSource
 from stages import REGISTER
 from stages.base import Stage
+from stages.nothing import ScoreStage
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class Pipeline:
     """The steps of one YAML file, in an order that can run. Paths are absolute.
 
     `judges` holds the language models by name. `embedder` is the folder of an encoder, a
-    model behind an endpoint, or None for the embedded encoder.
+    model behind an endpoint, or None for the embedded encoder. With `read_copy` each run
+    leaves a copy of the store to be read. `gates` holds what each metric's mean must be like.
     """
 
     name: str
@@ -34,6 +38,8 @@ class Pipeline:
     judges: Mapping[str, Judge]
     embedder: Path | EmbeddingEndpoint | None
     steps: tuple[Step, ...]
+    read_copy: bool = True
+    gates: Mapping[str, Gate] = field(default_factory=dict)
 
 
 def build_pipeline(source: YamlSource) -> Pipeline:
@@ -44,29 +50,32 @@ def build_pipeline(source: YamlSource) -> Pipeline:
         values = pipeline_model().model_validate_json(_json(source.value), strict=True)
     except ValidationError as error:
         faults += yaml_faults(source, error)
-    faults += _taken_names(source)
-    wiring = Wiring(source, _written(source, faults))
+    faults += taken_names(source)
+    written = _written(source, faults)
+    wiring = Wiring(source, written)
     steps = wiring.steps()
-    faults += wiring.faults
+    faults += [*wiring.faults, *_misnamed_gates(source, written)]
     if faults:
         raise InputError(sorted(faults, key=lambda fault: _line(fault.place)))
     judges = dict(values.judges) | ({DEFAULT_JUDGE: values.judge} if values.judge else {})
     embedder = values.embedder
     if embedder is not None and not isinstance(embedder, EmbeddingEndpoint):
         embedder = source.folder / embedder.model
-    return Pipeline(values.name, source, source.folder / values.store, judges, embedder, steps)
+    store = source.folder / values.store
+    rest = {"read_copy": values.read_copy, "gates": values.gates}
+    return Pipeline(values.name, source, store, judges, embedder, steps, **rest)
 
 
 def samples_source(source: YamlSource) -> SamplesSource | None:
     """Where the samples are, or None where the file does not say it rightly."""
     try:
-        return SamplesSource.model_validate_json(_json(_section(source, "samples")), strict=True)
+        return SamplesSource.model_validate_json(_json(source.section("samples")), strict=True)
     except ValidationError:
         return None
 
 
 def _written(source: YamlSource, faults: list[Fault]) -> dict[str, Written]:
-    steps = _section(source, "steps")
+    steps = source.section("steps")
     return {name: _step(source, name, values, faults) for name, values in steps.items()}
 
 
@@ -78,38 +87,9 @@ def _step(source: YamlSource, name: str, values: Any, faults: list[Fault]) -> Wr
     values = values if isinstance(values, dict) else {}
     use = values.get("use")
     kind = REGISTER.get(use) if isinstance(use, str) else None
-    judge = _judge(source, name, values, faults) if kind and asks_llm(kind) else None
-    stage = _stage(source, name, kind, values, judge, faults) if kind else None
-    return Written(name, kind, stage, values, judge)
-
-
-def _taken_names(source: YamlSource) -> list[Fault]:
-    """Judges under `judges` whose name already means another model."""
-    taken = {DEFAULT_JUDGE: "that of the whole pipeline", EMBEDDED: "the one without a model"}
-    taken["embedder"] = "the model of embeddings in audit.calls"
-    return [
-        Fault(
-            source.place("judges", name),
-            f"a judge is named {name!r}, as is {taken[name]}",
-            "choose another name",
-        )
-        for name in _section(source, "judges")
-        if name in taken
-    ]
-
-
-def _judge(
-    source: YamlSource, name: str, values: Mapping[str, Any], faults: list[Fault]
-) -> str | None:
-    """The judge that a step asks: the one it names, or else that of the whole pipeline."""
-    known = {EMBEDDED, *_section(source, "judges")}
-    if _section(source, "judge"):
-        known.add(DEFAULT_JUDGE)
-    chosen = values.get("judge") or (DEFAULT_JUDGE if DEFAULT_JUDGE in known else EMBEDDED)
-    if isinstance(chosen, str) and chosen not in known:
-        what = f"there is no judge {chosen!r}"
-        faults.append(Fault(source.place("steps", name, "judge"), what, one_of(chosen, known)))
-    return chosen if chosen != EMBEDDED else None
+    judges = step_judges(source, name, kind, values, faults) if kind else ()
+    stage = _stage(source, name, kind, values, judges, faults) if kind else None
+    return Written(name, kind, stage, values, judges)
 
 
 def _stage(
@@ -117,12 +97,14 @@ def _stage(
     name: str,
     kind: type[Stage],
     values: dict[str, Any],
-    judge: str | None,
+    judges: tuple[str, ...],
     faults: list[Fault],
 ) -> Stage | None:
     wires = {"use", *wired(kind), *(("judge",) if asks_llm(kind) else ())}
     settings = {key: value for key, value in values.items() if key not in wires}
-    settings |= prompt_texts(source, name, kind, settings, faults, judged=judge is not None)
+    settings |= prompt_texts(source, name, kind, settings, faults, judged=bool(judges))
+    if len(judges) > 1:
+        settings["votes"] = shared_votes(source, name, settings, judges, faults)
     try:
         return kind.model_validate_json(_json(settings), strict=True)
     except ValidationError as error:
@@ -132,9 +114,17 @@ def _stage(
         return None
 
 
-def _section(source: YamlSource, key: str) -> dict[str, Any]:
-    section = source.value.get(key) if isinstance(source.value, dict) else None
-    return section if isinstance(section, dict) else {}
+def _misnamed_gates(source: YamlSource, steps: Mapping[str, Written]) -> Iterator[Fault]:
+    """Gates on what no step makes; none is told while a step's stage is not known."""
+    makers: dict[str, list[str]] = {}
+    for name, step in steps.items():
+        if step.kind is None:
+            return
+        if issubclass(step.kind, ScoreStage):
+            for metric in step.kind.metrics:
+                makers.setdefault(metric, []).append(name)
+    for gate, what, right in misnamed(list(source.section("gates")), makers):
+        yield Fault(source.place("gates", gate), what, right)
 
 
 def _line(place: str) -> int:

@@ -4,9 +4,10 @@ from functools import cache, reduce
 from operator import or_
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, Discriminator, Field, Tag, create_model
+from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag, create_model
 
 from flows.engine.endpoints import EmbeddingEndpoint, Judge, OnnxEncoder, Source
+from flows.engine.rules import Gate
 from stages import REGISTER
 from stages.base import Stage
 from stages.tools import LLM
@@ -21,7 +22,15 @@ class SamplesSource(Source):
     """A JSON Lines, JSON, CSV or Parquet file, or a glob of them; relative to this file."""
     rename: dict[
         str,
-        Literal["sample_id", "user_input", "response", "reference", "retrieved_contexts"],
+        Literal[
+            "sample_id",
+            "user_input",
+            "response",
+            "reference",
+            "retrieved_contexts",
+            "response_claims",
+            "reference_claims",
+        ],
     ] = Field(default={})
     """Column of the input -> field of a sample, where the names are not recognised."""
 
@@ -38,6 +47,17 @@ _Embedder = Annotated[
 ]
 
 
+_Several = Annotated[
+    list[str],
+    Field(min_length=1),
+    BeforeValidator(
+        lambda given: [given] if isinstance(given, str) else given,
+        json_schema_input_type=str | list[str],
+    ),
+]
+"""One name, or a list of them."""
+
+
 @cache
 def pipeline_model() -> type[BaseModel]:
     """The model of a whole pipeline file, its steps a union discriminated by `use`."""
@@ -48,6 +68,10 @@ def pipeline_model() -> type[BaseModel]:
         "name": (str, Field(min_length=1, description="Shown with every run.")),
         "samples": (SamplesSource, ...),
         "store": (str, Field(description="The DuckDB file, relative to this file.")),
+        "read_copy": (
+            bool,
+            Field(True, description="Leave a copy of the store for queries after each run."),
+        ),
         "judge": (
             Judge | None,
             Field(None, description="The language model that judges; the embedded judge without."),
@@ -59,6 +83,10 @@ def pipeline_model() -> type[BaseModel]:
         "embedder": (
             _Embedder | None,
             Field(None, description="The sentence encoder; the embedded one when left out."),
+        ),
+        "gates": (
+            dict[str, Gate],
+            Field({}, description="Metric, or step.metric -> what its mean must be like."),
         ),
         "steps": (
             dict[name, step],
@@ -90,6 +118,11 @@ def asks_llm(stage: type[Stage]) -> bool:
     return LLM in stage.tools.values()
 
 
+def votes(stage: type[Stage]) -> bool:
+    """Whether several language models, or one several times, can do the work of a stage."""
+    return "votes" in stage.model_fields
+
+
 def _step_model(stage: type[Stage]) -> type[BaseModel]:
     fields: dict[str, Any] = {
         name: (field.annotation, field) for name, field in stage.model_fields.items()
@@ -100,6 +133,8 @@ def _step_model(stage: type[Stage]) -> type[BaseModel]:
         fields[name] = (kind | None, Field(None, description=what))
     if asks_llm(stage):
         what = "The judge to ask: one of judges, or embedded for the one that needs no model."
-        fields["judge"] = (str | None, Field(None, description=what))
+        more = " Several vote." if votes(stage) else ""
+        judge = _Several if votes(stage) else str
+        fields["judge"] = (judge | None, Field(None, description=f"{what}{more}"))
     fields["use"] = (Literal[stage.use], ...)
     return create_model(stage.use, __base__=Source, __doc__=stage.__doc__, **fields)

@@ -1,13 +1,15 @@
 """Everything that is checked before a run: the pipeline, its samples, and whether they fit."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from flows.engine.errors import Fault, InputError, one_of
+from flows.engine.errors import Fault, InputError
 from flows.engine.fingerprint import Digest
 from flows.engine.pipeline import Pipeline, build_pipeline, samples_source
 from flows.engine.reader import SampleSource, open_samples
+from flows.engine.rerun import Rerun
+from flows.engine.store import Store
+from flows.engine.subset import some_samples
 from flows.engine.yaml_source import YamlSource, load_yaml
 from stages.rows import Sample
 
@@ -23,14 +25,17 @@ class Prepared(NamedTuple):
     digest: str
 
 
-def prepare(config: Path, *, limit: int | None = None, again: Iterable[str] = ()) -> Prepared:
-    """Read and check a pipeline file and its samples.
+def prepare(
+    config: Path, *, limit: int | None = None, rerun: Rerun | None = None, store: Path | None = None
+) -> Prepared:
+    """Read and check a pipeline file, its samples, and what is asked for of them.
 
-    `limit` takes the first samples only, `again` names steps that must exist. Raises one
-    `InputError` with every fault of both files; nothing has been written then.
+    `limit` takes the first samples only, `store` names another file than the pipeline's.
+    Raises one `InputError` with every fault; nothing has been written then.
     """
     source = load_yaml(config)
-    faults: list[Fault] = []
+    rerun = rerun or Rerun()
+    faults = list(rerun.clashes(limit=limit))
     pipeline: Pipeline | None = None
     samples: SampleSource | None = None
     try:
@@ -42,11 +47,13 @@ def prepare(config: Path, *, limit: int | None = None, again: Iterable[str] = ()
     except InputError as error:
         faults += error.faults
     if pipeline:
-        faults += _unknown_steps(pipeline, again)
+        faults += rerun.unknown(pipeline)
         if samples:
             faults += _missing_fields(pipeline, samples)
     if faults or pipeline is None or samples is None:
         raise InputError(faults)
+    if rerun.samples is not None:
+        samples = some_samples(samples, rerun.samples, Store((store or pipeline.store).resolve()))
     digest = Digest(Sample)
     for frame in samples.shards(SHARD):
         digest.add(frame)
@@ -69,15 +76,6 @@ def _placed(source: YamlSource, fault: Fault) -> Fault:
     if section != "rename":
         return fault
     return fault._replace(place=source.place("samples", "rename", column))
-
-
-def _unknown_steps(pipeline: Pipeline, again: Iterable[str]) -> list[Fault]:
-    names = [step.name for step in pipeline.steps]
-    return [
-        Fault("--again", f"there is no step {name!r}", one_of(name, names))
-        for name in again
-        if name not in names
-    ]
 
 
 def _missing_fields(pipeline: Pipeline, samples: SampleSource) -> list[Fault]:

@@ -9,11 +9,12 @@ from flows.engine.llm.library import check
 from flows.engine.pipeline import Pipeline
 from flows.engine.planning import plan
 from flows.engine.prepare import Prepared
+from flows.engine.rerun import Choice
 from flows.engine.store import Store
 from stages.tools import Embedder
 
 
-def check_endpoints(prepared: Prepared, store: Store, *, again: frozenset[str]) -> None:
+def check_endpoints(prepared: Prepared, store: Store, *, choice: Choice) -> None:
     """Look at every endpoint of a step whose table may have to be made.
 
     Raises `InputError` where one lacks a key, or a price that its budget needs.
@@ -21,8 +22,16 @@ def check_endpoints(prepared: Prepared, store: Store, *, again: frozenset[str]) 
     pipeline = prepared.pipeline
     if not pipeline.judges and not isinstance(pipeline.embedder, Endpoint):
         return
-    planned = plan(prepared, store, again=again)
-    made = {step.step for step in planned if step.action != "reuse"}
+    planned = plan(prepared, store, choice=choice)
+    _check(pipeline, {step.step for step in planned if step.action != "reuse"})
+
+
+def check_pipeline(pipeline: Pipeline) -> None:
+    """Look at every endpoint of a pipeline. Raises as `check_endpoints` does."""
+    _check(pipeline, {step.name for step in pipeline.steps})
+
+
+def _check(pipeline: Pipeline, made: set[str]) -> None:
     faults = [
         fault
         for place, endpoint in dict(_asked(pipeline, made)).items()
@@ -38,9 +47,9 @@ def _asked(pipeline: Pipeline, made: set[str]) -> Iterator[tuple[str, Endpoint]]
     for step in pipeline.steps:
         if step.name not in made:
             continue
-        if step.judge is not None:
-            path = ("judge",) if step.judge == DEFAULT_JUDGE else ("judges", step.judge)
-            yield source.place(*path), pipeline.judges[step.judge]
+        for judge in step.judges:
+            path = ("judge",) if judge == DEFAULT_JUDGE else ("judges", judge)
+            yield source.place(*path), pipeline.judges[judge]
         if isinstance(pipeline.embedder, Endpoint) and Embedder in step.stage.tools.values():
             yield source.place("embedder"), pipeline.embedder
 

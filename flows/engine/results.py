@@ -7,31 +7,35 @@ import polars as pl
 from flows.engine import runs
 from flows.engine.errors import Fault, InputError, nearest, one_of
 from flows.engine.store import Store, read_table
+from flows.engine.tags import CURRENT, find_run, tags
 from stages import LOWER_IS_BETTER
 
 
-def chosen_run(store: Store, run_id: str | None) -> str:
-    """The newest run, or the newest whose id starts with `run_id`; else `InputError`."""
-    found = runs.latest(store, run_id)
+def chosen_run(store: Store, word: str | None, *, before: str | None = None) -> str:
+    """The run that `word` means as in `find_run`, or the newest of all; else `InputError`."""
+    found = find_run(store, word, before=before) if word else runs.latest(store)
     if found is not None:
         return found
-    known = [str(name) for name in all_runs(store)["run_id"]]
-    what = f"there is no run {run_id!r}" if run_id else "holds no run"
-    right = one_of(run_id, known[:5]) if run_id and known else "run a pipeline first"
+    tagged = tags(store)["tag"].to_list()
+    known = [*tagged, *all_runs(store)["run_id"].head(5)]
+    what = f"there is no run {word!r}" if word else "holds no run"
+    right = one_of(word, known) if word and known else "run a pipeline first"
     raise InputError([Fault(str(store.path), what, right)])
 
 
 def all_runs(store: Store) -> pl.DataFrame:
-    """Every run, newest first: id, pipeline, status, steps made and reused, failures, times."""
+    """Every run, newest first: id, tags, pipeline, status, times, steps by how, failures."""
     return _read(
         store,
-        """
-        SELECT run_id, pipeline, status, started_at, runs.ended_at,
+        f"""
+        SELECT run_id, tags, pipeline, status, started_at, runs.ended_at,
                count(artifact_id) FILTER (NOT reused) AS made,
                count(artifact_id) FILTER (reused) AS reused,
                coalesce(sum(failures), 0)::BIGINT AS failures,
                reason
         FROM audit.runs
+        LEFT JOIN (SELECT run_id, string_agg(tag, ', ' ORDER BY tag) AS tags
+                   FROM ({CURRENT}) GROUP BY run_id) USING (run_id)
         LEFT JOIN audit.run_steps USING (run_id)
         LEFT JOIN (SELECT artifact_id, failures FROM audit.artifacts) USING (artifact_id)
         GROUP BY ALL ORDER BY started_at DESC
@@ -99,7 +103,7 @@ def verdicts_of(store: Store, run_id: str, sample_id: str) -> pl.DataFrame:
         store,
         """
         SELECT c.step AS claims_step, c.claim, c.status AS claim_status, c.reason AS claim_reason,
-               v.step AS verdicts_step, v.against, v.passage, v.verdict, v.p_entailed,
+               v.step AS verdicts_step, v.against, v.passage, v.verdict, v.p_entailed, v.agreement,
                v.evidence, v.status AS verdict_status, v.reason AS verdict_reason
         FROM claims c
         JOIN audit.run_steps cs ON cs.run_id = c.run_id AND cs.step = c.step

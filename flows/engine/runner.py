@@ -3,44 +3,37 @@
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import duckdb
-import polars as pl
 
-from flows.engine.artifacts import Artifact, Draft, Making, find
-from flows.engine.errors import StoppedError
+from flows.engine.artifacts import Artifact, Making, find
+from flows.engine.drafting import Drafted, Drafting
+from flows.engine.edits import Edit, Edits
 from flows.engine.fingerprint import step_fingerprint, step_recipe
-from flows.engine.parts import (
-    GROUP,
-    Thing,
-    grouped,
-    input_parts,
-    made_at_once,
-    make_at_once,
-    make_parts,
-    whole_inputs,
-)
+from flows.engine.overlay import Overlay, found_overlay, made_overlay
 from flows.engine.prepare import SHARD, Prepared
+from flows.engine.rerun import Choice
 from flows.engine.runs import note
 from flows.engine.store import Store
 from flows.engine.toolbox import Toolbox
+from flows.engine.unchanged import SAMPLES
 from flows.engine.wiring import Step
-from flows.engine.workers import Workers
 from stages.keys import content_key
-from stages.rows import Sample
-
-SAMPLES = "samples"
 
 
 class Made(NamedTuple):
-    """How a step ended: its table, whether it was found or made, and in what time."""
+    """How a step ended: its table, whether it was found or made, and in what time.
+
+    `taken_over` counts the samples whose rows were taken over from an earlier table.
+    """
 
     step: str
     artifact: Artifact
     reused: bool
     seconds: float
+    taken_over: int = 0
 
 
 class Watch(Protocol):
@@ -64,34 +57,34 @@ class Watch(Protocol):
 
 
 class Run:
-    """One execution of a prepared pipeline on its store.
+    """One execution of the chosen steps of a pipeline on its store.
 
-    `again` names steps to make even where an equal table is on file. Setting `stop`, which
-    the tools look at too, ends the run within moments.
+    Setting `stop`, which the tools look at too, ends the run within moments.
     """
 
     def __init__(
         self,
         run_id: str,
         prepared: Prepared,
+        choice: Choice,
         store: Store,
         toolbox: Toolbox,
         *,
         stop: threading.Event,
         watch: Watch,
-        again: frozenset[str] = frozenset(),
     ) -> None:
         self.run_id = run_id
-        self.steps = {step.name: step for step in prepared.pipeline.steps}
+        self.steps = {step.name: step for step in choice.steps}
         self.stop = stop
         self._prepared = prepared
+        self._again = choice.again
         self._store = store
         self._toolbox = toolbox
         self._watch = watch
-        self._again = again
         self._position = {name: i for i, name in enumerate([SAMPLES, *self.steps])}
         self._turns: dict[str, threading.Lock] = defaultdict(threading.Lock)
-        self._workers = Workers(stop)
+        self._drafting = Drafting(prepared.samples, store, stop, watch)
+        self._edits = Edits(store, prepared.pipeline.name, lambda: prepared.samples.shards(SHARD))
 
     def make(self, name: str, inputs: Mapping[str, Artifact]) -> Artifact:
         """The table of a step, found or made from `inputs` (by the name of their step).
@@ -100,20 +93,31 @@ class Run:
         """
         started = time.monotonic()
         making = self._samples() if name == SAMPLES else self._making(self.steps[name], inputs)
+        edits = self._edits.of(self.steps[name]) if name != SAMPLES else []
         with self._turns[making.fingerprint]:
-            made = self._found(name, making, started)
+            made = self._found(name, making, started, last=not edits)
             if made is None:
-                draft = self._draft_samples if name == SAMPLES else self._draft
-                artifact = draft(name, making, inputs)
-                made = Made(name, artifact, False, time.monotonic() - started)
-                with self._store.writing() as connection:
-                    self._note(connection, made)
+                artifact, taken_over = self._drafted(name, making, inputs)
+                seconds = time.monotonic() - started
+                made = Made(name, artifact, False, seconds, taken_over)
+                if not edits:
+                    with self._store.writing() as connection:
+                        self._note(connection, made)
+            if edits:
+                made = self._edited(made, making, edits, started)
         self._watch.finished(made)
         return made.artifact
 
     def close(self) -> None:
         """End the processes that the run has started."""
-        self._workers.close()
+        self._drafting.close()
+
+    def _drafted(self, name: str, making: Making, inputs: Mapping[str, Artifact]) -> Drafted:
+        if name == SAMPLES:
+            return self._drafting.samples(making)
+        step = self.steps[name]
+        tools = self._toolbox.lend(step)
+        return self._drafting.table(step, making, inputs, tools, anew=name in self._again)
 
     def _samples(self) -> Making:
         key = content_key("samples", self._prepared.digest)
@@ -137,7 +141,22 @@ class Run:
             tools,
         )
 
-    def _found(self, name: str, making: Making, started: float) -> Made | None:
+    def _edited(self, below: Made, making: Making, edits: Sequence[Edit], started: float) -> Made:
+        """The table with what people corrected laid over the one that the step gave."""
+        row = self.steps[below.step].stage.makes
+        overlay = Overlay(row, below.artifact, edits)
+        found = found_overlay(self._store, overlay)
+        artifact = found or made_overlay(
+            self._store, overlay, making, lambda: self._prepared.samples.shards(SHARD)
+        )
+        seconds = time.monotonic() - started
+        made = Made(below.step, artifact, found is not None, seconds, below.taken_over)
+        with self._store.writing() as connection:
+            self._note(connection, made)
+        return made
+
+    def _found(self, name: str, making: Making, started: float, *, last: bool) -> Made | None:
+        """The table on file; put on record where it is the `last` word on the step."""
         if name in self._again:
             return None
         with self._store.writing() as connection:
@@ -145,7 +164,8 @@ class Run:
             if artifact is None:
                 return None
             made = Made(name, artifact, True, time.monotonic() - started)
-            self._note(connection, made)
+            if last:
+                self._note(connection, made)
         return made
 
     def _note(self, connection: duckdb.DuckDBPyConnection, made: Made) -> None:
@@ -158,44 +178,6 @@ class Run:
             reused=made.reused,
             seconds=made.seconds,
         )
-
-    def _draft_samples(self, name: str, making: Making, _: Mapping[str, Artifact]) -> Artifact:
-        source = self._prepared.samples
-        draft = Draft(self._store, Sample, making, shards=-(-source.count // SHARD))
-        return self._filled(draft, name, source.shards(SHARD), GROUP)
-
-    def _draft(self, name: str, making: Making, inputs: Mapping[str, Artifact]) -> Artifact:
-        step = self.steps[name]
-        stage, tools = step.stage, self._toolbox.lend(step)
-        shards = inputs[SAMPLES].shards if stage.per_sample else 1
-        draft = Draft(self._store, stage.makes, making, shards=shards)
-        if not stage.per_sample:
-            whole = stage.make(whole_inputs(self._store, step, inputs), tools)
-            return self._filled(draft, name, [whole], 1)
-        if made_at_once(stage, tools):
-            made = make_at_once(self._store, step, inputs, of=shards)
-            return self._filled(draft, name, made, GROUP)
-        size = 1 if tools else GROUP  # What a tool has said is written at once.
-        parts = self._unless_stopped(input_parts(self._store, step, inputs, of=shards, size=size))
-        made = make_parts(stage, parts, tools, self._workers, of=shards)
-        return self._filled(draft, name, made, size)
-
-    def _filled(
-        self, draft: Draft, name: str, parts: Iterable[pl.DataFrame], size: int
-    ) -> Artifact:
-        done = 0
-        for group in self._unless_stopped(grouped(parts, size)):
-            draft.add(done, *group)
-            for _ in group:
-                done += 1
-                self._watch.advanced(name, done, draft.shards)
-        return draft.artifact()
-
-    def _unless_stopped(self, things: Iterable[Thing]) -> Iterator[Thing]:
-        for thing in things:
-            if self.stop.is_set():
-                raise StoppedError
-            yield thing
 
 
 def _made_of(step: Step, inputs: Mapping[str, Artifact]) -> dict[str, str | dict[str, str]]:

@@ -3,16 +3,24 @@
 import os
 import platform
 import secrets
-from typing import Literal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Literal
 
 import duckdb
 
 from flows.engine.artifacts import Artifact
+from flows.engine.errors import JudgeError, StoppedError, StoreError
 from flows.engine.store import Store, now
 from flows.engine.version import VERSION
 from stages.rows import row_kinds
 
-Ending = Literal["done", "failed", "stopped"]
+Ending = Literal["done", "measured", "failed", "stopped"]
+"""measured: a run that was about noise came to its end. It has no tables and is nobody's newest."""
+
+NOISE: Final = " (noise)"
+"""What ends the pipeline's name in runs that are about noise."""
 
 
 def start(store: Store, *, pipeline: str, config_path: str, config: str) -> tuple[str, list[str]]:
@@ -84,13 +92,55 @@ def end(store: Store, run_id: str, status: Ending, reason: str | None = None) ->
         )
 
 
+@contextmanager
+def ending(
+    store: Store, run_id: str, stop: threading.Event, *, well: Ending = "done"
+) -> Iterator[None]:
+    """Notes the end of a run, however it comes; `stop` is set where it is no good one."""
+    try:
+        yield
+    except (KeyboardInterrupt, StoppedError):
+        stop.set()
+        end(store, run_id, "stopped", "asked to stop")
+        raise
+    except StoreError:
+        # Its end cannot be noted either: the next run finds that its process is gone.
+        stop.set()
+        raise
+    except BaseException as error:
+        stop.set()
+        kind = "" if isinstance(error, JudgeError) else f"{type(error).__name__}: "
+        end(store, run_id, "failed", f"{kind}{error}")
+        raise
+    else:
+        end(store, run_id, well)
+
+
+def in_progress(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, int]]:
+    """The runs whose process may live: run id, host, process.
+
+    What lives on another host cannot be seen: its runs count for a day.
+    """
+    found = connection.execute(
+        "SELECT run_id, host, process, started_at > $now - INTERVAL 1 DAY FROM audit.runs "
+        "WHERE status = 'running' ORDER BY started_at",
+        {"now": now()},
+    ).fetchall()
+    return [
+        (run_id, host, process)
+        for run_id, host, process, young in found
+        if (_alive(process) if host == platform.node() else young)
+    ]
+
+
 def latest(store: Store, run_id: str | None = None) -> str | None:
-    """The newest run whose id starts with `run_id`, or the newest of all."""
+    """The newest run whose id starts with `run_id`, or the newest that is not about noise."""
     with store.reading() as connection:
         found = connection.execute(
             "SELECT run_id FROM audit.runs WHERE starts_with(run_id, $start) "
+            "AND ($start <> '' OR NOT ends_with(pipeline, $noise)) "
             "ORDER BY started_at DESC LIMIT 1",
-            {"start": run_id or ""},
+            {"start": run_id or "", "noise": NOISE},
         ).fetchall()
     return found[0][0] if found else None
 

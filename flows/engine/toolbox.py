@@ -14,6 +14,7 @@ from flows.engine.errors import StoppedError
 from flows.engine.ledger import Ledger
 from flows.engine.llm.embedding import LitellmEmbedder
 from flows.engine.llm.judge import LitellmJudge
+from flows.engine.llm.panel import Panel
 from flows.engine.llm.remembered import Answer
 from flows.engine.llm.session import Session
 from flows.engine.pipeline import Pipeline
@@ -94,7 +95,7 @@ class RememberingEntailment:
 
 
 class StepJudge:
-    """An `LLM` for one step: a judge that knows on whose behalf it is asked."""
+    """A judge for one step: it knows on whose behalf it is asked."""
 
     def __init__(self, judge: LitellmJudge, step: str) -> None:
         self.identity = judge.identity
@@ -139,10 +140,13 @@ class Toolbox:
             name: LitellmJudge(name, judge, session) for name, judge in pipeline.judges.items()
         }
 
-    def lend(self, step: Step) -> dict[str, Any]:
-        """The tools that a step's stage asks for, by the name of its parameter."""
+    def lend(self, step: Step, *, repeat: int = 0) -> dict[str, Any]:
+        """The tools that a step's stage asks for, by the name of its parameter.
+
+        Each `repeat` of a question to a judge has an answer of its own.
+        """
         needed = step.stage.tools.keys() - step.stage.ignores()
-        return {name: self._tool(step, step.stage.tools[name]) for name in sorted(needed)}
+        return {name: self._tool(step, step.stage.tools[name], repeat) for name in sorted(needed)}
 
     def identities(self, step: Step) -> dict[str, dict[str, Any]]:
         """For each tool that a step asks for, everything that could change its replies."""
@@ -152,9 +156,10 @@ class Toolbox:
         """Let go of everything that the run asked."""
         self._session.close()
 
-    def _tool(self, step: Step, protocol: type) -> Any:
-        if protocol is LLM and step.judge is not None:
-            return StepJudge(self._judges[step.judge], step.name)
+    def _tool(self, step: Step, protocol: type, repeat: int) -> Any:
+        if protocol is LLM and step.judges:
+            judges = {name: StepJudge(self._judges[name], step.name) for name in step.judges}
+            return Panel(judges, repeat=repeat)
         if protocol is Embedder:
             return StepEmbedder(self._endpoint, step.name) if self._endpoint else self._embedded
         if protocol is EntailmentModel:

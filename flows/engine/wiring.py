@@ -18,13 +18,13 @@ Wires = Mapping[str, str | tuple[str, ...]]
 class Step:
     """A stage with settings, a name, and where its inputs come from.
 
-    `judge` names the language model that it asks, if it asks one.
+    `judges` name the language models that it asks; several where they vote.
     """
 
     name: str
     stage: Stage
     inputs: Wires
-    judge: str | None = None
+    judges: tuple[str, ...] = ()
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ class Written(NamedTuple):
     kind: type[Stage] | None
     stage: Stage | None
     values: Mapping[str, Any]
-    judge: str | None = None
+    judges: tuple[str, ...] = ()
 
 
 class Wiring:
@@ -57,7 +57,7 @@ class Wiring:
         """The steps that can be read, as they are written wherever that order can run."""
         wires = {name: self._wires(step) for name, step in self._steps.items()}
         made = {
-            name: Step(name, step.stage, wires[name], step.judge)
+            name: Step(name, step.stage, wires[name], step.judges)
             for name, step in self._steps.items()
             if step.stage is not None
         }

@@ -29,6 +29,11 @@ class YamlSource(NamedTuple):
             known = known[:-1]
         return f"{self.path}:{self.lines.get(known, 1)} {'.'.join(path)}".rstrip()
 
+    def section(self, key: str) -> dict[str, Any]:
+        """The mapping under a key; empty where there is none."""
+        found = self.value.get(key) if isinstance(self.value, dict) else None
+        return found if isinstance(found, dict) else {}
+
 
 def load_yaml(path: Path) -> YamlSource:
     """Read a YAML file safely.

@@ -293,7 +293,7 @@ def test_a_busy_store_exits_with_3(
         holder.stdout.readline()
         clock = iter(range(0, 100_000, 50))
         monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-        assert main(["runs"]) == 3
+        assert main(["runs", "--live"]) == 3
         holder.communicate()
     assert capsys.readouterr().err == (
         f"claimflow: {ran.with_name('small.duckdb')}: another process has held the store for "
@@ -317,7 +317,7 @@ def test_failed_rows_make_the_exit_code_1(ran: Path, capsys: pytest.CaptureFixtu
     connection = duckdb.connect(str(ran.with_name("small.duckdb")))
     connection.execute("UPDATE audit.artifacts SET failures = 2 WHERE stage = 'verify_claims'")
     connection.close()
-    assert main(["show"]) == 1
+    assert main(["show", "--live"]) == 1
     assert "3 samples, 8 steps made, 0 reused, 2 rows failed" in capsys.readouterr().out
     assert main(["run", "small.yaml"]) == 0  # the table with failures is not reused
     assert "3 samples, 1 step made, 7 reused\n" in capsys.readouterr().out

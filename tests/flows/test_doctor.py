@@ -182,7 +182,7 @@ def test_a_judge_that_cannot_be_used_is_told_at_once(
     with serve(fault=fault) as endpoint:
         told = doctor(tmp_path, capsys, judge=judge(endpoint, timeout=0.5))
         assert endpoint.hits == hits
-    assert told.code == 4
+    assert told.code == 6
     assert told.blocks["judge"]["reachable"].startswith(reachable)
     why = told.blocks["judge"]["reachable"].split(": ", 1)[1]
     assert told.err == f"claimflow: judge cannot be used: {why}\n"
@@ -202,7 +202,7 @@ def test_a_reply_that_cannot_be_read_is_told(
 ) -> None:
     with serve(fault=fault) as endpoint:
         told = doctor(tmp_path, capsys, judge=judge(endpoint))
-    assert told.code == 4
+    assert told.code == 6
     assert told.blocks["judge"]["reachable"] == "yes"
     assert wrong in told.blocks["judge"]["read"]
     assert "judge cannot be used: its reply to a verification cannot be used" in told.err
@@ -225,7 +225,7 @@ def test_every_judge_is_looked_at_whatever_becomes_of_the_others(
             embedder={"provider": "litellm", **judge(endpoint), "price": {"input": 0.02}},
         )
         assert endpoint.stats()["by_path"] == {"/v1/chat/completions": 6, "/v1/embeddings": 1}
-    assert told.code == 4
+    assert told.code == 6
     names = ["judge", "judge gone", "judge keyless", "judge unpriced", "embedder"]
     assert list(told.blocks) == names
     assert told.blocks["judge gone"]["reachable"].startswith("no: the endpoint cannot be reached")
@@ -246,7 +246,7 @@ def test_keys_are_named_and_never_shown(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-1234567890")
     with serve(api_key="sk-other") as endpoint:
         told = doctor(tmp_path, capsys, judge=judge(endpoint, model="openai/fake"))
-    assert told.code == 4
+    assert told.code == 6
     assert told.blocks["judge"]["key"] == "OPENAI_API_KEY is set"
     assert "sk-secret" not in str(told.blocks) + told.err
 

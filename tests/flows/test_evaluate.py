@@ -59,9 +59,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process.wait()
 
 
-def run(small: Path, folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
+def run(small: Path, folder: Path, *options: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", MAIN, "run", str(small)],
+        [sys.executable, "-c", MAIN, "run", str(small), *options],
         env=environment(folder, **more),
         cwd=small.parent,
         capture_output=True,
@@ -108,6 +108,14 @@ def test_every_step_is_a_task_run(server: str, small: Path, tmp_path: Path) -> N
 
     again = run(small, tmp_path / "home", PREFECT_API_URL=server)
     assert "3 samples, 0 steps made, 8 reused" in again.stdout
+
+    ids = small.with_name("ids")
+    ids.write_text("tower\n", "utf-8")
+    options = ["--only", "response_claims", "context_matches", "--again", "context_matches"]
+    some = ["--samples", str(ids), *options, "--fresh"]
+    part = run(small, tmp_path / "home", *some, PREFECT_API_URL=server)
+    assert "1 sample, 3 steps made, 0 reused" in part.stdout, part.stderr
+    assert "response_claims: 1 rows made (1 samples taken over), 0 failed" in part.stderr
 
 
 def test_a_server_that_is_not_there_is_one_clear_line(small: Path, tmp_path: Path) -> None:

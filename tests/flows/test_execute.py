@@ -1,17 +1,18 @@
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from flows.engine.choosing import choose
 from flows.engine.errors import InputError, StoppedError
 from flows.engine.execute import execute, open_store, recorded
 from flows.engine.planning import plan
 from flows.engine.prepare import prepare
+from flows.engine.rerun import Rerun
 from flows.engine.results import all_runs, run_steps, summaries
 from flows.engine.runner import Made
 from flows.engine.store import Store, read_table
@@ -55,9 +56,15 @@ class Seen:
 
 
 def run(path: Path, *again: str) -> Seen:
+    return rerun(path, Rerun(again=again))
+
+
+def rerun(path: Path, wanted: Rerun) -> Seen:
     seen = Seen()
-    prepared = prepare(path, again=again)
-    with recorded(prepared, open_store(prepared, None), seen, again=frozenset(again)) as going:
+    prepared = prepare(path, rerun=wanted)
+    store = open_store(prepared, None)
+    choice = choose(prepared, store, wanted)
+    with recorded(prepared, store, seen, choice=choice) as going:
         execute(going)
     return seen
 
@@ -174,7 +181,7 @@ def test_again_makes_a_step_anew(small: Path) -> None:
 
 def test_again_of_no_step_is_a_mistake(small: Path) -> None:
     with pytest.raises(InputError) as caught:
-        prepare(small, again=["precison"])
+        prepare(small, rerun=Rerun(again=("precison",)))
     assert str(caught.value) == ("--again: there is no step 'precison'; did you mean 'precision'?")
 
 
@@ -284,25 +291,3 @@ def test_a_killed_run_loses_nothing_that_was_finished(small: Path, seconds: floa
         "(SELECT artifact_id FROM audit.artifacts WHERE digest IS NOT NULL)",
     )
     assert unfinished.item() == 0
-
-
-def test_queries_and_a_run_take_turns(small: Path) -> None:
-    run(small)
-    answers: list[int] = []
-    done = threading.Event()
-
-    def ask() -> None:
-        command = [sys.executable, "-c", CLI, "sql", "SELECT count(*) FROM samples"]
-        options = ["--format", "csv", "--store", str(small.with_name("small.duckdb"))]
-        while not done.is_set():
-            told = subprocess.run([*command, *options], capture_output=True, text=True, check=True)
-            answers.append(int(told.stdout.split()[1]))
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    for _ in range(3):
-        run(small, *STEPS[1:])
-    done.set()
-    asking.join()
-    assert answers == sorted(answers)
-    assert all(answer % 3 == 0 for answer in answers)

@@ -6,7 +6,7 @@ import pytest
 
 from flows.engine import ledger as ledger_module
 from flows.engine.ledger import Ledger
-from flows.engine.store import Store
+from flows.engine.store import Store, now
 from stages.keys import content_key
 
 ONE, TWO, THREE = (content_key("test", n) for n in range(3))
@@ -18,6 +18,16 @@ def test_what_was_remembered_is_recalled_by_key_alone(tmp_path: Path) -> None:
     ledger.remember("tool", {ONE: b"\0first", TWO: b""})
     ledger.remember("tool", {ONE: b"\0first"})
     assert ledger.recall([ONE, TWO, THREE, ONE]) == {ONE: b"\0first", TWO: b""}
+
+
+def test_replies_count_from_a_moment_on_and_the_newest_counts(tmp_path: Path) -> None:
+    ledger = Ledger(Store(tmp_path / "s.duckdb"))
+    ledger.remember("tool", {ONE: b"old", TWO: b"old"})
+    moment = now()
+    assert ledger.recall([ONE, TWO], since=moment) == {}
+    ledger.remember("tool", {ONE: b"new"})
+    assert ledger.recall([ONE, TWO], since=moment) == {ONE: b"new"}
+    assert ledger.recall([ONE, TWO]) == {ONE: b"new", TWO: b"old"}
 
 
 def test_nothing_is_asked_of_the_store_for_no_keys(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_the_run_stops_with_one_line_and_the_next_one_goes_on(
     with serve(fault=faults.where(about("c"), faults.out_of_quota())) as endpoint:
         judged = Judged(tmp_path, endpoint)
         judged.write("abcde", max_concurrency=1)
-        assert judged.command() == 4
+        assert judged.command() == 6
         assert endpoint.hits == 3
         error = capsys.readouterr().err.splitlines()[-1]
         assert error.startswith(

@@ -83,7 +83,7 @@ def test_keys_are_in_no_table_and_no_output(
     with serve(fault=known) as endpoint:
         judged = Judged(tmp_path, endpoint)
         judged.write("abc", model=model, max_concurrency=1)
-        assert judged.command() == 4
+        assert judged.command() == 6
         assert endpoint.hits == 3
         assert all(one.authorized for one in endpoint.requests)
     captured = capfd.readouterr()

@@ -65,6 +65,15 @@ def test_another_form_makes_another_question(form: Form) -> None:
     assert not set(keys(form=form)) & set(keys())
 
 
+def test_the_usual_draw_is_found_under_the_key_that_it_always_had() -> None:
+    assert keys()[0] == "55d990f1-b039-8cf0-2746-19aa3731dc7d"
+
+
+def test_every_draw_is_another_question() -> None:
+    drawn = [keys(form=FORM._replace(draw=draw)) for draw in range(4)]
+    assert len({key for of_draw in drawn for key in of_draw}) == 4 * len(QUESTIONS)
+
+
 def test_how_fast_and_how_dear_makes_no_difference() -> None:
     update = {
         "timeout": 1.0,

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from flows.engine import parts, runner
+from flows.engine import drafting, parts
 from flows.engine.execute import execute, open_store, recorded
 from flows.engine.prepare import prepare
 from flows.engine.results import run_steps
@@ -56,7 +56,7 @@ def test_groups_and_workers_make_the_very_same_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def made(group: int, worth_workers: int) -> dict[str, pl.DataFrame]:
-        for module in (parts, runner):
+        for module in (parts, drafting):
             monkeypatch.setattr(module, "GROUP", group)
         monkeypatch.setattr(parts, "WORTH_WORKERS", worth_workers)
         folder = tmp_path / f"{group} {worth_workers}"
@@ -69,7 +69,7 @@ def test_groups_and_workers_make_the_very_same_rows(
         )
         return found
 
-    monkeypatch.setattr(runner, "SHARD", 1)
+    monkeypatch.setattr(drafting, "SHARD", 1)
     one_by_one, by_group = made(1, 99), made(group, worth_workers)
     assert one_by_one.keys() == by_group.keys()
     assert all(table.height for table in one_by_one.values())

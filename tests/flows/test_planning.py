@@ -3,25 +3,26 @@
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import chdir
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import polars as pl
 import pytest
 
 from flows.cli import main
+from flows.engine.choosing import choose
 from flows.engine.endpoints import Judge
 from flows.engine.estimating import estimate
+from flows.engine.execute import execute, open_store, recorded
 from flows.engine.guessing import ClaimGuess
 from flows.engine.llm.estimate import Estimate
 from flows.engine.llm.habits import Habits, recall_habits
 from flows.engine.planning import plan
 from flows.engine.prepare import prepare
-from flows.engine.store import Store
+from flows.engine.rerun import Rerun, chosen
 from stages.decompose import DecomposeClaims
 from stages.rows import Sample
 from stages.tables import build
@@ -30,9 +31,11 @@ from tests.flows.judged import (
     CLAIMS,
     DECOMPOSE,
     PROMPT,
+    SCORE,
     STEPS,
     VERIFY,
     Judged,
+    Unseen,
     about,
     sample,
 )
@@ -43,6 +46,7 @@ PAIRS = STEPS | {"response_in_reference": VERIFY | {"claims_per_call": 2}}
 
 BY_JUDGE = PAIRS | {"response_claims": DECOMPOSE}
 NEWEST = "run_id = (SELECT arg_max(run_id, started_at) FROM audit.runs)"
+CONFIGS = Path(__file__).parents[2] / "configs"
 PRICE = {"input": 1.0, "output": 10.0}
 
 
@@ -55,9 +59,28 @@ SAMPLES = [own("one"), own("two"), own("three")]
 MORE = [*SAMPLES, own("four")]
 
 
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[Endpoint]:
+    with serve() as serving:
+        yield serving
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory, endpoint: Endpoint) -> Judged:
+    """A pipeline that was run once, and is never changed."""
+    judged = Judged(tmp_path_factory.mktemp("ran"), endpoint)
+    judged.write(SAMPLES, steps=BY_JUDGE, price=PRICE)
+    judged.run()
+    return judged
+
+
 def planned(judged: Judged, *again: str) -> dict[str, Estimate]:
-    prepared = prepare(judged.path, again=again)
-    steps = plan(prepared, judged.store, again=frozenset(again))
+    return estimated(judged, Rerun(again=again))
+
+
+def estimated(judged: Judged, rerun: Rerun) -> dict[str, Estimate]:
+    prepared = prepare(judged.path, rerun=rerun)
+    steps = plan(prepared, judged.store, choice=choose(prepared, judged.store, rerun))
     return estimate(prepared, judged.store, steps)
 
 
@@ -149,6 +172,99 @@ def test_claims_that_a_judge_has_yet_to_name_are_guessed(tmp_path: Path) -> None
         assert [one.about for one in second.values()] == [False, True]
 
 
+def actions(judged: Judged) -> list[str]:
+    return [one.action for one in plan(prepare(judged.path), judged.store)]
+
+
+def test_a_changed_aggregation_costs_no_call_and_a_changed_prompt_its_verdicts(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "strict.md").write_text(PROMPT, "utf-8")
+    verify = BY_JUDGE["response_in_reference"] | {"prompt": "strict.md"}
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(SAMPLES, steps=BY_JUDGE)
+        run(judged, endpoint)
+        judged.write(SAMPLES, steps=BY_JUDGE | {"precision": SCORE | {"beta": 2.0}})
+        assert actions(judged) == ["reuse", "reuse", "make"]
+        assert as_planned(judged, endpoint) == 0
+
+        judged.write(SAMPLES, steps=BY_JUDGE | {"response_in_reference": verify})
+        assert actions(judged) == ["reuse", "make", "wait"]
+        assert calls(planned(judged)) == {"response_claims": 0, "response_in_reference": 6}
+        assert as_planned(judged, endpoint) == 6
+
+
+def test_a_changed_decomposition_prompt_costs_the_verdicts_on_new_claims(tmp_path: Path) -> None:
+    """What a judge will say is not known: the plan waits, and estimates."""
+    text = (CONFIGS / "prompts" / "decompose.md").read_text("utf-8")
+    (tmp_path / "other.md").write_text(f"Be brief.\n{text}", "utf-8")
+    other = BY_JUDGE | {"response_claims": DECOMPOSE | {"prompt": "other.md"}}
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(SAMPLES, steps=BY_JUDGE)
+        run(judged, endpoint)
+
+        judged.write(SAMPLES, steps=other)
+        assert actions(judged) == ["make", "wait", "wait"]
+        found = planned(judged)
+        assert calls(found)["response_claims"] == 3
+        assert [one.about for one in found.values()] == [False, True]
+        endpoint.behaviour.fault = faults.where(
+            lambda body: "Cheese is two." in json.dumps(body),
+            faults.content(lambda said: said.replace("Milk is white.", "Milk is pale.")),
+        )
+        run(judged, endpoint)
+        assert made(judged) == {"response_claims": 3, "response_in_reference": 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (Rerun(again=("response_in_reference",)), 0),
+        (Rerun(again=("response_in_reference",), fresh=True), 6),
+        (Rerun(only=("response_claims",), fresh=True), 3),
+        (Rerun(samples="SELECT 'two' AS sample_id"), 0),
+    ],
+)
+def test_what_is_made_again_is_planned_as_it_is_run(
+    ran: Judged, endpoint: Endpoint, options: Rerun, expected: int
+) -> None:
+    prepared = prepare(ran.path, rerun=options)
+    choice = choose(prepared, ran.store, options)
+    estimates = estimate(prepared, ran.store, plan(prepared, ran.store, choice=choice))
+    assert sum(calls(estimates).values()) == expected
+    endpoint.clear()
+    with recorded(prepared, ran.store, Unseen(), choice=choice) as going:
+        execute(going)
+    assert endpoint.hits == expected
+    assert made(ran) == {name: number for name, number in calls(estimates).items() if number}
+
+
+def test_only_what_is_chosen_is_in_the_plan(
+    ran: Judged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = told(ran, capsys, "--only", "response_in_reference", "--fresh")
+    assert lines[2] == "response_claims decompose_claims reuse 9 rows 0 0 + 0 0.00"
+    assert lines[3].startswith("response_in_reference verify_claims make anew 6 ")
+    assert lines[4].startswith("6 calls, about ")
+    assert len(lines) == 5
+
+
+def test_the_table_says_what_is_taken_over(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prepared = prepare(small)
+    rules = chosen(prepared.pipeline, Rerun(only=("response_claims", "context_matches")))
+    with recorded(prepared, open_store(prepared, None), Unseen(), choice=rules) as going:
+        execute(going)
+    samples = small.with_name("samples.jsonl")
+    more = '{"sample_id": "new", "response": "Rome is old.", "reference": "Rome is old."}\n'
+    samples.write_text(more + samples.read_text("utf-8"), "utf-8")
+    assert main(["plan", str(small)]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "response_claims decompose_claims make, 3 samples taken over" in lines
+    assert "reference_claims decompose_claims make" in lines
+
+
 def test_claims_on_file_are_not_guessed(tmp_path: Path) -> None:
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
@@ -189,7 +305,7 @@ def test_parts_of_the_samples_count_as_they_are_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     monkeypatch.setattr("flows.engine.estimating.SHARD", size)
-    monkeypatch.setattr("flows.engine.runner.SHARD", size)
+    monkeypatch.setattr("flows.engine.drafting.SHARD", size)
     same = own("one") | {"sample_id": "copy"}
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
@@ -258,11 +374,6 @@ def test_hashes_tell_nothing_of_a_model(tmp_path: Path) -> None:
         assert recall_habits(judged.store, judge).per_entry.keys() == {"claims", "texts"}
         other = Judge(**judged.judge(model="openai/other"))
         assert recall_habits(judged.store, other) == Habits()
-
-
-def test_a_store_without_calls_tells_nothing(tmp_path: Path) -> None:
-    duckdb.connect(str(tmp_path / "s.duckdb")).close()
-    assert recall_habits(Store(tmp_path / "s.duckdb"), Judge(model="m")) == Habits()
 
 
 def test_embeddings_are_counted_in_batches(tmp_path: Path) -> None:

@@ -1,0 +1,124 @@
+"""What may be asked of a run, and the steps it comes to."""
+
+from pathlib import Path
+
+import pytest
+
+from flows.engine.errors import InputError
+from flows.engine.prepare import prepare
+from flows.engine.rerun import Choice, Rerun, chosen
+
+CLAIMS = "response_claims"
+NEEDED = {"response_claims", "response_in_reference", "precision"}
+AFTER = {"response_in_reference", "precision", "summary"}
+FAITH = {"context_matches", "deterministic_faithfulness"}
+
+
+def choice(small: Path, rerun: Rerun, *failed: str) -> Choice:
+    return chosen(prepare(small, rerun=rerun).pipeline, rerun, failed)
+
+
+def names(found: Choice) -> set[str]:
+    return {step.name for step in found.steps}
+
+
+def test_nothing_asked_for_is_everything(small: Path) -> None:
+    found = choice(small, Rerun())
+    assert len(found.steps) == 7
+    assert (found.again, found.found, found.fresh) == (frozenset(), frozenset(), frozenset())
+
+
+def test_again_and_fresh_name_what_is_made_whatever_is_on_file(small: Path) -> None:
+    again = choice(small, Rerun(again=("precision",)))
+    assert (again.again, again.fresh) == ({"precision"}, frozenset())
+    fresh = choice(small, Rerun(again=("precision",), fresh=True))
+    assert (fresh.again, fresh.fresh) == ({"precision"}, {"precision"})
+    every = choice(small, Rerun(fresh=True))
+    assert every.fresh == every.again == names(every)
+
+
+def test_only_has_the_steps_named_and_finds_what_they_need(small: Path) -> None:
+    found = choice(small, Rerun(only=("precision",)))
+    assert names(found) == NEEDED
+    assert found.found == NEEDED - {"precision"}
+    assert found.wanted == {"precision"}
+    assert found.again == frozenset()
+    two = choice(small, Rerun(only=("precision", CLAIMS), fresh=True))
+    assert (two.found, two.fresh) == ({"response_in_reference"}, {"precision", CLAIMS})
+
+
+def test_from_has_the_step_and_all_that_depends_on_it(small: Path) -> None:
+    found = choice(small, Rerun(from_step="response_in_reference"))
+    assert found.wanted == AFTER
+    assert found.found == {CLAIMS, *FAITH}
+    assert "reference_claims" not in names(found)
+    fresh = choice(small, Rerun(from_step="response_in_reference", fresh=True))
+    assert fresh.fresh == fresh.again == AFTER
+
+
+def test_failed_makes_what_failed_and_lets_what_depends_on_it_follow(small: Path) -> None:
+    found = choice(small, Rerun(failed=True), "response_in_reference")
+    assert found.wanted == AFTER
+    assert (found.again, found.fresh) == ({"response_in_reference"}, frozenset())
+    fresh = choice(small, Rerun(failed=True, fresh=True), "response_in_reference")
+    assert fresh.fresh == {"response_in_reference"}
+
+
+@pytest.mark.parametrize(
+    ("rerun", "limit", "message"),
+    [
+        (
+            Rerun(again=("precison",)),
+            None,
+            "--again: there is no step 'precison'; did you mean 'precision'?",
+        ),
+        (
+            Rerun(only=("summary", "reference_claim"), again=("x",)),
+            None,
+            "--again: there is no step 'x'; known are context_matches, "
+            "deterministic_faithfulness, precision, reference_claims, response_claims, "
+            "response_in_reference, summary\n"
+            "--only: there is no step 'reference_claim'; did you mean 'reference_claims'?",
+        ),
+        (
+            Rerun(from_step="sumary"),
+            None,
+            "--from: there is no step 'sumary'; did you mean 'summary'?",
+        ),
+        (
+            Rerun(only=("summary",), from_step="precision", failed=True),
+            None,
+            "--only and --from: each says which steps are made; choose one of them\n"
+            "--only and --failed: each says which steps are made; choose one of them\n"
+            "--from and --failed: each says which steps are made; choose one of them",
+        ),
+        (
+            Rerun(again=("summary",), failed=True),
+            None,
+            "--again and --failed: each says which steps are made again; choose one of them",
+        ),
+        (
+            Rerun(samples="ids.txt"),
+            3,
+            "--limit and --samples: each says which samples are taken; choose one of them",
+        ),
+        (
+            Rerun(again=("summary",), only=("precision",)),
+            None,
+            "--again and --only: 'summary' is not made in a run --only precision; "
+            "leave out --again summary or --only",
+        ),
+        (
+            Rerun(again=(CLAIMS,), from_step="precision"),
+            None,
+            "--again and --from: 'response_claims' is not made in a run --from precision; "
+            "leave out --again response_claims or --from",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_told_at_once(
+    small: Path, rerun: Rerun, limit: int | None, message: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        prepare(small, rerun=rerun, limit=limit)
+    assert str(caught.value) == message

@@ -1,0 +1,98 @@
+"""A run on some of the samples, named by a file or a query."""
+
+from pathlib import Path
+
+import pytest
+
+from flows.engine.errors import InputError
+from flows.engine.execute import execute, open_store, recorded
+from flows.engine.prepare import Prepared, prepare
+from flows.engine.rerun import Rerun, chosen
+from tests.flows.judged import Unseen
+
+
+def some(small: Path, words: str) -> Prepared:
+    return prepare(small, rerun=Rerun(samples=words))
+
+
+def ids(prepared: Prepared) -> list[str]:
+    return [name for table in prepared.samples.shards(2) for name in table["sample_id"]]
+
+
+def told(small: Path, words: str) -> str:
+    with pytest.raises(InputError) as caught:
+        some(small, words)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("ids", "silence\n\n  tower \n"),
+        ("ids.txt", "\ufeffsilence\r\ntower\r\nsilence"),
+        ("ids.csv", "note,sample_id\nx,silence\ny,tower\n"),
+        ("ids.jsonl", '{"sample_id": "silence"}\n{"sample_id": "tower", "x": 1}\n'),
+    ],
+)
+def test_a_file_names_samples_which_keep_their_order(small: Path, name: str, text: str) -> None:
+    path = small.with_name(name)
+    path.write_text(text, "utf-8", newline="")
+    found = some(small, str(path))
+    assert ids(found) == ["tower", "silence"]
+    assert found.samples.count == 2
+    assert found.digest != prepare(small).digest
+
+
+def test_a_query_names_samples(small: Path) -> None:
+    prepared = prepare(small)
+    matches = chosen(prepared.pipeline, Rerun(only=("context_matches",)))
+    with recorded(prepared, open_store(prepared, None), Unseen(), choice=matches) as going:
+        execute(going)
+    found = some(small, "FROM latest.sentence_matches WHERE sentence LIKE '%Eiffel%'")
+    assert ids(found) == ["tower"]
+    with recorded(found, open_store(found, None), Unseen(), choice=matches) as going:
+        execute(going)
+    assert ids(some(small, "SELECT sample_id FROM latest.sentence_matches")) == ["tower"]
+    assert told(small, "SELECT 1 AS one, 2 AS two") == (
+        "--samples: the query answers one, two; let it answer a column sample_id"
+    )
+    assert told(small, "select sample_id from latest.samples where false") == (
+        "--samples: names no sample; name one at least"
+    )
+    assert told(small, "FROM nowhere").startswith("sql: Catalog Error")
+    assert told(small, "SELECT * FROM read_csv('/etc/passwd')").startswith("sql: Permission Error")
+
+
+def test_a_query_needs_a_store(small: Path) -> None:
+    store = small.with_name("small.duckdb")
+    assert told(small, "FROM samples") == f"{store}: there is no store here; run a pipeline first"
+
+
+def test_ids_that_no_sample_has_are_told(small: Path) -> None:
+    path = small.with_name("ids")
+    path.write_text("tower\nno\n", "utf-8")
+    assert told(small, str(path)) == (
+        "--samples: 'no' is no sample of samples.jsonl; name ids that it has"
+    )
+    path.write_text("tower\n" + "".join(f"n{number}\n" for number in range(1200)), "utf-8")
+    assert told(small, str(path)) == (
+        "--samples: 'n0', 'n1', 'n2', 'n3', 'n4' and 1,195 more are no samples (1,200 of them) "
+        "of samples.jsonl; name ids that it has"
+    )
+
+
+def test_a_file_that_says_no_ids_is_told(small: Path) -> None:
+    assert told(small, "selected.txt") == (
+        "--samples: there is no file 'selected.txt'; name a file of sample ids, or write a SELECT"
+    )
+    empty = small.with_name("none")
+    empty.write_text(" \n", "utf-8")
+    assert told(small, str(empty)) == "--samples: names no sample; name one at least"
+    latin = small.with_name("latin")
+    latin.write_bytes("Größe".encode("latin-1"))
+    assert told(small, str(latin)).startswith(f"{latin}: cannot be read ('utf-8' codec")
+    assert told(small, str(latin)).endswith("; write one id a line, as UTF-8")
+    path = small.with_name("ids.jsonl")
+    path.write_text('{"sample_id": "tower"}\n{"id": "birth"}\n[]\n', "utf-8")
+    assert told(small, str(path)).splitlines()[0] == (f"{path}:2: has no sample_id; write one")
+    assert len(told(small, str(path)).splitlines()) == 2

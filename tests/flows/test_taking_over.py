@@ -1,0 +1,216 @@
+"""Rows taken over from an earlier table are the rows that would have been made."""
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from flows.engine import drafting, taking_over
+from flows.engine.artifacts import Artifact, Making, read_shards
+from flows.engine.drafting import Drafting
+from flows.engine.errors import InputError
+from flows.engine.execute import execute, open_store, recorded
+from flows.engine.fingerprint import Digest, step_recipe
+from flows.engine.planning import plan
+from flows.engine.prepare import prepare
+from flows.engine.reader import SampleSource, open_samples
+from flows.engine.rerun import Rerun, chosen
+from flows.engine.runner import Made
+from flows.engine.store import Store
+from flows.engine.wiring import Step
+from stages.base import Stage
+from stages.decompose import DecomposeClaims
+from stages.match import LexicalMatch
+from stages.tables import schema
+from tests.flows.judged import Unseen
+
+PIPELINE = """
+name: p
+samples: {path: s.jsonl}
+store: s.duckdb
+steps:
+  claims: {use: decompose_claims, of: response}
+  matches: {use: lexical_match, against: reference, compat: continuous-eval-0.3}
+"""
+STAGES = {
+    "claims": DecomposeClaims(of="response"),
+    "matches": LexicalMatch(against="reference", compat="continuous-eval-0.3"),
+}
+
+Row = dict[str, Any]
+
+
+def sample(name: str, **more: Any) -> Row:
+    said = f"The {name} is old. It stands in Paris, and it opened in 1889."
+    return {"sample_id": name, "response": said, "reference": f"The {name} stands."} | more
+
+
+def silent(name: str) -> Row:
+    """A sample of which no row is made."""
+    return sample(name, response="")
+
+
+def write(folder: Path, samples: Sequence[Row]) -> SampleSource:
+    lines = [json.dumps(one) + "\n" for one in samples]
+    (folder / "s.jsonl").write_text("".join(lines), "utf-8")
+    return open_samples("s.jsonl", base=folder, rename={})
+
+
+class Tables:
+    """A store in which tables are made, as a run makes them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = Store(folder / "s.duckdb")
+
+    def made(
+        self, samples: Sequence[Row], stages: Mapping[str, Stage]
+    ) -> dict[str, tuple[Artifact, int]]:
+        """The table of each stage, and how many samples' rows in it were taken over."""
+        source = write(self.folder, samples)
+        going = Drafting(source, self.store, threading.Event(), Unseen())
+        key = "00000000-0000-0000-0000-000000000000"
+        samples_table = going.samples(Making("r", key, key, {}, "samples", 1, {}, {})).artifact
+        inputs = {"samples": samples_table}
+        made = {}
+        for name, stage in stages.items():
+            step = Step(name, stage, {"samples": "samples"})
+            ids = {"samples": samples_table.artifact_id}
+            making = Making("r", key, step_recipe(stage, {}), ids, stage.use, 1, {}, {})
+            made[name] = tuple(going.table(step, making, inputs, {}, anew=False))
+        going.close()
+        return made
+
+    def rows(self, stage: Stage, table: Artifact) -> pl.DataFrame:
+        """Every column of every row, led by the part that it is in."""
+        columns = tuple(schema(stage.makes))
+        with self.store.reading() as connection:
+            return read_shards(connection, stage.makes, table, range(table.shards), columns=columns)
+
+
+def whole(folder: Path, stage: Stage) -> tuple[pl.DataFrame, str]:
+    """The rows that the stage makes of all samples, two at a time, and their digest."""
+    parts, digest = [], Digest(stage.makes)
+    source = open_samples("s.jsonl", base=folder, rename={})
+    for number, samples in enumerate(source.shards(2)):
+        made = stage.make({"samples": samples}, {})
+        digest.add(made)
+        parts.append(made.select(pl.lit(number, pl.Int32).alias("shard"), pl.all()))
+    return pl.concat(parts), digest.value()
+
+
+ONE, TWO, THREE, FOUR, FIVE = (sample(name) for name in ("tower", "bridge", "gate", "hall", "well"))
+LONGER = sample(
+    "bridge", response="The bridge is long. It is new.", reference="It is new, says one."
+)
+VERSIONS = [
+    ("the first time", [ONE, TWO, silent("s"), THREE], 0),
+    ("one more at the end", [ONE, TWO, silent("s"), THREE, FOUR], 4),
+    ("one more in front", [FIVE, ONE, TWO, silent("s"), THREE, FOUR], 5),
+    ("one in the middle, one removed", [FIVE, ONE, sample("inn"), TWO, THREE, FOUR], 5),
+    ("one changed", [FIVE, ONE, sample("inn"), LONGER, THREE, FOUR], 5),
+    ("the change taken back, a silent one again", [FIVE, ONE, TWO, silent("s"), THREE], 5),
+    ("another order", [THREE, silent("s"), TWO, ONE, FIVE], 5),
+    ("metadata, which the stages do not read", [THREE | {"topic": "x"}, ONE, TWO], 3),
+    ("nothing but new ones", [sample("inn2"), silent("s2")], 0),
+    ("one that fell silent", [silent("gate"), ONE, FIVE], 2),
+]
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two samples in a part, two parts at a time."""
+    for module in (drafting, taking_over):
+        monkeypatch.setattr(module, "GROUP", 2)
+    monkeypatch.setattr("flows.engine.drafting.SHARD", 2)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_table_is_the_same_whether_rows_are_taken_over_or_made(tmp_path: Path) -> None:
+    tables = Tables(tmp_path)
+    for what, samples, expected in VERSIONS:
+        for name, (table, taken_over) in tables.made(samples, STAGES).items():
+            rows, digest = whole(tmp_path, STAGES[name])
+            assert taken_over == expected, (what, name)
+            assert tables.rows(STAGES[name], table).equals(rows), (what, name)
+            assert table.digest == digest, (what, name)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_workers_make_the_rows_of_many_new_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flows.engine.parts.WORTH_WORKERS", 1)
+    tables, stage = Tables(tmp_path), DecomposeClaims(of="response")
+    tables.made([TWO, FOUR], {"claims": stage})
+    ((table, taken_over),) = tables.made([ONE, TWO, THREE, FOUR, FIVE], {"claims": stage}).values()
+    assert taken_over == 2
+    assert tables.rows(stage, table).equals(whole(tmp_path, stage)[0])
+
+
+class Seen(Unseen):
+    def __init__(self) -> None:
+        self.taken_over: dict[str, int] = {}
+
+    def finished(self, made: Made) -> None:
+        self.taken_over[made.step] = made.taken_over
+
+
+def run(folder: Path, samples: Sequence[Row], *again: str) -> Seen:
+    (folder / "p.yaml").write_text(PIPELINE, "utf-8")
+    write(folder, samples)
+    seen = Seen()
+    prepared = prepare(folder / "p.yaml")
+    choice = chosen(prepared.pipeline, Rerun(again=again))
+    with recorded(prepared, open_store(prepared, None), seen, choice=choice) as going:
+        execute(going)
+    return seen
+
+
+def test_what_is_made_again_on_purpose_takes_nothing_over(tmp_path: Path) -> None:
+    run(tmp_path, [ONE])
+    seen = run(tmp_path, [ONE, TWO], "claims")
+    assert (seen.taken_over["claims"], seen.taken_over["matches"]) == (0, 1)
+
+
+def test_a_plan_says_what_is_taken_over_and_other_settings_take_nothing(tmp_path: Path) -> None:
+    run(tmp_path, [ONE, TWO, THREE])
+    write(tmp_path, [ONE, LONGER, FOUR, THREE])
+    config = tmp_path / "p.yaml"
+    for text, expected in (
+        (PIPELINE, [("make", 2), ("make", 2)]),
+        (PIPELINE.replace("response}", "response, atomicity: high}"), [("make", 0), ("make", 2)]),
+    ):
+        config.write_text(text, "utf-8")
+        prepared = prepare(config)
+        found = plan(prepared, open_store(prepared, None))
+        assert [(one.action, one.taken_over) for one in found] == expected
+
+
+def test_only_the_newest_tables_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flows.engine.unchanged._TABLES", 1)
+    tables, claims = Tables(tmp_path), {"claims": STAGES["claims"]}
+    for samples, expected in (([ONE, TWO], 0), ([ONE], 1), ([ONE, TWO, THREE], 1)):
+        assert tables.made(samples, claims)["claims"][1] == expected
+
+
+def test_two_samples_of_one_id_are_refused_as_ever(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"sample_id 'tower' stands already at s\.jsonl:1"):
+        run(tmp_path, [ONE, ONE])
+
+
+def test_a_table_without_any_sample_can_be_made_by_these_stages() -> None:
+    """Parts of which every sample is taken over leave none to go through."""
+    none = pl.DataFrame(schema=dict.fromkeys(LexicalMatch.columns["samples"], pl.String))
+    none = none.cast({"other_references": pl.List(pl.String)})
+    match = LexicalMatch(against="reference", compat="continuous-eval-0.3")
+    assert match.make({"samples": none}, {}).is_empty()
+    names = DecomposeClaims.columns["samples"]
+    brought = pl.DataFrame(schema=dict.fromkeys(names, pl.List(pl.String)))
+    assert DecomposeClaims(of="response").make({"samples": brought}, {}).is_empty()
