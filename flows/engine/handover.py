@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Final, NamedTuple
 
 import duckdb
@@ -31,16 +31,18 @@ class Handover:
         self._turn = threading.Lock()
         self._counting = threading.Lock()
         self._waiting = 0
+        self._owner: int | None = None
         self._open: _Open | None = None
 
     @contextmanager
     def turn(self, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection to oneself; closed, and so rolled back, after an error."""
+        """A connection to oneself, temporary tables and all; closed, and so rolled back, after."""
         with self._queued():
             mine = self._taken(read_only)
             self._open = None
             try:
-                yield mine.connection
+                with closing(mine.connection.cursor()) as own:
+                    yield own
                 if self._waiting and time.monotonic() < mine.since + _HELD:
                     self._open = mine
             finally:
@@ -56,14 +58,18 @@ class Handover:
 
     @contextmanager
     def _queued(self) -> Iterator[None]:
+        if self._owner == threading.get_ident():
+            raise RuntimeError("this thread has the store open already")
         self._count(1)
         try:
             self._turn.acquire()
         finally:
             self._count(-1)
+        self._owner = threading.get_ident()
         try:
             yield
         finally:
+            self._owner = None
             self._turn.release()
 
     def _count(self, one: int) -> None:

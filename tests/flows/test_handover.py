@@ -103,3 +103,22 @@ def test_alone_nobody_has_the_file_open(file: Handover, tmp_path: Path) -> None:
             pass
 
     in_line(file, lambda: take(file, read_only=True, seconds=0.2), alone, alone)
+
+
+def test_nobody_waits_for_himself(file: Handover) -> None:
+    with (
+        file.turn(read_only=True),
+        pytest.raises(RuntimeError, match="open already"),
+        file.turn(read_only=True),
+    ):
+        pass
+
+
+def test_what_is_temporary_is_not_handed_on(file: Handover, opened: list[bool]) -> None:
+    def mine() -> None:
+        with file.turn(read_only=True) as connection:
+            connection.execute("CREATE TEMP TABLE mine AS SELECT 1")
+            time.sleep(0.2)
+
+    in_line(file, mine, mine)
+    assert opened == [True]

@@ -186,7 +186,7 @@ def test_publishing_leaves_the_store_locked_to_the_end(store: Store) -> None:
             check=False,
         )
         assert "Could not set lock" in other.stderr
-    with store.reading():
+    with Store(store.path).reading():
         publish(store)
         locks = Path("/proc/locks").read_text()
         assert f" {os.getpid()} " in locks
