@@ -36,7 +36,7 @@ def metric_cells(metric: MetricDifference, *, units: bool) -> tuple[str, ...]:
     if found is None:
         return (name, "0", *["-"] * 6, metric.finding, left)
     n = f"{found.samples:,}" + (f" in {found.units:,}" if units else "")
-    interval = f"{signed(found.low)} to {signed(found.high)}"
+    interval = "-" if found.low is None else f"{signed(found.low)} to {signed(found.high)}"
     means = (number(metric.mean_a), number(metric.mean_b), signed(found.mean))
     return name, n, *means, interval, _p(found.p), _p(metric.p_holm), metric.finding, left
 

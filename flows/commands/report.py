@@ -76,7 +76,8 @@ def _print_metrics(console: Console, summaries: pl.DataFrame) -> None:
     for name in (*names, "scored", "undefined", "failed", "of"):
         table.add_column(name, justify="right", no_wrap=True)
     for row, pooled in zip(summaries.iter_rows(named=True), micro, strict=True):
-        interval = f"{_number(row['low'])} to {_number(row['high'])}"
+        low, high = _number(row["low"]), _number(row["high"])
+        interval = "-" if row["low"] is None else f"{low} to {high}"
         means = [_number(row["mean"]), interval, *([pooled] if any(micro) else [])]
         counts = [f"{row[c]:,}" for c in ("n_scored", "n_undefined", "n_failed", "n")]
         table.add_row(shown(_name(row, summaries)), *means, *counts)

@@ -118,7 +118,7 @@ def test_the_table_says_all_of_it(literal: Store, capsys: pytest.CaptureFixture[
     assert [line.partition("  p")[0][:2] for line in lines[:2]] == ["A ", "B "]
     assert lines[0].endswith("p, 3 samples")
     assert lines[2] == "2 samples the same, 0 changed, 0 new, 1 removed"
-    metric = "noise_sensitivity ↓ 1 0.500 0.750 +0.250 - to - - - unclear"
+    metric = "noise_sensitivity ↓ 1 0.500 0.750 +0.250 - - - unclear"
     assert f"{metric} 1 failed, 1 absent in B" in lines
     assert "2 scores changed" in lines
     assert "x noise_sensitivity 0.500 0.750 +0.250" in lines
