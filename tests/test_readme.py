@@ -17,7 +17,8 @@ from tests.endpoint import serve
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
-SHOWN = re.findall(r"```console\n\$ (claimflow .*)\n((?s:.*?))```", README)
+STORY = README.partition("## One night, one edited prompt\n")[2].partition("\n## ")[0]
+SHOWN = re.findall(r"```console\n\$ (claimflow .*)\n((?s:.*?))```", README.replace(STORY, ""))
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +48,7 @@ def lines(text: str) -> list[str]:
     """Lines without blank ones, trailing blanks, run ids and the place of the clone."""
     text = re.sub(r"\d{8}-\d{6}-[0-9a-f]{4}", "RUN", text)
     text = re.sub(r"store: .*/quickstart.duckdb", "store: quickstart.duckdb", text)
+    text = re.sub(r"tokens, [0-9.]+ USD", "tokens, COST", text)  # by how many are cached in time
     return [line.rstrip() for line in text.splitlines() if line.strip()]
 
 
@@ -61,6 +63,11 @@ def test_what_the_readme_shows_is_what_is_printed(command: str, output: str, clo
         printed = [
             re.sub(r"0 steps made, 18 reused", "18 steps made, 0 reused", p) for p in printed
         ]
+    assert_shown(output, printed)
+
+
+def assert_shown(output: str, printed: list[str]) -> None:
+    """Every line of `output` is printed, in that order; dots stand for any others."""
     rest = iter(printed)
     for line in lines(output):
         if line != "...":
@@ -93,6 +100,50 @@ def test_a_judge_is_asked_as_the_readme_says(clone: Path) -> None:
     assert "tokens" in said["claimflow prompt check strict.md"]
 
 
+def test_the_story_comes_out_as_it_is_told(tmp_path: Path) -> None:
+    told = re.findall(
+        r"^\$ (.*)\n((?s:.*?))(?=^\$ |```)",
+        "\n".join(re.findall(r"```console\n(\$(?s:.*?)```)", STORY)),
+        re.MULTILINE,
+    )
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    happened = []
+    with serve() as endpoint:
+        environment = os.environ | {
+            "OPENAI_API_KEY": "none",
+            "OPENAI_API_BASE": endpoint.api_base,
+            "PYTHONPATH": str(ROOT),
+        }
+        for command, output in told:
+            before = endpoint.hits
+            program = f"{shlex.quote(sys.executable)} -m flows.cli "
+            done = subprocess.run(
+                re.sub("^claimflow ", program, command),
+                shell=True,
+                check=False,
+                capture_output=True,
+                text=True,
+                cwd=tmp_path,
+                env=environment,
+            )
+            assert_shown(output, lines(done.stdout))
+            happened.append(
+                (" ".join(command.split()[:2]), done.returncode, endpoint.hits - before)
+            )
+    assert happened == [
+        ("claimflow run", 5, 135),
+        ("claimflow tag", 0, 0),
+        ("cp configs/prompts/verify.md", 0, 0),
+        ("sed -i.bak", 0, 0),
+        ("claimflow plan", 0, 0),
+        ("claimflow run", 4, 65),
+        ("claimflow diff", 0, 0),
+        ("cp before.md", 0, 0),
+        ("claimflow plan", 0, 0),
+        ("claimflow run", 0, 0),
+    ]
+
+
 @pytest.mark.parametrize("page", ["README.md", "configs/README.md"])
 def test_the_settings_that_a_page_shows_are_right(page: str, tmp_path: Path) -> None:
     blocks = re.findall(r"```yaml\n((?s:.*?))```", (ROOT / page).read_text("utf-8"))
@@ -102,9 +153,15 @@ def test_the_settings_that_a_page_shows_are_right(page: str, tmp_path: Path) -> 
     for part in parts:
         if "name" in part:
             continue
-        top = {key: part.pop(key) for key in ("judge", "judges", "embedder") if key in part}
+        above = ("judge", "judges", "embedder", "gates")
+        top = {key: part.pop(key) for key in above if key in part}
         judge = {"judge": {"model": "openai/any"}} if "judge" not in top else {}
         steps = {"response_claims": {"use": "decompose_claims", "of": "response"}}
+        if "gates" in top:
+            for name in ("noise_sensitivity", "quickstart"):
+                text = (ROOT / f"configs/{name}.yaml").read_text("utf-8")
+                steps |= yaml.safe_load(text)["steps"]
+            del steps["noise_in_irrelevant"]
         pipeline = {
             "name": "shown",
             "samples": {"path": "answers.jsonl"},

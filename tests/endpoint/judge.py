@@ -15,7 +15,7 @@ _MARKS: Final = str.maketrans(dict.fromkeys(";:!?()[]{}<>\"'`*#%$€£“”‘�
 
 
 STRICT: Final = "In doubt, call it neutral."
-"""A sentence of a prompt that this judge obeys: it then looks at the shorter words too."""
+"""A sentence of a prompt that this judge obeys: one sentence of the premise must say it all."""
 
 
 def say(asked: Asked) -> str:
@@ -23,8 +23,8 @@ def say(asked: Asked) -> str:
     premise, blocks = open_blocks(asked.messages)
     if not blocks:
         return _chat(asked)
-    least = 3 if any(STRICT in message.text for message in asked.messages) else 4
-    said = _entries(_task(asked, blocks), premise, blocks, least)
+    strict = any(STRICT in message.text for message in asked.messages)
+    said = _entries(_task(asked, blocks), premise, blocks, strict=strict)
     return json.dumps(said, ensure_ascii=False)
 
 
@@ -52,15 +52,18 @@ def _task(asked: Asked, blocks: Sequence[Block]) -> str:
     return f"{blocks[0].name}s"
 
 
-def _entries(task: str, premise: str, blocks: Sequence[Block], least: int) -> dict[str, Any]:
+def _entries(task: str, premise: str, blocks: Sequence[Block], *, strict: bool) -> dict[str, Any]:
     if task == "texts":
         return {task: [{"id": block.id, "claims": claims(block.text)} for block in blocks]}
-    return {task: [{"id": block.id, **_judged(premise, block.text, least)} for block in blocks]}
+    judged = [{"id": block.id, **_judged(premise, block.text, strict)} for block in blocks]
+    return {task: judged}
 
 
-def _judged(premise: str, claim: str, least: int = 4) -> dict[str, str]:
+def _judged(premise: str, claim: str, strict: bool = False) -> dict[str, str]:
     known = _Premise.of(premise)
-    said = _told(claim, least)
+    said = _told(claim)
+    if strict:
+        known = _Premise.of(known.nearest(said))
     lacking = [word for word in said if word not in known.words]
     plain = [word for word in said if not word[0].isdigit()]
     found = [word for word in plain if word in known.words]
@@ -82,10 +85,10 @@ def _plain(text: str) -> str:
     return f" {bare} ".replace(". ", " ").replace(", ", " ")
 
 
-def _told(claim: str, least: int) -> list[str]:
-    """What a claim is judged by: its words of `least` letters or more, and its numbers."""
+def _told(claim: str) -> list[str]:
+    """What a claim is judged by: its words of four letters or more, and its numbers."""
     words = dict.fromkeys(_plain(claim).split())
-    return [word for word in words if len(word) >= least or word[:1].isdigit()]
+    return [word for word in words if len(word) >= 4 or word[:1].isdigit()]
 
 
 def _sentences(text: str) -> list[str]:
