@@ -1,20 +1,17 @@
 """A user's mistake becomes one message and an exit code, never a stack trace."""
 
-import atexit
 import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable
-from typing import Final
 
+from flows.engine.at_exit import hush_at_exit
 from flows.engine.errors import InputError, JudgeError, StoppedError, StoreError
-
-_KEEPERS: Final = frozenset({"litellm", "prefect"})
 
 
 def guarded(command: Callable[[Namespace], int], options: Namespace) -> int:
     """Run a command and return its exit code."""
-    atexit.register(_hush)
+    hush_at_exit()
     try:
         return command(options)
     except InputError as error:
@@ -29,16 +26,6 @@ def guarded(command: Callable[[Namespace], int], options: Namespace) -> int:
         # Whoever read our output has gone, and Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-
-
-def _hush() -> None:
-    """Send what is said after exit to nowhere, where a library keeps our modules until then.
-
-    DuckDB's binding takes that for a leak and prints pages about it.
-    """
-    if _KEEPERS & set(sys.modules):
-        sys.stderr.flush()
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _say(message: object, code: int) -> int:

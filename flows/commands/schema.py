@@ -1,4 +1,4 @@
-"""`claimflow schema`: what a pipeline file may say, or what a store holds."""
+"""`claimflow schema`: what a pipeline or schedules file may say, or what a store holds."""
 
 import json
 from argparse import Namespace
@@ -7,11 +7,14 @@ from flows.commands.answers import print_table
 from flows.commands.stores import read_store
 from flows.engine.pipeline_schema import json_schema
 from flows.engine.query import tables
+from flows.engine.schedules_schema import schedules_schema
 
 
 def main(options: Namespace) -> int:
-    """Print the JSON Schema of pipeline files, or the tables of a store."""
-    if options.tables:
+    """Print the JSON Schema of pipeline or schedules files, or the tables of a store."""
+    if options.schedules:
+        print(json.dumps(schedules_schema(), indent=2, ensure_ascii=False))
+    elif options.tables:
         print_table(tables(read_store(options)))
     else:
         print(json.dumps(json_schema(), indent=2, ensure_ascii=False))

@@ -56,6 +56,14 @@ def export_tables(
             yield _write(connection, table, folder / f"{table}.parquet", run_id)
 
 
+def publish_run(store: Store, run_id: str, folder: Path) -> Path:
+    """Write the tables of a run into a folder of its own in `folder`; returns that one."""
+    own = folder / run_id
+    for _ in export_tables(store, own, run_id=run_id):
+        pass
+    return own
+
+
 def _known(connection: duckdb.DuckDBPyConnection) -> list[str]:
     """The tables there are: views of rows in the order of the vocabulary, then the record."""
     audit = connection.execute(

@@ -31,7 +31,9 @@ def add(commands: Commands) -> None:
     _reads(sql)
 
     schema = commands.add_parser("schema", help="print the JSON Schema of pipeline files")
-    schema.add_argument("--tables", action="store_true", help="list a store's tables instead")
+    of = schema.add_mutually_exclusive_group()
+    of.add_argument("--schedules", action="store_true", help="that of schedules files instead")
+    of.add_argument("--tables", action="store_true", help="list a store's tables instead")
     _reads(schema)
 
 

@@ -1,0 +1,28 @@
+"""`claimflow deploy`: register the pipelines of a schedules file for workers."""
+
+from argparse import Namespace
+
+from flows.commands.prefect_api import is_configured, reached
+from flows.commands.schedules import print_found, print_schedules
+from flows.engine.errors import Fault, InputError
+from flows.engine.schedules import read_schedules
+
+
+def main(options: Namespace) -> int:
+    """Register the deployments and print how a worker is started."""
+    scheduled = read_schedules(options.schedules)
+    if not is_configured():
+        what = "no Prefect API is configured, and workers need one that stays"
+        right = "run `prefect server start` and set it to http://127.0.0.1:4200/api"
+        raise InputError([Fault("PREFECT_API_URL", what, right)])
+    # Prefect takes seconds to import.
+    from flows import schedule
+
+    with reached("start that server with `prefect server start`"), schedule.api() as client:
+        print_found(schedule.settle(client, options.schedules, scheduled))
+        new = schedule.deploy(client, options.schedules, scheduled, pool=options.pool)
+        print_schedules(scheduled)
+    pool = f"work pool {options.pool}{' (new)' if new else ''}"
+    print(f"{pool}: runs wait for a worker, on each machine one")
+    print(f"  prefect worker start --pool {options.pool}")
+    return 0

@@ -1,0 +1,99 @@
+"""A real Prefect server, one for all the processes that the tests run in."""
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+MAIN = "import sys; from flows.cli import main; sys.exit(main(sys.argv[1:]))"
+"""`claimflow`, for `python -c`."""
+
+DETACHED = """
+out="$1"; owner="$2"; shift 2
+"$@" >"$out" 2>&1 </dev/null &
+server=$!
+echo $server
+exec >/dev/null 2>&1 </dev/null
+(while kill -0 "$owner" && kill -0 $server; do sleep 2; done; kill $server) &
+"""
+"""Starts a command that outlives this process, but not the tests as a whole."""
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    """What a process has that uses Prefect from `folder`."""
+    quiet = {"PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
+    return os.environ | quiet | {"PREFECT_HOME": str(folder)} | more
+
+
+def ask(url: str, body: Any = None) -> Any:
+    """What the server answers to a GET, or to a POST of `body`."""
+    request = urllib.request.Request(
+        url,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=10) as reply:
+        return json.load(reply)
+
+
+@contextmanager
+def shared_server(folder: Path) -> Iterator[str]:
+    """The API address of the server in `folder`: started by the first, ended by the last."""
+    folder.mkdir(exist_ok=True)
+    with _locked(folder) as known:
+        if not known.get("users"):
+            known.update(_start(folder))
+        known["users"] = known.get("users", 0) + 1
+        url = known["url"]
+    try:
+        yield url
+    finally:
+        with _locked(folder) as known:
+            known["users"] -= 1
+            if not known["users"]:
+                os.kill(known["process"], signal.SIGTERM)
+
+
+def _start(folder: Path) -> dict[str, Any]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    log = folder / "server.log"
+    owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1"]
+    # A child of a shell that is gone outlives the process of ours that was first.
+    started = subprocess.run(
+        ["sh", "-c", DETACHED, "sh", str(log), str(owner), *command, "--port", str(port)],
+        env=environment(folder, PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS="1"),
+        stdout=subprocess.PIPE,
+        check=True,
+        start_new_session=True,
+    )
+    url = f"http://127.0.0.1:{port}/api"
+    for _ in range(240):
+        try:
+            ask(f"{url}/health")
+            return {"url": url, "process": int(started.stdout)}
+        except OSError:
+            time.sleep(0.5)
+    raise AssertionError(log.read_text("utf-8"))
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[dict[str, Any]]:
+    """What is known of the server, to be changed by one process at a time."""
+    with (folder / "server.json").open("a+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        known = json.loads(file.read() or "{}")
+        yield known
+        file.truncate(0)
+        file.write(json.dumps(known))

@@ -1,0 +1,289 @@
+"""Schedules against a real Prefect server: served, deployed, killed, and gone on with."""
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.commands.local_server import HOME
+from tests.endpoint import Endpoint, serve
+from tests.flows.judged import Judged
+from tests.flows.prefect_server import MAIN, ask, environment
+
+SECOND = 1.0
+"""How old a reply may be, at most, to be lost by a kill."""
+
+FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with serve() as running:
+        yield running
+
+
+@pytest.fixture
+def api(server: str) -> "Api":
+    return Api(server)
+
+
+class Api:
+    """What a test asks the server."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def deployment(self, name: str) -> Any:
+        return ask(f"{self.url}/deployments/name/evaluate/{name}")
+
+    def trigger(self, name: str) -> str:
+        """Start a run by hand; returns its id."""
+        known = self.deployment(name)["id"]
+        return str(ask(f"{self.url}/deployments/{known}/create_flow_run", {})["id"])
+
+    def run(self, flow_run: str) -> Any:
+        return ask(f"{self.url}/flow_runs/{flow_run}")
+
+    def runs(self, name: str) -> list[Any]:
+        known = {"deployments": {"name": {"any_": [name]}}}
+        return list(ask(f"{self.url}/flow_runs/filter", known))
+
+    def ended(self, flow_run: str) -> str:
+        """The state that a run ends in."""
+        until(lambda: self.run(flow_run)["state_type"] in FINAL)
+        return str(self.run(flow_run)["state_type"])
+
+    def places(self, name: str) -> int:
+        """How many runs of a deployment count as going on."""
+        limit = f"deployment:{self.deployment(name)['id']}"
+        return int(ask(f"{self.url}/v2/concurrency_limits/{limit}")["active_slots"])
+
+    def propose(self, flow_run: str, state: str) -> str:
+        """Ask for a state as a worker does; returns the name of that which the run has then."""
+        told = ask(f"{self.url}/flow_runs/{flow_run}/set_state", {"state": {"type": state}})
+        return str(told["state"]["name"] if told["state"] else told["status"])
+
+
+def until(true: Callable[[], Any], seconds: float = 180) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def command(folder: Path, *arguments: str, **more: str) -> str:
+    """What a command that does its work prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, *arguments],
+        env=environment(folder / "home", **more),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def write(folder: Path, *lines: str) -> None:
+    text = "\n".join(["deployments:", *(f"  {line}" for line in lines), ""])
+    (folder / "s.yaml").write_text(text, "utf-8")
+
+
+def samples(first: int, last: int) -> list[str]:
+    return [f"s{number:02}" for number in range(first, last)]
+
+
+def test_a_killed_night_is_gone_on_with_by_the_next(
+    api: Api, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    judged = Judged(tmp_path, endpoint)
+    judged.write(samples(0, 3), max_concurrency=1)
+    write(tmp_path, "e2e: {pipeline: p.yaml, cron: '0 2 1 * *', publish: out}")
+    # A server of this folder that still runs is used again.
+    home = tmp_path / HOME
+    home.mkdir(parents=True)
+    (home / "address").write_text(api.url.split(":")[-1].removesuffix("/api"), "utf-8")
+    alone = environment(tmp_path / "home", PREFECT_RUNNER_POLL_FREQUENCY="1")
+    alone.pop("PREFECT_API_URL", None)
+    with (tmp_path / "said.txt").open("w") as said:
+        serving = subprocess.Popen(
+            [sys.executable, "-c", MAIN, "serve", "s.yaml"],
+            env=alone,
+            cwd=tmp_path,
+            stdout=said,
+            stderr=said,
+        )
+    try:
+        until(lambda: "serving until Ctrl-C" in (tmp_path / "said.txt").read_text("utf-8"))
+        # Runs are planned for as far as a hundred days ahead, three at the least.
+        until(lambda: len(api.runs("e2e")) >= 3)
+        assert all(run["expected_start_time"][8:19] == "01T02:00:00" for run in api.runs("e2e"))
+
+        assert api.ended(api.trigger("e2e")) == "COMPLETED"
+        assert endpoint.hits == 3
+        assert api.ended(api.trigger("e2e")) == "COMPLETED"
+        assert endpoint.hits == 3
+        assert len(list((tmp_path / "out").glob("*/scores.parquet"))) == 2
+
+        judged.write(samples(0, 30), max_concurrency=1)
+        endpoint.behaviour.latency = 0.3
+        third = api.trigger("e2e")
+        until(lambda: endpoint.hits >= 13)
+        killed = time.monotonic()
+        os.kill(api.run(third)["labels"]["claimflow.process"], signal.SIGKILL)
+        endpoint.behaviour.latency = 0.0
+        assert api.ended(third) == "CRASHED"
+        answered = {
+            one.key
+            for one in endpoint.requests[3:]
+            if one.replied is not None and one.replied < killed - SECOND
+        }
+        assert len(answered) > 3
+
+        assert api.ended(api.trigger("e2e")) == "COMPLETED"
+        assert {endpoint.hits_by_key[key] for key in answered} == {1}
+        assert len(endpoint.hits_by_key) == 30
+        assert judged.ask("SELECT count(*) FROM latest.scores WHERE status = 'scored'") == [(30,)]
+        statuses = judged.ask("SELECT status FROM audit.runs ORDER BY started_at")
+        assert statuses == [("done",), ("done",), ("killed",), ("done",)]
+    finally:
+        serving.terminate()
+        assert serving.wait(60) == 0
+    deployment = api.deployment("e2e")
+    assert not deployment["paused"]
+    assert [one["active"] for one in deployment["schedules"]] == [True]
+    (cron,) = (one["schedule"] for one in deployment["schedules"])
+    assert (cron["cron"], cron["timezone"]) == ("0 2 1 * *", "UTC")
+    assert "leaked" not in (tmp_path / "said.txt").read_text("utf-8")
+
+
+SETTLE = """
+import sys
+from datetime import timedelta
+from uuid import UUID
+from flows.missed import settle_missed
+from flows.schedule import api
+with api() as client:
+    print(*settle_missed(client, UUID(sys.argv[1]), sys.argv[2], late=timedelta(0)), sep="\\n")
+"""
+
+
+def test_deployments_orphans_and_missed_runs(api: Api, small: Path, tmp_path: Path) -> None:
+    reached = {"PREFECT_API_URL": api.url}
+    write(
+        tmp_path,
+        "skipping: {pipeline: small.yaml, cron: '0 2 * * *', timezone: Europe/Berlin}",
+        "waiting: {pipeline: small.yaml, cron: '0 2 * * *', overlap: wait}",
+        "often: {pipeline: small.yaml, every: 1, missed: skip}",
+    )
+    assert command(tmp_path, "deploy", "s.yaml", "--pool", "nights", **reached) == (
+        "evaluate/skipping: small.yaml, cron 0 2 * * * in Europe/Berlin; overlap skip, missed run\n"
+        "evaluate/waiting: small.yaml, cron 0 2 * * * in UTC; overlap wait, missed run\n"
+        "evaluate/often: small.yaml, every 0:00:01; overlap skip, missed skip\n"
+        "work pool nights (new): runs wait for a worker, on each machine one\n"
+        "  prefect worker start --pool nights\n"
+    )
+    assert ask(f"{api.url}/work_pools/nights")["type"] == "process"
+
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    orphans = {name: api.trigger(name) for name in ("skipping", "waiting")}
+    for orphan in orphans.values():
+        assert api.propose(orphan, "PENDING") == "Pending"
+        assert api.propose(orphan, "RUNNING") == "Running"
+        label(api, orphan, gone.pid)
+    assert api.propose(api.trigger("skipping"), "PENDING") == "Cancelled"
+    assert api.propose(api.trigger("waiting"), "PENDING") == "AwaitingConcurrencySlot"
+
+    def due() -> list[Any]:
+        now = datetime.now(UTC)
+        planned = api.runs("often")
+        return [run for run in planned if datetime.fromisoformat(run["expected_start_time"]) < now]
+
+    until(lambda: len(due()) >= 3)
+    often = api.deployment("often")["id"]
+    left = subprocess.run(
+        [sys.executable, "-c", SETTLE, often, "run"],
+        env=environment(tmp_path / "home", **reached),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\n")
+    states = {run["name"]: run["state_name"] for run in due()}
+    skipped = {name for name, state in states.items() if state == "Missed"}
+    assert len(skipped) >= 2
+    assert skipped == set(left) - {""}
+    assert {"Scheduled", "Late"} & {states[name] for name in states.keys() - skipped}
+
+    # A place that nobody has, as of a run that was deleted, and somebody's wish to pause.
+    taken = {"names": [f"deployment:{often}"], "slots": 1, "mode": "concurrency"}
+    ask(f"{api.url}/v2/concurrency_limits/increment", taken)
+    assert api.places("often") == 1
+    paused = api.deployment("skipping")["id"]
+    ask(f"{api.url}/deployments/{paused}/pause_deployment", {})
+
+    write(tmp_path, "skipping: {pipeline: small.yaml, every: 6h}")
+    told = command(tmp_path, "deploy", "s.yaml", "--pool", "nights", **reached).splitlines()
+    why = f"its process {gone.pid} on {platform.node()} is gone"
+    for orphan in orphans.values():
+        run = api.run(orphan)
+        assert (run["state_type"], run["state"]["message"]) == ("CRASHED", why)
+        assert f"run {run['name']} is marked as crashed: {why}" in told
+    assert "evaluate/often is no longer in the file: its schedule is removed" in told
+    assert told[-2] == "work pool nights: runs wait for a worker, on each machine one"
+    assert api.deployment("often")["schedules"] == []
+    assert api.places("often") == 0
+    assert not api.deployment("often")["paused"]
+    assert api.deployment("skipping")["paused"]
+    (every,) = api.deployment("skipping")["schedules"]
+    assert every["schedule"]["interval"] == 6 * 3600
+    assert every["schedule"]["anchor_date"].startswith("2026-01-01T00:00:00")
+    for name in orphans:
+        assert api.propose(api.trigger(name), "PENDING") == "Pending"
+
+
+def label(api: Api, flow_run: str, process: int) -> None:
+    """Put on a run which process it is, as the flow does itself."""
+    code = (
+        "import sys, os, flows.orphans as o\n"
+        "o.os.getpid = lambda: int(sys.argv[2])\no.sign(sys.argv[1])"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code, flow_run, str(process)],
+        env=os.environ | {"PREFECT_API_URL": api.url},
+        check=True,
+    )
+
+
+OUTLIVE = """
+import threading
+from uuid import uuid4
+from prefect import flow_engine
+from flows.leases import outlive_leases
+outlive_leases()
+with flow_engine.maintain_concurrency_lease(uuid4(), 1, raise_on_lease_renewal_failure=True):
+    (renewing,) = (one for one in threading.enumerate() if one.name.startswith("concurrency"))
+    renewing.join()
+print("went on")
+"""
+
+
+def test_a_run_goes_on_when_its_lease_cannot_be_renewed(api: Api, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", OUTLIVE],
+        env=environment(tmp_path / "home", PREFECT_API_URL=api.url),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "went on\n", done.stderr
+    assert "Execution will continue" in done.stderr

@@ -1,0 +1,210 @@
+"""What a schedules file may say, and how each mistake in one is told."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from flows.cli import main
+from flows.engine.errors import InputError
+from flows.engine.schedules import read_schedules
+from flows.engine.schedules_schema import Parameters, schedules_schema
+from flows.engine.yaml_source import load_yaml
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "configs/schedules.yaml"
+
+PLAIN = "{pipeline: small.yaml, every: 1d}"
+
+
+def written(small: Path, *lines: str) -> Path:
+    path = small.with_name("s.yaml")
+    path.write_text("\n".join(["deployments:", *(f"  {line}" for line in lines), ""]), "utf-8")
+    return path
+
+
+def faults(path: Path) -> list[str]:
+    with pytest.raises(InputError) as caught:
+        read_schedules(path)
+    return str(caught.value).replace(f"{path.parent}/", "").splitlines()
+
+
+def test_the_example_is_right_for_us_and_for_editors() -> None:
+    nightly, hourly = read_schedules(EXAMPLE)
+    assert nightly.parameters == {
+        "config": str(ROOT / "configs/quickstart.yaml"),
+        "publish": str(ROOT / "published"),
+    }
+    assert nightly.written.timezone == "Europe/Berlin"
+    assert hourly.parameters == {
+        "config": str(ROOT / "configs/quickstart.yaml"),
+        "limit": 5,
+        "store": str(ROOT / "hourly.duckdb"),
+    }
+    jsonschema.validate(load_yaml(EXAMPLE).value, schedules_schema())
+
+
+def test_the_json_schema_is_current(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "--schedules"]) == 0
+    printed = capsys.readouterr().out
+    wanted = "run: claimflow schema --schedules > configs/schedules.schema.json"
+    assert (ROOT / "configs/schedules.schema.json").read_text("utf-8") == printed, wanted
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"deployments": {"a": {"pipelin": "x"}}}, json.loads(printed))
+
+
+def test_the_parameters_are_those_of_the_flow() -> None:
+    # Prefect takes seconds to import: the flow's source says what it takes.
+    source = (ROOT / "flows/evaluate.py").read_text("utf-8")
+    signature = source.partition("def evaluate(")[2].partition(") -> ")[0]
+    taken = {line.split(":")[0].strip() for line in signature.splitlines() if ":" in line}
+    assert set(Parameters.model_fields) == taken - {"config", "publish"}
+    assert "limit" in taken
+
+
+def test_what_is_asked_has_absolute_paths_and_no_defaults(small: Path) -> None:
+    small.with_name("ids").write_text("tower\n", "utf-8")
+    asked = "{again: [summary], samples: ids, store: x.duckdb, redact: true, fresh: false}"
+    query = "{samples: SELECT 'tower' AS sample_id}"
+    path = written(
+        small,
+        f"one: {{pipeline: small.yaml, every: 90, parameters: {asked}, publish: out}}",
+        f"two: {{pipeline: small.yaml, every: 15m, parameters: {query}}}",
+    )
+    one, two = read_schedules(path)
+    folder = small.parent
+    assert one.parameters == {
+        "config": str(small),
+        "store": str(folder / "x.duckdb"),
+        "again": ["summary"],
+        "samples": str(folder / "ids"),
+        "redact": True,
+        "publish": str(folder / "out"),
+    }
+    assert one.written.interval == timedelta(seconds=90)
+    assert two.parameters == {"config": str(small), "samples": "SELECT 'tower' AS sample_id"}
+    assert two.written.interval == timedelta(minutes=15)
+    assert (two.written.overlap, two.written.missed) == ("skip", "run")
+
+
+@pytest.mark.parametrize(
+    "cron", ["0 2 * * *", "*/5 0-6,22 1 jan MON-fri", "05 00 31 12 7", "0 0 1-15/2 * sun"]
+)
+def test_cron_as_it_is_usually_written(small: Path, cron: str) -> None:
+    (one,) = read_schedules(written(small, f'one: {{pipeline: small.yaml, cron: "{cron}"}}'))
+    assert one.written.cron == cron
+
+
+def test_every_mistake_is_told_at_once(small: Path) -> None:
+    path = written(
+        small,
+        f"a b: {PLAIN}",
+        'one: {pipeline: p, cron: "0 25 * *", timezone: Europe/Berlim, overlap: q, paramaters: {}}',
+        'two: {pipeline: p, cron: "0 25 * * *", every: 6w, missed: never}',
+        'three: {pipeline: p, cron: "0 2 * * fry", timezone: Nowhere}',
+        "four: {every: true}",
+        "five: {pipeline: p, every: 5, timezone: UTC}",
+        "six: {pipeline: p}",
+        "seven:",
+        "eight: {pipeline: p, every: 0, parameters: {limt: 3, limit: 0, again: a, redact: 1}}",
+    )
+    every = "is not right; write seconds, or a number with s, m, h or d, as in 6h"
+    assert faults(path) == [
+        "s.yaml:2 deployments.a b: 'a b' is no name; use letters, digits, - and _",
+        "s.yaml:3 deployments.one.cron: is not right; write five fields, as in '0 2 * * *' for "
+        "two at night: minute, hour, day of the month, month, day of the week",
+        "s.yaml:3 deployments.one.timezone: is not right; there is no time zone 'Europe/Berlim'; "
+        "did you mean 'Europe/Berlin'?",
+        "s.yaml:3 deployments.one.overlap: 'q' is not allowed; write 'wait' or 'skip'",
+        "s.yaml:3 deployments.one.paramaters: unknown key 'paramaters'; did you mean 'parameters'?",
+        "s.yaml:4 deployments.two.cron: is not right; '25' is no hour: write *, or 0 to 23",
+        f"s.yaml:4 deployments.two.every: {every}",
+        "s.yaml:4 deployments.two.missed: 'never' is not allowed; write 'run' or 'skip'",
+        "s.yaml:5 deployments.three.cron: is not right; 'fry' is no day of the week: write *, or "
+        "0 to 7 or sun to sat",
+        "s.yaml:5 deployments.three.timezone: is not right; there is no time zone 'Nowhere'; "
+        "write one as in Europe/Berlin",
+        "s.yaml:6 deployments.four.pipeline: lacks 'pipeline'; write pipeline: ...",
+        f"s.yaml:6 deployments.four.every: {every}",
+        "s.yaml:7 deployments.five: is not right; timezone belongs to cron",
+        "s.yaml:8 deployments.six: is not right; write one of cron and every",
+        "s.yaml:9 deployments.seven: is empty; write pipeline, cron, timezone, every, parameters, "
+        "overlap, missed, publish: ...",
+        f"s.yaml:10 deployments.eight.every: {every}",
+        "s.yaml:10 deployments.eight.parameters.limit: 0 is not right here; input should be "
+        "greater than or equal to 1",
+        "s.yaml:10 deployments.eight.parameters.again: 'a' is not right here; input should be a "
+        "valid array",
+        "s.yaml:10 deployments.eight.parameters.redact: 1 is not right here; input should be a "
+        "valid boolean",
+        "s.yaml:10 deployments.eight.parameters.limt: unknown key 'limt'; did you mean 'limit'?",
+    ]
+
+
+def test_what_is_asked_of_a_pipeline_must_fit_it(small: Path) -> None:
+    bad = small.with_name("bad.yaml")
+    bad.write_text("name: bad\nsamples: {path: samples.jsonl}\nstore: b\nsteps: {}\n", "utf-8")
+    asks = "{pipeline: small.yaml, every: 5, parameters: "
+    path = written(
+        small,
+        "one: {pipeline: smal.yaml, every: 5}",
+        f"two: {asks}{{only: [sumary], from_step: precision, failed: true}}}}",
+        f"three: {asks}{{only: [sumary], again: [precisio]}}}}",
+        f"four: {asks}{{only: [summary], again: [precision]}}}}",
+        f"five: {asks}{{limit: 1, samples: ids}}}}",
+        "six: {pipeline: bad.yaml, every: 5}",
+        "seven: {pipeline: bad.yaml, every: 6}",
+    )
+    makes = "each says which steps are made; choose one of them"
+    assert faults(path) == [
+        "bad.yaml:4 steps: is empty; write at least one",
+        "s.yaml:2 deployments.one.pipeline: there is no file 'smal.yaml'; did you mean "
+        "'small.yaml'?",
+        f"s.yaml:3 deployments.two.parameters: only and from_step: {makes}",
+        f"s.yaml:3 deployments.two.parameters: only and failed: {makes}",
+        f"s.yaml:3 deployments.two.parameters: from_step and failed: {makes}",
+        "s.yaml:4 deployments.three.parameters.again: there is no step 'precisio'; did you mean "
+        "'precision'?",
+        "s.yaml:4 deployments.three.parameters.only: there is no step 'sumary'; did you mean "
+        "'summary'?",
+        "s.yaml:5 deployments.four.parameters.again: 'precision' is not made in a run only "
+        "summary; leave out again precision or only",
+        "s.yaml:6 deployments.five.parameters: limit and samples: each says which samples are "
+        "taken; choose one of them",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", ":1: is empty; write deployments: ..."),
+        ("deployments: {}\n", ":1 deployments: is empty; write at least one"),
+        ("deployments: [a]\n", ":1 deployments: is no mapping; write NAME: ..."),
+        (
+            "deployment: {}\n",
+            ":1 deployment: unknown key 'deployment'; did you mean 'deployments'?",
+        ),
+        (
+            f"deployments:\n  a: {PLAIN}\n  a: {PLAIN}\n",
+            ":3 deployments.a: 'a' stands twice; the first is on line 2; rename or remove one",
+        ),
+    ],
+)
+def test_mistakes_of_the_whole_file(small: Path, text: str, message: str) -> None:
+    path = small.with_name("s.yaml")
+    path.write_text(text, "utf-8")
+    assert f"s.yaml{message}" in faults(path)
+
+
+def test_without_a_server_nothing_is_deployed(
+    small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setenv("PREFECT_HOME", str(small.parent))
+    assert main(["deploy", str(written(small, f"one: {PLAIN}"))]) == 2
+    assert capsys.readouterr().err == (
+        "claimflow: PREFECT_API_URL: no Prefect API is configured, and workers need one that "
+        "stays; run `prefect server start` and set it to http://127.0.0.1:4200/api\n"
+    )
