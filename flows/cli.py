@@ -5,7 +5,7 @@ import importlib
 import sys
 from typing import Final
 
-from flows.options import comparing, editing, keeping, reading, running
+from flows.options import comparing, editing, keeping, reading, running, scheduling
 
 EXIT_CODES: Final = """\
 exit codes: 0 done, 1 done with failures (they are on record as rows),
@@ -35,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for group in (running, reading, comparing, editing, keeping):
+    for group in (running, scheduling, reading, comparing, editing, keeping):
         group.add(commands)
     commands.add_parser("version", help="print the version")
     return parser

@@ -1,11 +1,12 @@
 """The Prefect flow: a pipeline's run with one task run per step.
 
 Prefect owns when, where and how often; which table is reused is the store's to say, so
-nothing is cached here.
+nothing is cached here. The run itself is the engine's and goes on when Prefect is gone.
 """
 
 import os
-from collections.abc import Mapping
+from contextvars import ContextVar
+from datetime import UTC, datetime
 from pathlib import Path
 
 # Prefect reads these when it is imported. Nothing we run reports to anybody.
@@ -14,48 +15,44 @@ os.environ.setdefault("DO_NOT_TRACK", "1")
 # Where no server runs Prefect starts a temporary one, which takes longer than its default.
 os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
 
-from prefect import flow, get_run_logger, task
-from prefect.cache_policies import NO_CACHE
+from prefect import flow, get_run_logger
+from prefect.client.schemas.objects import State
+from prefect.runtime import flow_run
+from prefect.states import Completed
 
-from flows.engine.artifacts import Artifact
+from flows.engine.at_exit import hush_at_exit
 from flows.engine.choosing import choose
-from flows.engine.execute import open_store, recorded, walk
-from flows.engine.prepare import prepare
+from flows.engine.errors import InputError
+from flows.engine.execute import execute, open_store, recorded
+from flows.engine.exporting import publish_run
+from flows.engine.prepare import Prepared, prepare
 from flows.engine.rerun import Rerun
-from flows.engine.runner import Made
+from flows.engine.yaml_source import load_yaml
+from flows.leases import outlive_leases
+from flows.orphans import sign
+from flows.posting import final_state, post
+from flows.tracking import Seen, TaskRuns
+
+outlive_leases()
+
+ENDED: ContextVar[list[str] | None] = ContextVar("ENDED", default=None)
+"""Where whoever calls the flow learns the id of the run that came to its end, whatever Prefect
+made of it afterwards."""
 
 
-class LogWatch:
-    """Tells Prefect's log of a run's steps, one line each."""
-
-    def began(self, run_id: str, killed: list[str]) -> None:
-        """Say which run this is, and which earlier ones died."""
-        logger = get_run_logger()
-        for name in killed:
-            logger.warning("run %s was killed; what it had made is kept", name)
-        logger.info("run %s", run_id)
-
-    def advanced(self, step: str, done: int, of: int) -> None:
-        """Parts of a table are not worth a line."""
-
-    def answered(self, step: str, done: int, of: int) -> None:
-        """Nor are questions."""
-
-    def finished(self, made: Made) -> None:
-        """Say what became of a step."""
-        taken_over = f" ({made.taken_over:,} samples taken over)" if made.taken_over else ""
-        get_run_logger().info(
-            "%s: %d rows %s%s, %d failed, %.1f s",
-            made.step,
-            made.artifact.row_count,
-            "reused" if made.reused else "made",
-            taken_over,
-            made.artifact.failures,
-            made.seconds,
-        )
+def run_name() -> str:
+    """The name of the flow run: that of its pipeline, and when it was due, in UTC."""
+    config = flow_run.parameters["config"]
+    due: datetime = flow_run.scheduled_start_time or datetime.now(UTC)
+    try:
+        written = load_yaml(Path(config)).value
+    except InputError:
+        written = None
+    name = written.get("name") if isinstance(written, dict) else None
+    return f"{name or Path(config).stem} {due.astimezone(UTC):%Y-%m-%d %H:%M}"
 
 
-@flow(name="evaluate")
+@flow(name="evaluate", flow_run_name=run_name, persist_result=False)
 def evaluate(
     config: str,
     *,
@@ -68,36 +65,49 @@ def evaluate(
     failed: bool = False,
     samples: str | None = None,
     redact: bool = False,
-) -> str:
-    """Run the pipeline file `config` and return the id of the run.
+    publish: str | None = None,
+) -> State[str]:
+    """Evaluate a pipeline file: make what is not on file yet; returns the id of the run.
 
-    `store` names another DuckDB file than the pipeline's, `limit` takes the first samples
-    only, `redact` keeps only hashes of texts in the record of calls; the others are the
-    fields of `Rerun`. Where nothing failed and only that was asked for, the id is that of the
-    run looked at. Raises `InputError` with every mistake in the pipeline or its samples.
+    Fails where a gate fails, or where the run cannot go on; `InputError` tells every mistake
+    in the pipeline or its samples. Where only what failed was asked for and nothing has, the id
+    is that of the run looked at.
+
+    Args:
+        config: The pipeline's YAML file.
+        store: A DuckDB file instead of the pipeline's.
+        limit: Take the first so many samples only.
+        again: Make these steps even though their tables are on file.
+        fresh: Ask models anew, for the steps of `again` or for all that the run has.
+        only: Just these steps; what they need must be on file.
+        from_step: Just this step and what depends on it; what they need must be on file.
+        failed: Just what failed in the newest run and what depends on it.
+        samples: Just these samples, by a file of their ids or a SELECT that answers a sample_id.
+        redact: Keep only hashes of the texts in the record of calls.
+        publish: A folder to write the run's tables to.
     """
+    hush_at_exit()
+    sign(flow_run.id)
     rerun = Rerun(tuple(again or ()), fresh, tuple(only or ()), from_step, failed, samples)
     other = Path(store) if store else None
     prepared = prepare(Path(config), limit=limit, rerun=rerun, store=other)
     file = open_store(prepared, other)
     choice = choose(prepared, file, rerun)
     if choice.clean is not None:
-        get_run_logger().info(choice.nothing())
-        return choice.clean
+        return Completed(message=choice.nothing(), data=choice.clean)
+    _say_mapping(prepared)
+    seen = Seen()
+    with recorded(prepared, file, seen, choice=choice, redact=redact) as run:
+        execute(run, TaskRuns(run.run_id, file, run.make, seen).make)
+    ended = ENDED.get()
+    if ended is not None:
+        ended.append(run.run_id)
+    if publish is not None:
+        get_run_logger().info("published: %s", publish_run(file, run.run_id, Path(publish)))
+    post(file, run.run_id, prepared.pipeline.name)
+    return final_state(file, run.run_id)
+
+
+def _say_mapping(prepared: Prepared) -> None:
     fields = ", ".join(f"{name} from {column}" for name, column in prepared.samples.mapping.items())
     get_run_logger().info("%d samples: %s", prepared.samples.count, fields)
-    with recorded(prepared, file, LogWatch(), choice=choice, redact=redact) as run:
-
-        @task(cache_policy=NO_CACHE)
-        def make(step: str, inputs: Mapping[str, Artifact]) -> Artifact:
-            return run.make(step, inputs)
-
-        futures = walk(
-            run,
-            lambda name, inputs: make.with_options(name=name, task_run_name=name).submit(
-                name, inputs
-            ),
-        )
-        for future in futures.values():
-            future.result()
-    return run.run_id

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.engine.errors import Fault, InputError
+from flows.pages.words import visible
 
 Format = Literal["table", "csv", "json", "parquet"]
 
@@ -20,27 +21,14 @@ Format = Literal["table", "csv", "json", "parquet"]
 _LOG_WIDTH: Final = 160
 
 
-_HIDDEN: Final = (
-    {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n"}
-    | {127: "\u2421"}
-    | dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd")
-)
-"""Control characters by what stands for them, and those that turn the direction of text."""
-
-
 def shown(text: object, style: str = "") -> Text:
     """Text under evaluation as it may be shown on a terminal: it cannot steer it."""
-    return Text(str(text).translate(_HIDDEN), style=style)
+    return Text(visible(text), style=style)
 
 
 def standard_output() -> Console:
     """Standard output: as wide as the terminal, or wide enough for a log."""
     return Console(highlight=False, width=None if sys.stdout.isatty() else _LOG_WIDTH)
-
-
-def counted(number: int, thing: str) -> str:
-    """`1 sample`, `2,000 samples`."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def print_table(frame: pl.DataFrame, console: Console | None = None) -> None:

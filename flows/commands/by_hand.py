@@ -6,10 +6,11 @@ from typing import Any, Final
 from rich.console import Console
 from rich.tree import Tree
 
-from flows.commands.answers import counted, shown
+from flows.commands.answers import shown
 from flows.engine.edits import Edit
 from flows.engine.sheets.lapsed import edits_of, lapsed
 from flows.engine.store import Store
+from flows.pages.words import counted
 
 _TOLD: Final = 5
 

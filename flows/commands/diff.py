@@ -8,7 +8,6 @@ from pathlib import Path
 from rich.console import Console
 
 from flows.commands.answers import standard_output
-from flows.commands.diff_markdown import as_markdown
 from flows.commands.diff_tables import print_comparison
 from flows.commands.stores import read_store
 from flows.engine.compare.comparison import Comparison, compare
@@ -17,6 +16,7 @@ from flows.engine.compare.pairs import Runs
 from flows.engine.errors import Fault, InputError
 from flows.engine.results import chosen_run
 from flows.engine.tags import LATEST, PREVIOUS
+from flows.pages.comparison import as_markdown
 
 
 def main(options: Namespace) -> int:

@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.commands.answers import shown
-from flows.commands.diff_words import (
+from flows.engine.compare.comparison import Comparison
+from flows.pages.comparison_words import (
     METRICS,
     READING,
     claim_words,
@@ -18,10 +19,9 @@ from flows.commands.diff_words import (
     run_words,
     sample_counts,
     score_words,
-    signed,
     step_words,
 )
-from flows.engine.compare.comparison import Comparison
+from flows.pages.words import signed
 
 _RIGHT = frozenset({"n", "A", "B", "B - A", "95 % interval", "p", "p (Holm)", "claims"})
 

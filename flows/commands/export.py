@@ -4,11 +4,11 @@ from argparse import Namespace
 from pathlib import Path
 
 from flows.commands import sheet
-from flows.commands.answers import counted
 from flows.commands.stores import read_store
 from flows.engine.errors import Fault, InputError
 from flows.engine.exporting import export_tables
 from flows.engine.results import chosen_run
+from flows.pages.words import counted
 
 
 def main(options: Namespace) -> int:

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.commands.answers import shown
-from flows.commands.diff_words import number, signed
 from flows.engine.gates import Outcome
+from flows.pages.gates import GATES, gate_cells
 
 
 def print_gates(console: Console, outcomes: Iterable[Outcome]) -> None:
@@ -17,16 +17,13 @@ def print_gates(console: Console, outcomes: Iterable[Outcome]) -> None:
     if not outcomes:
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("gate", "value", "95 % interval"):
+    for name in GATES[:3]:
         right = name != "gate"
         table.add_column(name, justify="right" if right else "left", no_wrap=right)
     table.add_column("outcome", no_wrap=True)
     table.add_column("because", overflow="fold")
     for one in outcomes:
-        digits = signed if "no worse" in one.rule else number
-        interval = "-" if one.low is None else f"{digits(one.low)} to {digits(one.high)}"
-        cells = (f"{one.metric}: {one.rule}", digits(one.value), interval, one.outcome, one.reason)
-        table.add_row(*map(shown, cells))
+        table.add_row(*map(shown, gate_cells(one)))
     console.print(table)
 
 

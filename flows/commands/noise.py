@@ -9,7 +9,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from flows.commands.answers import counted, shown, standard_output
+from flows.commands.answers import shown, standard_output
 from flows.commands.plan import beyond, total
 from flows.commands.progress import watching
 from flows.commands.stores import remember_store
@@ -21,6 +21,7 @@ from flows.engine.prepare import Prepared, prepare
 from flows.engine.repeats import Design
 from flows.engine.spread import Spread
 from flows.engine.variance import Source
+from flows.pages.words import counted
 from stages.rows import Score
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from rich import box
 from rich.table import Table
 
-from flows.commands.answers import counted, shown, standard_output
+from flows.commands.answers import shown, standard_output
 from flows.commands.asked import asked_for
 from flows.engine.choosing import choose
 from flows.engine.endpoints import Endpoint
@@ -17,6 +17,7 @@ from flows.engine.llm.estimate import Estimate
 from flows.engine.pipeline import Pipeline
 from flows.engine.planning import Planned, plan
 from flows.engine.prepare import prepare
+from flows.pages.words import counted
 
 
 def main(options: Namespace) -> int:

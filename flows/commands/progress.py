@@ -9,8 +9,8 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from flows.commands.answers import counted
 from flows.engine.runner import Made, Watch
+from flows.pages.steps import made_words
 
 _SECONDS: Final = 15.0
 """Between two lines on how many questions are answered."""
@@ -91,10 +91,7 @@ def watching(steps: int) -> Iterator[Watch]:
 
 def step_line(made: Made) -> str:
     """One line on a finished step."""
-    failures = f", {made.artifact.failures} failed" if made.artifact.failures else ""
-    how = "reused" if made.reused else f"made in {made.seconds:.1f} s"
-    taken = f", those of {counted(made.taken_over, 'sample')} taken over" if made.taken_over else ""
-    return f"  {made.step}: {made.artifact.row_count:,} rows {how}{taken}{failures}"
+    return f"  {made.step}: {made_words(made)}"
 
 
 def _line(text: str) -> None:

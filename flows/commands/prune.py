@@ -2,10 +2,10 @@
 
 from argparse import Namespace
 
-from flows.commands.answers import counted
 from flows.commands.stores import named_store
 from flows.engine.pruning import Keeping, Pruned, prune
 from flows.engine.read_copy import publish_again
+from flows.pages.words import counted
 
 
 def main(options: Namespace) -> int:

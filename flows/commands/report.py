@@ -9,13 +9,16 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from flows.commands.answers import counted, shown, standard_output
+from flows.commands.answers import shown, standard_output
 from flows.commands.by_hand import print_lapsed
 from flows.commands.gate_report import gate_code, print_gates
 from flows.engine import accounts, results
 from flows.engine.gates import outcomes_of
 from flows.engine.llm.remembered import FINAL
 from flows.engine.store import Store
+from flows.pages.run import call_words, metric_name
+from flows.pages.steps import run_counts
+from flows.pages.words import counted, number
 
 _LOWEST: Final = 3
 _SHOWN_CLAIMS: Final = 4
@@ -35,8 +38,7 @@ def print_report(
     """
     console = standard_output()
     steps = results.run_steps(store, run_id)
-    samples = int(steps.filter(pl.col("step") == "samples")["row_count"].sum())
-    console.print(f"\nrun {run_id}: {counted(samples, 'sample')}, {_count(steps)}")
+    console.print(f"\nrun {run_id}: {run_counts(steps)}")
     summaries = results.summaries(store, run_id)
     whole = pl.col("slice_field").is_null()
     _print_metrics(console, summaries if slices else summaries.filter(whole))
@@ -58,13 +60,6 @@ def print_report(
     return gate_code(outcomes) or int(steps["failures"].sum() > 0)
 
 
-def _count(steps: pl.DataFrame) -> str:
-    reused = int(steps["reused"].sum())
-    failures = int(steps["failures"].sum())
-    failed = f", {counted(failures, 'row')} failed" if failures else ""
-    return f"{counted(steps.height - reused, 'step')} made, {reused} reused{failed}"
-
-
 def _print_metrics(console: Console, summaries: pl.DataFrame) -> None:
     if summaries.is_empty():
         console.print("no means: add a step that uses summarize_scores\n")
@@ -76,18 +71,18 @@ def _print_metrics(console: Console, summaries: pl.DataFrame) -> None:
     for name in (*names, "scored", "undefined", "failed", "of"):
         table.add_column(name, justify="right", no_wrap=True)
     for row, pooled in zip(summaries.iter_rows(named=True), micro, strict=True):
-        low, high = _number(row["low"]), _number(row["high"])
+        low, high = number(row["low"]), number(row["high"])
         interval = "-" if row["low"] is None else f"{low} to {high}"
-        means = [_number(row["mean"]), interval, *([pooled] if any(micro) else [])]
+        means = [number(row["mean"]), interval, *([pooled] if any(micro) else [])]
         counts = [f"{row[c]:,}" for c in ("n_scored", "n_undefined", "n_failed", "n")]
-        table.add_row(shown(_name(row, summaries)), *means, *counts)
+        table.add_row(shown(metric_name(row, summaries)), *means, *counts)
     console.print(table)
 
 
 def _micro_mean(row: dict[str, float | None]) -> str:
     """The mean in which every claim counts the same, where it is another one."""
-    micro = "" if row["micro_mean"] is None else _number(row["micro_mean"])
-    return "" if micro == _number(row["mean"]) else micro
+    micro = "" if row["micro_mean"] is None else number(row["micro_mean"])
+    return "" if micro == number(row["mean"]) else micro
 
 
 def _print_failures(console: Console, failures: pl.DataFrame) -> None:
@@ -115,25 +110,9 @@ def _print_votes(console: Console, unstable: int, voted: int) -> None:
 
 def _print_calls(console: Console, calls: pl.DataFrame) -> None:
     for row in calls.iter_rows(named=True):
-        tokens = "tokens not told" if row["tokens"] is None else counted(row["tokens"], "token")
-        unpriced = row["calls"] - row["priced"]
-        cost = "" if row["cost"] is None else f", {row['cost']:.4f} USD"
-        unknown = f", {counted(unpriced, 'call')} of unknown price" if unpriced else ""
-        repaired = f", {row['repaired']:,} repaired" if row["repaired"] else ""
-        who = f"{row['judge']} {row['model']}"
-        words = f"{who}: {counted(row['calls'], 'call')}{repaired}, {tokens}{cost}{unknown}"
-        console.print(shown(words), soft_wrap=True)
+        console.print(shown(call_words(row)), soft_wrap=True)
     if not calls.is_empty():
         console.print()
-
-
-def _name(row: dict[str, str], summaries: pl.DataFrame) -> str:
-    """The metric, led by its step where several make it, and the slice."""
-    makers = summaries.filter(pl.col("metric") == row["metric"])["scores"].n_unique()
-    name = row["metric"] if makers == 1 else f"{row['scores']}.{row['metric']}"
-    if row["slice_field"] is None:
-        return name
-    return f"{name} [{row['slice_field']}={row['slice_value']}]"
 
 
 def _print_lowest(console: Console, store: Store, run_id: str, lowest: pl.DataFrame) -> None:
@@ -158,7 +137,3 @@ def _print_lowest(console: Console, store: Store, run_id: str, lowest: pl.DataFr
 def _short(text: str | None, length: int = 100) -> str:
     flat = " ".join((text or "").split())
     return flat if len(flat) <= length else flat[: length - 1] + "…"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"

@@ -3,13 +3,13 @@
 import sys
 from argparse import Namespace
 
-from flows.commands.answers import counted
 from flows.commands.stores import read_store
 from flows.engine import results
 from flows.engine.edits import Kind
 from flows.engine.errors import Fault, InputError
 from flows.engine.sheets.form import written
 from flows.engine.sheets.rows import sheet_rows
+from flows.pages.words import counted
 
 
 def export(options: Namespace, kind: Kind) -> int:

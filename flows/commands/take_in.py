@@ -4,7 +4,7 @@ import getpass
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 
-from flows.commands.answers import counted, shown, standard_output
+from flows.commands.answers import shown, standard_output
 from flows.commands.stores import named_store
 from flows.engine import results
 from flows.engine.edits import record
@@ -13,6 +13,7 @@ from flows.engine.read_copy import publish_again
 from flows.engine.sheets.form import Sheet, read_sheet
 from flows.engine.sheets.taking_in import Taken, run_of, taken_in
 from flows.engine.store import Store
+from flows.pages.words import counted
 
 
 def main(options: Namespace) -> int:

@@ -41,6 +41,16 @@ def calls_made(store: Store, run_id: str) -> pl.DataFrame:
     )
 
 
+def calls_of_step(store: Store, run_id: str, step: str) -> tuple[int, int, float | None]:
+    """The calls that a step of a run made, those of known cost, and what these cost in USD."""
+    query = """
+        SELECT count(*) AS calls, count(cost) AS priced, sum(cost)::DOUBLE AS cost
+        FROM audit.calls WHERE run_id = $run AND step = $step
+        """
+    calls, priced, cost = _read(store, query, run=run_id, step=step).row(0)
+    return calls, priced, cost
+
+
 def votes(store: Store, run_id: str) -> tuple[int, int]:
     """Of the claims of a run that several votes were asked on: those whose votes differ, and all.
 

@@ -63,6 +63,7 @@ class Draft:
         )
         with self._store.writing() as connection:
             if shard == 0:
+                self._sweep(connection)
                 insert(connection, "audit.artifacts", self._record())
             insert(connection, f"stored.{self._row.table}", numbered, artifact_id=self._id)
             if shard + len(frames) == self.shards:
@@ -81,6 +82,19 @@ class Draft:
         """The finished table."""
         counts = (self.shards, self._row_count, self._failures)
         return Artifact(self._id, self._digest.value(), self._row.table, *counts)
+
+    def _sweep(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Remove what this run had of the table when the store was kept from it: it starts anew."""
+        made_again = {"run": self._making.run_id, "fingerprint": self._making.fingerprint}
+        left = connection.execute(
+            "DELETE FROM audit.artifacts WHERE run_id = $run AND fingerprint = $fingerprint "
+            "AND digest IS NULL RETURNING artifact_id::VARCHAR",
+            made_again,
+        ).fetchall()
+        for (artifact,) in left:
+            connection.execute(
+                f"DELETE FROM stored.{self._row.table} WHERE artifact_id = $id", {"id": artifact}
+            )
 
     def _record(self) -> pl.DataFrame:
         making = self._making

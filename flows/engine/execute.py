@@ -18,6 +18,7 @@ from flows.engine.prepare import Prepared
 from flows.engine.read_copy import publish_after_run
 from flows.engine.readiness import check_endpoints
 from flows.engine.rerun import Choice, Rerun, chosen
+from flows.engine.room import check_room
 from flows.engine.runner import Run, Watch
 from flows.engine.store import Store
 from flows.engine.toolbox import Toolbox
@@ -25,6 +26,9 @@ from flows.engine.unchanged import SAMPLES
 
 Submit = Callable[[str, Mapping[str, Any]], Any]
 """Starts a step by name, given what was returned for each step that it needs."""
+
+Make = Callable[[str, Mapping[str, Artifact]], Artifact]
+"""Makes a step by name, given the table of each step that it needs."""
 
 _THREADS: Final = 4
 
@@ -45,11 +49,12 @@ def recorded(
 
     `choice` says which steps it makes, if not all. With `redact` the record of calls keeps
     hashes in place of texts. Raises `InputError` where an endpoint that may be asked lacks a
-    key, or a price that its budget needs.
+    key, or a price that its budget needs, and `StoreFullError` where the disk has too little room.
     """
     pipeline = prepared.pipeline
     choice = choice or chosen(pipeline, Rerun())
     check_endpoints(prepared, store, choice=choice)
+    check_room(prepared, store, wanted=choice.wanted)
     stop = threading.Event()
     ledger = Ledger(store)
     run_id, killed = runs.start(
@@ -93,18 +98,20 @@ def walk(run: Run, submit: Submit) -> dict[str, Any]:
     return submitted
 
 
-def execute(run: Run) -> dict[str, Artifact]:
+def execute(run: Run, make: Make | None = None) -> dict[str, Artifact]:
     """Make every step in this process, side by side where the DAG allows it.
 
     Steps are submitted in an order that can run and threads take them in that order, so a
-    step that waits for others never keeps them from a thread.
+    step that waits for others never keeps them from a thread. `make` is called for each in
+    place of `run.make`, by whoever has something to do around it.
     """
+    make_step = make or run.make
 
-    def make(name: str, inputs: Mapping[str, Future[Artifact]]) -> Artifact:
-        return run.make(name, {need: future.result() for need, future in inputs.items()})
+    def make_after(name: str, inputs: Mapping[str, Future[Artifact]]) -> Artifact:
+        return make_step(name, {need: future.result() for need, future in inputs.items()})
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="step") as pool:
-        futures = walk(run, lambda name, inputs: pool.submit(make, name, inputs))
+        futures = walk(run, lambda name, inputs: pool.submit(make_after, name, inputs))
         try:
             # Not for ever at a time: Polars handles Ctrl-C such that it does not end a wait.
             while (steps := wait(futures.values(), _LOOK, FIRST_EXCEPTION)).not_done:

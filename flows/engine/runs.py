@@ -37,7 +37,7 @@ def start(store: Store, *, pipeline: str, config_path: str, config: str) -> tupl
             "SELECT run_id, process FROM audit.runs WHERE status = 'running' AND host = $host",
             {"host": platform.node()},
         ).fetchall()
-        killed = [name for name, process in running if not _alive(process)]
+        killed = [name for name, process in running if not alive(process)]
         for name in killed:
             _bury(connection, name)
         connection.execute(
@@ -99,18 +99,18 @@ def ending(
     """Notes the end of a run, however it comes; `stop` is set where it is no good one."""
     try:
         yield
-    except (KeyboardInterrupt, StoppedError):
-        stop.set()
-        end(store, run_id, "stopped", "asked to stop")
-        raise
     except StoreError:
         # Its end cannot be noted either: the next run finds that its process is gone.
         stop.set()
         raise
     except BaseException as error:
         stop.set()
-        kind = "" if isinstance(error, JudgeError) else f"{type(error).__name__}: "
-        end(store, run_id, "failed", f"{kind}{error}")
+        if isinstance(error, StoppedError) or not isinstance(error, Exception):
+            # Ctrl-C, and whatever else makes a process end because somebody wishes so.
+            end(store, run_id, "stopped", "asked to stop")
+        else:
+            kind = "" if isinstance(error, JudgeError) else f"{type(error).__name__}: "
+            end(store, run_id, "failed", f"{kind}{error}")
         raise
     else:
         end(store, run_id, well)
@@ -129,7 +129,7 @@ def in_progress(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, i
     return [
         (run_id, host, process)
         for run_id, host, process, young in found
-        if (_alive(process) if host == platform.node() else young)
+        if (alive(process) if host == platform.node() else young)
     ]
 
 
@@ -162,7 +162,8 @@ def _bury(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
     )
 
 
-def _alive(process: int) -> bool:
+def alive(process: int) -> bool:
+    """Whether a process of this host lives, whoever owns it."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -77,3 +77,17 @@ def test_the_newest_of_equal_tables_is_found(store: Store) -> None:
         table = draft(store, 1)
         table.add(0, scores("a"))
     assert found(store) == table.artifact()
+
+
+def test_a_table_begun_anew_leaves_no_half_of_itself(store: Store) -> None:
+    draft(store, 2, "other").add(0, scores("z"))
+    draft(store, 2).add(0, scores("a", "b"))
+    again = draft(store, 2)
+    again.add(0, scores("a", "b"))
+    again.add(1, scores("c"))
+    with store.reading() as connection:
+        kept = connection.execute(
+            "SELECT run_id, digest IS NOT NULL, count(*) FROM audit.artifacts "
+            "JOIN stored.scores USING (artifact_id) GROUP BY ALL ORDER BY run_id"
+        ).fetchall()
+    assert kept == [("other", False, 1), ("run", True, 3)]

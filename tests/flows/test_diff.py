@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from flows.cli import main
-from flows.commands.diff_markdown import code
 from flows.engine.store import Store
+from flows.pages.markdown import code
 from tests.endpoint import faults, serve
 from tests.flows.compared import Table, claims, put_run, samples, scores, verdicts
 from tests.flows.judged import PROMPT, STEPS, Judged

@@ -1,62 +1,20 @@
 """The flow against a real Prefect server on loopback, read back through its API."""
 
 import json
-import os
+import re
+import signal
 import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-MAIN = "import sys; from flows.cli import main; sys.exit(main(sys.argv[1:]))"
-
-
-def environment(folder: Path, **more: str) -> dict[str, str]:
-    quiet = {"PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
-    return os.environ | quiet | {"PREFECT_HOME": str(folder)} | more
-
-
-def ask(url: str, body: Any = None) -> Any:
-    request = urllib.request.Request(
-        url,
-        data=None if body is None else json.dumps(body).encode(),
-        headers={"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=10) as reply:
-        return json.load(reply)
-
-
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The API address of a Prefect server of its own."""
-    folder = tmp_path_factory.mktemp("prefect")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "prefect", "server", "start"]
-    with (folder / "server.log").open("w") as log:
-        process = subprocess.Popen(
-            [*command, "--host", "127.0.0.1", "--port", str(port)],
-            env=environment(folder),
-            stdout=log,
-            stderr=log,
-        )
-        url = f"http://127.0.0.1:{port}/api"
-        for _ in range(240):
-            try:
-                ask(f"{url}/health")
-                break
-            except OSError:
-                assert process.poll() is None, (folder / "server.log").read_text()
-                time.sleep(0.5)
-        yield url
-        process.terminate()
-        process.wait()
+from flows.engine.store import Store
+from tests.endpoint import serve
+from tests.flows.judged import STEPS, Judged
+from tests.flows.prefect_server import MAIN, ask, environment
 
 
 def run(small: Path, folder: Path, *options: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -70,14 +28,29 @@ def run(small: Path, folder: Path, *options: str, **more: str) -> subprocess.Com
     )
 
 
-def settled(url: str, flow_run: str) -> list[dict[str, Any]]:
-    """The task runs of a flow run, once the server has recorded how they all ended."""
+def runs_of(url: str, config: Path) -> list[dict[str, Any]]:
+    """The flow runs of a pipeline file; others use the server, too."""
+    found = ask(f"{url}/flow_runs/filter", {"sort": "EXPECTED_START_TIME_ASC"})
+    return [run for run in found if run["parameters"].get("config") == str(config)]
+
+
+def settled(url: str, flow_run: str, count: int) -> dict[str, dict[str, Any]]:
+    """The task runs of a flow run by name, once the server has recorded how they all ended."""
     for _ in range(120):
         found = ask(f"{url}/task_runs/filter", {"flow_runs": {"id": {"any_": [flow_run]}}})
-        if len(found) == 8 and all(task["state_type"] == "COMPLETED" for task in found):
-            return list(found)
+        if len(found) == count and all(task["state_type"] == "COMPLETED" for task in found):
+            return {task["name"]: task for task in found}
         time.sleep(0.5)
     raise AssertionError(found)
+
+
+def posted(url: str, flow_run: str) -> dict[str, Any]:
+    """The artifacts of a flow run, by key; tables as rows."""
+    found = ask(f"{url}/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": [flow_run]}}})
+    return {
+        one["key"]: json.loads(one["data"]) if one["type"] == "table" else one["data"]
+        for one in found
+    }
 
 
 def test_every_step_is_a_task_run(server: str, small: Path, tmp_path: Path) -> None:
@@ -86,10 +59,12 @@ def test_every_step_is_a_task_run(server: str, small: Path, tmp_path: Path) -> N
     assert "3 samples, 8 steps made, 0 reused" in done.stdout
     assert "leaked" not in done.stderr
 
-    (flow_run,) = ask(f"{server}/flow_runs/filter", {})
+    (flow_run,) = runs_of(server, small)
     assert flow_run["state_type"] == "COMPLETED"
-    assert flow_run["parameters"]["config"] == str(small)
-    tasks = {task["name"]: task for task in settled(server, flow_run["id"])}
+    assert re.fullmatch(r"small \d{4}-\d\d-\d\d \d\d:\d\d", flow_run["name"])
+    told = r"run [0-9a-f-]{20}: 3 samples, 8 steps made, 0 reused"
+    assert re.fullmatch(told, flow_run["state"]["message"])
+    tasks = settled(server, flow_run["id"], 8)
     assert set(tasks) == {
         "samples",
         "response_claims",
@@ -100,14 +75,16 @@ def test_every_step_is_a_task_run(server: str, small: Path, tmp_path: Path) -> N
         "deterministic_faithfulness",
         "summary",
     }
+    assert re.fullmatch(r"3 rows made in \d+\.\d s", tasks["precision"]["state"]["message"])
+    assert done.stderr.count("Task run ") == 8
     reads = {
         entry["id"] for inputs in tasks["precision"]["task_inputs"].values() for entry in inputs
     }
     needed = ("samples", "response_claims", "response_in_reference")
     assert reads == {tasks[name]["id"] for name in needed}
-
-    again = run(small, tmp_path / "home", PREFECT_API_URL=server)
-    assert "3 samples, 0 steps made, 8 reused" in again.stdout
+    page = posted(server, flow_run["id"])["small-summary"]
+    assert "| `factual_correctness` | 0.500 | 0.095 to 0.905 | 2 | 1 | 0 | 3 |" in page
+    assert "The first run of its pipeline" in page
 
     ids = small.with_name("ids")
     ids.write_text("tower\n", "utf-8")
@@ -115,7 +92,161 @@ def test_every_step_is_a_task_run(server: str, small: Path, tmp_path: Path) -> N
     some = ["--samples", str(ids), *options, "--fresh"]
     part = run(small, tmp_path / "home", *some, PREFECT_API_URL=server)
     assert "1 sample, 3 steps made, 0 reused" in part.stdout, part.stderr
-    assert "response_claims: 1 rows made (1 samples taken over), 0 failed" in part.stderr
+    (_, flow_run) = runs_of(server, small)
+    tasks = settled(server, flow_run["id"], 3)
+    taken = r"1 rows made in \d+\.\d s, those of 1 sample taken over"
+    assert re.fullmatch(taken, tasks["response_claims"]["state"]["message"])
+
+
+def test_a_failed_gate_fails_the_flow_run_in_one_line(
+    server: str, small: Path, tmp_path: Path
+) -> None:
+    gates = "gates: {factual_correctness: {max: 0.01}, bleu_faithfulness: {min: 0.3}}\n"
+    small.write_text(small.read_text("utf-8") + gates, "utf-8")
+    samples = small.with_name("samples.jsonl")
+    evil = "Einstein was born in `1879` | ![x](http://evil) <img src=x>."
+    hostile = samples.read_text("utf-8").replace("Einstein was born in 1879.", evil)
+    samples.write_text(hostile, "utf-8")
+    done = run(small, tmp_path / "home", PREFECT_API_URL=server)
+    assert done.returncode == 4, done.stderr
+
+    (flow_run,) = runs_of(server, small)
+    assert flow_run["state_type"] == "FAILED"
+    assert flow_run["state"]["message"] == (
+        "gate failed: factual_correctness: max 0.01: 0.500 (0.095 to 0.905), 2 of 3 samples scored"
+    )
+    found = posted(server, flow_run["id"])
+    assert (
+        "| `factual_correctness: max 0.01` | 0.500 | 0.095 to 0.905 | fail |"
+        in (found["small-summary"])
+    )
+    written = "`` Einstein was born in `1879` \u2502 ![x](http://evil) <img src=x>. ``"
+    worst = found["small-worst"][0]
+    assert worst["sample"] == "`birth`"
+    assert worst["response"] == written
+    assert worst["claims"] == "contradicted: `Einstein was born in 1879 \u2502 !x <img src=x>.`"
+
+    samples.write_text(hostile.replace("1879", "1905"), "utf-8")
+    small.write_text(small.read_text("utf-8").replace("max: 0.01", "max: 0.9"), "utf-8")
+    unclear = run(small, tmp_path / "home", PREFECT_API_URL=server)
+    assert unclear.returncode == 5, unclear.stderr
+    (_, flow_run) = runs_of(server, small)
+    assert flow_run["state_type"] == "COMPLETED"
+    assert "; gate inconclusive: factual_correctness: max 0.9: " in flow_run["state"]["message"]
+    page = posted(server, flow_run["id"])["small-summary"]
+    assert "### What changed from A to B" in page
+    assert "2 samples the same, 1 changed, 0 new, 0 removed" in page
+
+
+PASSING_ON = """
+import asyncio, sys
+async def pump(reader, writer):
+    try:
+        while some := await reader.read(65536):
+            writer.write(some)
+            await writer.drain()
+    finally:
+        writer.close()
+async def pass_on(reader, writer):
+    there, back = await asyncio.open_connection("127.0.0.1", int(sys.argv[1]))
+    await asyncio.gather(pump(reader, back), pump(there, writer), return_exceptions=True)
+async def main():
+    server = await asyncio.start_server(pass_on, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+asyncio.run(main())
+"""
+
+
+def test_a_run_ends_well_though_the_server_is_lost(server: str, tmp_path: Path) -> None:
+    port = re.findall(r":(\d+)/", server)[0]
+    command = [sys.executable, "-c", PASSING_ON, port]
+    # To a run it is the server, but killing it leaves the other tests theirs.
+    lost = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert lost.stdout is not None
+    api = f"http://127.0.0.1:{lost.stdout.readline().strip()}/api"
+    with serve(latency=3) as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(["one", "two"], steps={name: STEPS[name] for name in list(STEPS)[:2]})
+        going = subprocess.Popen(
+            [sys.executable, "-c", MAIN, "run", str(judged.path)],
+            env=environment(tmp_path / "home", PREFECT_API_URL=api, PREFECT_CLIENT_MAX_RETRIES="0"),
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        while not endpoint.hits:
+            assert going.poll() is None, going.communicate()
+            time.sleep(0.05)
+        (flow_run,) = runs_of(server, judged.path)
+        assert flow_run["state_type"] == "RUNNING"
+        lost.kill()
+        lost.communicate()
+        out, err = going.communicate()
+    assert going.returncode == 0, err
+    assert "2 samples, 3 steps made, 0 reused" in out
+    assert "the summary could not be posted" in err
+    assert "failed to process item" not in err
+    assert judged.ask("SELECT status FROM audit.runs") == [("done",)]
+    assert {name: len(found) for name, found in judged.verdicts().items()} == {"one": 3, "two": 3}
+    (flow_run,) = runs_of(server, judged.path)
+    assert flow_run["state_type"] == "RUNNING", "nobody could tell the server"
+
+
+def test_a_cancelled_run_is_on_record_as_stopped(server: str, tmp_path: Path) -> None:
+    with serve(latency=30) as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(["one"])
+        going = subprocess.Popen(
+            [sys.executable, "-c", MAIN, "run", str(judged.path)],
+            env=environment(tmp_path / "home", PREFECT_API_URL=server),
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        while not endpoint.hits:
+            assert going.poll() is None, going.communicate()
+            time.sleep(0.05)
+        # What Prefect sends to a run that is cancelled.
+        going.terminate()
+        _, err = going.communicate(timeout=20)
+    assert going.returncode == -signal.SIGTERM, err
+    assert judged.ask("SELECT status, reason FROM audit.runs") == [("stopped", "asked to stop")]
+
+
+def test_two_runs_on_one_store_take_turns(
+    server: str, write_small: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    configs = [write_small(tmp_path / name) for name in "ab"]
+    store = tmp_path / "both.duckdb"
+    text = configs[1].read_text("utf-8")
+    configs[1].write_text(text.replace("name: small", "name: other"), "utf-8")
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", MAIN, "run", str(config), "--store", str(store)],
+            env=environment(tmp_path / "home", PREFECT_API_URL=server),
+            cwd=config.parent,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for config in configs
+    ]
+    told = [going.communicate()[1] for going in runs]
+    assert [going.returncode for going in runs] == [0, 0], told
+    with Store(store).reading() as connection:
+        found = connection.execute(
+            "SELECT pipeline, status, count(DISTINCT step) FROM audit.runs "
+            "JOIN audit.run_steps USING (run_id) GROUP BY ALL ORDER BY pipeline"
+        ).fetchall()
+    assert found == [("other", "done", 8), ("small", "done", 8)]
+    for config in configs:
+        (flow_run,) = runs_of(server, config)
+        assert flow_run["state_type"] == "COMPLETED"
 
 
 def test_a_server_that_is_not_there_is_one_clear_line(small: Path, tmp_path: Path) -> None:

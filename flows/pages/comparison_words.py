@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from flows.commands.answers import counted
 from flows.engine.compare.causes import StepChange
 from flows.engine.compare.comparison import Comparison, RunFacts
 from flows.engine.compare.metrics import MetricDifference, Side
+from flows.pages.words import counted, number, signed
 
 METRICS = (
     "metric",
@@ -90,17 +90,6 @@ def claim_words(row: dict[str, Any]) -> str:
     if row["change"] == "claim text changed":
         return "only in A" if row["b"] is None else "only in B"
     return f"{row['a']} to {row['b']}"
-
-
-def number(value: float | None) -> str:
-    """With three digits, or a dash."""
-    return "-" if value is None else f"{value:.3f}"
-
-
-def signed(value: float | None) -> str:
-    """With three digits and its sign; 0 has none."""
-    words = "-" if value is None else f"{value:+.3f}"
-    return "0.000" if words in ("+0.000", "-0.000") else words
 
 
 def _p(value: float | None) -> str:

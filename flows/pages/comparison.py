@@ -1,11 +1,9 @@
 """A comparison of two runs as Markdown, fit for a pull request."""
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator
 
-from flows.commands.answers import shown
-from flows.commands.diff_words import (
+from flows.engine.compare.comparison import Comparison
+from flows.pages.comparison_words import (
     METRICS,
     READING,
     claim_words,
@@ -15,31 +13,15 @@ from flows.commands.diff_words import (
     run_words,
     sample_counts,
     score_words,
-    signed,
     step_words,
 )
-from flows.engine.compare.comparison import Comparison
-
-_LONGEST: Final = 300
+from flows.pages.markdown import code, table
+from flows.pages.words import signed
 
 
 def as_markdown(comparison: Comparison, *, limit: int) -> str:
     """Metrics, then samples, then claims, of either at most `limit`."""
     return "\n".join(_lines(comparison, limit)) + "\n"
-
-
-def code(text: str | None) -> str:
-    """Text under evaluation as a code span of one line, in which nothing is markup.
-
-    In a table even there a bar would end the cell, so another one stands for it.
-    """
-    flat = " ".join(shown(text or "").plain.split()).replace("|", "\u2502")
-    if not flat:
-        return "-"
-    flat = flat if len(flat) <= _LONGEST else f"{flat[: _LONGEST - 1]}\u2026"
-    fence = "`" * (1 + max(map(len, re.findall("`+", flat)), default=0))
-    room = " " if "`" in flat else ""
-    return f"{fence}{room}{flat}{room}{fence}"
 
 
 def _lines(comparison: Comparison, limit: int) -> Iterator[str]:
@@ -61,7 +43,7 @@ def _metrics(comparison: Comparison) -> Iterator[str]:
         yield "No metric was scored in both runs."
         return
     cells = [metric_cells(m, units=comparison.by is not None) for m in comparison.metrics]
-    yield from _table(METRICS, cells)
+    yield from table(METRICS, cells)
     by = f"; one unit for each {code(comparison.by)}" if comparison.by else ""
     yield f"<sub>{READING}{by}</sub>"
 
@@ -73,7 +55,7 @@ def _scores(comparison: Comparison, limit: int) -> Iterator[str]:
     if scores.is_empty():
         return
     yield ""
-    yield from _table(
+    yield from table(
         ("sample", "metric", "A", "B", "B - A"),
         (
             (
@@ -95,8 +77,8 @@ def _claims(comparison: Comparison, limit: int) -> Iterator[str]:
         return
     yield ""
     counts = ((*row[:2], f"{row[2]:,}") for row in comparison.causes.iter_rows())
-    yield from _table(("change", "cause", "claims"), counts)
-    yield from _table(
+    yield from table(("change", "cause", "claims"), counts)
+    yield from table(
         ("sample", "claim", "change", "", "cause", "step"),
         (
             (
@@ -114,11 +96,3 @@ def _claims(comparison: Comparison, limit: int) -> Iterator[str]:
 
 def _shown(count: int, limit: int) -> str:
     return f", {limit:,} of them below" if count > limit else ""
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(columns)} |"
-    yield f"|{'---|' * len(columns)}"
-    for row in rows:
-        yield f"| {' | '.join(row)} |"
-    yield ""

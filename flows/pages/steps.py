@@ -1,0 +1,23 @@
+"""What became of the steps of a run, in words."""
+
+import polars as pl
+
+from flows.engine.runner import Made
+from flows.pages.words import counted
+
+
+def made_words(made: Made) -> str:
+    """A finished step in one line: rows, whether reused, taken over, failed."""
+    failures = f", {made.artifact.failures} failed" if made.artifact.failures else ""
+    how = "reused" if made.reused else f"made in {made.seconds:.1f} s"
+    taken = f", those of {counted(made.taken_over, 'sample')} taken over" if made.taken_over else ""
+    return f"{made.artifact.row_count:,} rows {how}{taken}{failures}"
+
+
+def run_counts(steps: pl.DataFrame) -> str:
+    """The steps of a run, as `results.run_steps` gives them, counted in one line."""
+    samples = int(steps.filter(pl.col("step") == "samples")["row_count"].sum())
+    reused, failures = int(steps["reused"].sum()), int(steps["failures"].sum())
+    failed = f", {counted(failures, 'row')} failed" if failures else ""
+    made = f"{counted(steps.height - reused, 'step')} made, {reused} reused{failed}"
+    return f"{counted(samples, 'sample')}, {made}"

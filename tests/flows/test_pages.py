@@ -1,0 +1,37 @@
+"""The page of a run: what failed, what it cost, and what changed since the run before."""
+
+from pathlib import Path
+
+import pytest
+
+from flows.engine.results import chosen_run
+from flows.pages.run import run_page, worst_samples
+from tests.endpoint import faults, serve
+from tests.flows.judged import STEPS, Judged, about
+
+
+def test_a_page_tells_failures_calls_and_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve(fault=faults.where(about("two"), faults.status(400))) as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        steps = STEPS | {"summary": {"use": "summarize_scores"}}
+        judged.write(["one", "two"], steps=steps)
+        judged.run()
+        first = chosen_run(judged.store, "latest")
+        page = run_page(judged.store, first)
+        assert "2 samples, 5 steps made, 0 reused, 4 rows failed; store `" in page
+        assert "| `factual_correctness` | 0.333 | - to - | 1 | 0 | 1 | 2 |" in page
+        assert "- `response_in_reference`: 3 failed bad_request: `" in page
+        assert "- `judge hosted_vllm/fake: 2 calls, " in page
+        assert "The first run of its pipeline" in page
+        assert [row["sample"] for row in worst_samples(judged.store, first)] == ["`one`"]
+
+        endpoint.behaviour.fault = None
+        judged.run()
+    second = chosen_run(judged.store, "latest")
+    page = run_page(judged.store, second)
+    assert "### What changed from A to B" in page
+    assert f"- A: `{first}`" in page
+    monkeypatch.setattr("flows.pages.run.COMPARED_UP_TO", 1)
+    assert f"What changed: `claimflow diff {first} {second}`" in run_page(judged.store, second)

@@ -1,0 +1,74 @@
+"""Whether there is room for a run: estimated before it begins, and refused with figures."""
+
+import os
+import shutil
+from contextlib import chdir
+from pathlib import Path
+
+import pytest
+
+from flows.cli import main
+from flows.engine.errors import StoreFullError
+from flows.engine.prepare import prepare
+from flows.engine.room import PER_SAMPLE_BYTE, SPARE, check_room, room_needed
+from flows.engine.store import Store
+
+
+def steps(config: Path) -> list[str]:
+    return [step.name for step in prepare(config).pipeline.steps]
+
+
+def test_without_a_run_the_samples_say(small: Path) -> None:
+    prepared = prepare(small)
+    need = room_needed(prepared, Store(small.with_name("small.duckdb")), wanted=steps(small))
+    texts = sum(frame.estimated_size() for frame in prepared.samples.shards(10))
+    assert need.source == "the size of the samples"
+    assert need.tables == 2 * PER_SAMPLE_BYTE * texts
+    assert need.copy == PER_SAMPLE_BYTE * texts
+
+
+def test_then_the_last_run_says(small: Path) -> None:
+    with chdir(small.parent):
+        assert main(["run", "small.yaml"]) == 0
+    store = Store(small.with_name("small.duckdb"))
+    size = store.path.stat().st_size
+    whole = room_needed(prepare(small), store, wanted=steps(small))
+    assert whole.source == "the last run of small"
+    assert whole.tables == 2 * size, "all that is on file is of that run"
+    assert whole.copy == 2 * size
+    third = room_needed(prepare(small, limit=1), store, wanted=steps(small))
+    assert third.tables == pytest.approx(whole.tables / 3, abs=4)
+    some = room_needed(prepare(small), store, wanted=["precision"])
+    assert some.tables < whole.tables / 3
+
+    text = small.read_text("utf-8")
+    small.write_text(f"{text}read_copy: false\n", "utf-8")
+    assert room_needed(prepare(small), store, wanted=steps(small)).copy == 0
+
+
+def test_too_little_is_told_with_figures(small: Path) -> None:
+    store = Store(small.parent / "new" / "folder" / "s.duckdb")
+    prepared, wanted = prepare(small), steps(small)
+    need = room_needed(prepared, store, wanted=wanted)
+    enough = need.tables + need.copy + SPARE
+    check_room(prepared, store, wanted=wanted, free=enough)
+    with pytest.raises(StoreFullError) as told:
+        check_room(prepared, store, wanted=wanted, free=enough - 1)
+    assert str(told.value) == (
+        f"{store.path}: its disk has 100 MB free, and the run may need 100 MB "
+        f"({need.tables / 1000:,.0f} kB for its tables by the size of the samples, "
+        f"{need.copy / 1000:,.0f} kB for the read copy, 100 MB to spare); make room (claimflow "
+        "prune removes old runs) or do without the copy (read_copy: false)"
+    )
+
+
+def test_a_run_is_refused_before_it_begins(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with chdir(small.parent):
+        assert main(["run", "small.yaml"]) == 0
+        # Sparse: it takes no room, but a copy of it would.
+        os.truncate("small.duckdb", shutil.disk_usage(small).free + 10**9)
+        capsys.readouterr()
+        assert main(["run", "small.yaml"]) == 3
+    assert "free, and the run may need " in capsys.readouterr().err
+    with Store(small.with_name("small.duckdb")).reading() as connection:
+        assert connection.execute("SELECT count(*) FROM audit.runs").fetchall() == [(1,)]

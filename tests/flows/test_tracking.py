@@ -1,0 +1,77 @@
+"""Task runs around steps: tried again where the store was busy, and for nothing else."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.flows.prefect_server import environment
+
+BUSY = """
+import json, sys
+from collections import Counter
+from pathlib import Path
+
+from flows.evaluate import evaluate
+from prefect import flow
+from flows.engine.errors import JudgeError
+from flows.engine.execute import execute, recorded
+from flows.engine.prepare import prepare
+from flows.engine.store import Store
+from flows.posting import artifact_key
+from flows.tracking import Seen, TaskRuns
+from tests.flows.held import Held
+
+config = Path(sys.argv[1])
+prepared = prepare(config)
+store = Store(config.with_name("small.duckdb"), wait=0.3)
+tries = Counter()
+
+@flow
+def night(refused):
+    seen = Seen()
+    with recorded(prepared, store, seen) as run:
+        def make(step, inputs):
+            tries[step] += 1
+            if step == refused:
+                raise JudgeError("no such model")
+            if step == "precision" and tries[step] == 1:
+                with Held(store.path):
+                    return run.make(step, inputs)
+            return run.make(step, inputs)
+        execute(run, TaskRuns(run.run_id, store, make, seen, delay=0.2).make)
+
+night("")
+busy = dict(tries)
+try:
+    night("summary")
+except JudgeError as error:
+    print(json.dumps({
+        "busy": busy["precision"],
+        "refused": tries["summary"] - busy["summary"],
+        "said": str(error),
+        "key": artifact_key("N\u00e4chtlich / A_b", "summary"),
+        "parameters": {
+            name: field.get("description")
+            for name, field in evaluate.parameters.properties.items()
+        },
+    }))
+"""
+
+
+def test_only_a_busy_store_is_tried_again(server: str, small: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BUSY, str(small)],
+        env=environment(tmp_path / "home", PREFECT_API_URL=server),
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["busy"], told["refused"], told["said"]) == (2, 1, "no such model")
+    assert told["key"] == "n-chtlich-a-b-summary", "lowercase letters, digits and dashes"
+    assert "Retry 1/2 will start" in done.stderr
+    assert told["parameters"]["only"] == "Just these steps; what they need must be on file."
+    assert None not in told["parameters"].values()
