@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,14 +36,25 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 def ask(url: str, body: Any = None) -> Any:
-    """What the server answers to a GET, or to a POST of `body`."""
+    """What the server answers to a GET, or to a POST of `body`.
+
+    While its database is locked it says 503, and Prefect's own client asks again as well.
+    """
     request = urllib.request.Request(
         url,
         data=None if body is None else json.dumps(body).encode(),
         headers={"Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=10) as reply:
-        return json.load(reply)
+    for pause in (0.5, 1, 2, 4, None):
+        try:
+            with urllib.request.urlopen(request, timeout=10) as reply:
+                return json.load(reply)
+        except urllib.error.HTTPError as error:
+            if error.code != 503 or pause is None:
+                raise
+            error.close()
+            time.sleep(pause)
+    return None
 
 
 @contextmanager
