@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from flows.engine.errors import StoreFullError
+from flows.engine.migrations import SCHEMA_VERSION
 from flows.engine.prepare import SHARD, Prepared
-from flows.engine.store import Store
+from flows.engine.store import Store, store_version
 
 SPARE: Final = 100_000_000
 """Bytes that a disk must have beside what was estimated: what else writes there does not wait."""
@@ -70,7 +71,8 @@ def room_needed(prepared: Prepared, store: Store, *, wanted: Collection[str]) ->
     this store with all that goes with it; where there is none, by the size of the samples.
     """
     size = store.path.stat().st_size if store.path.is_file() else 0
-    added = _as_last(prepared, store, wanted, size) if size else None
+    known = size and store_version(store) == SCHEMA_VERSION  # An older one is yet to be migrated.
+    added = _as_last(prepared, store, wanted, size) if known else None
     source = f"the last run of {prepared.pipeline.name}"
     if added is None:
         texts = sum(frame.estimated_size() for frame in prepared.samples.shards(SHARD))
