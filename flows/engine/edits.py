@@ -17,6 +17,8 @@ from stages.verify import VerifyClaims
 
 Kind = Literal["claims", "verdicts"]
 
+_JSON = ("rows", "replaced")
+
 
 class Edit(NamedTuple):
     """What one import says of one sample's rows in one step.
@@ -63,10 +65,7 @@ def edited_field(step: Step) -> str | None:
 def record(store: Store, edits: Iterable[Edit]) -> None:
     """Put edits on record, all in one transaction."""
     rows = [
-        edit._replace(
-            rows=canonical(edit.rows).decode(),  # type: ignore[arg-type]
-            replaced=canonical(edit.replaced).decode(),  # type: ignore[arg-type]
-        )._asdict()
+        edit._asdict() | {name: canonical(getattr(edit, name)).decode() for name in _JSON}
         for edit in edits
     ]
     frame = pl.DataFrame(rows, schema_overrides={"undoes": pl.String}, infer_schema_length=None)

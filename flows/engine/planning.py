@@ -45,7 +45,7 @@ def plan(prepared: Prepared, store: Store, *, choice: Choice | None = None) -> l
     session = Session(Ledger(store), run_id="", stop=threading.Event())
     toolbox = Toolbox(prepared.pipeline, session)
     edits = Edits(store, prepared.pipeline.name, lambda: prepared.samples.shards(SHARD))
-    digests = {SAMPLES: prepared.digest}
+    digests = {SAMPLES: prepared.samples.digest}
     planned = []
     for step in choice.steps:
         one = _planned(prepared, store, toolbox, step, choice, digests)

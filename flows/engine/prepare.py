@@ -4,25 +4,22 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from flows.engine.errors import Fault, InputError
-from flows.engine.fingerprint import Digest
 from flows.engine.pipeline import Pipeline, build_pipeline, samples_source
 from flows.engine.reader import SampleSource, open_samples
 from flows.engine.rerun import Rerun
 from flows.engine.store import Store
 from flows.engine.subset import some_samples
 from flows.engine.yaml_source import YamlSource, load_yaml
-from stages.rows import Sample
 
 SHARD: Final = 2_000
 """Samples in one part of a table: bounds the memory of a run, whatever the input's size."""
 
 
 class Prepared(NamedTuple):
-    """A pipeline and its samples, both found right. `digest` is that of the samples' table."""
+    """A pipeline and its samples, both found right."""
 
     pipeline: Pipeline
     samples: SampleSource
-    digest: str
 
 
 def prepare(
@@ -54,10 +51,7 @@ def prepare(
         raise InputError(faults)
     if rerun.samples is not None:
         samples = some_samples(samples, rerun.samples, Store((store or pipeline.store).resolve()))
-    digest = Digest(Sample)
-    for frame in samples.shards(SHARD):
-        digest.add(frame)
-    return Prepared(pipeline, samples, digest.value())
+    return Prepared(pipeline, samples)
 
 
 def _samples(source: YamlSource, limit: int | None) -> SampleSource | None:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from flows.engine.errors import StoreFullError
 from flows.engine.migrations import SCHEMA_VERSION
-from flows.engine.prepare import SHARD, Prepared
+from flows.engine.prepare import Prepared
 from flows.engine.store import Store, store_version
 
 SPARE: Final = 100_000_000
@@ -75,8 +75,7 @@ def room_needed(prepared: Prepared, store: Store, *, wanted: Collection[str]) ->
     added = _as_last(prepared, store, wanted, size) if known else None
     source = f"the last run of {prepared.pipeline.name}"
     if added is None:
-        texts = sum(frame.estimated_size() for frame in prepared.samples.shards(SHARD))
-        added, source = PER_SAMPLE_BYTE * int(texts), "the size of the samples"
+        added, source = PER_SAMPLE_BYTE * prepared.samples.size, "the size of the samples"
     copy = size + added if prepared.pipeline.read_copy else 0
     return Need(_WRITTEN_TWICE * added, copy, source)
 

@@ -120,7 +120,7 @@ class Run:
         return self._drafting.table(step, making, inputs, tools, anew=name in self._again)
 
     def _samples(self) -> Making:
-        key = content_key("samples", self._prepared.digest)
+        key = content_key("samples", self._prepared.samples.digest)
         settings = {"mapping": dict(self._prepared.samples.mapping)}
         recipe = content_key("recipe", SAMPLES)
         return Making(self.run_id, key, recipe, {}, SAMPLES, 1, settings, {})

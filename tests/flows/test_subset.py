@@ -40,7 +40,7 @@ def test_a_file_names_samples_which_keep_their_order(small: Path, name: str, tex
     found = some(small, str(path))
     assert ids(found) == ["tower", "silence"]
     assert found.samples.count == 2
-    assert found.digest != prepare(small).digest
+    assert found.samples.digest != prepare(small).samples.digest
 
 
 def test_a_query_names_samples(small: Path) -> None:

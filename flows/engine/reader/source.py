@@ -1,13 +1,14 @@
 """Samples from files: read and checked once, then given out in shards."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import polars as pl
 
 from flows.engine.errors import Fault
+from flows.engine.fingerprint import Digest
 from flows.engine.reader.columns import FIELDS, fields_by_column, mapping_faults, unknown_fields
 from flows.engine.reader.files import find_files
 from flows.engine.reader.samples import Reading
@@ -23,7 +24,8 @@ class SampleSource:
     """The samples that `path` names, every file read and checked.
 
     `mapping` names the input column that gives each field, `present` the fields that at
-    least one sample has a value for (an empty text or list is one), `count` the samples.
+    least one sample has a value for (an empty text or list is one). `count` is how many samples
+    there are, `size` the bytes that they take in memory and `digest` that of their table.
     `faults` is everything wrong with the input: while there is any, the samples are not
     all there. Files that change later change nothing here.
     """
@@ -32,6 +34,8 @@ class SampleSource:
     mapping: Mapping[str, str]
     present: frozenset[str]
     count: int
+    size: int
+    digest: str
     faults: tuple[Fault, ...]
     _shelf: Shelf
 
@@ -48,13 +52,9 @@ class SampleSource:
 
     def only(self, ids: Collection[str]) -> "SampleSource":
         """Those of the samples whose ids are in `ids`, in the same order."""
-        shelf, count = Shelf(), 0
-        for table in self._shelf:
-            chosen = table.filter(pl.col("sample_id").is_in(ids))
-            if chosen.height:
-                shelf.add(chosen)
-                count += chosen.height
-        return replace(self, count=count, _shelf=shelf)
+        chosen = (table.filter(pl.col("sample_id").is_in(ids)) for table in self._shelf)
+        kept = _put_aside(table for table in chosen if table.height)
+        return replace(self, count=kept.rows, size=kept.size, digest=kept.digest, _shelf=kept.shelf)
 
 
 def open_samples(
@@ -70,14 +70,34 @@ def open_samples(
     files, faults = find_files(path, base)
     by_column = fields_by_column(rename)
     reading = Reading(files, by_column, limit)
-    shelf, count, present = Shelf(), 0, set()
-    for table in reading.tables(_AT_A_TIME):
-        shelf.add(table)
-        count += table.height
-        present |= {column.name for column in table if column.null_count() < table.height}
+    kept = _put_aside(reading.tables(_AT_A_TIME))
     faults += [*reading.faults, *unknown_fields(rename)]
     if reading.columns:
         faults += mapping_faults(path, reading.columns, rename)
     given = {by_column[name]: name for name in sorted(reading.columns) if name in by_column}
     mapping = {field: given[field] for field in FIELDS if field in given}
-    return SampleSource(path, mapping, frozenset(present), count, tuple(faults), shelf)
+    return SampleSource(
+        path, mapping, kept.present, kept.rows, kept.size, kept.digest, tuple(faults), kept.shelf
+    )
+
+
+class _Kept(NamedTuple):
+    shelf: Shelf
+    present: frozenset[str]
+    rows: int
+    size: int
+    digest: str
+
+
+def _put_aside(tables: Iterable[pl.DataFrame]) -> _Kept:
+    """The tables on a shelf, and what must be known of all of them, found in the one pass."""
+    shelf, digest = Shelf(), Digest(Sample)
+    present: set[str] = set()
+    rows = size = 0
+    for table in tables:
+        shelf.add(table)
+        digest.add(table)
+        rows += table.height
+        size += int(table.estimated_size())
+        present |= {column.name for column in table if column.null_count() < table.height}
+    return _Kept(shelf, frozenset(present), rows, size, digest.value())
