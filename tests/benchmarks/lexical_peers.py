@@ -1,18 +1,14 @@
 """What other packages need for the measures of `lexical.py`, as far as they are installed.
 
-None is a dependency of this project: pip install continuous-eval rouge-score nltk sacrebleu
+None is a dependency of this project: `pip install continuous-eval rouge-score nltk sacrebleu` and,
+for the tables that NLTK reads, `pip install --no-deps llama-index-core`.
 """
 
-import atexit
+import importlib.util
 import os
-import shutil
-import tempfile
 import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
-
-from stages.text.continuous_eval_words import ABBREVIATIONS, FIRST_WORDS
-from stages.text.stopwords import ENGLISH
 
 Work = Callable[[str, Sequence[str]], object]
 
@@ -29,32 +25,28 @@ def peers() -> dict[str, Work | str]:
 
 
 def continuous_eval() -> Work:
-    """Its deterministic faithfulness, as published, with NLTK's Punkt and stop words.
+    """Its deterministic faithfulness, as published, with NLTK's own Punkt and stop words.
 
-    Only NLTK's data is ours, for it is on no package index: a corpus of stop words, which
-    continuous-eval reads from its file for every sentence that it tokenizes, and what Punkt
-    would have learnt of abbreviations and first words.
+    NLTK's data is on no package index of its own: llama-index-core carries it, and only that
+    folder of it is read.
     """
     os.environ["CONTINUOUS_EVAL_DO_NOT_TRACK"] = "true"
     import nltk
-    from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
-    learnt = PunktParameters()
-    learnt.abbrev_types.update(ABBREVIATIONS)
-    learnt.sent_starters.update(FIRST_WORDS)
-    punkt = PunktSentenceTokenizer(learnt)
-    nltk.tokenize._get_punkt_tokenizer = lambda _: punkt
+    nltk.data.path[:] = [str(carried("llama_index") / "core" / "_static" / "nltk_cache")]
     nltk.download = lambda *_, **__: True
-    folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder)
-    stop_words = Path(folder, "corpora", "stopwords", "english")
-    stop_words.parent.mkdir(parents=True)
-    stop_words.write_text("\n".join(sorted(ENGLISH)) + "\n", encoding="utf-8")
-    nltk.data.path[:] = [folder]
     from continuous_eval.metrics.generation.text import DeterministicFaithfulness
 
     metric = DeterministicFaithfulness()
     return lambda response, contexts: metric.compute(response, list(contexts))
+
+
+def carried(package: str) -> Path:
+    """The folder of an installed package, without importing it."""
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise ImportError(f"No module named {package!r}")
+    return Path(next(iter(found.submodule_search_locations)))
 
 
 def rouge_score() -> Work:
