@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import duckdb
 
@@ -13,20 +13,32 @@ _HELD: Final = 0.5
 processes get their turn."""
 
 
+class File(Protocol):
+    """An open DuckDB file."""
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """A connection to it."""
+        ...
+
+    def close(self) -> None:
+        """Leave it to others."""
+        ...
+
+
 class _Open(NamedTuple):
-    connection: duckdb.DuckDBPyConnection
+    file: File
     read_only: bool
     since: float
 
 
 class Handover:
-    """Gives threads one connection at a time, opened by `connect(read_only)`.
+    """Gives threads one connection at a time, to a file that `connect(read_only)` opens.
 
-    Opening and closing a file costs 50 ms of CPU, so a thread that is done hands the
-    connection on to one that waits, if that one can use it.
+    Opening and closing a file costs CPU, and its tables are read anew, so a thread that is
+    done hands the open file on to one that waits, if that one can use it.
     """
 
-    def __init__(self, connect: Callable[[bool], duckdb.DuckDBPyConnection]) -> None:
+    def __init__(self, connect: Callable[[bool], File]) -> None:
         self._connect = connect
         self._turn = threading.Lock()
         self._counting = threading.Lock()
@@ -41,13 +53,13 @@ class Handover:
             mine = self._taken(read_only)
             self._open = None
             try:
-                with closing(mine.connection.cursor()) as own:
+                with closing(mine.file.cursor()) as own:
                     yield own
                 if self._waiting and time.monotonic() < mine.since + _HELD:
                     self._open = mine
             finally:
                 if self._open is None:
-                    mine.connection.close()
+                    mine.file.close()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -85,5 +97,5 @@ class Handover:
 
     def _close(self) -> None:
         if self._open:
-            self._open.connection.close()
+            self._open.file.close()
             self._open = None

@@ -13,7 +13,7 @@ from flows.engine.workers import Workers
 from stages.base import Stage
 
 GROUP: Final = 5
-"""Parts read or written in one window of the store, whose opening and closing costs 50 ms CPU."""
+"""Parts read or written in one window of the store, since opening and closing it costs CPU."""
 
 WORTH_WORKERS: Final = 5
 """Parts, at least, that are worth the second of CPU that a worker takes to start."""

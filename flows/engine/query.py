@@ -56,7 +56,8 @@ def tables(store: Store) -> pl.DataFrame:
         """
         SELECT CASE schema_name WHEN 'main' THEN '' ELSE schema_name || '.' END
                || table_name AS table_name, column_name, data_type
-        FROM duckdb_columns() WHERE NOT internal AND schema_name IN ('main', 'audit')
+        FROM duckdb_columns() WHERE NOT internal AND database_name = current_database()
+          AND schema_name IN ('main', 'audit')
         ORDER BY schema_name DESC, table_name, column_index
         """,
         seconds=10,

@@ -2,11 +2,11 @@
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import duckdb
 import polars as pl
@@ -14,7 +14,10 @@ import polars as pl
 from flows.engine.arrow import Arrow
 from flows.engine.errors import Fault, InputError, StoreBusyError, StoreFullError
 from flows.engine.handover import Handover
+from flows.engine.opened import Alone, Attached
 from flows.engine.store_schema import check, prepare, schema_version
+
+T = TypeVar("T")
 
 _FULL: Final = ("No space left on device", "File too large", "Disk quota exceeded")
 
@@ -25,7 +28,7 @@ class Store:
     A DuckDB writer shuts out every other process and a reader shuts out the writer, so
     each window is short. A window waits up to `wait` seconds for its turn and then raises
     `StoreBusyError`. Threads of this process take turns, and hand an open file on to each
-    other for a moment, since opening and closing it costs 50 ms of CPU. A store of an older
+    other for a moment, since opening and closing it costs CPU. A store of an older
     schema version is brought up to date by the first write. With `copy` what is read is that
     file.
     """
@@ -34,7 +37,7 @@ class Store:
         self.path = path
         self._copy = copy
         self._wait = wait
-        self._file = Handover(self._open)
+        self._file = Handover(self._attach)
         self._ready = self._known = False
 
     @contextmanager
@@ -99,22 +102,25 @@ class Store:
     def _alone(
         self, *, read_only: bool = False, config: dict[str, Any] | None = None
     ) -> Iterator[duckdb.DuckDBPyConnection]:
-        with self._file.alone(), closing(self._open(read_only, config)) as connection:
-            yield connection
+        path = self._read_from(read_only)
+        with (
+            self._file.alone(),
+            closing(self._patiently(lambda: Alone(path, read_only, config or {}))) as file,
+        ):
+            yield file.connection
 
-    def _open(
-        self, read_only: bool, config: dict[str, Any] | None = None
-    ) -> duckdb.DuckDBPyConnection:
-        path = self._copy if read_only and self._copy else self.path
-        return self._connect(path, read_only, config or {})
+    def _attach(self, read_only: bool) -> Attached:
+        path = self._read_from(read_only)
+        return self._patiently(lambda: Attached(path, read_only))
 
-    def _connect(
-        self, path: Path, read_only: bool, config: dict[str, Any]
-    ) -> duckdb.DuckDBPyConnection:
+    def _read_from(self, read_only: bool) -> Path:
+        return self._copy if read_only and self._copy else self.path
+
+    def _patiently(self, opened: Callable[[], T]) -> T:
         deadline = time.monotonic() + self._wait
         while True:
             try:
-                return duckdb.connect(path, read_only, config)
+                return opened()
             except duckdb.IOException as error:
                 if _why_full(error):
                     raise

@@ -186,7 +186,7 @@ def test_publishing_leaves_the_store_locked_to_the_end(store: Store) -> None:
             check=False,
         )
         assert "Could not set lock" in other.stderr
-    with Store(store.path).reading():
+    with duckdb.connect(store.path, read_only=True):
         publish(store)
         locks = Path("/proc/locks").read_text()
         assert f" {os.getpid()} " in locks
