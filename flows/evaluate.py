@@ -24,8 +24,8 @@ from flows.engine.at_exit import hush_at_exit
 from flows.engine.choosing import choose
 from flows.engine.errors import InputError
 from flows.engine.execute import execute, open_store, recorded
-from flows.engine.exporting import publish_run
 from flows.engine.prepare import Prepared, prepare
+from flows.engine.publishing import check_place, publish_run
 from flows.engine.rerun import Rerun
 from flows.engine.yaml_source import load_yaml
 from flows.leases import outlive_leases
@@ -84,7 +84,7 @@ def evaluate(
         failed: Just what failed in the newest run and what depends on it.
         samples: Just these samples, by a file of their ids or a SELECT that answers a sample_id.
         redact: Keep only hashes of the texts in the record of calls.
-        publish: A folder to write the run's tables to.
+        publish: A folder, or an address as s3://bucket/tables, to write the run's tables to.
     """
     hush_at_exit()
     sign(flow_run.id)
@@ -96,17 +96,19 @@ def evaluate(
     if choice.clean is not None:
         return Completed(message=choice.nothing(), data=choice.clean)
     _say_mapping(prepared)
+    if publish is not None:
+        check_place(publish)
     seen = Seen()
     with recorded(prepared, file, seen, choice=choice, redact=redact) as run:
         execute(run, TaskRuns(run.run_id, file, run.make, seen).make)
     ended = ENDED.get()
     if ended is not None:
         ended.append(run.run_id)
-    if publish is not None:
-        get_run_logger().info("published: %s", publish_run(file, run.run_id, Path(publish)))
     post(file, run.run_id, prepared.pipeline.name)
     return final_state(file, run.run_id)
 
+    if publish is not None:
+        get_run_logger().info("published: %s", publish_run(file, run.run_id, publish))
 
 def _say_mapping(prepared: Prepared) -> None:
     fields = ", ".join(f"{name} from {column}" for name, column in prepared.samples.mapping.items())

@@ -1,19 +1,22 @@
 """`claimflow export`: tables as Parquet files, or claims and verdicts as a sheet to correct."""
 
 from argparse import Namespace
-from pathlib import Path
 
 from flows.commands import sheet
 from flows.commands.stores import read_store
 from flows.engine.errors import Fault, InputError
-from flows.engine.exporting import export_tables
+from flows.engine.object_storage import is_remote
+from flows.engine.publishing import export_to
 from flows.engine.results import chosen_run
 from flows.pages.words import counted
 
 
 def main(options: Namespace) -> int:
-    """Write tables into a folder and print which files came of it, or write one sheet."""
+    """Write tables and print which files or objects came of it, or write one sheet."""
     if options.format == "csv":
+        if is_remote(options.output or ""):
+            what, right = "a sheet is a file", "name one by -o"
+            raise InputError([Fault("--format csv", what, right)])
         match options.tables:
             case ["claims" | "verdicts" as kind]:
                 return sheet.export(options, kind)
@@ -24,8 +27,8 @@ def main(options: Namespace) -> int:
         raise InputError([Fault("--step", "is for a sheet", "add --format csv")])
     store = read_store(options)
     run_id = chosen_run(store, options.run) if options.run else None
-    folder = options.output or Path(f"{store.path.stem}-tables")
-    for one in export_tables(store, folder, tables=options.tables, run_id=run_id):
+    place = options.output or f"{store.path.stem}-tables"
+    for one in export_to(store, place, tables=options.tables, run_id=run_id):
         replaced = ", in place of an older file" if one.replaced else ""
-        print(f"{one.path}: {counted(one.rows, 'row')}{replaced}")
+        print(f"{one.place}: {counted(one.rows, 'row')}{replaced}")
     return 0

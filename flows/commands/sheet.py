@@ -2,6 +2,7 @@
 
 import sys
 from argparse import Namespace
+from pathlib import Path
 
 from flows.commands.stores import read_store
 from flows.engine import results
@@ -23,10 +24,10 @@ def export(options: Namespace, kind: Kind) -> int:
         sys.stdout.buffer.flush()
         return 0
     try:
-        options.output.write_bytes(content)
+        Path(options.output).write_bytes(content)
     except OSError as error:
         what = f"cannot be written ({error.strerror})"
         right = "name a file in a folder of yours"
-        raise InputError([Fault(str(options.output), what, right)]) from error
+        raise InputError([Fault(options.output, what, right)]) from error
     print(f"{counted(rows.height, 'row')} of run {run_id} in {options.output}", file=sys.stderr)
     return 0

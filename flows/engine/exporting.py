@@ -25,10 +25,10 @@ _OF_RUN: Final = {
 
 
 class Written(NamedTuple):
-    """A file with a table, and whether there was one of that name before."""
+    """A file with a table, where it is, and whether one of that name was replaced."""
 
     table: str
-    path: Path
+    place: str
     rows: int
     replaced: bool
 
@@ -54,14 +54,6 @@ def export_tables(
         _make(folder)
         for table in wanted:
             yield _write(connection, table, folder / f"{table}.parquet", run_id)
-
-
-def publish_run(store: Store, run_id: str, folder: Path) -> Path:
-    """Write the tables of a run into a folder of its own in `folder`; returns that one."""
-    own = folder / run_id
-    for _ in export_tables(store, own, run_id=run_id):
-        pass
-    return own
 
 
 def _known(connection: duckdb.DuckDBPyConnection) -> list[str]:
@@ -98,7 +90,7 @@ def _write(
         raise StoreFullError(f"{path}: cannot be written ({error})") from error
     finally:
         part.unlink(missing_ok=True)
-    return Written(table, path, int(copied[0][0]), replaced)
+    return Written(table, str(path), int(copied[0][0]), replaced)
 
 
 def _make(folder: Path) -> None:

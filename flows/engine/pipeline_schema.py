@@ -15,11 +15,12 @@ from stages.tools import LLM
 STEP_NAME: Final = r"^[a-z][a-z0-9_]*$"
 
 
+from flows.engine.object_storage import known_place
 class SamplesSource(Source):
     """The samples to evaluate."""
 
-    path: str
-    """A JSON Lines, JSON, CSV or Parquet file, or a glob of them; relative to this file."""
+    path: Annotated[str, AfterValidator(known_place)]
+    """A JSON Lines, JSON, CSV or Parquet file or a glob of them, relative to this file or s3://."""
     rename: dict[
         str,
         Literal[

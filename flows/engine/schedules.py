@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from flows.engine.errors import Fault, InputError, one_of
+from flows.engine.object_storage import is_remote
 from flows.engine.pipeline import Pipeline, build_pipeline
 from flows.engine.rerun import Rerun
 from flows.engine.schedules_schema import Deployment, Parameters, Schedules
@@ -33,8 +34,9 @@ class Scheduled(NamedTuple):
             # What is no file among the samples is a SELECT.
             if name in asked and (name == "store" or (self.folder / asked[name]).is_file()):
                 asked[name] = self._absolute(asked[name])
-        if self.written.publish is not None:
-            asked["publish"] = self._absolute(self.written.publish)
+        publish = self.written.publish
+        if publish is not None:
+            asked["publish"] = publish if is_remote(publish) else self._absolute(publish)
         return {"config": self._absolute(self.written.pipeline), **asked}
 
     def _absolute(self, path: str) -> str:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from flows.engine.endpoints import Source
 from flows.engine.errors import one_of
+from flows.engine.object_storage import known_place
 
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -100,8 +101,8 @@ class Deployment(Source):
     """What a run does whose forerunner still runs: wait for it, or be left out."""
     missed: Literal["run", "skip"] = "run"
     """What becomes of times missed while everything was down: one run for all, or none."""
-    publish: str | None = None
-    """A folder for the tables of each run as Parquet files, relative to this file."""
+    publish: Annotated[str, AfterValidator(known_place)] | None = None
+    """Where the tables of each run go as Parquet: a folder, relative to this file, or s3://."""
 
     @model_validator(mode="after")
     def _has_one_schedule(self) -> Self:

@@ -1,7 +1,5 @@
 """Commands that take things out of a store, put them in, and keep it in order."""
 
-from pathlib import Path
-
 from flows.options.common import Commands, live_option, positive, store_options
 
 
@@ -12,7 +10,8 @@ def add(commands: Commands) -> None:
         "tables", nargs="*", metavar="TABLE", help="which (default: all but the ledger's replies)"
     )
     export.add_argument("--format", choices=["parquet", "csv"], default="parquet")
-    export.add_argument("-o", "--output", type=Path, help="the folder, or the file of a sheet")
+    where = "the folder, an address as s3://bucket/tables, or the file of a sheet"
+    export.add_argument("-o", "--output", "--to", metavar="PLACE", help=where)
     export.add_argument("--run", help="of this run alone: a run id, its beginning, or a tag")
     export.add_argument("--step", help="of a sheet: this step alone")
     store_options(export)

@@ -85,7 +85,7 @@ def test_calls_that_rows_of_a_run_name_are_its_own_whoever_made_them(
         connection.execute("UPDATE stored.verdicts SET call_id = $call", {"call": named})
     for run_id, calls in ((first, [named, other]), (second, [named])):
         (written,) = export_tables(Store(path), tmp_path, tables=["audit.calls"], run_id=run_id)
-        assert sorted(pl.read_parquet(written.path)["call_id"]) == calls
+        assert sorted(pl.read_parquet(written.place)["call_id"]) == calls
 
 
 def test_a_file_that_is_there_is_replaced_and_that_is_said(

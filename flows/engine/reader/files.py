@@ -1,4 +1,4 @@
-"""A path or a glob -> the files it names, each of a known format and readable as text."""
+"""A path, an address or a glob -> the files it names, of known formats and readable as text."""
 
 import codecs
 import glob
@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from flows.engine.errors import Fault, nearest
+from flows.engine.object_storage import is_remote
 from flows.engine.reader.csv_files import read_csv
 from flows.engine.reader.json_files import read_json_array, read_json_lines
+from flows.engine.reader.objects import fetch_objects
 from flows.engine.reader.parquet_files import read_parquet
 from flows.engine.reader.records import Format
 
@@ -37,23 +39,26 @@ class SampleFile(NamedTuple):
         return self.format.place.format(name=self.name, number=number)
 
 
-def find_files(path: str, base: Path) -> tuple[list[SampleFile], list[Fault]]:
-    """(files, faults) that `path`, a file or a glob below the folder `base`, names.
+def find_files(path: str, base: Path, folder: Path) -> tuple[list[SampleFile], list[Fault]]:
+    """(files, faults) that `path`, a file below the folder `base`, an object or a glob, names.
 
-    The files are in the order of their names. A file that is missing, of an unknown
-    format, unreadable or not UTF-8 is a fault instead.
+    The files are in the order of their names; objects are copied into `folder`. A file that
+    is missing, of an unknown format, unreadable or not UTF-8 is a fault instead.
     """
-    names = [path] if (base / path).exists() else _matching(path, base)
-    if not names:
-        return [], [_missing(path, base)]
-    files, faults = [], []
-    for name in names:
-        fault = _fault(name, base / name)
+    found, faults = fetch_objects(path, folder, FORMATS) if is_remote(path) else _local(path, base)
+    files = []
+    for name, where in found:
+        fault = _fault(name, where)
         if fault is None:
-            files.append(SampleFile(name, base / name, FORMATS[Path(name).suffix.lower()]))
+            files.append(SampleFile(name, where, FORMATS[where.suffix.lower()]))
         else:
             faults.append(fault)
     return files, faults
+
+
+def _local(path: str, base: Path) -> tuple[list[tuple[str, Path]], list[Fault]]:
+    names = [path] if (base / path).exists() else _matching(path, base)
+    return [(name, base / name) for name in names], [] if names else [_missing(path, base)]
 
 
 def _matching(path: str, base: Path) -> list[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 import polars as pl
@@ -60,17 +61,18 @@ class SampleSource:
 def open_samples(
     path: str, *, base: Path, rename: Mapping[str, str], limit: int | None = None
 ) -> SampleSource:
-    """Read and check the samples that `path`, a file or a glob below `base`, names.
+    """Read and check the samples that `path`, a file below `base`, an object or a glob, names.
 
     `rename` maps columns of the input to fields of a sample and goes before the names
     that are known. `limit` reads the first samples only. Nothing is raised for bad input:
     all faults are in the source. A sample without `sample_id` gets one made from its
     content, and from its count among samples of the same content.
     """
-    files, faults = find_files(path, base)
     by_column = fields_by_column(rename)
-    reading = Reading(files, by_column, limit)
-    kept = _put_aside(reading.tables(_AT_A_TIME))
+    with TemporaryDirectory(prefix="claimflow-") as folder:
+        files, faults = find_files(path, base, Path(folder))
+        reading = Reading(files, by_column, limit)
+        kept = _put_aside(reading.tables(_AT_A_TIME))
     faults += [*reading.faults, *unknown_fields(rename)]
     if reading.columns:
         faults += mapping_faults(path, reading.columns, rename)

@@ -1,0 +1,421 @@
+"""Samples from S3 and tables to it, on a real server on loopback."""
+
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import chdir
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from flows.cli import main
+from flows.engine.errors import InputError
+from flows.engine.object_storage import Address, address, bucket, open_bucket
+from flows.engine.publishing import check_place, export_to, publish_run
+from flows.engine.reader import SampleSource, open_samples
+from flows.engine.store import Store
+from tests.flows.prefect_server import environment
+from tests.flows.s3_server import KEYS, OTHERS, Asked, Way, make_bucket, s3_server
+
+SAMPLES = [
+    {"sample_id": f"s{n}", "response": f"Answer {n}.", "reference": "It is so.", "topic": "a"}
+    for n in range(6)
+]
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Way]:
+    with s3_server() as way:
+        yield way
+
+
+@pytest.fixture
+def way(served: Way, monkeypatch: pytest.MonkeyPatch) -> Iterator[Way]:
+    for name in OTHERS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in served.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(bucket, "_RETRIES", 2)
+    yield served
+    served.trouble = lambda asked: None
+
+
+@pytest.fixture
+def s3(way: Way, request: pytest.FixtureRequest) -> str:
+    """The address of a bucket of the test's own."""
+    name = request.node.name.partition("[")[0].replace("_", "-")[5:60].strip("-")
+    make_bucket(way, name)
+    return f"s3://{name}"
+
+
+def put(place: str, content: bytes | Path) -> None:
+    at = address(place)
+    open_bucket(at).put(at.key, content)
+
+
+def parquet(path: Path, samples: list[dict[str, str]]) -> Path:
+    pl.DataFrame(samples).write_parquet(path)
+    return path
+
+
+def lines(samples: list[dict[str, str]]) -> bytes:
+    return "\n".join(json.dumps(sample) for sample in samples).encode()
+
+
+def read(place: str, folder: Path) -> SampleSource:
+    return open_samples(place, base=folder, rename={})
+
+
+def told(place: str, folder: Path) -> list[str]:
+    faults = [str(fault) for fault in read(place, folder).faults]
+    assert not any(KEYS["AWS_SECRET_ACCESS_KEY"] in fault for fault in faults)
+    return faults
+
+
+def ids(source: SampleSource) -> list[str]:
+    assert source.faults == ()
+    return [name for table in source.shards(100) for name in table["sample_id"]]
+
+
+@pytest.mark.parametrize(
+    ("place", "parts"),
+    [
+        ("s3://b", ("b", "")),
+        ("s3://my.bucket-1/night/a b@2.parquet", ("my.bucket-1", "night/a b@2.parquet")),
+        ("s3://b/night/", ("b", "night/")),
+        ("s3://b/night-?/*.parquet", ("b", "night-?/*.parquet")),
+    ],
+)
+def test_an_address_is_a_bucket_and_a_key(place: str, parts: tuple[str, str]) -> None:
+    assert address(place) == Address(*parts)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "s3://AKIA:hush@b/x",
+        "s3://AKIA:hu/sh@b/x",
+        "s3://hush@b/x",
+        "s3://b/x?aws_secret_access_key=hush",
+        "https://b.example/x?X-Amz-Signature=hush",
+    ],
+)
+def test_an_address_holds_no_keys_and_they_are_not_repeated(place: str, tmp_path: Path) -> None:
+    right = "keys and endpoints belong in the environment, not into an address"
+    scheme = place.partition(":")[0]
+    assert told(place, tmp_path) == [f"{scheme}://...: is not right; {right}"]
+
+
+@pytest.mark.parametrize(
+    "place", ["https://b/x", "gs://b/x", "s3:///x", "s3://b//x", "s3://b/../x", "s3://b/.", "s3://"]
+)
+def test_another_address_is_refused(place: str, tmp_path: Path) -> None:
+    right = "write a path, or an address as s3://bucket/key"
+    assert told(place, tmp_path) == [f"{place.partition(':')[0]}://...: is not right; {right}"]
+
+
+def test_the_same_samples_have_one_digest_wherever_they_are(s3: str, tmp_path: Path) -> None:
+    local = parquet(tmp_path / "a.parquet", SAMPLES)
+    (tmp_path / "a.jsonl").write_bytes(lines(SAMPLES))
+    pl.DataFrame(SAMPLES).write_csv(tmp_path / "a.csv")
+    (tmp_path / "a.json").write_text(json.dumps(SAMPLES))
+    for ending in ("parquet", "jsonl", "csv", "json"):
+        put(f"{s3}/deep/ö a.{ending}", (tmp_path / f"a.{ending}").read_bytes())
+    known = read(local.name, tmp_path)
+    assert known.count == 6
+    for ending in ("parquet", "jsonl", "csv", "json"):
+        source = read(f"{s3}/deep/ö a.{ending}", tmp_path)
+        assert (source.digest, source.faults) == (known.digest, ()), ending
+
+
+def test_a_glob_is_one_set_in_the_order_of_names(s3: str, tmp_path: Path) -> None:
+    for n, name in enumerate(["b.parquet", "a.parquet", "c.parquet"]):
+        (tmp_path / "night").mkdir(exist_ok=True)
+        put(f"{s3}/night/{name}", parquet(tmp_path / "night" / name, SAMPLES[2 * n : 2 * n + 2]))
+    for other in ("night/.d.parquet", "night/deep/e.parquet", "nights/f.parquet", "night/g.jsonl"):
+        put(f"{s3}/{other}", b"not asked for")
+    order = ["s2", "s3", "s0", "s1", "s4", "s5"]
+    source = read(f"{s3}/night/*.parquet", tmp_path)
+    assert ids(source) == order
+    assert source.digest == read("night/*.parquet", tmp_path).digest
+    assert ids(read(f"{s3}/n*t/[ab].parquet", tmp_path)) == order[:4]
+    assert ids(read(f"{s3}/**/c.parquet", tmp_path)) == order[4:]
+    assert told(f"{s3}/night/*.csv", tmp_path) == [
+        f"{s3}/night/*.csv: no object has such a name; the folder searched is {s3}/night"
+    ]
+
+
+def test_an_object_is_fetched_in_blocks_and_nothing_is_left(
+    way: Way, s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket, "_BLOCK", 1000)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    put(f"{s3}/a.jsonl", lines([s | {"x": "y" * 300} for s in SAMPLES]))
+    way.asked.clear()
+    assert len(ids(read(f"{s3}/a.jsonl", tmp_path))) == 6
+    spans = [asked.span for asked in way.asked]
+    assert spans == [None, "bytes=0-999", "bytes=1000-1999", "bytes=2000-2362"]
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_a_lost_connection_is_taken_up_again_and_given_up_in_the_end(
+    way: Way, s3: str, tmp_path: Path
+) -> None:
+    put(f"{s3}/a.jsonl", lines(SAMPLES))
+    way.asked.clear()
+    way.trouble = lambda asked: "cut" if len(way.asked) == 1 else None
+    assert len(ids(read(f"{s3}/a.jsonl", tmp_path))) == 6
+    assert [asked.span is None for asked in way.asked] == [True, False]
+    way.asked.clear()
+    way.trouble = lambda asked: "cut"
+    lost = f"{s3}/a.jsonl: the connection to {way.host} was lost; run again"
+    assert told(f"{s3}/a.jsonl", tmp_path) == [lost]
+    assert len(way.asked) == 3
+    way.asked.clear()
+    way.trouble = lambda asked: 503
+    busy = f"{s3}/a.jsonl: {way.host} answers 503; run again when it is well"
+    assert told(f"{s3}/a.jsonl", tmp_path) == [busy]
+    assert len(way.asked) == 3
+
+
+@pytest.mark.parametrize("when", [1, 2, 3])
+def test_what_changes_while_it_is_read_is_noticed(
+    way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: int
+) -> None:
+    make_bucket(way, f"changing-{when}")
+    monkeypatch.setattr(bucket, "_BLOCK", 200)
+    place = f"s3://changing-{when}/a.jsonl"
+    put(place, lines(SAMPLES))
+    way.asked.clear()
+
+    def change(asked: Asked) -> None:
+        if asked.method == "GET" and len(way.asked) == when + 1:
+            put(place, lines(SAMPLES).replace(b"Answer", b"Retort"))
+
+    way.trouble = change
+    faults = [f"{place}: changed while it was read; run again when nobody writes it"]
+    assert told(place.replace("a.", "?."), tmp_path) == faults
+
+
+def test_what_is_not_there_is_told(way: Way, s3: str, tmp_path: Path) -> None:
+    put(f"{s3}/night/answers.jsonl", lines(SAMPLES))
+    put(f"{s3}/night/answers.txt", b"")
+    assert told(f"{s3}/night/answer.jsonl", tmp_path) == [
+        f"{s3}/night/answer.jsonl: no such object; did you mean 'answers.jsonl'?"
+    ]
+    assert told(f"{s3}/x/zz.jsonl", tmp_path) == [
+        f"{s3}/x/zz.jsonl: no such object; the bucket looked in is at {way.host}"
+    ]
+    assert told(f"{s3}/night/answers.txt", tmp_path) == [
+        f"{s3}/night/answers.txt: unknown ending '.txt'; "
+        "known are .jsonl, .ndjson, .json, .csv, .parquet"
+    ]
+    assert told(f"{s3}/night/", tmp_path) == [
+        f"{s3}/night/: a folder; name its objects, such as {s3}/night/*.parquet"
+    ]
+    missing = f"there is no bucket 'nowhere' at {way.host}; make it, or correct the name"
+    for key in ("a.jsonl", "*.jsonl"):
+        at = "s3://nowhere/" + key.replace("*.jsonl", "")
+        assert told(f"s3://nowhere/{key}", tmp_path) == [f"{at}: {missing}"]
+
+
+def test_a_broken_line_is_told_by_its_address(s3: str, tmp_path: Path) -> None:
+    put(f"{s3}/a.jsonl", lines(SAMPLES) + b"\n{]")
+    (fault,) = told(f"{s3}/a.jsonl", tmp_path)
+    assert fault.startswith(f"{s3}/a.jsonl:7: broken JSON")
+
+
+def test_who_may_not_is_told(
+    way: Way, s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = f"{s3}/a.jsonl"
+    put(place, lines(SAMPLES))
+    monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
+    with pytest.raises(InputError) as refused:
+        put(place, b"")
+    assert str(refused.value) == (
+        f"{place}: no permission; permit it to the keys in the environment"
+    )
+    monkeypatch.delenv("AWS_SKIP_SIGNATURE")
+    correct = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    with way.guarded():
+        assert told(place, tmp_path) == [
+            f"{place}: {way.host} refuses the credentials (InvalidAccessKeyId); correct {correct}"
+        ]
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    lacking = [f"{place}: there are no credentials; set {correct} in the environment"]
+    assert told(place, tmp_path) == lacking
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")
+    assert told(place, tmp_path) == lacking
+
+
+def test_where_nobody_answers_is_told(
+    way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    right = "start it, or correct AWS_ENDPOINT_URL"
+    assert told("s3://b/a.jsonl", tmp_path) == [
+        f"s3://b/a.jsonl: no server answers at 127.0.0.1:9; {right}"
+    ]
+    for wrong in ("", "127.0.0.1:9", f"http://me:{KEYS['AWS_SECRET_ACCESS_KEY']}@127.0.0.1:9"):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", wrong)
+        assert told("s3://b/a.jsonl", tmp_path) == [
+            "AWS_ENDPOINT_URL: is no address of a server; "
+            "write one as https://storage.example:9000, or none for AWS"
+        ]
+
+
+def test_where_there_is_no_room_for_a_copy_is_told(
+    s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(f"{s3}/a.jsonl", lines(SAMPLES))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        (fault,) = told(f"{s3}/a.jsonl", tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    start = f"{s3}/a.jsonl: cannot be copied to {tmp_path}/claimflow-"
+    assert fault.startswith(start)
+    assert fault.endswith(" (File too large); make room, or set TMPDIR")
+
+
+def test_without_obstore_it_is_said_how_to_get_it(
+    way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "flows.engine.object_storage.bucket", None)
+    assert told("s3://b/a.jsonl", tmp_path) == [
+        "s3://b/a.jsonl: obstore is not installed; pip install 'claimflow[s3]'"
+    ]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory, write_small: Callable[[Path], Path]) -> Store:
+    """The store of the small pipeline, run once."""
+    folder = tmp_path_factory.mktemp("finished")
+    write_small(folder)
+    with chdir(folder):
+        assert main(["run", "small.yaml"]) == 0
+    return Store(folder / "small.duckdb")
+
+
+def run_ids(store: Store) -> list[str]:
+    with store.reading() as connection:
+        found = connection.execute("SELECT run_id FROM audit.runs ORDER BY started_at").fetchall()
+    return [run_id for (run_id,) in found]
+
+
+def fetched(place: str, folder: Path) -> dict[str, Path]:
+    at = address(place)
+    found = open_bucket(at)
+    copies = {key: folder / key.replace("/", "_") for key in found.versions(at.key)}
+    for key, path in copies.items():
+        found.fetch(key, path)
+    return {key.rpartition("/")[2]: path for key, path in copies.items()}
+
+
+def test_export_puts_tables_and_then_the_manifest(
+    way: Way, s3: str, store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    way.asked.clear()
+    options = ["--store", str(store.path), "--to", f"{s3}/deep/tables"]
+    assert main(["export", "scores", "claims", *options]) == 0
+    name = s3.removeprefix("s3:/")
+    assert [(asked.method, asked.path) for asked in way.asked] == [
+        ("POST", f"{name}?delete"),
+        ("PUT", f"{name}/deep/tables/claims.parquet"),
+        ("PUT", f"{name}/deep/tables/scores.parquet"),
+        ("PUT", f"{name}/deep/tables/manifest.json"),
+    ]
+    assert capsys.readouterr().out == (
+        f"{s3}/deep/tables/claims.parquet: 6 rows\n{s3}/deep/tables/scores.parquet: 12 rows\n"
+    )
+    found = fetched(f"{s3}/deep/tables", tmp_path)
+    list(export_to(store, str(tmp_path / "local"), tables=["scores", "claims"]))
+    for table in ("scores", "claims"):
+        local = pl.read_parquet(tmp_path / "local" / f"{table}.parquet")
+        assert pl.read_parquet(found[f"{table}.parquet"]).equals(local)
+    said = json.loads(found["manifest.json"].read_bytes())
+    assert said["run_id"] is None
+    assert said["tables"]["scores"] == {
+        "file": "scores.parquet",
+        "rows": 12,
+        "bytes": found["scores.parquet"].stat().st_size,
+    }
+
+
+def test_half_an_export_has_no_manifest(
+    way: Way, s3: str, store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--store", str(store.path), "--to", s3]
+    assert main(["export", "scores", "claims", *options]) == 0
+    assert set(fetched(s3, tmp_path)) == {"scores.parquet", "claims.parquet", "manifest.json"}
+    way.trouble = lambda asked: 500 if "scores" in asked.path else None
+    capsys.readouterr()
+    assert main(["export", "scores", "claims", *options]) == 2
+    assert capsys.readouterr().err == (
+        f"claimflow: {s3}/scores.parquet: {way.host} answers 500; run again when it is well\n"
+    )
+    way.trouble = lambda asked: None
+    assert set(fetched(s3, tmp_path)) == {"scores.parquet", "claims.parquet"}
+
+
+def test_a_run_is_published_below_its_id(s3: str, store: Store, tmp_path: Path) -> None:
+    run_id = run_ids(store)[0]
+    check_place(f"{s3}/nights")
+    assert publish_run(store, run_id, f"{s3}/nights/") == f"{s3}/nights/{run_id}"
+    found = fetched(f"{s3}/nights/{run_id}", tmp_path)
+    said = json.loads(found.pop("manifest.json").read_bytes())
+    assert said["run_id"] == run_id
+    assert {one["file"] for one in said["tables"].values()} == set(found)
+    assert pl.read_parquet(found["claims.parquet"])["run_id"].unique().to_list() == [run_id]
+
+
+def test_a_place_is_checked_before_the_run(way: Way) -> None:
+    with pytest.raises(InputError, match="there is no bucket 'nowhere'"):
+        check_place("s3://nowhere/nights")
+    check_place("a/folder")
+
+
+def test_tables_are_reused_when_the_samples_move_to_s3(s3: str, store: Store) -> None:
+    folder = store.path.parent
+    written = (folder / "samples.jsonl").read_text("utf-8").splitlines()
+    samples = [json.loads(line) for line in written]
+    put(f"{s3}/in/a.parquet", parquet(folder / "a.parquet", samples[:2]))
+    put(f"{s3}/in/b.parquet", parquet(folder / "b.parquet", samples[2:]))
+    pipeline = (folder / "small.yaml").read_text("utf-8")
+    moved = pipeline.replace("samples.jsonl", f'"{s3}/in/*.parquet"')
+    (folder / "moved.yaml").write_text(moved, "utf-8")
+    with chdir(folder):
+        assert main(["run", "moved.yaml"]) == 0
+    with store.reading() as connection:
+        query = "SELECT run_id, bool_and(reused) FROM audit.run_steps GROUP BY run_id"
+        reused = dict(connection.execute(query).fetchall())
+    first, second = run_ids(store)
+    assert reused == {first: False, second: True}
+
+
+def test_no_night_begins_that_could_not_be_published(
+    server: str, way: Way, small: Path, tmp_path: Path
+) -> None:
+    night = (
+        "import sys; from flows.evaluate import evaluate; evaluate(sys.argv[1], publish='s3://no')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", night, str(small)],
+        env=environment(tmp_path / "home", PREFECT_API_URL=server, **way.environment()),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    missing = f"there is no bucket 'no' at {way.host}; make it, or correct the name"
+    assert f"s3://no/.claimflow: {missing}" in done.stderr
+    assert done.returncode == 1
+    assert not small.with_suffix(".duckdb").exists()
+    assert KEYS["AWS_SECRET_ACCESS_KEY"] not in done.stderr
