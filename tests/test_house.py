@@ -16,7 +16,7 @@ from stages.nothing import ScoreStage
 ROOT = Path(__file__).parent.parent
 CODE = sorted([*ROOT.glob("flows/**/*.py"), *ROOT.glob("stages/**/*.py")])
 
-HEAVY = ("litellm", "prefect", "onnxruntime", "scipy")
+HEAVY = ("litellm", "prefect", "onnxruntime", "scipy", "distributed")
 
 
 def imports(statement: str) -> set[str]:

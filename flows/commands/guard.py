@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable
 
 from flows.engine.at_exit import hush_at_exit
-from flows.engine.errors import InputError, JudgeError, StoppedError, StoreError
+from flows.engine.errors import InputError, JudgeError, StoppedError, StoreError, WorkersError
 
 
 def guarded(command: Callable[[Namespace], int], options: Namespace) -> int:
@@ -20,6 +20,8 @@ def guarded(command: Callable[[Namespace], int], options: Namespace) -> int:
         return _say(error, 3)
     except JudgeError as error:
         return _say(error, 6)
+    except WorkersError as error:
+        return _say(error, 7)
     except (KeyboardInterrupt, StoppedError):
         return _say("stopped; what was done is kept, run again to go on", 130)
     except BrokenPipeError:

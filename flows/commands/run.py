@@ -9,7 +9,7 @@ from flows.commands.progress import watching
 from flows.commands.report import print_report
 from flows.commands.stores import remember_store
 from flows.engine.choosing import choose
-from flows.engine.errors import InputError, JudgeError, StoreError
+from flows.engine.errors import InputError, JudgeError, StoreError, WorkersError
 from flows.engine.execute import execute, open_store, recorded
 from flows.engine.prepare import Prepared, prepare
 from flows.engine.rerun import Rerun
@@ -67,7 +67,7 @@ def _tracked(options: Namespace, rerun: Rerun, store: str) -> str:
                 samples=rerun.samples,
                 redact=options.redact,
             )
-    except (InputError, StoreError, JudgeError):
+    except (InputError, StoreError, JudgeError, WorkersError):
         raise
     except Exception:
         # A gate that failed, or a server that was lost: the run itself came to its end.

@@ -47,17 +47,18 @@ class Drafting:
     """Makes tables and writes them; raises `StoppedError` when the run was asked to stop."""
 
     def __init__(
-        self, samples: SampleSource, store: Store, stop: threading.Event, progress: Progress
+        self,
+        samples: SampleSource,
+        store: Store,
+        workers: Workers,
+        stop: threading.Event,
+        progress: Progress,
     ) -> None:
         self._samples = samples
         self._store = store
         self._stop = stop
         self._progress = progress
-        self._workers = Workers(stop)
-
-    def close(self) -> None:
-        """End the processes that were started."""
-        self._workers.close()
+        self._workers = workers
 
     def samples(self, making: Making) -> Drafted:
         """The table of the samples."""

@@ -44,6 +44,10 @@ class JudgeError(Exception):
     """A model behind an endpoint cannot be used as it is set up; what was done is kept."""
 
 
+class WorkersError(Exception):
+    """The workers of a pipeline cannot go on; what was done is kept."""
+
+
 class StoreError(Exception):
     """The store cannot be read or written now; what is on file is kept."""
 

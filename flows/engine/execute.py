@@ -3,7 +3,8 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from flows.engine.store import Store
 from flows.engine.toolbox import Toolbox
 from flows.engine.unchanged import SAMPLES
 
+from flows.engine.workers.opening import open_workers
 Submit = Callable[[str, Mapping[str, Any]], Any]
 """Starts a step by name, given what was returned for each step that it needs."""
 
@@ -48,46 +50,51 @@ def recorded(
     """A run on record in `store`, whose end is noted however it comes.
 
     `choice` says which steps it makes, if not all. With `redact` the record of calls keeps
-    hashes in place of texts. Raises `InputError` where an endpoint that may be asked lacks a
-    key, or a price that its budget needs, and `StoreFullError` where the disk has too little room.
+    hashes in place of texts. `sharing` knows the limits that other runs share. Raises
+    `InputError` where an endpoint that may be asked lacks a key, or a price that its budget
+    needs, and where the workers cannot be reached, and `StoreFullError` where the disk has too
+    little room.
     """
     pipeline = prepared.pipeline
     choice = choice or chosen(pipeline, Rerun())
     check_endpoints(prepared, store, choice=choice)
     check_room(prepared, store, wanted=choice.wanted)
     stop = threading.Event()
-    ledger = Ledger(store)
-    run_id, killed = runs.start(
-        store,
-        pipeline=pipeline.name,
-        config_path=str(pipeline.source.path.resolve()),
-        config=pipeline.source.text,
-    )
-    take_in_journals(ledger)
-    session = Session(
-        ledger,
-        run_id=run_id,
-        stop=stop,
-        redact=redact,
-        answered=watch.answered,
-        fresh=choice.fresh,
-    )
-    toolbox = Toolbox(pipeline, session)
-    run = Run(run_id, prepared, choice, store, toolbox, stop=stop, watch=watch)
-    watch.began(run_id, killed)
-    readable = True
-    try:
-        with runs.ending(store, run_id, stop):
-            yield run
-        judge_run(store, run_id, pipeline.gates)
-    except StoreError:
-        readable = False
-        raise
-    finally:
-        run.close()
-        toolbox.close()
-        if readable:
-            publish_after_run(store, wanted=pipeline.read_copy)
+    place = partial(pipeline.source.place, "workers")
+    with closing(open_workers(pipeline.workers, stop, place)) as workers:
+        ledger = Ledger(store)
+        run_id, killed = runs.start(
+            store,
+            pipeline=pipeline.name,
+            config_path=str(pipeline.source.path.resolve()),
+            config=pipeline.source.text,
+        )
+        take_in_journals(ledger)
+        session = Session(
+            ledger,
+            run_id=run_id,
+            stop=stop,
+            redact=redact,
+            answered=watch.answered,
+            fresh=choice.fresh,
+            sharing=sharing,
+        )
+        toolbox = Toolbox(pipeline, session, workers)
+        run = Run(run_id, prepared, choice, store, toolbox, workers, stop=stop, watch=watch)
+        watch.began(run_id, killed)
+        readable = True
+        try:
+            with runs.ending(store, run_id, stop):
+                yield run
+            judge_run(store, run_id, pipeline.gates)
+        except StoreError:
+            readable = False
+            raise
+        finally:
+            workers.close()
+            toolbox.close()
+            if readable:
+                publish_after_run(store, wanted=pipeline.read_copy)
 
 
 def walk(run: Run, submit: Submit) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """A table made part by part: inputs read a few parts at a time, its own parts in their order."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -8,6 +10,7 @@ import polars as pl
 
 from flows.engine.artifacts import Artifact, by_shard, read, read_shards
 from flows.engine.store import Store
+from flows.engine.toolbox import RememberingEmbedder, RememberingEntailment
 from flows.engine.wiring import Step
 from flows.engine.workers import Workers
 from stages.base import Stage
@@ -15,8 +18,8 @@ from stages.base import Stage
 GROUP: Final = 5
 """Parts read or written in one window of the store, since opening and closing it costs CPU."""
 
-WORTH_WORKERS: Final = 5
-"""Parts, at least, that are worth the second of CPU that a worker takes to start."""
+_AT_ONCE: Final = 4
+"""Parts whose questions are with a cluster at the same time: 160 batches of texts."""
 
 Tables = Mapping[str, Any]
 Thing = TypeVar("Thing")
@@ -60,9 +63,68 @@ def make_parts(
     stage: Stage, parts: Iterable[Tables], tools: Mapping[str, Any], workers: Workers, *, of: int
 ) -> Iterator[pl.DataFrame]:
     """What a stage makes of each of the `of` parts, in their order."""
-    if stage.by_row and not tools and of >= WORTH_WORKERS and workers.count > 1:
-        return workers.make(stage, parts)
+    cut = -(-workers.shards // max(of, 1))
+    if stage.by_row and not tools and workers.worth(of * cut):
+        return _made_apart(stage, parts, workers, cut=cut)
+    if _asked_apart(tools) and workers.worth(1):
+        return _made_side_by_side(stage, parts, tools)
     return (stage.make(tables, tools) for tables in parts)
+
+
+def _made_apart(
+    stage: Stage, parts: Iterable[Tables], workers: Workers, *, cut: int
+) -> Iterator[pl.DataFrame]:
+    """The parts as workers make them, each cut into so many chunks where it is samples alone."""
+    counts: deque[int] = deque()
+
+    def chunks() -> Iterator[tuple[Stage, Tables]]:
+        for tables in parts:
+            pieces = _pieces(tables, cut)
+            counts.append(len(pieces))
+            for piece in pieces:
+                yield stage, piece
+
+    made = workers.each(make_table, chunks(), what=stage.use)
+    for first in made:
+        yield pl.concat([first, *islice(made, counts.popleft() - 1)])
+
+
+def _asked_apart(tools: Mapping[str, Any]) -> bool:
+    """Whether all that a stage asks can be asked of workers."""
+    embedded = RememberingEmbedder, RememberingEntailment
+    return bool(tools) and all(isinstance(tool, embedded) for tool in tools.values())
+
+
+def _made_side_by_side(
+    stage: Stage, parts: Iterable[Tables], tools: Mapping[str, Any]
+) -> Iterator[pl.DataFrame]:
+    """The parts as threads make them: a cluster would wait while one is looked up and written."""
+    waiting: deque[Future[pl.DataFrame]] = deque()
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="part") as pool:
+        try:
+            for tables in parts:
+                waiting.append(pool.submit(stage.make, tables, tools))
+                if len(waiting) == _AT_ONCE:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _pieces(tables: Tables, cut: int) -> list[Tables]:
+    if cut == 1 or set(tables) != {"samples"}:
+        return [tables]
+    samples = tables["samples"]
+    size = max(1, -(-samples.height // cut))
+    starts = range(0, max(1, samples.height), size)
+    return [{"samples": samples.slice(start, size)} for start in starts]
+
+
+def make_table(stage: Stage, tables: Tables) -> pl.DataFrame:
+    """What a stage that needs no tools makes of a chunk: the work of a worker."""
+    return stage.make(tables, {})
 
 
 def made_at_once(stage: Stage, tools: Mapping[str, Any]) -> bool:

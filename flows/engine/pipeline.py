@@ -16,6 +16,7 @@ from flows.engine.pipeline_schema import SamplesSource, asks_llm, pipeline_model
 from flows.engine.prompts import prompt_texts
 from flows.engine.rules import Gate, misnamed
 from flows.engine.wiring import Step, Wiring, Written
+from flows.engine.workers import WorkersSetting
 from flows.engine.yaml_faults import yaml_faults
 from flows.engine.yaml_source import YamlSource
 from stages import REGISTER
@@ -29,7 +30,8 @@ class Pipeline:
 
     `judges` holds the language models by name. `embedder` is the folder of an encoder, a
     model behind an endpoint, or None for the embedded encoder. With `read_copy` each run
-    leaves a copy of the store to be read. `gates` holds what each metric's mean must be like.
+    leaves a copy of the store to be read. `workers` says who does what needs no language model,
+    and changes no row. `gates` holds what each metric's mean must be like.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Pipeline:
     embedder: Path | EmbeddingEndpoint | None
     steps: tuple[Step, ...]
     read_copy: bool = True
+    workers: WorkersSetting = field(default_factory=WorkersSetting)
     gates: Mapping[str, Gate] = field(default_factory=dict)
 
 
@@ -62,7 +65,7 @@ def build_pipeline(source: YamlSource) -> Pipeline:
     if embedder is not None and not isinstance(embedder, EmbeddingEndpoint):
         embedder = source.folder / embedder.model
     store = source.folder / values.store
-    rest = {"read_copy": values.read_copy, "gates": values.gates}
+    rest = {"read_copy": values.read_copy, "workers": values.workers, "gates": values.gates}
     return Pipeline(values.name, source, store, judges, embedder, steps, **rest)
 
 

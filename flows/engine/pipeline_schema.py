@@ -17,6 +17,7 @@ STEP_NAME: Final = r"^[a-z][a-z0-9_]*$"
 
 from flows.engine.object_storage import known_place
 class SamplesSource(Source):
+from flows.engine.workers import WorkersSetting
     """The samples to evaluate."""
 
     path: Annotated[str, AfterValidator(known_place)]
@@ -93,6 +94,10 @@ def pipeline_model() -> type[BaseModel]:
             dict[name, step],
             Field(
                 min_length=1,
+        "workers": (
+            WorkersSetting,
+            Field(WorkersSetting(), description="Who does what needs no language model."),
+        ),
                 description="Name of the table it makes -> how it is made.",
                 json_schema_extra={"additionalProperties": False},
             ),

@@ -20,6 +20,7 @@ from flows.engine.store import Store
 from flows.engine.toolbox import Toolbox
 from flows.engine.unchanged import SAMPLES
 from flows.engine.wiring import Step
+from flows.engine.workers import Workers
 from stages.keys import content_key
 
 
@@ -69,6 +70,7 @@ class Run:
         choice: Choice,
         store: Store,
         toolbox: Toolbox,
+        workers: Workers,
         *,
         stop: threading.Event,
         watch: Watch,
@@ -83,7 +85,7 @@ class Run:
         self._watch = watch
         self._position = {name: i for i, name in enumerate([SAMPLES, *self.steps])}
         self._turns: dict[str, threading.Lock] = defaultdict(threading.Lock)
-        self._drafting = Drafting(prepared.samples, store, stop, watch)
+        self._drafting = Drafting(prepared.samples, store, workers, stop, watch)
         self._edits = Edits(store, prepared.pipeline.name, lambda: prepared.samples.shards(SHARD))
 
     def make(self, name: str, inputs: Mapping[str, Artifact]) -> Artifact:
@@ -107,10 +109,6 @@ class Run:
                 made = self._edited(made, making, edits, started)
         self._watch.finished(made)
         return made.artifact
-
-    def close(self) -> None:
-        """End the processes that the run has started."""
-        self._drafting.close()
 
     def _drafted(self, name: str, making: Making, inputs: Mapping[str, Artifact]) -> Drafted:
         if name == SAMPLES:

@@ -11,7 +11,7 @@ from typing import Final, Literal
 import duckdb
 
 from flows.engine.artifacts import Artifact
-from flows.engine.errors import JudgeError, StoppedError, StoreError
+from flows.engine.errors import JudgeError, StoppedError, StoreError, WorkersError
 from flows.engine.store import Store, now
 from flows.engine.version import VERSION
 from stages.rows import row_kinds
@@ -109,8 +109,8 @@ def ending(
             # Ctrl-C, and whatever else makes a process end because somebody wishes so.
             end(store, run_id, "stopped", "asked to stop")
         else:
-            kind = "" if isinstance(error, JudgeError) else f"{type(error).__name__}: "
-            end(store, run_id, "failed", f"{kind}{error}")
+            plain = isinstance(error, JudgeError | WorkersError)
+            end(store, run_id, "failed", f"{'' if plain else f'{type(error).__name__}: '}{error}")
         raise
     else:
         end(store, run_id, well)

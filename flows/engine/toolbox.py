@@ -2,14 +2,13 @@
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import polars as pl
 
-from flows.engine.embedder import OnnxEmbedder
-from flows.engine.entailment import EmbeddedEntailment
 from flows.engine.errors import StoppedError
 from flows.engine.ledger import Ledger
 from flows.engine.llm.embedding import LitellmEmbedder
@@ -17,17 +16,20 @@ from flows.engine.llm.judge import LitellmJudge
 from flows.engine.llm.panel import Panel
 from flows.engine.llm.remembered import Answer
 from flows.engine.llm.session import Session
+from flows.engine.model_work import ModelWork
 from flows.engine.pipeline import Pipeline
-from flows.engine.recent import RecentEmbedder
 from flows.engine.wiring import Step
+from flows.engine.workers import Workers
 from stages.keys import content_key
 from stages.tools import LLM, Embedder, EntailmentModel, Form, Judgement, Pair, Question
 
 Asked = TypeVar("Asked")
 
 _BATCH: Final = 100
-"""Questions asked before their replies are put on file: what a killed run can lose, and how
-long a stopped one goes on."""
+"""Questions asked at once: how long a stopped run goes on."""
+
+_HELD: Final = 1.0
+"""Seconds for which replies are held before they are put on file: what a killed run can lose."""
 
 
 class Memory:
@@ -41,57 +43,66 @@ class Memory:
         self,
         tool: str,
         keys: Mapping[Asked, str],
-        ask: Callable[[list[Asked]], Mapping[Asked, bytes]],
+        ask: Callable[[Sequence[list[Asked]]], Iterator[Sequence[bytes]]],
     ) -> dict[Asked, bytes]:
         """The reply to each question, `keys` giving its key; new ones are on file first.
 
-        Raises `StoppedError` between batches when the run was asked to stop.
+        `ask` gives the replies to batches of questions, one by one. Raises `StoppedError`
+        between batches when the run was asked to stop.
         """
         known = self._ledger.recall(list(keys.values()))
         missing = [question for question, key in keys.items() if key not in known]
-        for start in range(0, len(missing), _BATCH):
-            if self._stop.is_set():
-                raise StoppedError
-            answered = ask(missing[start : start + _BATCH])
-            fresh = {keys[question]: reply for question, reply in answered.items()}
+        batches = [missing[start : start + _BATCH] for start in range(0, len(missing), _BATCH)]
+        fresh: dict[str, bytes] = {}
+        written = time.monotonic()
+        for batch, replies in zip(batches, self._unless_stopped(ask(batches)), strict=True):
+            fresh |= zip((keys[question] for question in batch), replies, strict=True)
+            if time.monotonic() - written > _HELD:
+                self._ledger.remember(tool, fresh)
+                known |= fresh
+                fresh, written = {}, time.monotonic()
+        if fresh:
             self._ledger.remember(tool, fresh)
             known |= fresh
         return {question: known[key] for question, key in keys.items()}
+
+    def _unless_stopped(self, replies: Iterator[Sequence[bytes]]) -> Iterator[Sequence[bytes]]:
+        while not self._stop.is_set():
+            try:
+                yield next(replies)
+            except StopIteration:
+                return
+        raise StoppedError
 
 
 class RememberingEmbedder:
     """An `Embedder` that computes no embedding twice."""
 
-    def __init__(self, model: OnnxEmbedder, memory: Memory) -> None:
-        self.identity = model.identity
-        self._model = model
+    def __init__(self, models: ModelWork, memory: Memory) -> None:
+        self.identity = models.embedder.identity
+        self._models = models
         self._memory = memory
 
     def embed(self, texts: Sequence[str]) -> pl.DataFrame:
         """As `Embedder.embed`."""
         keys = {text: content_key("embedding", self.identity, text) for text in texts}
-        replies = self._memory.replies("embedder", keys, self._model.vectors)
-        return self._model.table(list(replies), list(replies.values()))
+        replies = self._memory.replies("embedder", keys, self._models.vectors)
+        return self._models.embedder.table(list(replies), list(replies.values()))
 
 
 class RememberingEntailment:
     """An `EntailmentModel` that judges no pair twice."""
 
-    def __init__(self, model: EmbeddedEntailment, memory: Memory) -> None:
-        self.identity = model.identity
-        self._model = model
+    def __init__(self, models: ModelWork, memory: Memory) -> None:
+        self.identity = models.entailment.identity
+        self._models = models
         self._memory = memory
 
     def judge(self, pairs: Sequence[Pair]) -> dict[Pair, Judgement]:
         """As `EntailmentModel.judge`."""
         keys = {pair: content_key("entailment", self.identity, *pair) for pair in pairs}
-        replies = self._memory.replies("entailment", keys, self._ask)
+        replies = self._memory.replies("entailment", keys, self._models.judgements)
         return {pair: Judgement(*json.loads(reply)) for pair, reply in replies.items()}
-
-    def _ask(self, pairs: list[Pair]) -> dict[Pair, bytes]:
-        return {
-            pair: json.dumps(judged).encode() for pair, judged in self._model.judge(pairs).items()
-        }
 
 
 class StepJudge:
@@ -121,16 +132,20 @@ class StepEmbedder:
 
 
 class Toolbox:
-    """Lends the tools of one pipeline. A model is loaded when first asked something new."""
+    """Lends the tools of one pipeline. A model is loaded when first asked something new.
 
-    def __init__(self, pipeline: Pipeline, session: Session) -> None:
+    `workers` do the work of the models that claimflow carries, where that is worth it.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, session: Session, workers: Workers | None = None
+    ) -> None:
         self._session = session
         memory = Memory(session.ledger, session.stop)
         folder = pipeline.embedder if isinstance(pipeline.embedder, Path) else None
-        onnx = OnnxEmbedder(folder)
-        entailment = EmbeddedEntailment(RecentEmbedder(onnx))
-        self._embedded = RememberingEmbedder(onnx, memory)
-        self._entailment = RememberingEntailment(entailment, memory)
+        models = ModelWork(folder, workers)
+        self._embedded = RememberingEmbedder(models, memory)
+        self._entailment = RememberingEntailment(models, memory)
         self._endpoint = (
             LitellmEmbedder(pipeline.embedder, session)
             if pipeline.embedder is not None and not isinstance(pipeline.embedder, Path)

@@ -12,6 +12,7 @@ from flows.engine.prepare import prepare
 from flows.engine.results import run_steps
 from flows.engine.runner import Made
 from flows.engine.store import read_table
+from flows.engine.workers import local
 
 
 class Watch:
@@ -58,7 +59,7 @@ def test_groups_and_workers_make_the_very_same_rows(
     def made(group: int, worth_workers: int) -> dict[str, pl.DataFrame]:
         for module in (parts, drafting):
             monkeypatch.setattr(module, "GROUP", group)
-        monkeypatch.setattr(parts, "WORTH_WORKERS", worth_workers)
+        monkeypatch.setattr(local, "WORTH", worth_workers)
         folder = tmp_path / f"{group} {worth_workers}"
         folder.mkdir()
         watch = Watch()

@@ -22,6 +22,7 @@ from flows.engine.rerun import Rerun, chosen
 from flows.engine.runner import Made
 from flows.engine.store import Store
 from flows.engine.wiring import Step
+from flows.engine.workers.local import LocalWorkers
 from stages.base import Stage
 from stages.decompose import DecomposeClaims
 from stages.match import LexicalMatch
@@ -72,7 +73,9 @@ class Tables:
     ) -> dict[str, tuple[Artifact, int]]:
         """The table of each stage, and how many samples' rows in it were taken over."""
         source = write(self.folder, samples)
-        going = Drafting(source, self.store, threading.Event(), Unseen())
+        stop = threading.Event()
+        workers = LocalWorkers(stop)
+        going = Drafting(source, self.store, workers, stop, Unseen())
         key = "00000000-0000-0000-0000-000000000000"
         samples_table = going.samples(Making("r", key, key, {}, "samples", 1, {}, {})).artifact
         inputs = {"samples": samples_table}
@@ -82,7 +85,7 @@ class Tables:
             ids = {"samples": samples_table.artifact_id}
             making = Making("r", key, step_recipe(stage, {}), ids, stage.use, 1, {}, {})
             made[name] = tuple(going.table(step, making, inputs, {}, anew=False))
-        going.close()
+        workers.close()
         return made
 
     def rows(self, stage: Stage, table: Artifact) -> pl.DataFrame:
@@ -144,7 +147,7 @@ def test_a_table_is_the_same_whether_rows_are_taken_over_or_made(tmp_path: Path)
 def test_workers_make_the_rows_of_many_new_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("flows.engine.parts.WORTH_WORKERS", 1)
+    monkeypatch.setattr("flows.engine.workers.local.WORTH", 1)
     tables, stage = Tables(tmp_path), DecomposeClaims(of="response")
     tables.made([TWO, FOUR], {"claims": stage})
     ((table, taken_over),) = tables.made([ONE, TWO, THREE, FOUR, FIVE], {"claims": stage}).values()

@@ -5,14 +5,17 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
-from flows.engine.errors import StoppedError
-from flows.engine.workers import Workers
+from flows.engine.errors import StoppedError, WorkersError
+from flows.engine.parts import make_table
+from flows.engine.workers.local import LocalWorkers
+from stages.base import Stage
 from stages.decompose import DecomposeClaims
 from stages.match import LexicalMatch
 from stages.rows import Sample
@@ -27,27 +30,31 @@ def part(number: int, text: str | None = None) -> dict[str, pl.DataFrame]:
     return {"samples": build(Sample, [{"sample_id": str(number), "response": response}])}
 
 
+def make(workers: LocalWorkers, parts: Iterable[Any], stage: Stage = STAGE) -> Iterator[Any]:
+    return workers.each(make_table, ((stage, tables) for tables in parts), what=stage.use)
+
+
 @pytest.fixture
 def stop() -> threading.Event:
     return threading.Event()
 
 
 @pytest.fixture
-def workers(stop: threading.Event) -> Iterator[Workers]:
-    started = Workers(stop, count=2)
+def workers(stop: threading.Event) -> Iterator[LocalWorkers]:
+    started = LocalWorkers(stop, count=2)
     yield started
     started.close()
 
 
-def test_parts_come_in_order_and_are_what_the_stage_makes_of_them(workers: Workers) -> None:
+def test_parts_come_in_order_and_are_what_the_stage_makes_of_them(workers: LocalWorkers) -> None:
     parts = [part(number) for number in range(7)]
-    made = list(workers.make(STAGE, parts))
+    made = list(make(workers, parts))
     assert len(made) == 7
     assert all(m.equals(STAGE.make(p, {})) for m, p in zip(made, parts, strict=True))
     assert all(m.height == 2 for m in made)
 
 
-def test_no_more_parts_are_taken_than_are_at_work_and_one(workers: Workers) -> None:
+def test_no_more_parts_are_taken_than_are_at_work_and_one(workers: LocalWorkers) -> None:
     taken = 0
 
     def parts() -> Iterator[dict[str, pl.DataFrame]]:
@@ -56,37 +63,37 @@ def test_no_more_parts_are_taken_than_are_at_work_and_one(workers: Workers) -> N
             taken += 1
             yield part(number)
 
-    counts = [taken for _ in workers.make(STAGE, parts())]
+    counts = [taken for _ in make(workers, parts())]
     assert counts == [3, 4, 5, 6, 7, 8, 9, 9, 9]
 
 
-def test_what_a_stage_raises_is_raised_here_and_says_where(workers: Workers) -> None:
+def test_what_a_stage_raises_is_raised_here_and_says_where(workers: LocalWorkers) -> None:
     wrong = {"samples": pl.DataFrame({"sample_id": ["a"]})}
     with pytest.raises(pl.exceptions.ColumnNotFoundError, match="response") as caught:
-        list(workers.make(STAGE, [part(0), wrong, part(1)]))
+        list(make(workers, [part(0), wrong, part(1)]))
     (note,) = caught.value.__notes__
     assert note.startswith("in a worker process:\nTraceback")
-    assert [m.height for m in workers.make(STAGE, [part(2)])] == [2]
+    assert [m.height for m in make(workers, [part(2)])] == [2]
 
 
-def test_a_wrong_table_is_a_table_error_as_ever(workers: Workers) -> None:
+def test_a_wrong_table_is_a_table_error_as_ever(workers: LocalWorkers) -> None:
     matching = LexicalMatch(against="reference", unit="text")
     sample = {"sample_id": "a", "response": "It rains.", "reference": "It rains."}
     twice = {"samples": build(Sample, [sample, sample])}
     with pytest.raises(TableError) as serial:
         matching.make(twice, {})
     with pytest.raises(TableError) as caught:
-        list(workers.make(matching, [twice]))
+        list(make(workers, [twice], matching))
     assert str(caught.value) == str(serial.value)
 
 
 def test_a_run_that_is_stopped_does_not_wait_for_its_workers(
-    workers: Workers, stop: threading.Event
+    workers: LocalWorkers, stop: threading.Event
 ) -> None:
-    list(workers.make(STAGE, [part(0), part(1)]))
+    list(make(workers, [part(0), part(1)]))
     for process in workers.processes:
         process.send_signal(signal.SIGSTOP)
-    made = workers.make(STAGE, [part(2), part(3)])
+    made = make(workers, [part(2), part(3)])
     threading.Timer(0.1, stop.set).start()
     with pytest.raises(StoppedError):
         next(made)
@@ -94,22 +101,37 @@ def test_a_run_that_is_stopped_does_not_wait_for_its_workers(
     assert [process.returncode for process in workers.processes] == [-9, -9]
 
 
-def test_a_worker_that_dies_is_said_so(workers: Workers) -> None:
-    list(workers.make(STAGE, [part(0), part(1)]))
+def test_the_chunk_of_a_worker_that_dies_is_made_by_another(workers: LocalWorkers) -> None:
+    list(make(workers, [part(0), part(1)]))
     for process in workers.processes:
         process.kill()
-    with pytest.raises(RuntimeError) as caught:
-        list(workers.make(STAGE, [part(2)]))
+    parts = [part(number) for number in range(4)]
+    made = list(make(workers, parts))
+    assert all(m.equals(STAGE.make(p, {})) for m, p in zip(made, parts, strict=True))
+    assert [process.wait() for process in workers.processes[:2]] == [-9, -9]
+    assert len(workers.processes) == 4
+
+
+def test_a_chunk_that_no_worker_survives_is_given_up(workers: LocalWorkers) -> None:
+    with pytest.raises(WorkersError) as caught:
+        list(workers.each(os._exit, [(7,)], what="lexical_match"))
     assert str(caught.value) == (
-        "a worker process ended (exit code -9) while it made decompose_claims"
+        "3 worker processes, one after the other, ended while they made lexical_match "
+        "(exit code 7); is there enough memory?"
     )
+    assert list(workers.each(len, [("ab",)], what="more")) == [2]
+
+
+def test_a_few_chunks_are_not_worth_a_process(stop: threading.Event) -> None:
+    assert [LocalWorkers(stop, 2).worth(chunks) for chunks in (0, 4, 5)] == [False, False, True]
+    assert not LocalWorkers(stop, 1).worth(1000)
 
 
 ABANDONED = """
 import os, threading
-from flows.engine.workers import Workers
+from flows.engine.workers.local import LocalWorkers
 from tests.flows import test_workers as t
-list(Workers(threading.Event(), count=1).make(t.STAGE, [t.part(0)]))
+list(t.make(LocalWorkers(threading.Event(), count=1), [t.part(0)]))
 os._exit(0)
 """
 
@@ -121,6 +143,6 @@ def test_workers_end_when_whoever_started_them_is_gone() -> None:
     assert done.stderr == b""
 
 
-def test_ctrl_c_is_not_for_them(workers: Workers) -> None:
-    list(workers.make(STAGE, [part(0)]))
+def test_ctrl_c_is_not_for_them(workers: LocalWorkers) -> None:
+    list(make(workers, [part(0)]))
     assert [os.getpgid(process.pid) for process in workers.processes] != [os.getpgid(0)]

@@ -1,0 +1,90 @@
+"""The embedded models, asked here or on workers: batches of questions to replies as bytes."""
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from flows.engine.embedder import OnnxEmbedder
+from flows.engine.entailment import EmbeddedEntailment
+from flows.engine.errors import InputError, WorkersError
+from flows.engine.recent import RecentEmbedder
+from flows.engine.workers import Workers
+from stages.tools import Pair
+
+Batches = Sequence[Sequence[Any]]
+
+_WORTH: Final = 10
+"""Batches, at least, for which each worker may load its model."""
+
+
+class ModelWork:
+    """The encoder in `folder` and the entailment model that rests on it.
+
+    What either says of a question depends on that question alone, so it does not matter who
+    is asked, nor with which others.
+    """
+
+    def __init__(self, folder: Path | None, workers: Workers | None) -> None:
+        self.embedder = OnnxEmbedder(folder)
+        self.entailment = EmbeddedEntailment(RecentEmbedder(self.embedder))
+        self._folder = folder
+        self._workers = workers
+
+    def vectors(self, batches: Batches) -> Iterator[list[bytes]]:
+        """For each batch of distinct texts the embedding of each, as the bytes of its numbers."""
+        # Not for processes beside this one: the encoder's own threads make as many a CPU second.
+        if self._workers and self._workers.worth(1):
+            identity = self.embedder.identity
+            chunks = ((self._folder, identity, texts) for texts in batches)
+            return self._workers.each(worker_vectors, chunks, what="embeddings")
+        return (list(self.embedder.vectors(texts).values()) for texts in batches)
+
+    def judgements(self, batches: Batches) -> Iterator[list[bytes]]:
+        """For each batch of distinct pairs the judgement of each, as JSON."""
+        if self._workers and self._workers.worth(len(batches) // _WORTH):
+            identity = self.embedder.identity
+            chunks = ((self._folder, identity, pairs) for pairs in batches)
+            return self._workers.each(worker_judgements, chunks, what="verdicts")
+        return (_judged(self.entailment, pairs) for pairs in batches)
+
+
+def worker_vectors(
+    folder: Path | None, identity: dict[str, Any], texts: Sequence[str]
+) -> list[bytes]:
+    """The embeddings of a batch, by the encoder of this worker, which must be that one."""
+    return list(_embedder(folder, identity).vectors(texts).values())
+
+
+def worker_judgements(
+    folder: Path | None, identity: dict[str, Any], pairs: Sequence[Pair]
+) -> list[bytes]:
+    """The judgements of a batch, by the models of this worker, which must be those."""
+    return _judged(_entailment(_embedder(folder, identity)), pairs)
+
+
+def _judged(entailment: EmbeddedEntailment, pairs: Sequence[Pair]) -> list[bytes]:
+    judged = entailment.judge(pairs)
+    return [json.dumps(judged[pair]).encode() for pair in pairs]
+
+
+@cache
+def _loaded(folder: Path | None) -> OnnxEmbedder:
+    # One thread: the other workers have their own cores.
+    return OnnxEmbedder(folder, threads=1)
+
+
+@cache
+def _entailment(embedder: OnnxEmbedder) -> EmbeddedEntailment:
+    return EmbeddedEntailment(RecentEmbedder(embedder))
+
+
+def _embedder(folder: Path | None, identity: dict[str, Any]) -> OnnxEmbedder:
+    try:
+        embedder = _loaded(folder)
+    except InputError as error:
+        raise WorkersError(f"a worker has not the encoder of this run: {error}") from None
+    if embedder.identity != identity:
+        raise WorkersError(f"a worker has another encoder in {folder} than there is here")
+    return embedder

@@ -1,0 +1,126 @@
+"""The workers of a Dask cluster. Imports Dask, so whoever may not need it imports it late."""
+
+import logging
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from distributed import Client, Future
+from distributed.scheduler import KilledWorker
+
+from flows.engine.errors import StoppedError, WorkersError
+from flows.engine.workers.protocol import Made
+from flows.engine.workers.same import call_same, unlike, versions
+
+_PORT: Final = 8786
+"""The port of a scheduler whose address names none."""
+
+_CONNECT: Final = 10
+"""Seconds until a scheduler that does not answer, or that has no workers, is given up."""
+
+_LOOK: Final = 0.02
+"""Seconds between two looks at whether a chunk is done and the run was asked to stop."""
+
+_COUNTED: Final = 5.0
+"""Seconds for which the number of workers is taken to be what it was."""
+
+_ALONE: Final = 60.0
+"""Seconds without a single worker after which a run gives up."""
+
+
+class DaskWorkers:
+    """The workers of the scheduler at `address`, as many as there are at any moment.
+
+    Raises `ValueError`, in words for the user, where there is no scheduler or no worker, and
+    where a worker has another version of what must be the same everywhere.
+    """
+
+    def __init__(self, address: str, stop: threading.Event, shards: int = 1) -> None:
+        self.address = address
+        self.shards = shards
+        self._stop = stop
+        self._turn = threading.Lock()
+        self._client = _connected(address)
+        try:
+            self._client.wait_for_workers(1, timeout=_CONNECT)
+            strange = unlike(self._client)
+        except TimeoutError:
+            strange = f"the scheduler at {address} has no workers"
+        if strange:
+            self.close()
+            raise ValueError(strange)
+        self._count = self._threads()
+        self._looked = self._seen = time.monotonic()
+
+    def worth(self, chunks: int) -> bool:
+        """As `Workers.worth`: always, for this machine may be a small one."""
+        return chunks > 0
+
+    def each(
+        self, work: Callable[..., Made], chunks: Iterable[tuple[Any, ...]], *, what: str
+    ) -> Iterator[Made]:
+        """As `Workers.each`; two chunks for each thread of a worker are taken."""
+        waiting: deque[Future] = deque()
+        try:
+            for arguments in chunks:
+                waiting.append(self._submit(work, arguments))
+                if len(waiting) >= 2 * self._count:
+                    yield self._result(waiting.popleft(), what)
+            while waiting:
+                yield self._result(waiting.popleft(), what)
+        finally:
+            if waiting:
+                self._client.cancel(list(waiting), force=True)
+
+    def close(self) -> None:
+        """Leave the cluster, which goes on."""
+        self._client.close(timeout=_CONNECT)
+
+    def _submit(self, work: Callable[..., Made], arguments: tuple[Any, ...]) -> Future:
+        return self._client.submit(call_same, versions(), work, arguments, pure=False)
+
+    def _result(self, future: Future, what: str) -> Any:
+        while not future.done():
+            if self._stop.wait(_LOOK):
+                raise StoppedError
+            self._count_workers()
+        try:
+            return future.result()
+        except KilledWorker as error:
+            deaths = f"{error.allowed_failures + 1} workers, one after the other"
+            why = f"{deaths}, ended while they made {what}; is there enough memory?"
+            raise WorkersError(why) from error
+        except CancelledError as error:
+            raise WorkersError(f"the Dask scheduler at {self.address} was lost") from error
+
+    def _count_workers(self) -> None:
+        with self._turn:
+            now = time.monotonic()
+            if now - self._looked < _COUNTED:
+                return
+            self._looked = now
+            count = self._threads()
+            if count:
+                self._count, self._seen = count, now
+            elif now - self._seen > _ALONE:
+                raise WorkersError(f"{self.address} has had no worker for a minute")
+
+    def _threads(self) -> int:
+        return sum(self._client.nthreads().values())
+
+
+def _connected(address: str) -> Client:
+    """A client of the scheduler, whose losses we put in words of our own."""
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
+    try:
+        parts = urlsplit(address if "://" in address else f"tcp://{address}")
+        # A client that finds nobody would keep this process for 20 seconds at its end.
+        socket.create_connection((parts.hostname, parts.port or _PORT), _CONNECT).close()
+        return Client(address, timeout=_CONNECT, set_as_default=False, name="claimflow")
+    except (OSError, ValueError) as error:
+        raise ValueError(f"no Dask scheduler answers at {address}") from error

@@ -1,0 +1,237 @@
+"""One process, local processes and a Dask cluster beside each other, and what Prefect costs.
+
+    python tests/benchmarks/scale.py [ROWS] [--prefect]
+
+Lexical: deterministic faithfulness over ROWS samples (20,000 when left out) as in
+streaming.py. Embedding: the similarity of two texts of about 12 words, all of them different.
+Each is one `claimflow run`: with `count: 1`, with a process for each core, and on a Dask cluster
+of this machine with as many workers of one thread. Shown are seconds of wall time, CPU seconds
+of the process that runs the pipeline and of its workers, the most memory that process held, and
+its samples a wall second in relation to those of one process.
+
+With `--prefect` a pipeline of ten small steps runs with and without a Prefect server that was
+started before: CPU seconds of the run and of the server, per run and per task run.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from streaming import MAIN, SENTENCES, write_samples
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+CORES = len(os.sched_getaffinity(0))
+TICK = os.sysconf("SC_CLK_TCK")
+LEXICAL = """
+  context_matches: {use: lexical_match, against: retrieved_contexts}
+  deterministic_faithfulness: {use: deterministic_faithfulness}
+"""
+EMBEDDING = """
+  similarity: {use: embedding_similarity, left: response, right: reference}
+"""
+PIPELINE = """
+name: scale
+samples: {path: samples.jsonl}
+store: store.duckdb
+read_copy: false
+workers: {WORKERS}
+steps:STEPS
+"""
+PREFECT_STEPS = "\n" + "".join(
+    f"  matches_{n}: {{use: lexical_match, against: retrieved_contexts, bleu_unit: {unit}, "
+    f"tokens: {tokens}, unit: {part}}}\n"
+    for n, (unit, tokens, part) in enumerate(
+        (unit, tokens, part)
+        for unit in ("character", "word")
+        for tokens in ("treebank", "content", "unicode")
+        for part in ("sentence", "text")
+    )
+)
+
+
+def cpu(process: int) -> float:
+    """CPU seconds of a process, and of its children that have ended."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / TICK
+
+
+def family(process: int) -> list[int]:
+    """A process and all that it started."""
+    found = [process]
+    for one in found:
+        try:
+            for thread in Path(f"/proc/{one}/task").iterdir():
+                found += map(int, (thread / "children").read_text().split())
+        except OSError:
+            continue
+    return found
+
+
+def held(process: int) -> int:
+    """Bytes that a process holds."""
+    shares = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    return sum(1024 * int(line.split()[1]) for line in shares if line.startswith("Pss:"))
+
+
+def all_cpu(root: int) -> dict[int, float]:
+    """CPU seconds of every process of a family that still runs."""
+    times = {}
+    for process in family(root):
+        try:
+            times[process] = cpu(process)
+        except OSError:
+            continue
+    return times
+
+
+def run(folder: Path, steps: str, workers: str, cluster: int | None = None) -> list[float]:
+    """Wall s, CPU s of the run and of its workers, and the most MiB that the run held."""
+    written = PIPELINE.replace("WORKERS", workers).replace("STEPS", steps)
+    (folder / "p.yaml").write_text(written, "utf-8")
+    (folder / "store.duckdb").unlink(missing_ok=True)
+    before = sum(all_cpu(cluster).values()) if cluster else 0.0
+    started, peak, times = time.monotonic(), 0, dict[int, float]()
+    going = subprocess.Popen(
+        [sys.executable, "-c", MAIN, "run", "p.yaml"],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    while going.poll() is None:
+        times |= all_cpu(going.pid)
+        try:
+            peak = max(peak, held(going.pid))
+        except OSError:
+            break
+        time.sleep(0.2)
+    wall = time.monotonic() - started
+    if going.wait():
+        raise SystemExit("the run failed")
+    apart = sum(all_cpu(cluster).values()) - before if cluster else 0.0
+    apart += sum(seconds for process, seconds in times.items() if process != going.pid)
+    return [wall, times[going.pid], apart, peak / 2**20]
+
+
+def write_texts(path: Path, count: int) -> None:
+    """Samples whose two texts are all different."""
+    chance = random.Random(0)
+    with SENTENCES.open(encoding="utf-8") as lines:
+        words = [w for line in lines for s in json.loads(line)["sentences"] for w in s.split()]
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(count):
+            start = chance.randrange(len(words) - 30)
+            left, right = words[start : start + 12], words[start + 6 : start + 18]
+            sample = {"response": f"{number} {' '.join(left)}", "reference": " ".join(right)}
+            file.write(json.dumps({"id": str(number), **sample}) + "\n")
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[tuple[str, int]]:
+    """Address and process of a scheduler that is the parent of its workers."""
+    known = folder / "scheduler.json"
+    dask = f"{sys.executable} -m dask"
+    where = f"--host 127.0.0.1 --no-dashboard --scheduler-file {known}"
+    command = (
+        f"{dask} worker {where} --nworkers {CORES} --nthreads 1 --memory-limit 0 & "
+        f"{dask} scheduler --port 0 {where}; wait"
+    )
+    with (folder / "dask.log").open("w") as log:
+        shell = subprocess.Popen(
+            ["sh", "-c", command],
+            cwd=folder,
+            stdout=log,
+            stderr=log,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            process_group=0,
+        )
+        try:
+            while not (known.exists() and known.read_text("utf-8").endswith("}")):
+                time.sleep(0.2)
+            time.sleep(5)
+            yield json.loads(known.read_text("utf-8"))["address"], shell.pid
+        finally:
+            os.killpg(shell.pid, 9)
+            shell.wait()
+
+
+def compare(folder: Path, name: str, steps: str, rows: int) -> None:
+    """Print a line for each engine."""
+    with cluster(folder) as (address, process):
+        ways = {
+            "one process": ("count: 1", None),
+            f"{CORES} local processes": (f"count: {CORES}", None),
+            f"Dask, {CORES} workers": (f"engine: dask, address: '{address}'", process),
+        }
+        first = 0.0
+        for way, (workers, apart) in ways.items():
+            wall, ours, theirs, peak = run(folder, steps, workers, apart)
+            first = first or wall
+            print(
+                f"{name:10} {way:20} {rows:>10,} {wall:>8.1f} {ours:>9.1f} {theirs:>9.1f} "
+                f"{peak:>9,.0f} {rows / wall:>10,.0f} {first / wall:>6.2f}",
+                flush=True,
+            )
+
+
+def prefect(folder: Path) -> None:
+    """Print what a run costs with and without Prefect."""
+    from tests.flows.prefect_server import environment, shared_server
+
+    write_samples(folder / "samples.jsonl", 10)
+    home = folder / "prefect"
+    with shared_server(home) as url:
+        server = json.loads((home / "server.json").read_text("utf-8"))["process"]
+        os.environ.update(environment(home))
+        costs = {}
+        for way, address in {"without Prefect": "", "with Prefect": url}.items():
+            os.environ.pop("PREFECT_API_URL", None)
+            if address:
+                os.environ["PREFECT_API_URL"] = address
+            run(folder, PREFECT_STEPS, "count: 1")  # what is imported for the first time
+            before = sum(all_cpu(server).values())
+            wall, ours, *_ = run(folder, PREFECT_STEPS, "count: 1")
+            time.sleep(10)  # the server goes on writing
+            costs[way] = ours, sum(all_cpu(server).values()) - before
+            print(f"{way:20} {wall:>8.1f} {ours:>9.2f} {costs[way][1]:>9.2f}", flush=True)
+    tasks = PREFECT_STEPS.count("use:") + 1
+    client, of_server = (b - a for a, b in zip(*costs.values(), strict=True))
+    print(
+        f"a run of {tasks} task runs costs {client:.2f} CPU s here and {of_server:.2f} in the "
+        f"server, an idle server's 10 s included"
+    )
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("rows", nargs="?", type=int, default=20_000)
+    parser.add_argument("--prefect", action="store_true", help="what Prefect costs instead")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as room:
+        folder = Path(room)
+        if options.prefect:
+            print("run                    wall s CPU s run CPU s server")
+            prefect(folder)
+            return
+        print(
+            "work       by                      samples   wall s CPU s run CPU s wkr  peak MiB  "
+            "samples/s  ratio"
+        )
+        write_samples(folder / "samples.jsonl", options.rows)
+        compare(folder, "lexical", LEXICAL, options.rows)
+        write_texts(folder / "samples.jsonl", options.rows)
+        compare(folder, "embedding", EMBEDDING, options.rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,260 @@
+"""The same rows by whomever they are made: this process, local ones, a Dask cluster."""
+
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from distributed import Client
+
+from flows.commands.guard import guarded
+from flows.engine import drafting, model_work, toolbox
+from flows.engine.embedder import MINILM
+from flows.engine.errors import InputError, StoppedError, WorkersError
+from flows.engine.execute import execute, open_store, recorded
+from flows.engine.prepare import prepare
+from flows.engine.runner import Made
+from flows.engine.store import read_table
+from flows.engine.workers import local, same
+from flows.engine.workers.cluster import DaskWorkers
+from tests.flows.dask_cluster import dask_cluster
+
+DEMO = Path(__file__).parents[2] / "configs" / "demo.jsonl"
+PIPELINE = """
+name: scale
+samples: {path: demo.jsonl}
+store: s.duckdb
+read_copy: false
+workers: {WORKERS}
+steps:
+  response_claims: {use: decompose_claims, of: response}
+  response_in_reference: {use: verify_claims, claims: response_claims, against: reference}
+  context_matches: {use: lexical_match, against: retrieved_contexts}
+  similarity: {use: embedding_similarity, left: response, right: reference}
+  precision: {use: factual_correctness, mode: precision}
+  deterministic_faithfulness: {use: deterministic_faithfulness}
+  summary: {use: summarize_scores}
+"""
+SAMPLES = 6
+
+
+class Watch:
+    """Notes which steps were made, and does something once when the first part of one is."""
+
+    def __init__(self, once: object = None) -> None:
+        self.reused: dict[str, bool] = {}
+        self._once = once
+
+    def began(self, run_id: str, killed: list[str]) -> None: ...
+
+    def advanced(self, step: str, done: int, of: int) -> None:
+        if callable(self._once) and step == "context_matches" and done == 1:
+            self._once()
+
+    def answered(self, step: str, done: int, of: int) -> None: ...
+
+    def finished(self, made: Made) -> None:
+        self.reused[made.step] = made.reused
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with dask_cluster(tmp_path_factory.mktemp("dask")) as address:
+        yield address
+
+
+@pytest.fixture
+def stop() -> threading.Event:
+    return threading.Event()
+
+
+@pytest.fixture
+def cluster(address: str, stop: threading.Event) -> Iterator[DaskWorkers]:
+    workers = DaskWorkers(address, stop)
+    yield workers
+    workers.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _little_is_much() -> Iterator[None]:
+    """Three parts of a table, many batches of questions, and all of it worth a process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(drafting, "SHARD", 2)
+        patch.setattr(toolbox, "_BATCH", 5)
+        patch.setattr(model_work, "_WORTH", 1)
+        patch.setattr(local, "WORTH", 1)
+        yield
+
+
+def digests(folder: Path, workers: str, watch: Watch | None = None) -> dict[str, str]:
+    """The digest of every step's table, as a run with these workers makes it."""
+    shutil.copy(DEMO, folder / "demo.jsonl")
+    config = folder / "scale.yaml"
+    config.write_text(PIPELINE.replace("WORKERS", workers), "utf-8")
+    prepared = prepare(config, limit=SAMPLES)
+    file = open_store(prepared, None)
+    with recorded(prepared, file, watch or Watch()) as run:
+        execute(run)
+    with file.reading() as connection:
+        query = (
+            "SELECT step, digest::VARCHAR FROM audit.run_steps "
+            "JOIN audit.artifacts USING (artifact_id) WHERE audit.run_steps.run_id = $id"
+        )
+        return dict(read_table(connection, query, id=run.run_id).rows())
+
+
+class Alone(NamedTuple):
+    """What one process makes, and where."""
+
+    folder: Path
+    digests: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone:
+    folder = tmp_path_factory.mktemp("alone")
+    return Alone(folder, digests(folder, "count: 1"))
+
+
+@pytest.mark.parametrize(
+    "workers",
+    [
+        "count: 1, shards: 3",
+        "count: 2, shards: 1",
+        "count: 2, shards: 7",
+        "engine: dask, address: 'ADDRESS', shards: 1",
+        "engine: dask, address: 'ADDRESS', shards: 3",
+        "engine: dask, address: 'ADDRESS', shards: 7",
+    ],
+)
+def test_rows_are_the_same_whoever_makes_them(
+    tmp_path: Path, address: str, alone: Alone, workers: str
+) -> None:
+    assert len(alone.digests) == 8
+    assert digests(tmp_path, workers.replace("ADDRESS", address)) == alone.digests
+
+
+def test_what_one_engine_made_another_reuses(address: str, alone: Alone) -> None:
+    watch = Watch()
+    digests(alone.folder, f"engine: dask, address: '{address}', shards: 3", watch)
+    assert watch.reused == dict.fromkeys(alone.digests, True)
+
+
+def test_a_worker_that_is_killed_costs_no_row(tmp_path: Path, address: str, alone: Alone) -> None:
+    with Client(address, set_as_default=False) as client:
+        pid = next(iter(client.run(os.getpid).values()))
+        watch = Watch(once=lambda: os.kill(pid, signal.SIGKILL))
+        made = digests(tmp_path, f"engine: dask, address: '{address}', shards: 7", watch)
+        assert pid not in client.run(os.getpid).values()
+    assert made == alone.digests
+
+
+def test_few_chunks_are_in_flight_and_results_come_in_order(cluster: DaskWorkers) -> None:
+    taken = 0
+
+    def chunks() -> Iterator[tuple[float]]:
+        nonlocal taken
+        for number in range(7):
+            taken += 1
+            yield (number / 10,)
+
+    made = [(found, taken) for found in cluster.each(_late, chunks(), what="x")]
+    assert [found for found, _ in made] == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+    assert [taken for _, taken in made] == [4, 5, 6, 7, 7, 7, 7]
+
+
+def _late(number: float) -> float:
+    """The sooner the later."""
+    time.sleep(0.3 - number / 2)
+    return number
+
+
+def test_a_run_that_is_stopped_calls_off_what_is_in_flight(
+    cluster: DaskWorkers, stop: threading.Event
+) -> None:
+    made = cluster.each(time.sleep, ((seconds,) for seconds in (2, 2, 60, 60)), what="x")
+    threading.Timer(0.2, stop.set).start()
+    began = time.monotonic()
+    with pytest.raises(StoppedError):
+        next(made)
+    assert time.monotonic() - began < 2
+    stop.clear()
+    assert list(cluster.each(len, [("ab",), ("abc",)], what="x")) == [2, 3]
+
+
+def test_what_work_raises_is_raised_here(cluster: DaskWorkers) -> None:
+    with pytest.raises(ZeroDivisionError):
+        list(cluster.each(divmod, [(1, 1), (1, 0)], what="x"))
+
+
+def test_other_versions_are_told_before_the_run(
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = (("Python", "3.9"), ("claimflow", "0.0.1"), ("polars", "1"), ("onnxruntime", "1"))
+    monkeypatch.setattr(same, "versions", lambda: here)
+    with pytest.raises(InputError) as caught:
+        digests(tmp_path, f"engine: dask, address: '{address}'")
+    (fault,) = caught.value.faults
+    python = sys.version.split()[0]
+    assert fault.place == f"{tmp_path / 'scale.yaml'}:6 workers.address"
+    assert fault.what.startswith("the worker tcp://127.0.0.1:")
+    assert fault.what.endswith(f" has Python {python}, and here is 3.9")
+    assert fault.right == "start its scheduler and workers, all with this version of claimflow"
+    assert not (tmp_path / "s.duckdb").exists()
+
+
+def test_a_worker_that_joins_with_another_version_is_refused() -> None:
+    expected = dict(same.versions()) | {"claimflow": "0.0.1"}
+    with pytest.raises(WorkersError) as caught:
+        same.call_same(tuple(expected.items()), len, ("ab",))
+    here = same.versions()[1][1]
+    assert str(caught.value) == f"a worker that joined has claimflow {here}, and here is 0.0.1"
+    assert same.call_same(same.versions(), len, ("ab",)) == 2
+
+
+def test_nobody_at_the_address_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        digests(tmp_path, "engine: dask, address: 'tcp://127.0.0.1:9'")
+    assert str(caught.value) == (
+        f"{tmp_path / 'scale.yaml'}:6 workers.address: no Dask scheduler answers at "
+        "tcp://127.0.0.1:9; start its scheduler and workers, all with this version of claimflow"
+    )
+
+
+def test_without_dask_the_message_says_what_to_install(
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    monkeypatch.delitem(sys.modules, "flows.engine.workers.cluster")
+    with pytest.raises(InputError) as caught:
+        digests(tmp_path, f"engine: dask, address: '{address}'")
+    assert str(caught.value) == (
+        f"{tmp_path / 'scale.yaml'}:6 workers.engine: Dask is not installed; "
+        "run: pip install 'claimflow[dask]'"
+    )
+
+
+def test_lost_workers_are_one_line_and_an_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    def command(_: object) -> int:
+        raise WorkersError("the Dask scheduler at tcp://10.0.0.5:8786 was lost")
+
+    assert guarded(command, None) == 7  # type: ignore[arg-type]
+    said = "claimflow: the Dask scheduler at tcp://10.0.0.5:8786 was lost\n"
+    assert capsys.readouterr().err == said
+
+
+def test_another_encoder_on_a_worker_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WorkersError) as missing:
+        model_work.worker_vectors(tmp_path, {}, ["a"])
+    assert str(missing.value).startswith(
+        f"a worker has not the encoder of this run: {tmp_path / 'model.onnx'}: no such file"
+    )
+    with pytest.raises(WorkersError) as other:
+        model_work.worker_vectors(MINILM, {"name": "other"}, ["a"])
+    assert str(other.value) == f"a worker has another encoder in {MINILM} than there is here"
