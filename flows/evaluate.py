@@ -29,6 +29,7 @@ from flows.engine.publishing import check_place, publish_run
 from flows.engine.rerun import Rerun
 from flows.engine.yaml_source import load_yaml
 from flows.leases import outlive_leases
+from flows.limits import shared_by_runs
 from flows.orphans import sign
 from flows.posting import final_state, post
 from flows.tracking import Seen, TaskRuns
@@ -95,20 +96,21 @@ def evaluate(
     choice = choose(prepared, file, rerun)
     if choice.clean is not None:
         return Completed(message=choice.nothing(), data=choice.clean)
-    _say_mapping(prepared)
     if publish is not None:
         check_place(publish)
+    _say_mapping(prepared)
     seen = Seen()
-    with recorded(prepared, file, seen, choice=choice, redact=redact) as run:
+    sharing = shared_by_runs(prepared.pipeline)
+    with recorded(prepared, file, seen, choice=choice, redact=redact, sharing=sharing) as run:
         execute(run, TaskRuns(run.run_id, file, run.make, seen).make)
     ended = ENDED.get()
     if ended is not None:
         ended.append(run.run_id)
     post(file, run.run_id, prepared.pipeline.name)
-    return final_state(file, run.run_id)
-
     if publish is not None:
         get_run_logger().info("published: %s", publish_run(file, run.run_id, publish))
+    return final_state(file, run.run_id)
+
 
 def _say_mapping(prepared: Prepared) -> None:
     fields = ", ".join(f"{name} from {column}" for name, column in prepared.samples.mapping.items())

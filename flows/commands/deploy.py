@@ -3,25 +3,28 @@
 from argparse import Namespace
 
 from flows.commands.prefect_api import is_configured, reached
-from flows.commands.schedules import print_found, print_schedules
+from flows.commands.schedules import print_found, print_limits, print_schedules
 from flows.engine.errors import Fault, InputError
 from flows.engine.schedules import read_schedules
 
 
 def main(options: Namespace) -> int:
     """Register the deployments and print how a worker is started."""
-    scheduled = read_schedules(options.schedules)
+    scheduled, limits = read_schedules(options.schedules)
     if not is_configured():
         what = "no Prefect API is configured, and workers need one that stays"
         right = "run `prefect server start` and set it to http://127.0.0.1:4200/api"
         raise InputError([Fault("PREFECT_API_URL", what, right)])
     # Prefect takes seconds to import.
+    from flows import limits as shared
     from flows import schedule
 
     with reached("start that server with `prefect server start`"), schedule.api() as client:
         print_found(schedule.settle(client, options.schedules, scheduled))
         new = schedule.deploy(client, options.schedules, scheduled, pool=options.pool)
         print_schedules(scheduled)
+        shared.register_limits(client, limits)
+        print_limits(limits)
     pool = f"work pool {options.pool}{' (new)' if new else ''}"
     print(f"{pool}: runs wait for a worker, on each machine one")
     print(f"  prefect worker start --pool {options.pool}")

@@ -30,6 +30,7 @@ def main(options: Namespace) -> int:
         remember_store(store)
     else:
         _say_mapping(prepared)
+        _say_unshared(prepared)
         with (
             watching(len(choice.steps) + 1) as watch,
             recorded(prepared, store, watch, choice=choice, redact=options.redact) as run,
@@ -45,6 +46,15 @@ def _say_mapping(prepared: Prepared) -> None:
     renamed = [f"{field} from {column}" for field, column in mapping if field != column]
     how = f" ({', '.join(renamed)})" if renamed else ""
     print(f"{counted(prepared.samples.count, 'sample')}{how}", file=sys.stderr)
+
+
+def _say_unshared(prepared: Prepared) -> None:
+    for place, limit in prepared.pipeline.shared_limits().items():
+        print(
+            f"{place}: {limit} is shared by runs that Prefect tracks; this one keeps to its own "
+            "pace (set PREFECT_API_URL to share it)",
+            file=sys.stderr,
+        )
 
 
 def _tracked(options: Namespace, rerun: Rerun, store: str) -> str:

@@ -1,9 +1,10 @@
 """What `serve` and `deploy` say of the schedules that they register."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from flows.engine.schedules import Scheduled
+from flows.engine.schedules_schema import SharedLimit
 
 if TYPE_CHECKING:
     from flows.schedule import Found
@@ -18,6 +19,12 @@ def print_schedules(scheduled: Iterable[Scheduled]) -> None:
             when = f"every {written.interval}"
         rules = f"overlap {written.overlap}, missed {written.missed}"
         print(f"evaluate/{name}: {written.pipeline}, {when}; {rules}", flush=True)
+
+
+def print_limits(limits: Mapping[str, SharedLimit]) -> None:
+    """One line for each limit that runs share."""
+    for name, limit in limits.items():
+        print(f"limit {name}: {limit.rpm:,} requests a minute, for all runs together", flush=True)
 
 
 def print_found(found: "Found") -> None:

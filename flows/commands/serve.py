@@ -6,13 +6,13 @@ from contextlib import ExitStack
 
 from flows.commands.local_server import HOME, local_server
 from flows.commands.prefect_api import is_configured, reached
-from flows.commands.schedules import print_found, print_schedules
+from flows.commands.schedules import print_found, print_limits, print_schedules
 from flows.engine.schedules import read_schedules
 
 
 def main(options: Namespace) -> int:
     """Serve until stopped, by a Prefect server of this folder where none is configured."""
-    scheduled = read_schedules(options.schedules)
+    scheduled, limits = read_schedules(options.schedules)
     with ExitStack() as stack:
         url = None
         if not is_configured():
@@ -20,12 +20,15 @@ def main(options: Namespace) -> int:
             url = stack.enter_context(local_server())
             _say(f"Prefect server: {url} (data and log in {HOME})")
         # Prefect takes seconds to import, and reads which server it is to use.
+        from flows import limits as shared
         from flows import schedule
 
         stack.enter_context(reached("start that server, or unset it to have one of your own"))
         client = stack.enter_context(schedule.api(f"{url}/api" if url else None))
         print_found(schedule.settle(client, options.schedules, scheduled))
         print_schedules(scheduled)
+        shared.register_limits(client, limits)
+        print_limits(limits)
         _say(
             "serving until Ctrl-C; under systemd it goes on for good: see flows/README.md, Nightly"
         )

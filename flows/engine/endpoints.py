@@ -12,6 +12,9 @@ EMBEDDED: Final = "embedded"
 DEFAULT_JUDGE: Final = "judge"
 """The name of the judge of all steps that choose none."""
 
+LIMIT_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
+"""What a limit that runs share may be called."""
+
 SECRET: Final = re.compile(
     r"api[_-]?key|secret|password|passwd|credential|authorization|access[_-]?token|bearer",
     re.IGNORECASE,
@@ -90,6 +93,8 @@ class Endpoint(Source):
     """Requests a minute, where the endpoint's limit is known."""
     tpm: int | None = Field(default=None, ge=1)
     """Tokens a minute, where the endpoint's limit is known."""
+    shared_limit: Annotated[str, Field(pattern=LIMIT_NAME)] | None = None
+    """A limit of a schedules file, which all runs that Prefect tracks share."""
     price: Price | None = None
     """What tokens cost; litellm's table when left out."""
     budget_usd: float | None = Field(default=None, gt=0)

@@ -15,6 +15,7 @@ from flows.engine.gates import judge_run
 from flows.engine.ledger import Ledger
 from flows.engine.llm.journal import take_in_journals
 from flows.engine.llm.session import Session
+from flows.engine.llm.sharing import Sharing, unshared
 from flows.engine.prepare import Prepared
 from flows.engine.read_copy import publish_after_run
 from flows.engine.readiness import check_endpoints
@@ -24,8 +25,8 @@ from flows.engine.runner import Run, Watch
 from flows.engine.store import Store
 from flows.engine.toolbox import Toolbox
 from flows.engine.unchanged import SAMPLES
-
 from flows.engine.workers.opening import open_workers
+
 Submit = Callable[[str, Mapping[str, Any]], Any]
 """Starts a step by name, given what was returned for each step that it needs."""
 
@@ -46,6 +47,7 @@ def recorded(
     *,
     choice: Choice | None = None,
     redact: bool = False,
+    sharing: Sharing = unshared,
 ) -> Iterator[Run]:
     """A run on record in `store`, whose end is noted however it comes.
 

@@ -44,6 +44,17 @@ class Pipeline:
     workers: WorkersSetting = field(default_factory=WorkersSetting)
     gates: Mapping[str, Gate] = field(default_factory=dict)
 
+    def shared_limits(self) -> dict[str, str]:
+        """Where in the file a limit is named that runs share -> its name."""
+        named: dict[tuple[str, ...], str | None] = {
+            ("judge",) if name == DEFAULT_JUDGE else ("judges", name): judge.shared_limit
+            for name, judge in self.judges.items()
+        }
+        if isinstance(self.embedder, EmbeddingEndpoint):
+            named["embedder",] = self.embedder.shared_limit
+        place = self.source.place
+        return {place(*at, "shared_limit"): limit for at, limit in named.items() if limit}
+
 
 def build_pipeline(source: YamlSource) -> Pipeline:
     """The pipeline that a YAML file describes; raises `InputError` with every fault in it."""

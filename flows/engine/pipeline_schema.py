@@ -4,10 +4,20 @@ from functools import cache, reduce
 from operator import or_
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    create_model,
+)
 
 from flows.engine.endpoints import EmbeddingEndpoint, Judge, OnnxEncoder, Source
+from flows.engine.object_storage import known_place
 from flows.engine.rules import Gate
+from flows.engine.workers import WorkersSetting
 from stages import REGISTER
 from stages.base import Stage
 from stages.tools import LLM
@@ -15,9 +25,7 @@ from stages.tools import LLM
 STEP_NAME: Final = r"^[a-z][a-z0-9_]*$"
 
 
-from flows.engine.object_storage import known_place
 class SamplesSource(Source):
-from flows.engine.workers import WorkersSetting
     """The samples to evaluate."""
 
     path: Annotated[str, AfterValidator(known_place)]
@@ -86,6 +94,10 @@ def pipeline_model() -> type[BaseModel]:
             _Embedder | None,
             Field(None, description="The sentence encoder; the embedded one when left out."),
         ),
+        "workers": (
+            WorkersSetting,
+            Field(WorkersSetting(), description="Who does what needs no language model."),
+        ),
         "gates": (
             dict[str, Gate],
             Field({}, description="Metric, or step.metric -> what its mean must be like."),
@@ -94,10 +106,6 @@ def pipeline_model() -> type[BaseModel]:
             dict[name, step],
             Field(
                 min_length=1,
-        "workers": (
-            WorkersSetting,
-            Field(WorkersSetting(), description="Who does what needs no language model."),
-        ),
                 description="Name of the table it makes -> how it is made.",
                 json_schema_extra={"additionalProperties": False},
             ),

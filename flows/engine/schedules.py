@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from flows.engine.errors import Fault, InputError, one_of
 from flows.engine.object_storage import is_remote
 from flows.engine.pipeline import Pipeline, build_pipeline
 from flows.engine.rerun import Rerun
-from flows.engine.schedules_schema import Deployment, Parameters, Schedules
+from flows.engine.schedules_schema import Deployment, Parameters, Schedules, SharedLimit
 from flows.engine.yaml_source import YamlSource, load_yaml
 
 _NAME_OF = {"--again": "again", "--only": "only", "--from": "from_step"}
@@ -43,8 +43,15 @@ class Scheduled(NamedTuple):
         return str((self.folder / path).resolve())
 
 
-def read_schedules(path: Path) -> list[Scheduled]:
-    """The deployments of a schedules file, in its order.
+class ScheduleFile(NamedTuple):
+    """A schedules file that was read: its deployments, in its order, and its limits by name."""
+
+    scheduled: list[Scheduled]
+    limits: Mapping[str, SharedLimit]
+
+
+def read_schedules(path: Path) -> ScheduleFile:
+    """What a schedules file says.
 
     The pipelines that they name are read, too. Raises `InputError` with every fault, in the
     file and in its pipelines.
@@ -61,7 +68,8 @@ def read_schedules(path: Path) -> list[Scheduled]:
     if faults:
         # A pipeline that is scheduled twice is told once.
         raise InputError(sorted(dict.fromkeys(faults), key=_file_and_line))
-    return [Scheduled(name, source.folder, written) for name, written in read.deployments.items()]
+    scheduled = [Scheduled(name, source.folder, one) for name, one in read.deployments.items()]
+    return ScheduleFile(scheduled, read.limits)
 
 
 def _pipeline_faults(source: YamlSource, name: str, written: Deployment) -> Iterator[Fault]:
@@ -131,7 +139,8 @@ def _faults(source: YamlSource, error: ValidationError) -> Iterator[Fault]:
 
 def _keys(path: tuple[str, ...]) -> list[str]:
     """The keys that may stand beside the last of `path`."""
-    known: dict[int, Any] = {1: Schedules, 3: Deployment, 4: Parameters}
+    of_name = SharedLimit if path[0] == "limits" else Deployment
+    known: dict[int, Any] = {1: Schedules, 3: of_name, 4: Parameters}
     return list(known[len(path)].model_fields) if len(path) in known else ["NAME"]
 
 

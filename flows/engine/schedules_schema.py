@@ -7,7 +7,7 @@ from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from flows.engine.endpoints import Source
+from flows.engine.endpoints import LIMIT_NAME, Source
 from flows.engine.errors import one_of
 from flows.engine.object_storage import known_place
 
@@ -122,13 +122,24 @@ class Deployment(Source):
         return timedelta(**{_UNITS[self.every[-1]]: int(self.every[:-1])})
 
 
+class SharedLimit(Source):
+    """What runs that name it in `shared_limit` may do together."""
+
+    rpm: int = Field(ge=1)
+    """Requests a minute, divided among the runs that ask."""
+
+
 class Schedules(Source):
-    """The deployments of one file."""
+    """The deployments of one file, and the limits that runs share."""
 
     deployments: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")], Deployment] = (
         Field(min_length=1, json_schema_extra={"additionalProperties": False})
     )
     """Name -> what runs when."""
+    limits: dict[Annotated[str, Field(pattern=LIMIT_NAME)], SharedLimit] = Field(
+        default={}, json_schema_extra={"additionalProperties": False}
+    )
+    """Name -> what all runs that name it share."""
 
 
 def schedules_schema() -> dict[str, Any]:

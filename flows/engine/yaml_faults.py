@@ -61,7 +61,9 @@ def _words(source: YamlSource, finding: ErrorDetails, path: tuple[str, ...]) -> 
             # What was given may be a secret that has no place here.
             return "is not right", str(context["error"])
         case "string_pattern_mismatch":
-            return f"{given!r} is no name", "use small letters, digits and _, a letter first"
+            small = "small letters, digits and _, a letter first"
+            letters = "letters, digits, - and _" if path[-1] == "shared_limit" else small
+            return f"{given!r} is no name", f"use {letters}"
         case _:
             return f"{given!r} is not right here", finding["msg"][0].lower() + finding["msg"][1:]
 

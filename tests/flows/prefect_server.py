@@ -18,6 +18,8 @@ from typing import Any
 MAIN = "import sys; from flows.cli import main; sys.exit(main(sys.argv[1:]))"
 """`claimflow`, for `python -c`."""
 
+LEASES = "prefect.server.concurrency.lease_storage.filesystem"
+
 DETACHED = """
 out="$1"; owner="$2"; shift 2
 "$@" >"$out" 2>&1 </dev/null &
@@ -84,7 +86,12 @@ def _start(folder: Path) -> dict[str, Any]:
     # A child of a shell that is gone outlives the process of ours that was first.
     started = subprocess.run(
         ["sh", "-c", DETACHED, "sh", str(log), str(owner), *command, "--port", str(port)],
-        env=environment(folder, PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS="1"),
+        env=environment(
+            folder,
+            PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS="1",
+            PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE=LEASES,
+            PREFECT_SERVER_SERVICES_REPOSSESSOR_LOOP_SECONDS="1",
+        ),
         stdout=subprocess.PIPE,
         check=True,
         start_new_session=True,

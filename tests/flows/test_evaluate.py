@@ -14,6 +14,7 @@ from typing import Any
 from flows.engine.store import Store
 from tests.endpoint import serve
 from tests.flows.judged import STEPS, Judged
+from tests.flows.limits import Limit
 from tests.flows.prefect_server import MAIN, ask, environment
 
 
@@ -167,7 +168,9 @@ def test_a_run_ends_well_though_the_server_is_lost(server: str, tmp_path: Path) 
     api = f"http://127.0.0.1:{lost.stdout.readline().strip()}/api"
     with serve(latency=3) as endpoint:
         judged = Judged(tmp_path, endpoint)
-        judged.write(["one", "two"], steps={name: STEPS[name] for name in list(STEPS)[:2]})
+        steps = {name: STEPS[name] for name in list(STEPS)[:2]}
+        limit = Limit(server, "lost", 600)
+        judged.write(["one", "two"], steps=steps, shared_limit=limit.name)
         going = subprocess.Popen(
             [sys.executable, "-c", MAIN, "run", str(judged.path)],
             env=environment(tmp_path / "home", PREFECT_API_URL=api, PREFECT_CLIENT_MAX_RETRIES="0"),
@@ -187,6 +190,10 @@ def test_a_run_ends_well_though_the_server_is_lost(server: str, tmp_path: Path) 
     assert going.returncode == 0, err
     assert "2 samples, 3 steps made, 0 reused" in out
     assert "the summary could not be posted" in err
+    told = [line for line in err.splitlines() if "shared limit" in line]
+    assert len(told) == 1
+    assert "shared limit lost: Prefect does not answer" in told[0]
+    assert told[0].endswith("; going on with 600 requests a minute, the part it had")
     assert "failed to process item" not in err
     assert judged.ask("SELECT status FROM audit.runs") == [("done",)]
     assert {name: len(found) for name, found in judged.verdicts().items()} == {"one": 3, "two": 3}
@@ -197,7 +204,10 @@ def test_a_run_ends_well_though_the_server_is_lost(server: str, tmp_path: Path) 
 def test_a_cancelled_run_is_on_record_as_stopped(server: str, tmp_path: Path) -> None:
     with serve(latency=30) as endpoint:
         judged = Judged(tmp_path, endpoint)
-        judged.write(["one"])
+        # One request a minute for each of two: the second call waits for its turn.
+        limit = Limit(server, "slow", 2)
+        limit.take()
+        judged.write(["one", "two"], shared_limit=limit.name)
         going = subprocess.Popen(
             [sys.executable, "-c", MAIN, "run", str(judged.path)],
             env=environment(tmp_path / "home", PREFECT_API_URL=server),
@@ -212,7 +222,9 @@ def test_a_cancelled_run_is_on_record_as_stopped(server: str, tmp_path: Path) ->
         # What Prefect sends to a run that is cancelled.
         going.terminate()
         _, err = going.communicate(timeout=20)
+        assert endpoint.hits == 1
     assert going.returncode == -signal.SIGTERM, err
+    assert limit.places() == 1
     assert judged.ask("SELECT status, reason FROM audit.runs") == [("stopped", "asked to stop")]
 
 

@@ -1,6 +1,7 @@
 """In virtual time, so that no test waits."""
 
 import asyncio
+import math
 import random
 
 import pytest
@@ -280,6 +281,20 @@ def test_what_a_late_timer_lost_is_made_up_for_but_never_beyond_the_rate() -> No
     assert all(at >= n * 0.01 - 1e-9 for n, at in enumerate(times))
     late = [at for at in times if 1.5 <= at <= 1.51]
     assert 5 <= len(late) <= 8
+
+
+def test_a_part_of_a_shared_rate_holds_from_the_next_call_on() -> None:
+    async def main() -> list[float]:
+        pace = pace_of(64, rpm=120)
+        pace.keep_to(600)
+        sent = [await occupy(pace, 0) for _ in range(3)]
+        pace.keep_to(60)
+        sent += [await occupy(pace, 0) for _ in range(3)]
+        pace.keep_to(math.inf)
+        return [*sent, *[await occupy(pace, 0) for _ in range(3)]]
+
+    # Its own rate of two a second is never exceeded, whatever others leave.
+    assert run(main) == pytest.approx([0, 0.5, 1, 1.5, 2.5, 3.5, 4.5, 5, 5.5])
 
 
 @given(st.integers(0, 10**9), st.sampled_from([None, 600]))

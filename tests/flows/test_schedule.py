@@ -16,6 +16,7 @@ import pytest
 from flows.commands.local_server import HOME
 from tests.endpoint import Endpoint, serve
 from tests.flows.judged import Judged
+from tests.flows.limits import Limit, expire
 from tests.flows.prefect_server import MAIN, ask, environment
 
 SECOND = 1.0
@@ -28,6 +29,15 @@ FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 def endpoint() -> Iterator[Endpoint]:
     with serve() as running:
         yield running
+
+
+@pytest.fixture
+def leases(server: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the server keeps its leases."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    return folder / "prefect-server/concurrency_leases"
 
 
 @pytest.fixture
@@ -93,8 +103,8 @@ def command(folder: Path, *arguments: str, **more: str) -> str:
     return done.stdout
 
 
-def write(folder: Path, *lines: str) -> None:
-    text = "\n".join(["deployments:", *(f"  {line}" for line in lines), ""])
+def write(folder: Path, *lines: str, limits: str = "{}") -> None:
+    text = "\n".join(["deployments:", *(f"  {line}" for line in lines), f"limits: {limits}", ""])
     (folder / "s.yaml").write_text(text, "utf-8")
 
 
@@ -103,11 +113,14 @@ def samples(first: int, last: int) -> list[str]:
 
 
 def test_a_killed_night_is_gone_on_with_by_the_next(
-    api: Api, endpoint: Endpoint, tmp_path: Path
+    api: Api, endpoint: Endpoint, leases: Path, tmp_path: Path
 ) -> None:
     judged = Judged(tmp_path, endpoint)
-    judged.write(samples(0, 3), max_concurrency=1)
-    write(tmp_path, "e2e: {pipeline: p.yaml, cron: '0 2 1 * *', publish: out}")
+    pool = Limit(api.url, "e2e-pool")
+    asking: dict[str, Any] = {"max_concurrency": 1, "shared_limit": pool.name}
+    judged.write(samples(0, 3), **asking)
+    night = "e2e: {pipeline: p.yaml, cron: '0 2 1 * *', publish: out}"
+    write(tmp_path, night, limits="{e2e-pool: {rpm: 60000}}")
     # A server of this folder that still runs is used again.
     home = tmp_path / HOME
     home.mkdir(parents=True)
@@ -134,14 +147,17 @@ def test_a_killed_night_is_gone_on_with_by_the_next(
         assert endpoint.hits == 3
         assert len(list((tmp_path / "out").glob("*/scores.parquet"))) == 2
 
-        judged.write(samples(0, 30), max_concurrency=1)
+        judged.write(samples(0, 30), **asking)
         endpoint.behaviour.latency = 0.3
         third = api.trigger("e2e")
         until(lambda: endpoint.hits >= 13)
         killed = time.monotonic()
         os.kill(api.run(third)["labels"]["claimflow.process"], signal.SIGKILL)
         endpoint.behaviour.latency = 0.0
-        assert api.ended(third) == "CRASHED"
+        assert (api.ended(third), pool.places()) == ("CRASHED", 1)
+        # The part of the rate that the dead run had is free when its lease ends.
+        expire(leases, third)
+        until(lambda: pool.places() == 0)
         answered = {
             one.key
             for one in endpoint.requests[3:]
@@ -184,11 +200,13 @@ def test_deployments_orphans_and_missed_runs(api: Api, small: Path, tmp_path: Pa
         "skipping: {pipeline: small.yaml, cron: '0 2 * * *', timezone: Europe/Berlin}",
         "waiting: {pipeline: small.yaml, cron: '0 2 * * *', overlap: wait}",
         "often: {pipeline: small.yaml, every: 1, missed: skip}",
+        limits="{deployed: {rpm: 1200}}",
     )
     assert command(tmp_path, "deploy", "s.yaml", "--pool", "nights", **reached) == (
         "evaluate/skipping: small.yaml, cron 0 2 * * * in Europe/Berlin; overlap skip, missed run\n"
         "evaluate/waiting: small.yaml, cron 0 2 * * * in UTC; overlap wait, missed run\n"
         "evaluate/often: small.yaml, every 0:00:01; overlap skip, missed skip\n"
+        "limit deployed: 1,200 requests a minute, for all runs together\n"
         "work pool nights (new): runs wait for a worker, on each machine one\n"
         "  prefect worker start --pool nights\n"
     )
@@ -231,7 +249,7 @@ def test_deployments_orphans_and_missed_runs(api: Api, small: Path, tmp_path: Pa
     paused = api.deployment("skipping")["id"]
     ask(f"{api.url}/deployments/{paused}/pause_deployment", {})
 
-    write(tmp_path, "skipping: {pipeline: small.yaml, every: 6h}")
+    write(tmp_path, "skipping: {pipeline: small.yaml, every: 6h}", limits="{deployed: {rpm: 60}}")
     told = command(tmp_path, "deploy", "s.yaml", "--pool", "nights", **reached).splitlines()
     why = f"its process {gone.pid} on {platform.node()} is gone"
     for orphan in orphans.values():
@@ -247,6 +265,7 @@ def test_deployments_orphans_and_missed_runs(api: Api, small: Path, tmp_path: Pa
     (every,) = api.deployment("skipping")["schedules"]
     assert every["schedule"]["interval"] == 6 * 3600
     assert every["schedule"]["anchor_date"].startswith("2026-01-01T00:00:00")
+    assert Limit(api.url, "deployed").read()["limit"] == 60
     for name in orphans:
         assert api.propose(api.trigger(name), "PENDING") == "Pending"
 

@@ -32,7 +32,7 @@ def faults(path: Path) -> list[str]:
 
 
 def test_the_example_is_right_for_us_and_for_editors() -> None:
-    nightly, hourly = read_schedules(EXAMPLE)
+    nightly, hourly = read_schedules(EXAMPLE).scheduled
     assert nightly.parameters == {
         "config": str(ROOT / "configs/quickstart.yaml"),
         "publish": str(ROOT / "published"),
@@ -73,7 +73,7 @@ def test_what_is_asked_has_absolute_paths_and_no_defaults(small: Path) -> None:
         f"one: {{pipeline: small.yaml, every: 90, parameters: {asked}, publish: out}}",
         f"two: {{pipeline: small.yaml, every: 15m, parameters: {query}}}",
     )
-    one, two = read_schedules(path)
+    one, two = read_schedules(path).scheduled
     folder = small.parent
     assert one.parameters == {
         "config": str(small),
@@ -93,7 +93,8 @@ def test_what_is_asked_has_absolute_paths_and_no_defaults(small: Path) -> None:
     "cron", ["0 2 * * *", "*/5 0-6,22 1 jan MON-fri", "05 00 31 12 7", "0 0 1-15/2 * sun"]
 )
 def test_cron_as_it_is_usually_written(small: Path, cron: str) -> None:
-    (one,) = read_schedules(written(small, f'one: {{pipeline: small.yaml, cron: "{cron}"}}'))
+    path = written(small, f'one: {{pipeline: small.yaml, cron: "{cron}"}}')
+    (one,) = read_schedules(path).scheduled
     assert one.written.cron == cron
 
 
@@ -176,10 +177,26 @@ def test_what_is_asked_of_a_pipeline_must_fit_it(small: Path) -> None:
     ]
 
 
+def test_limits_that_runs_share(small: Path) -> None:
+    path = written(small, f"one: {PLAIN}")
+    text = path.read_text("utf-8")
+    path.write_text(text + "limits: {judge-pool: {rpm: 1200}}\n", "utf-8")
+    assert {name: one.rpm for name, one in read_schedules(path).limits.items()} == {
+        "judge-pool": 1200
+    }
+    path.write_text(text + "limits: {a b: {rpm: 1}, pool: {rps: 20, rpm: 0}, none: {}}\n", "utf-8")
+    assert faults(path) == [
+        "s.yaml:3 limits.a b: 'a b' is no name; use letters, digits, - and _",
+        "s.yaml:3 limits.pool.rpm: 0 is not right here; input should be greater than or equal to 1",
+        "s.yaml:3 limits.pool.rps: unknown key 'rps'; did you mean 'rpm'?",
+        "s.yaml:3 limits.none.rpm: lacks 'rpm'; write rpm: ...",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", ":1: is empty; write deployments: ..."),
+        ("", ":1: is empty; write deployments, limits: ..."),
         ("deployments: {}\n", ":1 deployments: is empty; write at least one"),
         ("deployments: [a]\n", ":1 deployments: is no mapping; write NAME: ..."),
         (

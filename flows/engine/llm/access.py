@@ -1,4 +1,4 @@
-"""Access to one endpoint, within its pace and the run's budget, for all steps of a run."""
+"""Access to one endpoint, within pace, budget and shared limit, for all steps of a run."""
 
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
@@ -59,6 +59,7 @@ class Access:
         self._session = session
         self._price = price
         self._pace = Pace(endpoint.max_concurrency, endpoint.rpm, endpoint.tpm)
+        self._turnstile = session.turnstile(endpoint.shared_limit, self._pace.keep_to)
         limits = (endpoint.budget_usd, endpoint.budget_calls, price)
         self._budget = Budget(*limits, max_tokens=max_tokens)
         self._answered = self._bad = self._lost = 0
@@ -75,13 +76,14 @@ class Access:
         prompt_tokens = int(characters / self._characters_per_token())
         reservation = await self._budget.reserve(prompt_tokens, entries)
         try:
-            delivered = await deliver(
-                send,
-                pace=self._pace,
-                tokens=prompt_tokens + _OUTPUT_PER_ENTRY * entries,
-                timeout=self._endpoint.timeout,
-                before_send=self._before_send,
-            )
+            async with self._turnstile.passing():
+                delivered = await deliver(
+                    send,
+                    pace=self._pace,
+                    tokens=prompt_tokens + _OUTPUT_PER_ENTRY * entries,
+                    timeout=self._endpoint.timeout,
+                    before_send=self._before_send,
+                )
             usage = delivered.received.usage
             self._budget.settle(reservation, usage)
         except Trouble as trouble:

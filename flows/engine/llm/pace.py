@@ -43,7 +43,7 @@ class Pace:
         self.clock = clock
         self._limit = Limit(most if rpm or tpm else min(_FIRST, most), most)
         self._gate = Gate()
-        self._per_request = 60 / rpm if rpm else 0.0
+        self._own = self._per_request = 60 / rpm if rpm else 0.0
         self._per_token = 60 / tpm if tpm else 0.0
         self._next_at = -math.inf
         self._in_flight = 0
@@ -70,6 +70,10 @@ class Pace:
             yield
         finally:
             self._leave()
+
+    def keep_to(self, rpm: float) -> None:
+        """From now on send no more than `rpm` requests a minute, nor than the known rate."""
+        self._per_request = max(self._own, 60 / rpm)
 
     def answered(self) -> None:
         """Note that the endpoint did its work: it may bear more."""

@@ -7,6 +7,7 @@ from datetime import datetime
 from flows.engine.ledger import Ledger
 from flows.engine.llm.loop import Loop
 from flows.engine.llm.saver import Saver
+from flows.engine.llm.sharing import KeepTo, Sharing, Turnstile, Unshared, unshared
 from flows.engine.llm.transport import close
 from flows.engine.store import now
 
@@ -18,7 +19,8 @@ class Session:
 
     With `redact` the record of calls keeps hashes in place of texts. `answered` is told, for
     a step, how many of how many questions that it asks at a time have been answered. The steps
-    in `fresh` ask anew what was answered before the session began.
+    in `fresh` ask anew what was answered before the session began. `sharing` knows the limits
+    that other runs share.
     """
 
     def __init__(
@@ -30,6 +32,7 @@ class Session:
         redact: bool = False,
         answered: Answered = lambda _step, _done, _of: None,
         fresh: Collection[str] = (),
+        sharing: Sharing = unshared,
     ) -> None:
         self.ledger = ledger
         self.run_id = run_id
@@ -37,13 +40,27 @@ class Session:
         self.answered = answered
         self._fresh = frozenset(fresh)
         self._began_at = now()
-        self.loop = Loop(at_end=close)
+        self._sharing = sharing
+        self._turnstiles: list[Turnstile] = []
+        self.loop = Loop(at_end=self._finish)
         self.saver = Saver(ledger, redact=redact)
 
     def since(self, step: str) -> datetime | None:
         """The moment from which replies count for a step; None where all of them do."""
         return self._began_at if step in self._fresh else None
 
+    def turnstile(self, limit: str | None, keep_to: KeepTo) -> Turnstile:
+        """What requests under the shared limit of that name pass, if there is one."""
+        if limit is None:
+            return Unshared()
+        self._turnstiles.append(self._sharing(limit, keep_to))
+        return self._turnstiles[-1]
+
     def close(self) -> None:
         """End the loop and its connections."""
         self.loop.close()
+
+    async def _finish(self) -> None:
+        for turnstile in self._turnstiles:
+            await turnstile.close()
+        await close()
