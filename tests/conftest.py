@@ -1,12 +1,32 @@
-"""Hypothesis: the same examples on every machine, and no judgement of how fast it is."""
+"""What all tests share: how hypothesis draws, the order of the files, the Prefect server."""
 
 import atexit
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
 
+from tests.flows.prefect_server import shared_server
+
+# The same examples on every machine, and no judgement of how fast it is.
 settings.register_profile("everywhere", deadline=None, derandomize=True, database=None)
 settings.load_profile("everywhere")
+
+LONG = (
+    "tests/flows/test_schedule.py",
+    "tests/flows/test_llm_durability.py",
+    "tests/test_readme.py",
+    "tests/flows/test_evaluate.py",
+    "tests/flows/test_execute.py",
+    "tests/flows/test_planning.py",
+)
+"""Files that take long, the longest first: one that began last would be waited for alone."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(LONG)))
 
 
 @atexit.register
@@ -16,3 +36,13 @@ def _hush() -> None:
     It would print pages about it below the result of the tests.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The API address of a Prefect server that all tests share."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    with shared_server(folder / "prefect-server") as url:
+        yield url

@@ -4,21 +4,36 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
+import polars as pl
 import pytest
 import yaml
 
 from flows.engine.pipeline import build_pipeline
 from flows.engine.yaml_source import load_yaml
 from tests.endpoint import serve
+from tests.flows.prefect_server import ask, environment
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
-STORY = README.partition("## One night, one edited prompt\n")[2].partition("\n## ")[0]
-SHOWN = re.findall(r"```console\n\$ (claimflow .*)\n((?s:.*?))```", README.replace(STORY, ""))
+
+
+def chapter(heading: str) -> str:
+    """What stands in the README under a heading."""
+    return README.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+
+
+STORY = chapter("One night, one edited prompt")
+NIGHTS = chapter("Every night")
+ELSEWHERE = README.replace(STORY, "").replace(NIGHTS, "")
+SHOWN = re.findall(r"```console\n\$ (claimflow .*)\n((?s:.*?))```", ELSEWHERE)
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +91,7 @@ def assert_shown(output: str, printed: list[str]) -> None:
 
 def commands(heading: str) -> list[str]:
     """The commands that the README gives under a heading without saying what they print."""
-    section = README.partition(f"## {heading}\n")[2].partition("\n## ")[0]
-    blocks = re.findall(r"```console\n(?!\$)((?s:.*?))```", section)
+    blocks = re.findall(r"```console\n(?!\$)((?s:.*?))```", chapter(heading))
     return [line for block in blocks for line in block.splitlines()]
 
 
@@ -100,12 +114,14 @@ def test_a_judge_is_asked_as_the_readme_says(clone: Path) -> None:
     assert "tokens" in said["claimflow prompt check strict.md"]
 
 
+def followed(text: str) -> list[tuple[str, str]]:
+    """The commands of a chapter that begin with a dollar, each with what it prints."""
+    blocks = "\n".join(re.findall(r"```console\n(\$(?s:.*?)```)", text))
+    return re.findall(r"^\$ (.*)\n((?s:.*?))(?=^\$ |```)", blocks, re.MULTILINE)
+
+
 def test_the_story_comes_out_as_it_is_told(tmp_path: Path) -> None:
-    told = re.findall(
-        r"^\$ (.*)\n((?s:.*?))(?=^\$ |```)",
-        "\n".join(re.findall(r"```console\n(\$(?s:.*?)```)", STORY)),
-        re.MULTILINE,
-    )
+    told = followed(STORY)
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     happened = []
     with serve() as endpoint:
@@ -144,6 +160,150 @@ def test_the_story_comes_out_as_it_is_told(tmp_path: Path) -> None:
     ]
 
 
+def until(true: Callable[[], bool], going: subprocess.Popen[bytes], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert going.poll() is None, going.args
+        assert time.monotonic() < deadline, going.args
+        time.sleep(0.1)
+
+
+def of_nights() -> list[tuple[str, str]]:
+    """The commands of the chapter about nights, in order, with what they print."""
+    shown = dict(followed(NIGHTS))
+    lines = re.findall(r"^(?:\$ )?((?:export|claimflow|prefect|ls) .*)$", NIGHTS, re.MULTILINE)
+    return [(line, shown.get(line, "")) for line in lines]
+
+
+BLOCKING = {
+    "claimflow serve configs/schedules.yaml": "serving until Ctrl-C",
+    "prefect worker start --pool claimflow --limit 2": "started!",
+}
+"""What goes on until it is stopped, and the last that it says before it waits."""
+
+
+def test_nights_run_as_the_readme_says(server: str, clone: Path, tmp_path: Path) -> None:
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    world = environment(
+        tmp_path / "home",
+        PATH=programs,
+        PYTHONPATH=str(ROOT),
+        PREFECT_API_URL=server,
+        PREFECT_WORKER_QUERY_SECONDS="1",
+    )
+    given = of_nights()
+    with ExitStack() as terminals:
+        for number, (command, output) in enumerate(given):
+            if command.startswith("export ") or command == "prefect server start":
+                continue  # a server that all tests share was started by that
+            if command not in BLOCKING:
+                done = subprocess.run(
+                    command, shell=True, check=False, capture_output=True, text=True,
+                    cwd=clone, env=world,
+                )  # fmt: skip
+                assert done.returncode == 0, done.stderr
+                assert_shown(output, lines(done.stdout))
+                continue
+            said = tmp_path / f"{number}.txt"
+            with said.open("w") as out:
+                going = subprocess.Popen(
+                    shlex.split(command), cwd=clone, env=world, stdout=out, stderr=out
+                )
+            terminals.callback(stop, going)
+            until(lambda c=command, s=said: BLOCKING[c] in s.read_text("utf-8"), going)
+            assert_shown(output, lines(said.read_text("utf-8")))
+            if command.startswith("claimflow serve"):
+                stop(going)
+    assert [command for command, _ in given] == [
+        "claimflow serve configs/schedules.yaml",
+        "prefect server start",
+        "export PREFECT_API_URL=http://127.0.0.1:4200/api",
+        "claimflow deploy configs/schedules.yaml",
+        "prefect worker start --pool claimflow --limit 2",
+        "export PREFECT_API_URL=http://127.0.0.1:4200/api",
+        "prefect deployment run evaluate/nightly --watch",
+        "ls published/*",
+        "prefect deployment run evaluate/nightly --param only='[\"faithfulness\"]' "
+        "--param again='[\"faithfulness\"]' --watch",
+    ]
+
+    nightly, hourly = (
+        ask(f"{server}/deployments/name/evaluate/{name}") for name in ("nightly", "hourly-sample")
+    )
+    assert (nightly["work_pool_name"], hourly["work_pool_name"]) == ("claimflow", "claimflow")
+    (cron,) = (one["schedule"] for one in nightly["schedules"])
+    assert (cron["cron"], cron["timezone"]) == ("0 2 * * *", "Europe/Berlin")
+    assert [one["schedule"]["interval"] for one in hourly["schedules"]] == [3600]
+    assert not nightly["paused"]
+
+    by_hand = {"deployments": {"id": {"any_": [nightly["id"]]}}, "sort": "START_TIME_ASC"}
+    runs = [
+        run
+        for run in ask(f"{server}/flow_runs/filter", by_hand)
+        if run["state_type"] != "SCHEDULED"
+    ]
+    assert [run["state_type"] for run in runs] == ["COMPLETED"] * 2
+    whole, part = (run["state"]["message"] for run in runs)
+    assert whole.endswith(": 40 samples, 0 steps made, 18 reused")
+    assert part.endswith(": 40 samples, 1 step made, 3 reused")
+    assert all(re.fullmatch(r"quickstart \d{4}-\d\d-\d\d \d\d:\d\d", run["name"]) for run in runs)
+    for run in runs:
+        of_run = {"artifacts": {"flow_run_id": {"any_": [run["id"]]}}}
+        keys = {one["key"] for one in ask(f"{server}/artifacts/filter", of_run)}
+        assert keys == {"quickstart-summary", "quickstart-worst"}
+    published = clone / "published" / whole.split()[1].removesuffix(":")
+    assert pl.read_parquet(published / "scores.parquet")["sample_id"].n_unique() == 40
+    steps = ask(f"{server}/task_runs/filter", {"flow_runs": {"id": {"any_": [runs[0]["id"]]}}})
+    assert "40 rows reused" in {step["state"]["message"] for step in steps}
+
+
+def stop(going: subprocess.Popen[bytes]) -> None:
+    """Ctrl-C, where it still runs."""
+    if going.poll() is None:
+        going.send_signal(signal.SIGINT)
+        going.wait(60)
+
+
+UNITS = re.findall(
+    r"`/etc/systemd/system/([\w-]+\.service)`.*?```ini\n(.*?)```",
+    (ROOT / "flows/README.md").read_text("utf-8"),
+    re.DOTALL,
+)
+
+
+def test_the_units_start_what_was_followed() -> None:
+    assert [name for name, _ in UNITS] == [
+        "claimflow-serve.service",
+        "claimflow-server.service",
+        "claimflow-worker.service",
+    ]
+    started = [
+        command
+        for _, unit in UNITS
+        for command in re.findall(r"^Exec\w+=/srv/evals/\.venv/bin/(.*)$", unit, re.MULTILINE)
+    ]
+    assert len(started) == sum(unit.count("Exec") for _, unit in UNITS) == 4
+    known = {command for command, _ in of_nights()}
+    assert {command.removesuffix(" --host 127.0.0.1") for command in started} <= known
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not here")
+def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
+    bin_folder = str(Path(sys.executable).parent)
+    paths = [tmp_path / name for name, _ in UNITS]
+    for path, (_, unit) in zip(paths, UNITS, strict=True):
+        here = unit.replace("/srv/evals/.venv/bin", bin_folder).replace("/srv/evals", str(tmp_path))
+        path.write_text(here, "utf-8")
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *map(str, paths)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    ours = [line for line in done.stderr.splitlines() if "claimflow" in line]
+    assert (done.returncode, ours) == (0, []), done.stderr
+
+
 @pytest.mark.parametrize("page", ["README.md", "configs/README.md"])
 def test_the_settings_that_a_page_shows_are_right(page: str, tmp_path: Path) -> None:
     blocks = re.findall(r"```yaml\n((?s:.*?))```", (ROOT / page).read_text("utf-8"))
@@ -153,7 +313,7 @@ def test_the_settings_that_a_page_shows_are_right(page: str, tmp_path: Path) -> 
     for part in parts:
         if "name" in part or "deployments" in part:
             continue
-        above = ("judge", "judges", "embedder", "gates")
+        above = ("judge", "judges", "embedder", "gates", "workers")
         top = {key: part.pop(key) for key in above if key in part}
         judge = {"judge": {"model": "openai/any"}} if "judge" not in top else {}
         steps = {"response_claims": {"use": "decompose_claims", "of": "response"}}

@@ -1,12 +1,9 @@
 """A small pipeline that every test of the engine can run in a second."""
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from tests.flows.prefect_server import shared_server
 
 PIPELINE = """
 name: small
@@ -50,13 +47,3 @@ def write_small() -> Callable[[Path], Path]:
 def small(tmp_path: Path, write_small: Callable[[Path], Path]) -> Path:
     """The path of a pipeline over three samples."""
     return write_small(tmp_path)
-
-
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The API address of a Prefect server that all tests share."""
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
-    with shared_server(folder / "prefect-server") as url:
-        yield url
