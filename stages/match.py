@@ -15,7 +15,7 @@ from stages.text.chrf import chrfs
 from stages.text.comparison import Comparison
 from stages.text.overlap import token_overlaps
 from stages.text.rouge import rouge_ls
-from stages.text.sentences import split_sentences
+from stages.text.sentences import Bounds, sentence_bounds
 from stages.text.tokens import Tokens
 from stages.text.word_letters import WordLetters
 from stages.words import MatchCompat, SampleField
@@ -29,7 +29,7 @@ class _Pair(NamedTuple):
 
     sample_id: str
     number: int | None
-    spans: list[tuple[int | None, int, int]]
+    bounds: Bounds
     characters: Comparison
     words: Comparison
     tokens: Comparison
@@ -69,9 +69,7 @@ class LexicalMatch(Stage):
         letters = WordLetters(self.tokens)
         made = [pl.DataFrame(schema=schema(SentenceMatch))]
         for part in read.iter_slices(_AT_ONCE):
-            pairs = [
-                p for sample in part.iter_rows(named=True) for p in self._pairs(sample, letters)
-            ]
+            pairs = list(self._pairs(part.rows(named=True), letters))
             columns = self._places(pairs) | self._measures(pairs)
             made.append(pl.DataFrame(columns, schema=schema(SentenceMatch)))
             if letters.is_full:
@@ -84,45 +82,51 @@ class LexicalMatch(Stage):
         placed = matches.vstack(compat).join(place, on="sample_id", maintain_order="left")
         return placed.sort("place", maintain_order=True).drop("place")
 
-    def _pairs(self, sample: dict[str, Any], letters: WordLetters) -> Iterator[_Pair]:
-        response = sample["response"] or ""
-        spans = self._spans(response)
-        if not spans:
-            return
-        texts = [response[start:end] for _, start, end in spans]
-        if self.unit == "text":
-            words, tokens = ([part] for part in letters.of_text(response))
-        else:
-            words, tokens = letters.of_sentences(texts)
-        for number, source in _sources(sample, self.against):
-            source_words, source_tokens = letters.of_text(source)
-            yield _Pair(
-                sample["sample_id"],
-                number,
-                spans,
-                Comparison(texts, source),
-                Comparison(words, source_words),
-                Comparison(tokens, source_tokens),
-            )
+    def _pairs(self, samples: Sequence[dict[str, Any]], letters: WordLetters) -> Iterator[_Pair]:
+        responses = [sample["response"] or "" for sample in samples]
+        bounds = [self._bounds(response) for response in responses]
+        parts = [
+            [response[start:end] for start, end in zip(*of_response, strict=True)]
+            for response, of_response in zip(responses, bounds, strict=True)
+        ]
+        sources = [
+            list(_sources(sample, self.against)) if texts else []
+            for sample, texts in zip(samples, parts, strict=True)
+        ]
+        spelled = letters.texts(parts) if self.unit == "text" else letters.sentences(parts)
+        of_sources = letters.texts([[text for _, text in numbered] for numbered in sources])
+        found = zip(samples, bounds, parts, spelled, sources, of_sources, strict=True)
+        for sample, of_response, texts, own, numbered, others in found:
+            for (number, source), words, tokens in zip(numbered, *others, strict=True):
+                yield _Pair(
+                    sample["sample_id"],
+                    number,
+                    of_response,
+                    Comparison(texts, source),
+                    Comparison(own.words, words),
+                    Comparison(own.tokens, tokens),
+                )
 
-    def _spans(self, response: str) -> list[tuple[int | None, int, int]]:
-        """Position, start and end of each part of the response."""
-        sentences = split_sentences(response)
-        if self.unit == "text" and sentences:
-            return [(None, 0, len(response))]
-        return [(position, start, end) for position, (start, end) in enumerate(sentences)]
+    def _bounds(self, response: str) -> Bounds:
+        """Starts and ends of the parts of the response that are compared."""
+        bounds = sentence_bounds(response)
+        whole = self.unit == "text" and bounds.starts
+        return Bounds([0], [len(response)]) if whole else bounds
 
     def _places(self, pairs: Sequence[_Pair]) -> dict[str, Any]:
         """The columns that say what was compared with what."""
-        spans = [(pair, *span) for pair in pairs for span in pair.spans]
+        parts = [len(pair.bounds.starts) for pair in pairs]
+        by_sentence = self.unit == "sentence"
         return {
-            "sample_id": [pair.sample_id for pair, *_ in spans],
-            "against": [self.against] * len(spans),
-            "source": [pair.number for pair, *_ in spans],
-            "position": [position for _, position, _, _ in spans],
+            "sample_id": _repeated([pair.sample_id for pair in pairs], parts),
+            "against": [self.against] * sum(parts),
+            "source": _repeated([pair.number for pair in pairs], parts),
+            "position": [
+                place if by_sentence else None for count in parts for place in range(count)
+            ],
             "sentence": [text for pair in pairs for text in pair.characters.texts],
-            "start": [start for _, _, start, _ in spans],
-            "end": [end for _, _, _, end in spans],
+            "start": [start for pair in pairs for start in pair.bounds.starts],
+            "end": [end for pair in pairs for end in pair.bounds.ends],
         }
 
     def _measures(self, pairs: Sequence[_Pair]) -> dict[str, Any]:
@@ -139,6 +143,10 @@ class LexicalMatch(Stage):
             "chrf": chrfs(characters) if self.unit == "text" else None,
             "compat": None,
         }
+
+
+def _repeated(values: Sequence[object], times: Sequence[int]) -> list[object]:
+    return [value for value, count in zip(values, times, strict=True) for _ in range(count)]
 
 
 def _columns(measure: str, agreement: Agreement) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def begins_item(text: str, start: int, match: re.Match[str]) -> bool:
     mark = match["item"]
     if not mark[0].isdigit():
         return True
-    number = int(mark.rstrip(".) \t\n\r"))
+    number = int(mark.rstrip().rstrip(".)"))
     if number == 1 and text[match.start() - 1] == ":":
         return text.find(f"2{mark[1]} ", match.end(), match.end() + _LONGEST_ITEM) > 0
     previous = _LIST_NUMBER.match(text, start)

@@ -1,81 +1,139 @@
 """Texts spelled in letters that stand for words, as ROUGE-L and as token overlap see them."""
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from operator import eq
-from typing import Final
+from typing import Final, NamedTuple
 
-from stages.text.letters import END, Letters, Spelling
+import polars as pl
+
+from stages.text.letters import END, Letters
 from stages.text.rouge import rouge_words
-from stages.text.sentences import split_sentences
+from stages.text.sentences import Bounds, sentence_bounds
 from stages.text.tokens import Tokens, tokenize, tokenize_sentence
 from stages.text.treebank import treebank_words
 from stages.text.treebank_pieces import in_pieces, piece_words
 
 _UNKNOWN: Final = "\1"
+_AT_ONCE: Final = 8_192
+_MOST: Final = 50_000_000
+
+
+class Spelled(NamedTuple):
+    """For each of some texts the words that ROUGE-L counts, and its tokens."""
+
+    words: list[str]
+    tokens: list[str]
 
 
 class WordLetters:
-    """Spells texts; letters of two texts are the same where their words are."""
+    """Spells texts; letters of two texts are the same where their words are.
+
+    Texts come in groups, as do their spellings. The more of them at once, the faster.
+    """
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
         # The first letter is that of a piece which cannot be spelled alone.
         self._letters = Letters({_UNKNOWN: _UNKNOWN})
-        self._words = Spelling(lambda piece: self._letters.spell(rouge_words(piece)))
-        self._words_of_piece = Spelling(self._rouge_piece)
-        self._treebank = Spelling(self._treebank_piece)
+        self._pieces: dict[str, tuple[str, str]] = {}
+        self._size = 0
 
-    def words(self, text: str) -> str:
-        """The words that ROUGE-L counts."""
-        return self._words.of(text.split(" "))
+    def sentences(self, groups: Sequence[Sequence[str]]) -> list[Spelled]:
+        """Of what are known to be single sentences."""
+        treebank = self._tokens == "treebank"
+        return _in_groups(groups, self._treebank_sentences if treebank else self._sentences)
 
-    def sentences(self, sentences: list[str]) -> list[str]:
-        """The tokens of what are known to be single sentences."""
-        return self.of_sentences(sentences)[1]
-
-    def text(self, text: str) -> str:
-        """The tokens of a text."""
-        return self.of_text(text)[1]
-
-    def of_sentences(self, sentences: list[str]) -> tuple[list[str], list[str]]:
-        """For each of what are known to be single sentences `words`, and its tokens."""
-        if self._tokens == "treebank":
-            words, tokens = self._treebank_sentences(sentences)
-            return words.split(END)[:-1], tokens.split(END)[:-1]
-        found = [tokenize_sentence(text, tokens=self._tokens) for text in sentences]
-        return list(map(self.words, sentences)), list(map(self._letters.spell, found))
-
-    def of_text(self, text: str) -> tuple[str, str]:
-        """`words` of a text, and its tokens."""
-        if self._tokens != "treebank":
-            return self.words(text), self._letters.spell(tokenize(text, tokens=self._tokens))
-        spans = split_sentences(text)
-        words, tokens = self._treebank_sentences([text[start:end] for start, end in spans])
-        starts, ends = zip(*spans, strict=True) if spans else ((), ())
-        if any(map(eq, starts[1:], ends)):
-            # A sentence ends within what is one word for ROUGE-L.
-            words = self.words(text)
-        return words.replace(END, ""), tokens.replace(END, "")
+    def texts(self, groups: Sequence[Sequence[str]]) -> list[Spelled]:
+        """Of texts of any number of sentences."""
+        treebank = self._tokens == "treebank"
+        return _in_groups(groups, self._treebank_texts if treebank else self._texts)
 
     @property
     def is_full(self) -> bool:
-        """Whether so many words are known that it is time to begin anew."""
-        return self._letters.is_full
+        """Whether so much is known that it is time to begin anew."""
+        return self._letters.is_full or self._size > _MOST
 
-    def _treebank_sentences(self, sentences: list[str]) -> tuple[str, str]:
-        """The words and the tokens of all sentences, with an end behind each."""
-        pieces = in_pieces(sentences)
-        words, tokens = self._words_of_piece.of(pieces), self._treebank.of(pieces)
-        if not pieces:
-            words = "".join([self.words(s) + END for s in sentences])
-        if not pieces or _UNKNOWN in tokens:
-            tokens = "".join([self._letters.spell(treebank_words([s])) + END for s in sentences])
-        return words, tokens
+    def _sentences(self, sentences: Sequence[str]) -> Spelled:
+        found = [tokenize_sentence(text, tokens=self._tokens) for text in sentences]
+        return Spelled(list(map(self._words, sentences)), list(map(self._letters.spell, found)))
 
-    def _rouge_piece(self, piece: str) -> str:
-        return self._letters.spell(rouge_words(piece)) + (END if piece[-1:] == "\n" else "")
+    def _texts(self, texts: Sequence[str]) -> Spelled:
+        found = [tokenize(text, tokens=self._tokens) for text in texts]
+        return Spelled(list(map(self._words, texts)), list(map(self._letters.spell, found)))
 
-    def _treebank_piece(self, piece: str) -> str:
-        words = piece_words(piece)
-        if words is None:
-            return _UNKNOWN
-        return self._letters.spell(words) + (END if piece[-1:] == "\n" else "")
+    def _words(self, text: str) -> str:
+        return self._letters.spell(rouge_words(text))
+
+    def _treebank_texts(self, texts: Sequence[str]) -> Spelled:
+        bounds = [sentence_bounds(text) for text in texts]
+        spelled = self._treebank_sentences(
+            [
+                text[start:end]
+                for text, found in zip(texts, bounds, strict=True)
+                for start, end in zip(*found, strict=True)
+            ]
+        )
+        counts = [len(found.starts) for found in bounds]
+        words, tokens = (list(_joined(part, counts)) for part in spelled)
+        for number, found in enumerate(bounds):
+            if _touch(found):
+                # A sentence ends within what is one word for ROUGE-L.
+                words[number] = self._words(texts[number])
+        return Spelled(words, tokens)
+
+    def _treebank_sentences(self, sentences: Sequence[str]) -> Spelled:
+        words: list[str] = []
+        tokens: list[str] = []
+        for first in range(0, len(sentences), _AT_ONCE):
+            some = self._by_piece(sentences[first : first + _AT_ONCE])
+            words += some.words
+            tokens += some.tokens
+        for number, text in enumerate(tokens):
+            if _UNKNOWN in text:
+                tokens[number] = self._letters.spell(treebank_words([sentences[number]]))
+        return Spelled(words, tokens)
+
+    def _by_piece(self, sentences: Sequence[str]) -> Spelled:
+        pieces = pl.Series("piece", [in_pieces(sentences)]).str.split(" ").explode()
+        distinct = pieces.unique()
+        words, tokens = zip(*self._spellings(distinct.to_list()), strict=True)
+        table = pl.DataFrame({"piece": distinct, "words": words, "tokens": tokens})
+        spelled = (
+            pieces.to_frame()
+            .join(table, on="piece", how="left", maintain_order="left")
+            .select(pl.col("words", "tokens").str.join(""))
+        )
+        return Spelled(*(text.split(END)[:-1] for text in spelled.row(0)))
+
+    def _spellings(self, pieces: list[str]) -> Iterator[tuple[str, str]]:
+        """The words and the tokens of pieces, each piece looked at once."""
+        known = self._pieces
+        new = [piece for piece in pieces if piece not in known]
+        self._size += sum(map(len, new))
+        for piece, tokens in zip(new, piece_words(new), strict=True):
+            end = END if piece[-1:] == "\n" else ""
+            spelled = _UNKNOWN if tokens is None else self._letters.spell(tokens)
+            known[piece] = self._words(piece) + end, spelled + end
+        return map(known.__getitem__, pieces)
+
+
+def _in_groups(
+    groups: Sequence[Sequence[str]], spell: Callable[[Sequence[str]], Spelled]
+) -> list[Spelled]:
+    words, tokens = map(iter, spell(list(chain.from_iterable(groups))))
+    return [
+        Spelled(list(islice(words, len(group))), list(islice(tokens, len(group))))
+        for group in groups
+    ]
+
+
+def _joined(parts: Iterable[str], counts: Iterable[int]) -> Iterator[str]:
+    """The first so many parts as one, the next so many, and so on."""
+    rest = iter(parts)
+    return ("".join(islice(rest, count)) for count in counts)
+
+
+def _touch(bounds: Bounds) -> bool:
+    """Whether a sentence starts where another one ends."""
+    return any(map(eq, bounds.starts[1:], bounds.ends))

@@ -2,8 +2,10 @@
 
 Run as `python tests/benchmarks/lexical.py`, with another number of rows as argument to see
 growth up to it. A row is a response of about 120 words against three contexts of about 120
-words each, made of English web sentences in a fixed order. Figures are rows per CPU second
-of one thread, the best of three rounds.
+words each, in one of two shapes: English web sentences as they are, of 15 words and of all
+lengths, and the words of those in sentences of seven words. What other packages need goes
+with the number of sentences, ours hardly. Figures are rows per CPU second of one process, the
+best of three rounds.
 """
 
 import json
@@ -18,6 +20,7 @@ import polars as pl
 from lexical_peers import Work, peers
 
 from stages.match import LexicalMatch
+from stages.match_compat import CONTINUOUS_EVAL
 from stages.rows import Sample
 from stages.score_lexical import DeterministicFaithfulness
 from stages.tables import build
@@ -26,11 +29,12 @@ from stages.text.chrf import chrfs
 from stages.text.comparison import Comparison
 from stages.text.overlap import token_overlaps
 from stages.text.rouge import rouge_ls
-from stages.text.sentences import split_sentences
+from stages.text.sentences import sentence_bounds, split_sentences
 from stages.text.word_letters import WordLetters
 
 SENTENCES = Path(__file__).parents[1] / "data" / "sentence_split" / "ud_ewt.test.jsonl"
 ROWS = 1_000
+COMPAT_ROWS = 100
 PEER_ROWS = 30
 SETTINGS: list[dict[str, Any]] = [
     {"tokens": "content"},
@@ -42,9 +46,9 @@ SETTINGS: list[dict[str, Any]] = [
 
 def main() -> None:
     """Print one line per figure."""
-    made = samples(ROWS)
+    web, short = web_sentences(), short_sentences()
+    made = samples(web, ROWS)
     print(f"{'rows per CPU second':56}")
-    ours = show("deterministic faithfulness: match and score", made, faithfulness)
     for chosen in SETTINGS:
         stage = LexicalMatch(against="retrieved_contexts", **chosen)
         words = ", ".join(f"{setting} {value}" for setting, value in chosen.items())
@@ -52,8 +56,9 @@ def main() -> None:
     for name, part in parts(made).items():
         show(name, made, lambda _, part=part: part())
     for rows in (1_000, 10_000, *map(int, sys.argv[1:])):
-        show(f"deterministic faithfulness, {rows:,} rows", samples(rows), faithfulness)
-    beside(made.head(PEER_ROWS), ours)
+        show(f"deterministic faithfulness, {rows:,} rows", samples(web, rows), faithfulness)
+    beside("web sentences", made)
+    beside("short sentences", samples(short, ROWS))
 
 
 def faithfulness(made: pl.DataFrame) -> pl.DataFrame:
@@ -62,26 +67,32 @@ def faithfulness(made: pl.DataFrame) -> pl.DataFrame:
     return DeterministicFaithfulness().run(samples=made, context_matches=matches)
 
 
+def compat_faithfulness(made: pl.DataFrame) -> pl.DataFrame:
+    """Both steps as continuous-eval does them; the corrected scores are made beside."""
+    matching = LexicalMatch(against="retrieved_contexts", compat=CONTINUOUS_EVAL)
+    scoring = DeterministicFaithfulness(compat=CONTINUOUS_EVAL)
+    return scoring.run(samples=made, context_matches=matching.run(samples=made))
+
+
 def parts(made: pl.DataFrame) -> dict[str, Callable[[], object]]:
     """The parts of the work, each measured alone."""
     rows = made.select("response", "retrieved_contexts").rows()
-    texts = [(response, "\n".join(contexts)) for response, contexts in rows]
-    sentences = [[text[start:end] for start, end in split_sentences(text)] for text, _ in texts]
+    pairs = [(response, "\n".join(contexts)) for response, contexts in rows]
+    texts = [text for pair in pairs for text in pair]
+    found = [[text[start:end] for start, end in split_sentences(text)] for text, _ in pairs]
     letters = WordLetters("treebank")
+    own, of_sources = letters.sentences(found), letters.texts([pair[1:] for pair in pairs])
     characters, words, tokens, whole = [], [], [], []
-    for found, (response, source) in zip(sentences, texts, strict=True):
-        characters.append(Comparison(found, source))
-        words.append(Comparison([letters.words(s) for s in found], letters.words(source)))
-        tokens.append(Comparison(letters.sentences(found), letters.text(source)))
+    for sentences, spelled, others, (response, source) in zip(
+        found, own, of_sources, pairs, strict=True
+    ):
+        characters.append(Comparison(sentences, source))
+        words.append(Comparison(spelled.words, others.words[0]))
+        tokens.append(Comparison(spelled.tokens, others.tokens[0]))
         whole.append(Comparison([response], source))
     return {
-        "sentences of response and contexts": lambda: [
-            split_sentences(text) for pair in texts for text in pair
-        ],
-        "words for ROUGE-L": lambda: [letters.words(text) for pair in texts for text in pair],
-        "sentences and treebank tokens": lambda: [
-            letters.text(text) for pair in texts for text in pair
-        ],
+        "sentences of response and contexts": lambda: list(map(sentence_bounds, texts)),
+        "sentences, words and treebank tokens": lambda: letters.texts([texts]),
         "ROUGE-L of the sentences": lambda: rouge_ls(words),
         "token overlap of the sentences": lambda: token_overlaps(tokens),
         "character BLEU of the sentences": lambda: character_bleus(characters),
@@ -90,15 +101,21 @@ def parts(made: pl.DataFrame) -> dict[str, Callable[[], object]]:
     }
 
 
-def beside(made: pl.DataFrame, ours: float) -> None:
+def beside(shape: str, made: pl.DataFrame) -> None:
     """Print what the other packages do with the same rows in the same run."""
-    rows = made.select("response", "retrieved_contexts").rows()
+    print(f"\n{shape}")
+    ours = show("deterministic faithfulness: match and score", made, faithfulness)
+    compat = show("the same, compat", made.head(COMPAT_ROWS), compat_faithfulness)
+    rows = made.head(PEER_ROWS).select("response", "retrieved_contexts").rows()
     for name, work in peers().items():
         if isinstance(work, str):
             print(f"{name:56} {work}")
             continue
         rate = len(rows) / fastest(lambda work=work: each(work, rows))
-        print(f"{name:56} {rate:9,.0f}   deterministic faithfulness here: {ours / rate:,.1f} times")
+        times = f"deterministic faithfulness here: {ours / rate:,.1f} times"
+        if name.startswith("continuous-eval"):
+            times += f", compat: {compat / rate:,.1f} times"
+        print(f"{name:56} {rate:9,.1f}   {times}", flush=True)
 
 
 def each(work: Work, rows: Sequence[tuple[str, Sequence[str]]]) -> None:
@@ -114,10 +131,21 @@ def show(name: str, made: pl.DataFrame, work: Callable[[pl.DataFrame], object]) 
     return rate
 
 
-def samples(rows: int) -> pl.DataFrame:
-    """Responses of about 120 words with three contexts of as many."""
+def web_sentences() -> list[str]:
+    """Sentences of English web pages."""
     with SENTENCES.open(encoding="utf-8") as lines:
-        sentences = [sentence for line in lines for sentence in json.loads(line)["sentences"]]
+        return [sentence for line in lines for sentence in json.loads(line)["sentences"]]
+
+
+def short_sentences() -> list[str]:
+    """The words of `web_sentences` that are of letters only, seven a sentence."""
+    words = [word for text in web_sentences() for word in text.split() if word.isalpha()]
+    sevens = (words[first : first + 7] for first in range(0, len(words), 7))
+    return [f"{' '.join(seven).capitalize()}." for seven in sevens]
+
+
+def samples(sentences: Sequence[str], rows: int) -> pl.DataFrame:
+    """Responses of about 120 words with three contexts of as many."""
     passage = passages(sentences, random.Random(0), words=120)
     made = [
         {

@@ -103,6 +103,13 @@ def test_lines_bullets_and_list_numbers_are_borders():
     assert split("It is in Section 7. Kelly left.") == ["It is in Section 7.", "Kelly left."]
 
 
+def test_numbers_of_list_items_stand_before_white_space_of_their_line():
+    assert split("99. One 100. Two 101) Three") == ["99. One", "100. Two", "101) Three"]
+    assert split("1. One 2.\u00a0Two 3.\x1cThree") == ["1. One", "2.\u00a0Two", "3.\x1cThree"]
+    for line_end in "\n\r\v\f\x85\u2028\u2029":
+        assert split(f"1. One 2.{line_end}Two") == ["1. One 2.", "Two"]
+
+
 def test_markdown_is_cut_at_its_lines():
     lines = [
         *("## Title", "| a | b |", "|---|---|", "```python", "x = 1.5", "```"),
