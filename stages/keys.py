@@ -2,8 +2,12 @@
 
 import hashlib
 import json
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
+
+_written: Final = json.JSONEncoder(
+    sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+).encode
 
 
 def content_key(kind: str, *parts: Any) -> str:
@@ -20,7 +24,4 @@ def canonical(value: Any) -> bytes:
 
     Raises `ValueError` for NaN and infinities.
     """
-    text = json.dumps(
-        value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
-    )
-    return text.encode("utf-8", "surrogatepass")
+    return _written(value).encode("utf-8", "surrogatepass")

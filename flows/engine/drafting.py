@@ -9,6 +9,7 @@ import polars as pl
 from flows.engine.artifacts import Artifact, Draft, Making
 from flows.engine.errors import StoppedError
 from flows.engine.parts import (
+    AT_ONCE,
     GROUP,
     Thing,
     grouped,
@@ -86,6 +87,7 @@ class Drafting:
             whole = stage.make(whole_inputs(self._store, step, inputs), tools)
             parts: Iterable[pl.DataFrame] = [whole]
         elif made_at_once(stage, tools):
+            size = AT_ONCE
             parts = make_at_once(self._store, step, inputs, of=shards)
         elif known.height:
             worth = -(-(self._samples.count - known.height) // SHARD)

@@ -18,7 +18,11 @@ from stages.base import Stage
 GROUP: Final = 5
 """Parts read or written in one window of the store, since opening and closing it costs CPU."""
 
-_AT_ONCE: Final = 4
+AT_ONCE: Final = 10
+"""Parts that are made at once: their rows fill row groups of the store, which DuckDB then writes
+to the file and not first to its log."""
+
+_SIDE_BY_SIDE: Final = 4
 """Parts whose questions are with a cluster at the same time: 160 batches of texts."""
 
 Tables = Mapping[str, Any]
@@ -100,11 +104,11 @@ def _made_side_by_side(
 ) -> Iterator[pl.DataFrame]:
     """The parts as threads make them: a cluster would wait while one is looked up and written."""
     waiting: deque[Future[pl.DataFrame]] = deque()
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="part") as pool:
+    with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="part") as pool:
         try:
             for tables in parts:
                 waiting.append(pool.submit(stage.make, tables, tools))
-                if len(waiting) == _AT_ONCE:
+                if len(waiting) == _SIDE_BY_SIDE:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
@@ -140,7 +144,7 @@ def make_at_once(
     store: Store, step: Step, inputs: Mapping[str, Artifact], *, of: int
 ) -> Iterator[pl.DataFrame]:
     """What such a stage makes of each of the `of` parts: the same rows in the same order."""
-    for shards in grouped(range(of), GROUP):
+    for shards in grouped(range(of), AT_ONCE):
         tables = _read(store, step, inputs, shards)
         shard_of = tables["samples"].select("sample_id", "shard")
         made = step.stage.make({name: t.drop("shard") for name, t in tables.items()}, {})

@@ -58,7 +58,8 @@ def test_groups_and_workers_make_the_very_same_rows(
 ) -> None:
     def made(group: int, worth_workers: int) -> dict[str, pl.DataFrame]:
         for module in (parts, drafting):
-            monkeypatch.setattr(module, "GROUP", group)
+            for size in ("GROUP", "AT_ONCE"):
+                monkeypatch.setattr(module, size, group)
         monkeypatch.setattr(local, "WORTH", worth_workers)
         folder = tmp_path / f"{group} {worth_workers}"
         folder.mkdir()

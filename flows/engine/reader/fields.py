@@ -108,6 +108,8 @@ def _passages(value: Any) -> tuple[list[str] | None, list[Any]]:
             return None, []
         case str():
             return [value], []
+        case list() if all(isinstance(member, str) for member in value):
+            return value, []
         case list():
             pairs = [_passage(member, n) for n, member in enumerate(value, start=1)]
             rests = [rest for _, rest in pairs]

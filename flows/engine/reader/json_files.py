@@ -1,5 +1,6 @@
 """JSON Lines and JSON arrays -> records."""
 
+import codecs
 import glob
 import re
 import tempfile
@@ -15,6 +16,7 @@ from flows.engine.reader.json_text import decode_object, replace_lone_surrogates
 from flows.engine.reader.records import Record, RecordError
 
 _AT_A_TIME: Final = 250
+_BLOCK: Final = 1 << 20
 _LARGEST_OBJECT: Final = 1 << 26
 _ELEMENTS: Final = """
     SELECT json FROM read_json_objects($file, format = 'array', maximum_object_size = $largest)
@@ -26,14 +28,16 @@ _ARRAY_IS_RIGHT: Final = "write one array of objects"
 
 def read_json_lines(path: Path) -> Iterator[Record]:
     """One record per line that is not blank, numbered by its line."""
-    lines = pl.scan_lines(path, glob=False)
-    number = 0
-    for batch in lines.collect_batches(chunk_size=_AT_A_TIME, lazy=True):
-        for line in batch.to_series():
-            number += 1
-            text = line.removeprefix("\ufeff") if number == 1 else line
-            if text and not text.isspace():
+    with path.open("rb", buffering=_BLOCK) as file:
+        for number, line in enumerate(file, start=1):
+            text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+            if not _is_blank(text):
+                text = text.removesuffix(b"\n").removesuffix(b"\r")
                 yield Record(number, decode_object(text, right=_LINE_IS_RIGHT))
+
+
+def _is_blank(line: bytes) -> bool:
+    return not (line.startswith(b"{") or line.decode().strip())
 
 
 def read_json_array(path: Path) -> Iterator[Record]:
@@ -44,7 +48,7 @@ def read_json_array(path: Path) -> Iterator[Record]:
     elements = enumerate(_well_formed_elements(path), start=1)
     try:
         for number, text in elements:
-            yield Record(number, decode_object(text, right=_ARRAY_IS_RIGHT))
+            yield Record(number, decode_object(text.encode(), right=_ARRAY_IS_RIGHT))
     except duckdb.InvalidInputException as error:
         if "UTF-8" in str(error):
             raise

@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
+from pydantic_core import from_json
+
 from flows.engine.reader.records import RecordError
 
 # A valid pair, a lone surrogate, or any other escape, so that in \\ud800 the backslash
@@ -14,6 +16,9 @@ _ESCAPE: Final = re.compile(
     r"|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
     r"|\\."
 )
+
+# A name of an object with its colon; what looks like one within a text does no harm.
+_NAME: Final = re.compile(rb'"\s*:')
 
 KINDS: Final = {
     str: "text",
@@ -29,12 +34,40 @@ KINDS: Final = {
 TOO_DEEP: Final = RecordError("brackets nested about a thousand deep", "nest them less")
 
 
-def decode_object(text: str, *, right: str) -> dict[str, Any] | RecordError:
-    """Values of the JSON object `text`; `right` is what to write instead of anything else.
+def decode_object(line: bytes, *, right: str) -> dict[str, Any] | RecordError:
+    """Values of the JSON object `line`; `right` is what to write instead of anything else.
 
     Strict: NaN, infinities and a name that stands twice in one object are wrong. Lone
-    surrogates, which no UTF-8 text can hold, become U+FFFD.
+    surrogates, which no UTF-8 text can hold, become U+FFFD. Raises `UnicodeDecodeError` where
+    the bytes are no UTF-8.
     """
+    found = _plain_object(line)
+    return _decode_strictly(line.decode(), right) if found is None else found
+
+
+def _plain_object(line: bytes) -> dict[str, Any] | None:
+    """Values of an object in which nothing is out of the ordinary; else None.
+
+    Pydantic's decoder takes a quarter of the time of the standard library's and accepts less of
+    what this module must refuse or mend, but for names that stand twice: there are then more
+    colons behind quotes than names.
+    """
+    try:
+        value = from_json(line, allow_inf_nan=False)
+    except ValueError:
+        return None
+    if isinstance(value, dict) and _names(value) == len(_NAME.findall(line)):
+        return value
+    return None
+
+
+def _names(value: dict[str, Any] | list[Any]) -> int:
+    """How many names the objects in `value` have, in all depths."""
+    own, members = (len(value), value.values()) if isinstance(value, dict) else (0, value)
+    return own + sum([_names(one) for one in members if isinstance(one, dict | list)])
+
+
+def _decode_strictly(text: str, right: str) -> dict[str, Any] | RecordError:
     try:
         value = _decode(replace_lone_surrogates(text))
     except json.JSONDecodeError as error:

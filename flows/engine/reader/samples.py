@@ -43,7 +43,11 @@ class Reading:
         samples = filter(None, starmap(self._sample, islice(self._records(), self._limit)))
         while rows := list(islice(samples, size)):
             columns = {name: [row[name] for row in rows] for name in Sample.model_fields}
-            yield conform(Sample, pl.DataFrame(columns, schema=schema(Sample)))
+            if not any(columns["other_references"]):
+                # Polars takes as long for an empty list as for one of texts.
+                del columns["other_references"]
+            kinds = {name: schema(Sample)[name] for name in columns}
+            yield conform(Sample, pl.DataFrame(columns, schema=kinds))
 
     def _records(self) -> Iterator[tuple[SampleFile, Record]]:
         for file in self._files:
@@ -66,8 +70,10 @@ class Reading:
         if sample["sample_id"] is None and not wrongs:
             sample["sample_id"] = self._made_id(sample)
         wrongs += self._repeated(sample["sample_id"], file, record.number)
-        self._refuse(file, record.number, *wrongs)
-        return None if wrongs else sample
+        if wrongs:
+            self._refuse(file, record.number, *wrongs)
+            return None
+        return sample
 
     def _repeated(self, sample_id: str | None, file: SampleFile, number: int) -> list[RecordError]:
         here = (file, number)

@@ -1,10 +1,11 @@
 """Samples from files: read and checked once, then given out in shards."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, NamedTuple
+from typing import Final
 
 import polars as pl
 
@@ -55,7 +56,8 @@ class SampleSource:
         """Those of the samples whose ids are in `ids`, in the same order."""
         chosen = (table.filter(pl.col("sample_id").is_in(ids)) for table in self._shelf)
         kept = _put_aside(table for table in chosen if table.height)
-        return replace(self, count=kept.rows, size=kept.size, digest=kept.digest, _shelf=kept.shelf)
+        digest = kept.digest.value()
+        return replace(self, count=kept.rows, size=kept.size, digest=digest, _shelf=kept.shelf)
 
 
 def open_samples(
@@ -79,27 +81,43 @@ def open_samples(
     given = {by_column[name]: name for name in sorted(reading.columns) if name in by_column}
     mapping = {field: given[field] for field in FIELDS if field in given}
     return SampleSource(
-        path, mapping, kept.present, kept.rows, kept.size, kept.digest, tuple(faults), kept.shelf
+        path,
+        mapping,
+        frozenset(kept.present),
+        kept.rows,
+        kept.size,
+        kept.digest.value(),
+        tuple(faults),
+        kept.shelf,
     )
 
 
-class _Kept(NamedTuple):
-    shelf: Shelf
-    present: frozenset[str]
-    rows: int
-    size: int
-    digest: str
+class _Kept:
+    """Tables put on a shelf, and what must be known of all of them, found in the one pass."""
+
+    def __init__(self) -> None:
+        self.shelf = Shelf()
+        self.present: set[str] = set()
+        self.rows = self.size = 0
+        self.digest = Digest(Sample)
+
+    def add(self, table: pl.DataFrame) -> None:
+        self.shelf.add(table)
+        self.digest.add(table)
+        self.rows += table.height
+        self.size += int(table.estimated_size())
+        self.present |= {column.name for column in table if column.null_count() < table.height}
 
 
 def _put_aside(tables: Iterable[pl.DataFrame]) -> _Kept:
-    """The tables on a shelf, and what must be known of all of them, found in the one pass."""
-    shelf, digest = Shelf(), Digest(Sample)
-    present: set[str] = set()
-    rows = size = 0
-    for table in tables:
-        shelf.add(table)
-        digest.add(table)
-        rows += table.height
-        size += int(table.estimated_size())
-        present |= {column.name for column in table if column.null_count() < table.height}
-    return _Kept(shelf, frozenset(present), rows, size, digest.value())
+    """Each table is put aside while the next is made: Python's part and Polars' take as long."""
+    kept = _Kept()
+    with ThreadPoolExecutor(1, thread_name_prefix="shelf") as pool:
+        adding: Future[None] | None = None
+        for table in tables:
+            if adding:
+                adding.result()
+            adding = pool.submit(kept.add, table)
+        if adding:
+            adding.result()
+    return kept

@@ -1,0 +1,114 @@
+"""Objects in lines of JSON: read quickly where that is safe, and always as strictly."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flows.engine.reader import open_samples
+from flows.engine.reader.json_text import _decode_strictly, _plain_object, decode_object
+from flows.engine.reader.records import RecordError
+
+TEXTS = st.text(st.sampled_from('ab":, \\é🙂\x00\u2028{}'), max_size=6)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+SEPARATORS = st.sampled_from([(",", ":"), (", ", ": "), (" ,\t", " :\r"), (",", "\t :")])
+PIECES = st.sampled_from(
+    ['"a":1,', '"', ":", ",", "\\", "{", "}", "NaN", "-0", "1e999", "\\ud800", "\x01", " ", "é"]
+)
+
+
+def strictly(line: bytes) -> Any:
+    """What the standard library's decoder makes of a line, errors as words."""
+    try:
+        return worded(_decode_strictly(line.decode(), "r"))
+    except UnicodeDecodeError:
+        return "no UTF-8"
+
+
+def found(line: bytes) -> Any:
+    try:
+        return worded(decode_object(line, right="r"))
+    except UnicodeDecodeError:
+        return "no UTF-8"
+
+
+def worded(value: dict[str, Any] | RecordError) -> str:
+    return str(value) if isinstance(value, RecordError) else repr(value)
+
+
+@settings(max_examples=300)
+@given(
+    values=st.dictionaries(TEXTS, VALUES, max_size=3),
+    separators=SEPARATORS,
+    plain=st.booleans(),
+    piece=PIECES,
+    at=st.integers(0, 200),
+    cut=st.integers(0, 2),
+)
+def test_both_decoders_agree_on_any_line(
+    values: dict[str, Any],
+    separators: tuple[str, str],
+    *,
+    plain: bool,
+    piece: str,
+    at: int,
+    cut: int,
+) -> None:
+    line = json.dumps(values, separators=separators, ensure_ascii=plain).encode()
+    damaged = line[:at] + piece.encode()[: 1 + cut] + line[at + cut :]
+    for one in (line, damaged):
+        assert found(one) == strictly(one)
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        (rb'{"a" : 1, "a" : 2, "b": 1, "x": "\":"}', "a"),
+        (rb'{"a": 1, "\u0061": 2}', "a"),
+        (rb'{"x": [{"y": {"b": 1, "b": 1}}]}', "b"),
+        (rb'{"": 1, "" : 2}', ""),
+    ],
+)
+def test_a_name_that_stands_twice_is_found_wherever_it_hides(line: bytes, name: str) -> None:
+    told = decode_object(line, right="r")
+    assert str(told) == f"{name!r} stands twice in one object; keep one of them"
+
+
+def test_ordinary_lines_are_read_quickly_and_those_of_quoted_colons_are_read_too() -> None:
+    ordinary = b'{"id": 1, "contexts": ["a: b", "c"], "scores": {"x" : {"y": 2.5}}}'
+    assert _plain_object(ordinary) == json.loads(ordinary)
+    quoting = rb'{"response": "he said \"yes\": no"}'
+    assert _plain_object(quoting) is None
+    assert decode_object(quoting, right="r") == {"response": 'he said "yes": no'}
+
+
+def test_faults_of_the_lines_before_a_byte_of_another_encoding_are_told_too(tmp_path: Path) -> None:
+    (tmp_path / "s.jsonl").write_bytes(b'\nnot JSON\n{"id": "\xe9"}\n')
+    assert [str(fault) for fault in open_samples("s.jsonl", base=tmp_path, rename={}).faults] == [
+        "s.jsonl:2: broken JSON at column 1 (Expecting value); write one JSON object on each line",
+        "s.jsonl:3: the byte 0xe9 is not UTF-8; save the file as UTF-8",
+    ]
+
+
+def test_lines_of_unicode_blanks_are_blank(tmp_path: Path) -> None:
+    text = '{"id": 1}\n\u00a0\u2003\n\x85\n \t\r\n{"id": 2}\r'
+    (tmp_path / "s.jsonl").write_bytes(text.encode())
+    source = open_samples("s.jsonl", base=tmp_path, rename={})
+    assert (source.count, source.faults) == (2, ())
+
+
+def test_other_references_may_stand_in_some_samples_alone(tmp_path: Path) -> None:
+    lines = [json.dumps({"id": n}) for n in range(300)]
+    lines[280] = '{"id": 280, "ground_truths": ["one", "two"]}'
+    (tmp_path / "s.jsonl").write_text("\n".join(lines))
+    (table,) = open_samples("s.jsonl", base=tmp_path, rename={}).shards(1_000)
+    others = table["other_references"].to_list()
+    assert others[280] == ["two"]
+    assert others.count([]) == 299
