@@ -152,6 +152,8 @@ def test_a_worker_that_is_killed_costs_no_row(tmp_path: Path, address: str, alon
         watch = Watch(once=lambda: os.kill(pid, signal.SIGKILL))
         made = digests(tmp_path, f"engine: dask, address: '{address}', shards: 7", watch)
         assert pid not in client.run(os.getpid).values()
+        # The next test counts on the one that takes its place.
+        client.wait_for_workers(2, timeout=60)
     assert made == alone.digests
 
 
