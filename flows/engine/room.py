@@ -13,16 +13,6 @@ from flows.engine.store import Store, store_version
 SPARE: Final = 100_000_000
 """Bytes that a disk must have beside what was estimated: what else writes there does not wait."""
 
-PER_SAMPLE_BYTE: Final = 10
-"""Bytes that a run writes for each byte of its samples, where no run says otherwise.
-
-Measured: 2.4 to 8.8, with calls on record, whose prompts hold the texts again, or with matches of
-every sentence; the more the shorter the texts.
-"""
-
-_WRITTEN_TWICE: Final = 2
-"""What is added lies in DuckDB's log for a moment before it is in the file."""
-
 _LAST: Final = """
 SELECT sum(row_count) FILTER (step IN (SELECT unnest($wanted))),
        max(row_count) FILTER (step = 'samples')
@@ -33,7 +23,7 @@ WHERE run_id = (SELECT run_id FROM audit.runs WHERE pipeline = $pipeline AND sta
 
 
 class Need(NamedTuple):
-    """Bytes that a run may need: `tables` by `source`, and for the read copy, both at most."""
+    """Bytes that a run may need: `tables` by `source`, and for the read copy."""
 
     tables: int
     copy: int
@@ -65,19 +55,21 @@ def check_room(
 
 
 def room_needed(prepared: Prepared, store: Store, *, wanted: Collection[str]) -> Need:
-    """At most so many bytes, as if every wanted step were made anew.
+    """So many bytes, as if every wanted step were made anew.
 
     By the rows of the pipeline's newest run that is done, at the bytes that a row takes in
-    this store with all that goes with it; where there is none, by the size of the samples.
+    this store with all that goes with it. Where there is none, the samples alone count, which
+    are written in any case: a run wrote 1 to 9 times as much, and a guess is no reason to
+    refuse one.
     """
     size = store.path.stat().st_size if store.path.is_file() else 0
     known = size and store_version(store) == SCHEMA_VERSION  # An older one is yet to be migrated.
     added = _as_last(prepared, store, wanted, size) if known else None
     source = f"the last run of {prepared.pipeline.name}"
     if added is None:
-        added, source = PER_SAMPLE_BYTE * prepared.samples.size, "the size of the samples"
+        added, source = prepared.samples.size, "the size of the samples"
     copy = size + added if prepared.pipeline.read_copy else 0
-    return Need(_WRITTEN_TWICE * added, copy, source)
+    return Need(added, copy, source)
 
 
 def _as_last(prepared: Prepared, store: Store, wanted: Collection[str], size: int) -> int | None:

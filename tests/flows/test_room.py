@@ -10,7 +10,7 @@ import pytest
 from flows.cli import main
 from flows.engine.errors import StoreFullError
 from flows.engine.prepare import prepare
-from flows.engine.room import PER_SAMPLE_BYTE, SPARE, check_room, room_needed
+from flows.engine.room import SPARE, check_room, room_needed
 from flows.engine.store import Store
 
 
@@ -23,8 +23,7 @@ def test_without_a_run_the_samples_say(small: Path) -> None:
     need = room_needed(prepared, Store(small.with_name("small.duckdb")), wanted=steps(small))
     texts = sum(frame.estimated_size() for frame in prepared.samples.shards(10))
     assert need.source == "the size of the samples"
-    assert need.tables == 2 * PER_SAMPLE_BYTE * texts
-    assert need.copy == PER_SAMPLE_BYTE * texts
+    assert need.tables == need.copy == texts
 
 
 def test_then_the_last_run_says(small: Path) -> None:
@@ -34,7 +33,7 @@ def test_then_the_last_run_says(small: Path) -> None:
     size = store.path.stat().st_size
     whole = room_needed(prepare(small), store, wanted=steps(small))
     assert whole.source == "the last run of small"
-    assert whole.tables == 2 * size, "all that is on file is of that run"
+    assert whole.tables == size, "all that is on file is of that run"
     assert whole.copy == 2 * size
     third = room_needed(prepare(small, limit=1), store, wanted=steps(small))
     assert third.tables == pytest.approx(whole.tables / 3, abs=4)
