@@ -139,6 +139,7 @@ def write_texts(path: Path, count: int) -> None:
 def cluster(folder: Path) -> Iterator[tuple[str, int]]:
     """Address and process of a scheduler that is the parent of its workers."""
     known = folder / "scheduler.json"
+    known.unlink(missing_ok=True)  # that of the cluster before
     dask = f"{sys.executable} -m dask"
     where = f"--host 127.0.0.1 --no-dashboard --scheduler-file {known}"
     command = (
@@ -151,11 +152,13 @@ def cluster(folder: Path) -> Iterator[tuple[str, int]]:
             cwd=folder,
             stdout=log,
             stderr=log,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            env=os.environ | {"PYTHONPATH": str(ROOT), "POLARS_MAX_THREADS": "1"},
             process_group=0,
         )
         try:
             while not (known.exists() and known.read_text("utf-8").endswith("}")):
+                if shell.poll() is not None:
+                    raise SystemExit("Dask does not start: pip install 'claimflow[dask]'")
                 time.sleep(0.2)
             time.sleep(5)
             yield json.loads(known.read_text("utf-8"))["address"], shell.pid
