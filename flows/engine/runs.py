@@ -2,7 +2,6 @@
 
 import os
 import platform
-import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +30,8 @@ def start(store: Store, *, pipeline: str, config_path: str, config: str) -> tupl
     replied is in the ledger.
     """
     started = now()
-    run_id = f"{started:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    # The last four digits are parts of the second, for whoever sorts by ids means the time.
+    run_id = f"{started:%Y%m%d-%H%M%S}-{started.microsecond * 65_536 // 1_000_000:04x}"
     with store.writing() as connection:
         running = connection.execute(
             "SELECT run_id, process FROM audit.runs WHERE status = 'running' AND host = $host",

@@ -46,6 +46,11 @@ def test_a_run_goes_on_record_and_ends(store: Store) -> None:
     assert ended["ended_at"] >= ended["started_at"]
 
 
+def test_ids_sort_as_runs_began_within_a_second_too(store: Store) -> None:
+    begun = [runs.start(store, **ABOUT)[0] for _ in range(5)]
+    assert sorted(set(begun)) == begun
+
+
 def test_a_run_whose_process_is_gone_was_killed_and_its_half_tables_go(store: Store) -> None:
     run_id, _ = runs.start(store, **ABOUT)
     making = Making(run_id, content_key("t"), content_key("t"), {}, "samples", 1, {}, {})
