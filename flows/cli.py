@@ -10,7 +10,8 @@ from flows.options import comparing, editing, keeping, reading, running, schedul
 EXIT_CODES: Final = """\
 exit codes: 0 done, 1 done with failures (they are on record as rows),
 2 wrong input (nothing was written), 3 the store is busy or its disk full, 4 a gate failed,
-5 a gate is inconclusive, 6 a judge cannot be used (what was done is kept), 130 stopped by Ctrl-C"""
+5 a gate is inconclusive, 6 a judge cannot be used, 7 the workers cannot go on (what was done
+is kept with both), 130 stopped by Ctrl-C"""
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -154,5 +154,5 @@ class _Step:
         return self.make()
 
 
-def _store_was_busy(task: Task[Any, Any], run: TaskRun, state: State[Any]) -> bool:  # noqa: ARG001
+def _store_was_busy(_task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
     return isinstance(state.data, StoreBusyError)

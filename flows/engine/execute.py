@@ -93,6 +93,7 @@ def recorded(
             readable = False
             raise
         finally:
+            # They are not needed any more, and copying the store may take a while.
             workers.close()
             toolbox.close()
             if readable:

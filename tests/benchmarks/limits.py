@@ -18,14 +18,9 @@ from itertools import chain
 from pathlib import Path
 from uuid import uuid4
 
+from tests.benchmarks.processes import cpu
 from tests.flows.limits import Limit
 from tests.flows.prefect_server import shared_server
-
-
-def _cpu(process: int) -> float:
-    """Seconds that a process has used."""
-    fields = Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _busiest(times: list[float]) -> int:
@@ -99,9 +94,9 @@ def main() -> None:
         os.environ["PREFECT_HOME"] = folder
         server = json.loads((Path(folder) / "server/server.json").read_text("utf-8"))["process"]
         for name, way in (("nobody", _nobody), ("places", _places), ("a slot a call", _slots)):
-            before = _cpu(server), time.process_time()
+            before = cpu(server), time.process_time()
             sent = asyncio.run(way(url, options.seconds, options.rate))
-            theirs, ours = _cpu(server) - before[0], time.process_time() - before[1]
+            theirs, ours = cpu(server) - before[0], time.process_time() - before[1]
             each = " and ".join(str(len(one)) for one in sent) or "no"
             print(
                 f"{name:14} {each} calls, {_busiest([*chain(*sent)])} in the busiest second of "

@@ -25,12 +25,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from processes import cpu, family, held
 from streaming import MAIN, SENTENCES, write_samples
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 CORES = len(os.sched_getaffinity(0))
-TICK = os.sysconf("SC_CLK_TCK")
 LEXICAL = """
   context_matches: {use: lexical_match, against: retrieved_contexts}
   deterministic_faithfulness: {use: deterministic_faithfulness}
@@ -56,30 +56,6 @@ PREFECT_STEPS = "\n" + "".join(
         for part in ("sentence", "text")
     )
 )
-
-
-def cpu(process: int) -> float:
-    """CPU seconds of a process, and of its children that have ended."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:13])) / TICK
-
-
-def family(process: int) -> list[int]:
-    """A process and all that it started."""
-    found = [process]
-    for one in found:
-        try:
-            for thread in Path(f"/proc/{one}/task").iterdir():
-                found += map(int, (thread / "children").read_text().split())
-        except OSError:
-            continue
-    return found
-
-
-def held(process: int) -> int:
-    """Bytes that a process holds."""
-    shares = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-    return sum(1024 * int(line.split()[1]) for line in shares if line.startswith("Pss:"))
 
 
 def all_cpu(root: int) -> dict[int, float]:

@@ -17,7 +17,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
+
+from processes import family, held
 
 SENTENCES = Path(__file__).parents[1] / "data" / "sentence_split" / "ud_ewt.test.jsonl"
 DISTINCT = 2_000
@@ -52,18 +55,12 @@ def write_samples(path: Path, count: int) -> None:
             file.write(json.dumps({"id": str(number), **sample}) + "\n")
 
 
-def held(process: int) -> int:
-    """Bytes that a process and all that it started hold; shared ones count in parts."""
+def held_by_all(process: int) -> int:
+    """Bytes that a process and all that it started hold."""
     total = 0
-    family = [process]
-    for one in family:
-        try:
-            for thread in Path(f"/proc/{one}/task").iterdir():
-                family += map(int, (thread / "children").read_text().split())
-            shares = Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()
-        except OSError:
-            continue  # it has gone
-        total += sum(1024 * int(line.split()[1]) for line in shares if line.startswith("Pss:"))
+    for one in family(process):
+        with suppress(OSError):  # it may have gone
+            total += held(one)
     return total
 
 
@@ -82,7 +79,7 @@ def measure(count: int) -> None:
         )
         peak = 0
         while run.poll() is None:
-            peak = max(peak, held(run.pid))
+            peak = max(peak, held_by_all(run.pid))
             time.sleep(0.2)
         wall, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
         if run.returncode:

@@ -1,9 +1,13 @@
 """A small pipeline that every test of the engine can run in a second."""
 
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
+
+from flows.cli import main
+from flows.engine.store import Store
 
 PIPELINE = """
 name: small
@@ -47,3 +51,15 @@ def write_small() -> Callable[[Path], Path]:
 def small(tmp_path: Path, write_small: Callable[[Path], Path]) -> Path:
     """The path of a pipeline over three samples."""
     return write_small(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def small_store(
+    tmp_path_factory: pytest.TempPathFactory, write_small: Callable[[Path], Path]
+) -> Store:
+    """The store of the small pipeline, run once."""
+    folder = tmp_path_factory.mktemp("finished")
+    write_small(folder)
+    with chdir(folder):
+        assert main(["run", "small.yaml"]) == 0
+    return Store(folder / "small.duckdb")

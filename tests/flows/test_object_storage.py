@@ -4,7 +4,7 @@ import json
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
 
@@ -295,16 +295,6 @@ def test_without_obstore_it_is_said_how_to_get_it(
     ]
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory, write_small: Callable[[Path], Path]) -> Store:
-    """The store of the small pipeline, run once."""
-    folder = tmp_path_factory.mktemp("finished")
-    write_small(folder)
-    with chdir(folder):
-        assert main(["run", "small.yaml"]) == 0
-    return Store(folder / "small.duckdb")
-
-
 def run_ids(store: Store) -> list[str]:
     with store.reading() as connection:
         found = connection.execute("SELECT run_id FROM audit.runs ORDER BY started_at").fetchall()
@@ -321,10 +311,10 @@ def fetched(place: str, folder: Path) -> dict[str, Path]:
 
 
 def test_export_puts_tables_and_then_the_manifest(
-    way: Way, s3: str, store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    way: Way, s3: str, small_store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     way.asked.clear()
-    options = ["--store", str(store.path), "--to", f"{s3}/deep/tables"]
+    options = ["--store", str(small_store.path), "--to", f"{s3}/deep/tables"]
     assert main(["export", "scores", "claims", *options]) == 0
     name = s3.removeprefix("s3:/")
     assert [(asked.method, asked.path) for asked in way.asked] == [
@@ -337,7 +327,7 @@ def test_export_puts_tables_and_then_the_manifest(
         f"{s3}/deep/tables/claims.parquet: 6 rows\n{s3}/deep/tables/scores.parquet: 12 rows\n"
     )
     found = fetched(f"{s3}/deep/tables", tmp_path)
-    list(export_to(store, str(tmp_path / "local"), tables=["scores", "claims"]))
+    list(export_to(small_store, str(tmp_path / "local"), tables=["scores", "claims"]))
     for table in ("scores", "claims"):
         local = pl.read_parquet(tmp_path / "local" / f"{table}.parquet")
         assert pl.read_parquet(found[f"{table}.parquet"]).equals(local)
@@ -351,9 +341,9 @@ def test_export_puts_tables_and_then_the_manifest(
 
 
 def test_half_an_export_has_no_manifest(
-    way: Way, s3: str, store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    way: Way, s3: str, small_store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--store", str(store.path), "--to", s3]
+    options = ["--store", str(small_store.path), "--to", s3]
     assert main(["export", "scores", "claims", *options]) == 0
     assert set(fetched(s3, tmp_path)) == {"scores.parquet", "claims.parquet", "manifest.json"}
     way.trouble = lambda asked: 500 if "scores" in asked.path else None
@@ -366,10 +356,10 @@ def test_half_an_export_has_no_manifest(
     assert set(fetched(s3, tmp_path)) == {"scores.parquet", "claims.parquet"}
 
 
-def test_a_run_is_published_below_its_id(s3: str, store: Store, tmp_path: Path) -> None:
-    run_id = run_ids(store)[0]
+def test_a_run_is_published_below_its_id(s3: str, small_store: Store, tmp_path: Path) -> None:
+    run_id = run_ids(small_store)[0]
     check_place(f"{s3}/nights")
-    assert publish_run(store, run_id, f"{s3}/nights/") == f"{s3}/nights/{run_id}"
+    assert publish_run(small_store, run_id, f"{s3}/nights/") == f"{s3}/nights/{run_id}"
     found = fetched(f"{s3}/nights/{run_id}", tmp_path)
     said = json.loads(found.pop("manifest.json").read_bytes())
     assert said["run_id"] == run_id
@@ -383,8 +373,8 @@ def test_a_place_is_checked_before_the_run(way: Way) -> None:
     check_place("a/folder")
 
 
-def test_tables_are_reused_when_the_samples_move_to_s3(s3: str, store: Store) -> None:
-    folder = store.path.parent
+def test_tables_are_reused_when_the_samples_move_to_s3(s3: str, small_store: Store) -> None:
+    folder = small_store.path.parent
     written = (folder / "samples.jsonl").read_text("utf-8").splitlines()
     samples = [json.loads(line) for line in written]
     put(f"{s3}/in/a.parquet", parquet(folder / "a.parquet", samples[:2]))
@@ -394,10 +384,10 @@ def test_tables_are_reused_when_the_samples_move_to_s3(s3: str, store: Store) ->
     (folder / "moved.yaml").write_text(moved, "utf-8")
     with chdir(folder):
         assert main(["run", "moved.yaml"]) == 0
-    with store.reading() as connection:
+    with small_store.reading() as connection:
         query = "SELECT run_id, bool_and(reused) FROM audit.run_steps GROUP BY run_id"
         reused = dict(connection.execute(query).fetchall())
-    first, second = run_ids(store)
+    first, second = run_ids(small_store)
     assert reused == {first: False, second: True}
 
 

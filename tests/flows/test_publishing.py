@@ -1,8 +1,6 @@
 """Tables where others read them; those on object storage are in test_object_storage.py."""
 
 import json
-from collections.abc import Callable
-from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -14,26 +12,16 @@ from flows.engine.schedules import read_schedules
 from flows.engine.store import Store
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory, write_small: Callable[[Path], Path]) -> Store:
-    """The store of the small pipeline, run once."""
-    folder = tmp_path_factory.mktemp("finished")
-    write_small(folder)
-    with chdir(folder):
-        assert main(["run", "small.yaml"]) == 0
-    return Store(folder / "small.duckdb")
-
-
 def run_of(store: Store) -> str:
     with store.reading() as connection:
         ((run_id,),) = connection.execute("SELECT run_id FROM audit.runs").fetchall()
     return str(run_id)
 
 
-def test_a_run_is_a_folder_with_a_manifest(store: Store, tmp_path: Path) -> None:
-    run_id = run_of(store)
+def test_a_run_is_a_folder_with_a_manifest(small_store: Store, tmp_path: Path) -> None:
+    run_id = run_of(small_store)
     check_place(str(tmp_path / "out"))
-    own = Path(publish_run(store, run_id, str(tmp_path / "out")))
+    own = Path(publish_run(small_store, run_id, str(tmp_path / "out")))
     assert own == tmp_path / "out" / run_id
     said = json.loads((own / "manifest.json").read_bytes())
     assert said["run_id"] == run_id
@@ -43,18 +31,18 @@ def test_a_run_is_a_folder_with_a_manifest(store: Store, tmp_path: Path) -> None
     assert {path.name for path in own.iterdir()} == {*files, "manifest.json"}
 
 
-def test_half_a_run_has_no_manifest(store: Store, tmp_path: Path) -> None:
-    run_id = run_of(store)
-    own = Path(publish_run(store, run_id, str(tmp_path)))
+def test_half_a_run_has_no_manifest(small_store: Store, tmp_path: Path) -> None:
+    run_id = run_of(small_store)
+    own = Path(publish_run(small_store, run_id, str(tmp_path)))
     # Where a table is to be there is a folder.
     (own / "scores.parquet").unlink()
     (own / "scores.parquet").mkdir()
     with pytest.raises(StoreFullError, match="scores"):
-        publish_run(store, run_id, str(tmp_path))
+        publish_run(small_store, run_id, str(tmp_path))
     assert not (own / "manifest.json").exists()
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be made"):
-        publish_run(store, run_id, str(tmp_path / "file"))
+        publish_run(small_store, run_id, str(tmp_path / "file"))
 
 
 def test_an_address_in_a_schedule_stays_as_it_is(small: Path) -> None:
@@ -72,7 +60,14 @@ def test_an_address_in_a_schedule_stays_as_it_is(small: Path) -> None:
     )
 
 
-def test_a_sheet_is_a_file(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--format", "csv", "--to", "s3://bucket/claims.csv", "--store", str(store.path)]
+def test_a_sheet_is_a_file(small_store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [
+        "--format",
+        "csv",
+        "--to",
+        "s3://bucket/claims.csv",
+        "--store",
+        str(small_store.path),
+    ]
     assert main(["export", "claims", *options]) == 2
     assert capsys.readouterr().err == "claimflow: --format csv: a sheet is a file; name one by -o\n"
