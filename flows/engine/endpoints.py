@@ -138,6 +138,13 @@ class OnnxEncoder(Source):
     """A folder that holds an ONNX sentence encoder; relative to this file."""
 
 
+class OnnxCrossEncoder(Source):
+    """An entailment model that runs in this process."""
+
+    model: str
+    """A folder that holds an ONNX cross-encoder for entailment; relative to this file."""
+
+
 class EmbeddingEndpoint(Endpoint):
     """An embedding model behind an endpoint."""
 

@@ -29,7 +29,8 @@ class Pipeline:
     """The steps of one YAML file, in an order that can run. Paths are absolute.
 
     `judges` holds the language models by name. `embedder` is the folder of an encoder, a
-    model behind an endpoint, or None for the embedded encoder. With `read_copy` each run
+    model behind an endpoint, or None for the embedded encoder; `entailment` the folder of a
+    cross-encoder, or None for the embedded model. With `read_copy` each run
     leaves a copy of the store to be read. `workers` says who does what needs no language model,
     and changes no row. `gates` holds what each metric's mean must be like.
     """
@@ -43,6 +44,7 @@ class Pipeline:
     read_copy: bool = True
     workers: WorkersSetting = field(default_factory=WorkersSetting)
     gates: Mapping[str, Gate] = field(default_factory=dict)
+    entailment: Path | None = None
 
     def shared_limits(self) -> dict[str, str]:
         """Where in the file a limit is named that runs share -> its name."""
@@ -77,6 +79,8 @@ def build_pipeline(source: YamlSource) -> Pipeline:
         embedder = source.folder / embedder.model
     store = source.folder / values.store
     rest = {"read_copy": values.read_copy, "workers": values.workers, "gates": values.gates}
+    if values.entailment:
+        rest["entailment"] = source.folder / values.entailment.model
     return Pipeline(values.name, source, store, judges, embedder, steps, **rest)
 
 

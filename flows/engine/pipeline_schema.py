@@ -14,7 +14,13 @@ from pydantic import (
     create_model,
 )
 
-from flows.engine.endpoints import EmbeddingEndpoint, Judge, OnnxEncoder, Source
+from flows.engine.endpoints import (
+    EmbeddingEndpoint,
+    Judge,
+    OnnxCrossEncoder,
+    OnnxEncoder,
+    Source,
+)
 from flows.engine.object_storage import known_place
 from flows.engine.rules import Gate
 from flows.engine.workers import WorkersSetting
@@ -95,6 +101,10 @@ def pipeline_model() -> type[BaseModel]:
             Field(None, description="The sentence encoder; the embedded one when left out."),
         ),
         "workers": (
+        "entailment": (
+            OnnxCrossEncoder | None,
+            Field(None, description="The entailment model; the embedded one when left out."),
+        ),
             WorkersSetting,
             Field(WorkersSetting(), description="Who does what needs no language model."),
         ),

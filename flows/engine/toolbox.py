@@ -143,7 +143,7 @@ class Toolbox:
         self._session = session
         memory = Memory(session.ledger, session.stop)
         folder = pipeline.embedder if isinstance(pipeline.embedder, Path) else None
-        models = ModelWork(folder, workers)
+        models = ModelWork(folder, workers, entailment=pipeline.entailment)
         self._embedded = RememberingEmbedder(models, memory)
         self._entailment = RememberingEntailment(models, memory)
         self._endpoint = (

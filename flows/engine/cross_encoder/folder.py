@@ -1,0 +1,130 @@
+"""A folder that holds a cross-encoder for entailment: which files, and what its outputs mean."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from flows.engine.errors import Fault, InputError
+from stages.words import Label
+
+_WORDS: Final[dict[str, Label]] = {
+    "entailment": "entailed",
+    "entailed": "entailed",
+    "contradiction": "contradicted",
+    "contradicted": "contradicted",
+    "contradictory": "contradicted",
+    "neutral": "neutral",
+    "notentailment": "neutral",
+    "notentailed": "neutral",
+}
+"""What the outputs of published models are called, in small letters alone. A model of two does
+not tell what is contradicted from what is left open: both are neutral."""
+
+_LONGEST: Final = 512
+"""Tokens of the window where the folder names none."""
+
+_UNBOUNDED: Final = 100_000
+"""What `tokenizer_config.json` says of a tokenizer that knows no window is far above this."""
+
+_LABELS: Final = (
+    'give id2label with entailment and neutral, or not_entailment, as in {"0": "entailment", '
+    '"1": "neutral", "2": "contradiction"}'
+)
+
+
+class CrossEncoderFolder(NamedTuple):
+    """The parts of a cross-encoder.
+
+    `labels` says what each output means, by its number; `max_length` is the window in tokens,
+    premise, claim and special tokens together.
+    """
+
+    name: str
+    model: Path
+    tokenizer: Path
+    labels: tuple[Label, ...]
+    max_length: int
+
+    def identity(self) -> dict[str, str | int | float]:
+        """What could change a judgement: the files by content, the labels, the window."""
+        return {
+            "name": self.name,
+            "model_sha256": _sha256(self.model),
+            "tokenizer_sha256": _sha256(self.tokenizer),
+            "labels": ",".join(self.labels),
+            "max_length": self.max_length,
+        }
+
+
+def read_folder(folder: Path) -> CrossEncoderFolder:
+    """The cross-encoder in `folder`: `model.onnx`, `tokenizer.json` and `config.json`.
+
+    The model may lie in `onnx/`, as published folders have it. `id2label` of `config.json` names
+    the outputs; the window is `model_max_length` of `tokenizer_config.json` where that is there,
+    else `max_position_embeddings`, else 512, and never more than 512. Weights that a model keeps
+    in files beside it are loaded, but do not count in its identity.
+
+    Raises `InputError` naming the folder, or every file, that is missing or cannot be used.
+    """
+    if not folder.is_dir():
+        right = "name a folder with model.onnx, tokenizer.json and config.json"
+        raise InputError([Fault(str(folder), "no such folder", right)])
+    faults: list[Fault] = []
+    models = [path for name in ("", "onnx/") if (path := folder / f"{name}model.onnx").is_file()]
+    tokenizer = folder / "tokenizer.json"
+    if not models:
+        right = "put a cross-encoder there in ONNX format"
+        faults.append(Fault(str(folder / "model.onnx"), "no such file", right))
+    if not tokenizer.is_file():
+        faults.append(Fault(str(tokenizer), "no such file", "put the model's tokenizer there"))
+    config = _read(folder / "config.json", faults, "put the model's configuration there")
+    labels = _labels(folder / "config.json", config, faults) if config is not None else ()
+    if faults:
+        raise InputError(faults)
+    published = folder / "tokenizer_config.json"
+    window = _read(published, faults, "") if published.is_file() else {}
+    if faults:
+        raise InputError(faults)
+    return CrossEncoderFolder(
+        folder.name, models[0], tokenizer, labels, _window(window or {}, config or {})
+    )
+
+
+def _read(path: Path, faults: list[Fault], right: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        faults.append(Fault(str(path), "no such file", right))
+        return None
+    except (OSError, ValueError) as error:
+        faults.append(Fault(str(path), f"cannot be read ({error})", "it must be a JSON object"))
+        return None
+    if not isinstance(found, dict):
+        faults.append(Fault(str(path), "no JSON object", "it must be one"))
+        return None
+    return found
+
+
+def _labels(path: Path, config: dict[str, Any], faults: list[Fault]) -> tuple[Label, ...]:
+    given = config.get("id2label")
+    names = given if isinstance(given, dict) else {}
+    words = [str(names.get(str(number), "")) for number in range(len(names))]
+    found = [_WORDS.get("".join(filter(str.isalpha, word.lower()))) for word in words]
+    labels = tuple(label for label in found if label is not None)
+    if len(labels) == len(names) == len(set(labels)) and {"entailed", "neutral"} <= set(labels):
+        return labels
+    said = ", ".join(repr(word) for word in words) if names else "nothing"
+    faults.append(Fault(str(path), f"id2label names {said}", _LABELS))
+    return ()
+
+
+def _window(tokenizer: dict[str, Any], config: dict[str, Any]) -> int:
+    given = (tokenizer.get("model_max_length"), config.get("max_position_embeddings"))
+    known = [int(one) for one in given if isinstance(one, int | float) and 8 <= one <= _UNBOUNDED]
+    return min([*known, _LONGEST])
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
