@@ -12,7 +12,7 @@ from uuid import UUID
 from pydantic import Field
 
 from stages.row import AUDIT, JSON, Json, Row
-from stages.words import FailureKind, Label, MatchCompat, SampleField, SampleText, Side
+from stages.words import FailureKind, JudgedBy, Label, MatchCompat, SampleField, SampleText, Side
 
 
 class Sample(Row):
@@ -69,6 +69,8 @@ class Verdict(Row):
     gave the verdict, or failed last; `failure` says why a language model gave none. Where
     several votes were asked for the verdict is that of more than half, `agreement` the share of
     the given votes that say the same and `ballot` what each of them was; else both are NULL.
+    In a cascade `judged_by` names whose verdict it is, and `model_verdict` is what the embedded
+    model says, whose probabilities stand on every row.
     """
 
     table = "verdicts"
@@ -90,6 +92,8 @@ class Verdict(Row):
     call_id: Annotated[UUID | None, AUDIT] = None
     agreement: Annotated[float | None, AUDIT] = None
     ballot: Annotated[str | None, AUDIT, JSON] = None
+    judged_by: Annotated[JudgedBy | None, AUDIT] = None
+    model_verdict: Annotated[Label | None, AUDIT] = None
 
 
 class Similarity(Row):

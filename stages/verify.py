@@ -1,6 +1,7 @@
 """Claim verification: does a premise entail, contradict or leave open each claim?"""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 import polars as pl
@@ -9,6 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from stages.ask_verdicts import Judged, Opinion, ask_verdicts
 from stages.ballots import Decided, ask_ballots
 from stages.base import Stage
+from stages.cascade import Answer, Cascade, Cascaded, ask_cascade
 from stages.premises import Premise, premises_of
 from stages.prompt import Fills
 from stages.rows import Verdict
@@ -21,7 +23,7 @@ NO_REPLY: Final = "the model gave no judgement"
 
 _NEUTRAL: Final = Judgement(0.0, 0.0, 1.0, 0, 0)
 
-Said = Judgement | Judged | Failure | Decided
+Said = Judgement | Cascaded | Answer
 
 
 class VerifyClaims(Stage):
@@ -32,7 +34,8 @@ class VerifyClaims(Stage):
     reaches `threshold`; if not, it is contradicted when that is likelier than neutral. With
     a `prompt` a language model judges `claims_per_call` claims on one premise at a time
     (1: each on its own), and `threshold` has no meaning; with `votes` it is asked so many
-    times independently, or several are, and the verdict is that of more than half.
+    times independently, or several are, and the verdict is that of more than half. With a
+    `cascade` the entailment model judges first and the language model what it leaves open.
     """
 
     use: ClassVar[str] = "verify_claims"
@@ -44,6 +47,7 @@ class VerifyClaims(Stage):
     prompt: Annotated[str | None, Fills({"premise", "claims"})] = None
     claims_per_call: int = Field(default=8, ge=1, le=100)
     votes: int = Field(default=1, ge=1, le=99)
+    cascade: Cascade | None = None
 
     @field_validator("votes")
     @classmethod
@@ -53,13 +57,26 @@ class VerifyClaims(Stage):
             raise ValueError(f"only a language model votes: {right}")
         return votes
 
+    @field_validator("cascade")
+    @classmethod
+    def _sure_either_way(cls, cascade: Cascade | None, info: ValidationInfo) -> Cascade | None:
+        if cascade is None:
+            return cascade
+        if info.data.get("prompt", "") is None:
+            right = "write a judge in it or for the pipeline, or remove cascade"
+            raise ValueError(f"it ends with a language model: {right}")
+        low, high = cascade.between
+        if not low <= info.data.get("threshold", low) <= high:
+            raise ValueError(f"between must hold threshold, which is {info.data['threshold']:g}")
+        return cascade
+
     def reads(self) -> frozenset[SampleField]:
         """The field that is the premise."""
         return frozenset({self.against})
 
     def ignores(self) -> frozenset[str]:
-        """The one of the two models that does not judge."""
-        return frozenset({"model" if self.prompt else "llm"})
+        """The one of the two models that does not judge; none in a cascade."""
+        return frozenset(() if self.cascade else ("model" if self.prompt else "llm",))
 
     def form(self) -> Form:
         """How a language model is asked."""
@@ -107,14 +124,23 @@ class VerifyClaims(Stage):
         distinct = list(dict.fromkeys(pairs))
         if not distinct:
             return {}
-        if llm is not None and self.votes > 1:
-            return ask_ballots(distinct, self.form(), llm, votes=self.votes)
+        if llm is not None and model is not None and self.cascade:
+            return ask_cascade(distinct, self.cascade, model, partial(self._by_judges, llm))
         if llm is not None:
-            return ask_verdicts(distinct, self.form(), llm)
+            return self._by_judges(llm, distinct)
         return model.judge(distinct) if model is not None else {}
+
+    def _by_judges(self, llm: LLM, pairs: Sequence[Pair]) -> Mapping[Pair, Answer]:
+        if self.votes > 1:
+            return ask_ballots(pairs, self.form(), llm, votes=self.votes)
+        return ask_verdicts(pairs, self.form(), llm)
 
     def _verdict(self, pair: Pair, premise: Premise, judged: Mapping[Pair, Said]) -> dict[str, Any]:
         match judged.get(pair):
+            case Cascaded(judgement, judged_by, answer):
+                verdict = self._verdict(pair, premise, {pair: answer or judgement})
+                whose = {"judged_by": judged_by, "model_verdict": self._label(judgement)}
+                return {**verdict, **_probabilities(judgement), **whose}
             case Decided(outcome, agreement, ballot):
                 verdict = self._verdict(pair, premise, {pair: outcome})
                 return {**verdict, "agreement": agreement, "ballot": ballot}
@@ -133,9 +159,7 @@ class VerifyClaims(Stage):
         return {
             "verdict": self._label(judgement),
             "status": "judged",
-            "p_entailed": judgement.entailed,
-            "p_contradicted": judgement.contradicted,
-            "p_neutral": judgement.neutral,
+            **_probabilities(judgement),
             **self._evidence(premise, judgement.start, judgement.end),
         }
 
@@ -165,3 +189,11 @@ class VerifyClaims(Stage):
             "evidence_start": start,
             "evidence_end": end,
         }
+
+
+def _probabilities(judgement: Judgement) -> dict[str, float]:
+    return {
+        "p_entailed": judgement.entailed,
+        "p_contradicted": judgement.contradicted,
+        "p_neutral": judgement.neutral,
+    }

@@ -18,6 +18,10 @@ CLAIMS_OF: Final[Mapping[Side, ClaimsField]] = {
 Label = Literal["entailed", "contradicted", "neutral"]
 """What natural language inference says of a premise and a claim."""
 
+JudgedBy = Literal["embedded", "judge", "audit"]
+"""Whose verdict counts in a cascade: that of the embedded model, which was sure; the judge's,
+since it was not; the judge's, though it was."""
+
 EndpointFailure = Literal["rate_limited", "server_error", "timeout", "bad_request", "too_long"]
 ReplyFailure = Literal[
     "refused", "truncated", "empty", "unparseable", "invalid", "missing", "conflict"

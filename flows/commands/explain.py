@@ -67,9 +67,12 @@ def _add_verdict(leaf: Tree, row: dict[str, Any]) -> None:
     if row["verdict_status"] == "failed":
         leaf.add(shown(f"{row['verdicts_step']}: failed: {row['verdict_reason']}"))
         return
-    sure = f" ({row['p_entailed']:.2f} entailed)" if row["p_entailed"] is not None else ""
+    by_model = row["p_entailed"] is not None and row["judged_by"] in (None, "embedded")
+    sure = f" ({row['p_entailed']:.2f} entailed)" if by_model else ""
     if row["agreement"] is not None:
         sure = f" ({row['agreement']:.0%} of the votes)"
+    if row["judged_by"] in ("judge", "audit"):
+        sure += f" (the embedded model: {row['model_verdict']}, {row['p_entailed']:.2f} entailed)"
     passage = "" if row["passage"] is None else f" [{row['passage']}]"
     because = f"; {row['verdict_reason']}" if row["verdict_reason"] else ""
     text = f"{row['verdicts_step']}{passage}: {row['verdict']}{sure}{because}"

@@ -34,7 +34,8 @@ def main(options: Namespace) -> int:
     console = standard_output()
     console.print(_table(planned, estimates))
     if estimates:
-        for line in (total(estimates), *beyond(prepared.pipeline, estimates)):
+        lines = (total(estimates), *cascades(estimates), *beyond(prepared.pipeline, estimates))
+        for line in lines:
             console.print(shown(line), soft_wrap=True)
     return 0
 
@@ -90,6 +91,20 @@ def total(estimates: Mapping[str, Estimate]) -> str:
     if any(one.cost is None for one in of_steps):
         amounts.append("and calls whose price nobody knows" if costs else "price unknown")
     return f"{'about ' if guess else ''}{', '.join(amounts)}{told}"
+
+
+def cascades(estimates: Mapping[str, Estimate]) -> Iterator[str]:
+    """A line for each cascade: who would judge, and which calls that saves."""
+    for step, one in estimates.items():
+        if one.cascade and sum(one.cascade[:3]):
+            settled, referred, audited, saved = one.cascade
+            about = "about " if one.about else ""
+            verdicts = counted(settled + referred + audited, "verdict")
+            yield (
+                f"cascade of {step}: {about}{settled:,} of {verdicts} settled by the embedded "
+                f"model, {referred:,} by the judge, {audited:,} audited by it; "
+                f"{about}{counted(saved, 'call')} saved"
+            )
 
 
 def beyond(pipeline: Pipeline, estimates: Mapping[str, Estimate]) -> Iterator[str]:

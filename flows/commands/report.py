@@ -1,6 +1,7 @@
 """What a run found, printed: metrics, the lowest samples and what failed them, what to do next."""
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,9 +14,11 @@ from flows.commands.answers import shown, standard_output
 from flows.commands.by_hand import print_lapsed
 from flows.commands.gate_report import gate_code, print_gates
 from flows.engine import accounts, results
+from flows.engine.cascades import CascadeAccount, cascades_of
 from flows.engine.gates import outcomes_of
 from flows.engine.llm.remembered import FINAL
 from flows.engine.store import Store
+from flows.pages.cascade import cascade_words
 from flows.pages.run import call_words, metric_name
 from flows.pages.steps import run_counts
 from flows.pages.words import counted, number
@@ -47,6 +50,7 @@ def print_report(
     _print_failures(console, accounts.failures(store, run_id))
     print_lapsed(console, store, run_id)
     _print_votes(console, *accounts.votes(store, run_id))
+    _print_cascades(console, cascades_of(store, run_id))
     _print_calls(console, accounts.calls_made(store, run_id))
     lowest = results.lowest(store, run_id, _LOWEST)
     _print_lowest(console, store, run_id, lowest)
@@ -106,6 +110,14 @@ def _print_votes(console: Console, unstable: int, voted: int) -> None:
         see = ': see `claimflow sql "SELECT * FROM unstable"`' if unstable else ""
         words = f"{unstable:,} of {counted(voted, 'claim')} unstable{see}\n"
         console.print(shown(words), soft_wrap=True)
+
+
+def _print_cascades(console: Console, cascades: Sequence[CascadeAccount]) -> None:
+    for cascade in cascades:
+        for line in cascade_words(cascade):
+            console.print(shown(line), soft_wrap=True)
+    if cascades:
+        console.print()
 
 
 def _print_calls(console: Console, calls: pl.DataFrame) -> None:

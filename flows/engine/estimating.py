@@ -6,7 +6,8 @@ from typing import Any, Final
 import polars as pl
 
 from flows.engine.artifacts import read
-from flows.engine.counting import Counter, Endpoints, asking
+from flows.engine.counting import CountedCascade, Counter, Endpoints, asking, cascading, foresee
+from flows.engine.foreseeing import ForeseenEntailment
 from flows.engine.guessing import ClaimGuess
 from flows.engine.llm.estimate import NOT_ASKED, Estimate, together
 from flows.engine.overlay import edited
@@ -30,7 +31,8 @@ def estimate(prepared: Prepared, store: Store, planned: Sequence[Planned]) -> di
     """
     steps = {one.step for one in planned}
     endpoints = {name: of for name, of in asking(prepared.pipeline).items() if name in steps}
-    walk = _Walk(prepared.pipeline, store, planned, endpoints)
+    foreseen = foresee(prepared.pipeline, store)
+    walk = _Walk(prepared.pipeline, store, planned, endpoints, foreseen)
     seen = 0
     if walk.counters:
         for part, samples in _parts(prepared.samples):
@@ -39,8 +41,11 @@ def estimate(prepared: Prepared, store: Store, planned: Sequence[Planned]) -> di
     scale = prepared.samples.count / seen if seen else 1.0
     estimates = {name: together([Estimate(who) for who in of]) for name, of in endpoints.items()}
     for name, counter in walk.counters.items():
-        about = scale > 1 or name in walk.guessed
-        estimates[name] = counter.estimate(scale=scale, about=about)
+        cascade = walk.cascades.get(name)
+        about = scale > 1 or name in walk.guessed or bool(cascade and foreseen.guessed)
+        one = counter.estimate(scale=scale, about=about)
+        whose = cascade.foreseen(one.calls, scale=scale) if cascade else None
+        estimates[name] = one._replace(cascade=whose)
     return estimates
 
 
@@ -56,8 +61,8 @@ def _parts(samples: SampleSource) -> Iterator[tuple[int, pl.DataFrame]]:
 class _Walk:
     """Runs the stages that ask an endpoint, and those whose tables they read.
 
-    `counters` lend tools to the former, by step. `guessed` are the steps that read
-    claims nobody knows yet.
+    `counters` lend tools to the former, by step; `cascades` count what those steps would ask
+    that have one. `guessed` are the steps that read claims nobody knows yet.
     """
 
     def __init__(
@@ -66,6 +71,7 @@ class _Walk:
         store: Store,
         planned: Sequence[Planned],
         endpoints: Mapping[str, Endpoints],
+        foreseen: ForeseenEntailment,
     ) -> None:
         self._store = store
         self._found = {
@@ -77,11 +83,19 @@ class _Walk:
         self._guesses: dict[str, ClaimGuess] = {}
         self.guessed: set[str] = set()
         asked: set[str] = set()
+        unaided: set[str] = set()
         fresh = {one.step for one in planned if one.fresh}
+
+        def counter(name: str, known: set[str]) -> Counter:
+            return Counter(endpoints[name], store, known, foreseen, fresh=name in fresh)
+
         self.counters = {
-            name: Counter(of_step, store, asked, fresh=name in fresh)
-            for name, of_step in endpoints.items()
-            if name not in self._found
+            name: counter(name, asked) for name in endpoints if name not in self._found
+        }
+        self.cascades = {
+            name: CountedCascade(stage, counter(name, unaided))
+            for name, stage in cascading(pipeline)
+            if name in self.counters
         }
         for step in reversed(pipeline.steps):
             if step.name in self.counters or step.name in self._read:
@@ -113,9 +127,13 @@ class _Walk:
             name: tables[wire] if isinstance(wire, str) else {one: tables[one] for one in wire}
             for name, wire in step.inputs.items()
         }
-        lent = step.stage.tools.keys() - step.stage.ignores()
-        tool = self.counters[step.name].tool() if step.name in self.counters else None
-        return step.stage.run(**inputs, **dict.fromkeys(lent, tool))
+        if step.name not in self.counters:
+            lent = step.stage.tools.keys() - step.stage.ignores()
+            return step.stage.run(**inputs, **dict.fromkeys(lent))
+        table = step.stage.run(**inputs, **self.counters[step.name].lend(step.stage))
+        if step.name in self.cascades:
+            self.cascades[step.name].add(inputs, table)
+        return table
 
     def _whole(self, step: Step, table: pl.DataFrame, samples: pl.DataFrame) -> pl.DataFrame:
         """The table with claims guessed where a judge has yet to be asked for them."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from flows.engine.endpoints import DEFAULT_JUDGE, EMBEDDED
 from flows.engine.errors import Fault, one_of
-from flows.engine.pipeline_schema import asks_llm, votes
+from flows.engine.pipeline_schema import asks_llm, cascades, votes
 from flows.engine.yaml_source import YamlSource
 from stages.base import Stage
 
@@ -41,10 +41,14 @@ def step_judges(
     known = {EMBEDDED, *source.section("judges")}
     if source.section("judge"):
         known.add(DEFAULT_JUDGE)
-    chosen = values.get("judge") or (DEFAULT_JUDGE if DEFAULT_JUDGE in known else EMBEDDED)
+    at, written = _written(kind, values)
+    if at and "judge" in values:
+        what = "is written beside a cascade"
+        faults.append(Fault(source.place("steps", step, "judge"), what, "write it in the cascade"))
+    chosen = written or (DEFAULT_JUDGE if DEFAULT_JUDGE in known else EMBEDDED)
     several = chosen if votes(kind) and isinstance(chosen, list) else [chosen]
     names = [name for name in several if isinstance(name, str)]
-    place = source.place("steps", step, "judge")
+    place = source.place("steps", step, *at, "judge")
     faults += [
         Fault(place, f"there is no judge {name!r}", one_of(name, known))
         for name in names
@@ -52,6 +56,25 @@ def step_judges(
     ]
     faults += _unfit(place, names)
     return tuple(name for name in dict.fromkeys(names) if name != EMBEDDED)
+
+
+def without_judges(kind: type[Stage], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a step of that kind as written, less which judges it asks."""
+    if not asks_llm(kind):
+        return dict(values)
+    settings = {name: value for name, value in values.items() if name != "judge"}
+    if _written(kind, values)[0]:
+        inner = values["cascade"].items()
+        settings["cascade"] = {name: value for name, value in inner if name != "judge"}
+    return settings
+
+
+def _written(kind: type[Stage], values: Mapping[str, Any]) -> tuple[tuple[str, ...], Any]:
+    """Where in a step its judges are to be written, and what is there: in a cascade, or beside."""
+    cascade = values.get("cascade")
+    if cascades(kind) and isinstance(cascade, dict):
+        return ("cascade",), cascade.get("judge")
+    return (), values.get("judge")
 
 
 def shared_votes(

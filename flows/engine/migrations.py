@@ -7,7 +7,7 @@ import duckdb
 from stages.row import Row
 from stages.tables import content_columns
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 
 
 class Added(NamedTuple):
@@ -44,6 +44,10 @@ ADDED: Final[dict[int, tuple[Added, ...]]] = {
         # Such a recipe is that of no step.
         Added("audit.artifacts", "recipe", "UUID", "00000000-0000-0000-0000-000000000000"),
         Added("audit.artifacts", "inputs", "JSON", "{}"),
+    ),
+    5: (
+        Added("stored.verdicts", "judged_by", "VARCHAR"),
+        Added("stored.verdicts", "model_verdict", "VARCHAR"),
     ),
 }
 """What each schema version added to tables that were there before it. A new table needs no

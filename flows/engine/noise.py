@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import polars as pl
 
 from flows.engine import runs
-from flows.engine.counting import Counter, asking
+from flows.engine.counting import Counter, asking, foresee
 from flows.engine.guessing import ClaimGuess
 from flows.engine.ledger import Ledger
 from flows.engine.llm.estimate import NOT_ASKED, Estimate
@@ -52,12 +52,14 @@ def count_calls(
     """What `repeats` repeats would ask, by step. Nobody is asked, nothing is written."""
     asked: set[str] = set()
     endpoints = asking(prepared.pipeline)
-    counters = {name: Counter(of, store, asked) for name, of in endpoints.items()}
+    foreseen = foresee(prepared.pipeline, store)
+    counters = {name: Counter(of, store, asked, foreseen) for name, of in endpoints.items()}
     guesses: dict[str, ClaimGuess] = {}
 
     def lend(step: Step, repeat: int) -> Mapping[str, Any]:
-        tool = counters[step.name].tool(repeat=repeat) if step.name in counters else None
-        return dict.fromkeys(step.stage.tools.keys() - step.stage.ignores(), tool)
+        if step.name in counters:
+            return counters[step.name].lend(step.stage, repeat=repeat)
+        return dict.fromkeys(step.stage.tools.keys() - step.stage.ignores())
 
     def complete(step: Step, table: pl.DataFrame) -> pl.DataFrame:
         if not isinstance(step.stage, DecomposeClaims) or not step.judges:
@@ -71,7 +73,7 @@ def count_calls(
     for name in (step.name for step in prepared.pipeline.steps if step.name in counters):
         for cell in walk.cells(name) if name in walk.needed() else ():
             walk.table(name, cell)
-    about = bool(guesses)
+    about = bool(guesses) or foreseen.guessed
     return walk.design, {name: one.estimate(about=about) for name, one in counters.items()}
 
 

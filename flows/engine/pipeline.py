@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from flows.engine.endpoints import DEFAULT_JUDGE, EmbeddingEndpoint, Judge
 from flows.engine.errors import Fault, InputError
-from flows.engine.jury import shared_votes, step_judges, taken_names
-from flows.engine.pipeline_schema import SamplesSource, asks_llm, pipeline_model, wired
+from flows.engine.jury import shared_votes, step_judges, taken_names, without_judges
+from flows.engine.pipeline_schema import SamplesSource, pipeline_model, wired
 from flows.engine.prompts import prompt_texts
 from flows.engine.rules import Gate, misnamed
 from flows.engine.wiring import Step, Wiring, Written
@@ -118,8 +118,9 @@ def _stage(
     judges: tuple[str, ...],
     faults: list[Fault],
 ) -> Stage | None:
-    wires = {"use", *wired(kind), *(("judge",) if asks_llm(kind) else ())}
-    settings = {key: value for key, value in values.items() if key not in wires}
+    wires = {"use", *wired(kind)}
+    written = without_judges(kind, values)
+    settings = {key: value for key, value in written.items() if key not in wires}
     settings |= prompt_texts(source, name, kind, settings, faults, judged=bool(judges))
     if len(judges) > 1:
         settings["votes"] = shared_votes(source, name, settings, judges, faults)

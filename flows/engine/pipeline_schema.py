@@ -26,6 +26,7 @@ from flows.engine.rules import Gate
 from flows.engine.workers import WorkersSetting
 from stages import REGISTER
 from stages.base import Stage
+from stages.cascade import Cascade
 from stages.tools import LLM
 
 STEP_NAME: Final = r"^[a-z][a-z0-9_]*$"
@@ -77,7 +78,7 @@ _Several = Annotated[
 @cache
 def pipeline_model() -> type[BaseModel]:
     """The model of a whole pipeline file, its steps a union discriminated by `use`."""
-    models: list[Any] = [_step_model(stage) for stage in REGISTER.values()]
+    models: list[Any] = [step_model(stage) for stage in REGISTER.values()]
     step: Any = Annotated[reduce(or_, models), Field(discriminator="use")]
     name: Any = Annotated[str, Field(pattern=STEP_NAME)]
     fields: dict[str, Any] = {
@@ -100,11 +101,11 @@ def pipeline_model() -> type[BaseModel]:
             _Embedder | None,
             Field(None, description="The sentence encoder; the embedded one when left out."),
         ),
-        "workers": (
         "entailment": (
             OnnxCrossEncoder | None,
             Field(None, description="The entailment model; the embedded one when left out."),
         ),
+        "workers": (
             WorkersSetting,
             Field(WorkersSetting(), description="Who does what needs no language model."),
         ),
@@ -147,7 +148,21 @@ def votes(stage: type[Stage]) -> bool:
     return "votes" in stage.model_fields
 
 
-def _step_model(stage: type[Stage]) -> type[BaseModel]:
+def cascades(stage: type[Stage]) -> bool:
+    """Whether a language model can do what the embedded one leaves open of a stage's work."""
+    return "cascade" in stage.model_fields
+
+
+def _cascade_model() -> type[BaseModel]:
+    """What a pipeline may say of a cascade: its settings, and the judges at its end."""
+    what = "The judge to ask: one of judges, or several that vote; the pipeline's when left out."
+    judge: Any = (_Several | None, Field(None, description=what))
+    return create_model("Cascade", __base__=Cascade, __doc__=Cascade.__doc__, judge=judge)
+
+
+@cache
+def step_model(stage: type[Stage]) -> type[BaseModel]:
+    """The model of a step of that stage."""
     fields: dict[str, Any] = {
         name: (field.annotation, field) for name, field in stage.model_fields.items()
     }
@@ -160,5 +175,8 @@ def _step_model(stage: type[Stage]) -> type[BaseModel]:
         more = " Several vote." if votes(stage) else ""
         judge = _Several if votes(stage) else str
         fields["judge"] = (judge | None, Field(None, description=f"{what}{more}"))
+    if cascades(stage):
+        what = "The embedded model settles what it is sure of, the judge the rest."
+        fields["cascade"] = (_cascade_model() | None, Field(None, description=what))
     fields["use"] = (Literal[stage.use], ...)
     return create_model(stage.use, __base__=Source, __doc__=stage.__doc__, **fields)

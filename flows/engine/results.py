@@ -104,7 +104,8 @@ def verdicts_of(store: Store, run_id: str, sample_id: str) -> pl.DataFrame:
         """
         SELECT c.step AS claims_step, c.claim, c.status AS claim_status, c.reason AS claim_reason,
                v.step AS verdicts_step, v.against, v.passage, v.verdict, v.p_entailed, v.agreement,
-               v.evidence, v.status AS verdict_status, v.reason AS verdict_reason
+               v.judged_by, v.model_verdict, v.evidence, v.status AS verdict_status,
+               v.reason AS verdict_reason
         FROM claims c
         JOIN audit.run_steps cs ON cs.run_id = c.run_id AND cs.step = c.step
         LEFT JOIN verdicts v ON v.run_id = c.run_id AND v.claim_id = c.claim_id

@@ -8,7 +8,7 @@ import duckdb
 
 from flows.engine.errors import Fault, InputError
 from flows.engine.migrations import SCHEMA_VERSION, migrate
-from flows.engine.row_sql import UNSTABLE_SQL, latest_sql, table_sql, view_sql
+from flows.engine.row_sql import CASCADES_SQL, UNSTABLE_SQL, latest_sql, table_sql, view_sql
 from flows.engine.version import VERSION
 from stages.rows import row_kinds
 
@@ -36,6 +36,7 @@ def prepare(connection: duckdb.DuckDBPyConnection, path: Path, at: datetime) -> 
             connection.execute(view_sql(row))
             connection.execute(latest_sql(row))
         connection.execute(UNSTABLE_SQL)
+        connection.execute(CASCADES_SQL)
 
 
 def check(connection: duckdb.DuckDBPyConnection, path: Path) -> None:

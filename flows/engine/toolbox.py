@@ -100,9 +100,14 @@ class RememberingEntailment:
 
     def judge(self, pairs: Sequence[Pair]) -> dict[Pair, Judgement]:
         """As `EntailmentModel.judge`."""
-        keys = {pair: content_key("entailment", self.identity, *pair) for pair in pairs}
+        keys = entailment_keys(self.identity, pairs)
         replies = self._memory.replies("entailment", keys, self._models.judgements)
         return {pair: Judgement(*json.loads(reply)) for pair, reply in replies.items()}
+
+
+def entailment_keys(identity: Mapping[str, Any], pairs: Sequence[Pair]) -> dict[Pair, str]:
+    """The key under which the judgement of each pair is remembered."""
+    return {pair: content_key("entailment", identity, *pair) for pair in pairs}
 
 
 class StepJudge:

@@ -8,7 +8,7 @@ from pydantic_core import ErrorDetails
 
 from flows.engine.endpoints import SECRET, EmbeddingEndpoint, OnnxEncoder
 from flows.engine.errors import Fault, one_of
-from flows.engine.pipeline_schema import asks_llm, pipeline_model, wired
+from flows.engine.pipeline_schema import asks_llm, pipeline_model, step_model, wired
 from flows.engine.yaml_source import YamlSource
 from stages import REGISTER
 
@@ -95,6 +95,8 @@ def _keys(source: YamlSource, path: tuple[str, ...]) -> set[str]:
             *(("judge",) if asks_llm(stage) else ()),
         }
     model: Any = pipeline_model()
+    if path[:1] == ("steps",) and len(path) > 2:
+        model, path = step_model(REGISTER[source.value["steps"][path[1]]["use"]]), path[2:]
     for key in path:
         fields = getattr(model, "model_fields", {})
         model = _model(fields[key].annotation if key in fields else model, source, path)

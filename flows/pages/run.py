@@ -6,11 +6,13 @@ from typing import Any, Final
 import polars as pl
 
 from flows.engine import accounts, results
+from flows.engine.cascades import cascades_of
 from flows.engine.compare.comparison import compare
 from flows.engine.compare.pairs import Runs
 from flows.engine.gates import outcomes_of
 from flows.engine.store import Store
 from flows.engine.tags import PREVIOUS, find_run
+from flows.pages.cascade import cascade_words
 from flows.pages.comparison import as_markdown
 from flows.pages.gates import GATES, gate_cells
 from flows.pages.markdown import code, table
@@ -83,6 +85,8 @@ def _lines(store: Store, run_id: str) -> Iterator[str]:
     for row in accounts.failures(store, run_id).iter_rows(named=True):
         kind = f" {row['failure']}" if row["failure"] else ""
         yield f"- {code(row['step'])}: {row['failed']:,} failed{kind}: {code(row['reason'])}"
+    for cascade in cascades_of(store, run_id):
+        yield f"- {code(' '.join(line.strip() for line in cascade_words(cascade)))}"
     for row in accounts.calls_made(store, run_id).iter_rows(named=True):
         yield f"- {code(call_words(row))}"
     yield ""

@@ -265,6 +265,8 @@ def test_a_verdict_of_a_language_model() -> None:
         "call_id": CALL,
         "agreement": None,
         "ballot": None,
+        "judged_by": None,
+        "model_verdict": None,
     }
 
 

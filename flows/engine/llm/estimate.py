@@ -26,10 +26,21 @@ _PER_CLAIM: Final = 25
 """Tokens of a reply, where no call on record tells."""
 
 
+class CascadeEstimate(NamedTuple):
+    """Verdicts that the embedded model would settle, leave to the judge, and see audited by it;
+    `calls_saved` are those that the judge would be sent without the cascade, beyond those it is.
+    """
+
+    settled: int
+    referred: int
+    audited: int
+    calls_saved: int
+
+
 class Estimate(NamedTuple):
     """What a step would ask of the endpoint that `who` names, a judge or the embedder.
 
-    `parts` is what it would ask of each, where there are several.
+    `parts` is what it would ask of each, where there are several, `cascade` what one would do.
 
     `calls` is what a run sends when every reply can be used. It is a guess where `about` says
     so: claims are not known yet, or not all samples were looked at. `answers` are on file and
@@ -45,6 +56,7 @@ class Estimate(NamedTuple):
     cost: Decimal | None = Decimal(0)
     about: bool = False
     parts: tuple["Estimate", ...] = ()
+    cascade: CascadeEstimate | None = None
 
 
 def together(parts: Sequence[Estimate]) -> Estimate:
