@@ -38,18 +38,17 @@ def fit(inputs: Matrix, positive: Flags, weights: Matrix, ridge: float) -> Matri
     return coefficients
 
 
-def balanced(groups: Sequence[str], positive: Flags, share: dict[str, float]) -> Matrix:
-    """Weights of rows that give every group its share, and each class of a group half of it.
+def balanced(groups: Sequence[str], positive: Flags) -> Matrix:
+    """Weights of rows that let every group count the same, and each class half of its group.
 
-    A group of `share` 1 counts like any other, however many rows it has. A class that a
-    group lacks is made good over all groups, so that both classes weigh the same.
+    A class that a group lacks is made good over all groups, so that both weigh the same.
     """
     names = np.array(groups)
     weights = np.zeros(len(names))
     for group in sorted(set(groups)):
         for side in (positive, ~positive):
             rows = (names == group) & side
-            weights[rows] = share.get(group, 1.0) / max(1, rows.sum())
+            weights[rows] = 1 / max(1, rows.sum())
     for side in (positive, ~positive):
         weights[side] /= weights[side].sum()
     return weights

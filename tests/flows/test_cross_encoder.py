@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from flows.engine.cross_encoder import CrossEncoder
 from flows.engine.cross_encoder.windows import windows
 from flows.engine.errors import InputError, WorkersError
-from flows.engine.model_work import ModelWork, worker_cross_judgements
+from flows.engine.model_work import ModelWork, worker_judgements
 from stages.tools import Judgement, Pair
 
 TINY = Path(__file__).parents[1] / "data" / "tiny_cross_encoder"
@@ -243,11 +243,11 @@ def test_workers_judge_by_the_same_model_or_not_at_all(folder: Path) -> None:
     pairs = [Pair(PROVED, "Paris"), Pair(FILLED, "cheese")]
     here = ModelWork(None, None, entailment=folder)
     (replies,) = here.judgements([pairs])
-    assert worker_cross_judgements(folder, here.entailment.identity, pairs) == replies
-    with pytest.raises(WorkersError, match=r"another cross-encoder in .*mine than"):
-        worker_cross_judgements(folder, {"name": "other"}, pairs)
-    with pytest.raises(WorkersError, match="a worker has not the cross-encoder of this run"):
-        worker_cross_judgements(folder / "nowhere", here.entailment.identity, pairs)
+    assert worker_judgements(folder, here.entailment.identity, pairs) == replies
+    with pytest.raises(WorkersError, match=r"another entailment model in .*mine than"):
+        worker_judgements(folder, {"name": "other"}, pairs)
+    with pytest.raises(WorkersError, match="a worker has not the entailment model of this run"):
+        worker_judgements(folder / "nowhere", here.entailment.identity, pairs)
 
 
 def words(text: str) -> list[tuple[int, int]]:

@@ -1,50 +1,31 @@
 """What the shipped entailment model says of pairs that anyone can judge."""
 
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from shutil import copyfile
 
-import polars as pl
 import pytest
 
-from flows.engine.embedder import OnnxEmbedder
 from flows.engine.entailment import EmbeddedEntailment
+from flows.engine.entailment.features import COUNTED, READ, SURE
 from flows.engine.entailment.model import SHIPPED
 from flows.engine.entailment.pairs import measure_pairs
-from flows.engine.entailment.weights import read_weights
+from flows.engine.entailment.weights import (
+    MODEL_FILE,
+    TOKENIZER_FILE,
+    WEIGHTS_FILE,
+    read_weights,
+)
 from stages.tools import Judgement, Pair
 
 TOWER = "The Eiffel Tower is located in Paris. It has a height of 1000ft."
 BORN = "Albert Einstein was born in Spain in 1879."
 
 
-class Counting:
-    """The shipped embedder, noting every text that it is asked for."""
-
-    def __init__(self) -> None:
-        self.embedder = OnnxEmbedder()
-        self.identity = self.embedder.identity
-        self.asked: list[str] = []
-
-    def embed(self, texts: Sequence[str]) -> pl.DataFrame:
-        self.asked += texts
-        return self.embedder.embed(texts)
-
-
-class Even:
-    """Gives every text the same vector: speed without the encoder's."""
-
-    def __init__(self) -> None:
-        self.identity: dict[str, str | int | float] = {"model": "even"}
-
-    def embed(self, texts: Sequence[str]) -> pl.DataFrame:
-        vectors = pl.Series([[1.0, 0.0]] * len(texts), dtype=pl.Array(pl.Float32, 2))
-        return pl.DataFrame({"text": list(texts), "embedding": vectors})
-
-
 @pytest.fixture(name="model", scope="module")
 def _model() -> EmbeddedEntailment:
-    return EmbeddedEntailment(OnnxEmbedder())
+    return EmbeddedEntailment()
 
 
 def judge(model: EmbeddedEntailment, premise: str, claim: str) -> Judgement:
@@ -103,10 +84,10 @@ def test_evidence_is_the_sentence_that_decides(model: EmbeddedEntailment) -> Non
 @pytest.mark.parametrize(
     ("premise", "claim"), [("", "A claim."), (" \n", "A claim."), ("…!", "A claim."), (BORN, "?!")]
 )
-def test_nothing_follows_from_nothing(premise: str, claim: str) -> None:
-    embedder = Counting()
-    assert judge(EmbeddedEntailment(embedder), premise, claim) == (0, 0, 1, 0, 0)
-    assert embedder.asked == []
+def test_nothing_follows_from_nothing(premise: str, claim: str, tmp_path: Path) -> None:
+    copyfile(SHIPPED / WEIGHTS_FILE, tmp_path / WEIGHTS_FILE)
+    # There is no network in this folder, and none is asked for.
+    assert judge(EmbeddedEntailment(tmp_path), premise, claim) == (0, 0, 1, 0, 0)
 
 
 def test_a_judgement_depends_on_its_pair_alone(model: EmbeddedEntailment) -> None:
@@ -119,34 +100,27 @@ def test_a_judgement_depends_on_its_pair_alone(model: EmbeddedEntailment) -> Non
         assert list(pool.map(model.judge, [pairs] * 4)) == [together] * 4
 
 
-def test_identity_names_weights_features_and_embedder() -> None:
-    identity = EmbeddedEntailment(OnnxEmbedder()).identity
-    assert {"weights", "features"} < set(identity)
-    inner = {n.removeprefix("embedder."): v for n, v in identity.items() if "embedder." in n}
-    assert inner == OnnxEmbedder().identity
+def test_identity_names_everything_that_could_change_a_judgement() -> None:
+    identity = EmbeddedEntailment().identity
+    assert set(identity) == {"weights", "features", MODEL_FILE, TOKENIZER_FILE}
+    assert identity["weights"] == read_weights(SHIPPED)[1]
 
 
-def test_the_shipped_weights_are_of_the_features_that_are_measured() -> None:
-    weights, digest = read_weights(SHIPPED)
+def test_the_shipped_weights_are_of_the_features_that_are_measured(
+    model: EmbeddedEntailment,
+) -> None:
+    weights, _ = read_weights(SHIPPED)
     pair = Pair("Paris is large.", "Paris is old.")
-    names = list(measure_pairs([pair], Even())[pair].features)
+    names = list(measure_pairs([pair], model)[pair].features)
     assert list(weights.centre) == list(weights.spread) == names
-    assert list(weights.entailed.coefficients) == list(weights.contradicted.coefficients) == names
+    assert names == [*READ, *COUNTED]
+    assert list(weights.read.entailed.coefficients) == [*READ, *SURE]
+    assert list(weights.counted.entailed.coefficients) == list(COUNTED)
     assert all(spread > 0 for spread in weights.spread.values())
-    assert EmbeddedEntailment(Even()).identity["weights"] == digest
-
-
-def test_each_text_is_embedded_once_and_far_pieces_are_not() -> None:
-    embedder = Counting()
-    filler = " ".join(f"Town {n} has a mayor." for n in range(200))
-    pairs = [Pair(f"{filler} {TOWER}", claim) for claim in (TOWER, "It has a height of 1000ft.")]
-    EmbeddedEntailment(embedder).judge(pairs)
-    assert len(embedder.asked) == len(set(embedder.asked)) <= 12
 
 
 @pytest.mark.parametrize("unit", ["Towns have mayors. ", "mayor ", "x", "! ", "市", "7"])
-def test_long_texts_are_judged_in_linear_time(unit: str) -> None:
-    model = EmbeddedEntailment(Even())
+def test_long_texts_are_judged_in_linear_time(model: EmbeddedEntailment, unit: str) -> None:
     long, longer = (unit * (size // len(unit)) for size in (100_000, 500_000))
     started = time.process_time()
     judged = model.judge([Pair(longer + " " + TOWER, BORN), Pair(BORN, long), Pair(long, long)])

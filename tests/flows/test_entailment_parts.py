@@ -89,16 +89,15 @@ def test_candidates_are_the_pieces_that_hold_most() -> None:
 def test_a_window_takes_in_a_neighbour_that_adds_something() -> None:
     premise = Premise("Snow fell. The tower is in Paris. It is 1000 feet high. Ice melts.")
     (part,) = Claim("The tower in Paris is 1000 feet high").parts
-    assert best_window(premise, part, {1: 0.5, 2: 0.5}) == range(1, 3)
+    assert best_window(premise, part) == range(1, 3)
     (part,) = Claim("The tower is in Paris").parts
-    assert best_window(premise, part, {1: 0.5, 2: 0.1}) == range(1, 2)
+    assert best_window(premise, part) == range(1, 2)
 
 
-def test_meaning_decides_between_windows_of_equal_words() -> None:
-    premise = Premise("Paris is old. Paris is large.")
+def test_of_windows_of_equal_words_the_first_is_taken() -> None:
+    premise = Premise("Rome is old. Paris is old. Paris is large.")
     (part,) = Claim("Paris is huge").parts
-    assert best_window(premise, part, {0: 0.2, 1: 0.4}) == range(1, 2)
-    assert best_window(premise, part, {0: 0.4, 1: 0.2}) == range(1)
+    assert best_window(premise, part) == range(1, 2)
 
 
 def align(claim: str, evidence: str) -> Alignment:

@@ -1,6 +1,5 @@
 """Where in a premise the evidence for a sentence of a claim lies."""
 
-from collections.abc import Mapping
 from itertools import chain
 from typing import Final
 
@@ -8,16 +7,13 @@ from flows.engine.entailment.claim import Part
 from flows.engine.entailment.premise import Premise
 
 _CANDIDATES: Final = 4
-"""Pieces around which evidence is looked for, and whose embeddings are asked for."""
+"""Pieces around which evidence is looked for."""
 
 _WIDEST: Final = 3
 """Neighbouring pieces that one window of evidence joins at most."""
 
 _PIECE_COST: Final = 0.06
 """What a further piece in the window must add to be worth it."""
-
-_MEANING: Final = 0.5
-"""What the cosine counts for beside the coverage."""
 
 
 def candidates(premise: Premise, part: Part) -> list[int]:
@@ -34,12 +30,10 @@ def candidates(premise: Premise, part: Part) -> list[int]:
     return best + [piece for piece, _ in zip(others, range(_CANDIDATES - len(best)), strict=False)]
 
 
-def best_window(premise: Premise, part: Part, cosines: Mapping[int, float]) -> range:
-    """One to three neighbouring pieces that cover most of `part` and are nearest in meaning.
-
-    `cosines` are those of `part` with its candidate pieces; a window holds one of them.
-    """
-    near = sorted({piece + step for piece in cosines for step in range(1 - _WIDEST, _WIDEST)})
+def best_window(premise: Premise, part: Part) -> range:
+    """One to three neighbouring pieces that cover most of `part`, the first of equal ones."""
+    found = set(candidates(premise, part))
+    near = sorted({piece + step for piece in found for step in range(1 - _WIDEST, _WIDEST)})
     hits = {
         piece: {token.key for token in premise.tokens[piece]} & part.wanted.keys()
         for piece in near
@@ -49,13 +43,12 @@ def best_window(premise: Premise, part: Part, cosines: Mapping[int, float]) -> r
         range(first, first + width)
         for width in range(1, _WIDEST + 1)
         for first in hits
-        if first + width - 1 in hits and cosines.keys() & set(range(first, first + width))
+        if first + width - 1 in hits and found & set(range(first, first + width))
     )
 
     def worth(window: range) -> float:
-        found = set(chain.from_iterable(hits[piece] for piece in window))
-        covered = sum(part.wanted[key] for key in sorted(found)) / part.total
-        meaning = max(cosines[piece] for piece in window if piece in cosines)
-        return round(covered + _MEANING * meaning - _PIECE_COST * (len(window) - 1), 9)
+        held = set(chain.from_iterable(hits[piece] for piece in window))
+        covered = sum(part.wanted[key] for key in sorted(held)) / part.total
+        return round(covered - _PIECE_COST * (len(window) - 1), 9)
 
     return max(windows, key=worth)

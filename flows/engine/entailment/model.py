@@ -1,14 +1,23 @@
-"""The embedded entailment model: features of a pair, weighed by logistic regression."""
+"""The embedded entailment model: what a network reads and what can be counted, weighed."""
 
+import hashlib
+import importlib
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from flows.engine.entailment.features import FEATURES_VERSION
 from flows.engine.entailment.pairs import measure_pairs
-from flows.engine.entailment.weights import read_weights
-from stages.tools import Embedder, Judgement, Pair
+from flows.engine.entailment.weights import MODEL_FILE, TOKENIZER_FILE, read_weights
+from stages.tools import Judgement, Pair
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+    from flows.engine.entailment.network import Network
 
 SHIPPED: Final = Path(__file__).parent.parent / "models" / "entailment"
 
@@ -16,42 +25,51 @@ NOTHING: Final = Judgement(0.0, 0.0, 1.0, 0, 0)
 """The judgement where either text has no word: nothing follows, nothing is denied."""
 
 
-class IdentifiedEmbedder(Embedder, Protocol):
-    """An embedder that names everything that could change its vectors."""
-
-    @property
-    def identity(self) -> dict[str, str | int | float]:
-        """Names and values, found without loading the model."""
-        ...
-
-
 class EmbeddedEntailment:
-    """Natural language inference by evidence, alignment and fitted weights.
+    """Natural language inference by a network that reads, and by what can be counted.
 
-    Each sentence of a claim is held against the one to three neighbouring sentences of
-    the premise that cover it best; every sentence of the premise, however long, is
-    weighed. How the claim's words, numbers, dates and names, negations and opposites
-    stand to that evidence gives features, and `weights_folder` the weights for them. A
-    judgement depends on its pair alone. Any thread may call any method.
+    The network reads the sentences of the premise that cover the claim; every sentence,
+    however long the premise, is weighed for that. Then each sentence of the claim is held
+    against the one to three neighbouring sentences that cover it best: how its words,
+    numbers, dates and names, negations and opposites stand to these gives features. Fitted
+    weights make one judgement of both. It depends on its pair alone. `folder` holds network
+    and weights; `threads` bounds the threads of a call, None takes every core. Any thread
+    may call any method; they take turns with the network.
     """
 
-    def __init__(self, embedder: IdentifiedEmbedder, weights_folder: Path | None = None) -> None:
-        self._embedder = embedder
-        self._weights, self._digest = read_weights(weights_folder or SHIPPED)
+    def __init__(self, folder: Path | None = None, threads: int | None = None) -> None:
+        self._folder = folder or SHIPPED
+        self._threads = threads
+        self._weights, self._digest = read_weights(self._folder)
+        self._turn = threading.Lock()
+        self._loaded: Network | None = None
 
     @cached_property
     def identity(self) -> dict[str, str | int | float]:
-        """What could change a judgement; found without loading a model."""
-        embedder = {f"embedder.{name}": value for name, value in self._embedder.identity.items()}
-        return {"weights": self._digest, "features": FEATURES_VERSION, **embedder}
+        """What could change a judgement; found without loading the network."""
+        files = {name: _sha256(self._folder / name) for name in (MODEL_FILE, TOKENIZER_FILE)}
+        return {"weights": self._digest, "features": FEATURES_VERSION, **files}
 
     def judge(self, pairs: Sequence[Pair]) -> Mapping[Pair, Judgement]:
         """One judgement per distinct pair; the span is that of the evidence."""
-        measured = measure_pairs(pairs, self._embedder)
+        measured = measure_pairs(pairs, self)
         judged = dict.fromkeys(pairs, NOTHING)
         for pair, (features, start, end) in measured.items():
             judged[pair] = Judgement(*_rounded(self._weights.probabilities(features)), start, end)
         return judged
+
+    def logits(self, pairs: Sequence[tuple[str, str]]) -> "NDArray[float32]":
+        """What the network says of each premise, as far as it is read, and claim."""
+        with self._turn:
+            if self._loaded is None:
+                network = importlib.import_module("flows.engine.entailment.network")
+                self._loaded = network.Network(self._folder, threads=self._threads)
+            return self._loaded.logits(pairs)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _rounded(probabilities: tuple[float, float, float]) -> tuple[float, float, float]:

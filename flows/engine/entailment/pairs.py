@@ -2,20 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from flows.engine.entailment.alignment import Alignment
 from flows.engine.entailment.claim import Claim
-from flows.engine.entailment.evidence import best_window, candidates
+from flows.engine.entailment.evidence import best_window
 from flows.engine.entailment.features import measure
 from flows.engine.entailment.premise import Premise
-from stages.tools import Embedder, Pair
-
-if TYPE_CHECKING:
-    from numpy import float32
-    from numpy.typing import NDArray
-
-    Vectors = Mapping[str, NDArray[float32]]
+from flows.engine.entailment.reading import legible, reading
+from stages.tools import Pair
 
 _CHARACTERS: Final = 2_000_000
 """Premises are held in groups of about this many characters, which bounds memory."""
@@ -29,25 +24,35 @@ class Measured(NamedTuple):
     end: int
 
 
+class Reader(Protocol):
+    """Reads a premise and a claim together."""
+
+    def logits(self, pairs: Sequence[tuple[str, str]]) -> Iterable[Sequence[float]]:
+        """Of entailed, contradicted and neutral, for each of `pairs` in order."""
+        ...
+
+
 class _Question(NamedTuple):
     pair: Pair
     premise: Premise
     claim: Claim
-    candidates: list[list[int]]
 
 
-def measure_pairs(pairs: Iterable[Pair], embedder: Embedder) -> dict[Pair, Measured]:
+def measure_pairs(pairs: Iterable[Pair], reader: Reader) -> dict[Pair, Measured]:
     """Features of the distinct `pairs`; a pair is left out where either text has no word.
 
-    A premise is read once for all its claims. The embedder is asked for sentences of the
-    claims and for the pieces of the premises that hold most of their words; it is not
-    asked at all when there are none.
+    A premise is prepared once for all its claims. The reader is given what matters of it,
+    and is not asked at all when there are no pairs.
     """
     measured: dict[Pair, Measured] = {}
     for group in _groups(pairs):
         questions = list(_questions(group))
-        vectors = _vectors(questions, embedder)
-        measured |= {question.pair: _measure(question, vectors) for question in questions}
+        legibles = [question for question in questions if legible(question.pair.claim)]
+        texts = [(reading(one.premise, one.claim), one.pair.claim) for one in legibles]
+        read = reader.logits(texts) if texts else ()
+        logits = dict(zip((one.pair for one in legibles), read, strict=True))
+        for question in questions:
+            measured[question.pair] = _measure(question, logits.get(question.pair))
     return measured
 
 
@@ -72,36 +77,14 @@ def _questions(group: Mapping[str, Sequence[Pair]]) -> Iterator[_Question]:
         for pair in pairs:
             claim = Claim(pair.claim)
             if premise.pieces and claim.parts:
-                found = [candidates(premise, part) for part in claim.parts]
-                yield _Question(pair, premise, claim, found)
+                yield _Question(pair, premise, claim)
 
 
-def _vectors(questions: Sequence[_Question], embedder: Embedder) -> "Vectors":
-    texts = dict.fromkeys(chain.from_iterable(_texts(question) for question in questions))
-    if not texts:
-        return {}
-    table = embedder.embed(list(texts))
-    return dict(zip(table["text"], table["embedding"].to_numpy(), strict=True))
-
-
-def _texts(question: _Question) -> Iterator[str]:
-    for part, pieces in zip(question.claim.parts, question.candidates, strict=True):
-        yield part.text
-        yield from map(question.premise.piece, pieces)
-
-
-def _measure(question: _Question, vectors: "Vectors") -> Measured:
+def _measure(question: _Question, logits: Sequence[float] | None) -> Measured:
     premise, claim = question.premise, question.claim
-    pieces: dict[int, None] = {}
-    nearest = []
-    for part, found in zip(claim.parts, question.candidates, strict=True):
-        cosines = {
-            piece: float(vectors[part.text] @ vectors[premise.piece(piece)]) for piece in found
-        }
-        window = best_window(premise, part, cosines)
-        nearest.append(max(cosines[piece] for piece in window if piece in cosines))
-        pieces |= dict.fromkeys(window)
+    windows = (best_window(premise, part) for part in claim.parts)
+    pieces = dict.fromkeys(chain.from_iterable(windows))
     evidence = list(chain.from_iterable(premise.tokens[piece] for piece in pieces))
-    features = measure(Alignment(claim, evidence), premise, nearest)
+    features = measure(Alignment(claim, evidence), premise, logits)
     start, end = premise.pieces[min(pieces)].start, premise.pieces[max(pieces)].end
     return Measured(features, start, end)

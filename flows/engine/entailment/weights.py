@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 WEIGHTS_FILE: Final = "weights.json"
+MODEL_FILE: Final = "model.onnx"
+TOKENIZER_FILE: Final = "tokenizer.json"
 
 CLIP: Final = 4.0
 """Standardised features are held within this many standard deviations."""
@@ -20,8 +22,15 @@ class Logistic(NamedTuple):
     coefficients: Mapping[str, float]
 
 
+class Models(NamedTuple):
+    """Is it entailed; and if it is not, is it contradicted."""
+
+    entailed: Logistic
+    contradicted: Logistic
+
+
 class Weights(NamedTuple):
-    """Two logistic models: is it entailed; and if it is not, is it contradicted.
+    """The models for what the network has `read`, and for what could only be `counted`.
 
     `centre` and `spread` are the mean and the standard deviation of each feature over the
     rows that the models were fitted on.
@@ -29,17 +38,20 @@ class Weights(NamedTuple):
 
     centre: Mapping[str, float]
     spread: Mapping[str, float]
-    entailed: Logistic
-    contradicted: Logistic
+    read: Models
+    counted: Models
 
     def probabilities(self, features: Mapping[str, float]) -> tuple[float, float, float]:
         """Of entailed, contradicted, neutral; they sum to 1."""
         standard = {
-            name: max(-CLIP, min(CLIP, (features[name] - centre) / self.spread[name]))
-            for name, centre in self.centre.items()
+            name: max(-CLIP, min(CLIP, (value - self.centre[name]) / self.spread[name]))
+            for name, value in features.items()
         }
-        entailed = _probability(self.entailed, standard)
-        contradicted = (1 - entailed) * _probability(self.contradicted, standard)
+        models = (
+            self.read if self.read.entailed.coefficients.keys() <= standard.keys() else self.counted
+        )
+        entailed = _probability(models.entailed, standard)
+        contradicted = (1 - entailed) * _probability(models.contradicted, standard)
         return entailed, contradicted, max(0.0, 1 - entailed - contradicted)
 
 
@@ -52,10 +64,9 @@ def read_weights(folder: Path) -> tuple[Weights, str]:
     """The weights in `folder`, and the SHA-256 of their file."""
     written = (folder / WEIGHTS_FILE).read_bytes()
     content = json.loads(written)
-    weights = Weights(
-        content["centre"],
-        content["spread"],
-        Logistic(**content["entailed"]),
-        Logistic(**content["contradicted"]),
+    read, counted = (
+        Models(*(Logistic(**content[kind][model]) for model in Models._fields))
+        for kind in ("read", "counted")
     )
+    weights = Weights(content["centre"], content["spread"], read, counted)
     return weights, hashlib.sha256(written).hexdigest()

@@ -1,19 +1,20 @@
-"""The graph of all-MiniLM-L6-v2, in 32 or in 8 bits.
+"""The graphs of all-MiniLM-L6-v2 and of the cross-encoder made of it, in 32 or in 8 bits.
 
 Texts are never padded, so there is no mask.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
-from rounding import Matrix, Rounded  # type: ignore[import-not-found]
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+
+from tests.benchmarks.training.rounding import Matrix, Rounded
 
 Weights = dict[str, Matrix]
 
-LAYERS, HEADS, WIDTH, WINDOW, EPSILON = 6, 12, 384, 256, 1e-12
+LAYERS, HEADS, WIDTH, EPSILON = 6, 12, 384, 1e-12
 BLOCK: Final = 128
 ONE: Final = np.float32(1)
 ONNXRUNTIME: Final = "com.microsoft"
@@ -53,6 +54,25 @@ class Graph:
         wide = self.add("Cast", self.add("Gather", small, pick), to=TensorProto.FLOAT)
         scaled = self.add("Mul", wide, self.add("Gather", self.constant(scales), pick))
         return self.add("Reshape", scaled, self.constant([0, 0, table.shape[1]]))
+
+    def embed(self, weights: Weights, places: Matrix) -> str:
+        """Tokens by their words and by where they stand."""
+        words = self.rows(weights["embeddings.word_embeddings.weight"], "input_ids")
+        length = self.add("Shape", "input_ids", start=1, end=2)
+        start, axis = self.constant([0]), self.constant([0])
+        here = self.add("Slice", self.constant(places), start, length, axis)
+        return self.add("Add", words, here)
+
+    def mean(self, x: str, chosen: str) -> str:
+        """Mean over the tokens for which `chosen` is 1 and not 0.
+
+        Sums of one text alone and of a text among others would add up in different orders;
+        products are made text by text.
+        """
+        one = self.constant([1])
+        total = self.add("MatMul", self.add("Unsqueeze", chosen, one), x)
+        count = self.add("ReduceSum", chosen, one, keepdims=1)
+        return self.add("Div", self.add("Squeeze", total, one), count)
 
     def normalise(self, x: str, weights: Weights, layer: str) -> str:
         """Layer normalisation."""
@@ -108,31 +128,72 @@ def layer(graph: Graph, weights: Weights, x: str, name: str) -> str:
     return graph.normalise(y, weights, f"{name}.output.LayerNorm")
 
 
-def encoder(weights: Weights, small: Mapping[str, Rounded], *, watched: bool = False) -> ModelProto:
-    """The encoder; `watched`, its further outputs are the inputs of its layers, by name."""
+def encoder(
+    weights: Weights, small: Mapping[str, Rounded], *, window: int, watched: bool = False
+) -> ModelProto:
+    """The encoder: token ids to a vector per token.
+
+    Of a text no more than `window` tokens can be read. `watched`, the further outputs are
+    the inputs of the layers, by name.
+    """
     graph = Graph(small)
-    words = graph.rows(weights["embeddings.word_embeddings.weight"], "input_ids")
-    places = weights["embeddings.position_embeddings.weight"][:WINDOW]
+    places = weights["embeddings.position_embeddings.weight"][:window]
     places = places + weights["embeddings.token_type_embeddings.weight"][0]
-    length = graph.add("Shape", "input_ids", start=1, end=2)
-    start, axis = graph.constant([0]), graph.constant([0])
-    here = graph.add("Slice", graph.constant(places), start, length, axis)
-    x = graph.normalise(graph.add("Add", words, here), weights, "embeddings.LayerNorm")
+    x = read(graph, weights, graph.embed(weights, places))
+    outputs = [_output(x, ["batch", "sequence", WIDTH]), *_watched(graph, watched=watched)]
+    return _model(graph, "all-MiniLM-L6-v2", ["input_ids"], outputs)
+
+
+def cross_encoder(
+    weights: Weights, small: Mapping[str, Rounded], *, window: int, watched: bool = False
+) -> ModelProto:
+    """The cross-encoder: token ids and kinds of token (1 in the claim) to three logits."""
+    graph = Graph(small)
+    places = weights["embeddings.position_embeddings.weight"][:window]
+    kinds = graph.constant(weights["embeddings.token_type_embeddings.weight"])
+    x = graph.embed(weights, places)
+    x = read(graph, weights, graph.add("Add", x, graph.add("Gather", kinds, "token_type_ids")))
+    claim = graph.add("Cast", "token_type_ids", to=TensorProto.FLOAT)
+    claims = graph.mean(x, claim)
+    premises = graph.mean(x, graph.add("Sub", graph.constant(ONE), claim))
+    first = graph.add("Gather", x, graph.constant(0), axis=1)
+    apart = graph.add("Abs", graph.add("Sub", claims, premises))
+    both = graph.add("Mul", claims, premises)
+    seen = graph.add("Concat", first, claims, premises, apart, both, axis=1)
+    # By sums, not by a matrix product: that adds up otherwise where a batch is larger.
+    one, last = graph.constant([1]), graph.constant([2])
+    parts = graph.add(
+        "Mul", graph.add("Unsqueeze", seen, one), graph.constant(weights["head.weight"])
+    )
+    sums = graph.add("ReduceSum", parts, last, keepdims=0)
+    logits = graph.add("Add", sums, graph.constant(weights["head.bias"]))
+    outputs = [_output(logits, ["batch", 3]), *_watched(graph, watched=watched)]
+    return _model(graph, "claimflow-entailment", ["input_ids", "token_type_ids"], outputs)
+
+
+def read(graph: Graph, weights: Weights, x: str) -> str:
+    """All layers, on embedded tokens."""
+    x = graph.normalise(x, weights, "embeddings.LayerNorm")
     for number in range(LAYERS):
         x = layer(graph, weights, x, f"encoder.layer.{number}")
-    shape = ["batch", "sequence"]
-    outputs = [helper.make_tensor_value_info(x, TensorProto.FLOAT, [*shape, WIDTH])]
+    return x
+
+
+def _output(name: str, shape: list[str | int] | None) -> ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+
+def _watched(graph: Graph, *, watched: bool) -> Iterator[ValueInfoProto]:
     for name, taken in graph.linear_inputs.items() if watched else ():
         graph.nodes.append(helper.make_node("Identity", [taken], [name]))
-        outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
+        yield _output(name, None)
+
+
+def _model(graph: Graph, name: str, inputs: list[str], outputs: list[ValueInfoProto]) -> ModelProto:
+    shape = ["batch", "sequence"]
+    taken = [helper.make_tensor_value_info(one, TensorProto.INT64, shape) for one in inputs]
     return helper.make_model(
-        helper.make_graph(
-            graph.nodes,
-            "all-MiniLM-L6-v2",
-            [helper.make_tensor_value_info("input_ids", TensorProto.INT64, shape)],
-            outputs,
-            graph.constants,
-        ),
+        helper.make_graph(graph.nodes, name, taken, outputs, graph.constants),
         opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(ONNXRUNTIME, 1)],
         ir_version=8,
         producer_name="claimflow",

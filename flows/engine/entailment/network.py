@@ -1,0 +1,94 @@
+"""The cross-encoder in ONNX format: how a pair is put to it, and what it says.
+
+Imports the numeric libraries, so whoever may not need it imports it late.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from flows.engine.entailment.weights import MODEL_FILE, TOKENIZER_FILE
+
+Logits = NDArray[np.float32]
+
+WINDOW: Final = 224
+"""Tokens of premise and claim together, [CLS] and twice [SEP] included."""
+
+_CLAIM: Final = WINDOW // 2
+"""Tokens of a claim at most: the rest of it is not read."""
+
+_TOKENS: Final = 256
+"""Tokens in a batch: what a layer makes of them stays near the processor."""
+
+_CLS, _SEP = 101, 102
+
+
+class Encoded(NamedTuple):
+    """A pair as token ids; from place `claim` on they are the claim's."""
+
+    ids: tuple[int, ...]
+    claim: int
+
+
+def encode(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]]) -> list[Encoded]:
+    """What is read of each premise, and each claim, as one text that fits the window.
+
+    `tokenizer` pads and cuts nothing, and puts one token before and one after a text.
+    """
+    premises = tokenizer.encode_batch([premise for premise, _ in pairs])
+    claims = tokenizer.encode_batch([claim for _, claim in pairs])
+    found = []
+    for premise, claim in zip(premises, claims, strict=True):
+        last = claim.ids[1:-1][:_CLAIM]
+        first = premise.ids[1:-1][: WINDOW - 3 - len(last)]
+        found.append(Encoded((_CLS, *first, _SEP, *last, _SEP), len(first) + 2))
+    return found
+
+
+class Network:
+    """The cross-encoder in `folder`, loaded; `threads` None takes every core."""
+
+    def __init__(self, folder: Path, *, threads: int | None = None) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads or os.cpu_count() or 1
+        options.log_severity_level = 3
+        # Waiting threads sleep: they would burn a core that other stages could use.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        self._session = onnxruntime.InferenceSession(
+            folder / MODEL_FILE, options, providers=["CPUExecutionProvider"]
+        )
+        self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER_FILE))
+
+    def logits(self, pairs: Sequence[tuple[str, str]]) -> Logits:
+        """Of what is read of a premise and a claim: entailed, contradicted, neutral; a row each.
+
+        A row depends on its pair alone.
+        """
+        return self.read(encode(self._tokenizer, pairs))
+
+    def read(self, pairs: Sequence[Encoded]) -> Logits:
+        """The same of pairs as token ids: a batch holds those of one length, none is padded."""
+        by_length = defaultdict(list)
+        for row, pair in enumerate(pairs):
+            by_length[len(pair.ids)].append(row)
+        logits = np.empty((len(pairs), 3), np.float32)
+        for length, rows in by_length.items():
+            step = max(1, _TOKENS // length)
+            for start in range(0, len(rows), step):
+                batch = rows[start : start + step]
+                logits[batch] = self._run([pairs[row] for row in batch])
+        return logits
+
+    def _run(self, batch: Sequence[Encoded]) -> Logits:
+        ids = np.array([pair.ids for pair in batch], np.int64)
+        places = np.arange(ids.shape[1])
+        kinds = np.array([places >= pair.claim for pair in batch], np.int64)
+        (logits,) = self._session.run(None, {"input_ids": ids, "token_type_ids": kinds})
+        return logits  # type: ignore[no-any-return]

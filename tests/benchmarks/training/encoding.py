@@ -1,0 +1,19 @@
+"""Examples as the network takes them: token ids, and where the claim begins."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from tokenizers import Tokenizer
+
+from flows.engine.entailment.claim import Claim
+from flows.engine.entailment.network import Encoded, encode
+from flows.engine.entailment.premise import Premise
+from flows.engine.entailment.reading import reading
+
+_premise = lru_cache(64)(Premise)
+
+
+def encoded(tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]]) -> list[Encoded]:
+    """Each pair of premise and claim, as the network is given it when it judges."""
+    texts = [(reading(_premise(premise), Claim(claim)), claim) for premise, claim in pairs]
+    return encode(tokenizer, texts)

