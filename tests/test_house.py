@@ -16,7 +16,17 @@ from stages.nothing import ScoreStage
 ROOT = Path(__file__).parent.parent
 CODE = sorted([*ROOT.glob("flows/**/*.py"), *ROOT.glob("stages/**/*.py")])
 
-HEAVY = ("litellm", "prefect", "onnxruntime", "scipy", "distributed")
+HEAVY = (
+    "litellm",
+    "prefect",
+    "onnxruntime",
+    "scipy",
+    "distributed",
+    "altair",
+    "vl_convert",
+    "sklearn",
+    "krippendorff",
+)
 
 
 def imports(statement: str) -> set[str]:

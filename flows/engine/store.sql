@@ -127,3 +127,41 @@ CREATE TABLE IF NOT EXISTS audit.gates (
   outcome  VARCHAR NOT NULL,  -- pass, fail, inconclusive
   reason   VARCHAR NOT NULL
 );
+
+-- What people said of what a run had, by the texts that they read: it outlives the run.
+CREATE TABLE IF NOT EXISTS audit.labels (
+  import_id   UUID NOT NULL,
+  kind        VARCHAR NOT NULL,  -- verdicts, claims or samples
+  subject     UUID NOT NULL,     -- the key of the texts that were read
+  run_id      VARCHAR NOT NULL,  -- the run and step that the sheet was of
+  step        VARCHAR NOT NULL,
+  sample_id   VARCHAR NOT NULL,
+  claim_id    UUID,
+  claim       VARCHAR,
+  against     VARCHAR,
+  passage     BIGINT,
+  metric      VARCHAR,           -- of samples: what was rated
+  label       VARCHAR,           -- of verdicts and claims
+  rating      DOUBLE,            -- of samples, 0 to 1
+  annotator   VARCHAR NOT NULL,
+  file        VARCHAR NOT NULL,
+  draw        VARCHAR NOT NULL,  -- as in "random 100 of 480, seed 0"
+  frame       UUID NOT NULL,     -- the key of all that could have been drawn
+  probability DOUBLE NOT NULL,   -- with which this was
+  labelled_at TIMESTAMP NOT NULL
+);
+
+-- How well a judge agreed with people, and how its verdicts were made then.
+CREATE TABLE IF NOT EXISTS audit.calibrations (
+  calibration_id UUID NOT NULL,     -- the key of all below but the time
+  run_id         VARCHAR NOT NULL,
+  pipeline       VARCHAR NOT NULL,
+  step           VARCHAR NOT NULL,
+  stage          VARCHAR NOT NULL,
+  version        INTEGER NOT NULL,
+  settings       JSON NOT NULL,     -- with the text of the prompt
+  tools          JSON NOT NULL,     -- with the model and its parameters
+  labels         BIGINT NOT NULL,   -- how many it rests on
+  figures        JSON NOT NULL,     -- as `claimflow calibrate --format json` has them
+  calibrated_at  TIMESTAMP NOT NULL
+);

@@ -8,7 +8,7 @@ from flows.engine.artifacts import Artifact, Draft, Making
 from flows.engine.store import Store
 from stages.keys import content_key
 from stages.row import Row
-from stages.rows import Claim, Sample, Score, Verdict
+from stages.rows import Claim, Sample, Score, SentenceMatch, Summary, Verdict
 from stages.tables import build
 
 KINDS: dict[str, type[Row]] = {
@@ -16,6 +16,8 @@ KINDS: dict[str, type[Row]] = {
     "claims": Claim,
     "verdicts": Verdict,
     "scores": Score,
+    "sentence_matches": SentenceMatch,
+    "summaries": Summary,
 }
 
 

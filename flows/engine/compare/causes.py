@@ -26,6 +26,7 @@ class Making(NamedTuple):
     settings: Mapping[str, Any]
     tools: Mapping[str, Any]
     edits: frozenset[str]
+    inputs: Mapping[str, Any]
 
 
 class StepChange(NamedTuple):
@@ -46,7 +47,7 @@ class StepChange(NamedTuple):
 
 def step_changes(connection: duckdb.DuckDBPyConnection, runs: Runs) -> list[StepChange]:
     """Every step that both runs have with the same kind of table, in the order of the second."""
-    a, b = (_makings(connection, run) for run in runs)
+    a, b = (makings(connection, run) for run in runs)
     return [
         _change(step, a[step], making)
         for step, making in b.items()
@@ -58,19 +59,25 @@ def steps_in_one_run(
     connection: duckdb.DuckDBPyConnection, runs: Runs
 ) -> tuple[list[str], list[str]]:
     """The steps that only the first, and only the second run has."""
-    a, b = (_makings(connection, run) for run in runs)
+    a, b = (makings(connection, run) for run in runs)
     return [step for step in a if step not in b], [step for step in b if step not in a]
 
 
 def _change(step: str, a: Making, b: Making) -> StepChange:
-    names = sorted({*a.settings, *b.settings})
-    settings = tuple(name for name in names if a.settings.get(name) != b.settings.get(name))
-    causes = tuple(_causes(a, b, settings))
+    settings = _settings(a, b)
+    causes = tuple(causes_between(a, b))
     same = a.artifact_id == b.artifact_id
     return StepChange(step, b.kind, same, causes, settings, a.edits ^ b.edits)
 
 
-def _causes(a: Making, b: Making, settings: tuple[str, ...]) -> list[Cause]:
+def _settings(a: Making, b: Making) -> tuple[str, ...]:
+    names = sorted({*a.settings, *b.settings})
+    return tuple(name for name in names if a.settings.get(name) != b.settings.get(name))
+
+
+def causes_between(a: Making, b: Making) -> list[Cause]:
+    """What differs between two makings; none where the same was asked again."""
+    settings = _settings(a, b)
     if a.stage != b.stage:
         return ["stage"]
     found: list[Cause] = []
@@ -86,7 +93,7 @@ def _causes(a: Making, b: Making, settings: tuple[str, ...]) -> list[Cause]:
     return found
 
 
-def _makings(connection: duckdb.DuckDBPyConnection, run: str) -> dict[str, Making]:
+def makings(connection: duckdb.DuckDBPyConnection, run: str) -> dict[str, Making]:
     """How the table of each step of a run was made, in their order."""
     rows = connection.execute(
         "SELECT step, artifact_id::VARCHAR FROM audit.run_steps WHERE run_id = $run "
@@ -105,6 +112,6 @@ def _making(connection: duckdb.DuckDBPyConnection, artifact: str) -> Making:
     ).fetchall()[0]
     settings, tools, inputs = map(json.loads, texts)
     if stage != EDITS:
-        return Making(artifact, kind, stage, version, settings, tools, frozenset())
+        return Making(artifact, kind, stage, version, settings, tools, frozenset(), inputs)
     below = _making(connection, inputs["base"])
     return below._replace(artifact_id=artifact, edits=frozenset(settings["edits"]))

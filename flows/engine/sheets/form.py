@@ -65,19 +65,34 @@ def written(kind: Kind, rows: pl.DataFrame) -> bytes:
     UTF-8 with the mark by which Excel knows it; a cell that a spreadsheet could take for a
     formula is led by an apostrophe.
     """
+    return as_csv(rows.select(COLUMNS[kind]))
+
+
+def as_csv(rows: pl.DataFrame) -> bytes:
+    """As `written`, of rows with any columns of texts and numbers."""
     text = io.StringIO(newline="")
     sheet = csv.writer(text)
-    sheet.writerow(COLUMNS[kind])
-    for row in rows.select(COLUMNS[kind]).iter_rows():
+    sheet.writerow(rows.columns)
+    for row in rows.iter_rows():
         sheet.writerow(["" if value is None else guarded(str(value)) for value in row])
     return text.getvalue().encode("utf-8-sig", "replace")
 
 
 def read_sheet(path: Path) -> Sheet:
-    """The sheet in a file, its kind known by its header; blank rows are left out.
+    """The sheet in a file, its kind known by its header.
+
+    Raises `InputError` for a file that is no such sheet.
+    """
+    header, rows = read_rows(path)
+    kind = _kind(path, header)
+    return Sheet(path, kind, rows)
+
+
+def read_rows(path: Path) -> tuple[list[str], list[SheetRow]]:
+    """(the header, the rows) of a sheet in a file; blank rows are left out.
 
     Cells may be parted by commas, semicolons or tabs, whichever the header has. Raises
-    `InputError` for a file that is no such sheet.
+    `InputError` for a file that is no CSV in UTF-8.
     """
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -94,13 +109,12 @@ def read_sheet(path: Path) -> Sheet:
         what, right = f"is broken CSV ({error})", "save it as CSV in UTF-8"
         raise InputError([Fault(str(path), what, right)]) from error
     header = [name.strip() for name in lines[0][1]] if lines else []
-    kind = _kind(path, header)
     rows = [
         SheetRow(line, dict(zip(header, map(unguarded, cells), strict=False)))
         for line, cells in lines[1:]
         if any(cell.strip() for cell in cells)
     ]
-    return Sheet(path, kind, rows)
+    return header, rows
 
 
 def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
@@ -116,15 +130,22 @@ def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
 
 def _kind(path: Path, header: Sequence[str]) -> Kind:
     kind: Kind = "verdicts" if "verdict" in header else "claims"
+    check_header(path, header, needed=_NEEDED[kind], exported=COLUMNS[kind])
+    return kind
+
+
+def check_header(
+    path: Path, header: Sequence[str], *, needed: Sequence[str], exported: Sequence[str]
+) -> None:
+    """Raise `InputError` where a header lacks columns that are needed, or has one twice."""
     repeated = sorted({name for name in header if name and header.count(name) > 1})
-    missing = [name for name in _NEEDED[kind] if name not in header]
+    missing = [name for name in needed if name not in header]
     faults = [
         Fault(f"{path}:1", f"two columns are named {name!r}", "keep one") for name in repeated
     ]
     if missing:
         what = f"has no column {', '.join(missing)}"
-        right = f"keep the header that was exported: {','.join(COLUMNS[kind])}"
+        right = f"keep the header that was exported: {','.join(exported)}"
         faults.append(Fault(f"{path}:1", what, right))
     if faults:
         raise InputError(faults)
-    return kind

@@ -1,0 +1,84 @@
+"""`claimflow label`: a blind sheet for people to fill, and what they wrote taken in."""
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from flows.commands.answers import shown, standard_output
+from flows.commands.stores import named_store
+from flows.engine import results
+from flows.engine.errors import Fault, InputError
+from flows.engine.labels.record import record
+from flows.engine.labels.sheet import Blind, blind_sheet, read_blind, written
+from flows.engine.labels.taking_in import taken_in
+from flows.engine.labels.units import chosen_part, parts
+from flows.engine.read_copy import publish_again
+from flows.form.page import form_page
+from flows.pages.words import counted
+
+
+def main(options: Namespace) -> int:
+    """Write a blind sheet, or take one in."""
+    return _export(options) if options.action == "export" else _import(options)
+
+
+def _export(options: Namespace) -> int:
+    store = named_store(options)
+    run_id = results.chosen_run(store, options.run)
+    with store.reading() as connection:
+        known = parts(connection, run_id, options.of)
+    part = chosen_part(known, run_id, options.of, step=options.step, metric=options.metric)
+    sheet = blind_sheet(store, part, size=options.sample, by=options.by, seed=options.seed)
+    page = options.output is not None and options.output.suffix == ".html"
+    content = form_page(sheet, options.of).encode() if page else written(sheet)
+    _write(content, options.output)
+    draw = f"{sheet['draw'][0]} from step {part.step} of run {run_id}"
+    if options.output is not None:
+        words = f"{counted(sheet.height, 'row')} in {options.output}: {draw}"
+        print(words, file=sys.stderr)
+    return 0
+
+
+def _write(content: bytes, output: Path | None) -> None:
+    if output is None:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        output.write_bytes(content)
+    except OSError as error:
+        what = f"cannot be written ({error.strerror})"
+        raise InputError([Fault(str(output), what, "name a file in a folder of yours")]) from error
+
+
+def _import(options: Namespace) -> int:
+    if not options.who.strip():
+        raise InputError([Fault("--who", "is blank", "name whoever labelled it")])
+    sheet = read_blind(options.file)
+    store = named_store(options)
+    run_id = results.chosen_run(store, _run_of(sheet))
+    labels = taken_in(sheet, store, run_id, who=options.who.strip())
+    new = record(store, labels)
+    if new:
+        publish_again(store)
+    blank = len(sheet.rows) - len(labels)
+    told = f"{counted(len(new), 'label')} of {sheet.kind} by {options.who.strip()}"
+    if len(new) < len(labels):
+        told += f", {len(labels) - len(new):,} more on record already"
+    if blank:
+        told += f"; {counted(blank, 'row')} without a label"
+    standard_output().print(shown(told), soft_wrap=True)
+    return 0
+
+
+def _run_of(sheet: Blind) -> str:
+    """The one run that the rows of a sheet are of."""
+    named = {row.cell("run").strip(): row for row in reversed(sheet.rows)}
+    if len(named) == 1 and "" not in named:
+        return next(iter(named))
+    if not named:
+        raise InputError([Fault(str(sheet.path), "has no rows", "keep those that were exported")])
+    first, *others = sorted(named.values(), key=lambda row: row.line)
+    what = "names no run" if "" in named else "is of another run than the rows above"
+    row = named.get("", others[0] if others else first)
+    raise InputError([sheet.fault(row, what, "keep the column run as it was exported")])

@@ -1,0 +1,1 @@
+"""Judges held against people: how often they agree, and what their errors do to a score."""

@@ -1,0 +1,132 @@
+"""How often the intervals of `claimflow calibrate` hold the truth, on made-up runs.
+
+    python tests/benchmarks/coverage.py [DRAWS]
+
+A run has 300 samples of 1 to 6 claims whose true rate differs from sample to sample, and a judge
+that errs on some, more often where it is unsure. Some claims are drawn and labelled, at random or
+by uncertainty; the truth is the rate over all samples there could be. Columns, in per cent:
+how often the 95 % interval of the judge's own rate holds the true rate (`as judged`), that of
+prediction-powered inference over claims (`PPI`) and over the means of samples (`by sample`), that
+of Rogan and Gladen (`RG`, random draws alone), and of the labels without the judge (`labels`); then
+how wide PPI is, times the labels. A second table is of the measures of agreement. With 1,000
+draws (the default) a 95 % is known to 1.4 points.
+"""
+
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flows.engine.calibration.agreement import alpha, balanced_accuracy, kappa, pairs
+from flows.engine.calibration.corrected import (
+    Judged,
+    effective_number,
+    prediction_powered,
+    rogan_gladen,
+)
+from flows.engine.calibration.figures import Figure
+from flows.engine.labels.drawing import probabilities
+
+Values = NDArray[np.float64]
+
+SAMPLES = 300
+LABELS = (50, 100, 200)
+RATES = (0.5, 0.8, 0.95)
+ERRORS = (0.05, 0.1, 0.3)
+MEASURES = ("kappa", "balanced accuracy", "alpha")
+JUDGES = {
+    "good": [[70, 3, 2], [1, 9, 1], [3, 1, 10]],
+    "poor": [[50, 5, 10], [5, 5, 5], [5, 5, 10]],
+    "two labels": [[62, 5], [8, 25]],
+}
+"""Of a hundred rows, how many people (down) and the judge (across) say each label of."""
+
+COLUMNS = ("as judged", "PPI", "by sample", "RG", "labels", "wide")
+
+
+def main(draws: int) -> None:
+    """Print a line for each way to draw, number of labels, true rate and share of errors."""
+    print(
+        f"{'drawn':12}{'labels':>7}{'rate':>6}{'errors':>8}", *(f"{c:>11}" for c in COLUMNS), sep=""
+    )
+    for by in ("random", "uncertainty"):
+        for n in LABELS:
+            for rate in RATES:
+                for errors in ERRORS:
+                    cells = "".join(f"{one:>11}" for one in line(by, n, rate, errors, draws))
+                    print(f"{by:12}{n:7}{rate:6}{errors:8}{cells}", flush=True)
+    agreement(draws)
+
+
+def line(by: str, n: int, rate: float, errors: float, draws: int) -> Iterator[str]:
+    rng = np.random.default_rng(0)
+    found = [run(rng, by, n, rate, errors) for _ in range(draws)]
+    for column in range(5):
+        figures = [one[column] for one in found if one[column].low is not None]
+        if not figures or (column == 3 and by != "random"):
+            yield "-"
+        else:
+            held = np.mean([figure.low <= rate <= figure.high for figure in figures])
+            yield f"{100 * held:.1f}"
+    widths = [np.mean([one[c].high - one[c].low for one in found]) for c in (1, 4)]
+    yield f"{widths[0] / widths[1]:.2f}"
+
+
+def run(rng: np.random.Generator, by: str, n: int, rate: float, errors: float) -> list[Figure]:
+    """The intervals of one made-up run, in the order of the columns."""
+    sample = np.repeat(np.arange(SAMPLES), rng.integers(1, 7, SAMPLES))
+    rates = rng.beta(4 * rate, 4 * (1 - rate), SAMPLES)
+    truth = (rng.random(len(sample)) < rates[sample]).astype(np.float64)
+    doubt = rng.beta(1, 3, len(sample)) / 2
+    wrong = rng.random(len(sample)) < np.minimum(1, doubt / doubt.mean() * errors)
+    said = np.where(wrong, 1 - truth, truth)
+    chances = probabilities(doubt, n) if by == "uncertainty" else np.full(len(said), n / len(said))
+    order = rng.permutation(len(said))
+    ends = np.floor(np.cumsum(chances[order]) + rng.random() + 1e-9)
+    drawn = order[np.diff(ends, prepend=0.0) > 0]
+    label, probability = np.full(len(said), np.nan), np.full(len(said), np.nan)
+    label[drawn], probability[drawn] = truth[drawn], chances[drawn]
+    judged = Judged(said, sample, label, probability)
+    yes = truth[drawn] == 1
+    right = int((said[drawn] == 1)[yes].sum()), int(yes.sum())
+    clear = int((said[drawn] == 0)[~yes].sum()), int((~yes).sum())
+    every = np.ones(len(said))
+    return [
+        prediction_powered(Judged(said, sample, said, every)),
+        prediction_powered(judged),
+        prediction_powered(judged, by_sample=True),
+        rogan_gladen(float(said.mean()), effective_number(said, sample), right, clear),
+        prediction_powered(judged._replace(said=np.zeros(len(said)))),
+    ]
+
+
+def agreement(draws: int) -> None:
+    """Print how often the intervals of the measures of agreement hold their true values."""
+    print(f"\n{'judge':12}{'labels':>7}" + "".join(f"{name:>20}" for name in MEASURES))
+    for name, table in JUDGES.items():
+        cells = np.array(table) / np.sum(table)
+        truths = true_values(cells)
+        for n in LABELS:
+            rng = np.random.default_rng(0)
+            held = np.zeros(len(MEASURES))
+            for _ in range(draws):
+                counts = rng.multinomial(n, cells.ravel()).reshape(cells.shape)
+                found = (kappa(counts), balanced_accuracy(counts), alpha(pairs(counts)))
+                held += [
+                    figure.low is not None and figure.low <= truth <= figure.high
+                    for figure, truth in zip(found, truths, strict=True)
+                ]
+            print(f"{name:12}{n:7}" + "".join(f"{100 * one / draws:20.1f}" for one in held))
+
+
+def true_values(cells: Values) -> tuple[float, float, float]:
+    """Kappa, balanced accuracy and alpha of endless rows, by their definitions."""
+    people, judge, same = cells.sum(axis=1), cells.sum(axis=0), float(np.trace(cells))
+    chance, pooled = float(people @ judge), float((((people + judge) / 2) ** 2).sum())
+    balanced = float((np.diag(cells) / people).mean())
+    return (same - chance) / (1 - chance), balanced, 1 - (1 - same) / (1 - pooled)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000)

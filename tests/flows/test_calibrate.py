@@ -1,0 +1,263 @@
+"""`claimflow calibrate`: judges held against labels, put on record, and found stale."""
+
+import csv
+import io
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.cli import main
+from flows.engine.calibration.records import earlier
+from tests.endpoint import Endpoint, faults, serve
+from tests.flows.judged import CLAIMS, STEPS, Judged, about, sample
+
+TRUTH = dict(zip(CLAIMS, ("entailed", "contradicted", "neutral"), strict=True))
+SWAYED = [f"swayed{n}" for n in range(4)]
+SAMPLES = [f"plain{n}" for n in range(12)] + SWAYED
+VERDICTS = "response_in_reference"
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Endpoint]:
+    with serve() as endpoint:
+        endpoint.behaviour.fault = faults.either(
+            *(faults.where(about(name), faults.swayed()) for name in SWAYED)
+        )
+        yield endpoint
+
+
+@pytest.fixture(scope="module")
+def finished(served: Endpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run whose judge is wrong on all claims of 4 in 16 samples."""
+    folder = tmp_path_factory.mktemp("finished")
+    pipeline = Judged(folder, served)
+    pipeline.write([sample(name, kind=name.rstrip("0123456789")) for name in SAMPLES])
+    pipeline.run()
+    return folder
+
+
+@pytest.fixture
+def judged(
+    finished: Path, tmp_path: Path, served: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> Judged:
+    folder = tmp_path / "ran"
+    shutil.copytree(finished, folder)
+    monkeypatch.chdir(folder)
+    return Judged(folder, served)
+
+
+def claimflow(*words: str) -> int:
+    return main([*words, "--store", "s.duckdb"])
+
+
+def label(*options: str, who: str = "ann", of: str = "verdicts", skip: int = 0) -> None:
+    """Have everything that is drawn labelled, as it is in truth, but for the first `skip`."""
+    quiet = io.StringIO()
+    with redirect_stdout(quiet), redirect_stderr(quiet):
+        assert claimflow("label", "export", "--of", of, *options, "-o", "sheet.csv") == 0
+        text = Path("sheet.csv").read_bytes().decode("utf-8-sig")
+        rows = list(csv.DictReader(io.StringIO(text, newline="")))
+        with Path("sheet.csv").open("w", newline="", encoding="utf-8") as file:
+            sheet = csv.DictWriter(file, list(rows[0]))
+            sheet.writeheader()
+            for place, row in enumerate(rows):
+                said = TRUTH[row["claim"]] if "claim" in row else "0.3333"
+                sheet.writerow(row | {"label": "" if place < skip else said})
+        assert claimflow("label", "import", "sheet.csv", "--who", who) == 0
+
+
+def calibrated(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert claimflow("calibrate", *options, "--format", "json") == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_agreement_on_all_verdicts(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
+    label()
+    (found,) = calibrated(capsys)["found"]
+    assert (found["kind"], found["step"], found["rows"]) == ("verdicts", VERDICTS, 48)
+    assert (found["labelled"], found["divided"], found["failed"]) == (48, 0, 0)
+    assert found["at_random"] is True
+    agreed = found["agreement"]
+    assert (agreed["n"], agreed["accuracy"]["value"]) == (48, 0.75)
+    assert agreed["balanced_accuracy"]["value"] == pytest.approx(0.75)
+    assert agreed["kappa"]["value"] == pytest.approx(0.625)
+    assert sum(map(sum, agreed["confusion"])) == 48
+    assert [agreed["confusion"][n][n] for n in range(3)] == [12, 12, 12]
+    assert [rate["value"] for rate in agreed["base_rates"]] == pytest.approx([1 / 3] * 3)
+    assert found["reliability"] is None  # a language model gives no probabilities
+    for one in found["corrected"]:
+        if one["method"] == "prediction-powered":
+            # Every verdict has a label: what people say is what is corrected to.
+            assert one["corrected"]["value"] == pytest.approx(1 / 3)
+
+
+def test_a_part_of_the_verdicts_labelled_corrects_all(
+    judged: Judged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    label("--sample", "30", skip=2)
+    (found,) = calibrated(capsys)["found"]
+    assert found["drawing"] == {"draw": "random 30 of 48, seed 0", "labelled": 28, "drawn": 30}
+    entailed = [one for one in found["corrected"] if one["what"] == "entailed"]
+    assert [(one["method"], one["by"]) for one in entailed] == [
+        ("prediction-powered", None),
+        ("prediction-powered", "sample"),
+        ("Rogan-Gladen", None),
+    ]
+    for one in entailed:
+        interval = one["corrected"]
+        assert 0 <= interval["low"] <= 1 / 3 <= interval["high"] <= 1
+        assert interval["low"] <= interval["value"] <= interval["high"]
+
+
+def test_by_slice(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
+    label()
+    (found,) = calibrated(capsys, "--by", "kind")["found"]
+    assert [
+        (one["value"], one["agreement"]["n"], one["agreement"]["accuracy"]["value"])
+        for one in found["slices"]
+    ] == [("plain", 36, 1.0), ("swayed", 12, 0.0)]
+    assert claimflow("calibrate", "--by", "kin") == 2
+    assert capsys.readouterr().err == (
+        "claimflow: --by: no sample has the field 'kin'; did you mean 'kind'?\n"
+    )
+
+
+def test_several_annotators(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
+    label("--sample", "20")
+    label("--sample", "20", who="bob", skip=5)
+    people = calibrated(capsys)["found"][0]["annotators"]
+    assert people["labels"] == {"ann": 20, "bob": 15}
+    assert people["shared"] == 15
+    assert people["alpha"]["value"] == 1
+    ((one,),) = [people["pairs"]]
+    assert (one["one"], one["other"], one["n"], one["kappa"]["value"]) == ("ann", "bob", 15, 1)
+
+
+def test_claims_and_ratings(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
+    label("--metric", "factual_correctness", of="samples")
+    (found,) = calibrated(capsys)["found"]
+    assert (found["kind"], found["metric"], found["labelled"]) == (
+        "samples",
+        "factual_correctness",
+        16,
+    )
+    assert found["ranks"]["n"] == 16
+    assert found["ranks"]["spearman"]["value"] is None  # all ratings are alike
+    (mean,) = found["corrected"]
+    assert (mean["what"], mean["corrected"]["value"]) == (
+        "factual_correctness",
+        pytest.approx(0.3333),
+    )
+
+
+def test_labels_stand_for_a_new_prompt_and_an_old_calibration_is_stale(
+    judged: Judged, served: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    label("--sample", "30")
+    first = calibrated(capsys)
+    assert first["earlier"] == {}
+    again = calibrated(capsys)["earlier"][VERDICTS]
+    assert (again["run_id"], again["labels"], again["causes"]) == (first["run_id"], 30, [])
+    assert judged.ask("SELECT count(*) FROM audit.calibrations") == [(1,)]
+    judged.write(
+        [sample(name, kind=name.rstrip("0123456789")) for name in SAMPLES],
+        steps=STEPS | {VERDICTS: STEPS[VERDICTS] | {"claims_per_call": 2}},
+        model="hosted_vllm/other",
+    )
+    judged.run()
+    ((newest,),) = judged.ask("SELECT max(run_id) FROM audit.runs")
+    assert earlier(judged.store, newest)[VERDICTS].stale
+    second = calibrated(capsys)
+    assert second["run_id"] == newest != first["run_id"]
+    assert second["earlier"][VERDICTS]["causes"] == ["judge", "settings"]
+    # The texts are the same, so the same labels and the same draw hold.
+    assert second["found"][0]["agreement"]["n"] == 30
+    assert second["found"][0]["drawing"] == first["found"][0]["drawing"]
+    rows = judged.ask(
+        "SELECT run_id, step, stage, labels, tools->>'$.llm.model', figures->>'$.agreement.n' "
+        "FROM audit.calibrations ORDER BY calibrated_at"
+    )
+    assert [row[:4] + row[5:] for row in rows] == [
+        (run, VERDICTS, "verify_claims", 30, "30") for run in (first["run_id"], newest)
+    ]
+
+
+def test_where_texts_changed_the_old_calibration_is_all_there_is(
+    judged: Judged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    label()
+    run = calibrated(capsys)["run_id"]
+    judged.write(["other"], claims_per_call=..., steps=STEPS)
+    judged.run()
+    found = calibrated(capsys)
+    assert found["found"] == []
+    assert found["earlier"][VERDICTS]["run_id"] == run
+    judged.write(["other"], model="hosted_vllm/other")
+    judged.run()
+    capsys.readouterr()
+    assert claimflow("calibrate") == 0
+    told = capsys.readouterr().out.splitlines()[2:]
+    assert told[0] == f"verdicts of step {VERDICTS}: no label is about them"
+    assert told[1].startswith(f"  calibration of run {run} (20")
+    assert told[1].endswith("48 labels, accuracy 0.750) is stale: another judge")
+
+
+def test_as_a_table(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
+    label("--sample", "30")
+    label("--sample", "30", who="bob", skip=10)
+    capsys.readouterr()
+    assert claimflow("calibrate", "--by", "kind") == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert f"verdicts of step {VERDICTS}" in lines
+    assert "30 of 48 rows labelled" in lines
+    assert "ann: 30 labels, bob: 20 labels" in lines
+    assert any(
+        line.startswith("people among themselves, 20 shared: alpha 1.000 [") for line in lines
+    )
+    assert "judge and people, n = 30 95 % interval" in lines
+    assert any(line.startswith("accuracy 0.") for line in lines)
+    assert "people \\ judge entailed contradicted neutral base rate" in lines
+    assert "kind n accuracy kappa" in lines
+    assert "mean of corrected by as judged corrected" in lines
+    assert "prediction-powered by the draw random 30 of 48, seed 0: 30 of 30 labelled" in lines
+    assert claimflow("calibrate", "-o", "told.txt") == 0
+    assert "Cohen's kappa" in Path("told.txt").read_text("utf-8")
+    assert claimflow("calibrate", "-o", "no/told.txt") == 2
+    assert capsys.readouterr().err == (
+        "claimflow: no/told.txt: cannot be written (No such file or directory); "
+        "name a file in a folder of yours\n"
+    )
+
+
+def test_without_labels_there_is_nothing_to_say(
+    judged: Judged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ((run,),) = judged.ask("SELECT run_id FROM audit.runs")
+    assert claimflow("calibrate") == 2
+    assert capsys.readouterr().err == (
+        f"claimflow: {judged.store.path}: no label is about anything of run {run}; "
+        "write a sheet by `claimflow label export`, and take it in by `label import`\n"
+    )
+
+
+def test_without_the_libraries_it_says_how_to_get_them(
+    judged: Judged, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = util.find_spec
+    monkeypatch.setattr(
+        "flows.engine.calibration.libraries.find_spec",
+        lambda name: None if name == "sklearn" else there(name),
+    )
+    assert claimflow("calibrate") == 2
+    assert capsys.readouterr().err == (
+        "claimflow: calibrate: scikit-learn is not installed; "
+        "run: pip install 'claimflow[calibrate]'\n"
+    )

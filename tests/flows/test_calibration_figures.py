@@ -1,0 +1,165 @@
+"""Agreement, ranks and reliability: against worked examples and the libraries themselves."""
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.metrics import balanced_accuracy_score, cohen_kappa_score
+
+from flows.engine.calibration.agreement import agreement, alpha, balanced_accuracy, kappa
+from flows.engine.calibration.annotators import annotators, word_of
+from flows.engine.calibration.figures import Figure, clipped, share
+from flows.engine.calibration.ranks import ranks
+from flows.engine.calibration.reliability import reliability
+
+LABELS = ("entailed", "contradicted", "neutral")
+NOTHING = Figure(None, None, None)
+
+
+def rounded(figure: Figure) -> tuple[float, float, float]:
+    assert figure.value is not None
+    assert figure.low is not None
+    assert figure.high is not None
+    return round(figure.value, 3), round(figure.low, 3), round(figure.high, 3)
+
+
+def test_share_is_wilsons() -> None:
+    assert rounded(share(20, 20)) == (1.0, 0.839, 1.0)
+    assert rounded(share(8, 10)) == (0.8, 0.49, 0.943)
+    assert share(0, 0) == NOTHING
+
+
+def test_intervals_are_cut_to_what_can_be() -> None:
+    assert clipped(0.95, 0.1, 0, 1) == Figure(0.95, 0.95 - 0.1, 1)
+    assert clipped(1.2, 0.1, 0, 1).value == 1
+
+
+def test_agreement_of_a_judge_and_people() -> None:
+    truth = ["entailed"] * 25 + ["neutral"] * 25
+    said = ["entailed"] * 20 + ["neutral"] * 5 + ["entailed"] * 10 + ["neutral"] * 15
+    found = agreement(truth, said, LABELS)
+    assert found.n == 50
+    assert found.confusion == [[20, 0, 5], [0, 0, 0], [10, 0, 15]]
+    assert rounded(found.accuracy) == (0.7, 0.562, 0.809)
+    assert found.kappa.value == pytest.approx(0.4)  # Cohen's own example
+    assert found.kappa.value == pytest.approx(cohen_kappa_score(truth, said))
+    assert found.balanced_accuracy.value == pytest.approx(balanced_accuracy_score(truth, said))
+    assert [rate.value for rate in found.base_rates] == [0.5, 0, 0.5]
+    assert rounded(found.kappa) == (0.4, 0.143, 0.657)
+    assert rounded(found.balanced_accuracy) == (0.7, 0.572, 0.828)
+    assert rounded(found.alpha) == (0.4, 0.136, 0.664)
+
+
+def test_a_judge_that_was_always_right_is_not_certain_to_be() -> None:
+    counts = np.diag([30, 0, 10])
+    assert rounded(kappa(counts))[0] == 1
+    assert 0.85 < rounded(kappa(counts))[1] < 0.95
+    assert 0.9 < rounded(balanced_accuracy(counts))[1] < 1
+
+
+def test_where_only_one_thing_is_said_there_is_no_kappa() -> None:
+    found = agreement(["entailed"] * 9, ["entailed"] * 9, LABELS)
+    assert found.accuracy.value == 1
+    assert found.kappa == NOTHING
+    assert found.alpha == NOTHING
+    assert found.balanced_accuracy == Figure(1, None, None)
+
+
+def test_alpha_of_several_annotators_who_leave_things_out() -> None:
+    # Krippendorff (2011), example C: four observers, twelve units, nominal.
+    coders = [
+        "1 2 3 3 2 1 4 1 2 . . .",
+        "1 2 3 3 2 2 4 1 2 5 . 3",
+        ". 3 3 3 2 3 4 2 2 5 1 .",
+        "1 2 3 3 2 4 4 1 2 5 1 .",
+    ]
+    said = [line.split() for line in coders]
+    votes = np.array(
+        [[sum(line[unit] == label for line in said) for label in "12345"] for unit in range(12)]
+    )
+    assert rounded(alpha(votes))[0] == 0.743
+    interval = alpha(votes, domain=np.array([1.0, 2, 3, 4, 5]))
+    assert rounded(interval)[0] == 0.849
+    assert rounded(interval)[1] < 0.849 < rounded(interval)[2]
+
+
+def test_ranks() -> None:
+    found = ranks([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], [0.1, 0.3, 0.2, 0.4, 0.6, 0.5])
+    assert found.n == 6
+    assert rounded(found.spearman) == (0.886, 0.066, 0.992)
+    assert rounded(found.kendall) == (0.733, 0.02, 0.952)
+    assert ranks([0.1, 0.2, 0.3, 0.4, 0.5], [1, 2, 3, 4, 5]).spearman.value == pytest.approx(1)
+    assert ranks([0.1, 0.2, 0.3], [0.5, 0.5, 0.5]).spearman == NOTHING
+    assert ranks([0.1, 0.2], [0.1, 0.2]).kendall == NOTHING
+    assert ranks([0.1, 0.2, 0.3], [0.1, 0.2, 0.3]).spearman.low is None
+
+
+def test_reliability() -> None:
+    found = reliability(np.array([0.05, 0.95, 0.92, 1.0]), np.array([False, True, False, True]))
+    assert found is not None
+    assert found.n == 4
+    assert [(one.low, one.high, one.n) for one in found.bins] == [(0, 0.1, 1), (0.9, 1, 3)]
+    assert found.bins[1].mean == pytest.approx(0.95667, abs=1e-5)
+    assert found.bins[1].entailed.value == pytest.approx(2 / 3)
+    assert found.off == pytest.approx((0.05 + 3 * (0.95667 - 0.66667)) / 4, abs=1e-5)
+    assert found.brier == pytest.approx((0.05**2 + 0.05**2 + 0.92**2) / 4)
+    assert reliability(np.array([]), np.array([], dtype=bool)) is None
+
+
+def said_by(**people: str) -> pl.DataFrame:
+    """Labels by person, a letter for each subject; a point is none."""
+    names = {"e": "entailed", "c": "contradicted", "n": "neutral"}
+    return pl.DataFrame(
+        [
+            {"subject": str(place), "annotator": name, "label": names[letter], "rating": None}
+            for name, letters in people.items()
+            for place, letter in enumerate(letters)
+            if letter != "."
+        ],
+        schema_overrides={"rating": pl.Float64},
+    )
+
+
+def test_what_people_say_together() -> None:
+    labels = said_by(ann="eenn", bob="ee.c", eve="en..")
+    assert word_of(labels) == {"0": "entailed", "1": "entailed", "2": "neutral", "3": None}
+    rated = pl.DataFrame(
+        {"subject": ["0"] * 2, "annotator": ["a", "b"], "label": [None] * 2, "rating": [0.0, 0.5]},
+        schema_overrides={"label": pl.String},
+    )
+    assert word_of(rated) == {"0": 0.25}
+
+
+def test_annotators_beside_each_other() -> None:
+    found = annotators(said_by(ann="eennee", bob="ee.cee", eve="e....."), LABELS)
+    assert found.labels == {"ann": 6, "bob": 5, "eve": 1}
+    assert found.shared == 5
+    assert [(pair.one, pair.other, pair.n) for pair in found.pairs] == [
+        ("ann", "bob", 5),
+        ("ann", "eve", 1),
+        ("bob", "eve", 1),
+    ]
+    # Two of eleven differ from another; of any two, 1 - (9 x 8) / (11 x 10) would.
+    assert found.alpha.value == pytest.approx(1 - (2 / 11) / (1 - 72 / 110))
+    assert found.pairs[0].kappa is not None
+    assert found.pairs[0].kappa.value == pytest.approx(
+        cohen_kappa_score(list("eenee"), list("eecee"))
+    )
+    alone = annotators(said_by(ann="en"), LABELS)
+    assert (alone.alpha, alone.pairs, alone.shared) == (NOTHING, [], 0)
+
+
+def test_ratings_beside_each_other() -> None:
+    rated = pl.DataFrame(
+        {
+            "subject": list("012345") * 2,
+            "annotator": ["ann"] * 6 + ["bob"] * 6,
+            "label": [None] * 12,
+            "rating": [0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 0.0, 0.2, 0.4, 0.6, 1.0, 0.8],
+        },
+        schema_overrides={"label": pl.String, "rating": pl.Float64},
+    )
+    found = annotators(rated, None)
+    assert found.alpha.value == pytest.approx(0.9476, abs=1e-3)
+    assert found.pairs[0].kappa is None
+    assert found.pairs[0].ranks is not None
+    assert found.pairs[0].ranks.spearman.value == pytest.approx(0.943, abs=1e-3)

@@ -1,0 +1,295 @@
+"""Labels of people: drawn and exported blind, filled, imported, told what is wrong with them."""
+
+import csv
+import io
+import shutil
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from flows.cli import main
+from flows.engine.sheets.cells import guarded, unguarded
+from tests.endpoint import Endpoint, serve
+from tests.flows.judged import CLAIMS, STEPS, Judged, sample
+
+SAMPLES = ["one", "two", "three"]
+MORE = STEPS | {"against_contexts": STEPS["response_in_reference"] | {"against": "response"}}
+TRUTH = dict(zip(CLAIMS, ("entailed", "contradicted", "neutral"), strict=True))
+
+Row = dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Endpoint]:
+    with serve() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(scope="module")
+def finished(served: Endpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a pipeline run once, with nine verdicts of a language model."""
+    folder = tmp_path_factory.mktemp("finished")
+    pipeline = Judged(folder, served)
+    pipeline.write(SAMPLES)
+    pipeline.run()
+    return folder
+
+
+@pytest.fixture
+def judged(
+    finished: Path, tmp_path: Path, served: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> Judged:
+    folder = tmp_path / "ran"
+    shutil.copytree(finished, folder)
+    monkeypatch.chdir(folder)
+    return Judged(folder, served)
+
+
+def label(*words: str) -> int:
+    return main(["label", *words, "--store", "s.duckdb"])
+
+
+def exported(*options: str) -> list[Row]:
+    assert label("export", *options, "-o", "sheet.csv") == 0
+    text = Path("sheet.csv").read_bytes().decode("utf-8-sig")
+    rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+    return [{name: unguarded(cell) for name, cell in row.items()} for row in rows]
+
+
+def save(rows: list[Row]) -> None:
+    with Path("sheet.csv").open("w", newline="", encoding="utf-8") as file:
+        sheet = csv.DictWriter(file, list(rows[0]))
+        sheet.writeheader()
+        sheet.writerows({name: guarded(cell) for name, cell in row.items()} for row in rows)
+
+
+def labelled(rows: list[Row]) -> list[Row]:
+    """The rows, each labelled as its claim is in truth."""
+    return [row | {"label": TRUTH[row["claim"]]} for row in rows]
+
+
+def test_a_sheet_of_verdicts_is_blind_and_in_a_random_order(
+    judged: Judged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = exported("--sample", "4")
+    ((run,),) = judged.ask("SELECT run_id FROM audit.runs")
+    assert capsys.readouterr().err == (
+        f"4 rows in sheet.csv: random 4 of 9, seed 0 from step response_in_reference of run {run}\n"
+    )
+    names = "run step draw sample_id claim_id against passage premise claim label"
+    assert list(rows[0]) == names.split()
+    assert {row["label"] for row in rows} == {""}
+    assert all(f"Case {row['sample_id']}." in row["premise"] for row in rows)
+    assert exported("--sample", "4") == rows
+    assert exported("--sample", "4", "--seed", "1") != rows
+    every = exported()
+    assert len(every) == 9
+    assert [row["claim_id"] for row in every[:4]] == [row["claim_id"] for row in rows]
+    assert [row["sample_id"] for row in every] != sorted(row["sample_id"] for row in every)
+    # What the judge said, why and how sure it was stands nowhere.
+    said = judged.ask("SELECT verdict, reason FROM verdicts")
+    cells = {cell for row in every for cell in row.values()}
+    assert not cells & {word for row in said for word in row}
+
+
+def test_a_page_to_label_in(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
+    assert label("export", "-o", "form.html") == 0
+    assert capsys.readouterr().err.startswith("9 rows in form.html: random 9 of 9, seed 0 from ")
+    page = Path("form.html").read_text("utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert all(page.count(f'"{claim}"') == 3 for claim in CLAIMS)
+    assert '"verdict"' not in page
+
+
+def test_labels_go_on_record_with_who_and_how_they_were_drawn(
+    judged: Judged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = labelled(exported("--sample", "6"))
+    save([*rows[:5], rows[5] | {"label": " "}])
+    capsys.readouterr()
+    assert label("import", "sheet.csv", "--who", " ann ") == 0
+    assert capsys.readouterr().out == "5 labels of verdicts by ann; 1 row without a label\n"
+    assert label("import", "sheet.csv", "--who", "ann") == 0
+    assert capsys.readouterr().out == (
+        "0 labels of verdicts by ann, 5 more on record already; 1 row without a label\n"
+    )
+    assert label("import", "sheet.csv", "--who", "bob") == 0
+    found = judged.ask(
+        "SELECT claim_id, kind, step, claim, label, rating, file, draw, round(probability, 4), "
+        "count(DISTINCT import_id), list(annotator ORDER BY annotator) "
+        "FROM audit.labels GROUP BY ALL"
+    )
+    assert len(found) == 5
+    for _, kind, step, claim, said, rating, *rest in found:
+        assert (kind, step, said, rating) == (
+            "verdicts",
+            "response_in_reference",
+            TRUTH[claim],
+            None,
+        )
+        assert rest == ["sheet.csv", "random 6 of 9, seed 0", 0.6667, 2, ["ann", "bob"]]
+    # A change of mind is one label more; the newest counts.
+    save([rows[0] | {"label": "neutral" if rows[0]["label"] != "neutral" else "entailed"}])
+    capsys.readouterr()
+    assert label("import", "sheet.csv", "--who", "ann") == 0
+    assert capsys.readouterr().out == "1 label of verdicts by ann\n"
+
+
+def test_claims_and_samples(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
+    claims = exported("--of", "claims")
+    assert list(claims[0]) == "run step draw sample_id claim_id text claim label".split()
+    save([row | {"label": "good"} for row in claims])
+    assert label("import", "sheet.csv", "--who", "ann") == 0
+    samples = exported("--of", "samples")
+    names = "run step draw sample_id metric user_input response reference retrieved_contexts label"
+    assert list(samples[0]) == names.split()
+    save([row | {"label": "0.5"} for row in samples])
+    assert label("import", "sheet.csv", "--who", "ann") == 0
+    assert judged.ask(
+        "SELECT kind, metric, label, rating, count(*) FROM audit.labels GROUP BY ALL ORDER BY ALL"
+    ) == [
+        ("claims", None, "good", None, 9),
+        ("samples", "factual_correctness", None, 0.5, 3),
+    ]
+
+
+def test_all_that_is_wrong_with_a_sheet_is_told_at_once(
+    judged: Judged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = labelled(exported("--sample", "7"))
+    ((run,),) = judged.ask("SELECT run_id FROM audit.runs")
+    wrong = [
+        rows[0] | {"label": "entails"},
+        rows[1] | {"premise": "Another."},
+        rows[2] | {"claim": "Another."},
+        rows[3] | {"claim_id": rows[3]["claim_id"][::-1]},
+        rows[4] | {"draw": "my favourites"},
+        rows[5] | {"step": "response_in_referense"},
+        rows[6],
+        rows[6],
+    ]
+    save(wrong)
+    capsys.readouterr()
+    assert label("import", "sheet.csv", "--who", "ann") == 2
+    assert capsys.readouterr().err == (
+        "claimflow: sheet.csv:2: 'entails' is no label; did you mean 'entailed'?\n"
+        "sheet.csv:3: its premise is another one; label what was exported\n"
+        "sheet.csv:4: its claim is another one; label what was exported\n"
+        "sheet.csv:5: was not drawn; keep the columns before the texts as they were exported\n"
+        f"sheet.csv:6: 'my favourites' is no draw from run {run}; "
+        "keep draw as it was exported\n"
+        f"sheet.csv:7: no step 'response_in_referense' of run {run} makes verdicts; "
+        "did you mean 'response_in_reference'?\n"
+        "sheet.csv:9: the same stands already on line 8; delete one of them\n"
+    )
+    save(
+        [
+            row | {"label": cell}
+            for row, cell in zip(exported("--of", "samples"), ("1.1", "good", "nan"), strict=True)
+        ]
+    )
+    capsys.readouterr()
+    assert label("import", "sheet.csv", "--who", "ann") == 2
+    assert capsys.readouterr().err == (
+        "claimflow: sheet.csv:2: 1.1 is not from 0 to 1; write a number from 0 to 1, as 0.5\n"
+        "sheet.csv:3: 'good' is no number; write a number from 0 to 1, as 0.5\n"
+        "sheet.csv:4: nan is not from 0 to 1; write a number from 0 to 1, as 0.5\n"
+    )
+    assert judged.ask("FROM audit.labels") == []
+
+
+def test_the_same_texts_have_one_label_in_a_sheet(
+    tmp_path: Path, served: Endpoint, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    pipeline = Judged(tmp_path, served)
+    pipeline.write([sample("one"), sample("one") | {"sample_id": "again"}])
+    pipeline.run()
+    rows = [row for row in exported() if row["claim"] == CLAIMS[0]]
+    save([rows[0] | {"label": "entailed"}, rows[1] | {"label": "neutral"}])
+    capsys.readouterr()
+    assert label("import", "sheet.csv", "--who", "ann") == 2
+    assert capsys.readouterr().err == (
+        "claimflow: sheet.csv:3: the same texts are labelled 'entailed' on line 2; "
+        "give both one label\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["export", "--by", "uncertainty"],
+         "--by uncertainty: nothing says how sure step response_in_reference was: "
+         "no probabilities, no votes; draw them by random"),
+        (["export", "--step", "precison"],
+         "--step: run {run} has no step 'precison' of verdicts; known are response_in_reference"),
+        (["export", "--metric", "m"],
+         "--metric: means samples, and these are verdicts; leave it out, or write --of samples"),
+        (["export", "--of", "samples", "--metric", "faithfulnes"],
+         "--metric: run {run} has no metric 'faithfulnes' of scores; "
+         "known are factual_correctness"),
+        (["export", "-o", "no/where.csv"],
+         "no/where.csv: cannot be written (No such file or directory); "
+         "name a file in a folder of yours"),
+        (["import", "no.csv", "--who", " "], "--who: is blank; name whoever labelled it"),
+        (["import", "no.csv", "--who", "ann"],
+         "no.csv: cannot be read (No such file or directory); name a sheet that was exported"),
+        (["import", "odd.csv", "--who", "ann"],
+         "odd.csv:1: has no column run, step, draw, passage, label; keep the header that was "
+         "exported: run,step,draw,sample_id,claim_id,against,passage,premise,claim,label"),
+        (["import", "empty.csv", "--who", "ann"],
+         "empty.csv: has no rows; keep those that were exported"),
+        (["import", "runs.csv", "--who", "ann"],
+         "runs.csv:3: is of another run than the rows above; "
+         "keep the column run as it was exported"),
+        (["import", "none.csv", "--who", "ann"],
+         "none.csv:2: names no run; keep the column run as it was exported"),
+    ],
+)  # fmt: skip
+def test_wrong_words(
+    judged: Judged, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ((run,),) = judged.ask("SELECT run_id FROM audit.runs")
+    Path("odd.csv").write_text("sample_id,claim_id,premise,claim\n", "utf-8")
+    header = "run,step,draw,sample_id,claim_id,text,claim,label\n"
+    Path("empty.csv").write_text(header, "utf-8")
+    Path("runs.csv").write_text(f"{header}a,,,,,,,\nb,,,,,,,\n", "utf-8")
+    Path("none.csv").write_text(f"{header},step,,,,,,\n", "utf-8")
+    assert label(*words) == 2
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told == f"claimflow: {message.format(run=run)}"
+    assert judged.ask("FROM audit.labels") == []
+
+
+def test_one_of_several_steps_must_be_named(
+    tmp_path: Path, served: Endpoint, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    pipeline = Judged(tmp_path, served)
+    pipeline.write(["one"], steps=MORE)
+    pipeline.run()
+    ((run,),) = pipeline.ask("SELECT run_id FROM audit.runs")
+    assert label("export") == 2
+    assert capsys.readouterr().err == (
+        f"claimflow: --step: run {run} has several; "
+        "choose one of response_in_reference, against_contexts\n"
+    )
+    assert label("export", "--step", "against_contexts", "-o", "sheet.csv") == 0
+    assert label("export", "--of", "claims", "--metric", "m") == 2
+
+
+def test_labels_outlive_runs_that_are_pruned(judged: Judged) -> None:
+    save(labelled(exported()))
+    assert label("import", "sheet.csv", "--who", "ann") == 0
+    judged.command("--fresh")
+    judged.command("--fresh")
+    quiet = io.StringIO()
+    with redirect_stdout(quiet), redirect_stderr(quiet):
+        assert main(["prune", "--keep-runs", "1", "--store", "s.duckdb"]) == 0
+        assert main(["verify", "--store", "s.duckdb"]) == 0
+    assert judged.ask("SELECT count(*) FROM audit.labels") == [(9,)]
+    assert judged.ask("SELECT count(*) FROM audit.runs") == [(1,)]

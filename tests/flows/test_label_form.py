@@ -1,0 +1,108 @@
+"""The page to label in, in a real Chromium: what it shows, and the sheet that it saves."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+from playwright.sync_api import Browser
+
+from flows.engine.labels.sheet import COLUMNS, read_blind
+from flows.engine.labels.units import Kind
+from flows.form.page import form_page
+from tests.flows.browser import Seen, browsing
+
+HOSTILE = [
+    "</script><script>window.hacked = 1</script><!-- <img src=x onerror='window.hacked=1'>",
+    '=HYPERLINK("http://evil";"x")\r\n"quoted", and\tmore',
+    "'-5 Grad über 🗼 \u202eabc\u202c مرحبا",
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browsing() as opened:
+        yield opened
+
+
+def sheet_of(kind: Kind) -> pl.DataFrame:
+    rows = [
+        dict.fromkeys(COLUMNS[kind])
+        | {"run": "r", "step": "s", "draw": "random 3 of 3, seed 0", "sample_id": f"s{n}"}
+        | ({"metric": "faithfulness", "response": text} if kind == "samples" else {"claim": text})
+        | ({"premise": f"Premise {n}."} if kind == "verdicts" else {})
+        for n, text in enumerate(HOSTILE)
+    ]
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def opened(browser: Browser, folder: Path, kind: Kind) -> Seen:
+    path = folder / "form.html"
+    path.write_text(form_page(sheet_of(kind), kind), "utf-8")
+    return Seen(browser, path)
+
+
+def saved(seen: Seen, folder: Path) -> Path:
+    with seen.page.expect_download() as download:
+        seen.page.get_by_role("button", name="Save the sheet").click()
+    download.value.save_as(folder / "labels.csv")
+    return folder / "labels.csv"
+
+
+def nothing_ran(seen: Seen) -> None:
+    assert seen.complaints == []
+    assert all(url.startswith(("file:", "blob:")) for url in seen.asked)
+    assert seen.page.evaluate("window.hacked") is None
+    assert seen.page.locator("script").count() == 2
+    assert seen.page.locator("img").count() == 0
+    seen.page.close()
+
+
+def test_verdicts_are_labelled_by_mouse_and_by_keys(browser: Browser, tmp_path: Path) -> None:
+    seen = opened(browser, tmp_path, "verdicts")
+    page = seen.page
+    assert page.locator("#progress").inner_text() == "Row 1 of 3, 0 labelled"
+    assert page.locator("#texts p").all_text_contents() == ["Premise 0.", HOSTILE[0]]
+    page.get_by_label("neutral").check()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#texts p").nth(1).text_content() == HOSTILE[1]
+    page.keyboard.press("1")
+    page.get_by_role("button", name="Next").click()
+    assert page.locator("#texts p").nth(1).text_content() == HOSTILE[2].replace(
+        "\u202e", "\ufffd"
+    ).replace("\u202c", "\ufffd")
+    page.get_by_role("button", name="Back").click()
+    assert page.get_by_label("entailed").is_checked()
+    assert page.locator("#progress").inner_text() == "Row 2 of 3, 2 labelled"
+    sheet = read_blind(saved(seen, tmp_path))
+    assert sheet.kind == "verdicts"
+    assert [row.cell("label") for row in sheet.rows] == ["neutral", "entailed", ""]
+    assert [row.cell("claim") for row in sheet.rows] == HOSTILE
+    assert [row.cell("sample_id") for row in sheet.rows] == ["s0", "s1", "s2"]
+    text = (tmp_path / "labels.csv").read_bytes().decode("utf-8")
+    assert text.startswith('\ufeff"run","step","draw",')
+    assert '"=HYPER' not in text
+    nothing_ran(seen)
+
+
+def test_samples_are_rated(browser: Browser, tmp_path: Path) -> None:
+    seen = opened(browser, tmp_path, "samples")
+    page = seen.page
+    assert page.locator("#question").inner_text() == (
+        "How good is the response? It is rated by faithfulness."
+    )
+    page.get_by_label("From 0 to 1").fill("0.25")
+    page.get_by_role("button", name="Next").click()
+    page.get_by_label("From 0 to 1").fill("7")
+    page.get_by_role("button", name="Next").click()
+    rows = read_blind(saved(seen, tmp_path)).rows
+    assert [row.cell("label") for row in rows] == ["0.25", "", ""]
+    nothing_ran(seen)
+
+
+def test_claims_are_good_or_bad(browser: Browser, tmp_path: Path) -> None:
+    seen = opened(browser, tmp_path, "claims")
+    assert seen.page.locator("#choices label").all_text_contents() == [" good (1)", " bad (2)"]
+    seen.page.keyboard.press("2")
+    assert [row.cell("label") for row in read_blind(saved(seen, tmp_path)).rows] == ["bad", "", ""]
+    nothing_ran(seen)
