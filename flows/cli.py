@@ -5,7 +5,17 @@ import importlib
 import sys
 from typing import Final
 
-from flows.options import comparing, editing, keeping, reading, running, scheduling
+from flows.options import (
+    comparing,
+    editing,
+    keeping,
+    labelling,
+    looking,
+    reading,
+    reporting,
+    running,
+    scheduling,
+)
 
 EXIT_CODES: Final = """\
 exit codes: 0 done, 1 done with failures (they are on record as rows),
@@ -36,7 +46,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for group in (running, scheduling, reading, comparing, editing, keeping):
+    reads = (reading, reporting, looking, comparing)
+    for group in (running, scheduling, *reads, editing, labelling, keeping):
         group.add(commands)
     commands.add_parser("version", help="print the version")
     return parser

@@ -31,7 +31,7 @@ from flows.engine.yaml_source import load_yaml
 from flows.leases import outlive_leases
 from flows.limits import shared_by_runs
 from flows.orphans import sign
-from flows.posting import final_state, post
+from flows.posting import final_state, post, post_report
 from flows.tracking import Seen, TaskRuns
 
 outlive_leases()
@@ -67,6 +67,7 @@ def evaluate(
     samples: str | None = None,
     redact: bool = False,
     publish: str | None = None,
+    report: str | None = None,
 ) -> State[str]:
     """Evaluate a pipeline file: make what is not on file yet; returns the id of the run.
 
@@ -86,6 +87,7 @@ def evaluate(
         samples: Just these samples, by a file of their ids or a SELECT that answers a sample_id.
         redact: Keep only hashes of the texts in the record of calls.
         publish: A folder, or an address as s3://bucket/tables, to write the run's tables to.
+        report: A folder to put a page about the run into, which a browser shows.
     """
     hush_at_exit()
     sign(flow_run.id)
@@ -109,6 +111,8 @@ def evaluate(
     post(file, run.run_id, prepared.pipeline.name)
     if publish is not None:
         get_run_logger().info("published: %s", publish_run(file, run.run_id, publish))
+    if report is not None:
+        post_report(file, run.run_id, Path(report))
     return final_state(file, run.run_id)
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from prefect import get_run_logger
@@ -35,6 +36,18 @@ def post(store: Store, run_id: str, pipeline: str) -> None:
         return create_table_artifact(rows, key=key, description=f"The worst samples of {about}")
 
     _ = _told("summary", page) and _told("worst samples", worst)
+
+
+def post_report(store: Store, run_id: str, folder: Path) -> None:
+    """Put the report of a run into a folder; what goes wrong is logged and costs nothing."""
+
+    def page() -> Any:
+        # Jinja2 and the plots take a second to import.
+        from flows.report.folder import put_report
+
+        get_run_logger().info("report: %s", put_report(store, run_id, folder))
+
+    _told("report", page)
 
 
 def artifact_key(pipeline: str, what: str) -> str:

@@ -1,19 +1,17 @@
 """`claimflow diff`: what changed from one run to another, and why."""
 
-import sys
 from argparse import Namespace
 from io import StringIO
-from pathlib import Path
 
 from rich.console import Console
 
 from flows.commands.answers import standard_output
 from flows.commands.diff_tables import print_comparison
+from flows.commands.output import write_text
 from flows.commands.stores import read_store
 from flows.engine.compare.comparison import Comparison, compare
 from flows.engine.compare.document import as_json
 from flows.engine.compare.pairs import Runs
-from flows.engine.errors import Fault, InputError
 from flows.engine.results import chosen_run
 from flows.engine.tags import LATEST, PREVIOUS
 from flows.pages.comparison import as_markdown
@@ -28,7 +26,7 @@ def main(options: Namespace) -> int:
     if options.format == "table" and options.output is None:
         print_comparison(standard_output(), comparison, limit=options.limit)
     else:
-        _write(_text(comparison, options), options.output)
+        write_text(_text(comparison, options), options.output)
     return 0
 
 
@@ -41,15 +39,3 @@ def _text(comparison: Comparison, options: Namespace) -> str:
     console = Console(file=text, highlight=False, width=standard_output().width)
     print_comparison(console, comparison, limit=options.limit)
     return text.getvalue()
-
-
-def _write(text: str, output: Path | None) -> None:
-    if output is None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-        return
-    try:
-        output.write_text(text, "utf-8")
-    except OSError as error:
-        what = f"cannot be written ({error.strerror})"
-        raise InputError([Fault(str(output), what, "name a file in a folder of yours")]) from error

@@ -6,7 +6,7 @@ from argparse import Namespace
 from flows.commands.asked import asked_for
 from flows.commands.prefect_api import is_configured, reached
 from flows.commands.progress import watching
-from flows.commands.report import print_report
+from flows.commands.run_tables import print_report
 from flows.commands.stores import remember_store
 from flows.engine.choosing import choose
 from flows.engine.errors import InputError, JudgeError, StoreError, WorkersError

@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from flows.commands.report import print_report
+from flows.commands.run_tables import print_report
 from flows.commands.stores import read_store
 from flows.engine.results import chosen_run
 

@@ -23,6 +23,33 @@ def failures(store: Store, run_id: str) -> pl.DataFrame:
     )
 
 
+def failed_rows(store: Store, run_id: str, step: str, count: int) -> pl.DataFrame:
+    """The first failed rows of a step, by sample: sample_id, failure, reason.
+
+    Scores and similarities have no kind of failure.
+    """
+    return _read(
+        store,
+        """
+        SELECT sample_id, failure, reason
+        FROM (SELECT run_id, step, sample_id, status, failure, reason FROM claims
+              UNION ALL
+              SELECT run_id, v.step, sample_id, v.status, v.failure, v.reason
+              FROM verdicts v JOIN (SELECT DISTINCT run_id, claim_id, sample_id FROM claims)
+                   USING (run_id, claim_id)
+              UNION ALL
+              SELECT run_id, step, sample_id, status, NULL, reason FROM similarities
+              UNION ALL
+              SELECT run_id, step, sample_id, status, NULL, reason FROM scores)
+        WHERE run_id = $run AND step = $step AND status = 'failed'
+        ORDER BY sample_id, failure, reason LIMIT $count
+        """,
+        run=run_id,
+        step=step,
+        count=count,
+    )
+
+
 def calls_made(store: Store, run_id: str) -> pl.DataFrame:
     """The calls that a run made, by judge: judge, model, calls, repaired, tokens, cost.
 
@@ -90,6 +117,6 @@ def calls_of(store: Store, run_id: str, sample_id: str) -> pl.DataFrame:
     )
 
 
-def _read(store: Store, query: str, **values: str) -> pl.DataFrame:
+def _read(store: Store, query: str, **values: str | int) -> pl.DataFrame:
     with store.reading() as connection:
         return read_table(connection, query, **values)

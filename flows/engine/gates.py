@@ -57,16 +57,21 @@ def judge_run(store: Store, run_id: str, gates: Mapping[str, Gate]) -> list[Outc
     """
     if not gates:
         return []
-    with store.reading() as connection:
-        outcomes = [
-            outcome
-            for name, gate in gates.items()
-            for outcome in _outcomes(connection, run_id, name, gate)
-        ]
+    outcomes = held(store, run_id, gates)
     with store.writing() as connection:
         connection.execute("DELETE FROM audit.gates WHERE run_id = $run", {"run": run_id})
         insert(connection, "audit.gates", pl.DataFrame(outcomes, _COLUMNS), run_id=run_id)
     return outcomes
+
+
+def held(store: Store, run_id: str, gates: Mapping[str, Gate]) -> list[Outcome]:
+    """What becomes of a run when it is held against gates; nothing is put on record."""
+    with store.reading() as connection:
+        return [
+            outcome
+            for name, gate in gates.items()
+            for outcome in _outcomes(connection, run_id, name, gate)
+        ]
 
 
 def outcomes_of(store: Store, run_id: str) -> list[Outcome]:

@@ -22,8 +22,8 @@ _LIMITS: Final = (
 )
 
 
-def query(store: Store, sql: str, *, seconds: float) -> pl.DataFrame:
-    """The answer to one SQL query, on a store of any schema version.
+def query(store: Store, sql: str, *, seconds: float, rows: int | None = None) -> pl.DataFrame:
+    """The answer to one SQL query, on a store of any schema version; its first `rows` alone.
 
     Raises `InputError` when DuckDB refuses the query, when it answers no rows and columns,
     or when it takes longer than `seconds`.
@@ -37,7 +37,7 @@ def query(store: Store, sql: str, *, seconds: float) -> pl.DataFrame:
             answer = connection.sql(sql)
             if answer is None:
                 raise InputError([Fault("sql", "answers nothing", "write a SELECT")])
-            return pl.DataFrame(Arrow(answer))
+            return pl.DataFrame(Arrow(answer if rows is None else answer.limit(rows)))
         except duckdb.InterruptException as error:
             what = f"took longer than {seconds:g} s"
             raise InputError([Fault("sql", what, "narrow it, or raise --timeout")]) from error

@@ -133,6 +133,22 @@ def scores_of(store: Store, run_id: str, sample_id: str) -> pl.DataFrame:
     )
 
 
+def scores_of_samples(store: Store, run_id: str, samples: list[str]) -> pl.DataFrame:
+    """The scores of some samples in the order of their steps: sample_id, step, metric and so on."""
+    return _read(
+        store,
+        """
+        SELECT sample_id, step, metric, score, status, reason
+        FROM scores
+        JOIN audit.run_steps USING (run_id, step)
+        WHERE run_id = $run AND sample_id IN (SELECT unnest($samples))
+        ORDER BY sample_id, position, metric
+        """,
+        run=run_id,
+        samples=samples,
+    )
+
+
 def sample(store: Store, run_id: str, sample_id: str) -> dict[str, Any]:
     """The sample whose id is, or starts with, `sample_id`; `InputError` when none or several."""
     found = _read(

@@ -37,6 +37,8 @@ class Scheduled(NamedTuple):
         publish = self.written.publish
         if publish is not None:
             asked["publish"] = publish if is_remote(publish) else self._absolute(publish)
+        if self.written.report is not None:
+            asked["report"] = self._absolute(self.written.report)
         return {"config": self._absolute(self.written.pipeline), **asked}
 
     def _absolute(self, path: str) -> str:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from flows.engine.endpoints import LIMIT_NAME, Source
 from flows.engine.errors import one_of
-from flows.engine.object_storage import known_place
+from flows.engine.object_storage import is_remote, known_place
 
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -61,6 +61,12 @@ def _every(given: Any) -> Any:
     return given
 
 
+def _folder(place: str) -> str:
+    if is_remote(place):
+        raise ValueError("name a folder: reports are written to files alone")
+    return place
+
+
 class Parameters(Source):
     """What is asked of a pipeline, as by the options of `claimflow run`."""
 
@@ -103,6 +109,8 @@ class Deployment(Source):
     """What becomes of times missed while everything was down: one run for all, or none."""
     publish: Annotated[str, AfterValidator(known_place)] | None = None
     """Where the tables of each run go as Parquet: a folder, relative to this file, or s3://."""
+    report: Annotated[str, AfterValidator(_folder)] | None = None
+    """The folder, relative to this file, where a page about each run is put."""
 
     @model_validator(mode="after")
     def _has_one_schedule(self) -> Self:

@@ -25,6 +25,11 @@ def test_a_query_is_answered(store: Store) -> None:
     assert query(store, "SELECT 1 AS a, 'x' AS b", seconds=20).rows() == [(1, "x")]
 
 
+def test_the_first_rows_of_an_answer_are_enough(store: Store) -> None:
+    assert query(store, "SELECT * FROM range(9)", seconds=20, rows=2).rows() == [(0,), (1,)]
+    assert query(store, "SELECT 1", seconds=20, rows=2).rows() == [(1,)]
+
+
 @pytest.mark.parametrize(
     "sql",
     [

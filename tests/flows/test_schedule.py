@@ -108,6 +108,10 @@ def write(folder: Path, *lines: str, limits: str = "{}") -> None:
     (folder / "s.yaml").write_text(text, "utf-8")
 
 
+WRITTEN = ("out/*/scores.parquet", "pages/*.html")
+"""What a night leaves, its table and its page."""
+
+
 def samples(first: int, last: int) -> list[str]:
     return [f"s{number:02}" for number in range(first, last)]
 
@@ -119,7 +123,7 @@ def test_a_killed_night_is_gone_on_with_by_the_next(
     pool = Limit(api.url, "e2e-pool")
     asking: dict[str, Any] = {"max_concurrency": 1, "shared_limit": pool.name}
     judged.write(samples(0, 3), **asking)
-    night = "e2e: {pipeline: p.yaml, cron: '0 2 1 * *', publish: out}"
+    night = "e2e: {pipeline: p.yaml, cron: '0 2 1 * *', publish: out, report: pages}"
     write(tmp_path, night, limits="{e2e-pool: {rpm: 60000}}")
     # A server of this folder that still runs is used again.
     home = tmp_path / HOME
@@ -145,7 +149,7 @@ def test_a_killed_night_is_gone_on_with_by_the_next(
         assert endpoint.hits == 3
         assert api.ended(api.trigger("e2e")) == "COMPLETED"
         assert endpoint.hits == 3
-        assert len(list((tmp_path / "out").glob("*/scores.parquet"))) == 2
+        assert [len(list(tmp_path.glob(names))) for names in WRITTEN] == [2, 2]
 
         judged.write(samples(0, 30), **asking)
         endpoint.behaviour.latency = 0.3

@@ -60,8 +60,11 @@ def test_the_parameters_are_those_of_the_flow() -> None:
     source = (ROOT / "flows/evaluate.py").read_text("utf-8")
     signature = source.partition("def evaluate(")[2].partition(") -> ")[0]
     taken = {line.split(":")[0].strip() for line in signature.splitlines() if ":" in line}
-    assert set(Parameters.model_fields) == taken - {"config", "publish"}
+    assert set(Parameters.model_fields) == taken - {"config", "publish", "report"}
     assert "limit" in taken
+
+
+PLACES = "publish: out, report: pages"
 
 
 def test_what_is_asked_has_absolute_paths_and_no_defaults(small: Path) -> None:
@@ -70,7 +73,7 @@ def test_what_is_asked_has_absolute_paths_and_no_defaults(small: Path) -> None:
     query = "{samples: SELECT 'tower' AS sample_id}"
     path = written(
         small,
-        f"one: {{pipeline: small.yaml, every: 90, parameters: {asked}, publish: out}}",
+        f"one: {{pipeline: small.yaml, every: 90, parameters: {asked}, {PLACES}}}",
         f"two: {{pipeline: small.yaml, every: 15m, parameters: {query}}}",
     )
     one, two = read_schedules(path).scheduled
@@ -82,6 +85,7 @@ def test_what_is_asked_has_absolute_paths_and_no_defaults(small: Path) -> None:
         "samples": str(folder / "ids"),
         "redact": True,
         "publish": str(folder / "out"),
+        "report": str(folder / "pages"),
     }
     assert one.written.interval == timedelta(seconds=90)
     assert two.parameters == {"config": str(small), "samples": "SELECT 'tower' AS sample_id"}
@@ -132,7 +136,7 @@ def test_every_mistake_is_told_at_once(small: Path) -> None:
         "s.yaml:7 deployments.five: is not right; timezone belongs to cron",
         "s.yaml:8 deployments.six: is not right; write one of cron and every",
         "s.yaml:9 deployments.seven: is empty; write pipeline, cron, timezone, every, parameters, "
-        "overlap, missed, publish: ...",
+        "overlap, missed, publish, report: ...",
         f"s.yaml:10 deployments.eight.every: {every}",
         "s.yaml:10 deployments.eight.parameters.limit: 0 is not right here; input should be "
         "greater than or equal to 1",
@@ -174,6 +178,14 @@ def test_what_is_asked_of_a_pipeline_must_fit_it(small: Path) -> None:
         "summary; leave out again precision or only",
         "s.yaml:6 deployments.five.parameters: limit and samples: each says which samples are "
         "taken; choose one of them",
+    ]
+
+
+def test_reports_go_to_a_folder(small: Path) -> None:
+    path = written(small, "one: {pipeline: small.yaml, every: 90, report: 's3://bucket/pages'}")
+    assert faults(path) == [
+        "s.yaml:2 deployments.one.report: is not right; name a folder: reports are written to "
+        "files alone"
     ]
 
 

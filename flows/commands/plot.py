@@ -1,0 +1,70 @@
+"""`claimflow plot`: one plot of a run as SVG or PNG."""
+
+from argparse import Namespace
+
+from flows.commands.output import write_file
+from flows.commands.stores import read_store
+from flows.engine.compare.comparison import compare
+from flows.engine.compare.pairs import Runs
+from flows.engine.errors import Fault, InputError
+from flows.engine.report.metrics import named_metrics
+from flows.engine.report.overview import overview, scored_values
+from flows.engine.results import chosen_run
+from flows.engine.store import Store
+from flows.plots.comparison import Apart, comparison
+from flows.plots.distribution import distribution
+from flows.plots.style import Chart
+from flows.plots.trend import Point, trend
+from flows.plots.writing import png, svg
+
+
+def main(options: Namespace) -> int:
+    """Write a plot to the file that was named."""
+    _check(options)
+    store = read_store(options)
+    run_id = chosen_run(store, options.run)
+    chart = (
+        _comparison(store, run_id, options)
+        if options.against
+        else _of_metric(store, run_id, options.metrics[0], options.kind)
+    )
+    is_svg = options.output.suffix == ".svg"
+    write_file(svg(chart).encode() if is_svg else png(chart), options.output)
+    return 0
+
+
+def _check(options: Namespace) -> None:
+    faults = []
+    if options.output.suffix not in (".svg", ".png"):
+        what, right = "is neither SVG nor PNG", "let its name end in .svg or .png"
+        faults.append(Fault(str(options.output), what, right))
+    if not options.against and len(options.metrics) != 1:
+        right = "name one, or another run by --against to compare several"
+        faults.append(Fault("METRIC", f"{len(options.metrics)} are named", right))
+    if options.against and options.kind:
+        right = "leave it out, or --against"
+        faults.append(Fault(f"--kind {options.kind}", "is of one run", right))
+    if faults:
+        raise InputError(faults)
+
+
+def _of_metric(store: Store, run_id: str, name: str, kind: str | None) -> Chart:
+    [made] = named_metrics(store, run_id, [name], place="METRIC")
+    if kind != "trend":
+        return distribution(scored_values(store, run_id, *made), label=name)
+    past = overview(store, run_id).past.get(made, [])
+    if not past:
+        what, right = f"no run has a mean of {name}", "add a step that uses summarize_scores"
+        raise InputError([Fault("--kind trend", what, right)])
+    points = [Point(one.run_id, one.mean, one.low, one.high) for one in past]
+    return trend(points, label=name)
+
+
+def _comparison(store: Store, run_id: str, options: Namespace) -> Chart:
+    before = chosen_run(store, options.against, before=run_id)
+    found = compare(store, Runs(before, run_id), metrics=options.metrics)
+    apart = [
+        Apart(one.metric, *(one.difference[2:5] if one.difference else (None, None, None)))
+        for one in found.metrics
+    ]
+    return comparison(apart, label=f"{run_id} less {before}")

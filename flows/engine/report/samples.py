@@ -1,0 +1,124 @@
+"""Samples one by one, with all that led to their scores."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import duckdb
+
+from flows.engine.store import Store, read_table
+
+_TOGETHER: Final = 100
+"""Samples that are in memory at a time."""
+
+Rows = dict[str, list[dict[str, Any]]]
+"""By sample, or by claim."""
+
+
+class Followed(NamedTuple):
+    """A sample and what became of it; rows are by the names of their columns.
+
+    Each of `claims` has its `verdicts`. Positions are in code points of the text that they are
+    in. `calls` are those that gave the claims and verdicts, `sentences` the lexical matches.
+    """
+
+    sample: dict[str, Any]
+    claims: list[dict[str, Any]]
+    scores: list[dict[str, Any]]
+    sentences: list[dict[str, Any]]
+    calls: list[dict[str, Any]]
+
+
+def followed(store: Store, run_id: str, sample_ids: Sequence[str]) -> Iterator[Followed]:
+    """These samples of a run in their order, a few in memory at a time; unknown ids are left out.
+
+    The store is free between two of them.
+    """
+    for first in range(0, len(sample_ids), _TOGETHER):
+        some = sample_ids[first : first + _TOGETHER]
+        with store.reading() as connection:
+            found = _followed(connection, run_id, some)
+        yield from (found[name] for name in some if name in found)
+
+
+def _followed(
+    connection: duckdb.DuckDBPyConnection, run_id: str, some: Sequence[str]
+) -> dict[str, Followed]:
+    def rows(query: str, by: str = "sample_id") -> Rows:
+        return _by(connection, query, by, run=run_id, ids=list(some))
+
+    claims, scores, sentences = rows(_CLAIMS), rows(_SCORES), rows(_SENTENCES)
+    verdicts, calls = rows(_VERDICTS, "claim_id"), rows(_CALLS)
+    for claim in (claim for of_sample in claims.values() for claim in of_sample):
+        claim["verdicts"] = verdicts.get(claim.pop("claim_id"), [])
+    samples = {name: row for name, (row,) in rows(_SAMPLES).items()}
+    for name, row in samples.items():
+        row["metadata"] = json.loads(row["metadata"])
+        row["sample_id"] = name
+    return {
+        name: Followed(
+            row,
+            claims.get(name, []),
+            [score | {"details": json.loads(score["details"])} for score in scores.get(name, [])],
+            sentences.get(name, []),
+            calls.get(name, []),
+        )
+        for name, row in samples.items()
+    }
+
+
+def _by(connection: duckdb.DuckDBPyConnection, query: str, by: str, **values: Any) -> Rows:
+    found: Rows = {}
+    for row in read_table(connection, query, **values).iter_rows(named=True):
+        found.setdefault(row.pop(by), []).append(row)
+    return found
+
+
+_SAMPLES: Final = """
+SELECT sample_id, user_input, response, reference, other_references, retrieved_contexts, metadata
+FROM samples WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))
+"""
+
+_CLAIMS: Final = """
+SELECT sample_id, claim_id::VARCHAR AS claim_id, step, of, claim, start, "end", status, failure,
+       reason, call_id::VARCHAR AS call_id
+FROM claims JOIN audit.run_steps USING (run_id, step)
+WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))
+ORDER BY position, start, claim
+"""
+
+_VERDICTS: Final = """
+SELECT claim_id::VARCHAR AS claim_id, step, against, passage, verdict, status, failure, reason,
+       p_entailed, p_contradicted, p_neutral, evidence, evidence_passage, evidence_start,
+       evidence_end, agreement, ballot, call_id::VARCHAR AS call_id
+FROM verdicts JOIN audit.run_steps USING (run_id, step)
+WHERE run_id = $run AND claim_id IN (
+    SELECT claim_id FROM claims WHERE run_id = $run AND sample_id IN (SELECT unnest($ids)))
+ORDER BY position, passage
+"""
+
+_SCORES: Final = """
+SELECT sample_id, step, metric, score, status, reason, details
+FROM scores JOIN audit.run_steps USING (run_id, step)
+WHERE run_id = $run AND sample_id IN (SELECT unnest($ids)) ORDER BY run_steps.position, metric
+"""
+
+_SENTENCES: Final = """
+SELECT sample_id, step, against, source, sentence_matches.position, start, "end",
+       rouge_l_precision, rouge_l_f1, token_overlap_precision, token_overlap_f1, bleu, chrf
+FROM sentence_matches JOIN audit.run_steps USING (run_id, step)
+WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))
+ORDER BY run_steps.position, source, sentence_matches.position
+"""
+
+_CALLS: Final = """
+WITH named AS (
+    SELECT sample_id, call_id FROM claims
+    WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))
+    UNION
+    SELECT sample_id, verdicts.call_id FROM claims JOIN verdicts USING (run_id, claim_id)
+    WHERE run_id = $run AND sample_id IN (SELECT unnest($ids)))
+SELECT sample_id, call_id::VARCHAR AS call_id, step, model, outcome, system, prompt, reply, error,
+       prompt_tokens, completion_tokens, cost::DOUBLE AS cost, seconds
+FROM audit.calls JOIN named USING (call_id) ORDER BY asked_at
+"""

@@ -1,0 +1,162 @@
+"""The page of a run: what was found, plots, and every sample that there is room for."""
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any, Final
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from flows.engine.compare.comparison import Comparison, compare
+from flows.engine.compare.pairs import Runs
+from flows.engine.report.overview import Overview, overview, scored_values
+from flows.engine.report.ranking import changed_samples, worst_first
+from flows.engine.store import Store
+from flows.engine.version import VERSION
+from flows.pages import comparison_words
+from flows.pages.gates import GATES, gate_cells
+from flows.pages.run import call_words, metric_name
+from flows.pages.steps import run_counts
+from flows.pages.words import counted, number, signed, visible
+from flows.report.entries import entries
+from flows.report.payload import Payload, packed
+from flows.report.plots import comparison_svg, distribution_svg, trend_svg
+from stages import LOWER_IS_BETTER
+
+SAMPLES: Final = 1_000
+"""How many samples a page shows where nobody says otherwise."""
+
+_MOST: Final = 4_000_000
+"""Letters for the samples; with the rest of the page below 5 MB."""
+
+
+def html_report(
+    store: Store, run_id: str, *, against: str | None = None, samples: int = SAMPLES
+) -> str:
+    """The report of a run on record as one HTML page, which opens from a file or a server.
+
+    `against` is the run before, to show what changed since; both are ids. At most `samples`
+    samples are shown, and less where they would take more than 4 MB: those that changed
+    first, then those with the lowest scores.
+    """
+    found = overview(store, run_id)
+    comparison = compare(store, Runs(against, run_id)) if against else None
+    first = changed_samples(comparison) if comparison else []
+    ranked = worst_first(store, run_id, samples, before=first)
+    payload = packed(entries(store, run_id, ranked.rows(), comparison), most=_MOST)
+    return _rendered(
+        head=found.head,
+        version=VERSION,
+        counts=run_counts(found.steps),
+        seconds=(found.head.ended_at - found.head.started_at).total_seconds()
+        if found.head.ended_at
+        else None,
+        metrics=list(_metrics(store, found)),
+        slices=_slices(found),
+        gates=[(one.outcome, gate_cells(one)) for one in found.gates],
+        steps=found.steps.rows(named=True),
+        failures=found.failures.rows(named=True),
+        calls=[call_words(row) for row in found.calls.iter_rows(named=True)],
+        payload=payload,
+        shown=_shown(payload, found.samples, compared=comparison is not None),
+        comparison=_compared(comparison) if comparison else None,
+    )
+
+
+def _shown(payload: Payload, every: int, *, compared: bool) -> str:
+    """How many samples are in the page, and how to have others."""
+    if payload.held == every:
+        first = "those that changed" if compared else "those with the lowest scores"
+        return f"All {counted(every, 'sample')}, {first} first."
+    which = "those that changed, then those" if compared else "those"
+    return (
+        f"{payload.held:,} of {counted(every, 'sample')}: {which} with the lowest scores. "
+        f"{every - payload.held:,} are left out; the figures above are over all. "
+        "--samples N says how many to show, within 4 MB."
+    )
+
+
+def _metrics(store: Store, found: Overview) -> Iterator[dict[str, Any]]:
+    """Every mean over all samples with its plots."""
+    whole = [row for row in found.summaries.rows(named=True) if row["slice_field"] is None]
+    for row in whole:
+        step, metric = row["scores"], row["metric"]
+        values = scored_values(store, found.head.run_id, step, metric)
+        name = metric_name(row, found.summaries)
+        yield row | {
+            "name": name,
+            "lower": metric in LOWER_IS_BETTER,
+            "distribution": _svg(distribution_svg(values, metric)),
+            "trend": _svg(trend_svg(found.past.get((step, metric), []), metric)),
+        }
+
+
+def _slices(found: Overview) -> dict[str, list[dict[str, Any]]]:
+    """By metadata field: a row for each value and metric."""
+    by_field: dict[str, list[dict[str, Any]]] = {}
+    for row in found.summaries.rows(named=True):
+        if row["slice_field"] is not None:
+            whole = row | {"slice_field": None}
+            name = metric_name(whole, found.summaries)
+            by_field.setdefault(row["slice_field"], []).append(row | {"name": name})
+    return by_field
+
+
+def _compared(found: Comparison) -> dict[str, Any]:
+    return {
+        "a": found.a,
+        "a_words": comparison_words.run_words(found.a),
+        "b_words": comparison_words.run_words(found.b),
+        "samples": comparison_words.sample_counts(found),
+        "steps": [comparison_words.step_words(s) for s in comparison_words.other_steps(found)],
+        "only": list(comparison_words.only_words(found)),
+        "columns": comparison_words.METRICS,
+        "metrics": [
+            (one.finding, comparison_words.metric_cells(one, units=False)) for one in found.metrics
+        ],
+        "reading": comparison_words.READING,
+        "causes": found.causes.rows(),
+        "plot": _svg(comparison_svg(found)),
+    }
+
+
+def _svg(drawn: str | None) -> Markup | None:
+    """A plot as markup: the one thing in the page that was not escaped here, but by Vega."""
+    return None if drawn is None else Markup(drawn)  # noqa: S704
+
+
+def _rendered(**facts: Any) -> str:
+    style, script = Markup(_source("style.css")), Markup(_source("page.js"))  # noqa: S704
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        loader=FunctionLoader(_source),
+        finalize=_finalized,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"number": number, "signed": signed}
+    policy = (
+        f"default-src 'none'; script-src '{_hashed(script)}'; style-src '{_hashed(style)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    page = environment.get_template("page.html.j2")
+    # A policy says nothing but names and hashes of ours.
+    facts |= {"style": style, "script": script, "policy": Markup(policy), "gate_columns": GATES}  # noqa: S704
+    return page.render(facts)
+
+
+def _finalized(value: Any) -> Any:
+    """What a template puts out: text under evaluation cannot steer it."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _source(name: str) -> str:
+    return files(__package__).joinpath(name).read_text("utf-8")
+
+
+def _hashed(text: str) -> str:
+    return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

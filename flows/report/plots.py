@@ -1,0 +1,37 @@
+"""The plots of a report, each as SVG that takes the page's colours."""
+
+from collections.abc import Sequence
+
+from flows.engine.compare.comparison import Comparison
+from flows.engine.report.overview import PastMean
+from flows.plots.comparison import Apart, comparison
+from flows.plots.distribution import distribution
+from flows.plots.trend import Point, trend
+from flows.plots.writing import svg
+
+
+def distribution_svg(values: Sequence[float], metric: str) -> str | None:
+    """How the scores of a metric lie; None where there is none."""
+    return svg(distribution(values, label=metric, width=200, height=44)) if values else None
+
+
+def trend_svg(past: Sequence[PastMean], metric: str) -> str | None:
+    """The means of a metric over the runs; None where there are fewer than two."""
+    if sum(one.mean is not None for one in past) < 2:
+        return None
+    points = [
+        # Two runs of one minute are told apart by the end of their ids.
+        Point(f"{one.started_at:%m-%d %H:%M} {one.run_id[-4:]}", one.mean, one.low, one.high)
+        for one in past
+    ]
+    return svg(trend(points, label=metric, width=240, height=44))
+
+
+def comparison_svg(found: Comparison) -> str | None:
+    """How far the means lie apart, metric by metric; None where nothing is in both runs."""
+    apart = [
+        Apart(one.metric, one.difference.mean, one.difference.low, one.difference.high)
+        for one in found.metrics
+        if one.difference is not None
+    ]
+    return svg(comparison(apart, label="B - A")) if apart else None

@@ -1,0 +1,151 @@
+"""Scores in a team's own test suite: `assert_scores` fails with what its reader needs to know."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from flows.engine.compare.numbers import ROUNDING
+from flows.engine.errors import Fault, InputError
+from flows.engine.execute import execute, open_store, recorded
+from flows.engine.gates import Outcome, held, outcomes_of
+from flows.engine.prepare import prepare
+from flows.engine.report.metrics import named_metrics
+from flows.engine.results import chosen_run, run_steps
+from flows.engine.rules import Gate
+from flows.engine.runner import Made
+from flows.engine.store import Store, read_table
+from flows.pages.gates import gate_cells
+from flows.pages.words import counted, number, visible
+
+_WORST: Final = 5
+
+
+def assert_scores(
+    *,
+    pipeline: str | Path | None = None,
+    run: str | None = None,
+    store: str | Path | None = None,
+    limit: int | None = None,
+    at_least: Mapping[str, float] | None = None,
+    at_most: Mapping[str, float] | None = None,
+    failed_rows: int = 0,
+) -> str:
+    """Assert on the means of a run; returns its id, for `claimflow show`.
+
+    With `pipeline`, the path of a YAML file, a run is made as `claimflow run` makes one, without
+    Prefect and with what is on file reused: `limit` takes the first samples only, `store` names
+    another file than the pipeline's. Without, `run` is one that is on file in `store`: a run id
+    or its beginning, a tag, or `latest`.
+
+    `at_least` and `at_most` say by metric (`step.metric` where several steps make it) where its
+    mean over the scored samples must lie; a metric without a mean fails. Gates on record for
+    the run must not have failed (inconclusive ones may pass), and no more than `failed_rows`
+    rows may have.
+
+    Raises `AssertionError` with every expectation that is not met: the mean, its 95 % interval,
+    how many of how many samples it is of, and the worst samples by id. Raises `InputError`
+    where the pipeline, the run or a metric is not right.
+    """
+    __tracebackhide__ = True
+    on_file, run_id = _run(pipeline, run, store, limit)
+    lines = [
+        *_not_met(on_file, run_id, at_least or {}, at_most or {}),
+        *_failed_gates(on_file, run_id),
+        *_failed_rows(on_file, run_id, failed_rows),
+    ]
+    if lines:
+        raise AssertionError("\n".join([f"run {run_id} of {on_file.path}", *lines]))
+    return run_id
+
+
+def _run(
+    pipeline: str | Path | None, run: str | None, store: str | Path | None, limit: int | None
+) -> tuple[Store, str]:
+    if pipeline is None:
+        if store is None or limit is not None:
+            what, right = "has no pipeline", "name one, or the store of a run and no limit"
+            raise InputError([Fault("assert_scores", what, right)])
+        on_file = Store(Path(store).resolve())
+        return on_file, chosen_run(on_file, run)
+    if run is not None:
+        what, right = "has a pipeline and a run", "name the pipeline, or the run and its store"
+        raise InputError([Fault("assert_scores", what, right)])
+    place = None if store is None else Path(store)
+    prepared = prepare(Path(pipeline), limit=limit, store=place)
+    on_file = open_store(prepared, place)
+    with recorded(prepared, on_file, _Unwatched()) as made:
+        execute(made)
+    return on_file, made.run_id
+
+
+def _not_met(
+    store: Store, run_id: str, at_least: Mapping[str, float], at_most: Mapping[str, float]
+) -> Iterator[str]:
+    for option, lines in (("at_least", at_least), ("at_most", at_most)):
+        made = named_metrics(store, run_id, lines, place=option)
+        low = option == "at_least"
+        gates = {name: Gate(min=line) if low else Gate(max=line) for name, line in lines.items()}
+        for one, (step, metric) in zip(held(store, run_id, gates), made, strict=True):
+            short = None if one.value is None else (one.line - one.value) * (1 if low else -1)
+            if short is None or short > ROUNDING:
+                yield _told(one, low=low)
+                yield from _worst(store, run_id, step, metric, lowest=low)
+
+
+def _told(one: Outcome, *, low: bool) -> str:
+    counts = one.reason.rpartition("; ")[2]
+    if one.value is None:
+        return f"{one.metric}: has no mean ({counts}), expected one"
+    where = "below" if low else "above"
+    interval = "-" if one.low is None else f"{number(one.low)} to {number(one.high)}"
+    return (
+        f"{one.metric}: mean {number(one.value)} is {where} {one.line:g} "
+        f"(95 % interval {interval}; {counts})"
+    )
+
+
+def _worst(store: Store, run_id: str, step: str, metric: str, *, lowest: bool) -> Iterator[str]:
+    with store.reading() as connection:
+        found = read_table(
+            connection,
+            f"""
+            SELECT sample_id, score FROM scores
+            WHERE run_id = $run AND step = $step AND metric = $metric AND status = 'scored'
+            ORDER BY score {"ASC" if lowest else "DESC"}, sample_id LIMIT {_WORST}
+            """,
+            run=run_id,
+            metric=metric,
+            step=step,
+        )
+    samples = [f"{visible(sample)} {number(score)}" for sample, score in found.iter_rows()]
+    if samples:
+        yield f"  {'lowest' if lowest else 'highest'}: {', '.join(samples)}"
+
+
+def _failed_gates(store: Store, run_id: str) -> Iterator[str]:
+    for one in outcomes_of(store, run_id):
+        if one.outcome == "fail":
+            gate, value, interval, _, reason = gate_cells(one)
+            yield f"gate failed: {gate}: {value} ({interval}), {reason}"
+
+
+def _failed_rows(store: Store, run_id: str, allowed: int) -> Iterator[str]:
+    steps = run_steps(store, run_id).filter(pl.col("failures") > 0)
+    failed = int(steps["failures"].sum())
+    if failed > allowed:
+        where = ", ".join(f"{row['step']} {row['failures']:,}" for row in steps.to_dicts())
+        yield f"{counted(failed, 'row')} failed, and {allowed:,} may: {where}"
+
+
+class _Unwatched:
+    """A test suite shows what went wrong and nothing else."""
+
+    def began(self, run_id: str, killed: list[str]) -> None: ...
+
+    def advanced(self, step: str, done: int, of: int) -> None: ...
+
+    def answered(self, step: str, done: int, of: int) -> None: ...
+
+    def finished(self, made: Made) -> None: ...

@@ -1,0 +1,174 @@
+"""Plots as pictures: what they show, and that nothing in them runs or is fetched."""
+
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element, fromstring
+
+import pytest
+
+from flows.cli import main
+from flows.engine.store import Store
+from flows.plots.comparison import Apart, comparison
+from flows.plots.distribution import distribution
+from flows.plots.style import Chart
+from flows.plots.trend import Point, trend
+from flows.plots.writing import png, svg
+from tests.flows.compared import Table, put_run, samples, scores
+
+HOSTILE = "<script>alert(1)</script> ü ع 😀 ]]> \"'"
+SPACE = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(chart: Chart) -> Element:
+    return fromstring(svg(chart))
+
+
+def told(picture: Element) -> list[str]:
+    """What a screen reader is told of each mark, in order."""
+    marks = picture.iter(f"{SPACE}path")
+    return [mark.get("aria-label", "") for mark in marks if mark.get("aria-label")]
+
+
+def words(picture: Element) -> list[str]:
+    return [text.text or "" for text in picture.iter(f"{SPACE}text")]
+
+
+def test_a_distribution_counts_what_lies_where() -> None:
+    picture = drawn(distribution([0.0, 0.04, 0.05, 0.95, 1.0, 1.0], label="recall"))
+    bars = dict(label.split("; ") for label in told(picture))
+    assert len(bars) == 20
+    assert {bar: count for bar, count in bars.items() if count != "samples: 0"} == {
+        "recall: 0 – 0.05": "samples: 2",
+        "recall: 0.05 – 0.1": "samples: 1",
+        "recall: 0.95 – 1": "samples: 3",
+    }
+
+
+def test_a_distribution_is_as_wide_as_its_values() -> None:
+    bars = told(drawn(distribution([-1.0, 0.5, 3.0])))
+    assert bars[0] == "score: −1 – −0.8; samples: 1"
+    assert bars[-1] == "score: 2.8 – 3; samples: 1"
+
+
+def test_a_trend_keeps_the_place_of_a_run_without_a_mean() -> None:
+    points = [Point("a", 0.5, 0.4, 0.6), Point("b", None), Point("c", 0.75)]
+    picture = drawn(trend(points, label="recall"))
+    assert [word for word in words(picture) if word in "abc"] == ["a", "b", "c"]
+    assert "label: a; recall: 0.5" in told(picture)
+    assert "label: c; recall: 0.75" in told(picture)
+    assert not [label for label in told(picture) if label.startswith("label: b; recall: 0")]
+
+
+def test_a_comparison_has_a_row_for_every_metric_and_a_line_at_zero() -> None:
+    metrics = [Apart("recall", 0.25, 0.125, 0.5), Apart("noise", None)]
+    picture = drawn(comparison(metrics, label="B - A"))
+    assert [word for word in words(picture) if word in ("recall", "noise")] == ["recall", "noise"]
+    assert "B - A: 0.25; metric: recall" in told(picture)
+    lines = {line.get("aria-label") for line in picture.iter(f"{SPACE}line")}
+    assert {"B - A: 0", "B - A: 0.125; metric: recall; high: 0.5"} <= lines
+
+
+@pytest.mark.parametrize(
+    "chart",
+    [
+        distribution([0.5], label=HOSTILE),
+        trend([Point(HOSTILE, 0.5)], label=HOSTILE),
+        comparison([Apart(HOSTILE, 0.5)], label=HOSTILE),
+        distribution([]),
+        trend([]),
+        comparison([]),
+    ],
+    ids=["distribution", "trend", "comparison", "no values", "no points", "no metrics"],
+)
+def test_a_picture_is_one_element_that_runs_and_fetches_nothing(chart: Chart) -> None:
+    text = svg(chart)
+    kinds = {element.tag.removeprefix(SPACE) for element in fromstring(text).iter()}
+    assert kinds <= {"svg", "g", "path", "rect", "line", "text", "title"}
+    # A page's policy allows no style attribute, and black words would be lost on a dark one.
+    assert not re.search(r'\son\w+=|style=|href=|url\(|"(black|#000|#888|#ddd)"', text)
+    assert "currentColor" in text
+    assert png(chart).startswith(b"\x89PNG\r\n")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    store = Store(tmp_path_factory.mktemp("plots") / "s.duckdb")
+    counts = {"n": 2, "n_scored": 2, "n_undefined": 0, "n_failed": 0}
+    spread = dict.fromkeys(("low", "high", "micro_mean", "minimum", "median", "maximum"))
+    whole: dict[str, Any] = {"scores": "recall", "metric": "recall", **counts, **spread}
+    for score in (0.25, 0.75):
+        put_run(
+            store,
+            {
+                "samples": samples(["x", "y"]),
+                "recall": scores("recall", {"x": score, "y": 0.5}),
+                "noise": scores("noise", {"x": 0.5, "y": "failed"}),
+                "summary": Table("summaries", [whole | {"mean": (score + 0.5) / 2}]),
+            },
+        )
+    return store
+
+
+def plotted(store: Store, *said: str) -> int:
+    return main(["plot", *said, "--store", str(store.path), "--live"])
+
+
+def test_plots_of_a_run_are_written(store: Store, tmp_path: Path) -> None:
+    out = tmp_path / "x.svg"
+
+    def labels(*said: str) -> set[str]:
+        assert plotted(store, *said, "-o", str(out)) == 0
+        return set(told(fromstring(out.read_text("utf-8"))))
+
+    assert "recall.recall: 0.75 – 0.8; samples: 1" in labels("recall.recall")
+    trend = labels("recall", "--kind", "trend")
+    assert {label.rpartition("; ")[2] for label in trend} == {"recall: 0.375", "recall: 0.625"}
+    assert any(
+        label.endswith(": 0.25; metric: recall") for label in labels("--against", "previous")
+    )
+    assert not any("recall" in label for label in labels("noise", "--against", "previous"))
+    picture = tmp_path / "x.png"
+    assert plotted(store, "noise", "-o", str(picture)) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG\r\n")
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (
+            ["-o", "x.pdf"],
+            "x.pdf: is neither SVG nor PNG; let its name end in .svg or .png\n"
+            "METRIC: 0 are named; name one, or another run by --against to compare several\n",
+        ),
+        (
+            ["--kind", "trend", "--against", "previous", "-o", "x.svg"],
+            "--kind trend: is of one run; leave it out, or --against\n",
+        ),
+        (
+            ["recal", "-o", "x.svg"],
+            "METRIC: no step makes the metric 'recal'; did you mean 'recall'?\n",
+        ),
+        (
+            ["noise", "--kind", "trend", "-o", "x.svg"],
+            "--kind trend: no run has a mean of noise; add a step that uses summarize_scores\n",
+        ),
+        (
+            ["noise", "-o", "nowhere/x.svg"],
+            "nowhere/x.svg: cannot be written (No such file or directory); "
+            "name a file in a folder of yours\n",
+        ),
+    ],
+)
+def test_what_cannot_be_plotted_is_said(
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    said: list[str],
+    words: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert plotted(store, *said) == 2
+    assert capsys.readouterr().err == f"claimflow: {words}"
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,358 @@
+"""The report as a reader has it: in a real Chromium, from disk."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator
+
+from flows.pages.words import visible
+from flows.report.page import html_report
+from tests.flows.browser import Seen, browsing
+from tests.flows.reported import EVIL, LONG, put_runs
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The report of run B, alone and against run A."""
+    folder = tmp_path_factory.mktemp("pages")
+    store, a, b = put_runs(folder)
+    written = {"alone": folder / "alone.html", "against": folder / "against.html"}
+    written["alone"].write_text(html_report(store, b), "utf-8")
+    written["against"].write_text(html_report(store, b, against=a), "utf-8")
+    return written
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browsing() as opened:
+        yield opened
+
+
+@pytest.fixture
+def alone(browser: Browser, pages: dict[str, Path]) -> Iterator[Seen]:
+    yield from seen(browser, pages["alone"])
+
+
+@pytest.fixture
+def against(browser: Browser, pages: dict[str, Path]) -> Iterator[Seen]:
+    yield from seen(browser, pages["against"])
+
+
+def seen(browser: Browser, path: Path) -> Iterator[Seen]:
+    """The page, which must have run nothing of what it shows and asked for nothing but itself."""
+    opened = Seen(browser, path)
+    opened.page.wait_for_selector("#list tbody tr")
+    yield opened
+    assert opened.complaints == []
+    assert opened.asked == [path.resolve().as_uri()]
+    assert opened.page.evaluate("window.hacked") is None
+    assert opened.page.locator("img, iframe, object, embed, link").count() == 0
+    assert opened.page.locator("script").count() == 2
+    assert opened.page.locator("[onerror], [onclick], [style]").count() == 0
+    opened.page.close()
+
+
+def rows(seen: Seen) -> list[str]:
+    return [text or "" for text in seen.page.locator("#list tbody td.id").all_text_contents()]
+
+
+def row(seen: Seen, name: str) -> Locator:
+    return seen.page.locator("#list tbody tr", has=seen.page.get_by_text(name, exact=True))
+
+
+def open_sample(seen: Seen, name: str) -> Locator:
+    row(seen, name).click()
+    return seen.page.locator("#detail")
+
+
+def field(seen: Seen, name: str) -> Locator:
+    return seen.page.locator(f"#filters [name={name}]")
+
+
+def marks(text: Locator) -> list[tuple[str, str]]:
+    """What is marked in a text, and as what; the signs behind the words are left out."""
+    script = """marks => marks.map(one => [one.childNodes[0].data, one.className])"""
+    found: list[list[str]] = text.locator(".mark").evaluate_all(script)
+    return [(words, name.removeprefix("mark ")) for words, name in found]
+
+
+def panel(seen: Seen, name: str) -> Locator:
+    return seen.page.locator(f"#detail section[aria-label='{name}']")
+
+
+def test_the_overview_has_means_plots_slices_cost_and_failures(alone: Seen) -> None:
+    page = alone.page
+    assert page.title().startswith("<b>p</b> ")
+    assert page.locator("h1").inner_text() == "<b>p</b>"
+    metrics = page.locator("section[aria-labelledby=metrics]")
+    cells = metrics.locator("tbody tr").first.locator("th, td").all_inner_texts()
+    assert cells[:6] == ["precision", "0.500", "0.400 to 0.600", "3 of 5", "1", "1"]
+    assert metrics.locator("svg").count() == 2
+    cost = page.locator("section[aria-labelledby=cost]").inner_text()
+    assert "judge any/<model>: 2 calls, 240 tokens, 0.0010 USD" in cost
+    assert "in_reference\ttimeout\t1\t" in cost
+    slices = page.locator("section[aria-labelledby=slices] details", has_text="By topic")
+    slices.locator("summary").click()
+    assert "Paris\tprecision\t0.000\t-0.100 to 0.100\t3 of 5" in slices.inner_text()
+
+
+def test_samples_with_the_lowest_scores_come_first(alone: Seen) -> None:
+    names = rows(alone)
+    # Two have 0: a failed score counts as 0.
+    assert set(names[:2]) == {visible(EVIL), "tower"}
+    assert names[2:] == ["long", "برج", "silent"]
+
+
+def test_a_search_looks_into_all_texts(alone: Seen) -> None:
+    field(alone, "text").fill("GRÖSSER")
+    assert rows(alone) == []
+    field(alone, "text").fill("Größer")
+    assert rows(alone) == ["tower"]
+    assert alone.page.locator("#matches").inner_text() == "1 of 5 samples in this page match"
+    field(alone, "text").fill("باريس")
+    assert rows(alone) == ["برج"]
+    field(alone, "text").fill("{{ 7 * 7 }}")
+    assert set(rows(alone)) == {"tower", visible(EVIL)}
+    alone.page.get_by_role("button", name="Clear").click()
+    alone.page.wait_for_function("document.querySelectorAll('#list tbody tr').length === 5")
+
+
+FILTERS: list[tuple[dict[str, str], set[str]]] = [
+    ({"verdict": "neutral"}, {"tower"}),
+    ({"verdict": "failed"}, {visible(EVIL)}),
+    ({"status": "undefined"}, {"silent"}),
+    ({"status": "failed"}, {visible(EVIL)}),
+    ({"metric": "precision", "status": "scored"}, {"tower", "long", "برج"}),
+    ({"slice": '["topic","Paris"]'}, {"tower", "برج"}),
+    ({"slice": '["topic","Paris"]', "verdict": "entailed"}, {"برج"}),
+    ({"metric": "precision", "from": "0.2"}, {"long", "برج"}),
+    ({"metric": "precision", "from": "0.2", "to": "0.9"}, {"long"}),
+    ({"to": "0.1"}, {"tower", visible(EVIL)}),
+]
+
+
+def test_filters_narrow_the_list(alone: Seen) -> None:
+    for chosen, found in FILTERS:
+        for name, value in chosen.items():
+            choice = field(alone, name)
+            if name in ("from", "to"):
+                choice.fill(value)
+            else:
+                choice.select_option(value)
+        assert set(rows(alone)) == found, chosen
+        alone.page.get_by_role("button", name="Clear").click()
+        alone.page.wait_for_function("document.querySelectorAll('#list tbody tr').length === 5")
+
+
+def test_a_head_sorts_and_turns_the_order(alone: Seen) -> None:
+    alone.page.get_by_role("button", name="sort by sample").click()
+    assert alone.page.locator("th[aria-sort=ascending]").inner_text() == "sample ▲"
+    up = rows(alone)
+    assert up.index("long") < up.index("silent") < up.index("tower")
+    alone.page.get_by_role("button", name="sort by sample").click()
+    assert rows(alone) == up[::-1]
+    alone.page.get_by_role("button", name="sort by verdicts contradicted").click()
+    alone.page.get_by_role("button", name="sort by verdicts contradicted").click()
+    assert rows(alone)[0] == "tower"
+
+
+def test_keys_search_move_open_and_close(alone: Seen) -> None:
+    page = alone.page
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.name") == "text"
+    page.keyboard.type("t/")
+    assert field(alone, "text").input_value() == "t/"
+    field(alone, "text").fill("")
+    page.locator("#list tbody tr").first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    second = rows(alone)[1]
+    assert page.evaluate("document.activeElement.cells[0].textContent") == second
+    page.keyboard.press("Enter")
+    assert page.locator("#detail h3").inner_text() == f"Sample {second}"
+    page.keyboard.press("Escape")
+    assert page.locator("#detail").is_hidden()
+    assert page.evaluate("document.activeElement.cells[0].textContent") == second
+
+
+def test_claims_are_marked_where_they_stand_by_verdict(alone: Seen) -> None:
+    open_sample(alone, "tower")
+    response = panel(alone, "Response").locator("div.text")
+    assert marks(response) == [
+        ("The tower stands in Paris.", "contradicted"),
+        ("Der Turm wächst größer.", "neutral"),
+    ]
+    assert response.inner_text() == "😀😀 The tower stands in Paris.✗ Der Turm wächst größer.?"
+    # Not by colour alone: a sign, a line of its own, and words for a screen reader.
+    lines = response.locator(".mark").evaluate_all(
+        "marks => marks.map(one => getComputedStyle(one).textDecorationStyle)"
+    )
+    assert lines == ["wavy", "dotted"]
+    label = response.locator(".mark").first.get_attribute("aria-label")
+    assert label == "contradicted: The tower stands in Paris."
+
+
+def test_a_click_shows_the_claim_its_evidence_the_reason_and_the_call(alone: Seen) -> None:
+    open_sample(alone, "tower")
+    panel(alone, "Response").locator(".mark").first.click()
+    claim = panel(alone, "Response").locator("li").first
+    told = claim.inner_text()
+    assert f"Reason: it is contradicted {visible(EVIL)}" in told
+    assert "contradicted against retrieved_contexts [1] (in_contexts)" in told
+    assert marks(panel(alone, "Reference").locator("div.text")) == [
+        ("The tower stands in Paris.", "evidence")
+    ]
+    contexts = panel(alone, "Retrieved contexts").locator("details")
+    assert contexts.nth(1).get_attribute("open") is not None
+    assert marks(contexts.nth(1)) == [("Paris has the tower.", "evidence")]
+    call = claim.locator("details.call").first
+    call.locator("summary").click()
+    assert "Judged by any/<model>: ok, 100 + 20 tokens, 0.0005 USD, 1.5 s" in call.inner_text()
+    assert call.locator("pre").all_inner_texts() == [
+        "You judge.",
+        f"Judge this: {visible(EVIL)}",
+        visible(EVIL),
+    ]
+
+
+def test_claims_are_held_against_what_the_reader_chooses(alone: Seen) -> None:
+    open_sample(alone, "tower")
+    panel(alone, "Response").locator("select").select_option("in_contexts")
+    assert marks(panel(alone, "Response").locator("div.text")) == [
+        ("The tower stands in Paris.", "contradicted"),
+        ("Der Turm wächst größer.", "none"),
+    ]
+
+
+def test_lexical_scores_stand_beside_their_sentences(alone: Seen) -> None:
+    detail = open_sample(alone, "tower")
+    detail.get_by_text("Lexical scores, sentence by sentence").click()
+    cells = detail.locator("td", has_text="The tower stands in Paris.").last
+    line = cells.locator("xpath=..").locator("td").all_inner_texts()
+    assert line == [
+        "The tower stands in Paris.", "reference [0]", "0.500", "0.500", "0.500", "0.500",
+        "0.250", "-",
+    ]  # fmt: skip
+
+
+def test_text_from_right_to_left_stays_so(alone: Seen) -> None:
+    open_sample(alone, "برج")
+    response = panel(alone, "Response").locator("div.text")
+    assert marks(response) == [("البرج في باريس.", "entailed")]
+    assert response.evaluate("one => getComputedStyle(one).direction") == "rtl"
+
+
+def test_hostile_text_is_shown_as_text(alone: Seen) -> None:
+    detail = open_sample(alone, visible(EVIL))
+    assert "\u202e" not in alone.page.content()
+    response = panel(alone, "Response").locator("div.text")
+    assert response.inner_text() == f"{visible(EVIL)}! Cheese is milk."
+    assert marks(response) == [(visible(EVIL), "failed")]
+    assert panel(alone, "Retrieved contexts").locator("div.text").inner_text() == visible(EVIL)
+    assert "<b>topic</b>: </script><script>window.hacked = 4</script>" in detail.inner_text()
+    panel(alone, "Response").locator("button.claim").click()
+    assert f"Reason: {visible(EVIL)}" in panel(alone, "Response").inner_text()
+    assert detail.locator("b, i, a, img").count() == 0
+
+
+def test_an_answer_of_a_megabyte_opens(alone: Seen) -> None:
+    assert len(LONG) > 1_000_000
+    open_sample(alone, "long")
+    response = panel(alone, "Response").locator("div.text")
+    assert response.evaluate("one => one.textContent.length") == len(LONG) + 1
+    assert marks(response) == [("Its end is here.", "contradicted")]
+
+
+def test_what_is_not_there_is_said(alone: Seen) -> None:
+    open_sample(alone, "silent")
+    assert panel(alone, "Response").inner_text() == "Response\n\n(missing)\n\nno claims of it"
+    open_sample(alone, "long")
+    assert "(empty)" in panel(alone, "Reference").inner_text()
+
+
+def test_the_next_sample_is_a_button_away(alone: Seen) -> None:
+    names = rows(alone)
+    detail = open_sample(alone, names[2])
+    alone.page.get_by_role("button", name="Next").click()
+    assert detail.locator("h3").inner_text() == f"Sample {names[3]}"
+    alone.page.get_by_role("button", name="Previous").click()
+    assert detail.locator("h3").inner_text() == f"Sample {names[2]}"
+    alone.page.get_by_role("button", name="Close").click()
+    assert detail.is_hidden()
+
+
+def test_a_comparison_says_what_flipped(against: Seen) -> None:
+    part = against.page.locator("section[aria-labelledby=comparison]")
+    assert "verdict flipped\tchance\t1" in part.inner_text()
+    assert part.locator("svg").count() == 1
+    assert rows(against)[0] == "tower"
+    field(against, "changed").select_option("flipped")
+    assert rows(against) == ["tower"]
+    field(against, "changed").select_option("same")
+    assert "tower" not in rows(against)
+    assert len(rows(against)) == 4
+
+
+def test_both_runs_stand_side_by_side(against: Seen) -> None:
+    detail = open_sample(against, "tower")
+    first, second = panel(against, "Response in A"), panel(against, "Response in B")
+    assert marks(first.locator("div.text"))[0] == ("The tower stands in Paris.", "entailed")
+    assert marks(second.locator("div.text"))[0] == ("The tower stands in Paris.", "contradicted")
+    a, b = first.bounding_box(), second.bounding_box()
+    assert a is not None
+    assert b is not None
+    assert a["y"] == b["y"]
+    assert a["x"] + a["width"] <= b["x"]
+    changes = panel(against, "What changed").inner_text()
+    assert f"✓ entailed: it is entailed {visible(EVIL)}" in changes
+    assert f"✗ contradicted: it is contradicted {visible(EVIL)}" in changes
+    assert "precision\t0.500\t0.000\t-0.500" in changes
+    first.locator("button.claim").first.click()
+    assert marks(panel(against, "Reference").locator("div.text")) == [
+        ("The tower stands in Paris.", "evidence")
+    ]
+    open_sample(against, "long")
+    assert "The same in both runs." in detail.inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_can_be_read_in_both_schemes(
+    browser: Browser, pages: dict[str, Path], scheme: str
+) -> None:
+    opened = Seen(browser, pages["alone"], color_scheme=scheme)
+    opened.page.wait_for_selector("#list tbody tr")
+    open_sample(opened, "tower")
+    contrasts = opened.page.evaluate(CONTRASTS)
+    assert len(contrasts) > 20
+    assert min(contrasts.values()) >= 4.5, contrasts
+    opened.page.close()
+
+
+CONTRASTS = """() => {
+  const parts = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = (text) => parts(text).slice(0, 3).map((part) => part / 255)
+    .map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, part, at) => sum + part * [0.2126, 0.7152, 0.0722][at], 0);
+  const behind = (one) => {
+    const found = one ? getComputedStyle(one).backgroundColor : "rgb(255, 255, 255)";
+    return parts(found)[3] === 0 ? behind(one.parentElement) : found;
+  };
+  const found = {};
+  for (const one of document.querySelectorAll("main *:not(svg *)")) {
+    if (![...one.childNodes].some((child) => child.nodeType === 3 && child.data.trim())) continue;
+    const both = [light(getComputedStyle(one).color), light(behind(one))];
+    const [low, high] = both.sort((a, b) => a - b);
+    found[`${one.tagName}.${one.className}`] = (high + 0.05) / (low + 0.05);
+  }
+  return found;
+}"""
+
+
+def test_paper_has_neither_controls_nor_scrolled_texts(alone: Seen) -> None:
+    open_sample(alone, "long")
+    alone.page.emulate_media(media="print")
+    assert alone.page.locator("#filters").is_hidden()
+    response = panel(alone, "Response").locator("div.text")
+    assert response.evaluate("one => one.scrollHeight - one.clientHeight") <= 2

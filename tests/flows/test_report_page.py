@@ -1,0 +1,163 @@
+"""`claimflow report`, and what the page is made of."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable
+from contextlib import chdir
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from flows.cli import main
+from flows.engine.store import Store
+from flows.report.folder import put_report
+from flows.report.page import html_report
+from tests.flows.compared import put_run
+from tests.flows.reported import put_runs, samples_of
+
+
+class Parts(HTMLParser):
+    """The elements of a page: names with attributes, and what stands in scripts and styles."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.inner: dict[str, list[str]] = {"script": [], "style": []}
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.cdata_elem in self.inner:
+            self.inner[self.cdata_elem].append(data)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    store, a, b = put_runs(tmp_path_factory.mktemp("page"))
+    return html_report(store, b, against=a)
+
+
+def test_the_policy_allows_the_two_parts_of_ours_and_nothing_else(page: str) -> None:
+    parts = Parts(page)
+    [policy] = [
+        found["content"]
+        for tag, found in parts.elements
+        if tag == "meta" and found.get("http-equiv") == "Content-Security-Policy"
+    ]
+    [style], [_, script] = parts.inner["style"], parts.inner["script"]
+    hashed = [
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in (script, style)
+    ]
+    assert policy == (
+        f"default-src 'none'; script-src 'sha256-{hashed[0]}'; style-src 'sha256-{hashed[1]}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def test_nothing_in_the_page_fetches_or_runs(page: str) -> None:
+    parts = Parts(page)
+    names = {tag for tag, _ in parts.elements}
+    assert not names & {"img", "link", "iframe", "object", "embed", "base", "b", "i"}
+    attributes = {name for _, found in parts.elements for name in found}
+    assert not {name for name in attributes if name.startswith("on")} | attributes & {
+        "src", "style", "srcset", "formaction", "action",
+    }  # fmt: skip
+    links = [found["href"] for tag, found in parts.elements if tag == "a"]
+    assert links == ["#comparison", "#metrics", "#slices", "#cost", "#samples"]
+    assert "hacked" not in "".join(parts.inner["script"] + parts.inner["style"])
+
+
+def test_every_table_has_heads_and_every_part_a_name(page: str) -> None:
+    parts = Parts(page)
+    heads = [found for tag, found in parts.elements if tag == "th"]
+    assert {found.get("scope") for found in heads} == {"col", "row"}
+    ids = {found["id"] for _, found in parts.elements if "id" in found}
+    named = {found["aria-labelledby"] for _, found in parts.elements if "aria-labelledby" in found}
+    assert named <= ids
+
+
+def test_a_page_is_written_to_a_file(
+    small_store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "report.html"
+    assert main(["report", "--store", str(small_store.path), "-o", str(out)]) == 0
+    assert capsys.readouterr() == ("", "")
+    text = out.read_text("utf-8")
+    assert text.startswith("<!DOCTYPE html>")
+    assert "All 3 samples, those with the lowest scores first." in text
+    assert "No judge was asked in this run." in text
+    assert "Nothing failed." in text
+
+
+def test_without_a_file_it_goes_to_standard_output(
+    small_store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", "--store", str(small_store.path)]) == 0
+    assert capsys.readouterr().out.endswith("</html>\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["-o", "no/such/report.html"], "no/such/report.html: cannot be written"),
+        (["--against", "main"], "there is no run 'main'"),
+        (["none"], "there is no run 'none'"),
+        (
+            ["--against", "latest", "--format", "json"],
+            "--against: is not for --format json; compare two runs by `claimflow diff`",
+        ),
+    ],
+)
+def test_mistakes_are_told(
+    small_store: Store, capsys: pytest.CaptureFixture[str], options: list[str], told: str
+) -> None:
+    assert main(["report", "--store", str(small_store.path), *options]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_terminal_is_no_place_for_a_page(
+    small_store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert main(["report", "--store", str(small_store.path)]) == 2
+    assert "--format html: is not for a terminal; add -o FILE" in capsys.readouterr().err
+
+
+def test_what_is_left_out_is_told_with_how_to_have_it(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    run = put_run(store, samples_of("precision", {f"s{n}": n / 10 for n in range(5)}))
+    text = html_report(store, run, samples=2)
+    assert (
+        "2 of 5 samples: those with the lowest scores. 3 are left out; the figures above are "
+        "over all. --samples N says how many to show, within 4 MB." in text
+    )
+    assert "No means: add a step that uses summarize_scores." in text
+
+
+def test_a_run_that_did_not_end_says_so(
+    small: Path, capsys: pytest.CaptureFixture[str], write_small: Callable[[Path], Path]
+) -> None:
+    store = Store(small.with_name("small.duckdb"))
+    with chdir(small.parent):
+        assert main(["run", "small.yaml"]) == 0
+    with store.writing() as connection:
+        connection.execute("UPDATE audit.runs SET status = 'stopped', reason = '<Ctrl-C>'")
+        [(run,)] = connection.execute("SELECT run_id FROM audit.runs").fetchall()
+    text = html_report(store, run)
+    assert re.search('<strong class="fail">stopped: <bdi>&lt;Ctrl-C&gt;</bdi></strong>', text)
+
+
+def test_nights_leave_a_page_each_held_against_the_night_before(tmp_path: Path) -> None:
+    store, a, b = put_runs(tmp_path)
+    pages = [put_report(store, run, tmp_path / "pages") for run in (a, b)]
+    assert pages == [tmp_path / f"pages/{run}.html" for run in (a, b)]
+    assert sorted((tmp_path / "pages").iterdir()) == sorted(pages)
+    first, second = (page.read_text("utf-8") for page in pages)
+    assert '<h2 id="comparison">' not in first
+    assert f"A: <code>{a}</code>" in second

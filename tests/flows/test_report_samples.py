@@ -1,0 +1,143 @@
+"""What a report gathers from the store."""
+
+from pathlib import Path
+
+import pytest
+
+from flows.engine.compare.comparison import compare
+from flows.engine.compare.pairs import Runs
+from flows.engine.report.overview import overview, scored_values
+from flows.engine.report.ranking import changed_samples, worst_first
+from flows.engine.report.samples import followed
+from flows.engine.store import Store
+from flows.report.entries import entries
+from stages.keys import content_key
+from tests.flows.compared import put_run
+from tests.flows.reported import EVIL, LONG, put_runs, samples_of
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, str, str]:
+    return put_runs(tmp_path_factory.mktemp("runs"))
+
+
+def test_an_overview_knows_the_run_and_those_before(runs: tuple[Store, str, str]) -> None:
+    store, a, b = runs
+    found = overview(store, b)
+    assert (found.head.run_id, found.head.pipeline, found.head.status) == (b, "<b>p</b>", "done")
+    assert found.head.tags == []
+    assert found.samples == 5
+    past = found.past["precision", "precision"]
+    assert [(one.run_id, one.mean) for one in past] == [(a, 0.625), (b, 0.5)]
+    assert found.calls.row(0, named=True)["calls"] == 2
+    assert found.failures.select("step", "failure", "failed").rows() == [
+        ("in_reference", "timeout", 1)
+    ]
+    # Of the first run the second is no past.
+    assert [one.run_id for one in overview(store, a).past["precision", "precision"]] == [a]
+
+
+def test_only_scored_samples_have_values(runs: tuple[Store, str, str]) -> None:
+    store, _, b = runs
+    assert sorted(scored_values(store, b, "precision", "precision")) == [0.0, 0.25, 1.0]
+
+
+def test_the_lowest_come_first_and_a_failure_counts_as_the_lowest(
+    runs: tuple[Store, str, str],
+) -> None:
+    store, a, _ = runs
+    assert worst_first(store, a, 10).rows() == [
+        (EVIL, 0.0),
+        ("long", 0.25),
+        ("tower", 0.5),
+        ("برج", 1.0),
+        ("silent", None),
+    ]
+    assert worst_first(store, a, 2)["sample_id"].to_list() == [EVIL, "long"]
+
+
+def test_some_may_be_put_before_all_others(runs: tuple[Store, str, str]) -> None:
+    store, a, _ = runs
+    ranked = worst_first(store, a, 3, before=["silent", "unknown", "tower"])
+    assert ranked["sample_id"].to_list() == ["silent", "tower", EVIL]
+
+
+def test_scores_that_are_best_at_zero_count_the_other_way(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    run = put_run(store, samples_of("noise_sensitivity", {"good": 0.1, "bad": 0.9}))
+    assert worst_first(store, run, 10)["sample_id"].to_list() == ["bad", "good"]
+
+
+def test_what_changed_comes_by_flips_then_by_moves(runs: tuple[Store, str, str]) -> None:
+    store, a, b = runs
+    assert changed_samples(compare(store, Runs(a, b))) == ["tower"]
+    assert changed_samples(compare(store, Runs(a, a))) == []
+
+
+def test_a_sample_is_followed_in_the_order_asked_for(runs: tuple[Store, str, str]) -> None:
+    store, _, b = runs
+    found = list(followed(store, b, ["long", "unknown", "tower"]))
+    assert [one.sample["sample_id"] for one in found] == ["long", "tower"]
+    assert found[0].sample["response"] == LONG
+    tower = found[1]
+    assert tower.sample["metadata"] == {"topic": "Paris", "level": 3}
+    assert [claim["claim"] for claim in tower.claims] == [
+        "The tower stands in Paris.",
+        "Der Turm wächst größer.",
+    ]
+    assert [(v["step"], v["verdict"], v["passage"]) for v in tower.claims[0]["verdicts"]] == [
+        ("in_reference", "contradicted", None),
+        ("in_contexts", "contradicted", 1),
+    ]
+    [score] = tower.scores
+    assert (score["score"], score["details"]["entailed"]) == (0.0, 1)
+    assert [call["call_id"] for call in tower.calls] == [
+        content_key("call", "decompose"),
+        content_key("call", "verify"),
+    ]
+    assert tower.calls[1]["reply"] == EVIL
+    assert tower.sentences[0]["rouge_l_f1"] == 0.5
+
+
+def test_many_samples_come_in_several_reads(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    names = [f"sample {number}" for number in range(250)]
+    run = put_run(store, samples_of("precision", dict.fromkeys(names, 0.5)))
+    found = list(followed(store, run, names[::-1]))
+    assert [one.sample["sample_id"] for one in found] == names[::-1]
+
+
+def test_an_entry_of_a_comparison_says_what_was_otherwise(runs: tuple[Store, str, str]) -> None:
+    store, a, b = runs
+    names = [("long", 0.25), ("tower", 0.0)]
+    same, other = entries(store, b, names, compare(store, Runs(a, b)))
+    assert "changes" not in same
+    assert "before" not in same
+    assert other["mean"] == 0.0
+    [claim] = other["changes"]["claims"]
+    assert (claim["a"], claim["b"], claim["cause"]) == ("entailed", "contradicted", "chance")
+    [score] = other["changes"]["scores"]
+    assert (score["score_a"], score["score_b"]) == (0.5, 0.0)
+    # The texts are the same, and so are the calls.
+    assert set(other["before"]) == {"claims", "scores", "calls"}
+    assert other["before"]["calls"] == []
+    assert other["before"]["claims"][0]["verdicts"][0]["verdict"] == "entailed"
+
+
+def test_a_system_message_is_told_once(runs: tuple[Store, str, str]) -> None:
+    store, _, b = runs
+    one, other = entries(store, b, [("tower", 0.0), ("long", 0.25)])
+    assert [call["system"] for call in one["calls"]] == ["You judge.", 0]
+    assert [call["system"] for call in other["calls"]] == [0, 0]
+
+
+def test_a_sample_that_only_the_second_run_has_is_new(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    a = put_run(store, samples_of("precision", {"old": 0.5}))
+    b = put_run(store, samples_of("precision", {"old": 0.5, "new": 0.5}))
+    comparison = compare(store, Runs(a, b))
+    assert changed_samples(comparison) == ["new"]
+    new, old = entries(store, b, [("new", 0.5), ("old", 0.5)], comparison)
+    assert new["changes"]["state"] == "new"
+    assert "before" not in new
+    assert "changes" not in old

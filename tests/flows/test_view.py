@@ -1,0 +1,296 @@
+"""`claimflow view` over real HTTP: what it shows, and whom it refuses."""
+
+import http.client
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from html import unescape
+from http import HTTPStatus
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from flows.cli import main
+from flows.engine.store import Store
+from flows.engine.tags import add_tag
+from flows.view import answers
+from flows.view.pages import POLICY
+from flows.view.server import View
+from tests.flows.compared import put_run, samples, scores
+
+HOSTILE = "</textarea><script>alert(1)</script><img src=x onerror=alert(1)>\u202e\x1b[31m ü ع 😀"
+
+
+class Client:
+    """A browser of few words."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.host = f"127.0.0.1:{view.server_port}"
+        self.cookie = f"claimflow-{view.server_port}={view.key}"
+
+    def ask(
+        self, path: str, *, method: str = "GET", body: str | None = None, **headers: str | None
+    ) -> tuple[int, str, http.client.HTTPMessage]:
+        """Status, text and headers; a header of None is left out."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.view.server_port, timeout=120)
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if body is not None:
+            sent = {
+                "Origin": f"http://{self.host}",
+                "Content-Type": "application/x-www-form-urlencoded",
+                "Content-Length": str(len(body.encode())),
+            } | sent
+        connection.putrequest(method, path, skip_host=True)
+        usual = {"Host": self.host, "Cookie": f"other=1; {self.cookie}"}
+        for name, value in (usual | sent).items():
+            if value is not None:
+                connection.putheader(name, value)
+        connection.endheaders(body.encode() if body else None)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        return answer.status, text, answer.headers
+
+    def sql(self, query: str, **headers: str | None) -> tuple[int, str]:
+        body = urlencode({"token": self.view.token, "sql": query})
+        return self.ask("/sql", method="POST", body=body, **headers)[:2]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    store = Store(tmp_path_factory.mktemp("view") / "s.duckdb")
+    for score in (0.5, 0.25):
+        run_id = put_run(
+            store,
+            {
+                "samples": samples([HOSTILE, "b"], response=HOSTILE),
+                "faithfulness": scores("faithfulness", {HOSTILE: score, "b": 1.0}),
+            },
+            pipeline=HOSTILE,
+        )
+    add_tag(store, run_id, "main")
+    return store
+
+
+@pytest.fixture(scope="module")
+def client(store: Store) -> Iterator[Client]:
+    with View(store, 0) as view:
+        thread = threading.Thread(target=view.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield Client(view)
+        view.shutdown()
+        thread.join()
+
+
+def cells(page: str) -> list[str]:
+    return [unescape(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", page, re.DOTALL)]
+
+
+def test_runs_are_listed_with_their_reports(client: Client) -> None:
+    status, page, headers = client.ask("/")
+    assert (status, headers["Content-Security-Policy"]) == (200, POLICY)
+    assert "script" not in POLICY
+    assert (headers["X-Content-Type-Options"], headers["X-Frame-Options"]) == ("nosniff", "DENY")
+    assert (headers["Cache-Control"], headers["Server"]) == ("no-store", "claimflow")
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    newest, _ = re.findall(r'href="(/run/[^"?]+)"', page)
+    assert re.findall(r'href="([^"]+)\?against=previous"', page) == [newest]
+    status, report, headers = client.ask(newest)
+    assert status == 200
+    assert "claimflow report" in report
+    assert headers["Content-Security-Policy"].startswith("sandbox allow-scripts; frame-anc")
+    status, compared, _ = client.ask(f"{newest}?against=previous")
+    assert status == 200
+    assert "-0.125" in compared
+    assert client.ask("/run/main")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/run/nobody", "there is no run 'nobody'"),
+        ("/run/..%2f..%2fetc%2fpasswd", "there is no run '../../etc/passwd'"),
+        ("/run/main?against=nobody", "there is no run 'nobody'"),
+        ("/run/%3Cscript%3Ealert(1)", "there is no run '<script>alert(1)'"),
+        ("/elsewhere", "there is no such page"),
+    ],
+)
+def test_what_is_not_there_is_said(client: Client, path: str, words: str) -> None:
+    status, page, _ = client.ask(path)
+    assert status == 404
+    assert words in unescape(page)
+    assert "<script" not in page
+
+
+def test_a_query_is_answered_as_text(client: Client) -> None:
+    query = "SELECT sample_id, score, NULL AS nothing FROM latest.scores ORDER BY score"
+    status, page = client.sql(query)
+    assert status == 200
+    shown = HOSTILE.replace("\u202e", "\ufffd").replace("\x1b", "␛")
+    assert cells(page) == [shown, "0.25", "-", "b", "1", "-"]
+    assert "2 rows." in page
+    assert "<script" not in page
+    assert query in unescape(page)
+
+
+def test_a_query_comes_back_as_it_was_written(client: Client) -> None:
+    status, page = client.sql(f"SELECT 1\r\n-- {HOSTILE}")
+    assert status == 200
+    [written] = re.findall(r"<textarea[^>]*>\n(.*?)</textarea>", page, re.DOTALL)
+    assert unescape(written) == f"SELECT 1\n-- {HOSTILE}"
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("SELECT * FROM nowhere", "nowhere"),
+        ("", "answers nothing; write a SELECT"),
+        ("DELETE FROM audit.tags", "read-only"),
+        ("SELECT * FROM read_text('/etc/hostname')", "disabled by configuration"),
+        ("ATTACH '/tmp/other.duckdb'", "disabled"),
+        ("COPY (SELECT 1) TO '/tmp/other.csv'", "disabled by configuration"),
+        ("SET enable_external_access = true", "locked"),
+    ],
+)
+def test_a_query_can_only_read_the_store(client: Client, query: str, words: str) -> None:
+    status, page = client.sql(query)
+    assert status == 400
+    assert words in unescape(page)
+
+
+def test_rows_cells_and_time_are_bounded(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    status, page = client.sql("SELECT repeat('x', 5000) AS long FROM range(1001)")
+    assert status == 200
+    assert "1,000 rows. The first 1,000 rows; there are more." in page
+    assert set(cells(page)) == {"x" * 1_999 + "…"}
+    monkeypatch.setattr(answers, "SECONDS", 0.2)
+    endless = "SELECT count(*) FROM range(10000000000) a, range(10000000) b WHERE a.range % 7 = 3"
+    status, page = client.sql(endless)
+    assert status == 400
+    assert "took longer than 0.2 s" in page
+
+
+@pytest.mark.parametrize("host", ["evil.example:80", "127.0.0.1", "localhost:1", "", None])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_name_that_is_not_ours_is_refused(client: Client, method: str, host: str | None) -> None:
+    body = "" if method == "POST" else None
+    status, page, _ = client.ask("/sql", method=method, body=body, Host=host)
+    assert status == HTTPStatus.MISDIRECTED_REQUEST
+    assert client.view.token not in page
+
+
+def test_who_has_no_key_is_refused(client: Client) -> None:
+    for cookie in (None, "", "claimflow-1=x", f"{client.cookie}x", client.cookie[:-1], "ü"):
+        status, page, _ = client.ask("/", Cookie=cookie)
+        assert status == 403
+        assert "open the address that `claimflow view` has printed" in unescape(page)
+        assert client.sql("SELECT 1", Cookie=cookie)[0] == 403
+    assert client.ask("/?key=wrong", Cookie=None)[0] == 403
+
+
+def test_the_key_becomes_a_cookie_that_no_script_and_no_other_site_can_send(
+    client: Client,
+) -> None:
+    path = client.view.url.removeprefix(f"http://{client.host}")
+    status, _, headers = client.ask(path, Cookie=None)
+    assert (status, headers["Location"]) == (303, "/")
+    assert headers["Set-Cookie"] == f"{client.cookie}; HttpOnly; SameSite=Strict; Path=/"
+
+
+def test_localhost_is_ours(client: Client) -> None:
+    host = f"localhost:{client.view.server_port}"
+    assert client.ask("/", Host=host)[0] == 200
+    assert client.sql("SELECT 1", Host=host, Origin=f"http://{host}")[0] == 200
+    assert client.sql("SELECT 1", Host=host)[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": None}, 403),
+        ({"Sec_Fetch_Site": "cross-site"}, 403),
+        ({"Sec_Fetch_Site": "same-site"}, 403),
+        ({"Content_Type": "text/plain"}, 415),
+        ({"Content_Length": "100001"}, 413),
+        ({"Content_Length": "-1"}, 411),
+        ({"Content_Length": None}, 411),
+        ({"Sec_Fetch_Site": "same-origin"}, 200),
+    ],
+    ids=str,
+)
+def test_a_form_of_another_site_is_refused(
+    client: Client, headers: dict[str, str | None], status: int
+) -> None:
+    assert client.sql("SELECT 1", **headers)[0] == status
+
+
+@pytest.mark.parametrize("token", ["", "wrong", "ü"])
+def test_a_form_without_our_token_is_refused(client: Client, token: str) -> None:
+    body = urlencode({"token": token, "sql": "SELECT 1"})
+    status, page, _ = client.ask("/sql", method="POST", body=body)
+    assert status == 403
+    assert "the page is from before this server was started: open it again" in page
+
+
+@pytest.mark.parametrize("method", ["HEAD", "PUT", "DELETE", "OPTIONS", "<B>"])
+def test_there_are_two_methods(client: Client, method: str) -> None:
+    status, _, headers = client.ask("/", method=method)
+    assert status == 501
+    assert "text/plain" in headers["Content-Type"]
+
+
+def test_posting_elsewhere_finds_nothing(client: Client) -> None:
+    body = urlencode({"token": client.view.token})
+    assert client.ask("/", method="POST", body=body)[0] == 404
+
+
+def test_a_browser_that_leaves_is_no_news(
+    client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_connection(("127.0.0.1", client.view.server_port)) as left:
+        left.sendall(b"GET / HT")
+        # Closed at once, without a word: the server's next read fails.
+        left.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    for _ in range(20):
+        assert client.ask("/sql")[0] == 200
+    assert capsys.readouterr().err == ""
+
+
+def test_a_busy_port_is_a_mistake(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    port = str(client.view.server_port)
+    assert main(["view", "--store", str(client.view.store.path), "--live", "--port", port]) == 2
+    assert capsys.readouterr().err == (
+        f"claimflow: --port {port}: cannot be used (Address already in use); "
+        "name another, or 0 for a free one\n"
+    )
+
+
+def test_a_store_that_is_not_there_is_a_mistake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["view", "--store", str(tmp_path / "none.duckdb"), "--port", "0"]) == 2
+    assert "there is no store here; run a pipeline first" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_it(store: Store) -> None:
+    command = [sys.executable, "-m", "flows.cli", "view", "--port", "0", "--live"]
+    with subprocess.Popen(
+        [*command, "--store", str(store.path)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        url, _, words = line.partition(" ")
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?key=\S{43}", url)
+        assert words == f"shows {store.path}; Ctrl-C ends it\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(120) == 0

@@ -1,0 +1,95 @@
+"""`claimflow view` as a reader has it: in a real Chromium, beside a tab of another site."""
+
+import threading
+from collections.abc import Iterator
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from flows.engine.store import Store
+from flows.view.server import View
+from tests.flows.browser import browsing
+from tests.flows.compared import put_run, samples, scores
+
+HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
+ROLES: tuple[tuple[Literal["button", "link"], str], ...] = (("button", "Win"), ("link", "SQL"))
+EVIL = "http://evil.example/"
+
+
+@pytest.fixture(scope="module")
+def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
+    store = Store(tmp_path_factory.mktemp("view") / "s.duckdb")
+    steps = {
+        "samples": samples(["x", HOSTILE], response=HOSTILE),
+        "recall": scores("recall", {"x": 0.5, HOSTILE: 0.25}),
+    }
+    put_run(store, steps, pipeline=HOSTILE)
+    put_run(store, steps, pipeline=HOSTILE)
+    with View(store, 0) as view:
+        thread = threading.Thread(target=view.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield view
+        view.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browsing() as opened:
+        yield opened
+
+
+@pytest.fixture
+def page(browser: Browser, view: View) -> Iterator[Page]:
+    """The first page, come to as from a terminal; nothing may be complained of until its end."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.set_default_timeout(120_000)
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(view.url)
+    yield page
+    assert complaints == []
+    context.close()
+
+
+def test_reports_open_and_work_without_an_origin(page: Page, view: View) -> None:
+    assert page.url == f"http://127.0.0.1:{view.server_port}/"
+    page.get_by_role("link", name="against the one before").click()
+    page.wait_for_selector("#list tbody tr")
+    assert page.locator("#list tbody tr").count() == 2
+    assert page.evaluate("[window.origin, window.hacked ?? null]") == ["null", None]
+
+
+def test_a_query_is_run_and_its_answer_is_text(page: Page) -> None:
+    page.get_by_role("link", name="SQL").click()
+    page.fill("textarea", "SELECT sample_id, score FROM latest.scores ORDER BY score")
+    page.get_by_role("button", name="Run").click()
+    page.wait_for_selector("table")
+    assert page.locator("td").all_inner_texts() == [HOSTILE, "0.25", "x", "0.5"]
+    assert page.locator("script, img, [style]").count() == 0
+    # A style that the policy shut out would leave the browser's own.
+    assert page.evaluate("getComputedStyle(document.body).margin") == "0px"
+    assert page.evaluate("window.hacked ?? null") is None
+
+
+def test_another_site_can_neither_read_nor_ask(page: Page, view: View) -> None:
+    mine = f"http://127.0.0.1:{view.server_port}"
+    form = f"""
+        <form method="post" action="{mine}/sql">
+        <input name="token" value="{view.token}"><input name="sql" value="SELECT 42">
+        <button>Win</button></form><a href="{mine}/sql">SQL</a>
+    """
+    for role, name in ROLES:
+        other = page.context.new_page()
+        other.route(EVIL, lambda route: route.fulfill(body=form, content_type="text/html"))
+        other.goto(EVIL)
+        reading = f"fetch('{mine}/sql').then(() => 'read', () => 'refused')"
+        assert other.evaluate(reading) == "refused"
+        with other.expect_response(f"{mine}/sql") as answer:
+            other.get_by_role(role, name=name).click()
+        assert answer.value.status == 403
+        assert view.token not in answer.value.text()
+        other.close()
