@@ -1,13 +1,17 @@
-"""What all tests share: how hypothesis draws, the order of the files, the Prefect server."""
+"""What all tests share: hypothesis' draws, the order of files, a Prefect server, a browser."""
 
 import atexit
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from tests.flows.prefect_server import shared_server
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 # The same examples on every machine, and no judgement of how fast it is.
 settings.register_profile("everywhere", deadline=None, derandomize=True, database=None)
@@ -25,8 +29,18 @@ LONG = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first; those with a browser last, for beside it no asyncio loop can be run."""
     places = {name: place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(LONG)))
+    places |= {_file(item): len(LONG) + 1 for item in items if "browser" in _fixtures(item)}
+    items.sort(key=lambda item: places.get(_file(item), len(LONG)))
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
+def _fixtures(item: pytest.Item) -> list[str]:
+    return getattr(item, "fixturenames", [])
 
 
 @atexit.register
@@ -46,3 +60,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         folder = folder.parent
     with shared_server(folder / "prefect-server") as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def browser() -> "Iterator[Browser]":
+    """A Chromium that all tests of this process share."""
+    from tests.flows.browser import browsing
+
+    with browsing() as opened:
+        yield opened

@@ -26,6 +26,7 @@ HEAVY = (
     "vl_convert",
     "sklearn",
     "krippendorff",
+    "jinja2",
 )
 
 

@@ -4,6 +4,8 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
+import polars as pl
+
 from flows.commands.answers import shown, standard_output
 from flows.commands.stores import named_store
 from flows.engine import results
@@ -13,7 +15,6 @@ from flows.engine.labels.sheet import Blind, blind_sheet, read_blind, written
 from flows.engine.labels.taking_in import taken_in
 from flows.engine.labels.units import chosen_part, parts
 from flows.engine.read_copy import publish_again
-from flows.form.page import form_page
 from flows.pages.words import counted
 
 
@@ -29,14 +30,21 @@ def _export(options: Namespace) -> int:
         known = parts(connection, run_id, options.of)
     part = chosen_part(known, run_id, options.of, step=options.step, metric=options.metric)
     sheet = blind_sheet(store, part, size=options.sample, by=options.by, seed=options.seed)
-    page = options.output is not None and options.output.suffix == ".html"
-    content = form_page(sheet, options.of).encode() if page else written(sheet)
-    _write(content, options.output)
+    _write(_content(sheet, options), options.output)
     draw = f"{sheet['draw'][0]} from step {part.step} of run {run_id}"
     if options.output is not None:
         words = f"{counted(sheet.height, 'row')} in {options.output}: {draw}"
         print(words, file=sys.stderr)
     return 0
+
+
+def _content(sheet: pl.DataFrame, options: Namespace) -> bytes:
+    if options.output is None or options.output.suffix != ".html":
+        return written(sheet)
+    # Only a page needs Jinja2.
+    from flows.form.page import form_page
+
+    return form_page(sheet, options.of).encode()
 
 
 def _write(content: bytes, output: Path | None) -> None:

@@ -1,18 +1,16 @@
 """A blind sheet as one HTML page: texts, choices, and a button that saves the sheet as CSV."""
 
-import hashlib
 import json
-from base64 import b64encode
 from collections.abc import Mapping
-from importlib.resources import files
-from string import Template
 from typing import Final
 
 import polars as pl
+from markupsafe import Markup
 
 from flows.engine.labels.sheet import READ
 from flows.engine.labels.units import VALUES, Kind
 from flows.engine.sheets.cells import guarded
+from flows.rendering import hashed, policy, rendered, source
 
 _QUESTIONS: Final[Mapping[Kind, str]] = {
     "verdicts": "Does the premise say what the claim says, deny it, or neither?",
@@ -27,16 +25,18 @@ def form_page(sheet: pl.DataFrame, kind: Kind) -> str:
     The texts are JSON in it, shown as text and nothing else; a policy forbids everything but
     its own script and style. What it saves is the sheet as `claimflow label import` reads it.
     """
-    style, script = _source("form.css"), _source("form.js")
-    policy = (
-        f"default-src 'none'; script-src '{_hashed(script)}'; style-src '{_hashed(style)}'; "
-        "base-uri 'none'; form-action 'none'"
+    style, script = source("flows.form", "form.css"), source("flows.form", "form.js")
+    allowed = policy(
+        f"script-src {hashed(script)}",
+        f"style-src {hashed(style)}",
+        "base-uri 'none'",
+        "form-action 'none'",
     )
-    facts = {"policy": policy, "style": style, "script": script, "sheet": _json(sheet, kind)}
-    return Template(_source("form.html")).substitute(facts)
+    facts = {"policy": allowed, "style": style, "script": script, "sheet": _json(sheet, kind)}
+    return rendered("flows.form", "form.html.j2", facts)
 
 
-def _json(sheet: pl.DataFrame, kind: Kind) -> str:
+def _json(sheet: pl.DataFrame, kind: Kind) -> Markup:
     """The sheet with the cells that its CSV has, and which of them have an apostrophe before."""
     metric = f" It is rated by {sheet['metric'][0]}." if kind == "samples" else ""
     rows = []
@@ -53,12 +53,5 @@ def _json(sheet: pl.DataFrame, kind: Kind) -> str:
         "rows": rows,
     }
     # No text can end the script element, or begin a comment in it.
-    return json.dumps(content).replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _source(name: str) -> str:
-    return files(__package__).joinpath(name).read_text("utf-8")
-
-
-def _hashed(text: str) -> str:
-    return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+    text = json.dumps(content).replace("<", "\\u003c").replace(">", "\\u003e")
+    return Markup(text)  # noqa: S704

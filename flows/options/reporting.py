@@ -1,4 +1,4 @@
-"""The command that turns runs into something to hand on."""
+"""The command that turns a run into something to hand on."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from flows.options.common import Commands, live_option, positive, store_options
 
 def add(commands: Commands) -> None:
     """Declare `report`."""
-    report = commands.add_parser("report", help="write a run as a page to look at in a browser")
+    report = commands.add_parser("report", help="write a run as a page, JSON, JUnit or Markdown")
     what = "a run id or its beginning, a tag, latest or previous"
     report.add_argument("run", nargs="?", metavar="RUN", help=f"{what} (default: the newest)")
     report.add_argument("--against", metavar="RUN", help="another run, to show what changed since")

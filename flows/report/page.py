@@ -1,12 +1,8 @@
 """The page of a run: what was found, plots, and every sample that there is room for."""
 
-import hashlib
-from base64 import b64encode
 from collections.abc import Iterator
-from importlib.resources import files
 from typing import Any, Final
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from flows.engine.compare.comparison import Comparison, compare
@@ -19,7 +15,8 @@ from flows.pages import comparison_words
 from flows.pages.gates import GATES, gate_cells
 from flows.pages.run import call_words, metric_name
 from flows.pages.steps import run_counts
-from flows.pages.words import counted, number, signed, visible
+from flows.pages.words import counted
+from flows.rendering import hashed, policy, rendered, source
 from flows.report.entries import entries
 from flows.report.payload import Payload, packed
 from flows.report.plots import comparison_svg, distribution_svg, trend_svg
@@ -128,35 +125,13 @@ def _svg(drawn: str | None) -> Markup | None:
 
 
 def _rendered(**facts: Any) -> str:
-    style, script = Markup(_source("style.css")), Markup(_source("page.js"))  # noqa: S704
-    environment = Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        loader=FunctionLoader(_source),
-        finalize=_finalized,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
+    style, script = source("flows.report", "style.css"), source("flows.report", "page.js")
+    allowed = policy(
+        f"script-src {hashed(script)}",
+        f"style-src {hashed(style)}",
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
     )
-    environment.filters |= {"number": number, "signed": signed}
-    policy = (
-        f"default-src 'none'; script-src '{_hashed(script)}'; style-src '{_hashed(style)}'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
-    )
-    page = environment.get_template("page.html.j2")
-    # A policy says nothing but names and hashes of ours.
-    facts |= {"style": style, "script": script, "policy": Markup(policy), "gate_columns": GATES}  # noqa: S704
-    return page.render(facts)
-
-
-def _finalized(value: Any) -> Any:
-    """What a template puts out: text under evaluation cannot steer it."""
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _source(name: str) -> str:
-    return files(__package__).joinpath(name).read_text("utf-8")
-
-
-def _hashed(text: str) -> str:
-    return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+    facts |= {"style": style, "script": script, "policy": allowed, "gate_columns": GATES}
+    return rendered("flows.report", "page.html.j2", facts)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 ARGUMENTS = [
     "--headless",
@@ -33,6 +33,8 @@ def chromium() -> str:
 @contextmanager
 def browsing() -> Iterator[Browser]:
     """A Chromium, until the end of the block; while it is open no other asyncio loop runs here."""
+    # A page of ours forbids `eval`, by which `wait_for_function` would look again: tests expect.
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=chromium(), args=ARGUMENTS, timeout=PATIENCE

@@ -1,28 +1,20 @@
 """The page to label in, in a real Chromium: what it shows, and the sheet that it saves."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
-import pytest
 from playwright.sync_api import Browser
 
 from flows.engine.labels.sheet import COLUMNS, read_blind
 from flows.engine.labels.units import Kind
 from flows.form.page import form_page
-from tests.flows.browser import Seen, browsing
+from tests.flows.browser import Seen
 
 HOSTILE = [
     "</script><script>window.hacked = 1</script><!-- <img src=x onerror='window.hacked=1'>",
     '=HYPERLINK("http://evil";"x")\r\n"quoted", and\tmore',
     "'-5 Grad über 🗼 \u202eabc\u202c مرحبا",
 ]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with browsing() as opened:
-        yield opened
 
 
 def sheet_of(kind: Kind) -> pl.DataFrame:

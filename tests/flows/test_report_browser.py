@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator
+from playwright.sync_api import Browser, Locator, expect
 
 from flows.pages.words import visible
 from flows.report.page import html_report
-from tests.flows.browser import Seen, browsing
+from tests.flows.browser import Seen
 from tests.flows.reported import EVIL, LONG, put_runs
 
 
@@ -21,12 +21,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     written["alone"].write_text(html_report(store, b), "utf-8")
     written["against"].write_text(html_report(store, b, against=a), "utf-8")
     return written
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with browsing() as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -115,7 +109,7 @@ def test_a_search_looks_into_all_texts(alone: Seen) -> None:
     field(alone, "text").fill("{{ 7 * 7 }}")
     assert set(rows(alone)) == {"tower", visible(EVIL)}
     alone.page.get_by_role("button", name="Clear").click()
-    alone.page.wait_for_function("document.querySelectorAll('#list tbody tr').length === 5")
+    expect(alone.page.locator("#list tbody tr")).to_have_count(5)
 
 
 FILTERS: list[tuple[dict[str, str], set[str]]] = [
@@ -142,7 +136,7 @@ def test_filters_narrow_the_list(alone: Seen) -> None:
                 choice.select_option(value)
         assert set(rows(alone)) == found, chosen
         alone.page.get_by_role("button", name="Clear").click()
-        alone.page.wait_for_function("document.querySelectorAll('#list tbody tr').length === 5")
+        expect(alone.page.locator("#list tbody tr")).to_have_count(5)
 
 
 def test_a_head_sorts_and_turns_the_order(alone: Seen) -> None:

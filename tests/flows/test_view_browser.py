@@ -9,7 +9,6 @@ from playwright.sync_api import Browser, Page
 
 from flows.engine.store import Store
 from flows.view.server import View
-from tests.flows.browser import browsing
 from tests.flows.compared import put_run, samples, scores
 
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
@@ -32,12 +31,6 @@ def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
         yield view
         view.shutdown()
         thread.join()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with browsing() as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -1,0 +1,38 @@
+"""Templates: what is put in is text, a fact that is not there raises, a policy is exact."""
+
+import pytest
+from jinja2 import UndefinedError
+from markupsafe import Markup
+
+from flows.rendering import hashed, policy, rendered, source
+
+FACTS = {
+    "title": "Two & two",
+    "words": ["<b>one</b> & \u202etwo\x1b"],
+    "style": Markup("p > a {}"),
+}
+
+
+def test_words_are_text_and_markup_is_put_in_as_it_is() -> None:
+    page = rendered("flows.view", "refused.html.j2", FACTS)
+    assert "&lt;b&gt;one&lt;/b&gt; &amp; " in page
+    assert "<style>p > a {}</style>" in page
+    assert "\u202e" not in page
+    assert "\x1b" not in page
+
+
+def test_a_fact_that_a_template_needs_is_not_left_out() -> None:
+    with pytest.raises(UndefinedError, match="'style' is undefined"):
+        rendered("flows.view", "refused.html.j2", {"title": "Two", "words": []})
+
+
+def test_a_policy_allows_what_is_named() -> None:
+    # printf 'a {}' | openssl sha256 -binary | base64
+    assert hashed("a {}") == "'sha256-mkSHzL7faOU7/U/v8Umg+058R69+vN2A2xmE3Fz1q98='"
+    assert policy("style-src 'self'", "img-src data:") == (
+        "default-src 'none'; style-src 'self'; img-src data:"
+    )
+
+
+def test_sources_are_files_of_ours() -> None:
+    assert source("flows.form", "form.js").startswith('"use strict";')
