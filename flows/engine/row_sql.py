@@ -81,6 +81,25 @@ GROUP BY run_id, step
 """The statement that makes the view of cascades: who gave the verdicts of each, and how often
 the judge disagrees where the embedded model was sure."""
 
+REPEATED_CLAIMS: Final = r"""
+SELECT run_id, step, sample_id, "of", claim_id, claim, first_value(claim) OVER same AS repeats
+FROM (
+  SELECT *, trim(regexp_replace(regexp_replace(
+             replace(lower(nfc_normalize(claim)), '’', chr(39)),
+             '["“”„«»*_`]|[,.;:!?…。！？]+([\s\pZ]|$)', ' ', 'g'), '[\s\pZ]+', ' ', 'g'))
+         AS folded
+  FROM claims WHERE claim IS NOT NULL
+)
+WINDOW same AS (PARTITION BY run_id, step, sample_id, "of", folded
+                ORDER BY start NULLS LAST, claim)
+QUALIFY row_number() OVER same > 1
+"""
+"""The claims that a text has more than once, but for case, white space, quotation marks and what
+ends a phrase: each but the first of them, which it `repeats`."""
+
+REPEATED_CLAIMS_SQL: Final = f"CREATE VIEW IF NOT EXISTS repeated_claims AS {REPEATED_CLAIMS}"
+"""The statement that makes the view of them."""
+
 
 def _sql_type(row: type[Row], name: str) -> str:
     if JSON in row.model_fields[name].metadata:

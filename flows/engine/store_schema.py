@@ -8,7 +8,14 @@ import duckdb
 
 from flows.engine.errors import Fault, InputError
 from flows.engine.migrations import SCHEMA_VERSION, migrate
-from flows.engine.row_sql import CASCADES_SQL, UNSTABLE_SQL, latest_sql, table_sql, view_sql
+from flows.engine.row_sql import (
+    CASCADES_SQL,
+    REPEATED_CLAIMS_SQL,
+    UNSTABLE_SQL,
+    latest_sql,
+    table_sql,
+    view_sql,
+)
 from flows.engine.version import VERSION
 from stages.rows import row_kinds
 
@@ -37,6 +44,7 @@ def prepare(connection: duckdb.DuckDBPyConnection, path: Path, at: datetime) -> 
             connection.execute(latest_sql(row))
         connection.execute(UNSTABLE_SQL)
         connection.execute(CASCADES_SQL)
+    connection.execute(REPEATED_CLAIMS_SQL)
 
 
 def check(connection: duckdb.DuckDBPyConnection, path: Path) -> None:

@@ -5,13 +5,14 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from flows.engine.audit_claims.run import ClaimAudit
 from flows.engine.compare.comparison import Comparison, compare
 from flows.engine.compare.pairs import Runs
 from flows.engine.report.overview import Overview, overview, scored_values
 from flows.engine.report.ranking import changed_samples, worst_first
 from flows.engine.store import Store
 from flows.engine.version import VERSION
-from flows.pages import comparison_words
+from flows.pages import claim_audit, comparison_words
 from flows.pages.gates import GATES, gate_cells
 from flows.pages.run import call_words, metric_name
 from flows.pages.steps import run_counts
@@ -104,6 +105,15 @@ def _slices(found: Overview) -> dict[str, list[dict[str, Any]]]:
 def _compared(found: Comparison) -> dict[str, Any]:
     return {
         "a": found.a,
+def _audit(found: ClaimAudit) -> dict[str, Any]:
+    return {
+        "samples": claim_audit.sample_words(found),
+        "steps": [(claim_audit.step_words(step), step.checks) for step in found.steps],
+        "words": claim_audit.CHECK_WORDS,
+        "example": claim_audit.example_words,
+    }
+
+
         "a_words": comparison_words.run_words(found.a),
         "b_words": comparison_words.run_words(found.b),
         "samples": comparison_words.sample_counts(found),

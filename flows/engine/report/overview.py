@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from flows.engine import accounts, results
+from flows.engine.audit_claims.run import ClaimAudit, audit_claims
 from flows.engine.gates import Outcome, outcomes_of
 from flows.engine.store import Store, read_table
 from flows.engine.tags import CURRENT
@@ -70,6 +71,7 @@ def overview(store: Store, run_id: str) -> Overview:
 
 
 def scored_values(store: Store, run_id: str, step: str, metric: str) -> list[float]:
+        audit_claims(store, run_id, examples=3, samples=_AUDITED),
     """The scores of a metric in a run, in no order."""
     with store.reading() as connection:
         table = read_table(

@@ -1,0 +1,121 @@
+"""Which language a text is in, where its letters or its small words leave no doubt.
+
+Scripts are told by their letters, languages in Latin letters by function words: short texts
+of names and numbers could be in any of them. So many a sentence is in no language that we
+could tell, and few are in a wrong one: of the sentences of `tests/data/sentence_split`,
+`python -m tests.benchmarks.claim_audit` counts both.
+"""
+
+from collections import Counter
+from typing import Final
+
+import regex
+
+from stages.text.unicode_words import unicode_words
+
+_LETTER: Final = regex.compile(
+    r"(?P<Latin>\p{Latin}+)|(?P<Cyrillic>\p{Cyrillic}+)|(?P<Arabic>\p{Arabic}+)|(?P<Han>\p{Han}+)"
+    r"|(?P<Kana>[\p{Hiragana}\p{Katakana}]+)|(?P<Hangul>\p{Hangul}+)|(?P<Greek>\p{Greek}+)"
+    r"|(?P<Hebrew>\p{Hebrew}+)|(?P<Devanagari>\p{Devanagari}+)|(?P<Thai>\p{Thai}+)"
+    r"|(?P<other>\p{L}+)"
+)
+_LONGEST: Final = 4_000
+"""So much of a text is looked at."""
+
+_SURE: Final = 2
+"""Function words more than of any other language."""
+
+_LONG_ENOUGH: Final = 8
+"""Chinese characters after which Japanese would have written a syllable."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+FUNCTION_WORDS: Final = {
+    "English": _words(
+        "the and of to in is was are were be been has had have that this these those it its he she "
+        "they his her their with for from by on at as an not which who when or but can will would "
+        "into than also there about after between because during such most more other some however "
+        "therefore thus"
+    ),
+    "German": _words(
+        "der die das und ist ein eine einen einem einer eines dem den des nicht auch wurde wurden "
+        "werden wird war waren mit von zu zum zur im in am auf für aus bei nach als an sich hat "
+        "haben sind oder aber dass wie es er sie ihr sein seine durch über um vor noch nur unter"
+    ),
+    "French": _words(
+        "le la les l un une des du de et est sont été était dans pour que qui sur pas avec au aux "
+        "ne en il elle ils elles ce cette ces son sa ses leur par plus comme ou mais se à a ont "
+        "avait dont où fut entre sans être fait aussi"
+    ),
+    "Spanish": _words(
+        "el la los las un una unos unas y de del en por con que es son fue era se su sus al lo no "
+        "para como más pero o está ha han entre también sobre desde este esta estos hasta sin "
+        "porque cuando muy ser donde a"
+    ),
+    "Italian": _words(
+        "il lo la gli le un uno una di del della dei delle e è che per con in sono non nel nella "
+        "al alla dal dalla si su suo sua come più ma o ha hanno era stato stata fu anche tra fra "
+        "questo questa degli dell da ed essere i"
+    ),
+    "Portuguese": _words(
+        "o a os as um uma de do da dos das e é em no na nos nas por com que não foi são se seu sua "
+        "para ao à mais mas ou como também foram era pelo pela entre ser tem sobre até quando"
+    ),
+    "Dutch": _words(
+        "de het een en van is in op te met voor niet zijn werd wordt werden aan door als dat die "
+        "dit er uit bij ook maar om naar of was hij zij haar over heeft hebben had kan meer deze "
+        "tot nog"
+    ),
+    "Swedish": _words(
+        "och att det som är en ett av på för med den de inte i till om har var han hon från vid "
+        "eller men sig så kan när under efter också blev ut sin"
+    ),
+    "Danish or Norwegian": _words(
+        "og at det som er en et av af på for med den de ikke i til om har var han hun fra ved "
+        "eller men seg sig så kan når under etter efter også ble blev ut ud sin"
+    ),
+    "Polish": _words(
+        "i w z na do nie jest się że to o jak po od za przez dla są był była było oraz ale który "
+        "która które ich jego jej czy może przy także tego tym jako ze"
+    ),
+}
+
+_LANGUAGES: Final = {
+    word: [language for language, words in FUNCTION_WORDS.items() if word in words]
+    for word in frozenset().union(*FUNCTION_WORDS.values())
+}
+
+
+def language_of(text: str) -> str | None:
+    """The name of a language, or of a script that we tell no languages of; None where unsure."""
+    text = text[:_LONGEST]
+    letters: Counter[str] = Counter()
+    for match in _LETTER.finditer(text):
+        letters[str(match.lastgroup)] += match.end() - match.start()
+    if not letters:
+        return None
+    east_asian = letters["Han"] + letters["Kana"]
+    main, most = letters.most_common(1)[0]
+    if east_asian >= most and main != "Latin":
+        return _east_asian(letters)
+    return _by_function_words(text) if main == "Latin" else main if main != "other" else None
+
+
+def _east_asian(letters: Counter[str]) -> str | None:
+    if letters["Kana"]:
+        return "Japanese"
+    return "Chinese" if letters["Han"] >= _LONG_ENOUGH else None
+
+
+def _by_function_words(text: str) -> str | None:
+    votes = Counter(
+        language
+        for given in unicode_words(text)
+        for word in given.split("'")
+        for language in _LANGUAGES.get(word, ())
+    )
+    (best, most), (_, second), *_ = [*votes.most_common(2), ("", 0), ("", 0)]
+    return best if most - second >= _SURE else None

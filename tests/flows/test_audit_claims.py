@@ -1,0 +1,244 @@
+"""What is wrong with the claims of a run: each check, the counts of a run, and how it is told."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.cli import main
+from flows.engine.audit_claims.looking import CHECKS, Finding, Written, look
+from flows.engine.audit_claims.run import ClaimAudit, audit_claims
+from flows.engine.audit_claims.tally import Example
+from flows.engine.query import query
+from flows.engine.store import Store
+from flows.report.page import html_report
+from stages.keys import content_key
+from tests.flows.compared import Table, put_run
+
+README = (Path(__file__).parents[2] / "flows/README.md").read_text("utf-8")
+TOWER = "The tower stands in Paris. It was built in 1889 by Eiffel."
+STANDS = "The tower stands in Paris."
+BUILT = "The tower was built in 1889 by Eiffel."
+
+
+@pytest.mark.parametrize(
+    ("claims", "findings"),
+    [
+        ([STANDS, BUILT], []),
+        ([STANDS, "It was built in 1889 by Eiffel."], [("open_pronoun", 1, ["It"])]),
+        ([STANDS, "The tower was built in 1887 by Eiffel."], [("new_words", 1, ["1887"])]),
+        (
+            [STANDS, "Der Turm wurde 1889 von Eiffel und der Stadt gebaut."],
+            [
+                ("new_words", 1, ["der", "turm", "wurde", "von", "und", "stadt", "gebaut"]),
+                ("other_language", 1, ["German"]),
+            ],
+        ),
+        ([BUILT], [("uncovered", STANDS, ["stands", "paris"])]),
+    ],
+)
+def test_the_claims_of_a_text(claims: list[str], findings: list[Any]) -> None:
+    looked = look(TOWER, [Written(claim) for claim in claims])
+    told = [(check, claims[said] if said == 1 else said, words) for check, said, words in findings]
+    assert looked.findings == [Finding(*one) for one in told]
+
+
+def test_each_check_says_of_how_many() -> None:
+    claims = [STANDS, BUILT, "Paris 1889."]
+    assert look(TOWER, [Written(claim) for claim in claims]).of == {
+        "repeated": 3,
+        "unplaced": 3,
+        "new_words": 3,
+        "open_pronoun": 3,
+        "other_language": 1,
+        "uncovered": 2,
+    }
+    assert look(None, [Written(STANDS)]).of == {"repeated": 1, "open_pronoun": 1}
+
+
+def test_a_claim_may_be_in_any_language_of_its_text() -> None:
+    text = f"{TOWER} Der Turm ist nicht in der Stadt, die auch am Fluss liegt."
+    german = Written("Der Turm ist nicht in der Stadt, die auch am Fluss liegt.")
+    assert look(text, [Written(TOWER), german]).findings == []
+    assert look("Der Turm.", [Written("It is the tower of the city.")]).of["other_language"] == 0
+
+
+def test_pronouns_are_those_of_english() -> None:
+    text = "Das Haus ist alt, und der Turm steht nicht in der Stadt."
+    assert look(text, [Written("Her mit dem Haus.")]).of["open_pronoun"] == 0
+
+
+def claim(sample: str, said: str | None, start: int | None = 0, **more: Any) -> dict[str, Any]:
+    key = content_key("claim", sample, "response", said)
+    row = {"claim_id": key, "sample_id": sample, "of": "response", "claim": said, "start": start}
+    return row | {"end": start if start is None else start + 1} | more
+
+
+ROWS = [
+    claim("a", STANDS),
+    claim("a", "the tower  stands in “Paris”", 5),
+    claim("a", BUILT, None),
+    claim("b", STANDS),
+    claim("c", None, None, status="failed", failure="timeout"),
+    claim("e", "He left. \x1b[31m", None),
+]
+SAMPLES = [
+    {"sample_id": "a", "response": TOWER},
+    {"sample_id": "b", "response": TOWER + " <b>The lift has 7 doors.</b>"},
+    {"sample_id": "c", "response": TOWER},
+    {"sample_id": "d", "response": "Cheese is milk."},
+    {"sample_id": "e", "response": None},
+    {"sample_id": "f", "response": " "},
+]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    store = Store(tmp_path_factory.mktemp("audit") / "claims.duckdb")
+    steps = {"samples": Table("samples", SAMPLES), "response_claims": Table("claims", ROWS)}
+    put_run(store, steps)
+    put_run(store, {"samples": Table("samples", [{"sample_id": "a"}])}, pipeline="none")
+    return store
+
+
+def test_the_query_of_the_readme(store: Store) -> None:
+    """The newest run has no claims: nor has it any without a place."""
+    chapter = README.partition("\n## Claims under audit\n")[2].partition("\n## ")[0]
+    sql = chapter.partition("```sql\n")[2].partition("```")[0]
+    assert query(store, sql, seconds=9).height == 0
+    everywhere = query(store, sql.replace("latest.", ""), seconds=9)
+    assert everywhere["claim"].to_list() == [BUILT, "He left. \x1b[31m"]
+
+
+def test_the_readme_tells_of_every_check() -> None:
+    chapter = README.partition("\n## Claims under audit\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", chapter, re.MULTILINE) == list(CHECKS)
+
+
+@pytest.fixture(scope="module")
+def run_id(store: Store) -> str:
+    found: str = query(
+        store, "SELECT run_id FROM audit.runs WHERE pipeline = 'p'", seconds=9
+    ).item()
+    return found
+
+
+def counts(found: ClaimAudit) -> Mapping[str, tuple[int, int]]:
+    (step,) = found.steps
+    assert [one.check for one in step.checks] == list(CHECKS)
+    return {one.check: (one.found, one.of) for one in step.checks}
+
+
+def test_the_claims_of_a_run(store: Store, run_id: str) -> None:
+    found = audit_claims(store, run_id, examples=1)
+    (step,) = found.steps
+    assert (found.samples, found.every) == (6, 6)
+    assert step[:5] == ("response_claims", "response", 5, 5, 1)
+    assert counts(found) == {
+        "repeated": (1, 5),
+        "unplaced": (1, 4),
+        "new_words": (0, 4),
+        "open_pronoun": (1, 5),
+        "other_language": (0, 1),
+        "uncovered": (3, 6),
+    }
+    by_check = {one.check: one.examples for one in step.checks}
+    assert by_check["repeated"] == [Example("a", "the tower  stands in “Paris”", [STANDS])]
+    assert by_check["unplaced"] == [Example("a", BUILT, [])]
+    # Numbers weigh most, then the count of words: it is no matter which sentence was first.
+    assert by_check["uncovered"] == [
+        Example("b", "<b>The lift has 7 doors.</b>", ["b", "lift", "7", "doors"])
+    ]
+
+
+def test_some_samples_are_drawn_by_a_hash(store: Store, run_id: str) -> None:
+    some = audit_claims(store, run_id, examples=1, samples=2)
+    assert (some.samples, some.every, some.steps[0].texts) == (2, 6, 2)
+    assert some == audit_claims(store, run_id, examples=1, samples=2)
+
+
+def test_a_run_without_claims(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "--store", str(store.path), "--live"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == ["no step of it makes claims"]
+
+
+def test_the_command_tells_what_was_found(
+    store: Store, run_id: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["audit", run_id, "--store", str(store.path), "--live", "--limit", "2"]
+    assert main(command) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"run {run_id}: all 6 samples",
+        "",
+        "response_claims: 5 claims of 5 responses, 1 of which failed",
+        "  1 of 5 claims say what another claim of the text says",
+        f"    a: the tower  stands in “Paris” (as: {STANDS})",
+        "  1 of 4 claims have no place in the text",
+        f"    a: {BUILT}",
+        "  0 of 4 claims have words that the text has not",
+        "  1 of 5 claims have a pronoun that nothing in them stands for",
+        "    e: He left. ␛[31m (He)",
+        "  0 of 1 claims are in another language than the text",
+        "  3 of 6 sentences of the texts are in no claim",
+        "    b: <b>The lift has 7 doors.</b> (b, lift, 7, doors)",
+        "    b: It was built in 1889 by Eiffel. (built, 1889, eiffel)",
+        "    and 1 more",
+    ]
+
+
+def test_the_document_keeps_its_keys(
+    store: Store, run_id: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["audit", run_id, "--store", str(store.path), "--live", "--format", "json"]
+    assert main(command) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert list(document) == ["run_id", "samples", "every", "steps"]
+    (step,) = document["steps"]
+    assert list(step) == ["step", "side", "claims", "texts", "failed", "checks"]
+    assert step["checks"][0] == {
+        "check": "repeated",
+        "found": 1,
+        "of": 5,
+        "examples": [{"sample_id": "a", "said": "the tower  stands in “Paris”", "words": [STANDS]}],
+    }
+
+
+def test_the_page_lists_them_as_text(store: Store, run_id: str) -> None:
+    page = html_report(store, run_id)
+    assert "What is wrong with them, whatever the judges say: all 6 samples." in page
+    assert "3 of 6 sentences of the texts are in no claim" in page
+    assert "&lt;b&gt;The lift has 7 doors.&lt;/b&gt;" in page
+
+
+PAIRS = [
+    ("Paris is large.", "paris is large", True),
+    ("Paris, Rome, and Bern.", "Paris, Rome and Bern.", True),
+    ("ПАРИЖ большой.", "париж большой", True),
+    ("Cafe\u0301s are open.", "Cafés are open.", True),
+    ("It’s *large*.", "it's large!", True),
+    ("C# is fast.", "C is fast.", False),
+    ("It has 3.14 m.", "It has 314 m.", False),
+    ("It is -5 degrees.", "It is 5 degrees.", False),
+    ("Paris is large.", "Paris is not large.", False),
+]
+
+
+def test_which_claims_are_the_same(tmp_path: Path) -> None:
+    store = Store(tmp_path / "same.duckdb")
+    rows = [
+        row
+        for number, (first, second, _) in enumerate(PAIRS)
+        for row in (
+            claim(str(number), first, 0),
+            claim(str(number), second, 1),
+            claim(f"{number} elsewhere", second),
+        )
+    ]
+    put_run(store, {"claims": Table("claims", rows)})
+    sql = "SELECT sample_id, claim, repeats FROM repeated_claims ORDER BY sample_id"
+    assert query(store, sql, seconds=9).rows() == [
+        (str(number), second, first) for number, (first, second, same) in enumerate(PAIRS) if same
+    ]

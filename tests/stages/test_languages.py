@@ -1,0 +1,61 @@
+"""Which language a text is in, and when nobody can tell."""
+
+import pytest
+
+from stages.text.languages import FUNCTION_WORDS, language_of
+
+TOLD = {
+    "English": "The tower was built in 1889 and it is still the tallest of them.",
+    "German": "Der Turm wurde 1889 gebaut und ist noch der höchste von allen.",
+    "French": "La tour est la plus haute de la ville et elle est dans le parc.",
+    "Spanish": "La torre es la más alta de la ciudad y está en el parque.",
+    "Italian": "La torre è la più alta della città e non è nel parco.",
+    "Portuguese": "A torre não é a mais alta da cidade, mas também está no parque.",
+    "Dutch": "De toren werd in 1889 gebouwd en is nog de hoogste van het land.",
+    "Swedish": "Tornet är det högsta i landet och byggdes för att visa hur det kan göras.",
+    "Danish or Norwegian": "Tårnet er det højeste i landet og blev bygget af to mænd.",
+    "Polish": "Wieża jest najwyższa w kraju i nie może być wyższa od tego, co było przed nią.",
+    "Cyrillic": "Башня стоит в Париже.",
+    "Arabic": "البرج في باريس.",
+    "Devanagari": "मीनार पेरिस में है।",
+    "Greek": "Ο πύργος είναι στο Παρίσι.",
+    "Hangul": "탑은 파리에 있다.",
+    "Japanese": "塔はパリにあります。",
+    "Chinese": "这座塔位于法国首都巴黎市中心。",
+}
+
+
+@pytest.mark.parametrize(("language", "text"), TOLD.items(), ids=TOLD)
+def test_a_sentence_is_in_its_language(language: str, text: str) -> None:
+    assert language_of(text) == language
+
+
+def test_every_language_of_words_is_tried() -> None:
+    assert set(FUNCTION_WORDS) <= set(TOLD)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "1889",
+        "🗼",
+        "Eiffel Tower 1889",
+        "Einstein was born in Ulm.",
+        "東京都",
+        "Los Angeles",
+        "The Hague",
+    ],
+)
+def test_nobody_can_tell(text: str) -> None:
+    """ "was" and "in" are German, too."""
+    assert language_of(text) is None
+
+
+def test_the_script_of_most_letters_counts() -> None:
+    assert language_of("The tower (Эйфелева башня) is in Paris, and it is of iron.") == "English"
+    assert language_of("Эйфелева башня (Eiffel) стоит в Париже.") == "Cyrillic"
+
+
+def test_a_long_text_is_told_by_its_beginning() -> None:
+    assert language_of(TOLD["German"] * 100 + TOLD["English"] * 10_000) == "German"
