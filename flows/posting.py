@@ -14,6 +14,7 @@ from flows.engine.gates import outcomes_of
 from flows.engine.results import run_steps
 from flows.engine.store import Store
 from flows.pages.gates import gate_line
+from flows.pages.judges import judge_lines
 from flows.pages.markdown import code
 from flows.pages.run import run_page, worst_samples
 from flows.pages.steps import run_counts
@@ -67,7 +68,9 @@ def final_state(store: Store, run_id: str) -> State[str]:
         return Failed(message=failed)
     words = [f"run {run_id}: {run_counts(run_steps(store, run_id))}"]
     unclear = gate_line(outcomes, "inconclusive")
-    return Completed(message="; ".join([*words, *([unclear] if unclear else [])]), data=run_id)
+    warnings = [line.words for line in judge_lines(store, run_id) if line.warning]
+    told = [*words, *([unclear] if unclear else []), *warnings]
+    return Completed(message="; ".join(told), data=run_id)
 
 
 def _told(what: str, tell: Callable[[], Any]) -> bool:

@@ -14,6 +14,7 @@ from flows.engine.calibration.ranks import Ranks
 from flows.engine.calibration.records import Earlier
 from flows.engine.calibration.run import RunCalibration
 from flows.engine.calibration.steps import Calibration
+from flows.pages.judges import earlier_words
 from flows.pages.words import counted, number
 
 
@@ -157,14 +158,7 @@ def _print_corrected(console: Console, one: Calibration) -> None:
 
 
 def _print_earlier(console: Console, one: Earlier) -> None:
-    when = f"{one.calibrated_at:%Y-%m-%d}"
-    words = f"calibration of run {one.run_id} ({when}, {counted(one.labels, 'label')}, "
-    words += f"accuracy {number(one.accuracy)})"
-    if one.stale:
-        words += f" is stale: another {' and another '.join(one.causes)}"
-    else:
-        words += " is of the same judge"
-    console.print(shown(f"  {words}"), soft_wrap=True)
+    console.print(shown(f"  {earlier_words(one)}"), soft_wrap=True)
 
 
 def _print_table(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from flows.commands.answers import shown, standard_output
 from flows.commands.asked import asked_for
+from flows.engine.canaries.costing import canary_estimates
 from flows.engine.choosing import choose
 from flows.engine.endpoints import Endpoint
 from flows.engine.estimating import estimate
@@ -31,8 +32,11 @@ def main(options: Namespace) -> int:
         return 0
     planned = plan(prepared, store, choice=choice)
     estimates = estimate(prepared, store, planned)
+    tried = canary_estimates(prepared, store, choice.wanted)
+    of_canaries = {f"canaries of {', '.join(steps)}": one for steps, one in tried.items()}
     console = standard_output()
-    console.print(_table(planned, estimates))
+    console.print(_table(planned, estimates, of_canaries))
+    estimates |= of_canaries
     if estimates:
         lines = (total(estimates), *cascades(estimates), *beyond(prepared.pipeline, estimates))
         for line in lines:
@@ -40,16 +44,20 @@ def main(options: Namespace) -> int:
     return 0
 
 
-def _table(planned: list[Planned], estimates: Mapping[str, Estimate]) -> Table:
+def _table(
+    planned: list[Planned], estimates: Mapping[str, Estimate], canaries: Mapping[str, Estimate]
+) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("step", "uses", "plan"):
         table.add_column(name, overflow="fold")
-    if estimates:
+    if estimates or canaries:
         for name in ("calls", "tokens (in + out)", "cost (USD)"):
             table.add_column(name, justify="right", no_wrap=True)
     for step in planned:
-        asked = _asked(estimates.get(step.step)) if estimates else ()
+        asked = _asked(estimates.get(step.step)) if estimates or canaries else ()
         table.add_row(step.step, step.stage, _words(step), *asked)
+    for name, one in canaries.items():
+        table.add_row(name, "verify_claims", "ask" if one.calls else "known", *_asked(one))
     return table
 
 

@@ -19,6 +19,7 @@ from flows.engine.gates import outcomes_of
 from flows.engine.llm.remembered import FINAL
 from flows.engine.store import Store
 from flows.pages.cascade import cascade_words
+from flows.pages.judges import Said, judge_lines
 from flows.pages.run import call_words, metric_name
 from flows.pages.steps import run_counts
 from flows.pages.words import counted, number
@@ -51,6 +52,7 @@ def print_report(
     print_lapsed(console, store, run_id)
     _print_votes(console, *accounts.votes(store, run_id))
     _print_cascades(console, cascades_of(store, run_id))
+    _print_judges(console, list(judge_lines(store, run_id)))
     _print_calls(console, accounts.calls_made(store, run_id))
     lowest = results.lowest(store, run_id, _LOWEST)
     _print_lowest(console, store, run_id, lowest)
@@ -117,6 +119,13 @@ def _print_cascades(console: Console, cascades: Sequence[CascadeAccount]) -> Non
         for line in cascade_words(cascade):
             console.print(shown(line), soft_wrap=True)
     if cascades:
+        console.print()
+
+
+def _print_judges(console: Console, lines: Sequence[Said]) -> None:
+    for line in lines:
+        console.print(shown(line.words, style="bold" if line.warning else ""), soft_wrap=True)
+    if lines:
         console.print()
 
 

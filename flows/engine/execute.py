@@ -10,8 +10,11 @@ from typing import Any, Final
 
 from flows.engine import runs
 from flows.engine.artifacts import Artifact
+from flows.engine.canaries.asking import try_judges
+from flows.engine.canaries.judges import anew_steps
 from flows.engine.errors import StoreError
 from flows.engine.gates import judge_run
+from flows.engine.interruptible import unless_interrupted
 from flows.engine.ledger import Ledger
 from flows.engine.llm.journal import take_in_journals
 from flows.engine.llm.session import Session
@@ -78,7 +81,7 @@ def recorded(
             stop=stop,
             redact=redact,
             answered=watch.answered,
-            fresh=choice.fresh,
+            fresh=choice.fresh | anew_steps(pipeline),
             sharing=sharing,
         )
         toolbox = Toolbox(pipeline, session, workers)
@@ -88,6 +91,8 @@ def recorded(
         try:
             with runs.ending(store, run_id, stop):
                 yield run
+                trying = partial(try_judges, prepared, store, toolbox, run_id, choice.wanted)
+                unless_interrupted(trying, stop)
             judge_run(store, run_id, pipeline.gates)
         except StoreError:
             readable = False

@@ -6,6 +6,9 @@ from typing import Final, Literal, NamedTuple
 import duckdb
 import polars as pl
 
+from flows.engine.canaries.record import canary_scores
+from flows.engine.canaries.steadiness import steadiness
+from flows.engine.canary_schema import AGREEMENT
 from flows.engine.compare.metrics import metric_differences
 from flows.engine.compare.numbers import ROUNDING
 from flows.engine.rules import Gate
@@ -93,6 +96,8 @@ def _outcomes(
 ) -> Iterator[Outcome]:
     step, _, metric = name.rpartition(".")
     scores = _scores(connection, run_id, metric, step)
+    if gate.steady:
+        yield Outcome(name, "steady", *steadiness(connection, run_id, step))
     for side, line in (("min", gate.min), ("max", gate.max)):
         if line is not None:
             found = _mean(scores)
@@ -173,6 +178,8 @@ def _scores(
     connection: duckdb.DuckDBPyConnection, run_id: str, metric: str, step: str
 ) -> pl.DataFrame:
     """The scores of a metric in a run: step, sample_id, status, score; of one step if named."""
+    if metric == AGREEMENT:
+        return canary_scores(connection, run_id, step)
     return read_table(
         connection,
         """

@@ -1,16 +1,16 @@
 """How far scores vary from one evaluation of the same samples to the next: asked and measured."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import polars as pl
 
 from flows.engine import runs
 from flows.engine.counting import Counter, asking, foresee
 from flows.engine.guessing import ClaimGuess
+from flows.engine.interruptible import unless_interrupted
 from flows.engine.ledger import Ledger
 from flows.engine.llm.estimate import NOT_ASKED, Estimate
 from flows.engine.llm.journal import take_in_journals
@@ -28,11 +28,6 @@ from stages.decompose import DecomposeClaims
 
 STEP: Final = "repeats"
 """What a watch is told of as though it were a step."""
-
-Done = TypeVar("Done")
-
-_LOOK: Final = 0.2
-"""Seconds until the main thread looks up from its wait."""
 
 
 def first_samples(prepared: Prepared, count: int) -> pl.DataFrame:
@@ -96,7 +91,7 @@ def measure(
         walk = Repeats(
             prepared.pipeline, samples, repeats, lambda step, n: toolbox.lend(step, repeat=n)
         )
-        tables = _unless_interrupted(lambda: _scores(walk, watch), stop)
+        tables = unless_interrupted(lambda: _scores(walk, watch), stop)
     return [
         spread
         for step in walk.scores
@@ -113,20 +108,6 @@ def _scores(walk: Repeats, watch: Watch) -> dict[tuple[str, Cell], pl.DataFrame]
         tables[step, cell] = walk.table(step, cell)
         watch.advanced(STEP, done, len(cells))
     return tables
-
-
-def _unless_interrupted(work: Callable[[], Done], stop: threading.Event) -> Done:
-    """What `work` returns, done in another thread: what is on its way at Ctrl-C is still noted."""
-    with ThreadPoolExecutor(1, thread_name_prefix="noise") as pool:
-        future = pool.submit(work)
-        try:
-            # Not for ever at a time: Polars handles Ctrl-C such that it does not end a wait.
-            while wait([future], _LOOK).not_done:
-                pass
-            return future.result()
-        except BaseException:
-            stop.set()
-            raise
 
 
 @contextmanager

@@ -9,12 +9,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from flows.engine.canary_schema import AGREEMENT, CanarySource
 from flows.engine.endpoints import DEFAULT_JUDGE, EmbeddingEndpoint, Judge
 from flows.engine.errors import Fault, InputError
 from flows.engine.jury import shared_votes, step_judges, taken_names, without_judges
 from flows.engine.pipeline_schema import SamplesSource, pipeline_model, wired
 from flows.engine.prompts import prompt_texts
-from flows.engine.rules import Gate, misnamed
+from flows.engine.rules import Gate, misnamed, unsteady
 from flows.engine.wiring import Step, Wiring, Written
 from flows.engine.workers import WorkersSetting
 from flows.engine.yaml_faults import yaml_faults
@@ -22,6 +23,7 @@ from flows.engine.yaml_source import YamlSource
 from stages import REGISTER
 from stages.base import Stage
 from stages.nothing import ScoreStage
+from stages.verify import VerifyClaims
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Pipeline:
     model behind an endpoint, or None for the embedded encoder; `entailment` the folder of a
     cross-encoder, or None for the embedded model. With `read_copy` each run
     leaves a copy of the store to be read. `workers` says who does what needs no language model,
-    and changes no row. `gates` holds what each metric's mean must be like.
+    and changes no row. `gates` holds what each metric's mean must be like, `canaries` says what
+    the judges are tried on.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Pipeline:
     workers: WorkersSetting = field(default_factory=WorkersSetting)
     gates: Mapping[str, Gate] = field(default_factory=dict)
     entailment: Path | None = None
+    canaries: CanarySource | None = None
 
     def shared_limits(self) -> dict[str, str]:
         """Where in the file a limit is named that runs share -> its name."""
@@ -70,7 +74,7 @@ def build_pipeline(source: YamlSource) -> Pipeline:
     written = _written(source, faults)
     wiring = Wiring(source, written)
     steps = wiring.steps()
-    faults += [*wiring.faults, *_misnamed_gates(source, written)]
+    faults += [*wiring.faults, *_misnamed_gates(source, written), *_untried(source, written)]
     if faults:
         raise InputError(sorted(faults, key=lambda fault: _line(fault.place)))
     judges = dict(values.judges) | ({DEFAULT_JUDGE: values.judge} if values.judge else {})
@@ -78,10 +82,18 @@ def build_pipeline(source: YamlSource) -> Pipeline:
     if embedder is not None and not isinstance(embedder, EmbeddingEndpoint):
         embedder = source.folder / embedder.model
     store = source.folder / values.store
-    rest = {"read_copy": values.read_copy, "workers": values.workers, "gates": values.gates}
+    rest = {name: getattr(values, name) for name in ("read_copy", "workers", "gates", "canaries")}
     if values.entailment:
         rest["entailment"] = source.folder / values.entailment.model
     return Pipeline(values.name, source, store, judges, embedder, steps, **rest)
+
+
+def canary_source(source: YamlSource) -> CanarySource | None:
+    """Where the canaries are, or None where the file has none or does not say it rightly."""
+    try:
+        return CanarySource.model_validate_json(_json(source.section("canaries")), strict=True)
+    except ValidationError:
+        return None
 
 
 def samples_source(source: YamlSource) -> SamplesSource | None:
@@ -142,8 +154,19 @@ def _misnamed_gates(source: YamlSource, steps: Mapping[str, Written]) -> Iterato
         if issubclass(step.kind, ScoreStage):
             for metric in step.kind.metrics:
                 makers.setdefault(metric, []).append(name)
-    for gate, what, right in misnamed(list(source.section("gates")), makers):
+        if issubclass(step.kind, VerifyClaims) and source.section("canaries"):
+            makers.setdefault(AGREEMENT, []).append(name)
+    gates = source.section("gates")
+    for gate, what, right in (*unsteady(gates), *misnamed(gates, makers)):
         yield Fault(source.place("gates", gate), what, right)
+
+
+def _untried(source: YamlSource, steps: Mapping[str, Written]) -> Iterator[Fault]:
+    """Canaries with no judge to put them to; none is told while a step's stage is not known."""
+    kinds = [step.kind for step in steps.values()]
+    if source.section("canaries") and None not in kinds and VerifyClaims not in kinds:
+        right = "add a step that uses verify_claims, or remove them"
+        yield Fault(source.place("canaries"), "no step verifies claims", right)
 
 
 def _line(place: str) -> int:

@@ -14,6 +14,7 @@ from pydantic import (
     create_model,
 )
 
+from flows.engine.canary_schema import CanarySource
 from flows.engine.endpoints import (
     EmbeddingEndpoint,
     Judge,
@@ -108,6 +109,10 @@ def pipeline_model() -> type[BaseModel]:
         "workers": (
             WorkersSetting,
             Field(WorkersSetting(), description="Who does what needs no language model."),
+        ),
+        "canaries": (
+            CanarySource | None,
+            Field(None, description="Labelled pairs that each run's judges are tried on."),
         ),
         "gates": (
             dict[str, Gate],

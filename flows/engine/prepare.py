@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from flows.engine.errors import Fault, InputError
-from flows.engine.pipeline import Pipeline, build_pipeline, samples_source
+from flows.engine.pipeline import Pipeline, build_pipeline, canary_source, samples_source
 from flows.engine.reader import SampleSource, open_samples
+from flows.engine.reader.canaries import Canary, read_canaries
 from flows.engine.rerun import Rerun
 from flows.engine.store import Store
 from flows.engine.subset import some_samples
@@ -16,16 +17,17 @@ SHARD: Final = 2_000
 
 
 class Prepared(NamedTuple):
-    """A pipeline and its samples, both found right."""
+    """A pipeline, its samples and its canaries, all found right."""
 
     pipeline: Pipeline
     samples: SampleSource
+    canaries: tuple[Canary, ...] = ()
 
 
 def prepare(
     config: Path, *, limit: int | None = None, rerun: Rerun | None = None, store: Path | None = None
 ) -> Prepared:
-    """Read and check a pipeline file, its samples, and what is asked for of them.
+    """Read and check a pipeline file, its samples and canaries, and what is asked of them.
 
     `limit` takes the first samples only, `store` names another file than the pipeline's.
     Raises one `InputError` with every fault; nothing has been written then.
@@ -35,12 +37,17 @@ def prepare(
     faults = list(rerun.clashes(limit=limit))
     pipeline: Pipeline | None = None
     samples: SampleSource | None = None
+    canaries: tuple[Canary, ...] = ()
     try:
         pipeline = build_pipeline(source)
     except InputError as error:
         faults += error.faults
     try:
         samples = _samples(source, limit)
+    except InputError as error:
+        faults += error.faults
+    try:
+        canaries = _canaries(source)
     except InputError as error:
         faults += error.faults
     if pipeline:
@@ -51,7 +58,7 @@ def prepare(
         raise InputError(faults)
     if rerun.samples is not None:
         samples = some_samples(samples, rerun.samples, Store((store or pipeline.store).resolve()))
-    return Prepared(pipeline, samples)
+    return Prepared(pipeline, samples, canaries)
 
 
 def _samples(source: YamlSource, limit: int | None) -> SampleSource | None:
@@ -62,6 +69,11 @@ def _samples(source: YamlSource, limit: int | None) -> SampleSource | None:
     if samples.faults:
         raise InputError([_placed(source, fault) for fault in samples.faults])
     return samples
+
+
+def _canaries(source: YamlSource) -> tuple[Canary, ...]:
+    wanted = canary_source(source)
+    return read_canaries(wanted.path, base=source.folder) if wanted else ()
 
 
 def _placed(source: YamlSource, fault: Fault) -> Fault:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from flows.engine.canaries.costing import canary_estimates
 from flows.engine.endpoints import DEFAULT_JUDGE, Endpoint
 from flows.engine.errors import Fault, InputError
 from flows.engine.llm.charges import charges_of
@@ -15,7 +16,7 @@ from stages.tools import Embedder
 
 
 def check_endpoints(prepared: Prepared, store: Store, *, choice: Choice) -> None:
-    """Look at every endpoint of a step whose table may have to be made.
+    """Look at every endpoint of a step whose table may have to be made, or of a due canary.
 
     Raises `InputError` where one lacks a key, or a price that its budget needs.
     """
@@ -23,7 +24,9 @@ def check_endpoints(prepared: Prepared, store: Store, *, choice: Choice) -> None
     if not pipeline.judges and not isinstance(pipeline.embedder, Endpoint):
         return
     planned = plan(prepared, store, choice=choice)
-    _check(pipeline, {step.step for step in planned if step.action != "reuse"})
+    tried = canary_estimates(prepared, store, choice.wanted)
+    asked = {steps[0] for steps, one in tried.items() if one.calls}
+    _check(pipeline, {step.step for step in planned if step.action != "reuse"} | asked)
 
 
 def check_pipeline(pipeline: Pipeline) -> None:

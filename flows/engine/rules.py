@@ -1,10 +1,11 @@
 """What a pipeline may demand of its scores."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from flows.engine.canary_schema import AGREEMENT
 from flows.engine.endpoints import Source
 from flows.engine.errors import one_of
 
@@ -26,6 +27,8 @@ class Gate(Source):
     """A run to compare with: a tag, a run id or its beginning, or previous."""
     by: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """How much worse than that run the mean may be."""
+    steady: bool = False
+    """Of canaries: the judge must not have moved by more than chance."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -33,7 +36,7 @@ class Gate(Source):
             raise ValueError("no_worse_than needs by: how much worse would do, as in by: 0.02")
         if self.by is not None and self.no_worse_than is None:
             raise ValueError("by belongs to no_worse_than: the run to compare with")
-        if self.min is None and self.max is None and self.no_worse_than is None:
+        if not self.steady and (self.min, self.max, self.no_worse_than) == (None, None, None):
             raise ValueError("write min, max, or no_worse_than and by")
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError("min is above max")
@@ -41,7 +44,7 @@ class Gate(Source):
 
 
 def misnamed(
-    gates: Sequence[str], makers: Mapping[str, Sequence[str]]
+    gates: Iterable[str], makers: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[str, str, str]]:
     """The gates that name no one metric, each with what is wrong and what would be right.
 
@@ -57,3 +60,10 @@ def misnamed(
         elif not steps and gate not in full:
             known = full if "." in gate else makers
             yield gate, f"no step makes the metric {gate!r}", one_of(gate, known)
+
+
+def unsteady(gates: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+    """The gates that ask of another metric what only canaries can be: `steady`."""
+    for gate, rules in gates.items():
+        if isinstance(rules, dict) and rules.get("steady") and gate.rpartition(".")[2] != AGREEMENT:
+            yield gate, "only canaries are steady", f"write steady for {AGREEMENT}"

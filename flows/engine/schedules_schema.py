@@ -5,13 +5,12 @@ from datetime import timedelta
 from typing import Annotated, Any, Final, Literal, Self
 from zoneinfo import available_timezones
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from flows.engine.endpoints import LIMIT_NAME, Source
 from flows.engine.errors import one_of
 from flows.engine.object_storage import is_remote, known_place
-
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+from flows.engine.spans import Span, span
 
 _MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 _DAYS: Final = "sun mon tue wed thu fri sat".split()
@@ -54,13 +53,6 @@ def _timezone(name: str) -> str:
     raise ValueError(f"there is no time zone {name!r}; {right}")
 
 
-def _every(given: Any) -> Any:
-    whole = isinstance(given, int) and not isinstance(given, bool) and given > 0
-    if not whole and not (isinstance(given, str) and re.fullmatch(r"[1-9]\d*[smhd]", given)):
-        raise ValueError("write seconds, or a number with s, m, h or d, as in 6h")
-    return given
-
-
 def _folder(place: str) -> str:
     if is_remote(place):
         raise ValueError("name a folder: reports are written to files alone")
@@ -99,7 +91,7 @@ class Deployment(Source):
     """When, in the five fields of cron: "0 2 * * *" is every night at two."""
     timezone: Annotated[str, AfterValidator(_timezone)] | None = None
     """The time zone of cron, as in Europe/Berlin; UTC when left out."""
-    every: Annotated[int | str, BeforeValidator(_every)] | None = None
+    every: Span | None = None
     """How often, in seconds or as in 6h, counted from midnight in UTC."""
     parameters: Parameters = Field(default=Parameters())
     """What is asked of the pipeline; the whole of it when left out."""
@@ -123,11 +115,7 @@ class Deployment(Source):
     @property
     def interval(self) -> timedelta | None:
         """`every` as a span of time."""
-        if self.every is None:
-            return None
-        if isinstance(self.every, int):
-            return timedelta(seconds=self.every)
-        return timedelta(**{_UNITS[self.every[-1]]: int(self.every[:-1])})
+        return None if self.every is None else span(self.every)
 
 
 class SharedLimit(Source):

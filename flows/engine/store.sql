@@ -151,6 +151,24 @@ CREATE TABLE IF NOT EXISTS audit.labels (
   labelled_at TIMESTAMP NOT NULL
 );
 
+-- What the judges of a run said of its canaries: pairs whose verdict is known.
+CREATE TABLE IF NOT EXISTS audit.canaries (
+  run_id    VARCHAR NOT NULL,
+  pipeline  VARCHAR NOT NULL,
+  step      VARCHAR NOT NULL,
+  judge     UUID NOT NULL,       -- the key of the judge, its prompt and its settings
+  canary    UUID NOT NULL,       -- the key of premise and claim
+  claim     VARCHAR NOT NULL,
+  label     VARCHAR NOT NULL,    -- what a person says
+  verdict   VARCHAR,             -- what the judge says
+  status    VARCHAR NOT NULL,    -- judged, failed
+  reason    VARCHAR,
+  call_id   UUID,
+  anew      BOOLEAN NOT NULL,    -- asked again in this run although it had answered before
+  asked_at  TIMESTAMP NOT NULL,  -- when the judge was asked last
+  judged_at TIMESTAMP NOT NULL   -- when the run tried the judge
+);
+
 -- How well a judge agreed with people, and how its verdicts were made then.
 CREATE TABLE IF NOT EXISTS audit.calibrations (
   calibration_id UUID NOT NULL,     -- the key of all below but the time

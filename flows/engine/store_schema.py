@@ -62,15 +62,20 @@ def check(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
 
 def schema_version(connection: duckdb.DuckDBPyConnection) -> int | None:
     """The schema version of a store, or None where there is no store yet."""
-    there = connection.execute(
-        "SELECT count(*) FROM duckdb_tables() "
-        "WHERE database_name = current_database() "
-        "AND schema_name = 'audit' AND table_name = 'store'"
-    ).fetchall()
-    if there == [(0,)]:
+    if not has_table(connection, "audit", "store"):
         return None
     found = connection.execute("SELECT schema_version FROM audit.store").fetchall()
     return int(found[0][0]) if found else None
+
+
+def has_table(connection: duckdb.DuckDBPyConnection, schema: str, table: str) -> bool:
+    """Whether there is that table, which a store of an older claimflow may lack."""
+    found = connection.execute(
+        "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() "
+        "AND schema_name = $schema AND table_name = $table",
+        {"schema": schema, "table": table},
+    ).fetchall()
+    return found != [(0,)]
 
 
 def _refuse_newer(path: Path, found: int) -> None:

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from flows.options.common import Commands, live_option, store_options
+from flows.options.common import Commands, live_option, positive, store_options
 
 
 def add(commands: Commands) -> None:
-    """Declare `runs`, `show`, `explain`, `sql` and `schema`."""
+    """Declare `runs`, `show`, `explain`, `audit`, `sql` and `schema`."""
     runs = commands.add_parser("runs", help="list the runs of a store")
     _reads(runs)
 
@@ -22,6 +22,18 @@ def add(commands: Commands) -> None:
     )
     explain.add_argument("--run", help="a run id, its start or a tag (default: the newest)")
     _reads(explain)
+
+    audit = commands.add_parser("audit", help="look for what is wrong with the claims of a run")
+    audit.add_argument("run", nargs="?", help="a run id, its start or a tag (default: the newest)")
+    audit.add_argument(
+        "--limit",
+        type=positive,
+        default=3,
+        metavar="N",
+        help="list up to N of each kind and step (default: 3)",
+    )
+    audit.add_argument("--format", choices=["table", "json"], default="table")
+    _reads(audit)
 
     sql = commands.add_parser("sql", help="query a store, read-only")
     sql.add_argument("query", help='for example "SELECT * FROM scores"; - reads standard input')

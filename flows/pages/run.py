@@ -15,6 +15,7 @@ from flows.engine.tags import PREVIOUS, find_run
 from flows.pages.cascade import cascade_words
 from flows.pages.comparison import as_markdown
 from flows.pages.gates import GATES, gate_cells
+from flows.pages.judges import judge_lines
 from flows.pages.markdown import code, table
 from flows.pages.steps import run_counts
 from flows.pages.words import counted, number
@@ -87,6 +88,9 @@ def _lines(store: Store, run_id: str) -> Iterator[str]:
         yield f"- {code(row['step'])}: {row['failed']:,} failed{kind}: {code(row['reason'])}"
     for cascade in cascades_of(store, run_id):
         yield f"- {code(' '.join(line.strip() for line in cascade_words(cascade)))}"
+    for line in judge_lines(store, run_id):
+        mark = "**warning** " if line.warning else ""
+        yield f"- {mark}{code(line.words.strip().removeprefix('warning: '))}"
     for row in accounts.calls_made(store, run_id).iter_rows(named=True):
         yield f"- {code(call_words(row))}"
     yield ""

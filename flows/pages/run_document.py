@@ -7,6 +7,7 @@ from typing import Any, Final
 import polars as pl
 
 from flows.engine import accounts, results
+from flows.engine.canaries.account import CanaryAccount, canaries_of
 from flows.engine.gates import outcomes_of
 from flows.engine.store import Store
 
@@ -29,6 +30,7 @@ def as_json(store: Store, run_id: str, *, samples: int = 20) -> str:
         "steps": results.run_steps(store, run_id).drop("artifact_id").to_dicts(),
         "failures": accounts.failures(store, run_id).to_dicts(),
         "calls": accounts.calls_made(store, run_id).to_dicts(),
+        "canaries": [_canaries(one) for one in canaries_of(store, run_id)],
         "lowest": _lowest(store, run_id, samples),
     }
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
@@ -43,6 +45,12 @@ def _run(store: Store, run_id: str) -> dict[str, Any]:
         | {name: _utc(found[name]) for name in _TIMES}
         | {"tags": tags, "failures": found["failures"]}
     )
+
+
+def _canaries(one: CanaryAccount) -> dict[str, Any]:
+    moved = one.moved._asdict() if one.moved else None
+    told = {"judged": one.judged, "drifts": one.drifts}
+    return one._asdict() | told | {"moved": moved, "restless": one.restless._asdict()}
 
 
 def _utc(time: datetime | None) -> str | None:

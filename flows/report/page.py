@@ -14,6 +14,7 @@ from flows.engine.store import Store
 from flows.engine.version import VERSION
 from flows.pages import claim_audit, comparison_words
 from flows.pages.gates import GATES, gate_cells
+from flows.pages.judges import judge_lines
 from flows.pages.run import call_words, metric_name
 from flows.pages.steps import run_counts
 from flows.pages.words import counted
@@ -54,8 +55,10 @@ def html_report(
         metrics=list(_metrics(store, found)),
         slices=_slices(found),
         gates=[(one.outcome, gate_cells(one)) for one in found.gates],
+        judges=list(judge_lines(store, run_id)),
         steps=found.steps.rows(named=True),
         failures=found.failures.rows(named=True),
+        audit=_audit(found.claims),
         calls=[call_words(row) for row in found.calls.iter_rows(named=True)],
         payload=payload,
         shown=_shown(payload, found.samples, compared=comparison is not None),
@@ -102,9 +105,6 @@ def _slices(found: Overview) -> dict[str, list[dict[str, Any]]]:
     return by_field
 
 
-def _compared(found: Comparison) -> dict[str, Any]:
-    return {
-        "a": found.a,
 def _audit(found: ClaimAudit) -> dict[str, Any]:
     return {
         "samples": claim_audit.sample_words(found),
@@ -114,6 +114,9 @@ def _audit(found: ClaimAudit) -> dict[str, Any]:
     }
 
 
+def _compared(found: Comparison) -> dict[str, Any]:
+    return {
+        "a": found.a,
         "a_words": comparison_words.run_words(found.a),
         "b_words": comparison_words.run_words(found.b),
         "samples": comparison_words.sample_counts(found),

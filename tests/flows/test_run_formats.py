@@ -141,6 +141,7 @@ def test_json_has_all_of_it(store: Store, capsys: pytest.CaptureFixture[str]) ->
         "steps",
         "failures",
         "calls",
+        "canaries",
         "lowest",
     ]
     assert found["run"]["run_id"] == chosen_run(store, "latest")

@@ -12,6 +12,7 @@ from flows.engine.calibration.document import plain
 from flows.engine.calibration.steps import Calibration
 from flows.engine.compare.causes import Cause, Making, causes_between, makings
 from flows.engine.store import Store, insert, now
+from flows.engine.store_schema import has_table
 from stages.keys import canonical, content_key
 
 _NEWEST: Final = """
@@ -68,7 +69,7 @@ def earlier(store: Store, run_id: str) -> dict[str, Earlier]:
     None of a store that an older claimflow made, where there is no table for them.
     """
     with store.reading() as connection:
-        if not _has_table(connection):
+        if not has_table(connection, "audit", "calibrations"):
             return {}
         how = makings(connection, run_id)
         found = _newest(connection, _pipeline(connection, run_id))
@@ -109,11 +110,3 @@ def _pipeline(connection: duckdb.DuckDBPyConnection, run_id: str) -> str:
         "SELECT pipeline FROM audit.runs WHERE run_id = $run", {"run": run_id}
     ).fetchall()
     return str(found[0][0])
-
-
-def _has_table(connection: duckdb.DuckDBPyConnection) -> bool:
-    found = connection.execute(
-        "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() "
-        "AND schema_name = 'audit' AND table_name = 'calibrations'"
-    ).fetchall()
-    return found != [(0,)]

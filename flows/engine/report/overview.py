@@ -13,6 +13,9 @@ from flows.engine.tags import CURRENT
 
 _PAST: Final = 20
 
+_AUDITED: Final = 500
+"""Samples whose claims are looked at: two seconds of work."""
+
 
 class RunHead(NamedTuple):
     """A run on record; times are UTC, `ended_at` is None where nobody noted its end."""
@@ -53,6 +56,7 @@ class Overview(NamedTuple):
     failures: pl.DataFrame
     calls: pl.DataFrame
     past: dict[tuple[str, str], list[PastMean]]
+    claims: ClaimAudit
 
 
 def overview(store: Store, run_id: str) -> Overview:
@@ -67,11 +71,11 @@ def overview(store: Store, run_id: str) -> Overview:
         accounts.failures(store, run_id),
         accounts.calls_made(store, run_id),
         _past(store, run_id),
+        audit_claims(store, run_id, examples=3, samples=_AUDITED),
     )
 
 
 def scored_values(store: Store, run_id: str, step: str, metric: str) -> list[float]:
-        audit_claims(store, run_id, examples=3, samples=_AUDITED),
     """The scores of a metric in a run, in no order."""
     with store.reading() as connection:
         table = read_table(

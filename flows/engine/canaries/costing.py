@@ -1,0 +1,48 @@
+"""What a run would ask of judges for its canaries: counted, with nobody asked."""
+
+import threading
+from collections.abc import Collection
+
+from flows.engine.canaries.asking import as_tables
+from flows.engine.canaries.judges import Trial, due, trials
+from flows.engine.canaries.record import last_asked
+from flows.engine.counting import Counter, asking, foresee
+from flows.engine.ledger import Ledger
+from flows.engine.llm.estimate import Estimate, together
+from flows.engine.llm.session import Session
+from flows.engine.prepare import Prepared
+from flows.engine.store import Store, now
+from flows.engine.toolbox import Toolbox
+
+
+def canary_estimates(
+    prepared: Prepared, store: Store, wanted: Collection[str]
+) -> dict[tuple[str, ...], Estimate]:
+    """What the judge of each of the `wanted` steps would be asked, by the steps that have it.
+
+    Steps without a language model are left out. Nothing is written.
+    """
+    if prepared.pipeline.canaries is None:
+        return {}
+    session = Session(Ledger(store), run_id="", stop=threading.Event())
+    toolbox = Toolbox(prepared.pipeline, session)
+    return {
+        trial.steps: _estimate(prepared, store, trial)
+        for trial in trials(prepared.pipeline, toolbox, wanted)
+        if trial.step.judges
+    }
+
+
+def _estimate(prepared: Prepared, store: Store, trial: Trial) -> Estimate:
+    pipeline, canaries = prepared.pipeline, prepared.canaries
+    asked_at = last_asked(store, pipeline.name, trial.key)
+    again = due(canaries, pipeline.canaries, trial, asked_at, now()) if pipeline.canaries else []
+    rest = [one for one in canaries if one not in set(again)]
+    endpoints, foreseen = asking(pipeline)[trial.steps[0]], foresee(pipeline, store)
+    parts = []
+    for some, fresh in ((rest, False), (again, True)):
+        counter = Counter(endpoints, store, set(), foreseen, fresh=fresh)
+        if some:
+            trial.stage.run(*as_tables(some), **counter.lend(trial.stage))
+        parts.append(counter.estimate(about=foreseen.guessed))
+    return together(parts)._replace(who=parts[0].who)

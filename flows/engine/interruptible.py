@@ -1,0 +1,28 @@
+"""Work that asks models, done such that Ctrl-C ends it in order."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Final, TypeVar
+
+Done = TypeVar("Done")
+
+_LOOK: Final = 0.2
+"""Seconds until the main thread looks up from its wait."""
+
+
+def unless_interrupted(work: Callable[[], Done], stop: threading.Event) -> Done:
+    """What `work` returns, done in another thread: what is on its way at Ctrl-C is still noted.
+
+    `stop` is set where the wait ends otherwise.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="work") as pool:
+        future = pool.submit(work)
+        try:
+            # Not for ever at a time: Polars handles Ctrl-C such that it does not end a wait.
+            while wait([future], _LOOK).not_done:
+                pass
+            return future.result()
+        except BaseException:
+            stop.set()
+            raise

@@ -1,0 +1,367 @@
+"""Canaries at the real endpoint: who is asked, how often, and what is told of it."""
+
+import json
+import shlex
+from collections.abc import Iterator
+from contextlib import chdir
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from flows.cli import main
+from flows.engine.canaries.account import CanaryAccount, canaries_of
+from flows.engine.canaries.costing import canary_estimates
+from flows.engine.errors import InputError
+from flows.engine.gates import outcomes_of
+from flows.engine.labels.record import Labelled, record
+from flows.engine.prepare import prepare
+from flows.engine.read_copy import publish_again
+from flows.engine.reader.canaries import read_canaries
+from flows.engine.results import chosen_run
+from flows.engine.store import now
+from flows.pages.judges import Said, canary_lines, judge_lines
+from flows.pages.run import run_page
+from flows.pages.run_document import as_json
+from flows.posting import final_state
+from flows.report.page import html_report
+from tests.endpoint import Endpoint, faults, serve
+from tests.flows.judged import STEPS, Judged, sample
+
+CANARIES = [
+    {
+        "premise": f"Canary {i}: The tower stands in Paris.",
+        "claim": "The tower stands in Paris." if i % 2 else "Cheese comes from milk.",
+        "label": "entailed" if i % 2 else "neutral",
+    }
+    for i in range(10)
+]
+
+TWO = STEPS | {
+    "reference_claims": {"use": "decompose_claims", "of": "reference", "judge": "embedded"},
+    "reference_in_response": {
+        "use": "verify_claims",
+        "claims": "reference_claims",
+        "against": "response",
+    },
+}
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with serve() as served:
+        yield served
+
+
+@pytest.fixture
+def judged(tmp_path: Path, endpoint: Endpoint) -> Judged:
+    return Judged(tmp_path, endpoint)
+
+
+def write(judged: Judged, **more: Any) -> None:
+    """The usual pipeline with ten canaries; `more` stands in its `canaries`, but for `gates`."""
+    lines = "".join(json.dumps(one) + "\n" for one in more.pop("lines", CANARIES))
+    judged.path.with_name("c.jsonl").write_text(lines, "utf-8")
+    top: dict[str, Any] = {"gates": more.pop("gates")} if "gates" in more else {}
+    steps = more.pop("steps", STEPS)
+    above = {"canaries": {"path": "c.jsonl", **more}, **top}
+    judged.write(["a"], steps=steps, more=above)
+
+
+def account(judged: Judged) -> CanaryAccount:
+    [found] = canaries_of(judged.store, chosen_run(judged.store, None))
+    return found
+
+
+def age(judged: Judged, days: int) -> None:
+    """As though all that is on record of canaries were so many days old."""
+    with judged.store.writing() as connection:
+        span = {"span": timedelta(days=days)}
+        connection.execute("UPDATE audit.canaries SET asked_at = asked_at - $span", span)
+
+
+def change_its_mind(endpoint: Endpoint, *, about: str = "Canary") -> None:
+    """From now on the judge says contradicted of whatever that word is in."""
+    endpoint.behaviour.fault = faults.where(
+        lambda body: about in json.dumps(body),
+        faults.entries(lambda found: [{**one, "verdict": "contradicted"} for one in found]),
+    )
+
+
+def test_a_judge_is_asked_once_and_kept_for_every_run(judged: Judged, endpoint: Endpoint) -> None:
+    write(judged)
+    judged.run()
+    assert endpoint.hits == 11
+    assert judged.ask(
+        "SELECT step, label, verdict, status, anew, count(*) FROM audit.canaries "
+        "GROUP BY ALL ORDER BY label"
+    ) == [
+        ("response_in_reference", "entailed", "entailed", "judged", False, 5),
+        ("response_in_reference", "neutral", "neutral", "judged", False, 5),
+    ]
+    judged.run()
+    assert endpoint.hits == 0
+    found = account(judged)
+    assert (found.canaries, found.agreed, found.failed, found.anew) == (10, 10, 0, 0)
+    assert found.moved is not None
+    assert (found.same, found.moved.both, found.moved.flipped, found.drifts) == (True, 10, 0, False)
+    runs = judged.ask("SELECT count(DISTINCT run_id), count(DISTINCT asked_at) FROM audit.canaries")
+    assert runs == [(2, 1)]
+
+
+def test_steps_with_the_same_judge_ask_once(judged: Judged, endpoint: Endpoint) -> None:
+    write(judged, steps=TWO)
+    judged.run()
+    calls = judged.ask(
+        "SELECT step, count(*) FROM audit.calls WHERE starts_with(step, 'canaries') GROUP BY step"
+    )
+    assert calls == [("canaries.response_in_reference", 10)]
+    found = account(judged)
+    assert (found.steps, found.canaries) == (("response_in_reference", "reference_in_response"), 10)
+
+
+def test_an_edited_prompt_or_another_model_is_asked_and_held_against_the_one_before(
+    judged: Judged, endpoint: Endpoint
+) -> None:
+    write(judged)
+    judged.run()
+    before = chosen_run(judged.store, None)
+    change_its_mind(endpoint)
+    verify = STEPS["response_in_reference"] | {"claims_per_call": 1}
+    write(judged, steps=STEPS | {"response_in_reference": verify})
+    judged.run()
+    assert endpoint.hits == 13
+    found = account(judged)
+    assert (found.since, found.same, found.agreed) == (before, False, 0)
+    assert found.drifts
+    [first, then, warning] = list(judge_lines(judged.store, chosen_run(judged.store, None)))
+    assert first == Said(
+        "canaries of response_in_reference: 0 of 10 verdicts are as labelled (0.0%, 95 % interval "
+        "0.0% to 27.8%); 10 of 10 canaries judged"
+    )
+    assert then == Said(
+        f"  since run {before}, by another judge, prompt or setting: 10 of 10 verdicts are other "
+        "ones; 10 were as labelled and 0 are (exact McNemar test, p = 0.002)"
+    )
+    assert warning == Said(
+        "warning: the judge of response_in_reference has moved further from the labels since "
+        f"run {before}, by another judge, prompt or setting, by more than chance",
+        warning=True,
+    )
+    state = final_state(judged.store, chosen_run(judged.store, None))
+    assert state.is_completed()
+    assert str(state.message).endswith(f"; {warning.words}")
+
+
+def test_a_silent_change_shows_once_some_are_asked_anew(
+    judged: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gates = {"canary_agreement": {"min": 0.1, "steady": True}}
+    write(judged, fresh=4, gates=gates)
+    assert judged.command() == 5  # nothing said before
+    assert "no judge said anything of the canaries before" in capsys.readouterr().out
+    first = chosen_run(judged.store, None)
+    for _ in range(2):
+        assert judged.command() == 0
+        assert endpoint.hits == 4
+    change_its_mind(endpoint)
+    assert judged.command() == 4
+    assert endpoint.hits == 4
+    found = account(judged)
+    assert (found.anew, found.agreed, found.since) == (4, 6, first)
+    assert found.moved is not None
+    assert (found.moved.lost, found.moved.beyond_chance) == (4, False)
+    assert found.restless[:4] == (4, 4, 0, 8)
+    printed = capsys.readouterr().out
+    warning = (
+        "warning: the judge of response_in_reference says otherwise more often than it used to: "
+        "4 of 4 asked anew, 0 of 8 in earlier runs (exact Fisher test, p = 0.002)"
+    )
+    assert warning in printed
+    run = chosen_run(judged.store, None)
+    [agreement, steady] = sorted(outcomes_of(judged.store, run), key=lambda one: one.rule)
+    assert (agreement.rule, agreement.outcome, agreement.value) == ("min 0.1", "pass", 0.6)
+    assert (steady.rule, steady.outcome, steady.value, steady.line) == ("steady", "fail", 0.6, 1.0)
+    assert steady.reason == "more than chance; 10 of 10 canaries judged in both"
+    assert f"- **warning** `{warning.removeprefix('warning: ')}`" in run_page(judged.store, run)
+    assert f"<bdi>{warning.replace('<', '&lt;')}</bdi>" in html_report(judged.store, run)
+    [told] = json.loads(as_json(judged.store, run))["canaries"]
+    assert (told["agreed"], told["drifts"], told["restless"]["of_before"]) == (6, True, 8)
+
+
+def test_those_that_were_not_asked_for_the_longest_time_come_first(
+    judged: Judged, endpoint: Endpoint
+) -> None:
+    write(judged, fresh=4)
+    asked = []
+    for _ in range(4):
+        judged.run()
+        rows = judged.ask(
+            "SELECT canary FROM audit.canaries WHERE anew AND run_id = (SELECT max("
+            "run_id) FROM audit.canaries)"
+        )
+        asked += [canary for (canary,) in rows]
+    assert len(asked) == 12
+    assert len(set(asked[:8])) == 8
+    assert len(set(asked)) == 10
+
+
+def test_every_says_from_what_age_on(judged: Judged, endpoint: Endpoint) -> None:
+    write(judged, every="1d", fresh=3)
+    judged.run()
+    age(judged, 2)
+    judged.run()
+    assert endpoint.hits == 3
+    write(judged, every="1d")
+    judged.run()
+    assert endpoint.hits == 7
+    judged.run()
+    assert endpoint.hits == 0
+
+
+def test_what_failed_is_asked_again_and_counted(judged: Judged, endpoint: Endpoint) -> None:
+    write(judged)
+    endpoint.behaviour.fault = faults.where(
+        lambda body: "Canary 3" in json.dumps(body), faults.prose()
+    )
+    judged.run()
+    found = account(judged)
+    assert (found.canaries, found.judged, found.failed, found.agreed) == (10, 9, 1, 9)
+    [line] = canary_lines(found)
+    assert line.words.endswith("9 of 10 canaries judged, 1 failed")
+    endpoint.behaviour.fault = None
+    judged.run()
+    assert endpoint.hits == 1
+    assert account(judged).agreed == 10
+
+
+def test_a_run_of_other_steps_asks_nobody(judged: Judged, endpoint: Endpoint) -> None:
+    write(judged)
+    judged.run()
+    assert judged.command("--only", "precision") == 0
+    assert canaries_of(judged.store, chosen_run(judged.store, None)) == []
+
+
+def test_plan_says_what_they_cost(
+    judged: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(judged, fresh=4)
+    steps = ("response_in_reference",)
+    [one] = canary_estimates(prepare(judged.path), judged.store, steps).values()
+    assert (one.calls, one.answers) == (10, 0)
+    judged.run()
+    [one] = canary_estimates(prepare(judged.path), judged.store, steps).values()
+    assert (one.who, one.calls, one.answers) == ("judge", 4, 6)
+    with chdir(judged.path.parent):
+        assert main(["plan", "p.yaml"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "canaries of response_in_reference verify_claims ask 4" in told
+    assert "4 calls" in told
+    assert endpoint.hits == 11
+
+
+def test_the_embedded_judge_is_tried_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        write(
+            judged,
+            fresh=4,
+            steps=STEPS
+            | {"response_in_reference": STEPS["response_in_reference"] | {"judge": "embedded"}},
+        )
+        judged.run()
+        judged.run()
+        assert endpoint.hits == 0
+    assert (account(judged).judged, account(judged).anew) == (10, 0)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ({"claim": "c", "label": "entailed"}, "lacks 'premise'; a canary has premise, claim and"),
+        ({"premise": "p", "claim": " ", "label": "entailed"}, "lacks 'claim'"),
+        ({"premise": "p", "claim": 7, "label": "entailed"}, "claim is no text: 7; write a text"),
+        (
+            {"premise": "p", "claim": "c", "label": "entaild"},
+            "the label 'entaild' is none; did you mean 'entailed'?",
+        ),
+        (CANARIES[0], "the same pair stands already at c.jsonl:1; delete one of them"),
+    ],
+)
+def test_a_canary_that_is_wrong(judged: Judged, line: dict[str, Any], told: str) -> None:
+    write(judged, lines=[*CANARIES, line])
+    with pytest.raises(InputError) as error:
+        prepare(judged.path)
+    [fault] = error.value.faults
+    assert fault.place == "c.jsonl:11"
+    assert told in str(fault)
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"every": "soon"}, "write seconds, or a number with s, m, h or d, as in 6h"),
+        ({"fresh": 0}, "greater than or equal to 1"),
+        ({"path": "none.jsonl"}, "no such file"),
+        ({"steps": {"claims": {"use": "decompose_claims", "of": "response"}}}, "no step verifies"),
+        ({"gates": {"factual_correctness": {"steady": True}}}, "only canaries are steady"),
+        ({"steps": TWO, "gates": {"canary_agreement": {"min": 0.5}}}, "2 steps make"),
+    ],
+)
+def test_settings_that_are_wrong(judged: Judged, more: dict[str, Any], told: str) -> None:
+    write(judged, **more)
+    with pytest.raises(InputError) as error:
+        prepare(judged.path)
+    assert told in str(error.value)
+
+
+def test_labels_make_canaries_as_the_readme_says(judged: Judged) -> None:
+    write(judged)
+    judged.run()
+    said = [("a", "The tower stands in Paris.", "entailed"), ("a", "Cheese comes from milk.", None)]
+    record(judged.store, [labelled(judged, *one) for one in said])
+    publish_again(judged.store)
+    page = Path(__file__).parents[2].joinpath("flows/README.md").read_text("utf-8")
+    [command] = [line for line in page.splitlines() if "-o canaries.csv" in line]
+    with chdir(judged.path.parent):
+        assert main([*shlex.split(command)[1:], "--store", "s.duckdb"]) == 0
+    [one, other] = sorted(read_canaries("canaries.csv", base=judged.path.parent), reverse=True)
+    assert {one[1:], other[1:]} == {
+        (sample("a")["reference"], "The tower stands in Paris.", "entailed"),
+        (sample("a")["reference"], "Cheese comes from milk.", "neutral"),
+    }
+
+
+def labelled(judged: Judged, name: str, claim: str, label: str | None) -> Labelled:
+    """A label that somebody gave a claim of a sample, held against the reference."""
+    step, key = "response_in_reference", str(uuid4())
+    run = chosen_run(judged.store, None)
+    of = (key, run, step, name, None, claim, "reference", None, None)
+    how = ("ann", "sheet.csv", "random 2 of 3, seed 0", key, 1.0, now())
+    return Labelled(key, "verdicts", *of, label or "neutral", None, *how)
+
+
+def test_a_calibration_of_another_judge_is_told_where_the_run_is(judged: Judged) -> None:
+    write(judged)
+    judged.run()
+    run = chosen_run(judged.store, None)
+    with judged.store.writing() as connection:
+        connection.execute(
+            """
+            INSERT INTO audit.calibrations
+            SELECT uuid(), run_steps.run_id, 'p', step, stage, version, settings,
+                   '{"llm": {"model": "another"}}', 40,
+                   '{"agreement": {"accuracy": {"value": 0.9}}}', TIMESTAMP '2026-11-01'
+            FROM audit.run_steps JOIN audit.artifacts USING (artifact_id)
+            WHERE step = 'response_in_reference'
+            """
+        )
+    assert list(judge_lines(judged.store, run))[-1] == Said(
+        f"warning: response_in_reference: calibration of run {run} (2026-11-01, 40 labels, "
+        "accuracy 0.900) is stale: another judge",
+        warning=True,
+    )
