@@ -13,7 +13,9 @@ from flows.engine.exporting import export_tables
 from flows.engine.store import Store
 from stages.rows import row_kinds
 
-RECORD = ["artifacts", "calls", "edits", "gates", "run_steps", "runs", "store", "tags"]
+RECORD = (
+    "artifacts calibrations calls canaries edits gates labels run_steps runs store tags".split()
+)
 
 
 @pytest.fixture(scope="module")
