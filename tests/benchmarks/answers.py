@@ -82,7 +82,7 @@ def scored(pipeline: str, samples: Sequence[Row]) -> dict[str, Numbers]:
         Path("answers.yaml").write_text(pipeline, encoding="utf-8")
         claimflow(["run", "answers.yaml"])
         with duckdb.connect("answers.duckdb", read_only=True) as store:
-            found = store.execute("SELECT sample_id, name, score FROM scores").fetchall()
+            found = store.execute("SELECT sample_id, metric, score FROM scores").fetchall()
     scores: dict[str, Numbers] = {}
     for sample_id, name, score in found:
         numbers = scores.setdefault(name, np.full(len(samples), np.nan))
