@@ -19,7 +19,7 @@ from tests.flows.browser import PATIENCE, browsing
 
 ROOT: Final = Path(__file__).parents[2]
 PICTURES: Final = ROOT / "tests/pictures"
-SAMPLE: Final = "demo-qafb-384"
+SAMPLE: Final = "demo-qafb-40"
 STRICTER: Final = ("against: reference}", "against: reference, threshold: 0.7}")
 
 
