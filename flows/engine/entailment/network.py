@@ -90,5 +90,6 @@ class Network:
         ids = np.array([pair.ids for pair in batch], np.int64)
         places = np.arange(ids.shape[1])
         kinds = np.array([places >= pair.claim for pair in batch], np.int64)
-        (logits,) = self._session.run(None, {"input_ids": ids, "token_type_ids": kinds})
-        return logits  # type: ignore[no-any-return]
+        given = {"input_ids": ids, "token_type_ids": kinds}
+        logits: Logits = self._session.run(None, given)[0]
+        return logits
