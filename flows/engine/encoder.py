@@ -3,19 +3,18 @@
 Imports the numeric libraries, so whoever may not need it imports it late.
 """
 
-import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from flows.engine.encoder_folder import EncoderFolder
 from flows.engine.errors import Fault, InputError
+from flows.engine.onnx_session import open_session
 
 Vectors = NDArray[np.float32]
 Ids = tuple[int, ...]
@@ -39,19 +38,12 @@ class Encoder:
 
     def __init__(self, folder: EncoderFolder, *, threads: int | None = None) -> None:
         self._settings = folder.settings
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads or os.cpu_count() or 1
-        options.log_severity_level = 3
-        # Waiting threads sleep: they would burn a core that other stages could use.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             self._tokenizer = Tokenizer.from_file(str(folder.tokenizer))
         except Exception as error:
             raise _unusable(folder.tokenizer, error, "a tokenizers file") from error
         try:
-            self._session = onnxruntime.InferenceSession(
-                folder.model, options, providers=["CPUExecutionProvider"]
-            )
+            self._session = open_session(folder.model, threads=threads)
         except Exception as error:
             raise _unusable(folder.model, error, "an ONNX model") from error
         self._tokenizer.no_padding()

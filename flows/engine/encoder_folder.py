@@ -1,6 +1,5 @@
 """A folder that holds a sentence encoder: which files, and how its vectors are made."""
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
@@ -8,6 +7,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from flows.engine.errors import Fault, InputError
+from flows.engine.file_digest import sha256_of
 
 _OWN: Final = "encoder.json"
 _PUBLISHED: Final = ("1_Pooling/config.json", "sentence_bert_config.json")
@@ -42,8 +42,8 @@ class EncoderFolder(NamedTuple):
         """What could change a vector: the files by content, the pooling, the window."""
         return {
             "name": self.name,
-            "model_sha256": _sha256(self.model),
-            "tokenizer_sha256": _sha256(self.tokenizer),
+            "model_sha256": sha256_of(self.model),
+            "tokenizer_sha256": sha256_of(self.tokenizer),
             **self.settings.model_dump(),
         }
 
@@ -105,8 +105,3 @@ def _published(pooling: dict[str, Any], window: dict[str, Any]) -> EncoderSettin
 
 def _missing(path: Path, right: str) -> Fault:
     return Fault(str(path), "no such file", right)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,11 +1,11 @@
 """A folder that holds a cross-encoder for entailment: which files, and what its outputs mean."""
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from flows.engine.errors import Fault, InputError
+from flows.engine.file_digest import sha256_of
 from stages.words import Label
 
 _WORDS: Final[dict[str, Label]] = {
@@ -50,8 +50,8 @@ class CrossEncoderFolder(NamedTuple):
         """What could change a judgement: the files by content, the labels, the window."""
         return {
             "name": self.name,
-            "model_sha256": _sha256(self.model),
-            "tokenizer_sha256": _sha256(self.tokenizer),
+            "model_sha256": sha256_of(self.model),
+            "tokenizer_sha256": sha256_of(self.tokenizer),
             "labels": ",".join(self.labels),
             "max_length": self.max_length,
         }
@@ -123,8 +123,3 @@ def _window(tokenizer: dict[str, Any], config: dict[str, Any]) -> int:
     given = (tokenizer.get("model_max_length"), config.get("max_position_embeddings"))
     known = [int(one) for one in given if isinstance(one, int | float) and 8 <= one <= _UNBOUNDED]
     return min([*known, _LONGEST])
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -3,19 +3,18 @@
 Imports the numeric libraries, so whoever may not need it imports it late.
 """
 
-import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from flows.engine.cross_encoder.folder import CrossEncoderFolder
 from flows.engine.errors import Fault, InputError
+from flows.engine.onnx_session import open_session
 from stages.tools import Pair
 
 _TOKENS: Final = 4_096
@@ -32,20 +31,13 @@ class Session:
 
     def __init__(self, folder: CrossEncoderFolder, *, threads: int | None = None) -> None:
         self._folder = folder
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads or os.cpu_count() or 1
-        options.log_severity_level = 3
-        # Waiting threads sleep: they would burn a core that other stages could use.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             self._whole = Tokenizer.from_file(str(folder.tokenizer))
             self._pairs = Tokenizer.from_file(str(folder.tokenizer))
         except Exception as error:
             raise _unusable(folder.tokenizer, error, "a tokenizers file") from error
         try:
-            self._session = onnxruntime.InferenceSession(
-                folder.model, options, providers=["CPUExecutionProvider"]
-            )
+            self._session = open_session(folder.model, threads=threads)
         except Exception as error:
             raise _unusable(folder.model, error, "an ONNX model") from error
         for tokenizer in (self._whole, self._pairs):

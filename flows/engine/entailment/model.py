@@ -1,6 +1,5 @@
 """The embedded entailment model: what a network reads and what can be counted, weighed."""
 
-import hashlib
 import importlib
 import threading
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from flows.engine.entailment.features import FEATURES_VERSION
 from flows.engine.entailment.pairs import measure_pairs
 from flows.engine.entailment.weights import MODEL_FILE, TOKENIZER_FILE, read_weights
+from flows.engine.file_digest import sha256_of
 from stages.tools import Judgement, Pair
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class EmbeddedEntailment:
     @cached_property
     def identity(self) -> dict[str, str | int | float]:
         """What could change a judgement; found without loading the network."""
-        files = {name: _sha256(self._folder / name) for name in (MODEL_FILE, TOKENIZER_FILE)}
+        files = {name: sha256_of(self._folder / name) for name in (MODEL_FILE, TOKENIZER_FILE)}
         return {"weights": self._digest, "features": FEATURES_VERSION, **files}
 
     def judge(self, pairs: Sequence[Pair]) -> Mapping[Pair, Judgement]:
@@ -65,11 +65,6 @@ class EmbeddedEntailment:
                 network = importlib.import_module("flows.engine.entailment.network")
                 self._loaded = network.Network(self._folder, threads=self._threads)
             return self._loaded.logits(pairs)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _rounded(probabilities: tuple[float, float, float]) -> tuple[float, float, float]:

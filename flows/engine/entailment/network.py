@@ -3,18 +3,17 @@
 Imports the numeric libraries, so whoever may not need it imports it late.
 """
 
-import os
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from flows.engine.entailment.weights import MODEL_FILE, TOKENIZER_FILE
+from flows.engine.onnx_session import open_session
 
 Logits = NDArray[np.float32]
 
@@ -56,14 +55,7 @@ class Network:
     """The cross-encoder in `folder`, loaded; `threads` None takes every core."""
 
     def __init__(self, folder: Path, *, threads: int | None = None) -> None:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads or os.cpu_count() or 1
-        options.log_severity_level = 3
-        # Waiting threads sleep: they would burn a core that other stages could use.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        self._session = onnxruntime.InferenceSession(
-            folder / MODEL_FILE, options, providers=["CPUExecutionProvider"]
-        )
+        self._session = open_session(folder / MODEL_FILE, threads=threads)
         self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER_FILE))
 
     def logits(self, pairs: Sequence[tuple[str, str]]) -> Logits:
