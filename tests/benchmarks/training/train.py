@@ -6,7 +6,7 @@
 Takes an hour and a half on two idle cores. What is learned is put into FOLDER every few
 minutes; the same command goes on from there, and comes to the same weights. Deterministic
 on one machine; another processor rounds otherwise, and so comes to other weights of the
-same quality. `export.py` makes the shipped files of them.
+same quality. `entailment.py` makes the shipped files of them.
 """
 
 import argparse
