@@ -1,13 +1,15 @@
 """One process, local processes and a Dask cluster beside each other, and what Prefect costs.
 
-    python tests/benchmarks/scale.py [ROWS] [--prefect]
+    python -m tests.benchmarks.scale [ROWS] [--work WORK ...] [--by ENGINE ...] [--prefect]
 
 Lexical: deterministic faithfulness over ROWS samples (20,000 when left out) as in
 streaming.py. Embedding: the similarity of two texts of about 12 words, all of them different.
-Each is one `claimflow run`: with `count: 1`, with a process for each core, and on a Dask cluster
-of this machine with as many workers of one thread. Shown are seconds of wall time, CPU seconds
-of the process that runs the pipeline and of its workers, the most memory that process held, and
-its samples a wall second in relation to those of one process.
+Brief: the similarity of one text of four words, each another, and one that is always the same,
+so that 1,000,000 samples are done within the hour. Each is one `claimflow run`: with `count: 1`,
+with a process for each core, and on a Dask cluster of this machine with as many workers of one
+thread. Shown are seconds of wall time, CPU seconds of the process that runs the pipeline and of
+its workers, the most memory that process held, and its samples a wall second in relation to
+those of one process.
 
 With `--prefect` a pipeline of ten small steps runs with and without a Prefect server that was
 started before: CPU seconds of the run and of the server, per run and per task run.
@@ -21,12 +23,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from processes import cpu, family, held
-from streaming import MAIN, SENTENCES, write_samples
+from tests.benchmarks.processes import cpu, family, held
+from tests.benchmarks.streaming import MAIN, SENTENCES, write_samples
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
@@ -38,6 +40,8 @@ LEXICAL = """
 EMBEDDING = """
   similarity: {use: embedding_similarity, left: response, right: reference}
 """
+WORK = {"lexical": LEXICAL, "embedding": EMBEDDING, "brief": EMBEDDING}
+ENGINES = ["one", "local", "dask"]
 PIPELINE = """
 name: scale
 samples: {path: samples.jsonl}
@@ -98,8 +102,8 @@ def run(folder: Path, steps: str, workers: str, cluster: int | None = None) -> l
     return [wall, times[going.pid], apart, peak / 2**20]
 
 
-def write_texts(path: Path, count: int) -> None:
-    """Samples whose two texts are all different."""
+def write_texts(path: Path, count: int, *, brief: bool) -> None:
+    """Samples whose two texts are all different; `brief`, whose one short text is."""
     chance = random.Random(0)
     with SENTENCES.open(encoding="utf-8") as lines:
         words = [w for line in lines for s in json.loads(line)["sentences"] for w in s.split()]
@@ -108,6 +112,8 @@ def write_texts(path: Path, count: int) -> None:
             start = chance.randrange(len(words) - 30)
             left, right = words[start : start + 12], words[start + 6 : start + 18]
             sample = {"response": f"{number} {' '.join(left)}", "reference": " ".join(right)}
+            if brief:
+                sample = {"response": f"{number} {' '.join(left[:3])}", "reference": "As it was."}
             file.write(json.dumps({"id": str(number), **sample}) + "\n")
 
 
@@ -143,16 +149,16 @@ def cluster(folder: Path) -> Iterator[tuple[str, int]]:
             shell.wait()
 
 
-def compare(folder: Path, name: str, steps: str, rows: int) -> None:
+def compare(folder: Path, name: str, steps: str, rows: int, engines: Sequence[str]) -> None:
     """Print a line for each engine."""
     with cluster(folder) as (address, process):
         ways = {
-            "one process": ("count: 1", None),
-            f"{CORES} local processes": (f"count: {CORES}", None),
-            f"Dask, {CORES} workers": (f"engine: dask, address: '{address}'", process),
+            "one": ("one process", "count: 1", None),
+            "local": (f"{CORES} local processes", f"count: {CORES}", None),
+            "dask": (f"Dask, {CORES} workers", f"engine: dask, address: '{address}'", process),
         }
         first = 0.0
-        for way, (workers, apart) in ways.items():
+        for way, workers, apart in (ways[engine] for engine in engines):
             wall, ours, theirs, peak = run(folder, steps, workers, apart)
             first = first or wall
             print(
@@ -194,6 +200,8 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("rows", nargs="?", type=int, default=20_000)
+    parser.add_argument("--work", nargs="+", choices=WORK, default=["lexical", "embedding"])
+    parser.add_argument("--by", nargs="+", choices=ENGINES, default=ENGINES)
     parser.add_argument("--prefect", action="store_true", help="what Prefect costs instead")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as room:
@@ -206,10 +214,12 @@ def main() -> None:
             "work       by                      samples   wall s CPU s run CPU s wkr  peak MiB  "
             "samples/s  ratio"
         )
-        write_samples(folder / "samples.jsonl", options.rows)
-        compare(folder, "lexical", LEXICAL, options.rows)
-        write_texts(folder / "samples.jsonl", options.rows)
-        compare(folder, "embedding", EMBEDDING, options.rows)
+        for work in options.work:
+            if work == "lexical":
+                write_samples(folder / "samples.jsonl", options.rows)
+            else:
+                write_texts(folder / "samples.jsonl", options.rows, brief=work == "brief")
+            compare(folder, work, WORK[work], options.rows, options.by)
 
 
 if __name__ == "__main__":
