@@ -1,6 +1,6 @@
 """What `claimflow calibrate` says of the embedded judge beside people, on public data.
 
-    python tests/benchmarks/agreement.py [ROWS] [FOLDER]
+    python -m tests.benchmarks.agreement [ROWS] [FOLDER]
 
 First the pairs of tests/data/verification, at most ROWS of each data set (100): does the judge
 call entailed what people do? With FOLDER then the answers in FOLDER/*.jsonl (samples with
@@ -19,13 +19,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from entailment_rows import Labelled, read_labelled
-
 from flows.cli import main as claimflow
 from flows.commands.calibrate_tables import figure_words
 from flows.engine.calibration.agreement import agreement
 from flows.engine.calibration.ranks import ranks
 from flows.engine.store import Store, read_table
+from tests.benchmarks.entailment_rows import Labelled, read_labelled
 
 METRICS = {
     "evouna_nq": ("factual_correctness", "human_score"),
@@ -69,7 +68,7 @@ def main(most: int, answers: Path | None) -> None:
     print(f"{'pairs':22}{'n':>5}{'entailed':>10}" + "".join(f"{name:>26}" for name in MEASURES))
     by_family: dict[str, list[Labelled]] = {}
     for row in read_labelled():
-        if not row.further:
+        if not row.rule:
             by_family.setdefault(row.family, []).append(row)
     for family, rows in by_family.items():
         print_pairs(family, thinned(rows, most))
@@ -78,8 +77,8 @@ def main(most: int, answers: Path | None) -> None:
     print(f"\n{'answers':22}{'n':>5}  {'metric':22}{'Spearman':>26}{'Kendall':>26}")
     for path in sorted(answers.glob("*.jsonl")):
         if path.stem in METRICS:
-            rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-            print_answers(path.stem, thinned(rows, most))
+            answered = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+            print_answers(path.stem, thinned(answered, most))
 
 
 MEASURES = ("accuracy", "balanced accuracy", "kappa", "alpha")

@@ -16,6 +16,7 @@ import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import chdir, redirect_stdout
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -143,7 +144,7 @@ def main() -> None:
         show(
             f"RAGChecker pairs, {wanted}: Spearman",
             apart,
-            lambda scores, human=human, groups=groups: correlation(scores, human, groups),
+            partial(correlation, human=human, groups=groups),
         )
     turns = rows_of("mtrag_human")
     human = np.array([row["human_scores"]["faithfulness"] for row in turns])

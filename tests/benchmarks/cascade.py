@@ -1,6 +1,6 @@
 """What a cascade leaves to its judge, and how often the embedded model errs where it is sure.
 
-Run as `python tests/benchmarks/cascade.py [ROWS [FOLDER]]`: so many rows of each data set of human
+Run as `python -m tests.benchmarks.cascade [ROWS [FOLDER]]`: so many rows of each data set of human
 labels (100), judged by the embedded model or by the cross-encoder in FOLDER. For each pair of
 bounds: the share that is settled, and the share of
 those whose label people did not give, with its exact 95 % interval. A judge that always says
@@ -11,12 +11,11 @@ import sys
 import time
 from pathlib import Path
 
-from entailment_rows import Labelled, read_labelled
-
 from flows.engine.cascades import exact_interval
 from flows.engine.model_work import ModelWork
 from stages.cascade import Cascade
 from stages.tools import Judgement
+from tests.benchmarks.entailment_rows import Labelled, read_labelled
 
 BOUNDS = ((0.02, 0.98), (0.05, 0.95), (0.1, 0.9), (0.2, 0.8), (0.3, 0.7))
 
@@ -29,7 +28,7 @@ def main() -> None:
     folder = Path(sys.argv[2]) if len(sys.argv) > 2 else None
     by_family: dict[str, list[Labelled]] = {}
     for row in read_labelled():
-        if not row.further:
+        if not row.rule:
             by_family.setdefault(row.family, []).append(row)
     # Evenly spread, for files may be in order of what they are about.
     chosen = {

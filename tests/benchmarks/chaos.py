@@ -1,6 +1,6 @@
 """Verdicts on 30,000 claims while a quarter of the replies is faulty.
 
-    python tests/benchmarks/chaos.py [--premises 3000] [--share 0.25] [--concurrency 64]
+    python -m tests.benchmarks.chaos [--premises 3000] [--share 0.25] [--concurrency 64]
 
 Each premise meets ten claims in one call. Claims come from the rules of `decompose_claims`
 (one for each sentence), verdicts from the project's own loopback endpoint, a process of its

@@ -1,6 +1,6 @@
 """How fast lexical matches are made as continuous-eval makes them, beside what it rests on.
 
-Run as `python tests/benchmarks/compat.py`. Samples are made of English web sentences in a
+Run as `python -m tests.benchmarks.compat`. Samples are made of English web sentences in a
 fixed order: a response of about 120 words against three contexts of as many. Figures are
 samples per CPU second of one thread, ours the best of three rounds.
 

@@ -1,6 +1,6 @@
 """How often the intervals of `claimflow calibrate` hold the truth, on made-up runs.
 
-    python tests/benchmarks/coverage.py [DRAWS]
+    python -m tests.benchmarks.coverage [DRAWS]
 
 A run has 300 samples of 1 to 6 claims whose true rate differs from sample to sample, and a judge
 that errs on some, more often where it is unsure. Some claims are drawn and labelled, at random or
@@ -67,9 +67,9 @@ def line(by: str, n: int, rate: float, errors: float, draws: int) -> Iterator[st
         if not figures or (column == 3 and by != "random"):
             yield "-"
         else:
-            held = np.mean([figure.low <= rate <= figure.high for figure in figures])
+            held = np.mean([holds(figure, rate) for figure in figures])
             yield f"{100 * held:.1f}"
-    widths = [np.mean([one[c].high - one[c].low for one in found]) for c in (1, 4)]
+    widths = [np.mean([width(one[column]) for one in found]) for column in (1, 4)]
     yield f"{widths[0] / widths[1]:.2f}"
 
 
@@ -101,6 +101,16 @@ def run(rng: np.random.Generator, by: str, n: int, rate: float, errors: float) -
     ]
 
 
+def holds(figure: Figure, truth: float) -> bool:
+    """Whether the interval, where there is one, has the truth in it."""
+    return figure.low is not None and figure.high is not None and figure.low <= truth <= figure.high
+
+
+def width(figure: Figure) -> float:
+    """Of the interval; none where there is none."""
+    return 0.0 if figure.low is None or figure.high is None else figure.high - figure.low
+
+
 def agreement(draws: int) -> None:
     """Print how often the intervals of the measures of agreement hold their true values."""
     print(f"\n{'judge':12}{'labels':>7}" + "".join(f"{name:>20}" for name in MEASURES))
@@ -113,10 +123,7 @@ def agreement(draws: int) -> None:
             for _ in range(draws):
                 counts = rng.multinomial(n, cells.ravel()).reshape(cells.shape)
                 found = (kappa(counts), balanced_accuracy(counts), alpha(pairs(counts)))
-                held += [
-                    figure.low is not None and figure.low <= truth <= figure.high
-                    for figure, truth in zip(found, truths, strict=True)
-                ]
+                held += [holds(figure, truth) for figure, truth in zip(found, truths, strict=True)]
             print(f"{name:12}{n:7}" + "".join(f"{100 * one / draws:20.1f}" for one in held))
 
 

@@ -1,6 +1,6 @@
 """How often the intervals, tests and gates of comparisons are right, on made-up scores.
 
-    python tests/benchmarks/differences.py [DRAWS]
+    python -m tests.benchmarks.differences [DRAWS]
 
 Scores are shares of 1 to 8 claims whose true rate differs from sample to sample (beta 5, 1), or
 0 and 1; the second run draws half of the samples anew, at a lower rate where there is an effect.
@@ -10,6 +10,7 @@ to 1.4 points, a 2.5 % to 1 point.
 
 import sys
 from collections.abc import Callable, Iterator
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +66,8 @@ def talks(rng: np.random.Generator, n: int, effect: float) -> tuple[Values, Valu
 
 def by_talk(moved: Values, talk: Values) -> tuple[Values, Values]:
     places = talk.astype(np.int64)
-    return np.bincount(places, moved), np.bincount(places).astype(np.float64)
+    sums, counts = np.bincount(places, moved), np.bincount(places)
+    return sums.astype(np.float64), counts.astype(np.float64)
 
 
 def alone(moved: Values) -> Bounds:
@@ -98,7 +100,7 @@ def coverage(draws: int) -> Iterator[tuple[str, ...]]:
         yield "talks, without", f"{n}", *_covered(-0.15, (alone(m) for m, _ in moved))
 
 
-def _covered(truth: float, bounds: Iterator[Bounds]) -> tuple[str, str, str, str]:
+def _covered(truth: float, bounds: Iterator[Bounds]) -> tuple[str, ...]:
     known = [(low, high) for low, high in bounds if low is not None and high is not None]
     low, high = np.array(known).T
     held = (low <= truth) & (truth <= high)
@@ -112,7 +114,7 @@ def sizes_of_tests(draws: int) -> Iterator[tuple[str, ...]]:
         for n in SIZES:
             rng = np.random.default_rng(n)
             below = [
-                np.mean(
+                fmean(
                     [sign_flip_p(np.subtract(*draw(rng, n, effect))) < 0.05 for _ in range(draws)]
                 )
                 for effect in (0.0, 0.1)

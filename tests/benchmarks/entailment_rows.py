@@ -7,9 +7,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from training.changes import denied, other_number
-
 from stages.tools import Pair
+from tests.benchmarks.training.changes import denied, other_number
 
 FOLDER = Path(__file__).parents[1] / "data" / "verification"
 

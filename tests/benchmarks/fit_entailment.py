@@ -1,6 +1,6 @@
 """Fit the weights of the embedded entailment model.
 
-Run as `python tests/benchmarks/fit_entailment.py [--folder FOLDER]`, where the folder holds
+Run as `python -m tests.benchmarks.fit_entailment [--folder FOLDER]`, where the folder holds
 the network; the weights are put beside it. Takes about four CPU minutes, nearly all of them
 in the network. The same data give the same weights up to rounding; the mean balanced
 accuracy with each data set left out in turn is printed by `verification.py`.
@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from entailment_rows import Labelled, made_of, read_labelled
-from logistic import Matrix, balanced, fit, standardised
 
 from flows.engine.entailment.features import COUNTED, READ, SURE
 from flows.engine.entailment.model import SHIPPED
 from flows.engine.entailment.network import Network
 from flows.engine.entailment.pairs import measure_pairs
 from flows.engine.entailment.weights import WEIGHTS_FILE, Logistic, Models, Weights
+from tests.benchmarks.entailment_rows import Labelled, made_of, read_labelled
+from tests.benchmarks.logistic import Matrix, balanced, fit, standardised
 
 RIDGE = 10.0
 """L2 penalty. With a set left out, 3 to 30 give the same accuracy up to noise."""

@@ -1,6 +1,6 @@
 """What the LLM judge costs beside the model: calls a sample, wall time, CPU, memory.
 
-    python tests/benchmarks/judge.py [--samples 500] [--latency 0.2] [--concurrency 64]
+    python -m tests.benchmarks.judge [--samples 500] [--latency 0.2] [--concurrency 64]
         [--repeat 1] [--parts] [--embedder endpoint|embedded]
 
 The model is the project's own loopback endpoint, a process of its own whose CPU is not
@@ -115,9 +115,13 @@ def write_samples(path: Path, count: int) -> None:
 
     with path.open("w", encoding="utf-8") as file:
         for number in range(count):
-            texts = {"response": text(number, 2), "reference": text(number, 2)}
-            texts |= {"retrieved_contexts": [text(number, 4)]}
-            file.write(json.dumps({"sample_id": f"s{number}", **texts}) + "\n")
+            sample = {
+                "sample_id": f"s{number}",
+                "response": text(number, 2),
+                "reference": text(number, 2),
+                "retrieved_contexts": [text(number, 4)],
+            }
+            file.write(json.dumps(sample) + "\n")
 
 
 def write_pipeline(folder: Path, url: str, steps: dict[str, Any], options: Any) -> None:

@@ -1,6 +1,6 @@
 """How fast lexical matching is: whole, by measure, as rows grow, and beside other packages.
 
-Run as `python tests/benchmarks/lexical.py`, with another number of rows as argument to see
+Run as `python -m tests.benchmarks.lexical`, with another number of rows as argument to see
 growth up to it. A row is a response of about 120 words against three contexts of about 120
 words each, in one of two shapes: English web sentences as they are, of 15 words and of all
 lengths, and the words of those in sentences of seven words. What other packages need goes
@@ -13,11 +13,11 @@ import random
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-from lexical_peers import Work, peers
 
 from stages.match import LexicalMatch
 from stages.match_compat import CONTINUOUS_EVAL
@@ -31,6 +31,7 @@ from stages.text.overlap import token_overlaps
 from stages.text.rouge import rouge_ls
 from stages.text.sentences import sentence_bounds, split_sentences
 from stages.text.word_letters import WordLetters
+from tests.benchmarks.lexical_peers import Work, peers
 
 SENTENCES = Path(__file__).parents[1] / "data" / "sentence_split" / "ud_ewt.test.jsonl"
 ROWS = 1_000
@@ -52,9 +53,9 @@ def main() -> None:
     for chosen in SETTINGS:
         stage = LexicalMatch(against="retrieved_contexts", **chosen)
         words = ", ".join(f"{setting} {value}" for setting, value in chosen.items())
-        show(f"lexical_match: {words}", made, lambda some, stage=stage: stage.run(samples=some))
+        show(f"lexical_match: {words}", made, stage.run)
     for name, part in parts(made).items():
-        show(name, made, lambda _, part=part: part())
+        show(name, made, partial(alone, part))
     for rows in (1_000, 10_000, *map(int, sys.argv[1:])):
         show(f"deterministic faithfulness, {rows:,} rows", samples(web, rows), faithfulness)
     beside("web sentences", made)
@@ -111,11 +112,16 @@ def beside(shape: str, made: pl.DataFrame) -> None:
         if isinstance(work, str):
             print(f"{name:56} {work}")
             continue
-        rate = len(rows) / fastest(lambda work=work: each(work, rows))
+        rate = len(rows) / fastest(partial(each, work, rows))
         times = f"deterministic faithfulness here: {ours / rate:,.1f} times"
         if name.startswith("continuous-eval"):
             times += f", compat: {compat / rate:,.1f} times"
         print(f"{name:56} {rate:9,.1f}   {times}", flush=True)
+
+
+def alone(part: Callable[[], object], _: pl.DataFrame) -> object:
+    """A part, which has its texts already."""
+    return part()
 
 
 def each(work: Work, rows: Sequence[tuple[str, Sequence[str]]]) -> None:

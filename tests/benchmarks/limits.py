@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import json
 import os
-import sys
 import tempfile
 import time
 from contextvars import copy_context
@@ -37,7 +36,7 @@ async def _places(url: str, seconds: float, rate: float) -> list[list[float]]:
     from prefect.client.orchestration import get_client
 
     from flows.engine.llm.pace import Pace
-    from flows.limits import Place
+    from flows.places import Place
 
     Limit(url, "places", round(60 * rate))
     async with get_client() as client:
@@ -106,4 +105,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

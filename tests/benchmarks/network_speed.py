@@ -2,25 +2,37 @@
 
 Run as `python -m tests.benchmarks.network_speed [--wheel WHEEL --taught FOLDER]`: with the
 official files and the folder of `training/train.py`, the same network in torch, in 32 bits,
-reads the same batches on the same core in the same run. Then both cores are used, and the
-memory that the process holds is printed. Lengths are in tokens; 224 is the window.
+reads the same batches on the same core in the same run. Then the labelled pairs of
+tests/data/verification, as texts: ours chooses what to read of a premise and counts beside it;
+torch reads premise and claim up to the 512 tokens that the network has places for, sorted by
+length and padded in batches of 32. Last, both cores are used, and the memory that the process
+holds is printed. Lengths are in tokens; 224 is the window.
 """
 
 import argparse
+import gzip
+import json
 import os
 import resource
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
+from tokenizers import Tokenizer
 
-from flows.engine.entailment.model import SHIPPED
+from flows.engine.entailment.model import SHIPPED, EmbeddedEntailment
 from flows.engine.entailment.network import WINDOW, Encoded, Network
+from flows.engine.entailment.weights import TOKENIZER_FILE
+from stages.tools import Pair
 
 LENGTHS, PAIRS, ROUNDS = (64, 128, WINDOW), 96, 3
+BATCH, PLACES = 32, 512
+VERIFICATION = Path(__file__).parents[1] / "data" / "verification"
 
-Read = Callable[[Sequence[Encoded]], object]
+Reader = Callable[[Sequence[Encoded]], object]
+Read = TypeVar("Read", Encoded, Pair)
 
 
 def made(length: int) -> list[Encoded]:
@@ -30,7 +42,17 @@ def made(length: int) -> list[Encoded]:
     return [Encoded(tuple(map(int, row)), length - length // 4) for row in tokens]
 
 
-def per_cpu_second(read: Read, pairs: Sequence[Encoded]) -> float:
+def labelled() -> list[Pair]:
+    """Pairs of tests/data/verification, evenly from every set."""
+    rows = [
+        json.loads(line)
+        for path in sorted(VERIFICATION.glob("*.jsonl.gz"))
+        for line in gzip.decompress(path.read_bytes()).splitlines()
+    ]
+    return [Pair(row["premise"], row["claim"]) for row in rows[:: len(rows) // PAIRS]][:PAIRS]
+
+
+def per_cpu_second(read: Callable[[Sequence[Read]], object], pairs: Sequence[Read]) -> float:
     """Pairs read per CPU second: the best of several rounds."""
     read(pairs[:8])
     seconds = []
@@ -41,7 +63,7 @@ def per_cpu_second(read: Read, pairs: Sequence[Encoded]) -> float:
     return len(pairs) / min(seconds)
 
 
-def in_torch(wheel: Path, taught: Path) -> Read:
+def in_torch(wheel: Path, taught: Path) -> Reader:
     """The same network in torch, in one thread."""
     import torch
     from safetensors.torch import load_file
@@ -56,10 +78,25 @@ def in_torch(wheel: Path, taught: Path) -> Read:
 
     def read(pairs: Sequence[Encoded]) -> None:
         with torch.inference_mode():
-            for start in range(0, len(pairs), 32):
-                network(pairs[start : start + 32])
+            for start in range(0, len(pairs), BATCH):
+                network(pairs[start : start + BATCH])
 
     return read
+
+
+def as_texts(read: Reader) -> Callable[[Sequence[Pair]], None]:
+    """The whole of premise and claim to be read, as far as the network has places for them."""
+    tokenizer = Tokenizer.from_file(str(SHIPPED / TOKENIZER_FILE))
+
+    def texts(pairs: Sequence[Pair]) -> None:
+        encoded = []
+        for pair in pairs:
+            claim = tokenizer.encode(pair.claim).ids[1:][: PLACES // 2]
+            premise = tokenizer.encode(pair.premise).ids[: PLACES - 1 - len(claim)]
+            encoded.append(Encoded((*premise, claim[-1], *claim), len(premise) + 1))
+        read(sorted(encoded, key=lambda one: len(one.ids)))
+
+    return texts
 
 
 def main() -> None:
@@ -77,6 +114,11 @@ def main() -> None:
         theirs = per_cpu_second(torch, pairs) if torch else None
         beside = f"{theirs:10.1f}{ours / theirs:8.2f}" if theirs else ""
         print(f"{length:>8}{ours:18.1f}{beside}")
+    texts = labelled()
+    ours = per_cpu_second(EmbeddedEntailment(threads=1).judge, texts)
+    theirs = per_cpu_second(as_texts(torch), texts) if torch else None
+    beside = f"{theirs:10.1f}{ours / theirs:8.2f}" if theirs else ""
+    print(f"{'texts':>8}{ours:18.1f}{beside}")
     both = Network(SHIPPED, threads=len(os.sched_getaffinity(0)))
     pairs = made(128)
     started, cpu = time.monotonic(), time.process_time()

@@ -10,13 +10,15 @@ is 66.7 calls a second; of 64 at a time, 213.
 import asyncio
 import random
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from flows.engine.llm.bearing import Limit
 from flows.engine.llm.delivery import deliver
 from flows.engine.llm.pace import Pace
 from flows.engine.llm.troubles import Trouble
-from tests.virtual_time import VirtualLoop, clock
+from tests.virtual_time import clock, run
 
 CALLS = 1500
 WORKERS = 256
@@ -78,7 +80,7 @@ def fixed(most: int) -> Pace:
     return pace
 
 
-POLICIES = {
+POLICIES: dict[str, Callable[[], Pace]] = {
     "fixed 16": lambda: fixed(16),
     "fixed 64": lambda: fixed(64),
     "adaptive, to 64": adaptive,
@@ -117,6 +119,5 @@ if __name__ == "__main__":
     for name, server in SERVERS.items():
         for policy, pace in POLICIES.items():
             random.seed(0)
-            with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-                speed, away, failed = runner.run(visit(server, pace()))
+            speed, away, failed = run(partial(visit, server, pace()))
             print(f"{name:<27}{policy:<18}{speed:>7.1f} {away:>10.1%} {failed:>10}")

@@ -1,6 +1,6 @@
 """CPU seconds of every score stage and of the summaries, and how they grow with the samples.
 
-    python tests/benchmarks/scores.py [SAMPLES ...]
+    python -m tests.benchmarks.scores [SAMPLES ...]
 
 Every sample has five claims on either side, three passages and four sentences: 100,000 samples
 have 1,000,000 claims, which no stage may take 5 seconds for. Ten times the samples may cost ten

@@ -1,6 +1,6 @@
 """Wall and CPU seconds and memory of all score steps, made from stored verdicts.
 
-    python tests/benchmarks/scoring.py [SAMPLES ...]
+    python -m tests.benchmarks.scoring [SAMPLES ...]
 
 A first run of `configs/quickstart.yaml` and `rag_checker`, in which stand-ins for decomposition,
 verification, embedding and matching make five claims a side, their verdicts and four sentences
@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -102,7 +103,7 @@ def matches(stage: LexicalMatch, samples: pl.DataFrame) -> pl.DataFrame:
 
 def first_run() -> int:
     """`claimflow run p.yaml` with stand-ins for the stages that would ask a tool or read text."""
-    stand_ins = {
+    stand_ins: dict[Any, object] = {
         DecomposeClaims: claims,
         VerifyClaims: verdicts,
         EmbeddingSimilarity: similarities,

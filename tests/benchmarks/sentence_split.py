@@ -1,6 +1,6 @@
 """How well and how fast sentence splitters find the sentences of labelled texts.
 
-Run as `python tests/benchmarks/sentence_split.py`. Compares claimflow's own rule with the
+Run as `python -m tests.benchmarks.sentence_split`. Compares claimflow's own rule with the
 libraries sentencex, pysbd, syntok and blingfire; one that is not installed is skipped. The
 last two know no languages and get the texts as they are, claimflow's is not told either.
 

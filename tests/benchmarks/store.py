@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -56,11 +56,11 @@ def frame(row: type[Row], numbers: range) -> pl.DataFrame:
     names = [str(number) for number in numbers]
     texts = {"response": [content_key(name) * 8 for name in names]}
     scores = {"metric": "m", "score": 0.5, "status": "scored"}
-    columns = texts if row is Sample else scores
+    columns: Mapping[str, object] = texts if row is Sample else scores
     return conform(row, pl.DataFrame({"sample_id": names}).with_columns(**columns_of(columns)))
 
 
-def columns_of(columns: dict[str, object]) -> dict[str, pl.Expr | pl.Series]:
+def columns_of(columns: Mapping[str, object]) -> dict[str, pl.Expr | pl.Series]:
     """Each as a column: a list as it is, any other value for every row."""
     return {
         name: pl.Series(value) if isinstance(value, list) else pl.lit(value)

@@ -1,6 +1,6 @@
 """Speed, cores and memory of lexical matching and deterministic faithfulness over many samples.
 
-    python tests/benchmarks/streaming.py [SAMPLES ...]
+    python -m tests.benchmarks.streaming [SAMPLES ...]
 
 A sample is a response of about 120 words against three contexts of 100, of English web
 sentences. `claimflow run` reads the samples, matches, scores and summarises them; what is shown
@@ -20,7 +20,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from processes import family, held
+from tests.benchmarks.processes import family, held
 
 SENTENCES = Path(__file__).parents[1] / "data" / "sentence_split" / "ud_ewt.test.jsonl"
 DISTINCT = 2_000

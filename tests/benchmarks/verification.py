@@ -1,6 +1,6 @@
 """How well claims are verified: balanced accuracy per data set, and speed.
 
-Run as `python tests/benchmarks/verification.py`. Takes about four CPU minutes, nearly all
+Run as `python -m tests.benchmarks.verification`. Takes about four CPU minutes, nearly all
 of them in the network. Columns, in per cent:
 
 - `left out`: weights fitted without any row of that data set;
@@ -17,12 +17,12 @@ import time
 from itertools import pairwise
 
 import numpy as np
-from entailment_rows import Labelled, read_labelled
-from fit_entailment import Measurements, fit_weights, measure_rows, rows_to_fit
-from logistic import balanced_accuracy
 
 from flows.engine.entailment.model import SHIPPED, EmbeddedEntailment
 from flows.engine.entailment.weights import Weights, read_weights
+from tests.benchmarks.entailment_rows import Labelled, read_labelled
+from tests.benchmarks.fit_entailment import Measurements, fit_weights, measure_rows, rows_to_fit
+from tests.benchmarks.logistic import balanced_accuracy
 
 COMPARED = (
     "wice_claim", "ragtruth_qa_sent", "factscore_bio", "factcheckgpt_stance", "foolmetwice",
