@@ -24,6 +24,7 @@ from flows.engine.at_exit import hush_at_exit
 from flows.engine.choosing import choose
 from flows.engine.errors import InputError
 from flows.engine.execute import execute, open_store, recorded
+from flows.engine.fetching import fetched
 from flows.engine.prepare import Prepared, prepare
 from flows.engine.publishing import check_place, publish_run
 from flows.engine.rerun import Rerun
@@ -93,7 +94,8 @@ def evaluate(
     sign(flow_run.id)
     rerun = Rerun(tuple(again or ()), fresh, tuple(only or ()), from_step, failed, samples)
     other = Path(store) if store else None
-    prepared = prepare(Path(config), limit=limit, rerun=rerun, store=other)
+    checked = prepare(Path(config), limit=limit, rerun=rerun, store=other)
+    prepared = fetched(checked, get_run_logger().info)
     file = open_store(prepared, other)
     choice = choose(prepared, file, rerun)
     if choice.clean is not None:

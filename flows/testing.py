@@ -9,6 +9,7 @@ import polars as pl
 from flows.engine.compare.numbers import ROUNDING
 from flows.engine.errors import Fault, InputError
 from flows.engine.execute import execute, open_store, recorded
+from flows.engine.fetching import fetched
 from flows.engine.gates import Outcome, held, outcomes_of
 from flows.engine.prepare import prepare
 from flows.engine.report.metrics import named_metrics
@@ -73,7 +74,7 @@ def _run(
         what, right = "has a pipeline and a run", "name the pipeline, or the run and its store"
         raise InputError([Fault("assert_scores", what, right)])
     place = None if store is None else Path(store)
-    prepared = prepare(Path(pipeline), limit=limit, store=place)
+    prepared = fetched(prepare(Path(pipeline), limit=limit, store=place), lambda _: None)
     on_file = open_store(prepared, place)
     with recorded(prepared, on_file, _Unwatched()) as made:
         execute(made)

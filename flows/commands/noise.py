@@ -4,6 +4,7 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from rich import box
@@ -15,6 +16,7 @@ from flows.commands.progress import watching
 from flows.commands.stores import remember_store
 from flows.engine.errors import Fault, InputError
 from flows.engine.execute import open_store
+from flows.engine.fetching import fetched
 from flows.engine.llm.estimate import Estimate
 from flows.engine.noise import count_calls, first_samples, measure
 from flows.engine.prepare import Prepared, prepare
@@ -30,7 +32,8 @@ def main(options: Namespace) -> int:
 
     1 when some score failed, else 0.
     """
-    prepared = prepare(options.config)
+    say = partial(print, file=sys.stderr, flush=True)
+    prepared = fetched(prepare(options.config), say)
     if not any(step.stage.makes is Score for step in prepared.pipeline.steps):
         right = "add a step that makes some, such as faithfulness"
         raise InputError([Fault(str(options.config), "no step makes scores", right)])
@@ -39,7 +42,7 @@ def main(options: Namespace) -> int:
     design, estimates = count_calls(prepared, store, samples, options.repeats)
     counts = f"{samples.height:,} of {counted(prepared.samples.count, 'sample')}"
     for line in (f"{counts}, {_words(design)}", *_costs(prepared, estimates)):
-        print(line, file=sys.stderr, flush=True)
+        say(line)
     with watching(1) as watch:
         spreads = measure(prepared, store, samples, options.repeats, watch, redact=options.redact)
     remember_store(store)

@@ -14,6 +14,7 @@ from flows.engine.choosing import choose
 from flows.engine.endpoints import Endpoint
 from flows.engine.estimating import estimate
 from flows.engine.execute import open_store
+from flows.engine.fetching import to_fetch
 from flows.engine.llm.estimate import Estimate
 from flows.engine.pipeline import Pipeline
 from flows.engine.planning import Planned, plan
@@ -36,6 +37,9 @@ def main(options: Namespace) -> int:
     of_canaries = {f"canaries of {', '.join(steps)}": one for steps, one in tried.items()}
     console = standard_output()
     console.print(_table(planned, estimates, of_canaries))
+    fetching = to_fetch(prepared.pipeline)
+    if fetching:
+        console.print(shown(fetching), soft_wrap=True)
     estimates |= of_canaries
     if estimates:
         lines = (total(estimates), *cascades(estimates), *beyond(prepared.pipeline, estimates))

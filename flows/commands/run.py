@@ -2,6 +2,7 @@
 
 import sys
 from argparse import Namespace
+from functools import partial
 
 from flows.commands.asked import asked_for
 from flows.commands.prefect_api import is_configured, reached
@@ -11,6 +12,7 @@ from flows.commands.stores import remember_store
 from flows.engine.choosing import choose
 from flows.engine.errors import InputError, JudgeError, StoreError, WorkersError
 from flows.engine.execute import execute, open_store, recorded
+from flows.engine.fetching import fetched
 from flows.engine.prepare import Prepared, prepare
 from flows.engine.rerun import Rerun
 from flows.pages.words import counted
@@ -19,7 +21,8 @@ from flows.pages.words import counted
 def main(options: Namespace) -> int:
     """Run a pipeline; returns what `print_report` makes of it."""
     rerun = asked_for(options)
-    prepared = prepare(options.config, limit=options.limit, rerun=rerun, store=options.store)
+    checked = prepare(options.config, limit=options.limit, rerun=rerun, store=options.store)
+    prepared = fetched(checked, partial(print, file=sys.stderr, flush=True))
     store = open_store(prepared, options.store)
     choice = choose(prepared, store, rerun)
     if choice.clean is not None:

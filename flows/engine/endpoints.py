@@ -142,7 +142,8 @@ class OnnxCrossEncoder(Source):
     """An entailment model that runs in this process."""
 
     model: str
-    """A folder that holds an ONNX cross-encoder for entailment; relative to this file."""
+    """A folder that holds an ONNX cross-encoder for entailment, relative to this file; or one of
+    the Hugging Face Hub as owner/name or owner/name@revision, where there is no such folder."""
 
 
 class EmbeddingEndpoint(Endpoint):

@@ -21,7 +21,7 @@ class ForeseenEntailment:
 
     Of a pair that is on file it says what is remembered. So many others are judged; those
     beyond are taken to be like the ones that are known, in turn. `guessed` says whether there
-    were such.
+    were such. A model that is yet to be fetched knows none, and is taken to be unsure.
     """
 
     def __init__(self, models: ModelWork, ledger: Ledger, *, most: int = _MOST) -> None:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from flows.engine.canary_schema import AGREEMENT, CanarySource
 from flows.engine.endpoints import DEFAULT_JUDGE, EmbeddingEndpoint, Judge
 from flows.engine.errors import Fault, InputError
+from flows.engine.hub_model import HubModel, folder_or_hub_model
 from flows.engine.jury import shared_votes, step_judges, taken_names, without_judges
 from flows.engine.pipeline_schema import SamplesSource, pipeline_model, wired
 from flows.engine.prompts import prompt_texts
@@ -32,7 +33,7 @@ class Pipeline:
 
     `judges` holds the language models by name. `embedder` is the folder of an encoder, a
     model behind an endpoint, or None for the embedded encoder; `entailment` the folder of a
-    cross-encoder, or None for the embedded model. With `read_copy` each run
+    cross-encoder, one of the Hub, or None for the embedded model. With `read_copy` each run
     leaves a copy of the store to be read. `workers` says who does what needs no language model,
     and changes no row. `gates` holds what each metric's mean must be like, `canaries` says what
     the judges are tried on.
@@ -47,7 +48,7 @@ class Pipeline:
     read_copy: bool = True
     workers: WorkersSetting = field(default_factory=WorkersSetting)
     gates: Mapping[str, Gate] = field(default_factory=dict)
-    entailment: Path | None = None
+    entailment: Path | HubModel | None = None
     canaries: CanarySource | None = None
 
     def shared_limits(self) -> dict[str, str]:
@@ -84,7 +85,7 @@ def build_pipeline(source: YamlSource) -> Pipeline:
     store = source.folder / values.store
     rest = {name: getattr(values, name) for name in ("read_copy", "workers", "gates", "canaries")}
     if values.entailment:
-        rest["entailment"] = source.folder / values.entailment.model
+        rest["entailment"] = folder_or_hub_model(source.folder, values.entailment.model)
     return Pipeline(values.name, source, store, judges, embedder, steps, **rest)
 
 

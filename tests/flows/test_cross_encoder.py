@@ -152,6 +152,24 @@ def test_outputs_are_known_by_the_names_that_are_in_use(
     assert CrossEncoder(folder).identity["labels"] == labels
 
 
+def test_a_model_of_two_outputs_contradicts_nothing(folder: Path) -> None:
+    shutil.copy(folder / "two_outputs.onnx", folder / "model.onnx")
+    change(folder, "config.json", id2label={"0": "entailment", "1": "not_entailment"})
+    assert judge("One two three.", "Paris", folder) == Judgement(0.982, 0.0, 0.018, 0, 14)
+    assert judge(f"{FILLED} {PROVED}", "A cheese.", folder).start == len(FILLED) + 1
+    # What the other model takes for a contradiction is left open.
+    assert judge(DENIED, "It is old.", folder) == Judgement(0.5, 0.0, 0.5, 0, len(DENIED))
+
+
+def test_weights_beside_the_model_count_in_its_identity(folder: Path) -> None:
+    alone = CrossEncoder(folder).identity
+    (folder / "model.onnx_data").write_bytes(b"weights")
+    first = CrossEncoder(folder).identity
+    assert first == alone | {"model.onnx_data_sha256": first["model.onnx_data_sha256"]}
+    (folder / "model.onnx_data").write_bytes(b"others")
+    assert CrossEncoder(folder).identity != first
+
+
 LABELS = (
     'give id2label with entailment and neutral, or not_entailment, as in {"0": "entailment", '
     '"1": "neutral", "2": "contradiction"}'

@@ -8,6 +8,12 @@ from flows.engine.errors import Fault, InputError
 from flows.engine.file_digest import sha256_of
 from stages.words import Label
 
+MODELS: Final = ("model.onnx", "onnx/model.onnx")
+"""Where the model may lie in a folder; the first that is there counts."""
+
+WEIGHTS: Final = ("model.onnx_data", "model.onnx.data")
+"""What exporters call the file beside a model that holds its weights."""
+
 _WORDS: Final[dict[str, Label]] = {
     "entailment": "entailed",
     "entailed": "entailed",
@@ -37,11 +43,13 @@ class CrossEncoderFolder(NamedTuple):
     """The parts of a cross-encoder.
 
     `labels` says what each output means, by its number; `max_length` is the window in tokens,
-    premise, claim and special tokens together.
+    premise, claim and special tokens together. `weights` are files beside the model in which
+    it keeps what is too large for one.
     """
 
     name: str
     model: Path
+    weights: tuple[Path, ...]
     tokenizer: Path
     labels: tuple[Label, ...]
     max_length: int
@@ -51,6 +59,7 @@ class CrossEncoderFolder(NamedTuple):
         return {
             "name": self.name,
             "model_sha256": sha256_of(self.model),
+            **{f"{path.name}_sha256": sha256_of(path) for path in self.weights},
             "tokenizer_sha256": sha256_of(self.tokenizer),
             "labels": ",".join(self.labels),
             "max_length": self.max_length,
@@ -63,7 +72,8 @@ def read_folder(folder: Path) -> CrossEncoderFolder:
     The model may lie in `onnx/`, as published folders have it. `id2label` of `config.json` names
     the outputs; the window is `model_max_length` of `tokenizer_config.json` where that is there,
     else `max_position_embeddings`, else 512, and never more than 512. Weights that a model keeps
-    in files beside it are loaded, but do not count in its identity.
+    in files beside it count in its identity under the names that exporters give them,
+    `model.onnx_data` and `model.onnx.data`.
 
     Raises `InputError` naming the folder, or every file, that is missing or cannot be used.
     """
@@ -71,7 +81,7 @@ def read_folder(folder: Path) -> CrossEncoderFolder:
         right = "name a folder with model.onnx, tokenizer.json and config.json"
         raise InputError([Fault(str(folder), "no such folder", right)])
     faults: list[Fault] = []
-    models = [path for name in ("", "onnx/") if (path := folder / f"{name}model.onnx").is_file()]
+    models = [path for name in MODELS if (path := folder / name).is_file()]
     tokenizer = folder / "tokenizer.json"
     if not models:
         right = "put a cross-encoder there in ONNX format"
@@ -79,15 +89,23 @@ def read_folder(folder: Path) -> CrossEncoderFolder:
     if not tokenizer.is_file():
         faults.append(Fault(str(tokenizer), "no such file", "put the model's tokenizer there"))
     config = _read(folder / "config.json", faults, "put the model's configuration there")
-    labels = _labels(folder / "config.json", config, faults) if config is not None else ()
+    labels = output_labels(config) if config is not None else ()
+    if config is not None and not labels:
+        faults.append(Fault(str(folder / "config.json"), named_outputs(config), _LABELS))
     if faults:
         raise InputError(faults)
     published = folder / "tokenizer_config.json"
     window = _read(published, faults, "") if published.is_file() else {}
     if faults:
         raise InputError(faults)
+    weights = (models[0].with_name(name) for name in WEIGHTS)
     return CrossEncoderFolder(
-        folder.name, models[0], tokenizer, labels, _window(window or {}, config or {})
+        name=folder.name,
+        model=models[0],
+        weights=tuple(path for path in weights if path.is_file()),
+        tokenizer=tokenizer,
+        labels=labels,
+        max_length=_window(window or {}, config or {}),
     )
 
 
@@ -106,17 +124,24 @@ def _read(path: Path, faults: list[Fault], right: str) -> dict[str, Any] | None:
     return found
 
 
-def _labels(path: Path, config: dict[str, Any], faults: list[Fault]) -> tuple[Label, ...]:
-    given = config.get("id2label")
-    names = given if isinstance(given, dict) else {}
-    words = [str(names.get(str(number), "")) for number in range(len(names))]
+def output_labels(config: dict[str, Any]) -> tuple[Label, ...]:
+    """What each output means by `config.json`; none where that cannot be told."""
+    words = _output_words(config)
     found = [_WORDS.get("".join(filter(str.isalpha, word.lower()))) for word in words]
     labels = tuple(label for label in found if label is not None)
-    if len(labels) == len(names) == len(set(labels)) and {"entailed", "neutral"} <= set(labels):
-        return labels
-    said = ", ".join(repr(word) for word in words) if names else "nothing"
-    faults.append(Fault(str(path), f"id2label names {said}", _LABELS))
-    return ()
+    known = len(labels) == len(words) == len(set(labels)) and {"entailed", "neutral"} <= set(labels)
+    return labels if known else ()
+
+
+def named_outputs(config: dict[str, Any]) -> str:
+    """What `config.json` says of the outputs, for a message."""
+    return f"id2label names {', '.join(map(repr, _output_words(config))) or 'nothing'}"
+
+
+def _output_words(config: dict[str, Any]) -> list[str]:
+    given = config.get("id2label")
+    names = given if isinstance(given, dict) else {}
+    return [str(names.get(str(number), "")) for number in range(len(names))]
 
 
 def _window(tokenizer: dict[str, Any], config: dict[str, Any]) -> int:

@@ -32,6 +32,8 @@ class _Window(NamedTuple):
 class CrossEncoder:
     """Natural language inference by the cross-encoder in `folder` (see `read_folder`).
 
+    `name` is what it is called where that is not the folder's.
+
     A premise longer than the model's window is cut into windows of whole sentences. A window
     that says the claim is entailed goes before one that says it is contradicted, that before
     neutral ones, and of equal ones the surest counts: its probabilities are the judgement, its
@@ -43,8 +45,12 @@ class CrossEncoder:
     since one call already uses every core. `threads` bounds these; None takes every core.
     """
 
-    def __init__(self, folder: Path, threads: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, threads: int | None = None, *, name: str | None = None
+    ) -> None:
         self._folder = read_folder(folder)
+        if name is not None:
+            self._folder = self._folder._replace(name=name)
         self._threads = threads
         self._turn = threading.Lock()
         self._loaded: Session | None = None

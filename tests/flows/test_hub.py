@@ -1,0 +1,422 @@
+"""Entailment models by name, from a real server that speaks the Hugging Face Hub's protocol."""
+
+import json
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.cli import main
+from flows.engine.cross_encoder import CrossEncoder
+from flows.engine.cross_encoder.hub import cached, fetch
+from flows.engine.errors import InputError, StoreFullError, WorkersError
+from flows.engine.foreseeing import ForeseenEntailment
+from flows.engine.hub_model import HubModel, folder_or_hub_model
+from flows.engine.ledger import Ledger
+from flows.engine.model_work import ModelWork, worker_judgements
+from flows.engine.store import Store
+from stages.tools import Judgement, Pair
+from tests.flows.hub_server import Hub, files_of, hub_settings, serve_hub
+
+TINY = Path(__file__).parents[1] / "data" / "tiny_cross_encoder"
+NAME = "someone/tiny-nli"
+MODEL = HubModel(NAME)
+FILES = files_of(TINY)
+PAIR = Pair("It was proved.", "Paris")
+
+SAMPLE = {
+    "sample_id": "a",
+    "response": "The tower stands in Paris. Cheese comes from milk.",
+    "reference": "The tower is old.",
+}
+STEPS = {
+    "response_claims": {"use": "decompose_claims", "of": "response"},
+    "response_in_reference": {
+        "use": "verify_claims",
+        "claims": "response_claims",
+        "against": "reference",
+    },
+}
+TOLD = """
+SELECT claim, round(p_entailed, 3) FROM latest.verdicts JOIN latest.claims USING (claim_id)
+ORDER BY start
+"""
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with serve_hub() as served:
+        served.publish(NAME, FILES)
+        yield served
+
+
+@pytest.fixture
+def home(tmp_path: Path, hub: Hub) -> Iterator[Path]:
+    home = tmp_path / "home"
+    with hub_settings(HF_ENDPOINT=f"http://{hub.host}", HF_HOME=str(home)):
+        yield home
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Path:
+    (tmp_path / "samples.jsonl").write_text(json.dumps(SAMPLE) + "\n")
+    return write(tmp_path / "nightly.yaml", NAME)
+
+
+def write(path: Path, model: str, **more: Any) -> Path:
+    head = {"name": "nightly", "samples": {"path": "samples.jsonl"}, "store": "s.duckdb"}
+    text = {**head, "entailment": {"model": model}, "steps": STEPS, **more}
+    path.write_text(json.dumps(text, indent=1))
+    return path
+
+
+def told(found: list[str], model: HubModel = MODEL) -> Path:
+    return fetch(model, "nightly.yaml:4 entailment.model", found.append)
+
+
+def refused(model: HubModel = MODEL) -> str:
+    with pytest.raises(InputError) as caught:
+        told([], model)
+    place, _, message = str(caught.value).partition(": ")
+    assert place == "nightly.yaml:4 entailment.model"
+    return message
+
+
+def test_a_run_fetches_the_model_once(
+    pipeline: Path, hub: Hub, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commit = hub.revisions[NAME]["main"]
+    assert main(["run", str(pipeline)]) == 0
+    ready = f"entailment model {NAME}: main is commit {commit} (to stay: {NAME}@{commit})\n"
+    fetching = f"entailment model {NAME}: fetching 0.0 MB from {hub.host}\n"
+    assert fetching + ready in capsys.readouterr().err
+    assert verdicts(pipeline) == [
+        ("The tower stands in Paris.", 0.965),
+        ("Cheese comes from milk.", 0.018),
+    ]
+    gets = [path for path in hub.asked if path.startswith("GET")]
+    large = next(iter(hub.large))
+    files = f"GET /{NAME}/resolve"
+    assert gets == [
+        f"GET /api/models/{NAME}/revision/main",
+        f"{files}/main/config.json",
+        f"{files}/{commit}/tokenizer.json",
+        f"GET {large}",
+    ]
+    # Nobody is told what runs here.
+    assert all("torch" not in agent and "agent/" not in agent for agent in hub.agents)
+    hub.asked.clear()
+    assert main(["run", str(pipeline), "--again", "response_in_reference"]) == 0
+    assert hub.asked == []
+    error = capsys.readouterr().err
+    assert ready in error
+    assert "fetching" not in error
+
+
+def verdicts(pipeline: Path) -> list[tuple[str, float]]:
+    with Store(pipeline.parent / "s.duckdb").reading() as connection:
+        return connection.execute(TOLD).fetchall()
+
+
+def test_a_model_in_the_cache_needs_no_network(pipeline: Path, hub: Hub, home: Path) -> None:
+    fetch(MODEL, "here", lambda _: None)
+    hub.asked.clear()
+    with hub_settings(HF_HOME=str(home), HF_HUB_OFFLINE="1"):
+        assert main(["run", str(pipeline)]) == 0
+    assert verdicts(pipeline)[0] == ("The tower stands in Paris.", 0.965)
+    assert hub.asked == []
+
+
+def moved(hub: Hub) -> str:
+    """`main` becomes another model, one that has the first two outputs the other way round."""
+    labels = {"0": "neutral", "1": "entailment", "2": "contradiction"}
+    config = json.loads(FILES["config.json"]) | {"id2label": labels}
+    return hub.publish(NAME, FILES | {"config.json": json.dumps(config).encode()})
+
+
+def test_a_branch_that_moves_mixes_no_rows(
+    pipeline: Path, hub: Hub, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = hub.revisions[NAME]["main"]
+    assert main(["run", str(pipeline)]) == 0
+    second = moved(hub)
+    # What is in the cache stays what it was.
+    capsys.readouterr()
+    assert main(["run", str(pipeline)]) == 0
+    out, error = capsys.readouterr()
+    assert f"main is commit {first}" in error
+    assert "0 steps made, 3 reused" in out
+    # Another machine, or an emptied cache, has the new one.
+    shutil.rmtree(home)
+    assert main(["run", str(pipeline)]) == 0
+    out, error = capsys.readouterr()
+    assert f"main is commit {second}" in error
+    assert "1 step made, 2 reused" in out
+    assert verdicts(pipeline)[1] == ("Cheese comes from milk.", 0.965)
+    # The commit keeps to the old one, whose rows are on file, and needs no word.
+    write(pipeline, f"{NAME}@{first}")
+    assert main(["run", str(pipeline)]) == 0
+    out, error = capsys.readouterr()
+    assert "is commit" not in error
+    assert "0 steps made, 3 reused" in out
+    assert verdicts(pipeline)[0] == ("The tower stands in Paris.", 0.965)
+
+
+def test_a_commit_that_changes_no_file_of_the_model_changes_no_row(hub: Hub, home: Path) -> None:
+    before = told([])
+    hub.publish(NAME, FILES | {"README.md": b"Now with a picture."}, revision="v2")
+    after = told([], HubModel(NAME, "v2"))
+    assert before.name != after.name
+    identities = [CrossEncoder(folder, name=NAME).identity for folder in (before, after)]
+    assert identities[0] == identities[1]
+    assert identities[0] == CrossEncoder(TINY, name=NAME).identity
+
+
+def test_a_plan_fetches_nothing_and_says_what_a_run_will(
+    pipeline: Path, hub: Hub, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", str(pipeline)]) == 0
+    line = (
+        f"entailment model {NAME}: not on this machine, a run fetches it from {hub.host}; until "
+        "then no step that asks it is known to be on file\n"
+    )
+    assert line in capsys.readouterr().out
+    assert hub.asked == []
+    assert main(["run", str(pipeline)]) == 0
+    capsys.readouterr()
+    assert main(["plan", str(pipeline)]) == 0
+    out = capsys.readouterr().out
+    assert "reuse 2 rows" in out.partition("response_in_reference")[2]
+    assert "fetches" not in out
+
+
+def test_a_plan_of_a_cascade_takes_an_unfetched_model_to_be_unsure(
+    tmp_path: Path, hub: Hub, home: Path
+) -> None:
+    models = ModelWork(None, None, entailment=MODEL)
+    foreseen = ForeseenEntailment(models, Ledger(Store(tmp_path / "s.duckdb")))
+    assert foreseen.judge([PAIR]) == {PAIR: Judgement(0.5, 0.25, 0.25, 0, 0)}
+    assert foreseen.guessed
+    assert hub.asked == []
+
+
+def test_a_model_that_no_step_asks_is_not_fetched(pipeline: Path, hub: Hub, home: Path) -> None:
+    write(pipeline, NAME, steps={"response_claims": STEPS["response_claims"]})
+    assert main(["run", str(pipeline)]) == 0
+    assert hub.asked == []
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (NAME, MODEL),
+        (f"{NAME}@v1.0", HubModel(NAME, "v1.0")),
+        (f"{NAME}@refs/pr/1", HubModel(NAME, "refs/pr/1")),
+        (f"./{NAME}", Path(f"./{NAME}")),
+        (f"../{NAME}", Path(f"../{NAME}")),
+        ("a/b/c", Path("a/b/c")),
+        ("tiny-nli", Path("tiny-nli")),
+        ("/models/nli", Path("/models/nli")),
+        (f"{NAME}@", Path(f"{NAME}@")),
+    ],
+)
+def test_what_is_a_name_and_what_a_folder(
+    tmp_path: Path, written: str, meant: Path | HubModel
+) -> None:
+    expected = tmp_path / meant if isinstance(meant, Path) else meant
+    assert folder_or_hub_model(tmp_path, written) == expected
+
+
+def test_a_folder_goes_before_a_model_of_that_name(tmp_path: Path) -> None:
+    (tmp_path / NAME).mkdir(parents=True)
+    assert folder_or_hub_model(tmp_path, NAME) == tmp_path / NAME
+
+
+def test_a_run_that_cannot_have_its_model_writes_nothing(
+    pipeline: Path, hub: Hub, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(pipeline, "someone/else")
+    assert main(["run", str(pipeline)]) == 2
+    assert capsys.readouterr().err == (
+        f"claimflow: {pipeline}:8 entailment.model: someone/else is no folder here, and no model "
+        f"that {hub.host} shows; check the name; for a private model set HF_TOKEN\n"
+    )
+    write(pipeline, "./nowhere")
+    assert main(["run", str(pipeline)]) == 2
+    assert ": no such folder; name a folder with model.onnx" in capsys.readouterr().err
+    write(pipeline, NAME, embedder={"model": "nowhere"})
+    assert main(["run", str(pipeline)]) == 2
+    assert "/nowhere/encoder.json: no such file" in capsys.readouterr().err
+    assert not (pipeline.parent / "s.duckdb").exists()
+
+
+def test_names_that_the_hub_does_not_know(hub: Hub, home: Path) -> None:
+    right = "check the name; for a private model set HF_TOKEN"
+    nobody = f"is no folder here, and no model that {hub.host} shows; {right}"
+    assert refused(HubModel("no/such")) == f"no/such {nobody}"
+    revision = f"names a revision that {hub.host} does not know"
+    assert refused(HubModel(NAME, "v9")) == (
+        f"{NAME}@v9 {revision}; name a branch, a tag or a commit of {NAME}"
+    )
+    assert refused(HubModel("so--me/one")) == (
+        "so--me/one is no folder here, and no name of a model; name one as owner/name"
+    )
+    hub.private.add(NAME)
+    assert refused() == f"{NAME} {nobody}"
+
+
+def test_a_private_model_is_fetched_by_the_token_which_no_other_host_sees(
+    hub: Hub, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.private.add(NAME)
+    monkeypatch.setenv("HF_TOKEN", "hf_right")
+    assert (told([]) / "model.onnx").read_bytes() == FILES["model.onnx"]
+    assert refused(HubModel("no/such")).startswith("no/such is no folder here, and no model")
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+    assert refused(HubModel(NAME, "v2")) == (
+        f"{NAME}@v2 cannot be fetched: {hub.host} refuses the token; set HF_TOKEN to one that holds"
+    )
+
+
+def test_a_gated_model(hub: Hub, home: Path) -> None:
+    hub.gated.add(NAME)
+    assert refused() == (
+        f"{NAME} is given on request only by {hub.host}; ask for it at "
+        f"https://{hub.host}/{NAME} and set HF_TOKEN"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (403, "{} does not allow it; set HF_TOKEN to one that may read it"),
+        (503, "{} answers 503; try again later"),
+    ],
+)
+def test_a_hub_that_answers_otherwise(hub: Hub, home: Path, status: int, message: str) -> None:
+    hub.down = status
+    assert refused() == f"{NAME} cannot be fetched: {message.format(hub.host)}"
+
+
+def test_without_a_network(tmp_path: Path, home: Path) -> None:
+    start = f"{NAME} is no folder here, not in the cache, and nowhere.invalid cannot be reached ("
+    with hub_settings(HF_ENDPOINT="https://ann:secret@nowhere.invalid", HF_HOME=str(tmp_path)):
+        message = refused()
+    assert message.startswith(start)
+    assert message.endswith("); a network is needed to fetch it once")
+    assert "secret" not in message
+    with hub_settings(HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path)):
+        assert refused() == (
+            f"{NAME} is no folder here, and not in the cache, beyond which HF_HUB_OFFLINE is set; "
+            "fetch it where there is a network, or unset HF_HUB_OFFLINE"
+        )
+
+
+def test_a_model_that_is_not_in_onnx_format(hub: Hub, home: Path) -> None:
+    export = (
+        "export it (optimum-cli export onnx --model {} --task text-classification FOLDER) and "
+        "name that folder"
+    )
+    hub.publish("some/torch", {"config.json": FILES["config.json"], "model.safetensors": b"..."})
+    assert refused(HubModel("some/torch")) == (
+        f"some/torch has no tokenizer.json, no model.onnx; {export.format('some/torch')}"
+    )
+    quantised = {name: FILES[name] for name in ("config.json", "tokenizer.json")}
+    hub.publish("some/small", quantised | {"onnx/model_quantized.onnx": b"..."})
+    assert refused(HubModel("some/small")) == (
+        f"some/small has no model.onnx; {export.format('some/small')}"
+    )
+    assert not any("resolve" in path for path in hub.asked)
+
+
+def test_a_model_that_says_something_else_is_not_fetched(hub: Hub, home: Path) -> None:
+    right = (
+        "take a model that names entailment and neutral, or not_entailment; or put its files in a "
+        "folder of your own, say in id2label what they mean, and name that"
+    )
+    config = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}
+    hub.publish(NAME, FILES | {"config.json": json.dumps(config).encode()})
+    said = "id2label names 'LABEL_0', 'LABEL_1'"
+    assert refused() == f"config.json of {NAME}: {said}; {right}"
+    hub.publish(NAME, FILES | {"config.json": b"[]"})
+    assert refused() == f"config.json of {NAME}: it is no JSON object; {right}"
+    assert not any("/large/" in path for path in hub.asked)
+    # Nor is one of use that somebody else has fetched.
+    hub.publish(NAME, FILES)
+    folder = told([])
+    (folder / "config.json").unlink()
+    (folder / "config.json").write_text(json.dumps(config))
+    assert refused() == f"config.json of {NAME}: {said}; {right}"
+
+
+def test_the_model_is_fetched_last_so_that_where_it_is_everything_is(hub: Hub, home: Path) -> None:
+    files = {name: FILES[name] for name in ("config.json", "tokenizer.json")}
+    settings = {"tokenizer_config.json": b'{"model_max_length": 12}'}
+    weights = {"onnx/model.onnx_data": b"weights", "model.safetensors": b"not asked for"}
+    hub.publish(NAME, files | settings | weights | {"onnx/model.onnx": FILES["model.onnx"]})
+    found: list[str] = []
+    folder = told(found)
+    gets = [path.rpartition("/")[2] for path in hub.asked if path.startswith("GET /some")]
+    assert gets == ["config.json", "tokenizer.json", "tokenizer_config.json", "model.onnx_data"]
+    assert hub.asked[-1].startswith("GET /large/")
+    identity = CrossEncoder(folder, name=NAME).identity
+    assert identity["max_length"] == 12
+    assert "model.onnx_data_sha256" in identity
+    # What was broken off is no model, and is completed.
+    (folder / "onnx" / "model.onnx").unlink()
+    assert cached(MODEL) is None
+    assert told([]) == folder
+    assert cached(MODEL) == folder
+
+
+def test_a_full_disk(hub: Hub, home: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))
+    try:
+        with pytest.raises(StoreFullError) as caught:
+            told([])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert str(caught.value) == (
+        f"nightly.yaml:4 entailment.model: no room for {NAME} in {home / 'hub'}: free some, or "
+        "set HF_HOME to a folder elsewhere"
+    )
+    assert cached(MODEL) is None
+
+
+def test_a_cache_that_cannot_be_written(hub: Hub, home: Path) -> None:
+    home.mkdir()
+    (home / "hub").write_text("a file")
+    assert refused() == (
+        f"{NAME} cannot be put into {home / 'hub'} (Not a directory); "
+        "set HF_HOME to a folder of yours"
+    )
+
+
+def test_workers_fetch_the_same_commit(hub: Hub, home: Path) -> None:
+    commit = told([]).name
+    pinned = HubModel(NAME, commit)
+    here = ModelWork(None, None, entailment=pinned)
+    (replies,) = here.judgements([[PAIR]])
+    identity = here.entailment.identity
+    moved(hub)
+    shutil.rmtree(home)
+    assert worker_judgements(pinned, identity, [PAIR]) == replies
+    assert any("/large/" in path for path in hub.asked)
+    with pytest.raises(WorkersError, match=r"a worker has another entailment model in some.*@v2"):
+        hub.publish(NAME, hub.commits[NAME][hub.revisions[NAME]["main"]], revision="v2")
+        worker_judgements(HubModel(NAME, "v2"), identity, [PAIR])
+    with pytest.raises(
+        WorkersError, match=r"has not the entailment model .*: no/such is no folder"
+    ):
+        worker_judgements(HubModel("no/such"), {}, [PAIR])
+
+
+def test_the_library_is_imported_where_a_model_is_named_and_only_there() -> None:
+    code = "import sys, flows.engine.fetching; sys.exit('huggingface_hub' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
