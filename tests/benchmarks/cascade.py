@@ -1,21 +1,20 @@
 """What a cascade leaves to its judge, and how often the embedded model errs where it is sure.
 
-Run as `python -m tests.benchmarks.cascade [ROWS [FOLDER]]`: so many rows of each data set of human
-labels (100), judged by the embedded model or by the cross-encoder in FOLDER. For each pair of
-bounds: the share that is settled, and the share of
-those whose label people did not give, with its exact 95 % interval. A judge that always says
-what people say would find that share in its audit.
+Run as `python -m tests.benchmarks.cascade [ROWS [MODEL]]`: so many rows of each data set of human
+labels (100), judged by the embedded model or by the cross-encoder MODEL, a folder or a name of
+the Hub. For each pair of bounds: the share that is settled, and the share of those whose label
+people did not give, with its exact 95 % interval. A judge that always says what people say would
+find that share in its audit.
 """
 
 import sys
 import time
-from pathlib import Path
 
 from flows.engine.cascades import exact_interval
-from flows.engine.model_work import ModelWork
 from stages.cascade import Cascade
 from stages.tools import Judgement
 from tests.benchmarks.entailment_rows import Labelled, read_labelled
+from tests.benchmarks.named_model import model_named, some_of_each
 
 BOUNDS = ((0.02, 0.98), (0.05, 0.95), (0.1, 0.9), (0.2, 0.8), (0.3, 0.7))
 
@@ -25,17 +24,8 @@ Judged = list[tuple[Labelled, Judgement]]
 def main() -> None:
     """Print a line for each pair of bounds, then one for each data set at the usual bounds."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 100
-    folder = Path(sys.argv[2]) if len(sys.argv) > 2 else None
-    by_family: dict[str, list[Labelled]] = {}
-    for row in read_labelled():
-        if not row.rule:
-            by_family.setdefault(row.family, []).append(row)
-    # Evenly spread, for files may be in order of what they are about.
-    chosen = {
-        family: [rows[number * len(rows) // count] for number in range(min(count, len(rows)))]
-        for family, rows in by_family.items()
-    }
-    model = ModelWork(None, None, entailment=folder).entailment
+    chosen = some_of_each(read_labelled(), count)
+    model = model_named(sys.argv[2] if len(sys.argv) > 2 else None)
     pairs = [row.pair for rows in chosen.values() for row in rows]
     started = time.process_time()
     judged = model.judge(pairs)

@@ -1,0 +1,28 @@
+"""Entailment models by what a pipeline would call them, and rows to try them on."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from flows.engine.cross_encoder.hub import fetch
+from flows.engine.hub_model import HubModel, folder_or_hub_model
+from flows.engine.model_work import Entailment, ModelWork
+from tests.benchmarks.entailment_rows import Labelled
+
+
+def model_named(name: str | None) -> Entailment:
+    """The embedded model, or the one in a folder or of the Hub, which is fetched."""
+    source = folder_or_hub_model(Path(), name) if name else None
+    if isinstance(source, HubModel):
+        fetch(source, "MODEL", print)
+    return ModelWork(None, None, entailment=source).entailment
+
+
+def some_of_each(rows: Iterable[Labelled], count: int) -> dict[str, list[Labelled]]:
+    """Up to `count` rows of each data set, evenly spread: files may be in order of a subject."""
+    by_family: dict[str, list[Labelled]] = {}
+    for row in rows:
+        by_family.setdefault(row.family, []).append(row)
+    return {
+        family: [found[number * len(found) // count] for number in range(min(count, len(found)))]
+        for family, found in by_family.items()
+    }
