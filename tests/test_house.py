@@ -27,6 +27,7 @@ HEAVY = (
     "sklearn",
     "krippendorff",
     "jinja2",
+    "huggingface_hub",
 )
 
 
