@@ -12,7 +12,7 @@ from flows.engine.execute import execute, open_store, recorded
 from flows.engine.fetching import fetched
 from flows.engine.gates import Outcome, held, outcomes_of
 from flows.engine.prepare import prepare
-from flows.engine.report.metrics import named_metrics
+from flows.engine.report.metrics import StepMetric, named_metrics
 from flows.engine.results import chosen_run, run_steps
 from flows.engine.rules import Gate
 from flows.engine.runner import Made
@@ -85,14 +85,15 @@ def _not_met(
     store: Store, run_id: str, at_least: Mapping[str, float], at_most: Mapping[str, float]
 ) -> Iterator[str]:
     for option, lines in (("at_least", at_least), ("at_most", at_most)):
-        made = named_metrics(store, run_id, lines, place=option)
+        metrics = named_metrics(store, run_id, lines, place=option)
         low = option == "at_least"
+        # Outcomes go by the interval as well: here it is the mean alone that counts.
         gates = {name: Gate(min=line) if low else Gate(max=line) for name, line in lines.items()}
-        for one, (step, metric) in zip(held(store, run_id, gates), made, strict=True):
-            short = None if one.value is None else (one.line - one.value) * (1 if low else -1)
-            if short is None or short > ROUNDING:
+        for one, metric in zip(held(store, run_id, gates), metrics, strict=True):
+            lacks = None if one.value is None else (one.line - one.value) * (1 if low else -1)
+            if lacks is None or lacks > ROUNDING:
                 yield _told(one, low=low)
-                yield from _worst(store, run_id, step, metric, lowest=low)
+                yield from _worst(store, run_id, metric, lowest=low)
 
 
 def _told(one: Outcome, *, low: bool) -> str:
@@ -107,7 +108,7 @@ def _told(one: Outcome, *, low: bool) -> str:
     )
 
 
-def _worst(store: Store, run_id: str, step: str, metric: str, *, lowest: bool) -> Iterator[str]:
+def _worst(store: Store, run_id: str, of: StepMetric, *, lowest: bool) -> Iterator[str]:
     with store.reading() as connection:
         found = read_table(
             connection,
@@ -117,8 +118,8 @@ def _worst(store: Store, run_id: str, step: str, metric: str, *, lowest: bool) -
             ORDER BY score {"ASC" if lowest else "DESC"}, sample_id LIMIT {_WORST}
             """,
             run=run_id,
-            metric=metric,
-            step=step,
+            step=of.step,
+            metric=of.metric,
         )
     samples = [f"{visible(sample)} {number(score)}" for sample, score in found.iter_rows()]
     if samples:

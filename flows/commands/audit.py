@@ -10,7 +10,7 @@ from flows.commands.stores import read_store
 from flows.engine.audit_claims.document import as_json
 from flows.engine.audit_claims.run import ClaimAudit, audit_claims
 from flows.engine.results import chosen_run
-from flows.pages.claim_audit import CHECK_WORDS, example_words, sample_words, step_words
+from flows.pages.claim_audit import example_words, found_words, sample_words, step_words
 
 
 def main(options: Namespace) -> int:
@@ -34,7 +34,7 @@ def _print_audit(console: Console, found: ClaimAudit) -> None:
     for step in found.steps:
         say(f"\n{step_words(step)}", style="bold")
         for one in step.checks:
-            say(f"  {one.found:,} of {one.of:,} {CHECK_WORDS[one.check]}")
+            say(f"  {found_words(one)}")
             for example in one.examples:
                 say(f"    {example.sample_id}: {example_words(one.check, example)}")
             if one.found > len(one.examples):

@@ -7,11 +7,11 @@ from flows.commands.stores import read_store
 from flows.engine.compare.comparison import compare
 from flows.engine.compare.pairs import Runs
 from flows.engine.errors import Fault, InputError
-from flows.engine.report.metrics import named_metrics
-from flows.engine.report.overview import overview, scored_values
+from flows.engine.report.metrics import named_metrics, scored_values
+from flows.engine.report.past import past_means
 from flows.engine.results import chosen_run
 from flows.engine.store import Store
-from flows.plots.comparison import Apart, comparison
+from flows.plots.comparison import apart, comparison
 from flows.plots.distribution import distribution
 from flows.plots.style import Chart
 from flows.plots.trend import Point, trend
@@ -28,14 +28,13 @@ def main(options: Namespace) -> int:
         if options.against
         else _of_metric(store, run_id, options.metrics[0], options.kind)
     )
-    is_svg = options.output.suffix == ".svg"
-    write_file(svg(chart).encode() if is_svg else png(chart), options.output)
+    write_file(svg(chart).encode() if _suffix(options) == ".svg" else png(chart), options.output)
     return 0
 
 
 def _check(options: Namespace) -> None:
     faults = []
-    if options.output.suffix not in (".svg", ".png"):
+    if _suffix(options) not in (".svg", ".png"):
         what, right = "is neither SVG nor PNG", "let its name end in .svg or .png"
         faults.append(Fault(str(options.output), what, right))
     if not options.against and len(options.metrics) != 1:
@@ -48,13 +47,23 @@ def _check(options: Namespace) -> None:
         raise InputError(faults)
 
 
+def _suffix(options: Namespace) -> str:
+    suffix: str = options.output.suffix
+    return suffix.lower()
+
+
 def _of_metric(store: Store, run_id: str, name: str, kind: str | None) -> Chart:
-    [made] = named_metrics(store, run_id, [name], place="METRIC")
+    [metric] = named_metrics(store, run_id, [name], place="METRIC")
     if kind != "trend":
-        return distribution(scored_values(store, run_id, *made), label=name)
-    past = overview(store, run_id).past.get(made, [])
-    if not past:
-        what, right = f"no run has a mean of {name}", "add a step that uses summarize_scores"
+        values = scored_values(store, run_id, metric)
+        if not values:
+            what, right = f"no sample has a score of {name}", "`claimflow show` says why"
+            raise InputError([Fault("METRIC", what, right)])
+        return distribution(values, label=name)
+    past = past_means(store, run_id).get(metric, [])
+    if all(one.mean is None for one in past):
+        why = "`claimflow show` says why" if past else "add a step that uses summarize_scores"
+        what, right = f"no run has a mean of {name}", why
         raise InputError([Fault("--kind trend", what, right)])
     points = [Point(one.run_id, one.mean, one.low, one.high) for one in past]
     return trend(points, label=name)
@@ -63,8 +72,4 @@ def _of_metric(store: Store, run_id: str, name: str, kind: str | None) -> Chart:
 def _comparison(store: Store, run_id: str, options: Namespace) -> Chart:
     before = chosen_run(store, options.against, before=run_id)
     found = compare(store, Runs(before, run_id), metrics=options.metrics)
-    apart = [
-        Apart(one.metric, *(one.difference[2:5] if one.difference else (None, None, None)))
-        for one in found.metrics
-    ]
-    return comparison(apart, label=f"{run_id} less {before}")
+    return comparison(apart(found.metrics), label=f"{run_id} less {before}")

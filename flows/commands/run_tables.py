@@ -22,6 +22,7 @@ from flows.pages.cascade import cascade_words
 from flows.pages.judges import Said, judge_lines
 from flows.pages.run import call_words, metric_name
 from flows.pages.steps import run_counts
+from flows.pages.votes import vote_words
 from flows.pages.words import counted, number
 
 _LOWEST: Final = 3
@@ -50,7 +51,7 @@ def print_report(
     print_gates(console, outcomes)
     _print_failures(console, accounts.failures(store, run_id))
     print_lapsed(console, store, run_id)
-    _print_votes(console, *accounts.votes(store, run_id))
+    _print_votes(console, vote_words(*accounts.votes(store, run_id)))
     _print_cascades(console, cascades_of(store, run_id))
     _print_judges(console, list(judge_lines(store, run_id)))
     _print_calls(console, accounts.calls_made(store, run_id))
@@ -107,11 +108,9 @@ def _print_failures(console: Console, failures: pl.DataFrame) -> None:
     console.print()
 
 
-def _print_votes(console: Console, unstable: int, voted: int) -> None:
-    if voted:
-        see = ': see `claimflow sql "SELECT * FROM unstable"`' if unstable else ""
-        words = f"{unstable:,} of {counted(voted, 'claim')} unstable{see}\n"
-        console.print(shown(words), soft_wrap=True)
+def _print_votes(console: Console, words: str | None) -> None:
+    if words:
+        console.print(shown(f"{words}\n"), soft_wrap=True)
 
 
 def _print_cascades(console: Console, cascades: Sequence[CascadeAccount]) -> None:

@@ -57,6 +57,11 @@ def run_steps(store: Store, run_id: str) -> pl.DataFrame:
     )
 
 
+def sample_count(steps: pl.DataFrame) -> int:
+    """How many samples a run has, by its steps as `run_steps` gives them; 0 where none was read."""
+    return int(steps.filter(pl.col("step") == "samples")["row_count"].sum())
+
+
 def summaries(store: Store, run_id: str) -> pl.DataFrame:
     """The summaries of a run, those over all samples before those by slice."""
     return _read(

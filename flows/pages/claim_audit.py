@@ -4,7 +4,7 @@ from typing import Final
 
 from flows.engine.audit_claims.looking import Check
 from flows.engine.audit_claims.run import ClaimAudit
-from flows.engine.audit_claims.tally import Example, StepAudit
+from flows.engine.audit_claims.tally import Checked, Example, StepAudit
 from flows.pages.words import counted
 
 CHECK_WORDS: Final[dict[Check, str]] = {
@@ -31,6 +31,11 @@ def sample_words(found: ClaimAudit) -> str:
     if found.samples == found.every:
         return f"all {counted(found.every, 'sample')}"
     return f"{found.samples:,} of {counted(found.every, 'sample')}, drawn by a hash of their ids"
+
+
+def found_words(one: Checked) -> str:
+    """How many of how many, and what is wrong with them."""
+    return f"{one.found:,} of {one.of:,} {CHECK_WORDS[one.check]}"
 
 
 def example_words(check: Check, example: Example) -> str:

@@ -10,14 +10,17 @@ from flows.engine.cascades import cascades_of
 from flows.engine.compare.comparison import compare
 from flows.engine.compare.pairs import Runs
 from flows.engine.gates import outcomes_of
+from flows.engine.report.overview import audited_claims
 from flows.engine.store import Store
 from flows.engine.tags import PREVIOUS, find_run
 from flows.pages.cascade import cascade_words
+from flows.pages.claim_audit import found_words, sample_words, step_words
 from flows.pages.comparison import as_markdown
 from flows.pages.gates import GATES, gate_cells
 from flows.pages.judges import judge_lines
 from flows.pages.markdown import code, table
 from flows.pages.steps import run_counts
+from flows.pages.votes import vote_words
 from flows.pages.words import counted, number
 
 COMPARED_UP_TO: Final = 100_000
@@ -86,6 +89,9 @@ def _lines(store: Store, run_id: str) -> Iterator[str]:
     for row in accounts.failures(store, run_id).iter_rows(named=True):
         kind = f" {row['failure']}" if row["failure"] else ""
         yield f"- {code(row['step'])}: {row['failed']:,} failed{kind}: {code(row['reason'])}"
+    votes = vote_words(*accounts.votes(store, run_id))
+    if votes:
+        yield f"- {code(votes)}"
     for cascade in cascades_of(store, run_id):
         yield f"- {code(' '.join(line.strip() for line in cascade_words(cascade)))}"
     for line in judge_lines(store, run_id):
@@ -93,8 +99,9 @@ def _lines(store: Store, run_id: str) -> Iterator[str]:
         yield f"- {mark}{code(line.words.strip().removeprefix('warning: '))}"
     for row in accounts.calls_made(store, run_id).iter_rows(named=True):
         yield f"- {code(call_words(row))}"
+    yield from _claims(store, run_id)
     yield ""
-    yield from _difference(store, run_id, int(steps["row_count"].head(1).sum()))
+    yield from _difference(store, run_id, results.sample_count(steps))
 
 
 def _metrics(summaries: pl.DataFrame) -> Iterator[str]:
@@ -115,6 +122,16 @@ def _metrics(summaries: pl.DataFrame) -> Iterator[str]:
             for row in whole.iter_rows(named=True)
         ),
     )
+
+
+def _claims(store: Store, run_id: str) -> Iterator[str]:
+    """What is wrong with the claims of each step, whatever the judges say of them."""
+    audit = audited_claims(store, run_id)
+    for step in audit.steps:
+        found = [one for one in step.checks if one.found]
+        if found:
+            yield f"- {code(f'{step_words(step)} ({sample_words(audit)})')}"
+            yield from (f"  - {code(found_words(one))}" for one in found)
 
 
 def _difference(store: Store, run_id: str, samples: int) -> Iterator[str]:

@@ -2,49 +2,47 @@
 
 import json
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 import polars as pl
 
-from flows.engine import accounts, results
+from flows.engine import results
+from flows.engine.audit_claims.document import as_document
 from flows.engine.canaries.account import CanaryAccount, canaries_of
-from flows.engine.gates import outcomes_of
+from flows.engine.report.head import RunHead
+from flows.engine.report.overview import SAMPLES, overview
 from flows.engine.store import Store
 
-_TIMES: Final = ("started_at", "ended_at")
 
-
-def as_json(store: Store, run_id: str, *, samples: int = 20) -> str:
+def as_json(store: Store, run_id: str, *, samples: int = SAMPLES) -> str:
     """A run as one JSON object, described in `flows/README.md`.
 
     `samples` says how many samples are listed with their scores, those with the lowest mean
     first; the table `scores` has all of them.
     """
-    summaries = results.summaries(store, run_id)
+    found = overview(store, run_id)
     whole = pl.col("slice_field").is_null()
+    unstable, voted = found.votes
     document: dict[str, Any] = {
-        "run": _run(store, run_id),
-        "metrics": summaries.filter(whole).drop("slice_field", "slice_value").to_dicts(),
-        "slices": summaries.filter(~whole).to_dicts(),
-        "gates": [one._asdict() for one in outcomes_of(store, run_id)],
-        "steps": results.run_steps(store, run_id).drop("artifact_id").to_dicts(),
-        "failures": accounts.failures(store, run_id).to_dicts(),
-        "calls": accounts.calls_made(store, run_id).to_dicts(),
+        "run": _run(found.head),
+        "metrics": found.summaries.filter(whole).drop("slice_field", "slice_value").to_dicts(),
+        "slices": found.summaries.filter(~whole).to_dicts(),
+        "gates": [one._asdict() for one in found.gates],
+        "steps": found.steps.drop("artifact_id").to_dicts(),
+        "failures": found.failures.to_dicts(),
+        "calls": found.calls.to_dicts(),
+        "votes": {"unstable": unstable, "of": voted},
+        "cascades": [one._asdict() for one in found.cascades],
         "canaries": [_canaries(one) for one in canaries_of(store, run_id)],
+        "claims": as_document(found.claims),
         "lowest": _lowest(store, run_id, samples),
     }
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _run(store: Store, run_id: str) -> dict[str, Any]:
-    found = results.all_runs(store).filter(pl.col("run_id") == run_id).row(0, named=True)
-    tags = found["tags"].split(", ") if found["tags"] else []
-    names = ("run_id", "pipeline", "status", "reason")
-    return (
-        {name: found[name] for name in names}
-        | {name: _utc(found[name]) for name in _TIMES}
-        | {"tags": tags, "failures": found["failures"]}
-    )
+def _run(head: RunHead) -> dict[str, Any]:
+    times = {"started_at": _utc(head.started_at), "ended_at": _utc(head.ended_at)}
+    return head._asdict() | times
 
 
 def _canaries(one: CanaryAccount) -> dict[str, Any]:

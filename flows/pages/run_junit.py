@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import polars as pl
 
 from flows.engine import accounts, results
 from flows.engine.gates import Outcome, outcomes_of
+from flows.engine.report.head import RunHead, run_head
 from flows.engine.store import Store
 from flows.pages.gates import gate_cells
 from flows.pages.run import metric_name
@@ -27,19 +28,19 @@ def as_junit(store: Store, run_id: str) -> str:
     is inconclusive and a metric without a mean are skipped. A run that did not come to its end
     is an error.
     """
-    [run] = results.all_runs(store).filter(pl.col("run_id") == run_id).to_dicts()
+    run = run_head(store, run_id)
     suites = [
         _suite("run", [_of_run(run)]),
         _suite("gates", map(_of_gate, outcomes_of(store, run_id))),
         _suite("steps", _of_steps(store, run_id)),
         _suite("metrics", _of_metrics(results.summaries(store, run_id))),
     ]
-    root = Element("testsuites", name=_clean(run["pipeline"]))
+    root = Element("testsuites", name=_clean(run.pipeline))
     for suite in suites:
         for case in suite:
-            case.set("classname", f"{_clean(run['pipeline'])}.{suite.get('name')}")
+            case.set("classname", f"{_clean(run.pipeline)}.{suite.get('name')}")
         if len(suite):
-            suite.set("timestamp", run["started_at"].isoformat(timespec="seconds"))
+            suite.set("timestamp", run.started_at.isoformat(timespec="seconds"))
             root.append(suite)
     indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode") + "\n"
@@ -60,12 +61,12 @@ def _case(name: str, *, seconds: float = 0.0) -> Element:
     return Element("testcase", name=_clean(name), time=f"{seconds:.3f}")
 
 
-def _of_run(run: dict[str, Any]) -> Element:
+def _of_run(run: RunHead) -> Element:
     case = _case("came to its end")
-    _tell(case, "system-out", f"run {run['run_id']}")
-    if run["status"] != "done":
-        words = f"the run is {run['status']}"
-        _tell(case, "error", run["reason"] or words, message=words)
+    _tell(case, "system-out", f"run {run.run_id}")
+    if run.status != "done":
+        words = f"the run is {run.status}"
+        _tell(case, "error", run.reason or words, message=words)
     return case
 
 

@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from flows.engine.results import sample_count
 from flows.engine.runner import Made
 from flows.pages.words import counted
 
@@ -16,8 +17,7 @@ def made_words(made: Made) -> str:
 
 def run_counts(steps: pl.DataFrame) -> str:
     """The steps of a run, as `results.run_steps` gives them, counted in one line."""
-    samples = int(steps.filter(pl.col("step") == "samples")["row_count"].sum())
     reused, failures = int(steps["reused"].sum()), int(steps["failures"].sum())
     failed = f", {counted(failures, 'row')} failed" if failures else ""
     made = f"{counted(steps.height - reused, 'step')} made, {reused} reused{failed}"
-    return f"{counted(samples, 'sample')}, {made}"
+    return f"{counted(sample_count(steps), 'sample')}, {made}"

@@ -1,10 +1,11 @@
 """Two runs side by side, metric by metric."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import altair as alt
 
+from flows.engine.compare.metrics import MetricDifference
 from flows.plots.style import MARK, Chart, styled
 
 _ROW: Final = 24
@@ -20,6 +21,16 @@ class Apart(NamedTuple):
     difference: float | None
     low: float | None = None
     high: float | None = None
+
+
+def apart(metrics: Iterable[MetricDifference]) -> list[Apart]:
+    """What a comparison of two runs found of each metric; none that is not in both is left out."""
+    return [
+        Apart(one.metric, one.difference.mean, one.difference.low, one.difference.high)
+        if one.difference
+        else Apart(one.metric, None)
+        for one in metrics
+    ]
 
 
 def comparison(

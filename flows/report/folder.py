@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from flows.engine.results import run_steps
+from flows.engine.results import run_steps, sample_count
 from flows.engine.store import Store
 from flows.engine.tags import PREVIOUS, find_run
 from flows.pages.run import COMPARED_UP_TO
@@ -16,8 +16,7 @@ def put_report(store: Store, run_id: str, folder: Path) -> Path:
     where the folder cannot be written.
     """
     before = find_run(store, PREVIOUS, before=run_id)
-    steps = run_steps(store, run_id)
-    if steps["row_count"].head(1).sum() > COMPARED_UP_TO:
+    if sample_count(run_steps(store, run_id)) > COMPARED_UP_TO:
         before = None
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{run_id}.html"

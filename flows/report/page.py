@@ -8,15 +8,19 @@ from markupsafe import Markup
 from flows.engine.audit_claims.run import ClaimAudit
 from flows.engine.compare.comparison import Comparison, compare
 from flows.engine.compare.pairs import Runs
-from flows.engine.report.overview import Overview, overview, scored_values
+from flows.engine.report.metrics import StepMetric, scored_values
+from flows.engine.report.overview import SAMPLES, Overview, overview
 from flows.engine.report.ranking import changed_samples, worst_first
+from flows.engine.results import sample_count
 from flows.engine.store import Store
 from flows.engine.version import VERSION
 from flows.pages import claim_audit, comparison_words
+from flows.pages.cascade import cascade_words
 from flows.pages.gates import GATES, gate_cells
-from flows.pages.judges import judge_lines
+from flows.pages.judges import Said, judge_lines
 from flows.pages.run import call_words, metric_name
 from flows.pages.steps import run_counts
+from flows.pages.votes import vote_words
 from flows.pages.words import counted
 from flows.rendering import hashed, policy, rendered, source
 from flows.report.entries import entries
@@ -24,8 +28,7 @@ from flows.report.payload import Payload, packed
 from flows.report.plots import comparison_svg, distribution_svg, trend_svg
 from stages import LOWER_IS_BETTER
 
-SAMPLES: Final = 1_000
-"""How many samples a page shows where nobody says otherwise."""
+_SCRIPTS: Final = ("texts.js", "sample.js", "list.js")
 
 _MOST: Final = 4_000_000
 """Letters for the samples; with the rest of the page below 5 MB."""
@@ -49,19 +52,16 @@ def html_report(
         head=found.head,
         version=VERSION,
         counts=run_counts(found.steps),
-        seconds=(found.head.ended_at - found.head.started_at).total_seconds()
-        if found.head.ended_at
-        else None,
         metrics=list(_metrics(store, found)),
         slices=_slices(found),
         gates=[(one.outcome, gate_cells(one)) for one in found.gates],
-        judges=list(judge_lines(store, run_id)),
+        judges=list(_judges(store, found)),
         steps=found.steps.rows(named=True),
         failures=found.failures.rows(named=True),
         audit=_audit(found.claims),
         calls=[call_words(row) for row in found.calls.iter_rows(named=True)],
         payload=payload,
-        shown=_shown(payload, found.samples, compared=comparison is not None),
+        shown=_shown(payload, sample_count(found.steps), compared=comparison is not None),
         comparison=_compared(comparison) if comparison else None,
     )
 
@@ -83,14 +83,14 @@ def _metrics(store: Store, found: Overview) -> Iterator[dict[str, Any]]:
     """Every mean over all samples with its plots."""
     whole = [row for row in found.summaries.rows(named=True) if row["slice_field"] is None]
     for row in whole:
-        step, metric = row["scores"], row["metric"]
-        values = scored_values(store, found.head.run_id, step, metric)
-        name = metric_name(row, found.summaries)
+        metric = row["metric"]
+        of = StepMetric(row["scores"], metric)
+        values = scored_values(store, found.head.run_id, of)
         yield row | {
-            "name": name,
+            "name": metric_name(row, found.summaries),
             "lower": metric in LOWER_IS_BETTER,
             "distribution": _svg(distribution_svg(values, metric)),
-            "trend": _svg(trend_svg(found.past.get((step, metric), []), metric)),
+            "trend": _svg(trend_svg(found.past.get(of, []), metric)),
         }
 
 
@@ -105,11 +105,21 @@ def _slices(found: Overview) -> dict[str, list[dict[str, Any]]]:
     return by_field
 
 
+def _judges(store: Store, found: Overview) -> Iterator[Said]:
+    """What is known of the judges: cascades, votes, canaries, calibrations."""
+    for cascade in found.cascades:
+        yield from map(Said, cascade_words(cascade))
+    votes = vote_words(*found.votes)
+    if votes:
+        yield Said(votes)
+    yield from judge_lines(store, found.head.run_id)
+
+
 def _audit(found: ClaimAudit) -> dict[str, Any]:
     return {
         "samples": claim_audit.sample_words(found),
         "steps": [(claim_audit.step_words(step), step.checks) for step in found.steps],
-        "words": claim_audit.CHECK_WORDS,
+        "found": claim_audit.found_words,
         "example": claim_audit.example_words,
     }
 
@@ -138,7 +148,8 @@ def _svg(drawn: str | None) -> Markup | None:
 
 
 def _rendered(**facts: Any) -> str:
-    style, script = source("flows.report", "style.css"), source("flows.report", "page.js")
+    style = source("flows.report", "style.css")
+    script = Markup("").join(source("flows.report", name) for name in _SCRIPTS)
     allowed = policy(
         f"script-src {hashed(script)}",
         f"style-src {hashed(style)}",

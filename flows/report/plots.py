@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from flows.engine.compare.comparison import Comparison
-from flows.engine.report.overview import PastMean
-from flows.plots.comparison import Apart, comparison
+from flows.engine.report.past import PastMean
+from flows.plots.comparison import apart, comparison
 from flows.plots.distribution import distribution
 from flows.plots.trend import Point, trend
 from flows.plots.writing import svg
@@ -16,7 +16,7 @@ def distribution_svg(values: Sequence[float], metric: str) -> str | None:
 
 
 def trend_svg(past: Sequence[PastMean], metric: str) -> str | None:
-    """The means of a metric over the runs; None where there are fewer than two."""
+    """The means of a metric over the runs; None where fewer than two have one."""
     if sum(one.mean is not None for one in past) < 2:
         return None
     points = [
@@ -29,9 +29,5 @@ def trend_svg(past: Sequence[PastMean], metric: str) -> str | None:
 
 def comparison_svg(found: Comparison) -> str | None:
     """How far the means lie apart, metric by metric; None where nothing is in both runs."""
-    apart = [
-        Apart(one.metric, one.difference.mean, one.difference.low, one.difference.high)
-        for one in found.metrics
-        if one.difference is not None
-    ]
-    return svg(comparison(apart, label="B - A")) if apart else None
+    both = [one for one in apart(found.metrics) if one.difference is not None]
+    return svg(comparison(both, label="B - A")) if both else None

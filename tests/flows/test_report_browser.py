@@ -48,7 +48,7 @@ def seen(browser: Browser, path: Path) -> Iterator[Seen]:
 
 
 def rows(seen: Seen) -> list[str]:
-    return [text or "" for text in seen.page.locator("#list tbody td.id").all_text_contents()]
+    return [text or "" for text in seen.page.locator("#list tbody th.id").all_text_contents()]
 
 
 def row(seen: Seen, name: str) -> Locator:
@@ -158,17 +158,18 @@ def test_keys_search_move_open_and_close(alone: Seen) -> None:
     page.keyboard.type("t/")
     assert field(alone, "text").input_value() == "t/"
     field(alone, "text").fill("")
-    page.locator("#list tbody tr").first.focus()
+    page.locator("#list tbody button").first.focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowUp")
     second = rows(alone)[1]
-    assert page.evaluate("document.activeElement.cells[0].textContent") == second
+    assert page.evaluate("document.activeElement.textContent") == second
     page.keyboard.press("Enter")
+    assert page.get_by_role("region", name=f"Sample {second}", exact=True).is_visible()
     assert page.locator("#detail h3").inner_text() == f"Sample {second}"
     page.keyboard.press("Escape")
     assert page.locator("#detail").is_hidden()
-    assert page.evaluate("document.activeElement.cells[0].textContent") == second
+    assert page.evaluate("document.activeElement.textContent") == second
 
 
 def test_claims_are_marked_where_they_stand_by_verdict(alone: Seen) -> None:

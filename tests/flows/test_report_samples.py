@@ -6,9 +6,11 @@ import pytest
 
 from flows.engine.compare.comparison import compare
 from flows.engine.compare.pairs import Runs
-from flows.engine.report.overview import overview, scored_values
+from flows.engine.report.metrics import StepMetric, scored_values
+from flows.engine.report.overview import overview
 from flows.engine.report.ranking import changed_samples, worst_first
 from flows.engine.report.samples import followed
+from flows.engine.results import sample_count
 from flows.engine.store import Store
 from flows.report.entries import entries
 from stages.keys import content_key
@@ -26,20 +28,20 @@ def test_an_overview_knows_the_run_and_those_before(runs: tuple[Store, str, str]
     found = overview(store, b)
     assert (found.head.run_id, found.head.pipeline, found.head.status) == (b, "<b>p</b>", "done")
     assert found.head.tags == []
-    assert found.samples == 5
-    past = found.past["precision", "precision"]
+    assert sample_count(found.steps) == 5
+    past = found.past[StepMetric("precision", "precision")]
     assert [(one.run_id, one.mean) for one in past] == [(a, 0.625), (b, 0.5)]
     assert found.calls.row(0, named=True)["calls"] == 2
     assert found.failures.select("step", "failure", "failed").rows() == [
         ("in_reference", "timeout", 1)
     ]
     # Of the first run the second is no past.
-    assert [one.run_id for one in overview(store, a).past["precision", "precision"]] == [a]
+    assert [one.run_id for one in overview(store, a).past[StepMetric("precision", "precision")]] == [a]
 
 
 def test_only_scored_samples_have_values(runs: tuple[Store, str, str]) -> None:
     store, _, b = runs
-    assert sorted(scored_values(store, b, "precision", "precision")) == [0.0, 0.25, 1.0]
+    assert scored_values(store, b, StepMetric("precision", "precision")) == [0.0, 0.25, 1.0]
 
 
 def test_the_lowest_come_first_and_a_failure_counts_as_the_lowest(

@@ -141,7 +141,10 @@ def test_json_has_all_of_it(store: Store, capsys: pytest.CaptureFixture[str]) ->
         "steps",
         "failures",
         "calls",
+        "votes",
+        "cascades",
         "canaries",
+        "claims",
         "lowest",
     ]
     assert found["run"]["run_id"] == chosen_run(store, "latest")
@@ -155,7 +158,12 @@ def test_json_has_all_of_it(store: Store, capsys: pytest.CaptureFixture[str]) ->
         ("response_claims", 1),
         ("verdicts", 1),
     ]
-    assert found["calls"] == []
+    assert (found["calls"], found["cascades"], found["canaries"]) == ([], [], [])
+    assert found["votes"] == {"unstable": 0, "of": 0}
+    [audited] = found["claims"]["steps"]
+    assert (audited["step"], audited["claims"], audited["failed"]) == ("response_claims", 1, 1)
+    checks = {one["check"]: (one["found"], one["of"]) for one in audited["checks"]}
+    assert checks["repeated"] == (0, 1)
     assert [(row["sample_id"], row["mean"]) for row in found["lowest"]] == [("a", 0.5), ("b", 1.0)]
     assert [score["status"] for score in found["lowest"][0]["scores"]] == ["scored", "undefined"]
     fewer = json.loads(reported(store, capsys, "--format", "json", "--samples", "1"))

@@ -1,12 +1,18 @@
 """What was found in the claims of a run, as JSON: keys that stay, for programs."""
 
 import json
+from typing import Any
 
 from flows.engine.audit_claims.run import ClaimAudit
 
 
 def as_json(found: ClaimAudit) -> str:
     """An audit as one JSON object, described in `flows/README.md`."""
+    return json.dumps(as_document(found), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_document(found: ClaimAudit) -> dict[str, Any]:
+    """What that object holds."""
     steps = [
         step._asdict()
         | {
@@ -17,5 +23,4 @@ def as_json(found: ClaimAudit) -> str:
         }
         for step in found.steps
     ]
-    document = found._asdict() | {"steps": steps}
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return found._asdict() | {"steps": steps}

@@ -1,4 +1,4 @@
-"""The metrics of a run, by the names that people give them."""
+"""The metrics of a run: by the names that people give them, and their scores."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -8,14 +8,16 @@ from flows.engine.rules import misnamed
 from flows.engine.store import Store, read_table
 
 
-class Made(NamedTuple):
+class StepMetric(NamedTuple):
     """A metric and the step whose scores are meant."""
 
     step: str
     metric: str
 
 
-def named_metrics(store: Store, run_id: str, names: Iterable[str], *, place: str) -> list[Made]:
+def named_metrics(
+    store: Store, run_id: str, names: Iterable[str], *, place: str
+) -> list[StepMetric]:
     """The metrics that `names` mean, each `metric`, or `step.metric` where several steps make it.
 
     Raises `InputError`, whose faults are at `place`, for names of which the run has no scores.
@@ -30,4 +32,18 @@ def named_metrics(store: Store, run_id: str, names: Iterable[str], *, place: str
     if faults:
         raise InputError(faults)
     led = (name.rpartition(".") for name in wanted)
-    return [Made(step or makers[metric][0], metric) for step, _, metric in led]
+    return [StepMetric(step or makers[metric][0], metric) for step, _, metric in led]
+
+
+def scored_values(store: Store, run_id: str, of: StepMetric) -> list[float]:
+    """The scores of a metric in a run, the lowest first."""
+    with store.reading() as connection:
+        table = read_table(
+            connection,
+            "SELECT score FROM scores WHERE run_id = $run AND step = $step AND metric = $metric "
+            "AND status = 'scored' ORDER BY score",
+            run=run_id,
+            step=of.step,
+            metric=of.metric,
+        )
+    return table["score"].to_list()

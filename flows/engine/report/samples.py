@@ -19,7 +19,8 @@ class Followed(NamedTuple):
     """A sample and what became of it; rows are by the names of their columns.
 
     Each of `claims` has its `verdicts`. Positions are in code points of the text that they are
-    in. `calls` are those that gave the claims and verdicts, `sentences` the lexical matches.
+    in. `calls` are those that gave the claims, the verdicts and the votes on them, `sentences` the
+    lexical matches.
     """
 
     sample: dict[str, Any]
@@ -84,17 +85,17 @@ SELECT sample_id, claim_id::VARCHAR AS claim_id, step, of, claim, start, "end", 
        reason, call_id::VARCHAR AS call_id
 FROM claims JOIN audit.run_steps USING (run_id, step)
 WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))
-ORDER BY position, start, claim
+ORDER BY position, start, claim, claim_id
 """
 
 _VERDICTS: Final = """
 SELECT claim_id::VARCHAR AS claim_id, step, against, passage, verdict, status, failure, reason,
        p_entailed, p_contradicted, p_neutral, evidence, evidence_passage, evidence_start,
-       evidence_end, agreement, ballot, call_id::VARCHAR AS call_id
+       evidence_end, agreement, ballot, judged_by, model_verdict, call_id::VARCHAR AS call_id
 FROM verdicts JOIN audit.run_steps USING (run_id, step)
 WHERE run_id = $run AND claim_id IN (
     SELECT claim_id FROM claims WHERE run_id = $run AND sample_id IN (SELECT unnest($ids)))
-ORDER BY position, passage
+ORDER BY position, against, passage
 """
 
 _SCORES: Final = """
@@ -116,9 +117,10 @@ WITH named AS (
     SELECT sample_id, call_id FROM claims
     WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))
     UNION
-    SELECT sample_id, verdicts.call_id FROM claims JOIN verdicts USING (run_id, claim_id)
+    SELECT sample_id, unnest(list_append((ballot ->> '$[*].call_id')::UUID[], verdicts.call_id))
+    FROM claims JOIN verdicts USING (run_id, claim_id)
     WHERE run_id = $run AND sample_id IN (SELECT unnest($ids)))
 SELECT sample_id, call_id::VARCHAR AS call_id, step, model, outcome, system, prompt, reply, error,
        prompt_tokens, completion_tokens, cost::DOUBLE AS cost, seconds
-FROM audit.calls JOIN named USING (call_id) ORDER BY asked_at
+FROM audit.calls JOIN named USING (call_id) ORDER BY asked_at, call_id
 """

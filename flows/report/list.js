@@ -1,0 +1,205 @@
+// ---- the list ---------------------------------------------------------------------------------
+
+const PAGE = 100;
+
+async function unpacked() {
+  const bytes = Uint8Array.from(atob(byId("packed").textContent), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return whole(JSON.parse(await new Response(stream).text()));
+}
+
+// What was left out since it is told elsewhere: system messages, and what is the same in both runs.
+function whole(samples) {
+  const systems = [];
+  for (const sample of samples) {
+    for (const call of [...sample.calls, ...(sample.before ? sample.before.calls : [])]) {
+      if (typeof call.system === "string") systems.push(call.system);
+      else if (call.system !== null) call.system = systems[call.system];
+    }
+    if (sample.before) {
+      sample.before = { ...sample, ...sample.before, before: null, calls: [...sample.before.calls, ...sample.calls] };
+    }
+  }
+  return samples;
+}
+
+function counts(sample) {
+  const found = { entailed: 0, contradicted: 0, neutral: 0, failed: 0 };
+  for (const claim of sample.claims) {
+    if (claim.status === "failed") found.failed += 1;
+    for (const verdict of claim.verdicts) found[said(verdict)] += 1;
+  }
+  return found;
+}
+
+// A sample as the list knows it; `rank` is its place where nobody sorts.
+function rowOf(sample, rank) {
+  const texts = [sample.sample_id, sample.user_input, sample.response, sample.reference, ...(sample.retrieved_contexts || []), ...sample.claims.map((claim) => claim.claim)];
+  return { sample, rank, counts: counts(sample), text: texts.filter(Boolean).join("\n").toLowerCase(),
+    scores: new Map(sample.scores.map((one) => [scoreName(one, sample.scores), one])),
+    changed: sample.changes ? sample.changes.claims.length : 0 };
+}
+
+function options(values, first) {
+  const all = first === null ? values : [["", first], ...values];
+  return node("select", {}, all.map(([value, shown]) => node("option", { value }, shown)));
+}
+
+// Metadata by which a few kinds of samples can be told apart.
+function sliceOptions(samples) {
+  const found = new Map();
+  for (const sample of samples) for (const [key, value] of Object.entries(sample.metadata)) {
+    if (value === null || typeof value === "object") continue;
+    if (!found.has(key)) found.set(key, new Set());
+    found.get(key).add(String(value));
+  }
+  return [...found].filter(([, values]) => values.size > 1 && values.size <= 30)
+    .flatMap(([key, values]) => [...values].sort().map((value) => [JSON.stringify([key, value]), `${key}: ${value}`]));
+}
+
+function controls(samples, against) {
+  const control = (label, name, input) => { input.setAttribute("name", name); return node("label", {}, label, input); };
+  const metrics = [...new Set(samples.flatMap((sample) => sample.scores.map((one) => scoreName(one, sample.scores))))];
+  const slices = sliceOptions(samples);
+  const verdicts = ["entailed", "contradicted", "neutral", "failed"].map((one) => [one, `${SIGNS[one]} ${one}`]);
+  const bound = () => node("input", { type: "number", step: "any" });
+  return [
+    control("Search", "text", node("input", { type: "search", placeholder: "ids, texts, claims" })),
+    control("Metric", "metric", options([["", "mean of all"], ...metrics.map((name) => [name, name])], null)),
+    control("Score from", "from", bound()), control("Score to", "to", bound()),
+    control("Status", "status", options([["scored", "scored"], ["undefined", "undefined"], ["failed", "failed"]], "any")),
+    control("Has a claim", "verdict", options(verdicts, "of any verdict")),
+    slices.length ? control("Slice", "slice", options(slices, "all samples")) : null,
+    against ? control("Changed", "changed", options([["flipped", "verdict flipped"], ["changed", "anything changed"], ["same", "nothing changed"]], "all samples")) : null,
+    node("button", { type: "reset" }, "Clear")].filter(Boolean);
+}
+
+// A test for each control that is set: whether a row is shown.
+function tests(value, scoreOf) {
+  const wants = {
+    text: (row, wanted) => row.text.includes(wanted.toLowerCase()),
+    from: (row, wanted) => scoreOf(row) !== null && scoreOf(row) >= Number(wanted),
+    to: (row, wanted) => scoreOf(row) !== null && scoreOf(row) <= Number(wanted),
+    verdict: (row, wanted) => row.counts[wanted] > 0,
+    slice: (row, wanted) => { const [key, of] = JSON.parse(wanted); return String(row.sample.metadata[key]) === of; },
+    status: (row, wanted) => [...row.scores].some(([name, one]) => one.status === wanted && (!value("metric") || name === value("metric"))),
+    changed: ({ sample: { changes } }, wanted) => (wanted === "flipped"
+      ? Boolean(changes) && changes.claims.some((one) => one.change === "verdict flipped")
+      : Boolean(changes) === (wanted === "changed")),
+  };
+  return Object.keys(wants).filter(value).map((name) => (row) => wants[name](row, value(name)));
+}
+
+// Rows by what `get` finds in them, those in which it finds nothing last.
+function sorted(rows, get, down) {
+  const order = (a, b) => (typeof a === "string" ? a.localeCompare(b) : a - b);
+  return [...rows].sort((one, other) => {
+    const [a, b] = [get(one), get(other)];
+    if (a === null || b === null) return (a === null) - (b === null) || one.rank - other.rank;
+    return (down ? order(b, a) : order(a, b)) || one.rank - other.rank;
+  });
+}
+
+function explore(samples) {
+  const { against } = byId("packed").dataset;
+  const rows = samples.map(rowOf);
+  const state = { sort: null, down: false, shown: PAGE, open: null, rows };
+  const [filters, list] = [byId("filters"), byId("list")];
+  filters.append(...controls(samples, against));
+
+  const value = (name) => (filters.elements[name] ? filters.elements[name].value : "");
+  const scoreOf = (row) => (value("metric") ? (row.scores.get(value("metric")) || { score: null }).score : row.sample.mean);
+  const columns = [
+    ["sample", (row) => row.sample.sample_id], ["question", (row) => row.sample.user_input || ""], ["mean", scoreOf],
+    ["✓", (row) => row.counts.entailed, "verdicts entailed"], ["✗", (row) => row.counts.contradicted, "verdicts contradicted"],
+    ["?", (row) => row.counts.neutral, "verdicts neutral"], ["!", (row) => row.counts.failed, "failed rows"],
+    ...(against ? [["changed claims", (row) => row.changed]] : [])];
+
+  function sortBy(number) {
+    state.down = state.sort === number ? !state.down : false;
+    state.sort = number;
+    draw();
+    list.tHead.querySelectorAll("button")[number].focus();
+  }
+  function head([named, get, aloud], number) {
+    const name = get === scoreOf ? value("metric") || named : named;
+    const order = state.sort === number ? (state.down ? "descending" : "ascending") : "none";
+    const arrow = { descending: " ▼", ascending: " ▲", none: "" }[order];
+    return node("th", { scope: "col", "aria-sort": order, class: number > 1 ? "number" : null },
+      node("button", { type: "button", "aria-label": `sort by ${aloud || name}`, title: aloud || name, click: () => sortBy(number) }, name + arrow));
+  }
+  function line(row) {
+    const asked = row.sample.user_input || row.sample.response || "";
+    const short = Array.from(asked.slice(0, 320)).slice(0, 140).join("");
+    const open = row === state.open;
+    return node("tr", { class: open ? "current" : null, click: () => show(row) },
+      node("th", { scope: "row", class: "id" }, node("button", { type: "button", class: "open", "aria-current": String(open) }, node("bdi", {}, row.sample.sample_id))),
+      node("td", { class: "asked", dir: "auto" }, short + (short.length < asked.length ? "…" : "")),
+      columns.slice(2).map(([, get]) => node("td", { class: "number" }, get === scoreOf ? digits(get(row)) : String(get(row)))));
+  }
+  const openers = () => [...list.tBodies[0].querySelectorAll("button.open")];
+  function draw() {
+    const wanted = tests(value, scoreOf);
+    const found = rows.filter((row) => wanted.every((fits) => fits(row)));
+    state.rows = state.sort === null ? found : sorted(found, columns[state.sort][1], state.down);
+    list.tHead.replaceChildren(node("tr", {}, columns.map(head)));
+    list.tBodies[0].replaceChildren(...state.rows.slice(0, state.shown).map(line));
+    byId("matches").textContent = `${state.rows.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} samples in this page match`;
+    byId("more").hidden = state.rows.length <= state.shown;
+  }
+  function mark(row) {
+    state.open = row;
+    openers().forEach((button, number) => {
+      const open = state.rows[number] === row;
+      button.setAttribute("aria-current", String(open));
+      button.closest("tr").classList.toggle("current", open);
+    });
+  }
+  function show(row) {
+    mark(row);
+    openSample(row.sample, { number: state.rows.indexOf(row) + 1, of: state.rows.length, go });
+    byId("detail").focus({ preventScroll: true });
+    byId("detail").scrollIntoView({ block: "start" });
+  }
+  function go(step) {
+    if (step === 0) { close(); return; }
+    const next = state.rows[state.rows.indexOf(state.open) + step];
+    if (!next) return;
+    show(next);
+    const again = byId("detail").querySelector(step > 0 ? "button.next" : "button.previous");
+    if (!again.disabled) again.focus({ preventScroll: true });
+  }
+  function close() {
+    const number = state.rows.indexOf(state.open);
+    byId("detail").hidden = true;
+    byId("detail").replaceChildren();
+    mark(null);
+    (openers()[number] || filters.elements.text).focus();
+  }
+  function keyed(event) {
+    const typing = ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName);
+    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape" && state.open) { close(); event.preventDefault(); }
+    if (event.key === "/") { filters.elements.text.focus(); event.preventDefault(); }
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const number = openers().indexOf(event.target);
+    if (!step || number < 0) return;
+    const next = openers()[number + step];
+    if (next) next.focus();
+    event.preventDefault();
+  }
+  const redraw = () => { state.shown = PAGE; draw(); };
+  filters.addEventListener("input", redraw);
+  filters.addEventListener("reset", () => setTimeout(redraw));
+  filters.addEventListener("submit", (event) => event.preventDefault());
+  byId("more").addEventListener("click", () => {
+    const first = state.shown;
+    state.shown += PAGE;
+    draw();
+    openers()[first].focus();
+  });
+  document.addEventListener("keydown", keyed);
+  draw();
+}
+
+unpacked().then(explore).catch((error) => { byId("trouble").textContent = `The samples cannot be shown: ${error.message}`; });

@@ -1,0 +1,197 @@
+// ---- one sample -------------------------------------------------------------------------------
+
+const said = (verdict) => (verdict.status === "failed" ? "failed" : verdict.verdict || "none");
+
+// Of several passages one that entails settles a claim, then one that contradicts it.
+function judged(claim, step) {
+  if (claim.status === "failed") return "failed";
+  const found = claim.verdicts.filter((one) => !step || one.step === step).map(said);
+  return ["entailed", "contradicted", "neutral", "failed"].find((one) => found.includes(one)) || "none";
+}
+
+const textIn = (sample, field, passage) => (passage === null ? sample[field] : (sample[field] || [])[passage]);
+
+// The evidence of the chosen claim in a text; that of a claim of the first run where the second
+// has the same text.
+function evidenceIn(sample, field, passage, chosen) {
+  const owner = [sample, sample.before].find((one) => one && one.claims.includes(chosen));
+  if (!owner || textIn(owner, field, passage) !== textIn(sample, field, passage)) return [];
+  return chosen.verdicts
+    .filter((one) => one.evidence_start !== null && one.against === field && one.evidence_passage === passage)
+    .map((one) => ({ start: one.evidence_start, end: one.evidence_end, kind: "evidence" }));
+}
+
+// What can be folded stays as the reader left it while the sample is drawn anew.
+function fold(view, key, { open = false, wanted = false, ...more }, summary, ...children) {
+  const toggle = (event) => view.folds.set(key, event.target.open);
+  const left = view.folds.has(key) ? view.folds.get(key) : open;
+  return node("details", { open: left || wanted, toggle, ...more }, node("summary", {}, summary), children);
+}
+
+function callDetails(sample, id, what, view) {
+  const call = sample.calls.find((one) => one.call_id === id);
+  if (!call) return null;
+  const tokens = call.prompt_tokens === null ? "tokens not told" : `${call.prompt_tokens} + ${call.completion_tokens || 0} tokens`;
+  const cost = call.cost === null ? "price unknown" : `${call.cost} USD`;
+  const told = [["System message", call.system], ["Prompt", call.prompt], ["Raw reply", call.reply], ["Error", call.error]];
+  return fold(view, `call ${what} ${id}`, { class: "call" }, `${what} by ${call.model}: ${call.outcome}, ${tokens}, ${cost}, ${call.seconds.toFixed(1)} s`,
+    told.filter(([, text]) => text !== null).map(([name, text]) => [node("h5", {}, name),
+      node("pre", { class: "text", dir: "auto", tabindex: "0", role: "group", "aria-label": name }, text)]));
+}
+
+// What each of several votes was.
+function ballotDetails(sample, verdict, view) {
+  const votes = JSON.parse(verdict.ballot || "[]");
+  if (!votes.length) return null;
+  return node("ul", { class: "ballot" }, votes.map((vote, number) => node("li", {},
+    word(vote.verdict || "failed"), " ", node("bdi", {}, `${vote.judge}${vote.reason ? `: ${vote.reason}` : ""}`),
+    vote.call_id === verdict.call_id ? null : callDetails(sample, vote.call_id, `Vote ${number + 1}`, view))));
+}
+
+// Whose verdict it is in a cascade.
+function cascadeWords(verdict) {
+  if (verdict.judged_by === "embedded") return "Settled by the embedded model, which was sure.";
+  if (verdict.judged_by === "judge") return `Referred to the judge; the embedded model says ${verdict.model_verdict}.`;
+  if (verdict.judged_by === "audit") return `An audit: the judge was asked although the embedded model was sure that it is ${verdict.model_verdict}.`;
+  return null;
+}
+
+function verdictDetails(sample, verdict, view) {
+  const passage = verdict.passage === null ? "" : ` [${verdict.passage}]`;
+  const odds = verdict.p_entailed === null ? null
+    : `probabilities: entailed ${digits(verdict.p_entailed)}, contradicted ${digits(verdict.p_contradicted)}, neutral ${digits(verdict.p_neutral)}`;
+  const votes = verdict.agreement === null ? null : `${Math.round(verdict.agreement * 100)} % of the votes`;
+  const lines = [cascadeWords(verdict), odds, votes, verdict.reason && `Reason: ${verdict.reason}`, verdict.evidence && `Evidence: ${verdict.evidence}`];
+  return node("div", { class: "verdict" },
+    node("p", {}, word(said(verdict)), ` against ${verdict.against}${passage} (${verdict.step})`),
+    lines.filter(Boolean).map((line) => node("p", { dir: "auto" }, line)),
+    ballotDetails(sample, verdict, view), callDetails(sample, verdict.call_id, "Judged", view));
+}
+
+function claimsOf(sample, side) {
+  const claims = sample.claims.filter((claim) => claim.of === side);
+  return claims.sort((a, b) => (a.start === null) - (b.start === null) || a.start - b.start);
+}
+
+// A claim in the list under its text; the chosen one with all that was said of it.
+function claimLine(sample, claim, step, view) {
+  const chosen = claim === view.chosen;
+  const button = node("button", { type: "button", class: "claim", "aria-expanded": String(chosen), click: () => view.choose(chosen ? null : claim) },
+    word(judged(claim, step)), " ", node("bdi", {}, claim.claim === null ? claim.reason || "(no claims)" : claim.claim));
+  if (!chosen) return node("li", {}, button);
+  view.button = button;
+  const why = claim.status === "made" && claim.reason ? node("p", { dir: "auto" }, claim.reason) : null;
+  return node("li", {}, button, why, claim.verdicts.map((one) => verdictDetails(sample, one, view)), callDetails(sample, claim.call_id, "Decomposed", view));
+}
+
+// A text with its claims, held against what the reader chooses.
+function sidePanel(sample, side, title, view) {
+  const claims = claimsOf(sample, side);
+  const steps = [...new Set(claims.flatMap((claim) => claim.verdicts.map((one) => one.step)))];
+  const step = steps.includes(view.steps[side]) ? view.steps[side] : steps[0] || null;
+  const marks = claims.filter((claim) => claim.start !== null).map((claim) => ({
+    start: claim.start, end: claim.end, kind: judged(claim, step), chosen: claim === view.chosen, choose: () => view.choose(claim) }));
+  const choice = steps.length < 2 ? null : node("label", {}, "claims held against ", node("select", {
+    change: (event) => { view.steps[side] = event.target.value; view.draw(); } },
+    steps.map((name) => node("option", { value: name, selected: name === step }, name))));
+  return node("section", { "aria-label": title }, node("h4", {}, title), choice,
+    textBlock(title, sample[side], [...marks, ...evidenceIn(sample, side, null, view.chosen)]),
+    claims.length ? node("ol", { class: "claims" }, claims.map((claim) => claimLine(sample, claim, step, view))) : node("p", { class: "absent" }, "no claims of it"));
+}
+
+// Responses side by side, and references where their claims are not the same in both runs.
+function sidesPanel(sample, view) {
+  const { before } = sample;
+  const sides = [["response", "Response", true], ["reference", "Reference", before && !same(before, sample, "reference")]];
+  const panels = sides.flatMap(([side, title, both]) => (before && both
+    ? [sidePanel(before, side, `${title} in A`, view), sidePanel(sample, side, `${title} in B`, view)]
+    : [sidePanel(sample, side, title, view)]));
+  const others = sample.other_references.map((text, number) => {
+    const name = `Another reference, ${number + 1} of ${sample.other_references.length}`;
+    return node("section", { "aria-label": name }, node("h4", {}, name), textBlock(name, text, []));
+  });
+  return node("div", { class: "columns" }, panels, others);
+}
+
+const same = (one, other, side) => one[side] === other[side] && JSON.stringify(claimsOf(one, side)) === JSON.stringify(claimsOf(other, side));
+
+function contextsPanel(sample, view) {
+  if (!sample.retrieved_contexts) return null;
+  return node("section", { "aria-label": "Retrieved contexts" }, node("h4", {}, `Retrieved contexts: ${sample.retrieved_contexts.length}`),
+    sample.retrieved_contexts.map((text, number) => {
+      const marks = evidenceIn(sample, "retrieved_contexts", number, view.chosen);
+      const begins = node("bdi", {}, Array.from(text.slice(0, 200)).slice(0, 100).join("").trim() + (text.length > 100 ? "…" : ""));
+      return fold(view, `context ${number}`, { class: "context", open: number === 0, wanted: marks.length > 0 }, [`[${number}] `, begins], textBlock(`Context ${number}`, text, marks));
+    }));
+}
+
+const MEASURES = { rouge_l_precision: "ROUGE-L precision", rouge_l_f1: "ROUGE-L F1", token_overlap_precision: "overlap precision", token_overlap_f1: "overlap F1", bleu: "BLEU", chrf: "chrF" };
+
+function sentencesPanel(sample, view) {
+  if (!sample.sentences.length) return null;
+  const points = Array.from(sample.response || "");
+  const rows = sample.sentences.map((one) => [one.position === null ? "(all of it)" : points.slice(one.start, one.end).join(""),
+    one.against + (one.source === null ? "" : ` [${one.source}]`), ...Object.keys(MEASURES).map((name) => digits(one[name]))]);
+  const title = "Lexical scores, sentence by sentence";
+  return fold(view, "sentences", {}, title, table(title, ["sentence of the response", "against", ...Object.values(MEASURES)], rows));
+}
+
+const scoreName = (score, scores) => (scores.filter((one) => one.metric === score.metric).length > 1 ? `${score.step}.${score.metric}` : score.metric);
+
+function scoresPanel(sample, view) {
+  const short = (details) => Object.entries(details).filter(([, value]) => value !== null).map(([key, value]) => `${key} ${typeof value === "number" ? +value.toFixed(4) : JSON.stringify(value)}`).join(", ");
+  const rows = sample.scores.map((one) => [scoreName(one, sample.scores), one.score === null ? one.status : digits(one.score), one.reason || "", short(one.details)]);
+  return fold(view, "scores", { open: true }, "Scores", rows.length ? table("Scores", ["metric", "score", "reason", "made of"], rows) : "no scores");
+}
+
+function changesPanel(sample) {
+  const { changes } = sample;
+  if (!changes) return byId("packed").dataset.against ? node("p", {}, "The same in both runs.") : null;
+  const told = (verdict, reason) => node("div", { dir: "auto" }, SIGNS[verdict] ? word(verdict) : verdict || "-", reason ? `: ${reason}` : "");
+  const claims = changes.claims.map((one) => [one.change, one.claim, told(one.a, one.reason_a), told(one.b, one.reason_b), one.step, one.cause]);
+  const scores = changes.scores.map((one) => [one.name, one.score_a === null ? one.status_a : digits(one.score_a), one.score_b === null ? one.status_b : digits(one.score_b), one.difference === null ? "-" : signed(one.difference)]);
+  const fields = changes.fields.length ? ` (${changes.fields.join(", ")})` : "";
+  return node("section", { "aria-label": "What changed" }, node("h4", {}, "What changed from A to B"),
+    changes.state === "same" ? null : node("p", {}, `The sample is ${changes.state}${fields}.`),
+    claims.length ? table("Claims that changed", ["change", "claim", "A", "B", "step", "cause"], claims) : null,
+    scores.length ? table("Scores that changed", ["metric", "A", "B", "B - A"], scores) : null);
+}
+
+// `place` says where the sample stands among those that match, and `go` opens the one a step away
+// from it, or closes it for 0.
+function sampleHead(sample, { number, of, go }) {
+  const way = (name, step, possible) => node("button", { type: "button", class: name.toLowerCase(), disabled: !possible, click: () => go(step) }, name);
+  return node("div", { class: "head" }, node("h3", { id: "opened" }, "Sample ", node("bdi", {}, sample.sample_id)), node("div", {},
+    node("span", { class: "faint" }, `${number.toLocaleString("en")} of ${of.toLocaleString("en")} `),
+    way("Previous", -1, number > 1), " ", way("Next", 1, number < of), " ", way("Close", 0, true)));
+}
+
+function openSample(sample, place) {
+  const detail = byId("detail");
+  const view = { steps: {}, chosen: null, folds: new Map(), button: null, draw, choose };
+  const metadata = Object.entries(sample.metadata).map(([key, value]) => `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join("; ");
+  function choose(claim) {
+    view.chosen = claim;
+    draw();
+    if (view.button) view.button.focus();
+    const evidence = detail.querySelector(".mark.evidence");
+    if (evidence) evidence.scrollIntoView({ block: "nearest" });
+    if (view.button) view.button.scrollIntoView({ block: "nearest" });
+  }
+  // Long texts stay where the reader scrolled them to.
+  const blocks = () => [...detail.querySelectorAll("[role=group]")];
+  function draw() {
+    const tops = new Map(blocks().map((one) => [one.getAttribute("aria-label"), one.scrollTop]));
+    view.button = null;
+    const parts = [
+      sampleHead(sample, place), metadata ? node("p", { class: "faint", dir: "auto" }, metadata) : null,
+      node("h4", {}, "Question"), textBlock("Question", sample.user_input, evidenceIn(sample, "user_input", null, view.chosen)),
+      changesPanel(sample), sidesPanel(sample, view), contextsPanel(sample, view), scoresPanel(sample, view), sentencesPanel(sample, view)];
+    detail.replaceChildren(...parts.filter(Boolean));
+    for (const one of blocks()) one.scrollTop = tops.get(one.getAttribute("aria-label")) || 0;
+  }
+  detail.setAttribute("aria-labelledby", "opened");
+  detail.hidden = false;
+  detail.replaceChildren();
+  draw();
+}
