@@ -54,6 +54,6 @@ def comparison(
     points = base.mark_point(color=MARK, filled=True, size=60, opacity=1).encode(
         x=alt.X("difference:Q", title=label)
     )
-    about = f"{label} of two runs in {len(metrics):,} metrics, with 95 % intervals"
+    about = f"{label} of two runs, with 95 % intervals; metrics: {len(metrics):,}"
     layers = zero.encode(x=alt.X("zero:Q", title=label)) + intervals + points
     return styled(layers, about=about, width=width, height=_ROW * max(len(metrics), 1))

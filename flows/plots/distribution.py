@@ -38,5 +38,5 @@ def distribution(
             y=alt.Y("samples:Q", title="samples", axis=alt.Axis(tickMinStep=1, tickCount=4)),
         )
     )
-    about = f"Distribution of {label}: {len(values):,} samples"
+    about = f"Distribution of {label}; samples: {len(values):,}"
     return styled(chart, about=about, width=width, height=height)

@@ -38,5 +38,5 @@ def trend(
         y=alt.Y("low:Q", title=label, scale=alt.Scale(zero=False)), y2="high:Q"
     )
     line = base.mark_line(color=MARK, point={"color": MARK, "size": 40}).encode(y=mean)
-    about = f"{label} over {len(points):,} runs, with 95 % intervals"
+    about = f"{label} over the runs, with 95 % intervals; runs: {len(points):,}"
     return styled(intervals + line, about=about, width=width, height=height)

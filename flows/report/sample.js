@@ -41,7 +41,7 @@ function callDetails(sample, id, what, view) {
 
 // What each of several votes was.
 function ballotDetails(sample, verdict, view) {
-  const votes = JSON.parse(verdict.ballot || "[]");
+  const votes = verdict.ballot || [];
   if (!votes.length) return null;
   return node("ul", { class: "ballot" }, votes.map((vote, number) => node("li", {},
     word(vote.verdict || "failed"), " ", node("bdi", {}, `${vote.judge}${vote.reason ? `: ${vote.reason}` : ""}`),

@@ -1,5 +1,6 @@
 """Two runs whose rows are literal: texts of many scripts, and texts that would do harm."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,18 @@ def of_verdict(sample: str, claim: str, verdict: str | None, **more: Any) -> dic
     return usual | {"verdict": verdict, "call_id": content_key("call", "verify")} | more
 
 
+BALLOT = [
+    {
+        "judge": "judge",
+        "verdict": "neutral",
+        "reason": EVIL,
+        "call_id": content_key("call", "verify"),
+    },
+    {"judge": "other", "verdict": "entailed", "call_id": content_key("call", "vote")},
+    {"judge": "third", "failure": "timeout", "reason": "late", "call_id": None},
+]
+
+
 def verdicts(tower: str) -> list[dict[str, Any]]:
     """Against the references; `tower` is what becomes of the first claim."""
     reference = TEXTS["tower"]["reference"]
@@ -89,10 +102,21 @@ def verdicts(tower: str) -> list[dict[str, Any]]:
             evidence_end=start + 26,
             reason=f"it is {tower} {EVIL}",
         ),
-        of_verdict("tower", "Der Turm wächst größer.", "neutral"),
+        of_verdict(
+            "tower", "Der Turm wächst größer.", "neutral", agreement=0.5, ballot=json.dumps(BALLOT)
+        ),
         of_verdict("برج", "البرج في باريس.", "entailed", p_entailed=0.9, p_contradicted=0.04),
         of_verdict(EVIL, EVIL, None, status="failed", failure="timeout", reason=EVIL),
-        of_verdict("long", "Its end is here.", "contradicted"),
+        of_verdict(
+            "long",
+            "Its end is here.",
+            "contradicted",
+            p_entailed=0.97,
+            p_contradicted=0.01,
+            p_neutral=0.02,
+            judged_by="audit",
+            model_verdict="entailed",
+        ),
     ]
 
 
@@ -174,7 +198,7 @@ def put_runs(folder: Path) -> tuple[Store, str, str]:
     a = put_run(store, steps("entailed"), pipeline="<b>p</b>")
     b = put_run(store, steps("contradicted"), pipeline="<b>p</b>")
     with store.writing() as connection:
-        for name, reply in (("decompose", '{"claims": []}'), ("verify", EVIL)):
+        for name, reply in (("decompose", '{"claims": []}'), ("verify", EVIL), ("vote", "Yes.")):
             connection.execute(
                 """
                 INSERT INTO audit.calls BY NAME
@@ -187,7 +211,7 @@ def put_runs(folder: Path) -> tuple[Store, str, str]:
                 {
                     "id": content_key("call", name),
                     "run": b,
-                    "step": "in_reference" if name == "verify" else "response_claims",
+                    "step": "response_claims" if name == "decompose" else "in_reference",
                     "prompt": f"Judge this: {EVIL}",
                     "reply": reply,
                 },

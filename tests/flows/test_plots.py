@@ -88,6 +88,8 @@ def test_a_picture_is_one_element_that_runs_and_fetches_nothing(chart: Chart) ->
     # A page's policy allows no style attribute, and black words would be lost on a dark one.
     assert not re.search(r'\son\w+=|style=|href=|url\(|"(black|#000|#888|#ddd)"', text)
     assert "currentColor" in text
+    aloud = fromstring(text).get("aria-label", "")
+    assert aloud == chart.to_dict()["description"]
     assert png(chart).startswith(b"\x89PNG\r\n")
 
 
@@ -104,7 +106,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
                 "samples": samples(["x", "y"]),
                 "recall": scores("recall", {"x": score, "y": 0.5}),
                 "noise": scores("noise", {"x": 0.5, "y": "failed"}),
-                "summary": Table("summaries", [whole | {"mean": (score + 0.5) / 2}]),
+                "empty": scores("empty", {"x": "undefined", "y": "undefined"}),
+                "summary": Table(
+                    "summaries",
+                    [
+                        whole | {"mean": (score + 0.5) / 2},
+                        whole | {"scores": "empty", "metric": "empty", "n_scored": 0, "mean": None},
+                    ],
+                ),
             },
         )
     return store
@@ -128,7 +137,7 @@ def test_plots_of_a_run_are_written(store: Store, tmp_path: Path) -> None:
         label.endswith(": 0.25; metric: recall") for label in labels("--against", "previous")
     )
     assert not any("recall" in label for label in labels("noise", "--against", "previous"))
-    picture = tmp_path / "x.png"
+    picture = tmp_path / "x.PNG"
     assert plotted(store, "noise", "-o", str(picture)) == 0
     assert picture.read_bytes().startswith(b"\x89PNG\r\n")
 
@@ -152,6 +161,14 @@ def test_plots_of_a_run_are_written(store: Store, tmp_path: Path) -> None:
         (
             ["noise", "--kind", "trend", "-o", "x.svg"],
             "--kind trend: no run has a mean of noise; add a step that uses summarize_scores\n",
+        ),
+        (
+            ["empty", "-o", "x.svg"],
+            "METRIC: no sample has a score of empty; `claimflow show` says why\n",
+        ),
+        (
+            ["empty", "--kind", "trend", "-o", "x.svg"],
+            "--kind trend: no run has a mean of empty; `claimflow show` says why\n",
         ),
         (
             ["noise", "-o", "nowhere/x.svg"],

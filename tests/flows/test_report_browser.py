@@ -1,14 +1,18 @@
 """The report as a reader has it: in a real Chromium, from disk."""
 
+import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
+from flows.engine.store import Store
 from flows.pages.words import visible
 from flows.report.page import html_report
 from tests.flows.browser import Seen
+from tests.flows.compared import claims, put_run, samples
 from tests.flows.reported import EVIL, LONG, put_runs
 
 
@@ -84,7 +88,7 @@ def test_the_overview_has_means_plots_slices_cost_and_failures(alone: Seen) -> N
     assert cells[:6] == ["precision", "0.500", "0.400 to 0.600", "3 of 5", "1", "1"]
     assert metrics.locator("svg").count() == 2
     cost = page.locator("section[aria-labelledby=cost]").inner_text()
-    assert "judge any/<model>: 2 calls, 240 tokens, 0.0010 USD" in cost
+    assert "judge any/<model>: 3 calls, 360 tokens, 0.0015 USD" in cost
     assert "in_reference\ttimeout\t1\t" in cost
     slices = page.locator("section[aria-labelledby=slices] details", has_text="By topic")
     slices.locator("summary").click()
@@ -221,6 +225,33 @@ def test_claims_are_held_against_what_the_reader_chooses(alone: Seen) -> None:
     ]
 
 
+def test_votes_are_told_one_by_one(alone: Seen) -> None:
+    judges = alone.page.locator("section[aria-labelledby=judges]")
+    assert judges.inner_text().startswith("Judges\n1 of 1 claim unstable: see `claimflow sql")
+    open_sample(alone, "tower")
+    panel(alone, "Response").locator("button.claim").nth(1).click()
+    votes = panel(alone, "Response").locator("ul.ballot > li")
+    assert "50 % of the votes" in panel(alone, "Response").inner_text()
+    assert [text.split("\n")[0] for text in votes.all_inner_texts()] == [
+        f"? neutral judge: {visible(EVIL)}",
+        "✓ entailed other",
+        "! failed third: late",
+    ]
+    vote = votes.nth(1).locator("details.call")
+    vote.locator("summary").click()
+    assert vote.locator("pre").last.inner_text() == "Yes."
+    # The first is the one that is told below as the verdict's.
+    assert votes.locator("details").count() == 1
+
+
+def test_a_verdict_of_a_cascade_says_whose_it_is(alone: Seen) -> None:
+    open_sample(alone, "long")
+    panel(alone, "Response").locator("button.claim").click()
+    told = panel(alone, "Response").locator(".verdict").inner_text()
+    assert "An audit: the judge was asked although the embedded model was sure that it" in told
+    assert "probabilities: entailed 0.970, contradicted 0.010, neutral 0.020" in told
+
+
 def test_lexical_scores_stand_beside_their_sentences(alone: Seen) -> None:
     detail = open_sample(alone, "tower")
     detail.get_by_text("Lexical scores, sentence by sentence").click()
@@ -260,6 +291,18 @@ def test_an_answer_of_a_megabyte_opens(alone: Seen) -> None:
     assert marks(response) == [("Its end is here.", "contradicted")]
 
 
+def test_a_claim_leaves_the_rest_as_the_reader_had_it(alone: Seen) -> None:
+    detail = open_sample(alone, "long")
+    response = panel(alone, "Response").locator("div.text")
+    response.evaluate("one => one.scrollTop = 5000")
+    scores = detail.locator("details", has_text="Scores")
+    scores.locator("summary").click()
+    panel(alone, "Response").locator("button.claim").click()
+    assert response.evaluate("one => one.scrollTop") == 5000
+    assert scores.get_attribute("open") is None
+    assert alone.page.evaluate("document.activeElement.className") == "claim"
+
+
 def test_what_is_not_there_is_said(alone: Seen) -> None:
     open_sample(alone, "silent")
     assert panel(alone, "Response").inner_text() == "Response\n\n(missing)\n\nno claims of it"
@@ -270,10 +313,17 @@ def test_what_is_not_there_is_said(alone: Seen) -> None:
 def test_the_next_sample_is_a_button_away(alone: Seen) -> None:
     names = rows(alone)
     detail = open_sample(alone, names[2])
-    alone.page.get_by_role("button", name="Next").click()
+    following = alone.page.get_by_role("button", name="Next")
+    following.click()
     assert detail.locator("h3").inner_text() == f"Sample {names[3]}"
-    alone.page.get_by_role("button", name="Previous").click()
-    assert detail.locator("h3").inner_text() == f"Sample {names[2]}"
+    assert "4 of 5" in detail.inner_text()
+    # The focus stays where the next press is wanted, until there is no next.
+    alone.page.keyboard.press("Enter")
+    assert detail.locator("h3").inner_text() == f"Sample {names[4]}"
+    assert following.is_disabled()
+    for name in (names[3], names[2]):
+        alone.page.get_by_role("button", name="Previous").click()
+        assert detail.locator("h3").inner_text() == f"Sample {name}"
     alone.page.get_by_role("button", name="Close").click()
     assert detail.is_hidden()
 
@@ -310,6 +360,107 @@ def test_both_runs_stand_side_by_side(against: Seen) -> None:
     ]
     open_sample(against, "long")
     assert "The same in both runs." in detail.inner_text()
+
+
+def test_references_stand_side_by_side_where_their_claims_differ(
+    browser: Browser, tmp_path: Path
+) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    rows = samples(["x", "y"], response="One.", reference="One. Two.")
+    a = put_run(store, {"samples": rows, "reference_claims": claims({"x": ["One."]}, "reference")})
+    b = put_run(store, {"samples": rows, "reference_claims": claims({"x": ["Two."]}, "reference")})
+    path = tmp_path / "page.html"
+    path.write_text(html_report(store, b, against=a), "utf-8")
+    for opened in seen(browser, path):
+        open_sample(opened, "x")
+        first, second = panel(opened, "Reference in A"), panel(opened, "Reference in B")
+        assert first.locator("button.claim").all_inner_texts() == ["– not judged One."]
+        assert second.locator("button.claim").all_inner_texts() == ["– not judged Two."]
+        assert panel(opened, "Response").count() == 0
+        assert panel(opened, "Response in A").count() == 1
+        open_sample(opened, "y")
+        assert panel(opened, "Reference").count() == 1
+
+
+def test_a_screen_reader_is_told_what_everything_is(against: Seen) -> None:
+    page = against.page
+    open_sample(against, "tower")
+    panel(against, "Response in B").locator(".mark").first.click()
+    # Lines with a colon in a name are in quotes.
+    tree = page.locator("body").aria_snapshot().replace("'", "")
+    roles = re.compile(r"- (button|link|combobox|searchbox|spinbutton|textbox|columnheader)\b(.*)")
+    unnamed = [
+        line for line in tree.splitlines() if (one := roles.search(line)) and '"' not in one[2]
+    ]
+    assert unnamed == []
+    for line in (
+        '- navigation "Parts of the report":',
+        '- form "Filter samples":',
+        '- spinbutton "Score from"',
+        "- status: 5 of 5 samples in this page match",
+        '- region "Sample tower":',
+        '- button "Previous" [disabled]',
+        '- button "contradicted: The tower stands in Paris." [expanded]',
+        '- button "✗ contradicted The tower stands in Paris." [expanded]',
+        "- mark: The tower stands in Paris.",
+        '- button "neutral: Der Turm wächst größer."',
+        '- group "Context 1"',
+        '- columnheader "sort by verdicts entailed"',
+        '- img "B - A of two runs, with 95 % intervals; metrics: 1"',
+    ):
+        assert line in tree, line
+
+
+def test_headings_go_down_one_step_at_a_time_and_nothing_is_called_the_same(against: Seen) -> None:
+    open_sample(against, "tower")
+    panel(against, "Response in B").locator(".mark").first.click()
+    names = "h1, h2, h3, h4, h5, h6"
+    levels = against.page.locator(names).evaluate_all("all => all.map(one => +one.tagName[1])")
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(level - before <= 1 for before, level in pairwise(levels))
+    ids = against.page.locator("[id]").evaluate_all("all => all.map(one => one.id)")
+    assert len(ids) == len(set(ids))
+    assert against.page.locator("html").get_attribute("lang") == "en"
+
+
+def test_the_focus_goes_through_the_page_in_order_and_can_be_seen(alone: Seen) -> None:
+    page = alone.page
+    open_sample(alone, "tower")
+    page.get_by_role("link").first.focus()
+    places, outlines = [], []
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        place, outline = page.evaluate(FOCUSED)
+        if place is None:
+            break
+        places.append(place)
+        outlines.append(outline)
+    assert len(places) > 30
+    assert places == sorted(places)
+    assert set(outlines) == {"solid 3px"}
+
+
+FOCUSED = """() => {
+  const one = document.activeElement;
+  const at = [...document.querySelectorAll("*")].indexOf(one);
+  const style = getComputedStyle(one);
+  return [one === document.body ? null : at, `${style.outlineStyle} ${style.outlineWidth}`];
+}"""
+
+
+@pytest.mark.parametrize("name", ["alone", "against"])
+def test_a_narrow_window_scrolls_one_way(
+    browser: Browser, pages: dict[str, Path], name: str
+) -> None:
+    opened = Seen(browser, pages[name])
+    opened.page.set_viewport_size({"width": 360, "height": 800})
+    opened.page.wait_for_selector("#list tbody tr")
+    for sample in ("tower", visible(EVIL)):
+        open_sample(opened, sample)
+        opened.page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+        assert opened.page.evaluate("document.documentElement.scrollWidth") == 360
+    opened.page.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from flows.cli import main
+from flows.engine import runs
 from flows.engine.store import Store
 from flows.report.folder import put_report
 from flows.report.page import html_report
-from tests.flows.compared import put_run
+from tests.flows.compared import Table, put_run, samples, scores
 from tests.flows.reported import put_runs, samples_of
 
 
@@ -151,6 +152,43 @@ def test_a_run_that_did_not_end_says_so(
         [(run,)] = connection.execute("SELECT run_id FROM audit.runs").fetchall()
     text = html_report(store, run)
     assert re.search('<strong class="fail">stopped: <bdi>&lt;Ctrl-C&gt;</bdi></strong>', text)
+
+
+def test_a_run_that_came_to_nothing_has_a_page(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    run, _ = runs.start(store, pipeline="p", config_path="p.yaml", config="")
+    text = html_report(store, run)
+    assert '<strong class="fail">running</strong>' in text
+    assert "0 samples, 0 steps made, 0 reused." in text
+    assert "No means: add a step that uses summarize_scores." in text
+    assert "All 0 samples" in text
+    assert "and took" not in text
+
+
+def test_a_metric_without_any_score_says_so(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    none = dict.fromkeys(("mean", "low", "high", "micro_mean", "minimum", "median", "maximum"))
+    counts = {"n": 2, "n_scored": 0, "n_undefined": 1, "n_failed": 1}
+    summary = {"scores": "recall", "metric": "recall", **counts, **none}
+    steps = {
+        "samples": samples(["a", "b"]),
+        "recall": scores("recall", {"a": "undefined", "b": "failed"}),
+        "summary": Table("summaries", [summary]),
+    }
+    first, second = (put_run(store, steps) for _ in "ab")
+    text = html_report(store, second, against=first)
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", text.partition('<h2 id="metrics">')[2])
+    assert cells[:7] == [
+        "-",
+        "-",
+        "0 of 2",
+        "1",
+        "1",
+        "nothing was scored",
+        "no two runs with a mean",
+    ]
+    assert "No claim changed." in text
+    assert "<svg" not in text
 
 
 def test_nights_leave_a_page_each_held_against_the_night_before(tmp_path: Path) -> None:

@@ -31,12 +31,14 @@ def test_an_overview_knows_the_run_and_those_before(runs: tuple[Store, str, str]
     assert sample_count(found.steps) == 5
     past = found.past[StepMetric("precision", "precision")]
     assert [(one.run_id, one.mean) for one in past] == [(a, 0.625), (b, 0.5)]
-    assert found.calls.row(0, named=True)["calls"] == 2
+    assert found.calls.row(0, named=True)["calls"] == 3
     assert found.failures.select("step", "failure", "failed").rows() == [
         ("in_reference", "timeout", 1)
     ]
     # Of the first run the second is no past.
-    assert [one.run_id for one in overview(store, a).past[StepMetric("precision", "precision")]] == [a]
+    assert [
+        one.run_id for one in overview(store, a).past[StepMetric("precision", "precision")]
+    ] == [a]
 
 
 def test_only_scored_samples_have_values(runs: tuple[Store, str, str]) -> None:
@@ -93,11 +95,12 @@ def test_a_sample_is_followed_in_the_order_asked_for(runs: tuple[Store, str, str
     ]
     [score] = tower.scores
     assert (score["score"], score["details"]["entailed"]) == (0.0, 1)
-    assert [call["call_id"] for call in tower.calls] == [
-        content_key("call", "decompose"),
-        content_key("call", "verify"),
-    ]
-    assert tower.calls[1]["reply"] == EVIL
+    # That of a vote which was not the first to say so is there too.
+    assert {call["call_id"]: call["reply"] for call in tower.calls} == {
+        content_key("call", "decompose"): '{"claims": []}',
+        content_key("call", "verify"): EVIL,
+        content_key("call", "vote"): "Yes.",
+    }
     assert tower.sentences[0]["rouge_l_f1"] == 0.5
 
 
@@ -129,7 +132,7 @@ def test_an_entry_of_a_comparison_says_what_was_otherwise(runs: tuple[Store, str
 def test_a_system_message_is_told_once(runs: tuple[Store, str, str]) -> None:
     store, _, b = runs
     one, other = entries(store, b, [("tower", 0.0), ("long", 0.25)])
-    assert [call["system"] for call in one["calls"]] == ["You judge.", 0]
+    assert [call["system"] for call in one["calls"]] == ["You judge.", 0, 0]
     assert [call["system"] for call in other["calls"]] == [0, 0]
 
 

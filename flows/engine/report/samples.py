@@ -52,6 +52,8 @@ def _followed(
     verdicts, calls = rows(_VERDICTS, "claim_id"), rows(_CALLS)
     for claim in (claim for of_sample in claims.values() for claim in of_sample):
         claim["verdicts"] = verdicts.get(claim.pop("claim_id"), [])
+    for verdict in (verdict for of_claim in verdicts.values() for verdict in of_claim):
+        verdict["ballot"] = json.loads(verdict["ballot"] or "[]")
     samples = {name: row for name, (row,) in rows(_SAMPLES).items()}
     for name, row in samples.items():
         row["metadata"] = json.loads(row["metadata"])
