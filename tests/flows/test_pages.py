@@ -6,6 +6,7 @@ import pytest
 
 from flows.engine.results import chosen_run
 from flows.pages.run import run_page, worst_samples
+from flows.pages.votes import vote_words
 from tests.endpoint import faults, serve
 from tests.flows.judged import STEPS, Judged, about
 
@@ -35,3 +36,10 @@ def test_a_page_tells_failures_calls_and_changes(
     assert f"- A: `{first}`" in page
     monkeypatch.setattr("flows.pages.run.COMPARED_UP_TO", 1)
     assert f"What changed: `claimflow diff {first} {second}`" in run_page(judged.store, second)
+
+
+def test_votes_are_told_where_there_are_any() -> None:
+    assert vote_words(0, 0) is None
+    assert vote_words(0, 1) == "0 of 1 claim unstable"
+    see = 'see `claimflow sql "SELECT * FROM unstable"`'
+    assert vote_words(2, 3) == f"2 of 3 claims unstable: {see}"

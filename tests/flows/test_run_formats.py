@@ -37,7 +37,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     run_id = put_run(
         store,
         {
-            "samples": samples(names),
+            "samples": samples(names, response="The tower stands in Paris."),
             "response_claims": claims({"a": ["One."], "b": hostile}),
             "verdicts": verdicts({("a", "One."): "timeout"}),
             "recall": scores("recall", recall),
@@ -163,7 +163,7 @@ def test_json_has_all_of_it(store: Store, capsys: pytest.CaptureFixture[str]) ->
     [audited] = found["claims"]["steps"]
     assert (audited["step"], audited["claims"], audited["failed"]) == ("response_claims", 1, 1)
     checks = {one["check"]: (one["found"], one["of"]) for one in audited["checks"]}
-    assert checks["repeated"] == (0, 1)
+    assert (checks["repeated"], checks["unplaced"]) == ((0, 1), (1, 1))
     assert [(row["sample_id"], row["mean"]) for row in found["lowest"]] == [("a", 0.5), ("b", 1.0)]
     assert [score["status"] for score in found["lowest"][0]["scores"]] == ["scored", "undefined"]
     fewer = json.loads(reported(store, capsys, "--format", "json", "--samples", "1"))
@@ -178,6 +178,8 @@ def test_markdown_is_the_page_of_a_nightly_run(
     page = out.read_text("utf-8")
     assert page.startswith(f"### Run `{chosen_run(store, 'latest')}`\n")
     assert "| `recall: max 0.25` | 0.750 | 0.500 to 1.000 | fail |" in page
+    claims = "- `response_claims: 1 claim of 25 responses, 1 of which failed (all 25 samples)`"
+    assert f"{claims}\n  - `1 of 1 claims have no place in the text`\n" in page
 
 
 def test_two_runs_are_for_diff(store: Store, capsys: pytest.CaptureFixture[str]) -> None:

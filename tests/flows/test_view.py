@@ -20,9 +20,11 @@ from flows.cli import main
 from flows.engine.store import Store
 from flows.engine.tags import add_tag
 from flows.view import answers
+from flows.view.answers import Asked
 from flows.view.pages import POLICY
 from flows.view.server import View
 from tests.flows.compared import put_run, samples, scores
+from tests.flows.held import Held
 
 HOSTILE = "</textarea><script>alert(1)</script><img src=x onerror=alert(1)>\u202e\x1b[31m ü ع 😀"
 
@@ -247,6 +249,19 @@ def test_there_are_two_methods(client: Client, method: str) -> None:
     status, _, headers = client.ask("/", method=method)
     assert status == 501
     assert "text/plain" in headers["Content-Type"]
+
+
+def test_a_store_that_another_process_holds_is_told(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.duckdb", wait=0.1)
+    put_run(store, {"samples": samples(["a"])})
+    for path in ("/", "/run/latest"):
+        with Held(store.path):
+            answer = answers.answered(store, Asked("GET", path, {}, {}), token="")
+        assert answer.status == HTTPStatus.SERVICE_UNAVAILABLE
+        assert "another process has held the store for 0 s" in answer.page
+    asked = Asked("POST", "/sql", {}, {"sql": "SELECT 1"})
+    with Held(store.path):
+        assert answers.answered(store, asked, token="").status == HTTPStatus.SERVICE_UNAVAILABLE
 
 
 def test_posting_elsewhere_finds_nothing(client: Client) -> None:
