@@ -2,6 +2,7 @@
 
 from collections import Counter as Counts
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ class Counter:
     """Counts what one step would ask. What is in `asked` need not be, which all steps share.
 
     `foreseen` judges for a cascade, whose judge is asked what that leaves open. With `fresh`
-    what is on file is asked anew.
+    what is on file is asked anew, with `since` what judges replied before that moment.
     """
 
     def __init__(
@@ -72,12 +73,13 @@ class Counter:
         foreseen: ForeseenEntailment,
         *,
         fresh: bool = False,
+        since: datetime | None = None,
     ) -> None:
         self._endpoints = endpoints
         self._foreseen = foreseen
         self._judges = {
             name: CountingJudge(
-                judge, Ledger(store), recall_habits(store, judge), asked, fresh=fresh
+                judge, Ledger(store), recall_habits(store, judge), asked, fresh=fresh, since=since
             )
             for name, judge in endpoints.items()
             if isinstance(judge, Judge)

@@ -11,7 +11,6 @@ from typing import Any, Final
 from flows.engine import runs
 from flows.engine.artifacts import Artifact
 from flows.engine.canaries.asking import try_judges
-from flows.engine.canaries.judges import anew_steps
 from flows.engine.errors import StoreError
 from flows.engine.gates import judge_run
 from flows.engine.interruptible import unless_interrupted
@@ -81,7 +80,7 @@ def recorded(
             stop=stop,
             redact=redact,
             answered=watch.answered,
-            fresh=choice.fresh | anew_steps(pipeline),
+            fresh=choice.fresh,
             sharing=sharing,
         )
         toolbox = Toolbox(pipeline, session, workers)

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -167,6 +168,11 @@ class Toolbox:
         """
         needed = step.stage.tools.keys() - step.stage.ignores()
         return {name: self._tool(step, step.stage.tools[name], repeat) for name in sorted(needed)}
+
+    def lend_anew(self, step: Step, *, since: datetime | None = None) -> dict[str, Any]:
+        """As `lend`, to ask endpoints past what they replied before `since`, or before the run."""
+        self._session.ask_anew(step.name, since=since)
+        return self.lend(step)
 
     def identities(self, step: Step) -> dict[str, dict[str, Any]]:
         """For each tool that a step asks for, everything that could change its replies."""

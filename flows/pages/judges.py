@@ -52,8 +52,9 @@ def canary_lines(one: CanaryAccount) -> Iterator[Said]:
     if restless.beyond_chance:
         yield Said(
             f"warning: the judge of {name} says otherwise more often than it used to: "
-            f"{restless.flipped:,} of {restless.of:,} asked anew, {restless.flipped_before:,} of "
-            f"{restless.of_before:,} in earlier runs (exact Fisher test, {_chance(restless.p)})",
+            f"{restless.unusual:,} of {restless.of:,} canaries asked anew got another verdict than "
+            f"usual, {restless.expected:.1f} by chance (exact permutation test, "
+            f"{_chance(restless.p)})",
             warning=True,
         )
 

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import threading
 from collections.abc import Iterator
 from contextlib import chdir
 from datetime import timedelta
@@ -14,7 +15,8 @@ import pytest
 from flows.cli import main
 from flows.engine.canaries.account import CanaryAccount, canaries_of
 from flows.engine.canaries.costing import canary_estimates
-from flows.engine.errors import InputError
+from flows.engine.errors import InputError, StoppedError
+from flows.engine.execute import execute, recorded
 from flows.engine.gates import outcomes_of
 from flows.engine.labels.record import Labelled, record
 from flows.engine.prepare import prepare
@@ -28,7 +30,7 @@ from flows.pages.run_document import as_json
 from flows.posting import final_state
 from flows.report.page import html_report
 from tests.endpoint import Endpoint, faults, serve
-from tests.flows.judged import STEPS, Judged, sample
+from tests.flows.judged import STEPS, Judged, Unseen, sample
 
 CANARIES = [
     {
@@ -61,13 +63,17 @@ def judged(tmp_path: Path, endpoint: Endpoint) -> Judged:
 
 
 def write(judged: Judged, **more: Any) -> None:
-    """The usual pipeline with ten canaries; `more` stands in its `canaries`, but for `gates`."""
+    """The usual pipeline with ten canaries; `more` stands in its `canaries`.
+
+    But for `gates`, `steps` and the settings of the `judge`.
+    """
     lines = "".join(json.dumps(one) + "\n" for one in more.pop("lines", CANARIES))
     judged.path.with_name("c.jsonl").write_text(lines, "utf-8")
     top: dict[str, Any] = {"gates": more.pop("gates")} if "gates" in more else {}
+    judge = more.pop("judge", {})
     steps = more.pop("steps", STEPS)
     above = {"canaries": {"path": "c.jsonl", **more}, **top}
-    judged.write(["a"], steps=steps, more=above)
+    judged.write(["a"], steps=steps, more=above, **judge)
 
 
 def account(judged: Judged) -> CanaryAccount:
@@ -80,6 +86,17 @@ def age(judged: Judged, days: int) -> None:
     with judged.store.writing() as connection:
         span = {"span": timedelta(days=days)}
         connection.execute("UPDATE audit.canaries SET asked_at = asked_at - $span", span)
+
+
+def stopping(stop: threading.Event, *, at: int, fault: Any) -> Any:
+    """That fault, and from its request `at` on whoever asks is asked to stop."""
+
+    def meet(number: int, body: Any, key: str) -> Any:
+        if number >= at:
+            stop.set()
+        return fault(number, body, key)
+
+    return meet
 
 
 def change_its_mind(endpoint: Endpoint, *, about: str = "Canary") -> None:
@@ -159,36 +176,39 @@ def test_a_silent_change_shows_once_some_are_asked_anew(
     judged: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gates = {"canary_agreement": {"min": 0.1, "steady": True}}
-    write(judged, fresh=4, gates=gates)
+    write(judged, fresh=5, gates=gates)
     assert judged.command() == 5  # nothing said before
     assert "no judge said anything of the canaries before" in capsys.readouterr().out
     first = chosen_run(judged.store, None)
-    for _ in range(2):
+    for _ in range(3):
         assert judged.command() == 0
-        assert endpoint.hits == 4
+        assert endpoint.hits == 5
+    found = account(judged)
+    assert found.restless == (0, 5, 0.0, 1.0)
     change_its_mind(endpoint)
     assert judged.command() == 4
-    assert endpoint.hits == 4
+    assert endpoint.hits == 5
     found = account(judged)
-    assert (found.anew, found.agreed, found.since) == (4, 6, first)
+    assert (found.anew, found.agreed, found.since) == (5, 5, first)
     assert found.moved is not None
-    assert (found.moved.lost, found.moved.beyond_chance) == (4, False)
-    assert found.restless[:4] == (4, 4, 0, 8)
+    assert (found.moved.lost, found.moved.beyond_chance) == (5, False)
+    assert found.restless == (5, 5, pytest.approx(5 / 3), pytest.approx(3**-5))
     printed = capsys.readouterr().out
     warning = (
         "warning: the judge of response_in_reference says otherwise more often than it used to: "
-        "4 of 4 asked anew, 0 of 8 in earlier runs (exact Fisher test, p = 0.002)"
+        "5 of 5 canaries asked anew got another verdict than usual, 1.7 by chance "
+        "(exact permutation test, p = 0.004)"
     )
     assert warning in printed
     run = chosen_run(judged.store, None)
     [agreement, steady] = sorted(outcomes_of(judged.store, run), key=lambda one: one.rule)
-    assert (agreement.rule, agreement.outcome, agreement.value) == ("min 0.1", "pass", 0.6)
-    assert (steady.rule, steady.outcome, steady.value, steady.line) == ("steady", "fail", 0.6, 1.0)
+    assert (agreement.rule, agreement.outcome, agreement.value) == ("min 0.1", "pass", 0.5)
+    assert (steady.rule, steady.outcome, steady.value, steady.line) == ("steady", "fail", 0.5, 1.0)
     assert steady.reason == "more than chance; 10 of 10 canaries judged in both"
     assert f"- **warning** `{warning.removeprefix('warning: ')}`" in run_page(judged.store, run)
     assert f"<bdi>{warning.replace('<', '&lt;')}</bdi>" in html_report(judged.store, run)
     [told] = json.loads(as_json(judged.store, run))["canaries"]
-    assert (told["agreed"], told["drifts"], told["restless"]["of_before"]) == (6, True, 8)
+    assert (told["agreed"], told["drifts"], told["restless"]["unusual"]) == (5, True, 5)
 
 
 def test_those_that_were_not_asked_for_the_longest_time_come_first(
@@ -206,6 +226,31 @@ def test_those_that_were_not_asked_for_the_longest_time_come_first(
     assert len(asked) == 12
     assert len(set(asked[:8])) == 8
     assert len(set(asked)) == 10
+
+
+def test_what_a_killed_run_was_told_anew_is_not_asked_again(
+    judged: Judged, endpoint: Endpoint
+) -> None:
+    write(judged, fresh=8, judge={"max_concurrency": 1})
+    judged.run()
+    endpoint.clear()
+    change_its_mind(endpoint)
+    with pytest.raises(StoppedError), recorded(prepare(judged.path), judged.store, Unseen()) as run:
+        execute(run)
+        endpoint.behaviour.fault = stopping(run.stop, at=3, fault=endpoint.behaviour.fault)
+    told = endpoint.hits
+    assert 3 <= told < 8
+    endpoint.behaviour.fault = None
+    steps = ("response_in_reference",)
+    [planned] = canary_estimates(prepare(judged.path), judged.store, steps).values()
+    assert planned.calls == 8 - told
+    judged.run()
+    assert endpoint.hits == 8 - told
+    found = account(judged)
+    # What the killed run was told counts, as said now.
+    assert (found.anew, found.agreed) == (8, 10 - told)
+    judged.run()
+    assert endpoint.hits == 8
 
 
 def test_every_says_from_what_age_on(judged: Judged, endpoint: Endpoint) -> None:

@@ -1,10 +1,14 @@
 """Whether a judge has moved: pairs before and now, by hand and by exact tests."""
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flows.engine.canaries.drift import Moved, Restless, moved, restless
 
 YES, NO = "entailed", "neutral"
+VERDICTS = st.sampled_from([YES, NO, "contradicted"])
 
 
 def test_nothing_moved() -> None:
@@ -32,13 +36,53 @@ def test_as_many_the_other_way_are_chance() -> None:
 
 
 def test_a_restless_judge() -> None:
-    # Of the C(50, 10) ways to be the ten now, C(9, 8) C(41, 2) + C(41, 1) have so many flips.
-    found = restless(8, 10, 1, 40)
-    assert found.p == pytest.approx(7421 / 10272278170)
+    # Each canary was asked three times and said yes; any of its four verdicts might be the no.
+    steady = [(YES, [YES] * 3)] * 4
+    found = restless([(NO, [YES] * 3)] * 4 + steady)
+    assert found == Restless(4, 8, 1.0, pytest.approx(4**-4))
     assert found.beyond_chance
-    assert not restless(1, 10, 4, 40).beyond_chance
+    assert restless([(NO, [YES] * 3)] * 3 + steady).p == pytest.approx(4**-3)
 
 
-@pytest.mark.parametrize("counts", [(0, 0, 0, 0), (5, 5, 0, 0), (0, 10, 9, 10)])
-def test_with_nothing_to_compare_it_is_chance(counts: tuple[int, int, int, int]) -> None:
-    assert restless(*counts) == Restless(*counts, 1.0)
+def test_a_canary_that_is_always_in_doubt_counts_for_its_doubt() -> None:
+    # Of its ten verdicts four are unusual ones: so is this one with a chance of four in ten.
+    doubtful = (NO, [YES] * 6 + [NO] * 3)
+    assert restless([doubtful]) == Restless(1, 1, pytest.approx(0.4), pytest.approx(0.4))
+    assert restless([doubtful] * 3).p == pytest.approx(0.4**3)
+    assert restless([doubtful] * 20).p == pytest.approx(0.4**20)
+    often = [doubtful] * 4 + [(YES, doubtful[1])] * 6
+    # Now a yes, it is in doubt three times in ten.
+    assert restless(often).expected == pytest.approx(4 * 0.4 + 6 * 0.3)
+    assert not restless(often).beyond_chance
+
+
+@pytest.mark.parametrize(
+    ("asked", "of"),
+    [([], 0), ([(NO, [YES])] * 9, 0), ([(NO, [YES, NO])], 1), ([(NO, [YES, "contradicted"])], 1)],
+)
+def test_with_nothing_to_compare_it_is_chance(asked: list[tuple[str, list[str]]], of: int) -> None:
+    found = restless(asked)
+    assert (found.unusual, found.of, found.p) == (0, of, 1.0)
+
+
+def test_a_judge_that_was_always_so_is_rarely_called_restless() -> None:
+    # Every fourth canary is a coin toss, the others waver once in fifty times.
+    rng = np.random.default_rng(0)
+    doubt = np.where(np.arange(40) % 4 == 0, 0.5, 0.02)
+    alarms = 0
+    for _ in range(2_000):
+        said = np.where(rng.random((40, 8)) < doubt[:, None], NO, YES).tolist()
+        alarms += restless((now, before) for now, *before in said).beyond_chance
+    assert alarms <= 20
+
+
+@given(st.lists(st.tuples(VERDICTS, st.lists(VERDICTS, max_size=6)), max_size=12))
+def test_a_chance_is_one_and_the_order_of_the_past_says_nothing(
+    asked: list[tuple[str, list[str]]],
+) -> None:
+    found = restless(asked)
+    assert 0 <= found.p <= 1
+    assert 0 <= found.unusual <= found.of <= len(asked)
+    assert 0 <= found.expected <= found.of
+    turned = restless([(now, before[::-1]) for now, before in asked[::-1]])
+    assert turned == (*found[:2], pytest.approx(found.expected), pytest.approx(found.p))

@@ -70,16 +70,17 @@ FROM (
 ) GROUP BY canary
 """
 
+# A run that did not ask keeps what was said before, with the time at which it was asked.
 _ANEW: Final = """
 WITH said AS (
-  SELECT *, lag(verdict) OVER (PARTITION BY canary ORDER BY judged_at) AS earlier
+  SELECT canary, arg_min(verdict, judged_at) AS verdict, bool_or(anew AND run_id = $run) AS now
   FROM audit.canaries
   WHERE pipeline = $pipeline AND step = $step AND judge = $judge AND judged_at <= $at
         AND status = 'judged'
+  GROUP BY canary, asked_at
 )
-SELECT count(*) FILTER (run_id = $run AND verdict <> earlier), count(*) FILTER (run_id = $run),
-       count(*) FILTER (run_id <> $run AND verdict <> earlier), count(*) FILTER (run_id <> $run)
-FROM said WHERE anew AND earlier IS NOT NULL
+SELECT any_value(verdict) FILTER (now), list(verdict) FILTER (NOT now)
+FROM said GROUP BY canary HAVING bool_or(now) AND NOT bool_and(now)
 """
 
 
@@ -111,7 +112,7 @@ def _account(
     right = np.sort(np.array([float(a == b) for a, b in said.values()]))
     low, high = mean_interval(right)
     same, before = _before(connection, where, said)
-    [counts] = connection.execute(_ANEW, where | {"run": run_id}).fetchall()
+    asked = connection.execute(_ANEW, where | {"run": run_id}).fetchall()
     pairs = [(said[key][0], verdict, said[key][1]) for key, (verdict, _, _) in before.items()]
     first = min(before.values(), key=lambda row: row[2]) if before else None
     return CanaryAccount(
@@ -125,7 +126,7 @@ def _account(
         first[1] if first else None,
         same,
         moved(pairs) if pairs else None,
-        restless(*counts),
+        restless(asked),
     )
 
 

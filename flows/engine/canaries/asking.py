@@ -1,12 +1,13 @@
 """The judges of a run tried on its canaries, and put on record."""
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import polars as pl
 
 from flows.engine.canaries.judges import Trial, due, trials
-from flows.engine.canaries.record import last_asked, record
+from flows.engine.canaries.record import last_asked, left_off, record
 from flows.engine.prepare import Prepared
 from flows.engine.reader.canaries import Canary
 from flows.engine.store import Store, now
@@ -33,9 +34,10 @@ def try_judges(
         again = due(canaries, pipeline.canaries, trial, before, now())
         keys = {one.key for one in again}
         rest = [one for one in canaries if one.key not in keys]
+        since = answered_since(store, pipeline.name, again, before)
         said = {
             **_verdicts(trial, rest, toolbox.lend(trial.step)),
-            **_verdicts(trial, again, toolbox.lend(trial.anew)),
+            **_verdicts(trial, again, toolbox.lend_anew(trial.anew, since=since)),
         }
         judged_at = now()
         rows = [
@@ -51,6 +53,18 @@ def try_judges(
         ]
         where = {"run_id": run_id, "pipeline": pipeline.name, "judge": trial.key}
         record(store, rows, trial.steps, where | {"judged_at": judged_at})
+
+
+def answered_since(
+    store: Store, pipeline: str, again: Sequence[Canary], asked_at: Mapping[str, datetime]
+) -> datetime | None:
+    """The moment from which replies count for canaries that are asked anew.
+
+    What a run was told that was killed while it asked need not be asked again. None: no run was.
+    """
+    if not again:
+        return None
+    return left_off(store, pipeline, after=max(asked_at[one.key] for one in again))
 
 
 def _verdicts(

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Collection
 
-from flows.engine.canaries.asking import as_tables
+from flows.engine.canaries.asking import answered_since, as_tables
 from flows.engine.canaries.judges import Trial, due, trials
 from flows.engine.canaries.record import last_asked
 from flows.engine.counting import Counter, asking, foresee
@@ -37,11 +37,13 @@ def _estimate(prepared: Prepared, store: Store, trial: Trial) -> Estimate:
     pipeline, canaries = prepared.pipeline, prepared.canaries
     asked_at = last_asked(store, pipeline.name, trial.key)
     again = due(canaries, pipeline.canaries, trial, asked_at, now()) if pipeline.canaries else []
-    rest = [one for one in canaries if one not in set(again)]
+    keys = {one.key for one in again}
+    rest = [one for one in canaries if one.key not in keys]
+    since = answered_since(store, pipeline.name, again, asked_at)
     endpoints, foreseen = asking(pipeline)[trial.steps[0]], foresee(pipeline, store)
     parts = []
-    for some, fresh in ((rest, False), (again, True)):
-        counter = Counter(endpoints, store, set(), foreseen, fresh=fresh)
+    for some, fresh, moment in ((rest, False, None), (again, since is None, since)):
+        counter = Counter(endpoints, store, set(), foreseen, fresh=fresh, since=moment)
         if some:
             trial.stage.run(*as_tables(some), **counter.lend(trial.stage))
         parts.append(counter.estimate(about=foreseen.guessed))

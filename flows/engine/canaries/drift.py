@@ -1,6 +1,10 @@
 """Whether a judge has moved by more than chance."""
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
+
+import numpy as np
 
 LEVEL: Final = 0.01
 """The chance of calling a judge moved that has not, of each of the two tests."""
@@ -29,21 +33,21 @@ class Moved(NamedTuple):
 
 
 class Restless(NamedTuple):
-    """How often a judge that was asked anew gave another verdict: in this run, and before.
+    """How often a judge that was asked anew did not say of a canary what it usually says.
 
-    `p` is the chance of so many more now if it had always been as fickle; 1 where either was
-    asked nothing anew.
+    Of canaries asked anew in this run, `of` had been asked twice before or more often, and of
+    those `unusual` got another verdict than their most frequent one; `expected` would have by
+    what was said before. `p` is the chance of so many if this run were like any before it.
     """
 
-    flipped: int
+    unusual: int
     of: int
-    flipped_before: int
-    of_before: int
+    expected: float
     p: float
 
     @property
     def beyond_chance(self) -> bool:
-        """Whether it changes its mind more often than it used to."""
+        """Whether it says otherwise of more canaries than it used to."""
         return self.p < LEVEL
 
 
@@ -60,21 +64,36 @@ def moved(pairs: list[tuple[str, str, str]]) -> Moved:
     return Moved(len(pairs), were, are, lost, gained, flipped, _mcnemar(lost, gained))
 
 
-def restless(flipped: int, of: int, flipped_before: int, of_before: int) -> Restless:
-    """By the exact test of Fisher 1922, one-sided: more now than before."""
-    p = 1.0
-    if of_before and of and flipped:
-        # Takes a while to import, and most runs ask nothing anew.
-        from scipy.stats import fisher_exact
+def restless(asked: Iterable[tuple[str, Sequence[str]]]) -> Restless:
+    """Of (verdict now, verdicts before) of each canary that was asked anew.
 
-        table = [[flipped, of - flipped], [flipped_before, of_before - flipped_before]]
-        p = float(fisher_exact(table, alternative="greater").pvalue)
-    return Restless(flipped, of, flipped_before, of_before, p)
+    An exact permutation test, one-sided, with each canary a stratum of its own: had the judge
+    not changed, any of the verdicts on a canary might have been the one given now. So a canary
+    that is always in doubt counts for no more than its doubt, however often it was asked.
+    """
+    chances, unusual = [], 0
+    for now, before in asked:
+        if len(before) < 2:
+            continue
+        counts = Counter([now, *before])
+        most = max(counts.values())
+        chances.append(sum(n for n in counts.values() if n < most) / counts.total())
+        unusual += counts[now] < most
+    return Restless(unusual, len(chances), sum(chances), _at_least(unusual, chances))
+
+
+def _at_least(least: int, chances: Sequence[float]) -> float:
+    """The chance that so many of independent events happen, each with a chance of its own."""
+    happen = np.ones(1)
+    for chance in chances:
+        happen = np.convolve(happen, [1 - chance, chance])
+    return min(1.0, float(happen[least:].sum()))
 
 
 def _mcnemar(lost: int, gained: int) -> float:
     if lost == gained:
         return 1.0
+    # Takes a while to import, and most judges stay as they are.
     from scipy.stats import binomtest
 
     return float(binomtest(lost, lost + gained).pvalue)

@@ -20,8 +20,8 @@ PLACE = "canaries"
 class Trial(NamedTuple):
     """One judge, with its prompt and settings: `key`. `steps` have it; `step` asks for them all.
 
-    `anew` is the same step under the name by which the judge is asked past the ledger. `stage`
-    takes the premise of each canary for the reference of a sample.
+    `anew` is the same step under the name by which the judge is asked again. `stage` takes the
+    premise of each canary for the reference of a sample.
     """
 
     key: str
@@ -47,11 +47,6 @@ def trials(pipeline: Pipeline, toolbox: Toolbox, wanted: Iterable[str]) -> list[
         asked, anew = _named(step, ""), _named(step, ".anew")
         found[key] = Trial(key, (step.name,), asked, anew, stage)
     return list(found.values())
-
-
-def anew_steps(pipeline: Pipeline) -> frozenset[str]:
-    """The names under which judges are asked past the ledger."""
-    return frozenset(_named(step, ".anew").name for step in pipeline.steps if pipeline.canaries)
 
 
 def due(

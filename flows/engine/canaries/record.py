@@ -18,6 +18,12 @@ SELECT canary::VARCHAR, max(asked_at) FROM audit.canaries
 WHERE pipeline = $pipeline AND judge = $judge::UUID AND status = 'judged' GROUP BY canary
 """
 
+_LEFT_OFF: Final = """
+SELECT started_at FROM audit.runs
+WHERE pipeline = $pipeline AND started_at > $after AND status <> 'done'
+ORDER BY started_at LIMIT 1
+"""
+
 
 def record(
     store: Store,
@@ -41,6 +47,16 @@ def last_asked(store: Store, pipeline: str, judge: str) -> dict[str, datetime]:
             return {}
         found = connection.execute(_LAST, {"pipeline": pipeline, "judge": judge}).fetchall()
     return dict(found)
+
+
+def left_off(store: Store, pipeline: str, *, after: datetime) -> datetime | None:
+    """When the first run of a pipeline after that moment began that is not done.
+
+    What it was told is in the ledger, and on no record of canaries. None where there is none.
+    """
+    with store.reading() as connection:
+        found = connection.execute(_LEFT_OFF, {"pipeline": pipeline, "after": after}).fetchall()
+    return found[0][0] if found else None
 
 
 def canary_scores(connection: duckdb.DuckDBPyConnection, run_id: str, step: str) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from typing import Final, NamedTuple
 
@@ -101,7 +102,8 @@ class CountingJudge:
 
     Asked are questions that neither the ledger nor `asked` knows, which is shared by all
     steps: what one asks, the others need not. `tally` counts requests as they are made when
-    every reply can be used. With `fresh` what the ledger knows is asked anew.
+    every reply can be used. With `fresh` what the ledger knows is asked anew, with `since` what
+    it knew before that moment.
     """
 
     def __init__(
@@ -112,6 +114,7 @@ class CountingJudge:
         asked: set[str],
         *,
         fresh: bool = False,
+        since: datetime | None = None,
     ) -> None:
         self.tally = Tally()
         self.identity = judge.identity()
@@ -119,12 +122,14 @@ class CountingJudge:
         self._habits = habits
         self._most = judge.max_tokens
         self._fresh = fresh
+        self._since = since
         self._asked = asked
 
     def ask(self, questions: Sequence[Question], form: Form) -> Mapping[Question, Answer]:
         """As `LLM.ask`; a question without an answer on file is a failure `not_asked`."""
         keys = self._remembered.keys(questions, form)
-        answers = {} if self._fresh else self._remembered.recall(keys, form)
+        known = {} if self._fresh else keys
+        answers = self._remembered.recall(known, form, since=self._since)
         self.tally.answers += len(answers)
         missing = [q for q, key in keys.items() if q not in answers and key not in self._asked]
         self._asked.update(keys[question] for question in missing)

@@ -38,8 +38,8 @@ class Session:
         self.run_id = run_id
         self.stop = stop
         self.answered = answered
-        self._fresh = frozenset(fresh)
         self._began_at = now()
+        self._since = dict.fromkeys(fresh, self._began_at)
         self._sharing = sharing
         self._turnstiles: list[Turnstile] = []
         self.loop = Loop(at_end=self._finish)
@@ -47,7 +47,11 @@ class Session:
 
     def since(self, step: str) -> datetime | None:
         """The moment from which replies count for a step; None where all of them do."""
-        return self._began_at if step in self._fresh else None
+        return self._since.get(step)
+
+    def ask_anew(self, step: str, *, since: datetime | None = None) -> None:
+        """Count no reply for a step from before that moment, or before the session began."""
+        self._since[step] = since or self._began_at
 
     def turnstile(self, limit: str | None, keep_to: KeepTo) -> Turnstile:
         """What requests under the shared limit of that name pass, if there is one."""
