@@ -1,18 +1,16 @@
 """`claimflow calibrate`: the judges of a run held against what people said."""
 
-import sys
 from argparse import Namespace
 from io import StringIO
-from pathlib import Path
 
 from rich.console import Console
 
 from flows.commands.answers import standard_output
 from flows.commands.calibrate_tables import print_calibration
+from flows.commands.output import write_text
 from flows.commands.stores import named_store
 from flows.engine.calibration.document import as_json
 from flows.engine.calibration.run import RunCalibration, calibrate
-from flows.engine.errors import Fault, InputError
 from flows.engine.read_copy import publish_again
 from flows.engine.results import chosen_run
 from flows.engine.tags import LATEST
@@ -26,7 +24,7 @@ def main(options: Namespace) -> int:
     if options.format == "table" and options.output is None:
         print_calibration(standard_output(), found)
     else:
-        _write(_text(found, options), options.output)
+        write_text(_text(found, options), options.output)
     return 0
 
 
@@ -37,15 +35,3 @@ def _text(found: RunCalibration, options: Namespace) -> str:
     console = Console(file=text, highlight=False, width=standard_output().width)
     print_calibration(console, found)
     return text.getvalue()
-
-
-def _write(text: str, output: Path | None) -> None:
-    if output is None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-        return
-    try:
-        output.write_text(text, "utf-8")
-    except OSError as error:
-        what = f"cannot be written ({error.strerror})"
-        raise InputError([Fault(str(output), what, "name a file in a folder of yours")]) from error

@@ -13,7 +13,7 @@ from flows.engine.calibration.figures import Figure
 from flows.engine.calibration.ranks import Ranks
 from flows.engine.calibration.records import Earlier
 from flows.engine.calibration.run import RunCalibration
-from flows.engine.calibration.steps import Calibration
+from flows.engine.calibration.steps import Calibration, Slice
 from flows.pages.judges import earlier_words
 from flows.pages.words import counted, number
 
@@ -107,21 +107,25 @@ def _print_agreement(console: Console, one: Agreement) -> None:
 def _print_slices(console: Console, one: Calibration, by: str | None) -> None:
     if not one.slices:
         return
-    rows = []
-    for part in one.slices:
-        value = "(none)" if part.value is None else part.value
-        if part.agreement:
-            told = part.agreement
-            rows.append(
-                [value, f"{told.n:,}", figure_words(told.accuracy), figure_words(told.kappa)]
-            )
-        elif part.ranks:
-            ranks = part.ranks
-            rows.append(
-                [value, f"{ranks.n:,}", figure_words(ranks.spearman), figure_words(ranks.kendall)]
-            )
-    columns = ["accuracy", "kappa"] if one.agreement else ["Spearman", "Kendall"]
-    _print_table(console, [by or "", "n", *columns], rows)
+    columns = {
+        "verdicts": ["n", "accuracy", "kappa"],
+        "claims": ["good"],
+        "samples": ["n", "Spearman", "Kendall"],
+    }[one.kind]
+    rows = [["(none)" if a.value is None else a.value, *_slice_cells(a)] for a in one.slices]
+    _print_table(console, [by or "", *columns], rows)
+
+
+def _slice_cells(one: Slice) -> list[str]:
+    if one.good:
+        return [figure_words(one.good)]
+    if one.agreement:
+        told = one.agreement
+        return [f"{told.n:,}", figure_words(told.accuracy), figure_words(told.kappa)]
+    if one.ranks:
+        ranks = one.ranks
+        return [f"{ranks.n:,}", figure_words(ranks.spearman), figure_words(ranks.kendall)]
+    return ["0", "-", "-"]
 
 
 def _print_reliability(console: Console, one: Calibration) -> None:

@@ -2,11 +2,11 @@
 
 import sys
 from argparse import Namespace
-from pathlib import Path
 
 import polars as pl
 
 from flows.commands.answers import shown, standard_output
+from flows.commands.output import write_file
 from flows.commands.stores import named_store
 from flows.engine import results
 from flows.engine.errors import Fault, InputError
@@ -30,11 +30,14 @@ def _export(options: Namespace) -> int:
         known = parts(connection, run_id, options.of)
     part = chosen_part(known, run_id, options.of, step=options.step, metric=options.metric)
     sheet = blind_sheet(store, part, size=options.sample, by=options.by, seed=options.seed)
-    _write(_content(sheet, options), options.output)
+    content = _content(sheet, options)
+    if options.output is None:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        return 0
+    write_file(content, options.output)
     draw = f"{sheet['draw'][0]} from step {part.step} of run {run_id}"
-    if options.output is not None:
-        words = f"{counted(sheet.height, 'row')} in {options.output}: {draw}"
-        print(words, file=sys.stderr)
+    print(f"{counted(sheet.height, 'row')} in {options.output}: {draw}", file=sys.stderr)
     return 0
 
 
@@ -45,18 +48,6 @@ def _content(sheet: pl.DataFrame, options: Namespace) -> bytes:
     from flows.form.page import form_page
 
     return form_page(sheet, options.of).encode()
-
-
-def _write(content: bytes, output: Path | None) -> None:
-    if output is None:
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
-        return
-    try:
-        output.write_bytes(content)
-    except OSError as error:
-        what = f"cannot be written ({error.strerror})"
-        raise InputError([Fault(str(output), what, "name a file in a folder of yours")]) from error
 
 
 def _import(options: Namespace) -> int:

@@ -56,8 +56,16 @@ def claimflow(*words: str) -> int:
     return main([*words, "--store", "s.duckdb"])
 
 
-def label(*options: str, who: str = "ann", of: str = "verdicts", skip: int = 0) -> None:
-    """Have everything that is drawn labelled, as it is in truth, but for the first `skip`."""
+def label(
+    *options: str,
+    who: str = "ann",
+    of: str = "verdicts",
+    skip: int = 0,
+    said: str | None = None,
+) -> None:
+    """Have everything that is drawn labelled, but for the first `skip`: as it is in truth, if not
+    what is `said`.
+    """
     quiet = io.StringIO()
     with redirect_stdout(quiet), redirect_stderr(quiet):
         assert claimflow("label", "export", "--of", of, *options, "-o", "sheet.csv") == 0
@@ -67,8 +75,8 @@ def label(*options: str, who: str = "ann", of: str = "verdicts", skip: int = 0) 
             sheet = csv.DictWriter(file, list(rows[0]))
             sheet.writeheader()
             for place, row in enumerate(rows):
-                said = TRUTH[row["claim"]] if "claim" in row else "0.3333"
-                sheet.writerow(row | {"label": "" if place < skip else said})
+                true = TRUTH[row["claim"]] if "claim" in row else "0.3333"
+                sheet.writerow(row | {"label": "" if place < skip else said or true})
         assert claimflow("label", "import", "sheet.csv", "--who", who) == 0
 
 
@@ -128,6 +136,17 @@ def test_by_slice(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == (
         "claimflow: --by: no sample has the field 'kin'; did you mean 'kind'?\n"
     )
+
+
+def test_by_slice_of_claims_and_ratings(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
+    label(of="claims", said="good")
+    label("--metric", "factual_correctness", of="samples")
+    assert claimflow("calibrate", "--by", "kind") == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    after = lines[lines.index("kind good") :]
+    assert after[2:4] == ["plain 1.000 [0.904, 1.000]", "swayed 1.000 [0.758, 1.000]"]
+    after = lines[lines.index("kind n Spearman Kendall") :]
+    assert after[2:4] == ["plain 12 - -", "swayed 4 - -"]
 
 
 def test_several_annotators(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:

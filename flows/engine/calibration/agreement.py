@@ -3,12 +3,12 @@
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.engine.calibration.figures import Figure, clipped, share
+from flows.engine.calibration.figures import Figure, clipped, share, student
 
 Counts = NDArray[np.float64]
 
@@ -73,31 +73,51 @@ def alpha(votes: NDArray[np.int_], *, domain: Counts | None = None) -> Figure:
     did not on one more thing. None where all say one thing, or nothing has two labels.
     """
     shared = votes[votes.sum(axis=1) > 1]
-    value = _alpha(shared, domain)
-    if value is None:
+    if _said_once(shared.sum(axis=0)):
         return Figure(None, None, None)
+    points = np.eye(votes.shape[1]) if domain is None else domain[:, np.newaxis]
+    value = _alpha(shared) if domain is None else float(_alphas(shared, points)[0])
     if bool(((shared > 0).sum(axis=1) == 1).all()):
         common = np.argsort(-shared.sum(axis=0), kind="stable")[:2]
         shared = np.vstack([shared, np.bincount(common, minlength=shared.shape[1])])
-    patterns, place, times = np.unique(shared, axis=0, return_inverse=True, return_counts=True)
     n = len(shared)
-    firsts = [int(np.flatnonzero(place.ravel() == one)[0]) for one in range(len(patterns))]
-    without = [_alpha(np.delete(shared, first, axis=0), domain) for first in firsts]
-    if n < 3 or None in without:
+    if n < 3 or bool(_said_once(shared.sum(axis=0) - shared).any()):
         return Figure(value, None, None)
-    left = np.array(without, dtype=np.float64)
-    off = left - (times * left).sum() / n
-    return clipped(value, _t(n) * float((n - 1) / n * (times * off**2).sum()) ** 0.5, -1, 1)
+    without = _alphas(shared, points)[1:]
+    spread = (n - 1) / n * float(((without - without.mean()) ** 2).sum())
+    return clipped(value, student(n) * spread**0.5, -1, 1)
 
 
-def _alpha(votes: NDArray[np.int_], domain: Counts | None) -> float | None:
-    if len(votes) == 0 or (votes.sum(axis=0) > 0).sum() < 2:
-        return None
+def _said_once(given: NDArray[np.int_]) -> NDArray[np.bool_]:
+    """Whether of counts of labels (across) fewer than two are more than 0."""
+    once: NDArray[np.bool_] = (given > 0).sum(axis=-1) < 2
+    return once
+
+
+def _alpha(votes: NDArray[np.int_]) -> float:
     import krippendorff
 
-    level: Literal["nominal", "interval"] = "nominal" if domain is None else "interval"
-    found = krippendorff.alpha(value_counts=votes, value_domain=domain, level_of_measurement=level)
-    return float(found)
+    return float(krippendorff.alpha(value_counts=votes, level_of_measurement="nominal"))
+
+
+def _alphas(votes: NDArray[np.int_], points: Counts) -> Counts:
+    """Alpha of all things, and then without each of them; a label is its row of `points`.
+
+    NaN where that leaves fewer than two labels, up to rounding. By sums of squares: the library
+    holds the square of the number of labels for each thing, too much for hundreds of ratings,
+    and would have to be asked once for each.
+    """
+    points = points - points.mean(axis=0)
+    given = votes.sum(axis=1).astype(np.float64)
+    sums, squares = votes @ points, votes @ (points**2).sum(axis=1)
+    apart = (given * squares - (sums**2).sum(axis=1)) / (given - 1)
+    number, total, square, within = (
+        whole.sum(axis=0) - np.concatenate([np.zeros_like(whole[:1]), whole])
+        for whole in (given, sums, squares, apart)
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Counts = 1 - (number - 1) * within / (number * square - (total**2).sum(axis=1))
+    return found
 
 
 def pairs(counts: NDArray[np.int_]) -> NDArray[np.int_]:
@@ -143,10 +163,4 @@ def _moved(
          for c, one in enumerate(np.eye(len(flat)))]
     )  # fmt: skip
     spread = float((smooth * moves**2).sum() - (smooth * moves).sum() ** 2)
-    return clipped(value, _t(n) * (max(spread, 0.0) / n) ** 0.5, lowest, 1)
-
-
-def _t(n: int) -> float:
-    from scipy import stats
-
-    return float(stats.t.ppf(0.975, n - 1))
+    return clipped(value, student(n) * (max(spread, 0.0) / n) ** 0.5, lowest, 1)

@@ -1,16 +1,13 @@
 """A judge's rate or mean with the judge's errors taken into account, by labels on a part."""
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.engine.calibration.figures import Figure, clipped
+from flows.engine.calibration.figures import Figure, Z, clipped, student
 
 Values = NDArray[np.float64]
-
-Z: Final = 1.959963984540054
-"""Of the standard normal distribution at 97.5 %."""
 
 
 class Judged(NamedTuple):
@@ -62,7 +59,7 @@ def prediction_powered(rows: Judged, *, by_sample: bool = False) -> Figure:
     if _binary(rows.said) and _binary(label[labelled]):
         shares = weights * times / (weights * times).sum()
         variance += 2 * float((shares**2).sum()) ** 2 * (1 - n / len(sample))
-    return clipped(mean, _t(n) * variance**0.5, 0, 1)
+    return clipped(mean, student(n) * variance**0.5, 0, 1)
 
 
 def _power(label: Values, said: Values, weights: Values) -> float:
@@ -119,9 +116,3 @@ def effective_number(said: Values, sample: NDArray[np.intp]) -> float:
 
 def _binary(values: Values) -> bool:
     return bool(np.isin(values, (0.0, 1.0)).all())
-
-
-def _t(n: int) -> float:
-    from scipy import stats
-
-    return float(stats.t.ppf(0.975, n - 1))

@@ -1,6 +1,9 @@
 """A number with its 95 % interval."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+Z: Final = 1.959963984540054
+"""Of the standard normal distribution at 97.5 %."""
 
 
 class Figure(NamedTuple):
@@ -12,9 +15,16 @@ class Figure(NamedTuple):
 
 
 def clipped(value: float, reach: float, lowest: float, highest: float) -> Figure:
-    """`value` with an interval of `reach` on either side, all within its bounds."""
+    """`value` brought within its bounds, with an interval of `reach` on either side of that."""
     inside = min(highest, max(lowest, value))
-    return Figure(inside, max(lowest, value - reach), min(highest, value + reach))
+    return Figure(inside, max(lowest, inside - reach), min(highest, inside + reach))
+
+
+def student(n: int) -> float:
+    """How many standard errors of a mean of `n` its 95 % interval reaches to either side."""
+    from scipy import stats
+
+    return float(stats.t.ppf(0.975, n - 1))
 
 
 def share(part: int, whole: int) -> Figure:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from flows.engine.calibration.figures import Figure
+from flows.engine.calibration.figures import Figure, Z
 
 
 class Ranks(NamedTuple):
@@ -21,7 +21,8 @@ def ranks(ratings: Sequence[float], scores: Sequence[float]) -> Ranks:
     """The two correlations; None where either side is all alike, or below three samples.
 
     Intervals by Fisher's transformation, with the standard errors of Bonett and Wright (2000)
-    for rho and of Fieller, Hartley and Pearson (1957) for tau; none below five samples.
+    for rho and of Fieller, Hartley and Pearson (1957) for tau; none below five samples. Where
+    the order is the same, or the opposite, as if two neighbours in it had changed places.
     """
     from scipy import stats
 
@@ -31,17 +32,17 @@ def ranks(ratings: Sequence[float], scores: Sequence[float]) -> Ranks:
         return Ranks(n, nothing, nothing)
     rho = float(stats.spearmanr(ratings, scores).statistic)
     tau = float(stats.kendalltau(ratings, scores).statistic)
-    wide = n >= 5
+    if n < 5:
+        return Ranks(n, Figure(rho, None, None), Figure(tau, None, None))
     return Ranks(
         n,
-        _between(rho, ((1 + rho**2 / 2) / (n - 3)) ** 0.5 if wide else None),
-        _between(tau, (0.437 / (n - 4)) ** 0.5 if wide else None),
+        _between(rho, ((1 + rho**2 / 2) / (n - 3)) ** 0.5, 1 - 12 / (n * (n**2 - 1))),
+        _between(tau, (0.437 / (n - 4)) ** 0.5, 1 - 4 / (n * (n - 1))),
     )
 
 
-def _between(value: float, error: float | None) -> Figure:
-    if error is None:
-        return Figure(value, None, None)
-    inside = min(1 - 1e-12, max(-1 + 1e-12, value))
-    middle, reach = math.atanh(inside), 1.959963984540054 * error
-    return Figure(value, math.tanh(middle - reach), math.tanh(middle + reach))
+def _between(value: float, error: float, nearest: float) -> Figure:
+    """`value` with its interval, which is that of no more than `nearest` to 1 or -1."""
+    middle, reach = math.atanh(min(nearest, max(-nearest, value))), Z * error
+    low, high = math.tanh(middle - reach), math.tanh(middle + reach)
+    return Figure(value, min(low, value), max(high, value))

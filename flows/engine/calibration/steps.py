@@ -26,6 +26,7 @@ class Slice(NamedTuple):
     value: str | None
     agreement: Agreement | None
     ranks: Ranks | None
+    good: Figure | None
 
 
 class Corrected(NamedTuple):
@@ -74,7 +75,6 @@ def calibration(held: Held, *, slice_of: Mapping[str, str | None] | None = None)
     divided = sum(word is None for word in held.words.values())
     answered = [row for row in usable if _said(held, row) is not None]
     parted = slices(held, slice_of) if slice_of is not None else {}
-    good = sum(held.words[row] == "good" for row in usable)
     return Calibration(
         kind=kind,
         step=held.part.step,
@@ -87,10 +87,10 @@ def calibration(held: Held, *, slice_of: Mapping[str, str | None] | None = None)
         annotators=annotators(held.labels, VALUES.get(kind)),
         agreement=_agreement(held, usable),
         ranks=_ranks(held, usable),
-        good=share(good, len(usable)) if kind == "claims" else None,
+        good=_good(held, usable),
         reliability=_reliability(held, usable) if kind == "verdicts" else None,
         slices=[
-            Slice(value, _agreement(held, rows), _ranks(held, rows))
+            Slice(value, _agreement(held, rows), _ranks(held, rows), _good(held, rows))
             for value, rows in parted.items()
         ],
         drawing=held.drawing,
@@ -120,6 +120,12 @@ def _ranks(held: Held, rows: list[int]) -> Ranks | None:
         if (word := held.words[row]) is not None and (score := _said(held, row)) is not None
     ]
     return ranks([rating for rating, _ in pairs], [score for _, score in pairs]) if pairs else None
+
+
+def _good(held: Held, rows: list[int]) -> Figure | None:
+    if held.part.kind != "claims":
+        return None
+    return share(sum(held.words[row] == "good" for row in rows), len(rows))
 
 
 def _reliability(held: Held, rows: list[int]) -> Reliability | None:
