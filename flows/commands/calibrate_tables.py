@@ -9,11 +9,11 @@ from rich.table import Table
 from flows.commands.answers import shown
 from flows.engine.calibration.agreement import Agreement
 from flows.engine.calibration.annotators import Annotators
-from flows.engine.calibration.figures import Figure
 from flows.engine.calibration.ranks import Ranks
 from flows.engine.calibration.records import Earlier
 from flows.engine.calibration.run import RunCalibration
 from flows.engine.calibration.steps import Calibration, Slice
+from flows.pages.corrections import figure_words
 from flows.pages.judges import earlier_words
 from flows.pages.words import counted, number
 
@@ -31,13 +31,6 @@ def print_calibration(console: Console, found: RunCalibration) -> None:
         if step not in fresh:
             console.print(shown(f"verdicts of step {step}: no label is about them"))
             _print_earlier(console, before)
-
-
-def figure_words(figure: Figure) -> str:
-    """`0.812 [0.713, 0.882]`, or a dash."""
-    if figure.low is None:
-        return number(figure.value)
-    return f"{number(figure.value)} [{number(figure.low)}, {number(figure.high)}]"
 
 
 def _print_part(console: Console, one: Calibration, by: str | None) -> None:

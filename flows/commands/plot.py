@@ -4,6 +4,7 @@ from argparse import Namespace
 
 from flows.commands.output import write_file
 from flows.commands.stores import read_store
+from flows.engine.calibration.run import reliability_of
 from flows.engine.compare.comparison import compare
 from flows.engine.compare.pairs import Runs
 from flows.engine.errors import Fault, InputError
@@ -13,6 +14,7 @@ from flows.engine.results import chosen_run
 from flows.engine.store import Store
 from flows.plots.comparison import apart, comparison
 from flows.plots.distribution import distribution
+from flows.plots.reliability import Believed, reliability
 from flows.plots.style import Chart
 from flows.plots.trend import Point, trend
 from flows.plots.writing import png, svg
@@ -26,6 +28,8 @@ def main(options: Namespace) -> int:
     chart = (
         _comparison(store, run_id, options)
         if options.against
+        else _of_step(store, run_id, options.metrics[0])
+        if options.kind == "reliability"
         else _of_metric(store, run_id, options.metrics[0], options.kind)
     )
     write_file(svg(chart).encode() if _suffix(options) == ".svg" else png(chart), options.output)
@@ -67,6 +71,12 @@ def _of_metric(store: Store, run_id: str, name: str, kind: str | None) -> Chart:
         raise InputError([Fault("--kind trend", what, right)])
     points = [Point(one.run_id, one.mean, one.low, one.high) for one in past]
     return trend(points, label=name)
+
+
+def _of_step(store: Store, run_id: str, step: str) -> Chart:
+    bins = reliability_of(store, run_id, step).bins
+    points = [Believed(one.mean, *one.entailed, one.n) for one in bins]
+    return reliability(points, label=f"p entailed, {step}")
 
 
 def _comparison(store: Store, run_id: str, options: Namespace) -> Chart:

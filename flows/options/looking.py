@@ -12,8 +12,10 @@ def add(commands: Commands) -> None:
     plot.add_argument("metrics", nargs="*", metavar="METRIC", help="one; with --against any number")
     plot.add_argument(
         "--kind",
-        choices=["distribution", "trend"],
-        help="how its scores lie (default), or its means over the newest runs of the pipeline",
+        choices=["distribution", "trend", "reliability"],
+        help="how its scores lie (default), or its means over the newest runs of the pipeline; "
+        "of a step that verifies claims, named in place of METRIC: whether labels bear out its "
+        "probabilities",
     )
     what = "a run id or its beginning, a tag, latest or previous"
     plot.add_argument("--run", help=f"{what} (default: the newest)")

@@ -1,11 +1,13 @@
-"""Whether the judges of a run can still be trusted, in words: canaries and stale calibrations."""
+"""How far the judges of a run can be trusted, in words: canaries, labels, stale calibrations."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from flows.engine.calibration.corrections import corrections
 from flows.engine.calibration.records import Earlier, earlier
 from flows.engine.canaries.account import CanaryAccount, canaries_of
 from flows.engine.store import Store
+from flows.pages.corrections import correction_lines
 from flows.pages.words import counted, number
 
 
@@ -17,9 +19,13 @@ class Said(NamedTuple):
 
 
 def judge_lines(store: Store, run_id: str) -> Iterator[Said]:
-    """How the judges of a run did on its canaries, and which calibrations are of other judges."""
+    """How the judges of a run did on its canaries, and what becomes of its figures by labels; which
+    calibrations are of other judges.
+    """
     for one in canaries_of(store, run_id):
         yield from canary_lines(one)
+    for words in correction_lines(corrections(store, run_id)):
+        yield Said(words)
     for step, before in earlier(store, run_id).items():
         if before.stale:
             yield Said(f"warning: {step}: {earlier_words(before)}", warning=True)

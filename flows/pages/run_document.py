@@ -8,6 +8,8 @@ import polars as pl
 
 from flows.engine import results
 from flows.engine.audit_claims.document import as_document
+from flows.engine.calibration.corrections import Correction, corrections
+from flows.engine.calibration.document import plain
 from flows.engine.canaries.account import CanaryAccount, canaries_of
 from flows.engine.report.head import RunHead
 from flows.engine.report.overview import SAMPLES, overview
@@ -35,6 +37,7 @@ def as_json(store: Store, run_id: str, *, samples: int = SAMPLES) -> str:
         "cascades": [one._asdict() for one in found.cascades],
         "canaries": [_canaries(one) for one in canaries_of(store, run_id)],
         "claims": as_document(found.claims),
+        "corrected": [_corrected(one) for one in corrections(store, run_id)],
         "lowest": _lowest(store, run_id, samples),
     }
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
@@ -49,6 +52,11 @@ def _canaries(one: CanaryAccount) -> dict[str, Any]:
     moved = one.moved._asdict() if one.moved else None
     told = {"judged": one.judged, "drifts": one.drifts}
     return one._asdict() | told | {"moved": moved, "restless": one.restless._asdict()}
+
+
+def _corrected(one: Correction) -> dict[str, Any]:
+    told: dict[str, Any] = plain(one)
+    return {name: value for name, value in told.items() if name != "reliability"}
 
 
 def _utc(time: datetime | None) -> str | None:

@@ -6,6 +6,7 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from flows.engine.audit_claims.run import ClaimAudit
+from flows.engine.calibration.corrections import corrections
 from flows.engine.compare.comparison import Comparison, compare
 from flows.engine.compare.pairs import Runs
 from flows.engine.report.metrics import StepMetric, scored_values
@@ -25,7 +26,7 @@ from flows.pages.words import counted
 from flows.rendering import hashed, policy, rendered, source
 from flows.report.entries import entries
 from flows.report.payload import Payload, packed
-from flows.report.plots import comparison_svg, distribution_svg, trend_svg
+from flows.report.plots import comparison_svg, distribution_svg, reliability_svgs, trend_svg
 from stages import LOWER_IS_BETTER
 
 _SCRIPTS: Final = ("texts.js", "sample.js", "list.js")
@@ -56,6 +57,7 @@ def html_report(
         slices=_slices(found),
         gates=[(one.outcome, gate_cells(one)) for one in found.gates],
         judges=list(_judges(store, found)),
+        reliability=[_svg(one) for one in reliability_svgs(corrections(store, run_id))],
         steps=found.steps.rows(named=True),
         failures=found.failures.rows(named=True),
         audit=_audit(found.claims),

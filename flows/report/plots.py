@@ -1,11 +1,13 @@
 """The plots of a report, each as SVG that takes the page's colours."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from flows.engine.calibration.corrections import Correction
 from flows.engine.compare.comparison import Comparison
 from flows.engine.report.past import PastMean
 from flows.plots.comparison import apart, comparison
 from flows.plots.distribution import distribution
+from flows.plots.reliability import Believed, reliability
 from flows.plots.trend import Point, trend
 from flows.plots.writing import svg
 
@@ -25,6 +27,14 @@ def trend_svg(past: Sequence[PastMean], metric: str) -> str | None:
         for one in past
     ]
     return svg(trend(points, label=metric, width=240, height=44))
+
+
+def reliability_svgs(found: Sequence[Correction]) -> Iterator[str]:
+    """Whether labels bear out the probabilities of a judge, of each step that has some."""
+    for one in found:
+        if one.reliability is not None:
+            bins = [Believed(a.mean, *a.entailed, a.n) for a in one.reliability.bins]
+            yield svg(reliability(bins, label=f"p entailed, {one.step}"))
 
 
 def comparison_svg(found: Comparison) -> str | None:

@@ -13,7 +13,14 @@ from typing import Any
 import pytest
 
 from flows.cli import main
+from flows.engine.calibration.corrections import corrections
 from flows.engine.calibration.records import earlier
+from flows.engine.results import chosen_run
+from flows.pages.corrections import correction_lines
+from flows.pages.judges import judge_lines
+from flows.pages.run import run_page
+from flows.pages.run_document import as_json
+from flows.report.page import html_report
 from tests.endpoint import Endpoint, faults, serve
 from tests.flows.judged import CLAIMS, STEPS, Judged, about, sample
 
@@ -123,6 +130,52 @@ def test_a_part_of_the_verdicts_labelled_corrects_all(
         interval = one["corrected"]
         assert 0 <= interval["low"] <= 1 / 3 <= interval["high"] <= 1
         assert interval["low"] <= interval["value"] <= interval["high"]
+
+
+def test_a_run_tells_its_figures_with_the_errors_of_the_judge_taken_into_account(
+    judged: Judged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    label("--sample", "30")
+    label("--metric", "factual_correctness", of="samples")
+    run = chosen_run(judged.store, None)
+    told = [line.words for line in judge_lines(judged.store, run)]
+    (found, rated) = json.loads(as_json(judged.store, run))["corrected"]
+    assert [(one["what"], one["by"], one["method"]) for one in found["corrected"][:3]] == [
+        ("entailed", None, "prediction-powered"),
+        ("entailed", "sample", "prediction-powered"),
+        ("entailed", None, "Rogan-Gladen"),
+    ]
+    assert (found["labelled"], found["drawing"]["drawn"], found["too_many"]) == (30, 30, False)
+    words = [
+        f"{one['judged']:.3f}{' by sample' if one['by'] else ''} as judged, "
+        f"{one['corrected']['value']:.3f} [{one['corrected']['low']:.3f}, "
+        f"{one['corrected']['high']:.3f}] corrected ({one['method']})"
+        for one in found["corrected"][:3]
+    ]
+    assert told == [
+        f"entailed in {VERDICTS}: {'; '.join(words)}, by labels on 30 rows",
+        "factual_correctness of precision: 0.333 as judged, 0.333 [0.333, 0.333] corrected "
+        "(prediction-powered), by labels on 16 rows",
+    ]
+    assert rated["metric"] == "factual_correctness"
+    assert told[0] in html_report(judged.store, run)
+    assert told[0] in run_page(judged.store, run)
+    assert claimflow("show", run) == 0
+    assert told[0] in capsys.readouterr().out
+
+
+def test_a_run_of_many_rows_is_not_corrected_by_the_way(
+    judged: Judged,
+) -> None:
+    label()
+    run = chosen_run(judged.store, None)
+    [found] = corrections(judged.store, run, most=48)
+    assert (found.too_many, found.labelled) == (False, 48)
+    few = corrections(judged.store, run, most=47)
+    assert list(correction_lines(few)) == [
+        f"entailed in {VERDICTS}: not corrected here, more than 50,000 rows: "
+        "see claimflow calibrate"
+    ]
 
 
 def test_by_slice(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
@@ -253,6 +306,19 @@ def test_as_a_table(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == (
         "claimflow: no/told.txt: cannot be written (No such file or directory); "
         "name a file in a folder of yours\n"
+    )
+
+
+def test_a_judge_without_probabilities_has_no_reliability(
+    judged: Judged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    label()
+    capsys.readouterr()
+    said = ["plot", VERDICTS, "--kind", "reliability", "-o", "r.svg", "--store", "s.duckdb"]
+    assert main(said) == 2
+    assert capsys.readouterr().err == (
+        f"claimflow: --kind reliability: the judge of step {VERDICTS} gives no probabilities; "
+        "name a step whose judge is the embedded model\n"
     )
 
 

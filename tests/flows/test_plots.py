@@ -11,6 +11,7 @@ from flows.cli import main
 from flows.engine.store import Store
 from flows.plots.comparison import Apart, comparison
 from flows.plots.distribution import distribution
+from flows.plots.reliability import Believed, reliability
 from flows.plots.style import Chart
 from flows.plots.trend import Point, trend
 from flows.plots.writing import png, svg
@@ -49,6 +50,18 @@ def test_a_distribution_is_as_wide_as_its_values() -> None:
     bars = told(drawn(distribution([-1.0, 0.5, 3.0])))
     assert bars[0] == "score: −1 – −0.8; samples: 1"
     assert bars[-1] == "score: 2.8 – 3; samples: 1"
+
+
+def test_probabilities_stand_beside_the_diagonal() -> None:
+    points = [Believed(0.05, 0.25, 0.1, 0.4, 40), Believed(0.95, 0.9, 0.8, 0.95, 60)]
+    picture = drawn(reliability(points, label=HOSTILE))
+    dots = [label for label in told(picture) if "rows: " in label]
+    assert dots == [
+        f"{HOSTILE}: 0.05; entailed by people: 0.25; rows: 40",
+        f"{HOSTILE}: 0.95; entailed by people: 0.9; rows: 60",
+    ]
+    assert len(list(picture.iter(f"{SPACE}line"))) > 2
+    assert not [label for label in told(drawn(reliability([]))) if "rows: " in label]
 
 
 def test_a_trend_keeps_the_place_of_a_run_without_a_mean() -> None:

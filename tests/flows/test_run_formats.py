@@ -145,6 +145,7 @@ def test_json_has_all_of_it(store: Store, capsys: pytest.CaptureFixture[str]) ->
         "cascades",
         "canaries",
         "claims",
+        "corrected",
         "lowest",
     ]
     assert found["run"]["run_id"] == chosen_run(store, "latest")

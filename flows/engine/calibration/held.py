@@ -1,6 +1,6 @@
 """What a step of a run says, beside what people said of the same texts."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import duckdb
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from flows.engine.calibration.annotators import word_of
 from flows.engine.calibration.corrected import Judged
 from flows.engine.labels.drawing import places, read_draw
-from flows.engine.labels.record import draws
-from flows.engine.labels.units import Part, frame_key, units, with_texts
+from flows.engine.labels.record import draws, in_force
+from flows.engine.labels.units import Kind, Part, frame_key, parts, units, with_texts
 
 Place = tuple[object, object, object]
 
@@ -66,6 +66,26 @@ def held(connection: duckdb.DuckDBPyConnection, part: Part, labels: pl.DataFrame
         chances,
         drawing,
     )
+
+
+def held_parts(
+    connection: duckdb.DuckDBPyConnection,
+    run_id: str,
+    kind: Kind,
+    *,
+    without: Container[str] = (),
+) -> Iterator[tuple[Part, Held | None]]:
+    """The parts of a run of that kind beside the labels that may be about them.
+
+    None for those of the steps in `without`, which are not looked at.
+    """
+    labels = in_force(connection, kind)
+    if labels.is_empty():
+        return
+    for part in parts(connection, run_id, kind):
+        about = labels.filter(pl.col("metric").eq_missing(pl.lit(part.metric)))
+        if about.height:
+            yield part, None if part.step in without else held(connection, part, about)
 
 
 def judged(held: Held, said: NDArray[np.float64], values: dict[int, float]) -> Judged:

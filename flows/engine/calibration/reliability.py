@@ -21,7 +21,8 @@ class Bin(NamedTuple):
 
 
 class Reliability(NamedTuple):
-    """Probabilities of entailed beside what people said; `brier` is their mean squared error.
+    """Probabilities of entailed beside what people said; `brier` is their mean squared error
+    (Brier 1950).
 
     `off` is the mean distance of the bins' means from the shares that are entailed, each bin
     counted by its rows (expected calibration error).
@@ -39,8 +40,6 @@ def reliability(
     """Ten bins of equal width, those without rows left out; None where there are no rows."""
     if not len(probabilities):
         return None
-    from sklearn.metrics import brier_score_loss
-
     place = np.minimum((probabilities * BINS).astype(np.intp), BINS - 1)
     bins = [
         Bin(
@@ -55,5 +54,5 @@ def reliability(
     ]
     n = len(probabilities)
     off = sum(one.n * abs(one.mean - (one.entailed.value or 0.0)) for one in bins) / n
-    brier = brier_score_loss(entailed, probabilities, labels=[False, True])
-    return Reliability(n, float(brier), off, bins)
+    brier = float(((probabilities - entailed) ** 2).mean())
+    return Reliability(n, brier, off, bins)

@@ -1,19 +1,18 @@
 """A whole run held against people, and put on record."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import duckdb
-import polars as pl
 
-from flows.engine.calibration.held import Held, held
+from flows.engine.calibration.corrections import corrections
+from flows.engine.calibration.held import held_parts
 from flows.engine.calibration.libraries import check_installed
 from flows.engine.calibration.records import Earlier, earlier, record
+from flows.engine.calibration.reliability import Reliability
 from flows.engine.calibration.steps import Calibration, calibration
 from flows.engine.compare.pairs import unit_of_samples
-from flows.engine.errors import Fault, InputError
-from flows.engine.labels.record import in_force
-from flows.engine.labels.units import KINDS, Kind, parts
+from flows.engine.errors import Fault, InputError, one_of
+from flows.engine.labels.units import KINDS, parts
 from flows.engine.store import Store
 
 
@@ -41,8 +40,8 @@ def calibrate(store: Store, run_id: str, *, by: str | None = None) -> RunCalibra
     before = earlier(store, run_id)
     with store.reading() as connection:
         slice_of = _slices(connection, run_id, by) if by is not None else None
-        beside = [one for kind in KINDS for one in _held(connection, run_id, kind)]
-    found = [calibration(one, slice_of=slice_of) for one in beside]
+        beside = [one for kind in KINDS for _, one in held_parts(connection, run_id, kind)]
+    found = [calibration(one, slice_of=slice_of) for one in beside if one and one.words]
     if not found and not before:
         what = f"no label is about anything of run {run_id}"
         right = "write a sheet by `claimflow label export`, and take it in by `label import`"
@@ -51,16 +50,27 @@ def calibrate(store: Store, run_id: str, *, by: str | None = None) -> RunCalibra
     return RunCalibration(run_id, by, found, before)
 
 
-def _held(connection: duckdb.DuckDBPyConnection, run_id: str, kind: Kind) -> Iterator[Held]:
-    """The parts of a run of that kind that labels are about."""
-    labels = in_force(connection, kind)
-    if labels.is_empty():
-        return
-    for part in parts(connection, run_id, kind):
-        about = labels.filter(pl.col("metric").eq_missing(pl.lit(part.metric)))
-        beside = held(connection, part, about) if about.height else None
-        if beside and beside.words:
-            yield beside
+def reliability_of(store: Store, run_id: str, step: str) -> Reliability:
+    """Whether the probabilities of a step that verifies claims can be believed.
+
+    Raises `InputError` where there is no such step, and where it has no labels or gave no
+    probabilities.
+    """
+    found = corrections(store, run_id, most=None)
+    for one in found:
+        if (one.kind, one.step) == ("verdicts", step) and one.reliability is not None:
+            return one.reliability
+    with store.reading() as connection:
+        known = [part.step for part in parts(connection, run_id, "verdicts")]
+    if step not in known:
+        what, right = f"no step {step!r} of run {run_id} makes verdicts", one_of(step, known)
+    elif any((one.kind, one.step) == ("verdicts", step) for one in found):
+        what = f"the judge of step {step} gives no probabilities"
+        right = "name a step whose judge is the embedded model"
+    else:
+        what = f"no label is about the verdicts of step {step}"
+        right = f"write a sheet by `claimflow label export --step {step}`, and take it in"
+    raise InputError([Fault("--kind reliability", what, right)])
 
 
 def _slices(

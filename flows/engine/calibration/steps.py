@@ -88,13 +88,13 @@ def calibration(held: Held, *, slice_of: Mapping[str, str | None] | None = None)
         agreement=_agreement(held, usable),
         ranks=_ranks(held, usable),
         good=_good(held, usable),
-        reliability=_reliability(held, usable) if kind == "verdicts" else None,
+        reliability=step_reliability(held),
         slices=[
             Slice(value, _agreement(held, rows), _ranks(held, rows), _good(held, rows))
             for value, rows in parted.items()
         ],
         drawing=held.drawing,
-        corrected=_corrected(held),
+        corrected=corrected(held),
     )
 
 
@@ -128,16 +128,20 @@ def _good(held: Held, rows: list[int]) -> Figure | None:
     return share(sum(held.words[row] == "good" for row in rows), len(rows))
 
 
-def _reliability(held: Held, rows: list[int]) -> Reliability | None:
+def step_reliability(held: Held) -> Reliability | None:
+    """Whether the probabilities of a step can be believed; None where it gave none."""
+    if held.part.kind != "verdicts":
+        return None
     probabilities = held.rows["p_entailed"]
-    known = [row for row in rows if probabilities[row] is not None]
+    known = [row for row in held.usable if probabilities[row] is not None]
     return reliability(
         np.array([probabilities[row] for row in known], dtype=np.float64),
         np.array([held.words[row] == "entailed" for row in known], dtype=np.bool_),
     )
 
 
-def _corrected(held: Held) -> list[Corrected]:
+def corrected(held: Held) -> list[Corrected]:
+    """The shares or the mean of a step with its errors taken into account."""
     if held.part.kind == "samples":
         return _corrected_mean(held)
     if held.part.kind == "claims":

@@ -1,0 +1,106 @@
+"""`claimflow plot --kind reliability`: a judge that gives probabilities, beside labels."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from pathlib import Path
+from xml.etree.ElementTree import fromstring
+
+import pytest
+
+from flows.cli import main
+from flows.engine.calibration.corrections import corrections
+from flows.engine.results import chosen_run
+from flows.engine.store import Store
+from flows.report.page import html_report
+
+SAMPLES = [
+    {
+        "sample_id": f"s{n}",
+        "response": "The tower stands in Paris. It is made of cheese and sings at noon.",
+        "reference": f"Case {n}. The tower stands in Paris and opened in 1889.",
+    }
+    for n in range(3)
+]
+PIPELINE = """
+name: p
+samples: {path: s.jsonl}
+store: s.duckdb
+steps:
+  response_claims: {use: decompose_claims, of: response}
+  response_in_reference: {use: verify_claims, claims: response_claims, against: reference}
+  reference_claims: {use: decompose_claims, of: reference}
+  reference_in_response: {use: verify_claims, claims: reference_claims, against: response}
+"""
+STEP = "response_in_reference"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A finished run of the embedded judge, with a label on each verdict of one step."""
+    made = tmp_path_factory.mktemp("labelled")
+    quiet = io.StringIO()
+    with chdir(made), redirect_stdout(quiet), redirect_stderr(quiet):
+        Path("s.jsonl").write_text("".join(json.dumps(one) + "\n" for one in SAMPLES), "utf-8")
+        Path("p.yaml").write_text(PIPELINE, "utf-8")
+        assert main(["run", "p.yaml"]) == 0
+        store = ["--store", "s.duckdb"]
+        assert main(["label", "export", "--step", STEP, "-o", "sheet.csv", *store]) == 0
+        text = Path("sheet.csv").read_bytes().decode("utf-8-sig")
+        rows = list(csv.DictReader(io.StringIO(text, newline="")))
+        with Path("sheet.csv").open("w", newline="", encoding="utf-8") as file:
+            sheet = csv.DictWriter(file, list(rows[0]))
+            sheet.writeheader()
+            for row in rows:
+                sheet.writerow(
+                    row | {"label": "entailed" if "Paris" in row["claim"] else "neutral"}
+                )
+        assert main(["label", "import", "sheet.csv", "--who", "ann", *store]) == 0
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _inside(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+
+
+def plotted(*said: str) -> int:
+    return main(["plot", *said, "--kind", "reliability", "-o", "r.svg", "--store", "s.duckdb"])
+
+
+def test_the_diagram_has_the_bins_of_the_step() -> None:
+    assert plotted(STEP) == 0
+    marks = fromstring(Path("r.svg").read_text("utf-8")).iter("{http://www.w3.org/2000/svg}path")
+    dots = [told for mark in marks if "rows: " in (told := mark.get("aria-label", ""))]
+    store = Store(Path("s.duckdb"))
+    [found] = corrections(store, chosen_run(store, None))
+    assert found.reliability is not None
+    assert sum(int(dot.rpartition(": ")[2]) for dot in dots) == found.reliability.n == 6
+    assert len(dots) == len(found.reliability.bins) >= 2
+    assert all(dot.startswith(f"p entailed, {STEP}: 0") for dot in dots)
+
+
+def test_the_report_has_it_too() -> None:
+    store = Store(Path("s.duckdb"))
+    page = html_report(store, chosen_run(store, None))
+    assert f'aria-label="p entailed, {STEP}: 0' in page
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        ("response_in_referense", f"no step 'response_in_referense' of run {{run}} makes verdicts; "
+         f"did you mean '{STEP}'?"),
+        ("reference_in_response", "no label is about the verdicts of step reference_in_response; "
+         "write a sheet by `claimflow label export --step reference_in_response`, and take it in"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_drawn_is_said(
+    step: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = chosen_run(Store(Path("s.duckdb")), None)
+    assert plotted(step) == 2
+    told = capsys.readouterr().err
+    assert told == f"claimflow: --kind reliability: {words.format(run=run)}\n"
