@@ -104,12 +104,13 @@ document.getElementById("question").textContent = sheet.question;
 choices.append(...(sheet.values.length ? sheet.values.map(choice) : [rating()]));
 document.getElementById("back").addEventListener("click", () => go(-1));
 document.getElementById("next").addEventListener("click", () => go(1));
+document.getElementById("none").addEventListener("click", () => label(""));
 document.getElementById("save").addEventListener("click", save);
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.altKey || event.metaKey || event.target.type === "number") {
     return;
   }
-  const value = sheet.values[Number(event.key) - 1];
+  const value = event.key === "0" ? "" : sheet.values[Number(event.key) - 1];
   if (value !== undefined) {
     label(value);
   } else if (event.key === "ArrowRight" || event.key === "ArrowLeft") {

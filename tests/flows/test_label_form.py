@@ -95,6 +95,11 @@ def test_samples_are_rated(browser: Browser, tmp_path: Path) -> None:
 def test_claims_are_good_or_bad(browser: Browser, tmp_path: Path) -> None:
     seen = opened(browser, tmp_path, "claims")
     assert seen.page.locator("#choices label").all_text_contents() == [" good (1)", " bad (2)"]
+    for key, told in (("2", "1 labelled"), ("0", "0 labelled"), ("1", "1 labelled")):
+        seen.page.keyboard.press(key)
+        assert seen.page.locator("#progress").inner_text() == f"Row 1 of 3, {told}"
+    seen.page.get_by_role("button", name="No label").click()
+    assert seen.page.locator("#progress").inner_text() == "Row 1 of 3, 0 labelled"
     seen.page.keyboard.press("2")
     assert [row.cell("label") for row in read_blind(saved(seen, tmp_path)).rows] == ["bad", "", ""]
     nothing_ran(seen)
