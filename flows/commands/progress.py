@@ -95,4 +95,6 @@ def step_line(made: Made) -> str:
 
 
 def _line(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    # Steps end side by side: `print` writes the end of a line apart, and another comes between.
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

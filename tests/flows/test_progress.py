@@ -24,6 +24,27 @@ def test_a_line_says_what_became_of_a_step() -> None:
     assert step_line(made(failures=3)) == "  claims: 1,234 rows made in 2.0 s, 3 failed"
 
 
+class Pieces(io.StringIO):
+    """Notes what is written at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[str] = []
+
+    def write(self, text: str) -> int:
+        self.pieces.append(text)
+        return len(text)
+
+
+def test_a_line_is_written_whole_so_that_no_other_comes_into_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written = Pieces()
+    monkeypatch.setattr(sys, "stderr", written)
+    LineWatch().finished(made())
+    assert written.pieces == ["  claims: 1,234 rows made in 2.0 s\n"]
+
+
 def test_lines_of_a_long_table_come_every_tenth_part(capsys: pytest.CaptureFixture[str]) -> None:
     watch = LineWatch()
     watch.began("the-run", ["a-dead-run"])
