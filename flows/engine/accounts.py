@@ -10,14 +10,14 @@ def failures(store: Store, run_id: str) -> pl.DataFrame:
     return _read(
         store,
         """
-        SELECT step, failure, count(*) AS failed, any_value(reason) AS reason
+        SELECT step, failure, count(*) AS failed, min(reason) AS reason
         FROM (SELECT run_id, step, failure, reason FROM claims WHERE status = 'failed'
               UNION ALL
               SELECT run_id, step, failure, reason FROM verdicts WHERE status = 'failed'
               UNION ALL
               SELECT run_id, step, NULL, reason FROM similarities WHERE status = 'failed')
         JOIN audit.run_steps USING (run_id, step)
-        WHERE run_id = $run GROUP BY step, position, failure ORDER BY position, failed DESC
+        WHERE run_id = $run GROUP BY step, position, failure ORDER BY position, failed DESC, failure
         """,
         run=run_id,
     )
@@ -62,7 +62,8 @@ def calls_made(store: Store, run_id: str) -> pl.DataFrame:
                count(*) FILTER (outcome = 'repaired') AS repaired,
                (sum(prompt_tokens) + sum(coalesce(completion_tokens, 0)))::BIGINT AS tokens,
                sum(cost)::DOUBLE AS cost, count(cost) AS priced
-        FROM audit.calls WHERE run_id = $run GROUP BY judge, model ORDER BY min(asked_at)
+        FROM audit.calls WHERE run_id = $run GROUP BY judge, model
+        ORDER BY min(asked_at), judge, model
         """,
         run=run_id,
     )
@@ -110,7 +111,7 @@ def calls_of(store: Store, run_id: str, sample_id: str) -> pl.DataFrame:
             SELECT v.call_id FROM verdicts v JOIN claims c USING (run_id, claim_id)
             WHERE v.run_id = $run AND c.sample_id = $sample
         ) USING (call_id)
-        ORDER BY asked_at
+        ORDER BY asked_at, call_id
         """,
         run=run_id,
         sample=sample_id,

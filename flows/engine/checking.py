@@ -108,7 +108,8 @@ def _strange_numbers(connection: duckdb.DuckDBPyConnection) -> Iterator[Damage]:
                 strange = read_table(
                     connection,
                     f"SELECT artifact_id::VARCHAR AS artifact, count(*) AS n "
-                    f'FROM stored.{row.table} WHERE NOT isfinite("{name}") GROUP BY ALL',
+                    f'FROM stored.{row.table} WHERE NOT isfinite("{name}") '
+                    "GROUP BY ALL ORDER BY ALL",
                 )
                 for artifact, n in strange.iter_rows():
                     what = f"NaN or infinity in {name!r} of {rows(n)}"

@@ -38,7 +38,7 @@ def all_runs(store: Store) -> pl.DataFrame:
                    FROM ({CURRENT}) GROUP BY run_id) USING (run_id)
         LEFT JOIN audit.run_steps USING (run_id)
         LEFT JOIN (SELECT artifact_id, failures FROM audit.artifacts) USING (artifact_id)
-        GROUP BY ALL ORDER BY started_at DESC
+        GROUP BY ALL ORDER BY started_at DESC, run_id DESC
         """,
     )
 
@@ -171,7 +171,8 @@ def sample(store: Store, run_id: str, sample_id: str) -> dict[str, Any]:
     if found.height:
         what, right = f"{sample_id!r} begins {found.height} sample ids", "write more of it"
     else:
-        ids = _read(store, "SELECT sample_id FROM samples WHERE run_id = $run", run=run_id)
+        every = "SELECT sample_id FROM samples WHERE run_id = $run ORDER BY sample_id"
+        ids = _read(store, every, run=run_id)
         what = f"run {run_id} has no sample {sample_id!r}"
         near = nearest(sample_id, ids["sample_id"].head(1_000))
         right = f"did you mean {near!r}?" if near else "see the samples table for its samples"

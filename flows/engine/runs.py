@@ -123,7 +123,7 @@ def in_progress(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, i
     """
     found = connection.execute(
         "SELECT run_id, host, process, started_at > $now - INTERVAL 1 DAY FROM audit.runs "
-        "WHERE status = 'running' ORDER BY started_at",
+        "WHERE status = 'running' ORDER BY started_at, run_id",
         {"now": now()},
     ).fetchall()
     return [

@@ -24,7 +24,7 @@ _REPORT: Final = (
 )
 """Beside the policy in the page: whatever ran in it could not reach the page for SQL."""
 
-_FIRST: Final = "SELECT * FROM latest.scores ORDER BY score, sample_id LIMIT 20"
+_FIRST: Final = "SELECT * FROM latest.scores ORDER BY score, sample_id, metric LIMIT 20"
 
 
 class Asked(NamedTuple):

@@ -50,7 +50,7 @@ SELECT list(step ORDER BY position, step), judge, pipeline, judged_at
 FROM (SELECT DISTINCT run_id, step, judge, pipeline, judged_at FROM audit.canaries
       WHERE run_id = $run)
 LEFT JOIN audit.run_steps USING (run_id, step)
-GROUP BY judge, pipeline, judged_at ORDER BY judged_at
+GROUP BY judge, pipeline, judged_at ORDER BY min(position), min(step)
 """
 
 _NOW: Final = """
@@ -67,7 +67,7 @@ FROM (
   FROM audit.canaries
   WHERE pipeline = $pipeline AND step = $step AND judged_at < $at AND status = 'judged'
         AND (judge = $judge) = $same
-) GROUP BY canary
+) GROUP BY canary ORDER BY canary
 """
 
 # A run that did not ask keeps what was said before, with the time at which it was asked.

@@ -55,6 +55,7 @@ FROM a ANTI JOIN b USING (claim_id) ANTI JOIN failed USING (sample_id) WHERE sta
 UNION ALL
 SELECT 'claim text changed', claim_id::VARCHAR, sample_id, claim, of, NULL, claim, NULL, NULL, NULL
 FROM b ANTI JOIN a USING (claim_id) ANTI JOIN failed USING (sample_id) WHERE status = 'made'
+ORDER BY ALL
 """
 
 _VERDICTS: Final = """
@@ -71,7 +72,7 @@ JOIN (FROM verdicts WHERE run_id = $b AND step = $step) b
      AND a.passage IS NOT DISTINCT FROM b.passage
 JOIN (SELECT claim_id, any_value(sample_id) AS sample_id, any_value(claim) AS claim
       FROM claims WHERE run_id = $b GROUP BY claim_id) c ON c.claim_id = a.claim_id
-WHERE a.verdict IS DISTINCT FROM b.verdict
+WHERE a.verdict IS DISTINCT FROM b.verdict ORDER BY ALL
 """
 
 

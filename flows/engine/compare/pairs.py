@@ -116,7 +116,8 @@ def unit_of_samples(connection: duckdb.DuckDBPyConnection, run: str, field: str)
     ).fetchall()
     if all(value is None for _, value in rows):
         known = connection.execute(
-            "SELECT DISTINCT unnest(json_keys(metadata)) FROM samples WHERE run_id = $run",
+            "SELECT DISTINCT unnest(json_keys(metadata)) FROM samples WHERE run_id = $run "
+            "ORDER BY ALL",
             {"run": run},
         ).fetchall()
         right = one_of(field, [name for (name,) in known])
