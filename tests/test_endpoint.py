@@ -215,4 +215,4 @@ def test_it_runs_as_a_process() -> None:
                 assert json.load(reply)["by_path"] == {"/v1/models": 1}
         finally:
             process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0

@@ -57,9 +57,12 @@ class Endpoint:
         self._listening: asyncio.Server | None = None
         self._again: asyncio.TimerHandle | None = None
         self._loop = asyncio.new_event_loop()
-        listener = socket.create_server(("127.0.0.1", port), backlog=1024)
-        self.port: int = listener.getsockname()[1]
-        self._loop.run_until_complete(self._listen(listener))
+        # Nobody else is given the port while we do not listen: this one never does.
+        self._place = socket.socket()
+        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._place.bind(("127.0.0.1", port))
+        self.port: int = self._place.getsockname()[1]
+        self._loop.run_until_complete(self._listen())
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
 
@@ -135,10 +138,11 @@ class Endpoint:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        self._place.close()
 
-    async def _listen(self, listener: socket.socket | None = None) -> None:
+    async def _listen(self) -> None:
         if self._listening is None:
-            bound = listener or socket.create_server(("127.0.0.1", self.port), backlog=1024)
+            bound = socket.create_server(("127.0.0.1", self.port), backlog=1024, reuse_port=True)
             self._listening = await self._loop.create_server(
                 lambda: Connection(self._service.serve, self._opened), sock=bound, backlog=1024
             )

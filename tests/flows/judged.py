@@ -147,14 +147,17 @@ class Judged:
     def scores(self) -> dict[str, tuple[str, float | None, str | None]]:
         """Status, score and reason of each sample, in the newest run that came to its end."""
         rows = self.ask("SELECT sample_id, status, score, reason FROM latest.scores")
-        return {name: (status, score, reason) for name, status, score, reason in rows}
+        found = {name: (status, score, reason) for name, status, score, reason in rows}
+        assert len(found) == len(rows), "a sample has several scores"
+        return found
 
     def verdicts(self) -> dict[str, list[str | None]]:
         """The verdicts, or the kinds of failure, of each sample, in the order of its claims."""
         found: dict[str, list[str | None]] = {}
         for name, verdict in self.ask(
             "SELECT sample_id, coalesce(verdict, verdicts.failure) FROM latest.claims "
-            "JOIN latest.verdicts USING (claim_id) ORDER BY sample_id, claims.start"
+            "JOIN latest.verdicts USING (claim_id) ORDER BY sample_id, claims.start, claim, "
+            "claims.step, verdicts.step, passage"
         ):
             found.setdefault(name, []).append(verdict)
         return found

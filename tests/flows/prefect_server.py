@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -11,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,7 @@ def shared_server(folder: Path) -> Iterator[str]:
 
 
 def _start(folder: Path) -> dict[str, Any]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = _free_port()
     log = folder / "server.log"
     owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1"]
@@ -104,6 +104,17 @@ def _start(folder: Path) -> dict[str, Any]:
         except OSError:
             time.sleep(0.5)
     raise AssertionError(log.read_text("utf-8"))
+
+
+def _free_port() -> int:
+    """One that is still free when the server, seconds later, takes it.
+
+    It lies below those that are given to whoever asks for any.
+    """
+    for port in random.sample(range(20_000, 30_000), 100):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("no port is free")
 
 
 @contextmanager

@@ -245,7 +245,7 @@ def test_labels_stand_for_a_new_prompt_and_an_old_calibration_is_stale(
         model="hosted_vllm/other",
     )
     judged.run()
-    ((newest,),) = judged.ask("SELECT max(run_id) FROM audit.runs")
+    ((newest,),) = judged.ask("SELECT arg_max(run_id, started_at) FROM audit.runs")
     assert earlier(judged.store, newest)[VERDICTS].stale
     second = calibrated(capsys)
     assert second["run_id"] == newest != first["run_id"]

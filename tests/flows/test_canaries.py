@@ -219,8 +219,8 @@ def test_those_that_were_not_asked_for_the_longest_time_come_first(
     for _ in range(4):
         judged.run()
         rows = judged.ask(
-            "SELECT canary FROM audit.canaries WHERE anew AND run_id = (SELECT max("
-            "run_id) FROM audit.canaries)"
+            "SELECT canary FROM audit.canaries WHERE anew AND run_id = (SELECT arg_max("
+            "run_id, judged_at) FROM audit.canaries)"
         )
         asked += [canary for (canary,) in rows]
     assert len(asked) == 12

@@ -66,6 +66,8 @@ class Watch:
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with dask_cluster(tmp_path_factory.mktemp("dask")) as address:
+        with Client(address, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=60)
         yield address
 
 
@@ -177,15 +179,23 @@ def _late(number: float) -> float:
     return number
 
 
+def _until_there(path: str) -> None:
+    deadline = time.monotonic() + 60
+    while not Path(path).exists():
+        assert time.monotonic() < deadline, "nobody went on"
+        time.sleep(0.02)
+
+
 def test_a_run_that_is_stopped_calls_off_what_is_in_flight(
-    cluster: DaskWorkers, stop: threading.Event
+    cluster: DaskWorkers, stop: threading.Event, tmp_path: Path
 ) -> None:
-    made = cluster.each(time.sleep, ((seconds,) for seconds in (2, 2, 60, 60)), what="x")
+    go_on = tmp_path / "go on"
+    made = cluster.each(_until_there, [(str(go_on),)] * 4, what="x")
     threading.Timer(0.2, stop.set).start()
-    began = time.monotonic()
+    # Whoever waited for what is being made would get no further.
     with pytest.raises(StoppedError):
         next(made)
-    assert time.monotonic() - began < 2
+    go_on.touch()
     stop.clear()
     assert list(cluster.each(len, [("ab",), ("abc",)], what="x")) == [2, 3]
 

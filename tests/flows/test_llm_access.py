@@ -109,7 +109,7 @@ def test_one_answer_shows_that_the_others_are_at_fault(tmp_path: Path) -> None:
 
 def test_what_hangs_once_is_overcome(tmp_path: Path) -> None:
     with serve(fault=faults.first(1, faults.hang())) as endpoint:
-        with judge_of(endpoint, tmp_path / "s.duckdb", timeout=1) as judge:
+        with judge_of(endpoint, tmp_path / "s.duckdb", timeout=2) as judge:
             answers = judge.ask(QUESTIONS, FORM, step="a")
         assert [said(answers[question]) for question in QUESTIONS] == LABELS
         assert [one.gone for one in endpoint.requests] == [True, False]

@@ -234,15 +234,15 @@ def test_a_run_killed_at_twenty_random_points_asks_nothing_twice(
 def test_a_store_locked_for_a_while_holds_a_run_up_and_no_more(
     tmp_path: Path, forks: Forks, endpoint: Endpoint
 ) -> None:
-    endpoint.behaviour.latency = 0.2
+    endpoint.behaviour.latency = 0.3
     judged = written(tmp_path / "held", endpoint, 200, steps=FLAT, max_concurrency=8)
     going = forks.run(judged)
     wait_for(lambda: endpoint.hits > 20)
     with Held(judged.store.path) as held:
-        wait_for(lambda: time.monotonic() > held.since + 5.5)
+        wait_for(lambda: time.monotonic() > held.since + 6.5)
         assert unsaved(judged) != []
     assert going.code() == 0, going.said()
-    late = [one for one in endpoint.requests if held.since + 4.5 < one.arrived < held.until]
+    late = [one for one in endpoint.requests if held.since + 5.5 < one.arrived < held.until]
     assert late == []
     assert unsaved(judged) == []
     assert endpoint.hits == 200

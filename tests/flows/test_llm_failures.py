@@ -292,7 +292,7 @@ def test_a_wave_of_refusals_cuts_the_concurrency_once_and_holds_everyone(tmp_pat
 
 
 def test_what_breaks_leaves_the_concurrency_alone(tmp_path: Path) -> None:
-    with serve(fault=faults.in_turn(*[faults.status(500)] * 8), latency=0.5) as endpoint:
+    with serve(fault=faults.in_turn(*[faults.status(500)] * 8), latency=1.5) as endpoint:
         judged = Judged(tmp_path, endpoint)
         judged.write([str(number) for number in range(8)])
         judged.run()

@@ -1,4 +1,5 @@
 import fcntl
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from flows.engine.errors import StoreFullError
 from flows.engine.ledger import Ledger
 from flows.engine.llm.calls import Call, call_table
 from flows.engine.llm.journal import Entry, Journal, take_in_journals
-from flows.engine.store import Store, now
+from flows.engine.store import Store
 from stages.keys import content_key
 
 
@@ -22,7 +23,8 @@ def ledger(tmp_path: Path) -> Ledger:
 def call(number: int, **more: Any) -> Call:
     usual = {"run_id": "r", "step": "s", "judge": "j", "model": "m", "api_base": None}
     ids = {"call_id": content_key("call", number), "request": content_key("request", number)}
-    texts = {"repeats": None, "rung": "schema", "system": None, "prompt": "?", "asked_at": now()}
+    texts = {"repeats": None, "rung": "schema", "system": None, "prompt": "?"}
+    texts["asked_at"] = datetime(2026, 1, 1) + timedelta(seconds=number)
     return Call(**usual, **ids, **texts)._replace(**more)
 
 

@@ -1,6 +1,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from flows.engine.llm import saver as saver_module
 from flows.engine.llm.calls import Call
 from flows.engine.llm.journal import take_in_journals
 from flows.engine.llm.saver import Saver
-from flows.engine.store import Store, now
+from flows.engine.store import Store
 from stages.keys import content_key
 from tests.flows.held import Held
 
@@ -28,7 +29,8 @@ def store(tmp_path: Path) -> Store:
 def call(number: int, **more: Any) -> Call:
     usual = {"run_id": "r", "step": "s", "judge": "j", "model": "m", "api_base": None}
     ids = {"call_id": content_key("call", number), "request": content_key("request", number)}
-    texts = {"repeats": None, "rung": "schema", "system": None, "prompt": "?", "asked_at": now()}
+    texts = {"repeats": None, "rung": "schema", "system": None, "prompt": "?"}
+    texts["asked_at"] = datetime(2026, 1, 1) + timedelta(seconds=number)
     return Call(**usual, **ids, **texts)._replace(**more)
 
 
@@ -119,7 +121,8 @@ def test_what_was_added_is_in_a_journal_at_once(store: Store) -> None:
         saver.add(call(0), reply(0))
         assert unsaved(store) == 1
         with Held(store.path):
-            await asyncio.sleep(1)
+            # What is being written has a journal of its own.
+            await until(lambda: saver._began_at is not None)
             saver.add(call(1), reply(1))
             assert unsaved(store) == 2
         await saver.saved()
@@ -139,8 +142,9 @@ def test_nothing_more_is_asked_while_a_writing_takes_long(
         await saver.keep_up()
         with Held(store.path):
             saver.add(call(0), {})
-            await until(lambda: unsaved(store) == 1)
-            await asyncio.sleep(1.5)
+            await until(lambda: saver._began_at is not None)
+            assert unsaved(store) == 1
+            await until(lambda: time.monotonic() > (saver._began_at or 0) + 0.5)
             waiting = asyncio.create_task(saver.keep_up())
             await asyncio.sleep(0.1)
             assert not waiting.done()

@@ -209,7 +209,7 @@ def test_what_was_asked_before_ctrl_c_is_not_asked_again(tmp_path: Path) -> None
         while endpoint.hits < 3:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=60)
         assert process.returncode == 130
         assert said.splitlines()[-1].endswith("stopped; what was done is kept, run again to go on")
         first = endpoint.hits

@@ -161,12 +161,13 @@ CALLS = (
 
 
 def test_what_the_kept_runs_need_stays_and_the_rest_goes(judged: Judged) -> None:
-    before = judged.ask("SELECT * FROM verdicts WHERE run_id = (SELECT max(run_id) FROM verdicts)")
+    newest = "(SELECT arg_max(run_id, started_at) FROM audit.runs)"
+    before = judged.ask(f"SELECT * FROM verdicts WHERE run_id = {newest} ORDER BY ALL")
     pruned = prune(judged.store, Keeping(runs=1))
     assert (len(pruned.removed), pruned.kept, pruned.calls, pruned.emptied) == (2, 1, 0, 1)
     # Of samples, claims, verdicts and scores those of the first run.
     assert (pruned.tables, pruned.rows) == (4, 2 + 6 + 6 + 2)
-    assert judged.ask("SELECT * FROM verdicts") == before
+    assert judged.ask("SELECT * FROM verdicts ORDER BY ALL") == before
     # The judge's words about a stay, for a row that is kept names them; those about b go.
     assert judged.ask(CALLS) == [("a", 1), ("c", 1), ("none", 1)]
     assert check_store(judged.store).faults == []
