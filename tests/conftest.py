@@ -1,17 +1,23 @@
-"""What all tests share: hypothesis' draws, the order of files, a Prefect server, a browser."""
+"""What all tests share: hypothesis' draws, the order of files, servers, forks, a browser."""
 
 import atexit
 import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
+from tests.flows.forks import Forks, forking
 from tests.flows.prefect_server import shared_server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+
+# Else every process that tests start compiles all of ours anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # The same examples on every machine, and no judgement of how fast it is.
 settings.register_profile("everywhere", deadline=None, derandomize=True, database=None)
@@ -60,6 +66,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         folder = folder.parent
     with shared_server(folder / "prefect-server") as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """Starts commands without loading everything anew."""
+    with forking(tmp_path_factory.mktemp("forks")) as forks:
+        yield forks
 
 
 @pytest.fixture(scope="session")

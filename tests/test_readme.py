@@ -19,6 +19,7 @@ import yaml
 from flows.engine.pipeline import build_pipeline
 from flows.engine.yaml_source import load_yaml
 from tests.endpoint import serve
+from tests.flows.forks import Forks
 from tests.flows.prefect_server import ask, environment
 
 ROOT = Path(__file__).parent.parent
@@ -37,26 +38,20 @@ SHOWN = re.findall(r"```console\n\$ (claimflow .*)\n((?s:.*?))```", ELSEWHERE)
 
 
 @pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def clone(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Path:
     """A folder with the demo pipelines, where the first command of the README was run."""
     folder = tmp_path_factory.mktemp("clone")
     shutil.copytree(ROOT / "configs", folder / "configs")
-    say("claimflow run configs/quickstart.yaml", folder)
+    say(forks, "claimflow run configs/quickstart.yaml", folder)
     return folder
 
 
-def say(command: str, folder: Path, **environment: str) -> str:
-    code = "import sys; from flows.cli import main; sys.exit(main(sys.argv[1:]))"
+def say(forks: Forks, command: str, folder: Path, **environment: str) -> str:
     program, *arguments = shlex.split(command)
     assert program == "claimflow"
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=folder,
-        env=os.environ | environment,
-    ).stdout
+    going = forks.run(folder, *arguments, environment=environment)
+    assert going.code() == 0, going.err()
+    return going.out()
 
 
 def lines(text: str) -> list[str]:
@@ -72,8 +67,10 @@ def test_the_readme_shows_commands() -> None:
 
 
 @pytest.mark.parametrize(("command", "output"), SHOWN, ids=[command for command, _ in SHOWN])
-def test_what_the_readme_shows_is_what_is_printed(command: str, output: str, clone: Path) -> None:
-    printed = lines(say(command, clone))
+def test_what_the_readme_shows_is_what_is_printed(
+    command: str, output: str, clone: Path, forks: Forks
+) -> None:
+    printed = lines(say(forks, command, clone))
     if command.startswith("claimflow run"):  # the README shows a first run
         printed = [
             re.sub(r"0 steps made, 18 reused", "18 steps made, 0 reused", p) for p in printed
@@ -95,7 +92,7 @@ def commands(heading: str) -> list[str]:
     return [line for block in blocks for line in block.splitlines()]
 
 
-def test_a_judge_is_asked_as_the_readme_says(clone: Path) -> None:
+def test_a_judge_is_asked_as_the_readme_says(clone: Path, forks: Forks) -> None:
     given = commands("A language model as judge")
     assert [command.split()[0] for command in given] == [
         "export", "claimflow", "claimflow", "cp", "claimflow",
@@ -105,7 +102,7 @@ def test_a_judge_is_asked_as_the_readme_says(clone: Path) -> None:
         said = {}
         for command in given:
             if command.startswith("claimflow"):
-                said[command] = say(command, clone, **world)
+                said[command] = say(forks, command, clone, **world)
             elif command.startswith("cp"):
                 subprocess.run(shlex.split(command), check=True, cwd=clone)
     assert "judge: openai/gpt-4o-mini" in said["claimflow doctor configs/llm/quickstart.yaml"]
@@ -120,32 +117,23 @@ def followed(text: str) -> list[tuple[str, str]]:
     return re.findall(r"^\$ (.*)\n((?s:.*?))(?=^\$ |```)", blocks, re.MULTILINE)
 
 
-def test_the_story_comes_out_as_it_is_told(tmp_path: Path) -> None:
+def test_the_story_comes_out_as_it_is_told(tmp_path: Path, forks: Forks) -> None:
     told = followed(STORY)
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     happened = []
     with serve() as endpoint:
-        environment = os.environ | {
-            "OPENAI_API_KEY": "none",
-            "OPENAI_API_BASE": endpoint.api_base,
-            "PYTHONPATH": str(ROOT),
-        }
+        world = {"OPENAI_API_KEY": "none", "OPENAI_API_BASE": endpoint.api_base}
         for command, output in told:
             before = endpoint.hits
-            program = f"{shlex.quote(sys.executable)} -m flows.cli "
-            done = subprocess.run(
-                re.sub("^claimflow ", program, command),
-                shell=True,
-                check=False,
-                capture_output=True,
-                text=True,
-                cwd=tmp_path,
-                env=environment,
-            )
-            assert_shown(output, lines(done.stdout))
-            happened.append(
-                (" ".join(command.split()[:2]), done.returncode, endpoint.hits - before)
-            )
+            program, *arguments = shlex.split(command)
+            if program == "claimflow":
+                going = forks.run(tmp_path, *arguments, environment=world)
+                code, printed = going.code(), going.out()
+            else:
+                done = subprocess.run(command, shell=True, check=False, cwd=tmp_path)
+                code, printed = done.returncode, ""
+            assert_shown(output, lines(printed))
+            happened.append((" ".join(command.split()[:2]), code, endpoint.hits - before))
     assert happened == [
         ("claimflow run", 5, 135),
         ("claimflow tag", 0, 0),

@@ -3,7 +3,6 @@
 import numpy as np
 import polars as pl
 import pytest
-from sklearn.metrics import balanced_accuracy_score, cohen_kappa_score
 
 from flows.engine.calibration.agreement import agreement, alpha, balanced_accuracy, kappa
 from flows.engine.calibration.annotators import annotators, word_of
@@ -34,6 +33,8 @@ def test_intervals_are_cut_to_what_can_be() -> None:
 
 
 def test_agreement_of_a_judge_and_people() -> None:
+    from sklearn.metrics import balanced_accuracy_score, cohen_kappa_score
+
     truth = ["entailed"] * 25 + ["neutral"] * 25
     said = ["entailed"] * 20 + ["neutral"] * 5 + ["entailed"] * 10 + ["neutral"] * 15
     found = agreement(truth, said, LABELS)
@@ -130,6 +131,8 @@ def test_what_people_say_together() -> None:
 
 
 def test_annotators_beside_each_other() -> None:
+    from sklearn.metrics import cohen_kappa_score
+
     found = annotators(said_by(ann="eennee", bob="ee.cee", eve="e....."), LABELS)
     assert found.labels == {"ann": 6, "bob": 5, "eve": 1}
     assert found.shared == 5

@@ -27,7 +27,6 @@ from flows.engine.store import now
 from flows.pages.judges import Said, canary_lines, judge_lines
 from flows.pages.run import run_page
 from flows.pages.run_document import as_json
-from flows.posting import final_state
 from flows.report.page import html_report
 from tests.endpoint import Endpoint, faults, serve
 from tests.flows.judged import STEPS, Judged, Unseen, sample
@@ -167,6 +166,8 @@ def test_an_edited_prompt_or_another_model_is_asked_and_held_against_the_one_bef
         f"run {before}, by another judge, prompt or setting, by more than chance",
         warning=True,
     )
+    from flows.posting import final_state
+
     state = final_state(judged.store, chosen_run(judged.store, None))
     assert state.is_completed()
     assert str(state.message).endswith(f"; {warning.words}")

@@ -1,3 +1,4 @@
+import shutil
 import signal
 import subprocess
 import sys
@@ -85,6 +86,13 @@ def actions(path: Path) -> dict[str, str]:
     return {p.step: p.action for p in plan(prepared, open_store(prepared, None))}
 
 
+@pytest.fixture
+def ran(small_store: Store, tmp_path: Path) -> Path:
+    """The path of the small pipeline in a copy of a folder where it was run."""
+    shutil.copytree(small_store.path.parent, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "small.yaml"
+
+
 def test_the_first_run_makes_every_table_and_the_second_none(small: Path) -> None:
     assert run(small).names(reused=False) == set(STEPS)
     assert run(small).names(reused=True) == set(STEPS)
@@ -109,10 +117,9 @@ def test_the_pipelines_we_ship_run(config: Path, tmp_path: Path) -> None:
     assert summaries(store, going.run_id).filter(n=2).height > 0
 
 
-def test_the_rows_of_a_run_are_found_in_sql(small: Path) -> None:
-    run(small)
+def test_the_rows_of_a_run_are_found_in_sql(ran: Path) -> None:
     scores = rows(
-        small,
+        ran,
         "SELECT sample_id, score, status, reason FROM scores WHERE step = 'precision' "
         "ORDER BY sample_id",
     )
@@ -127,7 +134,7 @@ def test_the_rows_of_a_run_are_found_in_sql(small: Path) -> None:
         ("tower", 1.0, "scored", None),
     ]
     verdicts = rows(
-        small,
+        ran,
         "SELECT sample_id, claim, verdict FROM claims JOIN verdicts USING (run_id, claim_id) "
         "ORDER BY verdict",
     )
@@ -138,18 +145,16 @@ def test_the_rows_of_a_run_are_found_in_sql(small: Path) -> None:
     assert verdicts["verdict"].to_list() == ["contradicted", "entailed"]
 
 
-def test_the_latest_run_has_views_of_its_own(small: Path) -> None:
-    run(small)
-    edit(small, "mode: precision", "mode: precision, beta: 2.0")
-    run(small)
+def test_the_latest_run_has_views_of_its_own(ran: Path) -> None:
+    edit(ran, "mode: precision", "mode: precision, beta: 2.0")
+    run(ran)
     counts = "SELECT (SELECT count(*) FROM scores), (SELECT count(*) FROM latest.scores)"
-    assert rows(small, counts).row(0) == (24, 12)
+    assert rows(ran, counts).row(0) == (24, 12)
 
 
-def test_the_means_say_how_many_of_how_many(small: Path) -> None:
-    run(small)
+def test_the_means_say_how_many_of_how_many(ran: Path) -> None:
     summary = rows(
-        small,
+        ran,
         "SELECT slice_value, n, n_scored, n_undefined, n_failed, mean FROM summaries "
         "WHERE metric = 'factual_correctness' ORDER BY slice_value NULLS FIRST",
     )
@@ -160,27 +165,24 @@ def test_the_means_say_how_many_of_how_many(small: Path) -> None:
     ]
 
 
-def test_a_changed_setting_costs_its_step_and_what_depends_on_its_content(small: Path) -> None:
-    run(small)
+def test_a_changed_setting_costs_its_step_and_what_depends_on_its_content(ran: Path) -> None:
     edit(
-        small,
+        ran,
         "use: deterministic_faithfulness",
         "use: deterministic_faithfulness, rouge_threshold: 0.9",
     )
-    assert actions(small)["deterministic_faithfulness"] == "make"
-    assert actions(small)["summary"] == "wait"
-    assert run(small).names(reused=False) == {"deterministic_faithfulness", "summary"}
+    assert actions(ran)["deterministic_faithfulness"] == "make"
+    assert actions(ran)["summary"] == "wait"
+    assert run(ran).names(reused=False) == {"deterministic_faithfulness", "summary"}
 
 
-def test_a_table_made_anew_with_the_same_content_leaves_the_scores_alone(small: Path) -> None:
-    run(small)
-    edit(small, "against: reference}", "against: reference, threshold: 0.51}")
-    assert run(small).names(reused=False) == {"response_in_reference"}
+def test_a_table_made_anew_with_the_same_content_leaves_the_scores_alone(ran: Path) -> None:
+    edit(ran, "against: reference}", "against: reference, threshold: 0.51}")
+    assert run(ran).names(reused=False) == {"response_in_reference"}
 
 
-def test_again_makes_a_step_anew(small: Path) -> None:
-    run(small)
-    assert run(small, "precision").names(reused=False) == {"precision"}
+def test_again_makes_a_step_anew(ran: Path) -> None:
+    assert run(ran, "precision").names(reused=False) == {"precision"}
 
 
 def test_again_of_no_step_is_a_mistake(small: Path) -> None:
@@ -189,14 +191,13 @@ def test_again_of_no_step_is_a_mistake(small: Path) -> None:
     assert str(caught.value) == ("--again: there is no step 'precison'; did you mean 'precision'?")
 
 
-def test_only_changed_samples_are_judged_again(small: Path) -> None:
-    run(small)
-    before = rows(small, "SELECT count(*) FROM audit.replies").item()
+def test_only_changed_samples_are_judged_again(ran: Path) -> None:
+    before = rows(ran, "SELECT count(*) FROM audit.replies").item()
     more = '{"sample_id": "new", "response": "Rome is old.", "reference": "Rome is very old."}\n'
-    samples = small.with_name("samples.jsonl")
+    samples = ran.with_name("samples.jsonl")
     samples.write_text(samples.read_text("utf-8") + more, "utf-8")
-    assert "response_in_reference" in run(small).names(reused=False)
-    assert rows(small, "SELECT count(*) FROM audit.replies").item() == before + 1
+    assert "response_in_reference" in run(ran).names(reused=False)
+    assert rows(ran, "SELECT count(*) FROM audit.replies").item() == before + 1
 
 
 def test_steps_that_compute_the_same_share_one_table(small: Path) -> None:

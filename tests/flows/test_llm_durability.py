@@ -1,11 +1,7 @@
 """Runs that are killed, interrupted, locked out or out of room: nothing is paid for twice."""
 
-import json
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,52 +11,13 @@ import pytest
 
 from flows.engine.store import read_table
 from tests.endpoint import Endpoint, Recorded, faults, serve
+from tests.flows.forks import Forks, Process
 from tests.flows.held import Held
 from tests.flows.judged import CLAIMS, DECOMPOSE, EMBEDDED, SCORE, VERIFY, Judged, sample
 
-ROOT: Final = Path(__file__).parents[2]
 KILLS: Final = 20
 SECOND: Final = 1.0
 """How old a reply may be, at most, to be lost by a kill."""
-
-FORKS: Final = """
-import asyncio, json, os, resource, sys, threading
-import flows.commands.guard, flows.commands.run
-from flows.cli import main
-from flows.engine.llm.transport import close, warm
-from flows.engine.store import Store
-
-async def get_ready():
-    await warm("hosted_vllm/fake")
-    await close()
-
-# In the main thread it would take back what Polars does to Ctrl-C.
-getting_ready = threading.Thread(target=lambda: asyncio.run(get_ready()))
-getting_ready.start()
-getting_ready.join()
-for line in sys.stdin:
-    folder, arguments, bytes_per_file, wait = json.loads(line)
-    child = os.fork()
-    if child == 0:
-        os.chdir(folder)
-        said = os.open("said.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(said, 1)
-        os.dup2(said, 2)
-        if bytes_per_file:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_per_file, bytes_per_file))
-        Store.__init__.__kwdefaults__["wait"] = wait
-        try:
-            code = main(arguments)
-        except BaseException:
-            import traceback
-            traceback.print_exc()
-            code = 99
-        sys.stdout.flush()
-        os._exit(code)
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-"""Runs commands in forks of a process that has loaded litellm, which takes seconds."""
 
 DEEP: Final = {
     "response_claims": DECOMPOSE,
@@ -76,56 +33,9 @@ FLAT: Final = {"response_claims": EMBEDDED, "response_in_reference": VERIFY, "pr
 """One call for each sample."""
 
 
-class Process:
-    """One `claimflow run`, in a process of its own."""
-
-    def __init__(self, forks: "Forks", folder: Path, number: int) -> None:
-        self._forks = forks
-        self._folder = folder
-        self._number = number
-
-    def send(self, signal_number: int) -> None:
-        os.kill(self._number, signal_number)
-
-    def code(self) -> int:
-        """The exit code, or the signal that ended it as a negative number."""
-        return int(self._forks.read())
-
-    def said(self) -> str:
-        return (self._folder / "said.txt").read_text("utf-8")
-
-
-class Forks:
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", FORKS],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
-
-    def run(self, judged: Judged, *, bytes_per_file: int = 0, wait: float = 60) -> Process:
-        folder = judged.path.parent
-        asked = [str(folder), ["run", judged.path.name], bytes_per_file, wait]
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(asked) + "\n")
-        self._process.stdin.flush()
-        return Process(self, folder, int(self.read()))
-
-    def read(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline()
-
-    def close(self) -> None:
-        self._process.communicate()
-
-
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    forks = Forks()
-    yield forks
-    forks.close()
+def start(forks: Forks, judged: Judged, *, bytes_per_file: int = 0, wait: float = 60) -> Process:
+    folder, name = judged.path.parent, judged.path.name
+    return forks.run(folder, "run", name, bytes_per_file=bytes_per_file, wait=wait)
 
 
 @pytest.fixture
@@ -205,7 +115,7 @@ def test_a_run_killed_at_twenty_random_points_asks_nothing_twice(
     wrong = faults.share(0.3, faults.malformed(), faults.prose(), faults.missing(), faults.fenced())
     endpoint.behaviour.fault = faults.where(wrong_at_first, wrong)
     quiet = written(tmp_path / "quiet", endpoint, 100, steps=DEEP, max_concurrency=64)
-    assert forks.run(quiet).code() == 0
+    assert start(forks, quiet).code() == 0
     calls = endpoint.hits
     assert calls >= 400
     endpoint.clear()
@@ -216,13 +126,13 @@ def test_a_run_killed_at_twenty_random_points_asks_nothing_twice(
     kills: list[tuple[float, float]] = []
     for point in sorted(drawn.uniform(0, 0.95) for _ in range(KILLS)):
         before = endpoint.hits
-        going = forks.run(judged)
+        going = start(forks, judged)
         wait_for(lambda n=before: endpoint.hits > n)
         wait_for(lambda n=point * calls: len(endpoint.hits_by_key) >= n)
         time.sleep(drawn.uniform(0, 0.5))
         kills.append(kill(going))
-    last = forks.run(judged)
-    assert last.code() == 0, last.said()
+    last = start(forks, judged)
+    assert last.code() == 0, last.err()
     assert max(lost(endpoint.requests, kills), default=0) < SECOND
     assert tables(judged) == tables(quiet)
     assert unsaved(judged) == []
@@ -236,12 +146,12 @@ def test_a_store_locked_for_a_while_holds_a_run_up_and_no_more(
 ) -> None:
     endpoint.behaviour.latency = 0.3
     judged = written(tmp_path / "held", endpoint, 200, steps=FLAT, max_concurrency=8)
-    going = forks.run(judged)
+    going = start(forks, judged)
     wait_for(lambda: endpoint.hits > 20)
     with Held(judged.store.path) as held:
         wait_for(lambda: time.monotonic() > held.since + 6.5)
         assert unsaved(judged) != []
-    assert going.code() == 0, going.said()
+    assert going.code() == 0, going.err()
     late = [one for one in endpoint.requests if held.since + 5.5 < one.arrived < held.until]
     assert late == []
     assert unsaved(judged) == []
@@ -254,21 +164,21 @@ def test_a_store_locked_for_too_long_ends_a_run_and_what_came_is_kept(
 ) -> None:
     endpoint.behaviour.latency = 0.2
     judged = written(tmp_path / "shut", endpoint, 250, steps=FLAT, max_concurrency=8)
-    going = forks.run(judged, wait=2)
+    going = start(forks, judged, wait=2)
     wait_for(lambda: endpoint.hits > 20)
     with Held(judged.store.path):
         assert going.code() == 3
     path = judged.store.path
-    assert going.said().splitlines()[-1] == (
+    assert going.err().splitlines()[-1] == (
         f"claimflow: {path}: another process has held the store for 2 s; close it, or try "
         "again later"
     )
-    assert "Traceback" not in going.said()
+    assert "Traceback" not in going.err()
     assert unsaved(judged) != []
     before = endpoint.hits
     assert before < 250
     assert all(one.status == 200 for one in endpoint.requests)
-    assert forks.run(judged).code() == 0
+    assert start(forks, judged).code() == 0
     assert endpoint.hits == 250
     assert unsaved(judged) == []
     assert judged.ask("SELECT status FROM audit.runs ORDER BY started_at") == [
@@ -282,13 +192,13 @@ def test_a_run_killed_while_the_store_is_locked_loses_nothing(
 ) -> None:
     endpoint.behaviour.latency = 0.1
     judged = written(tmp_path / "both", endpoint, 100, steps=FLAT, max_concurrency=8)
-    going = forks.run(judged)
+    going = start(forks, judged)
     wait_for(lambda: endpoint.hits > 20)
     with Held(judged.store.path) as held:
         wait_for(lambda: time.monotonic() > held.since + 2)
         killed = kill(going)
-    again = forks.run(judged)
-    assert again.code() == 0, again.said()
+    again = start(forks, judged)
+    assert again.code() == 0, again.err()
     assert max(lost(endpoint.requests, [killed]), default=0) < SECOND
     assert unsaved(judged) == []
     calls = "SELECT count(*), count(DISTINCT call_id) FROM audit.calls"
@@ -300,8 +210,9 @@ def test_a_full_disk_ends_a_run_with_one_line(
 ) -> None:
     judged = written(tmp_path / "full", endpoint, 600, steps=FLAT, max_concurrency=8)
     endpoint.behaviour.latency = 0.05
-    assert forks.run(judged, bytes_per_file=2_000_000).code() == 3
-    said = (judged.path.parent / "said.txt").read_text("utf-8").splitlines()
+    going = start(forks, judged, bytes_per_file=2_000_000)
+    assert going.code() == 3
+    said = going.err().splitlines()
     errors = [line for line in said if line.startswith("claimflow:")]
     assert errors == [
         f"claimflow: {judged.store.path}: cannot be written (File too large); make room and run "
@@ -312,7 +223,7 @@ def test_a_full_disk_ends_a_run_with_one_line(
     assert kept > 0
     hits = endpoint.hits
     assert hits < 600
-    assert forks.run(judged).code() == 0
+    assert start(forks, judged).code() == 0
     assert endpoint.hits <= hits + 600 - kept
     assert judged.ask("SELECT count(*) FROM latest.verdicts") == [(2400,)]
 
@@ -324,14 +235,14 @@ def test_ctrl_c_lets_calls_in_flight_come_back_and_leaves_those_that_hang(
     hanging = faults.share(0.4, faults.hang())
     endpoint.behaviour.fault = hanging
     judged = written(tmp_path / "stopped", endpoint, 40, steps=FLAT, max_concurrency=8)
-    going = forks.run(judged)
+    going = start(forks, judged)
     wait_for(lambda: endpoint.hits == 8)
     going.send(signal.SIGINT)
     started = time.monotonic()
     assert going.code() == 130
     seconds = time.monotonic() - started
     assert 1.0 < seconds < 9.0
-    assert "claimflow: stopped; what was done is kept, run again to go on" in going.said()
+    assert "claimflow: stopped; what was done is kept, run again to go on" in going.err()
     back = {one.key for one in endpoint.requests if one.status == 200}
     assert 0 < len(back) < endpoint.hits == 8
     assert judged.ask("SELECT status FROM audit.runs") == [("stopped",)]
@@ -339,6 +250,6 @@ def test_ctrl_c_lets_calls_in_flight_come_back_and_leaves_those_that_hang(
 
     endpoint.clear()
     endpoint.behaviour.latency, endpoint.behaviour.fault = 0.0, None
-    assert forks.run(judged).code() == 0
+    assert start(forks, judged).code() == 0
     assert not back & set(endpoint.hits_by_key)
     assert endpoint.hits == 40 - len(back)

@@ -1,0 +1,131 @@
+"""Commands in forks of a process that has loaded what they need, which takes seconds."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+
+_FORKS: Final = """
+import asyncio, json, os, resource, sys, threading
+import flows.commands.guard, flows.commands.run
+from flows.cli import main
+from flows.engine.llm.transport import close, warm
+from flows.engine.store import Store
+
+async def get_ready():
+    await warm("hosted_vllm/fake")
+    await close()
+
+# In the main thread it would take back what Polars does to Ctrl-C.
+getting_ready = threading.Thread(target=lambda: asyncio.run(get_ready()))
+getting_ready.start()
+getting_ready.join()
+for line in sys.stdin:
+    asked = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        os.chdir(asked["folder"])
+        os.environ.update(asked["environment"])
+        for number, path in enumerate(asked["said"], 1):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        if asked["bytes_per_file"]:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (asked["bytes_per_file"],) * 2)
+        Store.__init__.__kwdefaults__["wait"] = asked["wait"]
+        try:
+            code = main(asked["arguments"])
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+            code = 99
+        sys.stdout.flush()
+        os._exit(code)
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+class Process:
+    """One command, in a process of its own."""
+
+    def __init__(self, forks: "Forks", number: int, said: list[Path]) -> None:
+        self._forks = forks
+        self._number = number
+        self._said = said
+
+    def send(self, signal_number: int) -> None:
+        os.kill(self._number, signal_number)
+
+    def code(self) -> int:
+        """The exit code, or the signal that ended it as a negative number."""
+        return int(self._forks.read())
+
+    def out(self) -> str:
+        return self._said[0].read_text("utf-8")
+
+    def err(self) -> str:
+        return self._said[1].read_text("utf-8")
+
+
+class Forks:
+    """Starts commands, one at a time; what they say is put into `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._started = 0
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _FORKS],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+
+    def run(
+        self,
+        folder: Path,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        bytes_per_file: int = 0,
+        wait: float = 60,
+    ) -> Process:
+        """Start a command in `folder`.
+
+        It can write no file of more than `bytes_per_file`, and waits `wait` seconds for a store.
+        """
+        self._started += 1
+        said = [self._folder / f"{self._started}.{name}" for name in ("out", "err")]
+        asked = {
+            "folder": str(folder),
+            "arguments": arguments,
+            "environment": dict(environment or {}),
+            "said": list(map(str, said)),
+            "bytes_per_file": bytes_per_file,
+            "wait": wait,
+        }
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        return Process(self, int(self.read()), said)
+
+    def read(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+@contextmanager
+def forking(folder: Path) -> Iterator[Forks]:
+    """What starts commands, until the end of the block."""
+    forks = Forks(folder)
+    try:
+        yield forks
+    finally:
+        forks.close()
