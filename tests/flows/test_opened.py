@@ -86,3 +86,17 @@ def test_what_was_committed_is_kept_where_there_is_no_room_to_close(path: Path) 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     with duckdb.connect(path) as connection:
         assert connection.execute("SELECT count(*) FROM t").fetchall() == [(100_000,)]
+
+
+def test_a_sum_that_is_sorted_is_right(path: Path) -> None:
+    wrong_by_itself = "SELECT sum(n)::BIGINT FROM u WHERE n >= (SELECT max(n) FROM s.t) ORDER BY 1"
+    with duckdb.connect(path) as connection:
+        connection.execute("INSERT INTO s.t VALUES (36)")
+        connection.execute("CREATE TABLE u AS SELECT (31 + i)::INT AS n FROM range(10) r(i)")
+    with (
+        closing(Attached(path, read_only=True)) as file,
+        closing(file.cursor()) as connection,
+    ):
+        assert connection.execute(wrong_by_itself).fetchall() == [(190,)]
+    with closing(Alone(path, read_only=True, config={})) as alone:
+        assert alone.connection.execute(wrong_by_itself).fetchall() == [(190,)]
