@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import duckdb
 
-_SOUND: Final = {"disabled_optimizers": "compressed_materialization"}
+_SOUND: Final = "SET disabled_optimizers = 'compressed_materialization'"
 """With that one DuckDB 2.0 takes a sum for no larger than its parts, where rows are chosen by a
 subquery, as in the views of the latest run, and the result is sorted: it may be wrong by 256."""
 
@@ -86,7 +86,8 @@ class Alone(_Opened):
     def __init__(self, path: Path, read_only: bool, config: dict[str, Any]) -> None:
         super().__init__(path)
         try:
-            self.connection = duckdb.connect(path, read_only, config | _SOUND)
+            self.connection = duckdb.connect(path, read_only, config)
+            self.connection.execute(_SOUND)
         except BaseException:
             self._closed()
             raise
@@ -103,4 +104,5 @@ def _duckdb(spill: str) -> duckdb.DuckDBPyConnection:
         made = _DUCKDBS.get(os.getpid())
         if made is None:
             made = _DUCKDBS[os.getpid()] = duckdb.connect(config={"temp_directory": spill})
+            made.execute(_SOUND)
         return made

@@ -17,7 +17,7 @@ from flows.engine.handover import Handover
 from flows.engine.opened import Alone, Attached
 from flows.engine.store_schema import check, prepare, schema_version
 
-T = TypeVar("T")
+F = TypeVar("F", Alone, Attached)
 
 _FULL: Final = ("No space left on device", "File too large", "Disk quota exceeded")
 
@@ -105,26 +105,32 @@ class Store:
         path = self._read_from(read_only)
         with (
             self._file.alone(),
-            closing(self._patiently(lambda: Alone(path, read_only, config or {}))) as file,
+            closing(self._patiently(path, lambda: Alone(path, read_only, config or {}))) as file,
         ):
             yield file.connection
 
     def _attach(self, read_only: bool) -> Attached:
         path = self._read_from(read_only)
-        return self._patiently(lambda: Attached(path, read_only))
+        return self._patiently(path, lambda: Attached(path, read_only))
 
     def _read_from(self, read_only: bool) -> Path:
         return self._copy if read_only and self._copy else self.path
 
-    def _patiently(self, opened: Callable[[], T]) -> T:
+    def _patiently(self, path: Path, opened: Callable[[], F]) -> F:
         deadline = time.monotonic() + self._wait
         while True:
+            before = _inode(path)
             try:
-                return opened()
-            except duckdb.IOException as error:
-                if _why_full(error):
+                file = opened()
+                if before in (None, _inode(path)):
+                    return file
+                # DuckDB opens a file three times: of two files it would take a part each.
+                file.close()
+            except duckdb.Error as error:
+                is_one = before in (None, _inode(path))
+                if _why_full(error) or (is_one and not isinstance(error, duckdb.IOException)):
                     raise
-                if "Could not set lock" not in str(error):
+                if is_one and "Could not set lock" not in str(error):
                     right = "name a DuckDB file that claimflow made"
                     what = "cannot be opened as a store"
                     raise InputError([Fault(str(self.path), what, right)]) from error
@@ -146,6 +152,14 @@ def _in_our_words(path: Path) -> Iterator[None]:
             raise
         right = "make room and run again; what is on file is kept"
         raise StoreFullError(f"{path}: cannot be written ({why}); {right}") from error
+
+
+def _inode(path: Path) -> int | None:
+    """Which file it is that lies at `path` now."""
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
 
 
 def _why_full(error: duckdb.Error) -> str | None:

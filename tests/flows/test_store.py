@@ -2,6 +2,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -163,3 +164,28 @@ def test_a_store_of_another_version_is_refused(store: Store) -> None:
         f"{store.path}: holds schema version 99, and this claimflow writes {SCHEMA_VERSION}; "
         "use the claimflow that made it, or a new store"
     )
+
+
+@pytest.mark.parametrize("torn", [False, True], ids=["whole", "torn"])
+def test_a_file_that_is_replaced_while_it_is_opened_is_opened_again(
+    torn: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("copy", "next"):
+        with duckdb.connect(tmp_path / name) as connection:
+            connection.execute("CREATE TABLE t AS SELECT $name AS name", {"name": name})
+    connect = duckdb.connect
+
+    def replaced_meanwhile(path: Path, *options: Any) -> duckdb.DuckDBPyConnection:
+        connection = connect(path, *options)
+        if (tmp_path / "next").exists():
+            (tmp_path / "next").replace(path)
+            if torn:
+                connection.close()
+                raise duckdb.IOException("IO Error: No more data remaining in MetadataReader")
+        return connection
+
+    monkeypatch.setattr(duckdb, "connect", replaced_meanwhile)
+    store = Store(tmp_path / "store", copy=tmp_path / "copy")
+    store.path.touch()
+    with store.reading(any_version=True, alone=True) as connection:
+        assert connection.execute("FROM t").fetchall() == [("next",)]
