@@ -11,7 +11,7 @@ For each data set, at high atomicity and high coverage:
 
 - entailed: share of the human claims that our claims, read one after another, entail;
 - faithful: share of our claims that the sentence entails; both by the embedded entailment
-  model, which is wrong at times, for every tenth sentence (--judge takes a while).
+  model, which is wrong at times (--judge takes a while).
 
 The rules were developed on the even rows of each file; the odd rows are reported unless
 `--half even` is given. `--show N` prints N sentences with both decompositions.
@@ -61,7 +61,7 @@ def main() -> None:
         lines = (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
         rows = [json.loads(line) for line in lines][chosen.half == "odd" :: 2]
         show(rows[: chosen.show])
-        report(name, measure(rows), judged(rows[::10]) if chosen.judge else "")
+        report(name, measure(rows), judged(rows) if chosen.judge else "")
 
 
 def judged(rows: list[dict[str, Any]]) -> str:
