@@ -68,7 +68,7 @@ def final_state(store: Store, run_id: str) -> State[str]:
         return Failed(message=failed)
     words = [f"run {run_id}: {run_counts(run_steps(store, run_id))}"]
     unclear = gate_line(outcomes, "inconclusive")
-    warnings = [line.words for line in judge_lines(store, run_id) if line.warning]
+    warnings = [line.words for line in judge_lines(store, run_id, []) if line.warning]
     told = [*words, *([unclear] if unclear else []), *warnings]
     return Completed(message="; ".join(told), data=run_id)
 

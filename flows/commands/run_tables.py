@@ -14,6 +14,7 @@ from flows.commands.answers import shown, standard_output
 from flows.commands.by_hand import print_lapsed
 from flows.commands.gate_report import gate_code, print_gates
 from flows.engine import accounts, results
+from flows.engine.calibration.corrections import corrections
 from flows.engine.cascades import CascadeAccount, cascades_of
 from flows.engine.gates import outcomes_of
 from flows.engine.llm.remembered import FINAL
@@ -53,7 +54,8 @@ def print_report(
     print_lapsed(console, store, run_id)
     _print_votes(console, vote_words(*accounts.votes(store, run_id)))
     _print_cascades(console, cascades_of(store, run_id))
-    _print_judges(console, list(judge_lines(store, run_id)))
+    labelled = corrections(store, run_id)
+    _print_judges(console, list(judge_lines(store, run_id, labelled)))
     _print_calls(console, accounts.calls_made(store, run_id))
     lowest = results.lowest(store, run_id, _LOWEST)
     _print_lowest(console, store, run_id, lowest)

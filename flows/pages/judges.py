@@ -1,9 +1,9 @@
 """How far the judges of a run can be trusted, in words: canaries, labels, stale calibrations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from flows.engine.calibration.corrections import corrections
+from flows.engine.calibration.corrections import Correction
 from flows.engine.calibration.records import Earlier, earlier
 from flows.engine.canaries.account import CanaryAccount, canaries_of
 from flows.engine.store import Store
@@ -18,13 +18,13 @@ class Said(NamedTuple):
     warning: bool = False
 
 
-def judge_lines(store: Store, run_id: str) -> Iterator[Said]:
-    """How the judges of a run did on its canaries, and what becomes of its figures by labels; which
-    calibrations are of other judges.
+def judge_lines(store: Store, run_id: str, found: Sequence[Correction]) -> Iterator[Said]:
+    """How the judges of a run did on its canaries, what becomes of its figures by the labels that
+    were `found`, and which calibrations are of other judges.
     """
     for one in canaries_of(store, run_id):
         yield from canary_lines(one)
-    for words in correction_lines(corrections(store, run_id)):
+    for words in correction_lines(found):
         yield Said(words)
     for step, before in earlier(store, run_id).items():
         if before.stale:

@@ -6,6 +6,7 @@ from typing import Any, Final
 import polars as pl
 
 from flows.engine import accounts, results
+from flows.engine.calibration.corrections import corrections
 from flows.engine.cascades import cascades_of
 from flows.engine.compare.comparison import compare
 from flows.engine.compare.pairs import Runs
@@ -94,7 +95,7 @@ def _lines(store: Store, run_id: str) -> Iterator[str]:
         yield f"- {code(votes)}"
     for cascade in cascades_of(store, run_id):
         yield f"- {code(' '.join(line.strip() for line in cascade_words(cascade)))}"
-    for line in judge_lines(store, run_id):
+    for line in judge_lines(store, run_id, corrections(store, run_id)):
         mark = "**warning** " if line.warning else ""
         yield f"- {mark}{code(line.words.strip().removeprefix('warning: '))}"
     for row in accounts.calls_made(store, run_id).iter_rows(named=True):

@@ -6,7 +6,7 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from flows.engine.audit_claims.run import ClaimAudit
-from flows.engine.calibration.corrections import corrections
+from flows.engine.calibration.corrections import Correction, corrections
 from flows.engine.compare.comparison import Comparison, compare
 from flows.engine.compare.pairs import Runs
 from flows.engine.report.metrics import StepMetric, scored_values
@@ -48,6 +48,7 @@ def html_report(
     comparison = compare(store, Runs(against, run_id)) if against else None
     first = changed_samples(comparison) if comparison else []
     ranked = worst_first(store, run_id, samples, before=first)
+    labelled = corrections(store, run_id)
     payload = packed(entries(store, run_id, ranked.rows(), comparison), most=_MOST)
     return _rendered(
         head=found.head,
@@ -56,8 +57,8 @@ def html_report(
         metrics=list(_metrics(store, found)),
         slices=_slices(found),
         gates=[(one.outcome, gate_cells(one)) for one in found.gates],
-        judges=list(_judges(store, found)),
-        reliability=[_svg(one) for one in reliability_svgs(corrections(store, run_id))],
+        judges=list(_judges(store, found, labelled)),
+        reliability=[_svg(one) for one in reliability_svgs(labelled)],
         steps=found.steps.rows(named=True),
         failures=found.failures.rows(named=True),
         audit=_audit(found.claims),
@@ -107,14 +108,14 @@ def _slices(found: Overview) -> dict[str, list[dict[str, Any]]]:
     return by_field
 
 
-def _judges(store: Store, found: Overview) -> Iterator[Said]:
-    """What is known of the judges: cascades, votes, canaries, calibrations."""
+def _judges(store: Store, found: Overview, labelled: list[Correction]) -> Iterator[Said]:
+    """What is known of the judges: cascades, votes, canaries, labels, calibrations."""
     for cascade in found.cascades:
         yield from map(Said, cascade_words(cascade))
     votes = vote_words(*found.votes)
     if votes:
         yield Said(votes)
-    yield from judge_lines(store, found.head.run_id)
+    yield from judge_lines(store, found.head.run_id, labelled)
 
 
 def _audit(found: ClaimAudit) -> dict[str, Any]:

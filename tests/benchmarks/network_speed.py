@@ -10,8 +10,6 @@ holds is printed. Lengths are in tokens; 224 is the window.
 """
 
 import argparse
-import gzip
-import json
 import os
 import resource
 import time
@@ -26,10 +24,10 @@ from flows.engine.entailment.model import SHIPPED, EmbeddedEntailment
 from flows.engine.entailment.network import WINDOW, Encoded, Network
 from flows.engine.entailment.weights import TOKENIZER_FILE
 from stages.tools import Pair
+from tests.benchmarks.entailment_rows import read_labelled
 
 LENGTHS, PAIRS, ROUNDS = (64, 128, WINDOW), 96, 3
 BATCH, PLACES = 32, 512
-VERIFICATION = Path(__file__).parents[1] / "data" / "verification"
 
 Reader = Callable[[Sequence[Encoded]], object]
 Read = TypeVar("Read", Encoded, Pair)
@@ -44,12 +42,8 @@ def made(length: int) -> list[Encoded]:
 
 def labelled() -> list[Pair]:
     """Pairs of tests/data/verification, evenly from every set."""
-    rows = [
-        json.loads(line)
-        for path in sorted(VERIFICATION.glob("*.jsonl.gz"))
-        for line in gzip.decompress(path.read_bytes()).splitlines()
-    ]
-    return [Pair(row["premise"], row["claim"]) for row in rows[:: len(rows) // PAIRS]][:PAIRS]
+    rows = read_labelled()
+    return [row.pair for row in rows[:: len(rows) // PAIRS]][:PAIRS]
 
 
 def per_cpu_second(read: Callable[[Sequence[Read]], object], pairs: Sequence[Read]) -> float:

@@ -1,6 +1,7 @@
 """A small pipeline whose judge is the fake endpoint: written, run, and read back."""
 
 import json
+import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager
@@ -98,6 +99,11 @@ class Judged:
         self.path = folder / "p.yaml"
         self.store = Store(folder / "s.duckdb")
         self._endpoint = endpoint
+
+    def copied(self, folder: Path) -> "Judged":
+        """The same in another folder, with everything that lies beside it."""
+        shutil.copytree(self.path.parent, folder, dirs_exist_ok=True)
+        return Judged(folder, self._endpoint)
 
     def judge(self, **settings: Any) -> dict[str, Any]:
         """The settings of a judge, as a pipeline file has them."""

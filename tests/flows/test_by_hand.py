@@ -4,7 +4,6 @@ import csv
 import getpass
 import io
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
@@ -13,14 +12,12 @@ from typing import Any
 import pytest
 
 from flows.cli import main
-from flows.engine.sheets.cells import guarded, unguarded
 from tests.endpoint import Endpoint, serve
 from tests.flows.judged import CLAIMS, DECOMPOSE, STEPS, Judged, sample
+from tests.flows.sheets import Row, read_sheet, save_sheet
 
 BY_JUDGE = STEPS | {"response_claims": DECOMPOSE}
 SAMPLES = ["one", "two", "three"]
-
-Row = dict[str, str]
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +27,13 @@ def served() -> Iterator[Endpoint]:
 
 
 @pytest.fixture(scope="module")
-def finished(served: Endpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a pipeline run once, with three samples of three claims: four calls."""
-    folder = tmp_path_factory.mktemp("finished")
-    pipeline = Judged(folder, served)
+def finished(served: Endpoint, tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    """A pipeline run once, with three samples of three claims: four calls."""
+    pipeline = Judged(tmp_path_factory.mktemp("finished"), served)
     pipeline.write(SAMPLES, steps=BY_JUDGE)
     pipeline.run()
     assert served.hits == 4
-    return folder
+    return pipeline
 
 
 @pytest.fixture
@@ -47,14 +43,10 @@ def endpoint(served: Endpoint) -> Endpoint:
 
 
 @pytest.fixture
-def judged(
-    finished: Path, tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> Judged:
+def judged(finished: Judged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judged:
     """That pipeline in a copy of its folder, which is the current one."""
-    folder = tmp_path / "ran"
-    shutil.copytree(finished, folder)
-    monkeypatch.chdir(folder)
-    return Judged(folder, endpoint)
+    monkeypatch.chdir(tmp_path)
+    return finished.copied(tmp_path)
 
 
 def claimflow(*words: str) -> int:
@@ -63,17 +55,7 @@ def claimflow(*words: str) -> int:
 
 def exported(what: str, *options: str) -> list[Row]:
     assert claimflow("export", what, "--format", "csv", "-o", "sheet.csv", *options) == 0
-    text = Path("sheet.csv").read_bytes().decode("utf-8-sig")
-    rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
-    return [{name: unguarded(cell) for name, cell in row.items()} for row in rows]
-
-
-def save(rows: list[Row], path: str = "sheet.csv") -> None:
-    with Path(path).open("w", newline="", encoding="utf-8") as file:
-        sheet = csv.DictWriter(file, list(rows[0]))
-        sheet.writeheader()
-        for row in rows:
-            sheet.writerow({name: guarded(cell) for name, cell in row.items()})
+    return read_sheet()
 
 
 def imported(*options: str, why: str = "the town is wrong") -> int:
@@ -103,7 +85,7 @@ def test_an_edited_claim_costs_its_own_verification_and_nothing_else(
     before = judged.ask("SELECT * FROM claims ORDER BY ALL")
     rows = exported("claims")
     of(rows, "two", CLAIMS[0])["claim"] = "The tower stands in Case two."
-    save(rows)
+    save_sheet(rows)
     capsys.readouterr()
     assert imported() == 0
     changed, uses, back = out(capsys)
@@ -145,7 +127,7 @@ def test_importing_twice_changes_nothing_and_explain_shows_what_was_changed(
 ) -> None:
     rows = exported("claims")
     of(rows, "two", CLAIMS[0])["claim"] = "The tower stands near Paris."
-    save(rows)
+    save_sheet(rows)
     assert imported() == 0
     edits = judged.ask("FROM audit.edits")
     (run,) = {row["run"] for row in rows}
@@ -191,7 +173,7 @@ def test_claims_are_added_and_removed(judged: Judged, capsys: pytest.CaptureFixt
     of(rows, "two", CLAIMS[2])["claim"] = "Cheese is made of milk."
     # A sample that is left out altogether is left as it is.
     rows = [row for row in rows if row["sample_id"] != "three"]
-    save(rows)
+    save_sheet(rows)
     capsys.readouterr()
     assert imported() == 0
     told = "1 claim changed, 1 added, 2 removed in 2 samples of step response_claims"
@@ -206,7 +188,7 @@ def test_claims_are_added_and_removed(judged: Judged, capsys: pytest.CaptureFixt
 def test_the_record_says_who_when_why_and_what(judged: Judged) -> None:
     rows = exported("claims")
     of(rows, "two", CLAIMS[0])["claim"] = "The tower stands near Paris."
-    save(rows)
+    save_sheet(rows)
     assert claimflow("import", "sheet.csv", "--why", " it moved ") == 0
     ((kind, pipeline, step, sample_id, field, who, why, after, before, undoes),) = judged.ask(
         "SELECT kind, pipeline, step, sample_id, field, who, why, rows::VARCHAR, "
@@ -241,7 +223,7 @@ def test_a_verdict_is_corrected_and_nobody_is_asked(
         "reason",
     ]
     of(rows, "one", CLAIMS[1])["verdict"] = "entailed"
-    save(rows)
+    save_sheet(rows)
     capsys.readouterr()
     assert imported(why="1889 is near enough") == 0
     assert out(capsys)[0] == "1 verdict changed in 1 sample of step response_in_reference"
@@ -262,7 +244,7 @@ def test_an_edit_no_longer_applies_when_its_text_has_changed(
 ) -> None:
     rows = exported("claims")
     of(rows, "two", CLAIMS[0])["claim"] = "The tower stands near Paris."
-    save(rows)
+    save_sheet(rows)
     assert imported() == 0
     ((edit,),) = judged.ask("SELECT left(edit_id::VARCHAR, 8) FROM audit.edits")
     other = sample("two", response="The tower stands in Paris. Snow is cold.")
@@ -287,11 +269,11 @@ def test_an_edited_verdict_on_a_claim_that_is_gone_is_told(
 ) -> None:
     rows = exported("verdicts")
     of(rows, "one", CLAIMS[1])["verdict"] = "entailed"
-    save(rows)
+    save_sheet(rows)
     assert imported() == 0
     rows = exported("claims")
     of(rows, "one", CLAIMS[1])["claim"] = "The tower opened in 1889."
-    save(rows)
+    save_sheet(rows)
     assert imported() == 0
     capsys.readouterr()
     assert judged.command() == 0
@@ -307,7 +289,7 @@ def test_edits_are_listed_and_taken_back(
     assert out(capsys) == [f"no edits in {judged.store.path}"]
     rows = exported("claims")
     of(rows, "two", CLAIMS[0])["claim"] = "The tower stands near Paris."
-    save(rows)
+    save_sheet(rows)
     assert imported() == 0
     judged.run()
     ((edit,),) = judged.ask("SELECT left(edit_id::VARCHAR, 8) FROM audit.edits")
@@ -345,7 +327,7 @@ def test_a_run_of_some_steps_takes_edits_below_which_pruning_keeps_tables_for(
 ) -> None:
     rows = exported("claims")
     of(rows, "two", CLAIMS[0])["claim"] = "The tower stands near Paris."
-    save(rows)
+    save_sheet(rows)
     assert imported() == 0
     assert judged.command("--from", "response_in_reference") == 0
     assert endpoint.hits == 1
@@ -389,9 +371,9 @@ def test_a_sheet_is_held_against_its_own_run(
     assert capsys.readouterr().err == (
         f"claimflow: --run: sheet.csv is of run {first}; leave --run out, or export that run\n"
     )
-    save([row | {"run": ""} for row in rows])
+    save_sheet([row | {"run": ""} for row in rows])
     assert imported("--run", first) == 0
-    save([row | {"run": "19700101-000000-abcd"} for row in rows])
+    save_sheet([row | {"run": "19700101-000000-abcd"} for row in rows])
     assert imported() == 2
     assert capsys.readouterr().err.startswith(
         f"claimflow: {judged.store.path}: there is no run '19700101-000000-abcd'; "
@@ -430,7 +412,7 @@ def test_hostile_claims_cannot_run_in_a_spreadsheet_and_come_back(
     sheet = exported("claims")
     assert {row["claim"] for row in sheet} == set(claims)
     sheet[0]["claim"] = "=1"
-    save(sheet)
+    save_sheet(sheet)
     assert imported() == 0
     pipeline.run()
     assert claims_of(pipeline, "=cmd|' /C calc'!A0")["=1"] == "edited by ann: the town is wrong"

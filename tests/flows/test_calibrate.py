@@ -1,9 +1,7 @@
 """`claimflow calibrate`: judges held against labels, put on record, and found stale."""
 
-import csv
 import io
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from importlib import util
@@ -23,6 +21,7 @@ from flows.pages.run_document import as_json
 from flows.report.page import html_report
 from tests.endpoint import Endpoint, faults, serve
 from tests.flows.judged import CLAIMS, STEPS, Judged, about, sample
+from tests.flows.sheets import read_sheet, save_sheet
 
 TRUTH = dict(zip(CLAIMS, ("entailed", "contradicted", "neutral"), strict=True))
 SWAYED = [f"swayed{n}" for n in range(4)]
@@ -40,23 +39,18 @@ def served() -> Iterator[Endpoint]:
 
 
 @pytest.fixture(scope="module")
-def finished(served: Endpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run whose judge is wrong on all claims of 4 in 16 samples."""
-    folder = tmp_path_factory.mktemp("finished")
-    pipeline = Judged(folder, served)
+def finished(served: Endpoint, tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    """A run whose judge is wrong on all claims of 4 in 16 samples."""
+    pipeline = Judged(tmp_path_factory.mktemp("finished"), served)
     pipeline.write([sample(name, kind=name.rstrip("0123456789")) for name in SAMPLES])
     pipeline.run()
-    return folder
+    return pipeline
 
 
 @pytest.fixture
-def judged(
-    finished: Path, tmp_path: Path, served: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> Judged:
-    folder = tmp_path / "ran"
-    shutil.copytree(finished, folder)
-    monkeypatch.chdir(folder)
-    return Judged(folder, served)
+def judged(finished: Judged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judged:
+    monkeypatch.chdir(tmp_path)
+    return finished.copied(tmp_path)
 
 
 def claimflow(*words: str) -> int:
@@ -76,14 +70,11 @@ def label(
     quiet = io.StringIO()
     with redirect_stdout(quiet), redirect_stderr(quiet):
         assert claimflow("label", "export", "--of", of, *options, "-o", "sheet.csv") == 0
-        text = Path("sheet.csv").read_bytes().decode("utf-8-sig")
-        rows = list(csv.DictReader(io.StringIO(text, newline="")))
-        with Path("sheet.csv").open("w", newline="", encoding="utf-8") as file:
-            sheet = csv.DictWriter(file, list(rows[0]))
-            sheet.writeheader()
-            for place, row in enumerate(rows):
-                true = TRUTH[row["claim"]] if "claim" in row else "0.3333"
-                sheet.writerow(row | {"label": "" if place < skip else said or true})
+        rows = read_sheet()
+        for place, row in enumerate(rows):
+            true = TRUTH[row["claim"]] if "claim" in row else "0.3333"
+            row["label"] = "" if place < skip else said or true
+        save_sheet(rows)
         assert claimflow("label", "import", "sheet.csv", "--who", who) == 0
 
 
@@ -138,7 +129,7 @@ def test_a_run_tells_its_figures_with_the_errors_of_the_judge_taken_into_account
     label("--sample", "30")
     label("--metric", "factual_correctness", of="samples")
     run = chosen_run(judged.store, None)
-    told = [line.words for line in judge_lines(judged.store, run)]
+    told = [line.words for line in judge_lines(judged.store, run, corrections(judged.store, run))]
     (found, rated) = json.loads(as_json(judged.store, run))["corrected"]
     assert [(one["what"], one["by"], one["method"]) for one in found["corrected"][:3]] == [
         ("entailed", None, "prediction-powered"),

@@ -152,7 +152,7 @@ def test_an_edited_prompt_or_another_model_is_asked_and_held_against_the_one_bef
     found = account(judged)
     assert (found.since, found.same, found.agreed) == (before, False, 0)
     assert found.drifts
-    [first, then, warning] = list(judge_lines(judged.store, chosen_run(judged.store, None)))
+    [first, then, warning] = list(judge_lines(judged.store, chosen_run(judged.store, None), []))
     assert first == Said(
         "canaries of response_in_reference: 0 of 10 verdicts are as labelled (0.0%, 95 % interval "
         "0.0% to 27.8%); 10 of 10 canaries judged"
@@ -406,7 +406,7 @@ def test_a_calibration_of_another_judge_is_told_where_the_run_is(judged: Judged)
             WHERE step = 'response_in_reference'
             """
         )
-    assert list(judge_lines(judged.store, run))[-1] == Said(
+    assert list(judge_lines(judged.store, run, []))[-1] == Said(
         f"warning: response_in_reference: calibration of run {run} (2026-11-01, 40 labels, "
         "accuracy 0.900) is stale: another judge",
         warning=True,

@@ -1,8 +1,6 @@
 """Labels of people: drawn and exported blind, filled, imported, told what is wrong with them."""
 
-import csv
 import io
-import shutil
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -10,15 +8,13 @@ from pathlib import Path
 import pytest
 
 from flows.cli import main
-from flows.engine.sheets.cells import guarded, unguarded
 from tests.endpoint import Endpoint, serve
 from tests.flows.judged import CLAIMS, STEPS, Judged, sample
+from tests.flows.sheets import Row, read_sheet, save_sheet
 
 SAMPLES = ["one", "two", "three"]
 MORE = STEPS | {"against_contexts": STEPS["response_in_reference"] | {"against": "response"}}
 TRUTH = dict(zip(CLAIMS, ("entailed", "contradicted", "neutral"), strict=True))
-
-Row = dict[str, str]
 
 
 @pytest.fixture(scope="module")
@@ -28,23 +24,18 @@ def served() -> Iterator[Endpoint]:
 
 
 @pytest.fixture(scope="module")
-def finished(served: Endpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a pipeline run once, with nine verdicts of a language model."""
-    folder = tmp_path_factory.mktemp("finished")
-    pipeline = Judged(folder, served)
+def finished(served: Endpoint, tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    """A pipeline run once, with nine verdicts of a language model."""
+    pipeline = Judged(tmp_path_factory.mktemp("finished"), served)
     pipeline.write(SAMPLES)
     pipeline.run()
-    return folder
+    return pipeline
 
 
 @pytest.fixture
-def judged(
-    finished: Path, tmp_path: Path, served: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> Judged:
-    folder = tmp_path / "ran"
-    shutil.copytree(finished, folder)
-    monkeypatch.chdir(folder)
-    return Judged(folder, served)
+def judged(finished: Judged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judged:
+    monkeypatch.chdir(tmp_path)
+    return finished.copied(tmp_path)
 
 
 def label(*words: str) -> int:
@@ -53,16 +44,7 @@ def label(*words: str) -> int:
 
 def exported(*options: str) -> list[Row]:
     assert label("export", *options, "-o", "sheet.csv") == 0
-    text = Path("sheet.csv").read_bytes().decode("utf-8-sig")
-    rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
-    return [{name: unguarded(cell) for name, cell in row.items()} for row in rows]
-
-
-def save(rows: list[Row]) -> None:
-    with Path("sheet.csv").open("w", newline="", encoding="utf-8") as file:
-        sheet = csv.DictWriter(file, list(rows[0]))
-        sheet.writeheader()
-        sheet.writerows({name: guarded(cell) for name, cell in row.items()} for row in rows)
+    return read_sheet()
 
 
 def labelled(rows: list[Row]) -> list[Row]:
@@ -107,7 +89,7 @@ def test_labels_go_on_record_with_who_and_how_they_were_drawn(
     judged: Judged, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = labelled(exported("--sample", "6"))
-    save([*rows[:5], rows[5] | {"label": " "}])
+    save_sheet([*rows[:5], rows[5] | {"label": " "}])
     capsys.readouterr()
     assert label("import", "sheet.csv", "--who", " ann ") == 0
     assert capsys.readouterr().out == "5 labels of verdicts by ann; 1 row without a label\n"
@@ -131,7 +113,7 @@ def test_labels_go_on_record_with_who_and_how_they_were_drawn(
         )
         assert rest == ["sheet.csv", "random 6 of 9, seed 0", 0.6667, 2, ["ann", "bob"]]
     # A change of mind is one label more; the newest counts.
-    save([rows[0] | {"label": "neutral" if rows[0]["label"] != "neutral" else "entailed"}])
+    save_sheet([rows[0] | {"label": "neutral" if rows[0]["label"] != "neutral" else "entailed"}])
     capsys.readouterr()
     assert label("import", "sheet.csv", "--who", "ann") == 0
     assert capsys.readouterr().out == "1 label of verdicts by ann\n"
@@ -140,12 +122,12 @@ def test_labels_go_on_record_with_who_and_how_they_were_drawn(
 def test_claims_and_samples(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
     claims = exported("--of", "claims")
     assert list(claims[0]) == "run step draw sample_id claim_id text claim label".split()
-    save([row | {"label": "good"} for row in claims])
+    save_sheet([row | {"label": "good"} for row in claims])
     assert label("import", "sheet.csv", "--who", "ann") == 0
     samples = exported("--of", "samples")
     names = "run step draw sample_id metric user_input response reference retrieved_contexts label"
     assert list(samples[0]) == names.split()
-    save([row | {"label": "0.5"} for row in samples])
+    save_sheet([row | {"label": "0.5"} for row in samples])
     assert label("import", "sheet.csv", "--who", "ann") == 0
     assert judged.ask(
         "SELECT kind, metric, label, rating, count(*) FROM audit.labels GROUP BY ALL ORDER BY ALL"
@@ -170,7 +152,7 @@ def test_all_that_is_wrong_with_a_sheet_is_told_at_once(
         rows[6],
         rows[6],
     ]
-    save(wrong)
+    save_sheet(wrong)
     capsys.readouterr()
     assert label("import", "sheet.csv", "--who", "ann") == 2
     assert capsys.readouterr().err == (
@@ -184,7 +166,7 @@ def test_all_that_is_wrong_with_a_sheet_is_told_at_once(
         "did you mean 'response_in_reference'?\n"
         "sheet.csv:9: the same stands already on line 8; delete one of them\n"
     )
-    save(
+    save_sheet(
         [
             row | {"label": cell}
             for row, cell in zip(exported("--of", "samples"), ("1.1", "good", "nan"), strict=True)
@@ -209,7 +191,7 @@ def test_the_same_texts_have_one_label_in_a_sheet(
     pipeline.write([sample("one"), sample("one") | {"sample_id": "again"}])
     pipeline.run()
     rows = [row for row in exported() if row["claim"] == CLAIMS[0]]
-    save([rows[0] | {"label": "entailed"}, rows[1] | {"label": "neutral"}])
+    save_sheet([rows[0] | {"label": "entailed"}, rows[1] | {"label": "neutral"}])
     capsys.readouterr()
     assert label("import", "sheet.csv", "--who", "ann") == 2
     assert capsys.readouterr().err == (
@@ -283,7 +265,7 @@ def test_one_of_several_steps_must_be_named(
 
 
 def test_labels_outlive_runs_that_are_pruned(judged: Judged) -> None:
-    save(labelled(exported()))
+    save_sheet(labelled(exported()))
     assert label("import", "sheet.csv", "--who", "ann") == 0
     judged.command("--fresh")
     judged.command("--fresh")

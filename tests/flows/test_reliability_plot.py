@@ -1,6 +1,5 @@
 """`claimflow plot --kind reliability`: a judge that gives probabilities, beside labels."""
 
-import csv
 import io
 import json
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from flows.engine.calibration.corrections import corrections
 from flows.engine.results import chosen_run
 from flows.engine.store import Store
 from flows.report.page import html_report
+from tests.flows.sheets import read_sheet, save_sheet
 
 SAMPLES = [
     {
@@ -48,15 +48,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         assert main(["run", "p.yaml"]) == 0
         store = ["--store", "s.duckdb"]
         assert main(["label", "export", "--step", STEP, "-o", "sheet.csv", *store]) == 0
-        text = Path("sheet.csv").read_bytes().decode("utf-8-sig")
-        rows = list(csv.DictReader(io.StringIO(text, newline="")))
-        with Path("sheet.csv").open("w", newline="", encoding="utf-8") as file:
-            sheet = csv.DictWriter(file, list(rows[0]))
-            sheet.writeheader()
-            for row in rows:
-                sheet.writerow(
-                    row | {"label": "entailed" if "Paris" in row["claim"] else "neutral"}
-                )
+        rows = read_sheet()
+        for row in rows:
+            row["label"] = "entailed" if "Paris" in row["claim"] else "neutral"
+        save_sheet(rows)
         assert main(["label", "import", "sheet.csv", "--who", "ann", *store]) == 0
         yield made
 

@@ -47,6 +47,11 @@ class Held(NamedTuple):
         settled = [row for row, word in self.words.items() if word is not None]
         return [row for row in settled if row in self.at_random] or settled
 
+    @property
+    def samples(self) -> NDArray[np.intp]:
+        """The number of each row's sample, shape (rows,)."""
+        return self.rows["sample_id"].rank("dense").to_numpy().astype(np.intp)
+
 
 def held(connection: duckdb.DuckDBPyConnection, part: Part, labels: pl.DataFrame) -> Held:
     """A part of a run beside those of the `labels` that are about it, by the texts read."""
@@ -97,9 +102,8 @@ def judged(held: Held, said: NDArray[np.float64], values: dict[int, float]) -> J
     label, probability = np.full(n, np.nan), np.full(n, np.nan)
     for row, chance in held.chances.items():
         label[row], probability[row] = values[row], chance
-    sample = held.rows["sample_id"].rank("dense").to_numpy().astype(np.intp)
     known = np.isfinite(said)
-    return Judged(said[known], sample[known], label[known], probability[known])
+    return Judged(said[known], held.samples[known], label[known], probability[known])
 
 
 def slices(held: Held, values: Mapping[str, str | None]) -> dict[str | None, list[int]]:

@@ -180,8 +180,7 @@ def _corrected_share(held: Held, label: str) -> list[Corrected]:
         return found
     yes = [_said(held, row) == label for row in random if held.words[row] == label]
     no = [_said(held, row) != label for row in random if held.words[row] != label]
-    sample = held.rows["sample_id"].rank("dense").to_numpy().astype(np.intp)
-    number = effective_number(said, sample)
+    number = effective_number(said, held.samples)
     rate = float(said.mean())
     adjusted = rogan_gladen(rate, number, (sum(yes), len(yes)), (sum(no), len(no)))
     return [*found, Corrected(label, None, ADJUSTED, rate, adjusted)]

@@ -10,9 +10,7 @@ same quality. `entailment.py` makes the shipped files of them.
 """
 
 import argparse
-import math
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -27,7 +25,7 @@ from tests.benchmarks.training.examples import Example, Examples, read_labelled
 from tests.benchmarks.training.network import Network, loss
 from tests.benchmarks.training.official import bare, read_official
 
-EPOCHS, RATE, HEAD_RATE, WARM_UP, DECAY = 1, 1e-4, 5e-4, 0.06, 0.01
+RATE, HEAD_RATE, WARM_UP, DECAY = 1e-4, 5e-4, 0.06, 0.01
 TOKENS, PAIRS = 2_400, 64
 """A batch holds as many tokens, and pairs, at most."""
 
@@ -49,13 +47,11 @@ def batches(examples: list[Example], pairs: list[Encoded], random: Random) -> li
     return made
 
 
-def epochs(tokenizer: Tokenizer) -> Iterator[list[list[Taught]]]:
-    """The batches of one epoch after another."""
-    examples = Examples(read_labelled(), seed=1)
-    for number in range(math.ceil(EPOCHS)):
-        epoch = examples.epoch()
-        pairs = encoded(tokenizer, [(one.premise, one.claim) for one in epoch])
-        yield batches(epoch, pairs, Random(number))
+def lesson(tokenizer: Tokenizer) -> list[list[Taught]]:
+    """The batches of the one epoch that is taught."""
+    examples = Examples(read_labelled(), seed=1).epoch()
+    pairs = encoded(tokenizer, [(one.premise, one.claim) for one in examples])
+    return batches(examples, pairs, Random(0))
 
 
 class Teaching:
@@ -111,20 +107,17 @@ class Teaching:
 
 def teach(teaching: Teaching, tokenizer: Tokenizer) -> None:
     """From where `teaching` stands to the end."""
-    first, total = 0, None
+    taught = lesson(tokenizer)
     started, tokens, losses = time.monotonic(), 0, []
-    for epoch in epochs(tokenizer):
-        total = total or int(len(epoch) * EPOCHS)
-        for batch in epoch[max(0, teaching.step - first) : total - first]:
-            losses.append(teaching.learn(batch, total))
-            tokens += sum(len(pair.ids) for _, pair in batch)
-            if teaching.step % TOLD_EVERY == 0:
-                mean = sum(losses[-TOLD_EVERY:]) / len(losses[-TOLD_EVERY:])
-                pace = tokens / (time.monotonic() - started)
-                print(f"{teaching.step:,} of {total:,}: loss {mean:.3f}, {pace:,.0f} tokens/s")
-            if teaching.step % SAVED_EVERY == 0:
-                teaching.save()
-        first += len(epoch)
+    for batch in taught[teaching.step :]:
+        losses.append(teaching.learn(batch, len(taught)))
+        tokens += sum(len(pair.ids) for _, pair in batch)
+        if teaching.step % TOLD_EVERY == 0:
+            mean = sum(losses[-TOLD_EVERY:]) / len(losses[-TOLD_EVERY:])
+            pace = tokens / (time.monotonic() - started)
+            print(f"{teaching.step:,} of {len(taught):,}: loss {mean:.3f}, {pace:,.0f} tokens/s")
+        if teaching.step % SAVED_EVERY == 0:
+            teaching.save()
 
 
 def main() -> None:

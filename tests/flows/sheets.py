@@ -1,0 +1,26 @@
+"""The sheet of a person who labels or corrects: read and saved as a spreadsheet program does it."""
+
+import csv
+import io
+from pathlib import Path
+
+from flows.engine.sheets.cells import guarded, unguarded
+
+SHEET = Path("sheet.csv")
+
+Row = dict[str, str]
+
+
+def read_sheet() -> list[Row]:
+    """The rows of the sheet in the current folder, by column."""
+    text = SHEET.read_bytes().decode("utf-8-sig")
+    rows = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    return [{name: unguarded(cell) for name, cell in row.items()} for row in rows]
+
+
+def save_sheet(rows: list[Row]) -> None:
+    """Put the rows in the place of those of the sheet."""
+    with SHEET.open("w", newline="", encoding="utf-8") as file:
+        sheet = csv.DictWriter(file, list(rows[0]))
+        sheet.writeheader()
+        sheet.writerows({name: guarded(cell) for name, cell in row.items()} for row in rows)
