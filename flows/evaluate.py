@@ -21,14 +21,14 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from flows.engine.at_exit import hush_at_exit
-from flows.engine.choosing import choose
+from flows.engine.config.rerun import Rerun
+from flows.engine.config.yaml_source import load_yaml
 from flows.engine.errors import InputError
-from flows.engine.execute import execute, open_store, recorded
-from flows.engine.fetching import fetched
+from flows.engine.planning.choosing import choose
 from flows.engine.prepare import Prepared, prepare
-from flows.engine.publishing import check_place, publish_run
-from flows.engine.rerun import Rerun
-from flows.engine.yaml_source import load_yaml
+from flows.engine.running.execute import execute, open_store, recorded
+from flows.engine.storage.publishing import check_place, publish_run
+from flows.engine.tools.fetching import fetched
 from flows.leases import outlive_leases
 from flows.limits import shared_by_runs
 from flows.orphans import sign

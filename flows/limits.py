@@ -28,10 +28,10 @@ from prefect.client.schemas.responses import GlobalConcurrencyLimitResponse
 from prefect.exceptions import ObjectNotFound
 from prefect.runtime import flow_run
 
+from flows.engine.config.pipeline import Pipeline
+from flows.engine.config.schedules_schema import SharedLimit
 from flows.engine.errors import Fault, InputError
 from flows.engine.llm.sharing import KeepTo, Sharing, Turnstile, unshared
-from flows.engine.pipeline import Pipeline
-from flows.engine.schedules_schema import SharedLimit
 from flows.places import Place
 
 _LONGEST: Final = timedelta(days=2)

@@ -10,9 +10,9 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
-from flows.engine.gates import outcomes_of
-from flows.engine.results import run_steps
-from flows.engine.store import Store
+from flows.engine.findings.gates import outcomes_of
+from flows.engine.findings.results import run_steps
+from flows.engine.storage.store import Store
 from flows.pages.gates import gate_line
 from flows.pages.judges import judge_lines
 from flows.pages.markdown import code

@@ -23,7 +23,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.types.entrypoint import EntrypointType
 from prefect.workers.process import ProcessWorker
 
-from flows.engine.schedules import Scheduled
+from flows.engine.config.schedules import Scheduled
 from flows.evaluate import evaluate
 from flows.missed import MISSED, settle_missed
 from flows.orphans import Orphan, mark_orphans

@@ -7,16 +7,16 @@ from typing import Final
 import polars as pl
 
 from flows.engine.compare.numbers import ROUNDING
+from flows.engine.config.rules import Gate
 from flows.engine.errors import Fault, InputError
-from flows.engine.execute import execute, open_store, recorded
-from flows.engine.fetching import fetched
-from flows.engine.gates import Outcome, held, outcomes_of
+from flows.engine.findings.gates import Outcome, held, outcomes_of
+from flows.engine.findings.results import chosen_run, run_steps
 from flows.engine.prepare import prepare
 from flows.engine.report.metrics import StepMetric, named_metrics
-from flows.engine.results import chosen_run, run_steps
-from flows.engine.rules import Gate
-from flows.engine.runner import Made
-from flows.engine.store import Store, read_table
+from flows.engine.running.execute import execute, open_store, recorded
+from flows.engine.steps.runner import Made
+from flows.engine.storage.store import Store, read_table
+from flows.engine.tools.fetching import fetched
 from flows.pages.gates import gate_cells
 from flows.pages.words import counted, number, visible
 

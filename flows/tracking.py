@@ -16,12 +16,12 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Completed
 
-from flows.engine.accounts import calls_of_step
-from flows.engine.artifacts import Artifact
 from flows.engine.errors import StoreBusyError, StoreError
-from flows.engine.execute import Make
-from flows.engine.runner import Made
-from flows.engine.store import Store
+from flows.engine.findings.accounts import calls_of_step
+from flows.engine.running.execute import Make
+from flows.engine.steps.runner import Made
+from flows.engine.storage.artifacts import Artifact
+from flows.engine.storage.store import Store
 from flows.pages.steps import made_words
 from flows.pages.words import counted
 

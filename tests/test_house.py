@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from flows.engine.pipeline_schema import json_schema
+from flows.engine.config.pipeline_schema import json_schema
 from stages import LOWER_IS_BETTER, REGISTER
 from stages.nothing import ScoreStage
 
@@ -45,7 +45,7 @@ def imports(statement: str) -> set[str]:
     [
         "import stages",
         "from flows.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass",
-        "import flows.engine.execute",
+        "import flows.engine.running.execute",
     ],
 )
 def test_heavy_packages_are_imported_only_where_used(statement: str) -> None:

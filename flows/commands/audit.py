@@ -9,7 +9,7 @@ from flows.commands.output import write_text
 from flows.commands.stores import read_store
 from flows.engine.audit_claims.document import as_json
 from flows.engine.audit_claims.run import ClaimAudit, audit_claims
-from flows.engine.results import chosen_run
+from flows.engine.findings.results import chosen_run
 from flows.pages.claim_audit import example_words, found_words, sample_words, step_words
 
 

@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.tree import Tree
 
 from flows.commands.answers import shown
-from flows.engine.edits import Edit
 from flows.engine.sheets.lapsed import edits_of, lapsed
-from flows.engine.store import Store
+from flows.engine.storage.edits import Edit
+from flows.engine.storage.store import Store
 from flows.pages.words import counted
 
 _TOLD: Final = 5

@@ -11,9 +11,9 @@ from flows.commands.output import write_text
 from flows.commands.stores import named_store
 from flows.engine.calibration.document import as_json
 from flows.engine.calibration.run import RunCalibration, calibrate
-from flows.engine.read_copy import publish_again
-from flows.engine.results import chosen_run
-from flows.engine.tags import LATEST
+from flows.engine.findings.results import chosen_run
+from flows.engine.storage.read_copy import publish_again
+from flows.engine.storage.tags import LATEST
 
 
 def main(options: Namespace) -> int:

@@ -4,8 +4,8 @@ from argparse import Namespace
 
 from flows.commands.prefect_api import is_configured, reached
 from flows.commands.schedules import print_found, print_limits, print_schedules
+from flows.engine.config.schedules import read_schedules
 from flows.engine.errors import Fault, InputError
-from flows.engine.schedules import read_schedules
 
 
 def main(options: Namespace) -> int:

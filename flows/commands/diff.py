@@ -12,8 +12,8 @@ from flows.commands.stores import read_store
 from flows.engine.compare.comparison import Comparison, compare
 from flows.engine.compare.document import as_json
 from flows.engine.compare.pairs import Runs
-from flows.engine.results import chosen_run
-from flows.engine.tags import LATEST, PREVIOUS
+from flows.engine.findings.results import chosen_run
+from flows.engine.storage.tags import LATEST, PREVIOUS
 from flows.pages.comparison import as_markdown
 
 

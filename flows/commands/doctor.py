@@ -4,12 +4,12 @@ from argparse import Namespace
 from collections.abc import Mapping
 
 from flows.commands.answers import shown, standard_output
+from flows.engine.config.pipeline import Pipeline, build_pipeline
+from flows.engine.config.yaml_source import load_yaml
 from flows.engine.endpoints import DEFAULT_JUDGE, Endpoint
 from flows.engine.errors import JudgeError
 from flows.engine.llm.doctor import Examination, examine
 from flows.engine.llm.embedding import WHO
-from flows.engine.pipeline import Pipeline, build_pipeline
-from flows.engine.yaml_source import load_yaml
 
 
 def main(options: Namespace) -> int:

@@ -10,10 +10,10 @@ import polars as pl
 from flows.commands.answers import print_table, shown, standard_output
 from flows.commands.stores import named_store
 from flows.commands.take_in import signed
-from flows.engine.edits import Edit, all_edits, record, taking_back
 from flows.engine.errors import Fault, InputError, one_of
-from flows.engine.read_copy import publish_again
-from flows.engine.store import Store, now
+from flows.engine.storage.edits import Edit, all_edits, record, taking_back
+from flows.engine.storage.read_copy import publish_again
+from flows.engine.storage.store import Store, now
 from flows.pages.words import counted
 
 _ID: Final = 8

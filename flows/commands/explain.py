@@ -10,7 +10,7 @@ from rich.tree import Tree
 from flows.commands.answers import shown, standard_output
 from flows.commands.by_hand import add_edits
 from flows.commands.stores import read_store
-from flows.engine import accounts, results
+from flows.engine.findings import accounts, results
 from flows.pages.words import counted
 
 

@@ -5,9 +5,9 @@ from argparse import Namespace
 from flows.commands import sheet
 from flows.commands.stores import read_store
 from flows.engine.errors import Fault, InputError
+from flows.engine.findings.results import chosen_run
 from flows.engine.object_storage import is_remote
-from flows.engine.publishing import export_to
-from flows.engine.results import chosen_run
+from flows.engine.storage.publishing import export_to
 from flows.pages.words import counted
 
 

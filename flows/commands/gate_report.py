@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.commands.answers import shown
-from flows.engine.gates import Outcome
+from flows.engine.findings.gates import Outcome
 from flows.pages.gates import GATES, gate_cells
 
 

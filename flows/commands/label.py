@@ -8,13 +8,13 @@ import polars as pl
 from flows.commands.answers import shown, standard_output
 from flows.commands.output import write_file
 from flows.commands.stores import named_store
-from flows.engine import results
 from flows.engine.errors import Fault, InputError
+from flows.engine.findings import results
 from flows.engine.labels.record import record
 from flows.engine.labels.sheet import Blind, blind_sheet, read_blind, written
 from flows.engine.labels.taking_in import taken_in
 from flows.engine.labels.units import chosen_part, parts
-from flows.engine.read_copy import publish_again
+from flows.engine.storage.read_copy import publish_again
 from flows.pages.words import counted
 
 

@@ -3,9 +3,9 @@
 from argparse import Namespace
 
 from flows.commands.stores import named_store
-from flows.engine.migrations import SCHEMA_VERSION
-from flows.engine.read_copy import publish_again
-from flows.engine.store import store_version
+from flows.engine.storage.migrations import SCHEMA_VERSION
+from flows.engine.storage.read_copy import publish_again
+from flows.engine.storage.store import store_version
 
 
 def main(options: Namespace) -> int:

@@ -15,14 +15,14 @@ from flows.commands.plan import beyond, total
 from flows.commands.progress import watching
 from flows.commands.stores import remember_store
 from flows.engine.errors import Fault, InputError
-from flows.engine.execute import open_store
-from flows.engine.fetching import fetched
 from flows.engine.llm.estimate import Estimate
-from flows.engine.noise import count_calls, first_samples, measure
+from flows.engine.noise.repeats import Design
+from flows.engine.noise.run import count_calls, first_samples, measure
+from flows.engine.noise.spread import Spread
+from flows.engine.noise.variance import Source
 from flows.engine.prepare import Prepared, prepare
-from flows.engine.repeats import Design
-from flows.engine.spread import Spread
-from flows.engine.variance import Source
+from flows.engine.running.execute import open_store
+from flows.engine.tools.fetching import fetched
 from flows.pages.words import counted
 from stages.rows import Score
 

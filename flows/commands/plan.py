@@ -10,15 +10,15 @@ from rich.table import Table
 from flows.commands.answers import shown, standard_output
 from flows.commands.asked import asked_for
 from flows.engine.canaries.costing import canary_estimates
-from flows.engine.choosing import choose
+from flows.engine.config.pipeline import Pipeline
 from flows.engine.endpoints import Endpoint
-from flows.engine.estimating import estimate
-from flows.engine.execute import open_store
-from flows.engine.fetching import to_fetch
 from flows.engine.llm.estimate import Estimate
-from flows.engine.pipeline import Pipeline
-from flows.engine.planning import Planned, plan
+from flows.engine.planning.choosing import choose
+from flows.engine.planning.estimating import estimate
+from flows.engine.planning.plan import Planned, plan
 from flows.engine.prepare import prepare
+from flows.engine.running.execute import open_store
+from flows.engine.tools.fetching import to_fetch
 from flows.pages.words import counted
 
 

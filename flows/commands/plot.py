@@ -8,10 +8,10 @@ from flows.engine.calibration.run import reliability_of
 from flows.engine.compare.comparison import compare
 from flows.engine.compare.pairs import Runs
 from flows.engine.errors import Fault, InputError
+from flows.engine.findings.results import chosen_run
 from flows.engine.report.metrics import named_metrics, scored_values
 from flows.engine.report.past import past_means
-from flows.engine.results import chosen_run
-from flows.engine.store import Store
+from flows.engine.storage.store import Store
 from flows.plots.comparison import apart, comparison
 from flows.plots.distribution import distribution
 from flows.plots.reliability import Believed, reliability

@@ -9,7 +9,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from flows.engine.runner import Made, Watch
+from flows.engine.steps.runner import Made, Watch
 from flows.pages.steps import made_words
 
 _SECONDS: Final = 15.0

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final, Literal, get_args, get_origin
 
 from flows.commands.answers import shown, standard_output
+from flows.engine.config.prompts import PromptError, read_prompt
 from flows.engine.errors import Fault, InputError, one_of
 from flows.engine.llm.habits import CHARACTERS_PER_TOKEN
 from flows.engine.llm.render import render
-from flows.engine.prompts import PromptError, read_prompt
 from stages.decompose import DecomposeClaims
 from stages.prompt import Fills, blanks, cut, fill
 from stages.tools import Form

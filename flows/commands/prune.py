@@ -3,8 +3,8 @@
 from argparse import Namespace
 
 from flows.commands.stores import named_store
-from flows.engine.pruning import Keeping, Pruned, prune
-from flows.engine.read_copy import publish_again
+from flows.engine.storage.pruning import Keeping, Pruned, prune
+from flows.engine.storage.read_copy import publish_again
 from flows.pages.words import counted
 
 

@@ -6,8 +6,8 @@ from argparse import Namespace
 from flows.commands.output import write_text
 from flows.commands.stores import read_store
 from flows.engine.errors import Fault, InputError
-from flows.engine.results import chosen_run
-from flows.engine.store import Store
+from flows.engine.findings.results import chosen_run
+from flows.engine.storage.store import Store
 from flows.pages.run import run_page
 from flows.pages.run_document import as_json
 from flows.pages.run_junit import as_junit

@@ -9,12 +9,12 @@ from flows.commands.prefect_api import is_configured, reached
 from flows.commands.progress import watching
 from flows.commands.run_tables import print_report
 from flows.commands.stores import remember_store
-from flows.engine.choosing import choose
+from flows.engine.config.rerun import Rerun
 from flows.engine.errors import InputError, JudgeError, StoreError, WorkersError
-from flows.engine.execute import execute, open_store, recorded
-from flows.engine.fetching import fetched
+from flows.engine.planning.choosing import choose
 from flows.engine.prepare import Prepared, prepare
-from flows.engine.rerun import Rerun
+from flows.engine.running.execute import execute, open_store, recorded
+from flows.engine.tools.fetching import fetched
 from flows.pages.words import counted
 
 

@@ -13,12 +13,12 @@ from rich.table import Table
 from flows.commands.answers import shown, standard_output
 from flows.commands.by_hand import print_lapsed
 from flows.commands.gate_report import gate_code, print_gates
-from flows.engine import accounts, results
 from flows.engine.calibration.corrections import corrections
-from flows.engine.cascades import CascadeAccount, cascades_of
-from flows.engine.gates import outcomes_of
+from flows.engine.findings import accounts, results
+from flows.engine.findings.cascades import CascadeAccount, cascades_of
+from flows.engine.findings.gates import outcomes_of
 from flows.engine.llm.remembered import FINAL
-from flows.engine.store import Store
+from flows.engine.storage.store import Store
 from flows.pages.cascade import cascade_words
 from flows.pages.judges import Said, judge_lines
 from flows.pages.run import call_words, metric_name

@@ -4,7 +4,7 @@ from argparse import Namespace
 
 from flows.commands.answers import print_table
 from flows.commands.stores import read_store
-from flows.engine.results import all_runs
+from flows.engine.findings.results import all_runs
 
 
 def main(options: Namespace) -> int:

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from flows.engine.schedules import Scheduled
-from flows.engine.schedules_schema import SharedLimit
+from flows.engine.config.schedules import Scheduled
+from flows.engine.config.schedules_schema import SharedLimit
 
 if TYPE_CHECKING:
     from flows.schedule import Found

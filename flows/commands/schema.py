@@ -5,9 +5,9 @@ from argparse import Namespace
 
 from flows.commands.answers import print_table
 from flows.commands.stores import read_store
-from flows.engine.pipeline_schema import json_schema
-from flows.engine.query import tables
-from flows.engine.schedules_schema import schedules_schema
+from flows.engine.config.pipeline_schema import json_schema
+from flows.engine.config.schedules_schema import schedules_schema
+from flows.engine.storage.query import tables
 
 
 def main(options: Namespace) -> int:

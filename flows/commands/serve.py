@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from flows.commands.local_server import HOME, local_server
 from flows.commands.prefect_api import is_configured, reached
 from flows.commands.schedules import print_found, print_limits, print_schedules
-from flows.engine.schedules import read_schedules
+from flows.engine.config.schedules import read_schedules
 
 
 def main(options: Namespace) -> int:

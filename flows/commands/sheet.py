@@ -5,11 +5,11 @@ from argparse import Namespace
 from pathlib import Path
 
 from flows.commands.stores import read_store
-from flows.engine import results
-from flows.engine.edits import Kind
 from flows.engine.errors import Fault, InputError
+from flows.engine.findings import results
 from flows.engine.sheets.form import written
 from flows.engine.sheets.rows import sheet_rows
+from flows.engine.storage.edits import Kind
 from flows.pages.words import counted
 
 

@@ -4,7 +4,7 @@ from argparse import Namespace
 
 from flows.commands.run_tables import print_report
 from flows.commands.stores import read_store
-from flows.engine.results import chosen_run
+from flows.engine.findings.results import chosen_run
 
 
 def main(options: Namespace) -> int:

@@ -5,7 +5,7 @@ from argparse import Namespace
 
 from flows.commands.answers import write_answer
 from flows.commands.stores import read_store
-from flows.engine.query import query
+from flows.engine.storage.query import query
 
 
 def main(options: Namespace) -> int:

@@ -7,11 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from flows.engine.config.pipeline import build_pipeline
+from flows.engine.config.yaml_source import load_yaml
 from flows.engine.errors import Fault, InputError
-from flows.engine.pipeline import build_pipeline
-from flows.engine.read_copy import is_current, read_copy_path
-from flows.engine.store import Store
-from flows.engine.yaml_source import load_yaml
+from flows.engine.storage.read_copy import is_current, read_copy_path
+from flows.engine.storage.store import Store
 
 _QUIET: Final = 60.0
 """Seconds without writing after which no run is likely to be going on."""

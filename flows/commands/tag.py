@@ -5,9 +5,9 @@ from argparse import Namespace
 from flows.commands.answers import print_table
 from flows.commands.stores import named_store
 from flows.engine.errors import Fault, InputError
-from flows.engine.read_copy import publish_again
-from flows.engine.results import chosen_run
-from flows.engine.tags import add_tag, remove_tag, tags
+from flows.engine.findings.results import chosen_run
+from flows.engine.storage.read_copy import publish_again
+from flows.engine.storage.tags import add_tag, remove_tag, tags
 
 
 def main(options: Namespace) -> int:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from flows.commands.answers import shown, standard_output
 from flows.commands.stores import named_store
-from flows.engine import results
-from flows.engine.edits import record
 from flows.engine.errors import Fault, InputError
-from flows.engine.read_copy import publish_again
+from flows.engine.findings import results
 from flows.engine.sheets.form import Sheet, read_sheet
 from flows.engine.sheets.taking_in import Taken, run_of, taken_in
-from flows.engine.store import Store
+from flows.engine.storage.edits import record
+from flows.engine.storage.read_copy import publish_again
+from flows.engine.storage.store import Store
 from flows.pages.words import counted
 
 

@@ -4,7 +4,7 @@ from argparse import Namespace
 
 from flows.commands.answers import shown, standard_output
 from flows.commands.stores import named_store
-from flows.engine.checking import check_store
+from flows.engine.storage.checking import check_store
 from flows.pages.words import counted
 
 

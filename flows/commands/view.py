@@ -4,7 +4,7 @@ from argparse import Namespace
 from contextlib import suppress
 
 from flows.commands.stores import read_store
-from flows.engine.store import store_version
+from flows.engine.storage.store import store_version
 from flows.view.server import View
 
 

@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from flows.engine.config.pipeline import Pipeline, build_pipeline, canary_source, samples_source
+from flows.engine.config.rerun import Rerun
+from flows.engine.config.yaml_source import YamlSource, load_yaml
 from flows.engine.errors import Fault, InputError
-from flows.engine.pipeline import Pipeline, build_pipeline, canary_source, samples_source
 from flows.engine.reader import SampleSource, open_samples
 from flows.engine.reader.canaries import Canary, read_canaries
-from flows.engine.rerun import Rerun
-from flows.engine.store import Store
-from flows.engine.subset import some_samples
-from flows.engine.yaml_source import YamlSource, load_yaml
+from flows.engine.reader.subset import some_samples
+from flows.engine.storage.store import Store
 
 SHARD: Final = 2_000
 """Samples in one part of a table: bounds the memory of a run, whatever the input's size."""

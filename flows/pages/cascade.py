@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from flows.engine.cascades import CascadeAccount
+from flows.engine.findings.cascades import CascadeAccount
 from flows.pages.words import counted
 
 

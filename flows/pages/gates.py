@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from flows.engine.gates import Outcome, Verdict
+from flows.engine.findings.gates import Outcome, Verdict
 from flows.pages.words import number, signed
 
 GATES = ("gate", "value", "95 % interval", "outcome", "because")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from flows.engine.calibration.corrections import Correction
 from flows.engine.calibration.records import Earlier, earlier
 from flows.engine.canaries.account import CanaryAccount, canaries_of
-from flows.engine.store import Store
+from flows.engine.storage.store import Store
 from flows.pages.corrections import correction_lines
 from flows.pages.words import counted, number
 

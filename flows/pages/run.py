@@ -5,15 +5,15 @@ from typing import Any, Final
 
 import polars as pl
 
-from flows.engine import accounts, results
 from flows.engine.calibration.corrections import corrections
-from flows.engine.cascades import cascades_of
 from flows.engine.compare.comparison import compare
 from flows.engine.compare.pairs import Runs
-from flows.engine.gates import outcomes_of
+from flows.engine.findings import accounts, results
+from flows.engine.findings.cascades import cascades_of
+from flows.engine.findings.gates import outcomes_of
 from flows.engine.report.overview import audited_claims
-from flows.engine.store import Store
-from flows.engine.tags import PREVIOUS, find_run
+from flows.engine.storage.store import Store
+from flows.engine.storage.tags import PREVIOUS, find_run
 from flows.pages.cascade import cascade_words
 from flows.pages.claim_audit import found_words, sample_words, step_words
 from flows.pages.comparison import as_markdown

@@ -7,10 +7,10 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import polars as pl
 
-from flows.engine import accounts, results
-from flows.engine.gates import Outcome, outcomes_of
+from flows.engine.findings import accounts, results
+from flows.engine.findings.gates import Outcome, outcomes_of
 from flows.engine.report.head import RunHead, run_head
-from flows.engine.store import Store
+from flows.engine.storage.store import Store
 from flows.pages.gates import gate_cells
 from flows.pages.run import metric_name
 from flows.pages.words import number

@@ -2,8 +2,8 @@
 
 import polars as pl
 
-from flows.engine.results import sample_count
-from flows.engine.runner import Made
+from flows.engine.findings.results import sample_count
+from flows.engine.steps.runner import Made
 from flows.pages.words import counted
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from flows.engine.compare.comparison import Comparison
 from flows.engine.report.samples import Followed, followed
-from flows.engine.store import Store
+from flows.engine.storage.store import Store
 
 
 def entries(

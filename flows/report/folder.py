@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from flows.engine.results import run_steps, sample_count
-from flows.engine.store import Store
-from flows.engine.tags import PREVIOUS, find_run
+from flows.engine.findings.results import run_steps, sample_count
+from flows.engine.storage.store import Store
+from flows.engine.storage.tags import PREVIOUS, find_run
 from flows.pages.run import COMPARED_UP_TO
 from flows.report.page import html_report
 

@@ -9,11 +9,11 @@ from flows.engine.audit_claims.run import ClaimAudit
 from flows.engine.calibration.corrections import Correction, corrections
 from flows.engine.compare.comparison import Comparison, compare
 from flows.engine.compare.pairs import Runs
+from flows.engine.findings.results import sample_count
 from flows.engine.report.metrics import StepMetric, scored_values
 from flows.engine.report.overview import SAMPLES, Overview, overview
 from flows.engine.report.ranking import changed_samples, worst_first
-from flows.engine.results import sample_count
-from flows.engine.store import Store
+from flows.engine.storage.store import Store
 from flows.engine.version import VERSION
 from flows.pages import claim_audit, comparison_words
 from flows.pages.cascade import cascade_words

@@ -9,9 +9,9 @@ from urllib.parse import unquote
 from markupsafe import escape
 
 from flows.engine.errors import InputError, StoreError
-from flows.engine.query import query
-from flows.engine.results import all_runs, chosen_run
-from flows.engine.store import Store
+from flows.engine.findings.results import all_runs, chosen_run
+from flows.engine.storage.query import query
+from flows.engine.storage.store import Store
 from flows.report.page import html_report
 from flows.view.pages import POLICY, page
 from flows.view.table import Table, as_table

@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from flows.engine.errors import Fault, InputError
-from flows.engine.store import Store
+from flows.engine.storage.store import Store
 from flows.view.answers import Answer, Asked, answered, refused
 
 ADDRESS: Final = "127.0.0.1"

@@ -25,7 +25,7 @@ from flows.cli import main as claimflow
 from flows.engine.calibration.agreement import agreement
 from flows.engine.calibration.ranks import ranks
 from flows.engine.calibration.reliability import reliability
-from flows.engine.store import Store, read_table
+from flows.engine.storage.store import Store, read_table
 from flows.pages.corrections import figure_words
 from tests.benchmarks.answers import CORRECTNESS, FAITHFULNESS, Numbers, rows_of, scored
 from tests.benchmarks.entailment_rows import Labelled, read_labelled

@@ -10,7 +10,7 @@ find that share in its audit.
 import sys
 import time
 
-from flows.engine.cascades import exact_interval
+from flows.engine.findings.cascades import exact_interval
 from stages.cascade import Cascade
 from stages.tools import Judgement
 from tests.benchmarks.entailment_rows import Labelled, read_labelled

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.engine.embedder import OnnxEmbedder
+from flows.engine.embedding.embedder import OnnxEmbedder
 from stages.text.sentences import split_sentences
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from flows.engine.cross_encoder.hub import fetch
 from flows.engine.hub_model import HubModel, folder_or_hub_model
-from flows.engine.model_work import Entailment, ModelWork
+from flows.engine.tools.model_work import Entailment, ModelWork
 from tests.benchmarks.entailment_rows import Labelled
 
 

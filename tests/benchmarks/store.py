@@ -17,12 +17,12 @@ from typing import Final
 
 import polars as pl
 
-from flows.engine.artifacts import Draft, Making
-from flows.engine.checking import check_store
-from flows.engine.compacting import compact
-from flows.engine.read_copy import publish
-from flows.engine.runs import end, start
-from flows.engine.store import Store
+from flows.engine.storage.artifacts import Draft, Making
+from flows.engine.storage.checking import check_store
+from flows.engine.storage.compacting import compact
+from flows.engine.storage.read_copy import publish
+from flows.engine.storage.runs import end, start
+from flows.engine.storage.store import Store
 from stages.keys import content_key
 from stages.row import Row
 from stages.rows import Sample, Score

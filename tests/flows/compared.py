@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flows.engine import runs
-from flows.engine.artifacts import Artifact, Draft, Making
-from flows.engine.store import Store
+from flows.engine.storage import runs
+from flows.engine.storage.artifacts import Artifact, Draft, Making
+from flows.engine.storage.store import Store
 from stages.keys import content_key
 from stages.row import Row
 from stages.rows import Claim, Sample, Score, SentenceMatch, Summary, Verdict

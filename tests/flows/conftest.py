@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli import main
-from flows.engine.store import Store
+from flows.engine.storage.store import Store
 
 PIPELINE = """
 name: small

@@ -16,7 +16,7 @@ import asyncio, json, os, resource, sys, threading
 import flows.commands.guard, flows.commands.run
 from flows.cli import main
 from flows.engine.llm.transport import close, warm
-from flows.engine.store import Store
+from flows.engine.storage.store import Store
 
 async def get_ready():
     await warm("hosted_vllm/fake")

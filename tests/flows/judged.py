@@ -12,13 +12,13 @@ import yaml
 
 from flows.cli import main
 from flows.engine.endpoints import Judge
-from flows.engine.execute import execute, recorded
-from flows.engine.ledger import Ledger
 from flows.engine.llm.judge import LitellmJudge
 from flows.engine.llm.session import Session
 from flows.engine.prepare import prepare
-from flows.engine.runner import Made
-from flows.engine.store import Store, read_table
+from flows.engine.running.execute import execute, recorded
+from flows.engine.steps.runner import Made
+from flows.engine.storage.ledger import Ledger
+from flows.engine.storage.store import Store, read_table
 from stages.ask_verdicts import Opinion
 from stages.tools import Failure, Form, Question, Reply
 from tests.endpoint import Endpoint, Recorded

@@ -3,9 +3,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from flows.engine.artifacts import Artifact, Draft, Making, find, read
-from flows.engine.fingerprint import Digest
-from flows.engine.store import Store
+from flows.engine.storage.artifacts import Artifact, Draft, Making, find, read
+from flows.engine.storage.fingerprint import Digest
+from flows.engine.storage.store import Store
 from stages.keys import content_key
 from stages.rows import Score
 from stages.tables import build

@@ -12,8 +12,8 @@ from flows.cli import main
 from flows.engine.audit_claims.looking import CHECKS, Finding, Written, look
 from flows.engine.audit_claims.run import ClaimAudit, audit_claims
 from flows.engine.audit_claims.tally import Example
-from flows.engine.query import query
-from flows.engine.store import Store
+from flows.engine.storage.query import query
+from flows.engine.storage.store import Store
 from flows.report.page import html_report
 from stages.keys import content_key
 from tests.flows.compared import Table, put_run

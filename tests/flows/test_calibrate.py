@@ -13,7 +13,7 @@ import pytest
 from flows.cli import main
 from flows.engine.calibration.corrections import corrections
 from flows.engine.calibration.records import earlier
-from flows.engine.results import chosen_run
+from flows.engine.findings.results import chosen_run
 from flows.pages.corrections import correction_lines
 from flows.pages.judges import judge_lines
 from flows.pages.run import run_page

@@ -16,14 +16,14 @@ from flows.cli import main
 from flows.engine.canaries.account import CanaryAccount, canaries_of
 from flows.engine.canaries.costing import canary_estimates
 from flows.engine.errors import InputError, StoppedError
-from flows.engine.execute import execute, recorded
-from flows.engine.gates import outcomes_of
+from flows.engine.findings.gates import outcomes_of
+from flows.engine.findings.results import chosen_run
 from flows.engine.labels.record import Labelled, record
 from flows.engine.prepare import prepare
-from flows.engine.read_copy import publish_again
 from flows.engine.reader.canaries import read_canaries
-from flows.engine.results import chosen_run
-from flows.engine.store import now
+from flows.engine.running.execute import execute, recorded
+from flows.engine.storage.read_copy import publish_again
+from flows.engine.storage.store import now
 from flows.pages.judges import Said, canary_lines, judge_lines
 from flows.pages.run import run_page
 from flows.pages.run_document import as_json

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from flows.cli import main
-from flows.engine.cascades import cascades_of, exact_interval
-from flows.engine.estimating import estimate
-from flows.engine.foreseeing import ForeseenEntailment
-from flows.engine.ledger import Ledger
+from flows.engine.findings.cascades import cascades_of, exact_interval
 from flows.engine.llm.estimate import CascadeEstimate, Estimate
-from flows.engine.model_work import ModelWork
-from flows.engine.planning import plan
+from flows.engine.planning.estimating import estimate
+from flows.engine.planning.plan import plan
 from flows.engine.prepare import prepare
-from flows.engine.store import Store
+from flows.engine.storage.ledger import Ledger
+from flows.engine.storage.store import Store
+from flows.engine.tools.foreseeing import ForeseenEntailment
+from flows.engine.tools.model_work import ModelWork
 from flows.pages.run import run_page
 from stages.tools import Pair
 from tests.endpoint import Endpoint, faults, serve

@@ -10,8 +10,8 @@ import duckdb
 import pytest
 
 from flows.cli import main
-from flows.engine.checking import check_store
-from flows.engine.store import Store
+from flows.engine.storage.checking import check_store
+from flows.engine.storage.store import Store
 
 
 @pytest.fixture(scope="module")

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from flows.cli import main
-from flows.engine.choosing import choose
+from flows.engine.config.rerun import Rerun, chosen
 from flows.engine.endpoints import Judge
 from flows.engine.errors import InputError, StoppedError
-from flows.engine.execute import execute, recorded
-from flows.engine.ledger import Ledger
 from flows.engine.llm.judge import LitellmJudge
 from flows.engine.llm.session import Session
+from flows.engine.planning.choosing import choose
 from flows.engine.prepare import prepare
-from flows.engine.rerun import Rerun, chosen
-from flows.engine.store import Store
+from flows.engine.running.execute import execute, recorded
+from flows.engine.storage.ledger import Ledger
+from flows.engine.storage.store import Store
 from tests.endpoint import Endpoint, faults, serve
 from tests.endpoint.fault import Fault
 from tests.flows.judged import (

@@ -14,13 +14,14 @@ import pytest
 from distributed import Client
 
 from flows.commands.guard import guarded
-from flows.engine import drafting, model_work, toolbox
-from flows.engine.embedder import MINILM
+from flows.engine.embedding.embedder import MINILM
 from flows.engine.errors import InputError, StoppedError, WorkersError
-from flows.engine.execute import execute, open_store, recorded
 from flows.engine.prepare import prepare
-from flows.engine.runner import Made
-from flows.engine.store import read_table
+from flows.engine.running.execute import execute, open_store, recorded
+from flows.engine.steps import drafting
+from flows.engine.steps.runner import Made
+from flows.engine.storage.store import read_table
+from flows.engine.tools import model_work, toolbox
 from flows.engine.workers import local, same
 from flows.engine.workers.cluster import DaskWorkers
 from tests.flows.dask_cluster import dask_cluster

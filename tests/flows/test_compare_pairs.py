@@ -10,7 +10,7 @@ from flows.engine.compare.pairs import (
     unit_of_samples,
 )
 from flows.engine.errors import InputError
-from flows.engine.store import Store
+from flows.engine.storage.store import Store
 from tests.flows.compared import Table, put_run, scores
 
 

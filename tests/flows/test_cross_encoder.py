@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from flows.engine.cross_encoder import CrossEncoder
 from flows.engine.cross_encoder.windows import windows
 from flows.engine.errors import InputError, WorkersError
-from flows.engine.model_work import ModelWork, worker_judgements
+from flows.engine.tools.model_work import ModelWork, worker_judgements
 from stages.tools import Judgement, Pair
 
 TINY = Path(__file__).parents[1] / "data" / "tiny_cross_encoder"

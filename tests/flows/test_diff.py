@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flows.cli import main
-from flows.engine.store import Store
+from flows.engine.storage.store import Store
 from flows.pages.markdown import code
 from tests.endpoint import faults, serve
 from tests.flows.compared import Table, claims, put_run, samples, scores, verdicts

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flows.engine.store import Store
+from flows.engine.storage.store import Store
 from tests.endpoint import serve
 from tests.flows.judged import STEPS, Judged
 from tests.flows.limits import Limit

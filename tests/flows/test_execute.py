@@ -8,15 +8,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from flows.engine.choosing import choose
+from flows.engine.config.rerun import Rerun
 from flows.engine.errors import InputError, StoppedError
-from flows.engine.execute import execute, open_store, recorded
-from flows.engine.planning import plan
+from flows.engine.findings.results import all_runs, run_steps, summaries
+from flows.engine.planning.choosing import choose
+from flows.engine.planning.plan import plan
 from flows.engine.prepare import prepare
-from flows.engine.rerun import Rerun
-from flows.engine.results import all_runs, run_steps, summaries
-from flows.engine.runner import Made
-from flows.engine.store import Store, read_table
+from flows.engine.running.execute import execute, open_store, recorded
+from flows.engine.steps.runner import Made
+from flows.engine.storage.store import Store, read_table
 
 CLI = "import sys; from flows.cli import main; sys.exit(main(sys.argv[1:]))"
 CONFIGS = Path(__file__).parents[2] / "configs"

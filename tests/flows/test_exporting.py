@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from flows.cli import main
-from flows.engine.exporting import export_tables
-from flows.engine.store import Store
+from flows.engine.storage.exporting import export_tables
+from flows.engine.storage.store import Store
 from stages.rows import row_kinds
 
 RECORD = (

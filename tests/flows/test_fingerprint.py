@@ -2,7 +2,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.engine.fingerprint import Digest, step_fingerprint
+from flows.engine.storage.fingerprint import Digest, step_fingerprint
 from stages.rows import Score, Verdict
 from stages.score import FactualCorrectness
 from stages.tables import build

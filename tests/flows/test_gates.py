@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from flows.cli import main
-from flows.engine.gates import Outcome, judge_run, outcomes_of
-from flows.engine.rules import Gate
-from flows.engine.store import Store, read_table
-from flows.engine.tags import add_tag
+from flows.engine.config.rules import Gate
+from flows.engine.findings.gates import Outcome, judge_run, outcomes_of
+from flows.engine.storage.store import Store, read_table
+from flows.engine.storage.tags import add_tag
 from tests.flows.compared import put_run, scores
 
 NAMES = [f"s{i}" for i in range(20)]

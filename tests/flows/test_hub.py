@@ -13,11 +13,11 @@ from flows.cli import main
 from flows.engine.cross_encoder import CrossEncoder
 from flows.engine.cross_encoder.hub import cached, fetch
 from flows.engine.errors import InputError, StoreFullError, WorkersError
-from flows.engine.foreseeing import ForeseenEntailment
 from flows.engine.hub_model import HubModel, folder_or_hub_model
-from flows.engine.ledger import Ledger
-from flows.engine.model_work import ModelWork, worker_judgements
-from flows.engine.store import Store
+from flows.engine.storage.ledger import Ledger
+from flows.engine.storage.store import Store
+from flows.engine.tools.foreseeing import ForeseenEntailment
+from flows.engine.tools.model_work import ModelWork, worker_judgements
 from stages.tools import Judgement, Pair
 from tests.flows.hub_server import Hub, files_of, hub_settings, serve_hub
 

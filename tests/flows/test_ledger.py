@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from flows.engine import ledger as ledger_module
-from flows.engine.ledger import Ledger
-from flows.engine.store import Store, now
+from flows.engine.storage import ledger as ledger_module
+from flows.engine.storage.ledger import Ledger
+from flows.engine.storage.store import Store, now
 from stages.keys import content_key
 
 ONE, TWO, THREE = (content_key("test", n) for n in range(3))

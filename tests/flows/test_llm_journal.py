@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from flows.engine.errors import StoreFullError
-from flows.engine.ledger import Ledger
 from flows.engine.llm.calls import Call, call_table
 from flows.engine.llm.journal import Entry, Journal, take_in_journals
-from flows.engine.store import Store
+from flows.engine.storage.ledger import Ledger
+from flows.engine.storage.store import Store
 from stages.keys import content_key
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flows.engine.llm.panel import Panel
-from flows.engine.toolbox import StepJudge
+from flows.engine.tools.toolbox import StepJudge
 from stages.ballots import Decided, ask_ballots
 from stages.tools import Failure, Pair
 from tests.endpoint import Endpoint, Rule, faults, serve

@@ -6,9 +6,9 @@ import pytest
 from pydantic import BaseModel
 
 from flows.engine.endpoints import Judge
-from flows.engine.ledger import Ledger
 from flows.engine.llm.remembered import Remembered
-from flows.engine.store import Store
+from flows.engine.storage.ledger import Ledger
+from flows.engine.storage.store import Store
 from stages.ask_verdicts import Opinion
 from stages.tools import Failure, Form, Question, Reply
 from stages.words import FailureKind

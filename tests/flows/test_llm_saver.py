@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from flows.engine.errors import StoreBusyError
-from flows.engine.ledger import Ledger
 from flows.engine.llm import saver as saver_module
 from flows.engine.llm.calls import Call
 from flows.engine.llm.journal import take_in_journals
 from flows.engine.llm.saver import Saver
-from flows.engine.store import Store
+from flows.engine.storage.ledger import Ledger
+from flows.engine.storage.store import Store
 from stages.keys import content_key
 from tests.flows.held import Held
 

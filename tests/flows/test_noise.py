@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from flows.cli import main
+from flows.engine.findings.results import chosen_run
 from flows.engine.prepare import prepare
-from flows.engine.results import chosen_run
 from tests.endpoint import Endpoint, Fault, faults, serve
 from tests.flows.judged import CLAIMS, DECOMPOSE, EMBEDDED, SCORE, VERIFY, Judged, sample
 

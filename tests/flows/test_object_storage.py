@@ -14,9 +14,9 @@ import pytest
 from flows.cli import main
 from flows.engine.errors import InputError
 from flows.engine.object_storage import Address, address, bucket, open_bucket
-from flows.engine.publishing import check_place, export_to, publish_run
 from flows.engine.reader import SampleSource, open_samples
-from flows.engine.store import Store
+from flows.engine.storage.publishing import check_place, export_to, publish_run
+from flows.engine.storage.store import Store
 from tests.flows.prefect_server import environment
 from tests.flows.s3_server import KEYS, OTHERS, Asked, Way, make_bucket, s3_server
 

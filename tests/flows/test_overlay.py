@@ -5,8 +5,8 @@ from typing import Any
 
 import polars as pl
 
-from flows.engine.edits import Edit, fitting, in_force, taking_back, text_key
-from flows.engine.overlay import edited
+from flows.engine.steps.overlay import edited
+from flows.engine.storage.edits import Edit, fitting, in_force, taking_back, text_key
 from stages.keys import content_key
 from stages.rows import Claim, Sample, Verdict
 from stages.tables import build, conform

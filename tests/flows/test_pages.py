@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.engine.results import chosen_run
+from flows.engine.findings.results import chosen_run
 from flows.pages.run import run_page, worst_samples
 from flows.pages.votes import vote_words
 from tests.endpoint import faults, serve

@@ -6,12 +6,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from flows.engine import drafting, parts
-from flows.engine.execute import execute, open_store, recorded
+from flows.engine.findings.results import run_steps
 from flows.engine.prepare import prepare
-from flows.engine.results import run_steps
-from flows.engine.runner import Made
-from flows.engine.store import read_table
+from flows.engine.running.execute import execute, open_store, recorded
+from flows.engine.steps import drafting, parts
+from flows.engine.steps.runner import Made
+from flows.engine.storage.store import read_table
 from flows.engine.workers import local
 
 

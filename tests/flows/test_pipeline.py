@@ -5,11 +5,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from flows.engine.config.pipeline import build_pipeline
+from flows.engine.config.pipeline_schema import json_schema
+from flows.engine.config.yaml_source import load_yaml
 from flows.engine.errors import InputError
-from flows.engine.pipeline import build_pipeline
-from flows.engine.pipeline_schema import json_schema
 from flows.engine.prepare import prepare
-from flows.engine.yaml_source import load_yaml
 from stages.decompose import DecomposeClaims
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element, fromstring
 import pytest
 
 from flows.cli import main
-from flows.engine.store import Store
+from flows.engine.storage.store import Store
 from flows.plots.comparison import Apart, comparison
 from flows.plots.distribution import distribution
 from flows.plots.reliability import Believed, reliability

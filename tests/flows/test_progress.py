@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from flows.commands.progress import LineWatch, step_line
-from flows.engine.artifacts import Artifact
-from flows.engine.runner import Made
+from flows.engine.steps.runner import Made
+from flows.engine.storage.artifacts import Artifact
 
 MAIN = "import sys; from flows.cli import main; sys.exit(main(sys.argv[1:]))"
 

@@ -12,11 +12,11 @@ from uuid import UUID
 import pytest
 
 from flows.cli import main
-from flows.engine.checking import check_store
 from flows.engine.errors import StoreBusyError
-from flows.engine.pruning import Keeping, prune
-from flows.engine.read_copy import is_current, publish
-from flows.engine.store import Store, now
+from flows.engine.storage.checking import check_store
+from flows.engine.storage.pruning import Keeping, prune
+from flows.engine.storage.read_copy import is_current, publish
+from flows.engine.storage.store import Store, now
 from tests.endpoint import Endpoint, serve
 from tests.flows.judged import Judged
 

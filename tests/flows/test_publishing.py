@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from flows.cli import main
+from flows.engine.config.schedules import read_schedules
 from flows.engine.errors import InputError, StoreFullError
-from flows.engine.publishing import check_place, publish_run
-from flows.engine.schedules import read_schedules
-from flows.engine.store import Store
+from flows.engine.storage.publishing import check_place, publish_run
+from flows.engine.storage.store import Store
 
 
 def run_of(store: Store) -> str:

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from flows.engine.errors import InputError
-from flows.engine.query import query, tables
-from flows.engine.store import Store
+from flows.engine.storage.query import query, tables
+from flows.engine.storage.store import Store
 
 
 @pytest.fixture

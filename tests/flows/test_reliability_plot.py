@@ -11,8 +11,8 @@ import pytest
 
 from flows.cli import main
 from flows.engine.calibration.corrections import corrections
-from flows.engine.results import chosen_run
-from flows.engine.store import Store
+from flows.engine.findings.results import chosen_run
+from flows.engine.storage.store import Store
 from flows.report.page import html_report
 from tests.flows.sheets import read_sheet, save_sheet
 

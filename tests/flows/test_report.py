@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from flows.cli import main
-from flows.engine.results import chosen_run, lowest
-from flows.engine.store import Store
+from flows.engine.findings.results import chosen_run, lowest
+from flows.engine.storage.store import Store
 from tests.endpoint import faults, serve
 from tests.flows.judged import Judged, about
 

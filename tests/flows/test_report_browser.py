@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
-from flows.engine.store import Store
+from flows.engine.storage.store import Store
 from flows.pages.words import visible
 from flows.report.page import html_report
 from tests.flows.browser import Seen

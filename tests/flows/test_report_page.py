@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from flows.cli import main
-from flows.engine import runs
-from flows.engine.store import Store
+from flows.engine.storage import runs
+from flows.engine.storage.store import Store
 from flows.report.folder import put_report
 from flows.report.page import html_report
 from tests.flows.compared import Table, put_run, samples, scores

@@ -6,12 +6,12 @@ import pytest
 
 from flows.engine.compare.comparison import compare
 from flows.engine.compare.pairs import Runs
+from flows.engine.findings.results import sample_count
 from flows.engine.report.metrics import StepMetric, scored_values
 from flows.engine.report.overview import overview
 from flows.engine.report.ranking import changed_samples, worst_first
 from flows.engine.report.samples import followed
-from flows.engine.results import sample_count
-from flows.engine.store import Store
+from flows.engine.storage.store import Store
 from flows.report.entries import entries
 from stages.keys import content_key
 from tests.flows.compared import put_run

@@ -10,8 +10,8 @@ import pytest
 from flows.cli import main
 from flows.engine.errors import StoreFullError
 from flows.engine.prepare import prepare
-from flows.engine.room import SPARE, check_room, room_needed
-from flows.engine.store import Store
+from flows.engine.running.room import SPARE, check_room, room_needed
+from flows.engine.storage.store import Store
 
 
 def steps(config: Path) -> list[str]:

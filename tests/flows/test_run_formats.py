@@ -8,12 +8,12 @@ from xml.etree.ElementTree import Element, fromstring
 import pytest
 
 from flows.cli import main
-from flows.engine import runs
-from flows.engine.gates import judge_run
-from flows.engine.results import chosen_run
-from flows.engine.rules import Gate
-from flows.engine.store import Store
-from flows.engine.tags import add_tag
+from flows.engine.config.rules import Gate
+from flows.engine.findings.gates import judge_run
+from flows.engine.findings.results import chosen_run
+from flows.engine.storage import runs
+from flows.engine.storage.store import Store
+from flows.engine.storage.tags import add_tag
 from flows.pages.run_junit import as_junit
 from tests.flows.compared import Table, claims, put_run, samples, scores, verdicts
 

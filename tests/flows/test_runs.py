@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.engine import runs
-from flows.engine.artifacts import Draft, Making
-from flows.engine.results import all_runs
-from flows.engine.store import Store
+from flows.engine.findings.results import all_runs
+from flows.engine.storage import runs
+from flows.engine.storage.artifacts import Draft, Making
+from flows.engine.storage.store import Store
 from stages.keys import content_key
 from stages.rows import Sample
 from stages.tables import build

@@ -8,10 +8,10 @@ import jsonschema
 import pytest
 
 from flows.cli import main
+from flows.engine.config.schedules import read_schedules
+from flows.engine.config.schedules_schema import Parameters, schedules_schema
+from flows.engine.config.yaml_source import load_yaml
 from flows.engine.errors import InputError
-from flows.engine.schedules import read_schedules
-from flows.engine.schedules_schema import Parameters, schedules_schema
-from flows.engine.yaml_source import load_yaml
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "configs/schedules.yaml"

@@ -7,9 +7,9 @@ from typing import Any, Final
 import polars as pl
 import pytest
 
-from flows.engine.checking import check_store
-from flows.engine.query import query
-from flows.engine.store import Store
+from flows.engine.storage.checking import check_store
+from flows.engine.storage.query import query
+from flows.engine.storage.store import Store
 from stages.rows import row_kinds
 from tests.endpoint import faults, serve
 from tests.flows.judged import CLAIMS, EMBEDDED, VERIFY, Judged, about, sample

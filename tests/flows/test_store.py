@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from flows.engine.errors import InputError
-from flows.engine.migrations import SCHEMA_VERSION
-from flows.engine.store import Store, StoreBusyError, insert, read_table
+from flows.engine.storage.migrations import SCHEMA_VERSION
+from flows.engine.storage.store import Store, StoreBusyError, insert, read_table
 from stages.rows import Sample, row_kinds
 from stages.tables import build, schema
 

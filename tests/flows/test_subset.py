@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from flows.engine.config.rerun import Rerun, chosen
 from flows.engine.errors import InputError
-from flows.engine.execute import execute, open_store, recorded
 from flows.engine.prepare import Prepared, prepare
-from flows.engine.rerun import Rerun, chosen
+from flows.engine.running.execute import execute, open_store, recorded
 from tests.flows.judged import Unseen
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from flows.cli import main
-from flows.engine import runs
 from flows.engine.errors import InputError
-from flows.engine.results import all_runs, chosen_run
-from flows.engine.runs import NOISE
-from flows.engine.store import Store
-from flows.engine.tags import add_tag, find_run, newest_of, remove_tag, tags
+from flows.engine.findings.results import all_runs, chosen_run
+from flows.engine.storage import runs
+from flows.engine.storage.runs import NOISE
+from flows.engine.storage.store import Store
+from flows.engine.storage.tags import add_tag, find_run, newest_of, remove_tag, tags
 from tests.flows.compared import put_run, samples
 
 

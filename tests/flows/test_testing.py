@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from flows.engine.errors import InputError
-from flows.engine.results import chosen_run
-from flows.engine.store import Store
+from flows.engine.findings.results import chosen_run
+from flows.engine.storage.store import Store
 from flows.testing import assert_scores
 from tests.flows.compared import put_run, samples, scores
 

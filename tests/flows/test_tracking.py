@@ -15,9 +15,9 @@ from pathlib import Path
 from flows.evaluate import evaluate
 from prefect import flow
 from flows.engine.errors import JudgeError
-from flows.engine.execute import execute, recorded
+from flows.engine.running.execute import execute, recorded
 from flows.engine.prepare import prepare
-from flows.engine.store import Store
+from flows.engine.storage.store import Store
 from flows.posting import artifact_key
 from flows.tracking import Seen, TaskRuns
 from tests.flows.held import Held

@@ -17,8 +17,8 @@ from urllib.parse import urlencode
 import pytest
 
 from flows.cli import main
-from flows.engine.store import Store
-from flows.engine.tags import add_tag
+from flows.engine.storage.store import Store
+from flows.engine.storage.tags import add_tag
 from flows.view import answers
 from flows.view.answers import Asked
 from flows.view.pages import POLICY

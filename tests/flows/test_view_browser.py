@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, Page
 
-from flows.engine.store import Store
+from flows.engine.storage.store import Store
 from flows.view.server import View
 from tests.flows.compared import put_run, samples, scores
 

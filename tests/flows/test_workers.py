@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from flows.engine.errors import StoppedError, WorkersError
-from flows.engine.parts import make_table
+from flows.engine.steps.parts import make_table
 from flows.engine.workers.local import LocalWorkers
 from stages.base import Stage
 from stages.decompose import DecomposeClaims

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from flows.engine.embedder import OnnxEmbedder
+from flows.engine.embedding.embedder import OnnxEmbedder
 from stages.embed import EmbeddingSimilarity
 from stages.rows import Sample
 from stages.tables import build

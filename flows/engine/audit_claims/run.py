@@ -7,8 +7,8 @@ import duckdb
 
 from flows.engine.audit_claims.looking import Written, look
 from flows.engine.audit_claims.tally import StepAudit, Tally
-from flows.engine.row_sql import REPEATED_CLAIMS
-from flows.engine.store import Store
+from flows.engine.storage.row_sql import REPEATED_CLAIMS
+from flows.engine.storage.store import Store
 
 _TOGETHER: Final = 1_000
 """Samples that are in memory at a time."""

@@ -6,8 +6,8 @@ from flows.engine.calibration.held import Drawing, held_parts
 from flows.engine.calibration.reliability import Reliability
 from flows.engine.calibration.steps import Corrected, corrected, step_reliability
 from flows.engine.labels.units import Kind
-from flows.engine.store import Store
-from flows.engine.store_schema import has_table
+from flows.engine.storage.store import Store
+from flows.engine.storage.store_schema import has_table
 
 MOST: Final = 50_000
 """Rows of a step up to which it is corrected by the way: all of them are in memory."""

@@ -11,8 +11,8 @@ import polars as pl
 from flows.engine.calibration.document import plain
 from flows.engine.calibration.steps import Calibration
 from flows.engine.compare.causes import Cause, Making, causes_between, makings
-from flows.engine.store import Store, insert, now
-from flows.engine.store_schema import has_table
+from flows.engine.storage.store import Store, insert, now
+from flows.engine.storage.store_schema import has_table
 from stages.keys import canonical, content_key
 
 _NEWEST: Final = """

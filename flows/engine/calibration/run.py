@@ -13,7 +13,7 @@ from flows.engine.calibration.steps import Calibration, calibration
 from flows.engine.compare.pairs import unit_of_samples
 from flows.engine.errors import Fault, InputError, one_of
 from flows.engine.labels.units import KINDS, parts
-from flows.engine.store import Store
+from flows.engine.storage.store import Store
 
 
 class RunCalibration(NamedTuple):

@@ -8,7 +8,7 @@ import numpy as np
 
 from flows.engine.canaries.drift import Moved, Restless, moved, restless
 from flows.engine.canaries.record import has_canaries
-from flows.engine.store import Store
+from flows.engine.storage.store import Store
 from stages.intervals import mean_interval
 
 

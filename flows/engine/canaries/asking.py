@@ -10,8 +10,8 @@ from flows.engine.canaries.judges import Trial, due, trials
 from flows.engine.canaries.record import last_asked, left_off, record
 from flows.engine.prepare import Prepared
 from flows.engine.reader.canaries import Canary
-from flows.engine.store import Store, now
-from flows.engine.toolbox import Toolbox
+from flows.engine.storage.store import Store, now
+from flows.engine.tools.toolbox import Toolbox
 from stages.rows import Claim
 from stages.tables import schema
 

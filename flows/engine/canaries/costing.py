@@ -6,13 +6,13 @@ from collections.abc import Collection
 from flows.engine.canaries.asking import answered_since, as_tables
 from flows.engine.canaries.judges import Trial, due, trials
 from flows.engine.canaries.record import last_asked
-from flows.engine.counting import Counter, asking, foresee
-from flows.engine.ledger import Ledger
 from flows.engine.llm.estimate import Estimate, together
 from flows.engine.llm.session import Session
 from flows.engine.prepare import Prepared
-from flows.engine.store import Store, now
-from flows.engine.toolbox import Toolbox
+from flows.engine.storage.ledger import Ledger
+from flows.engine.storage.store import Store, now
+from flows.engine.tools.counting import Counter, asking, foresee
+from flows.engine.tools.toolbox import Toolbox
 
 
 def canary_estimates(

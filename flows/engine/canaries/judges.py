@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from flows.engine.canary_schema import CanarySource
-from flows.engine.pipeline import Pipeline
+from flows.engine.config.canary_schema import CanarySource
+from flows.engine.config.pipeline import Pipeline
+from flows.engine.config.wiring import Step
 from flows.engine.reader.canaries import Canary
 from flows.engine.spans import span
-from flows.engine.toolbox import Toolbox
-from flows.engine.wiring import Step
+from flows.engine.tools.toolbox import Toolbox
 from stages.keys import content_key
 from stages.verify import VerifyClaims
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 import duckdb
 import polars as pl
 
-from flows.engine.store import Store, insert, read_table
-from flows.engine.store_schema import has_table
+from flows.engine.storage.store import Store, insert, read_table
+from flows.engine.storage.store_schema import has_table
 
 _TABLE: Final = "audit.canaries"
 _TYPES: Final = dict.fromkeys(("verdict", "reason", "call_id"), pl.String)

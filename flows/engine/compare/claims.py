@@ -9,7 +9,7 @@ import polars as pl
 
 from flows.engine.compare.causes import StepChange
 from flows.engine.compare.pairs import Runs
-from flows.engine.store import read_table
+from flows.engine.storage.store import read_table
 
 COLUMNS: Final = {
     "change": pl.String,

@@ -17,8 +17,8 @@ from flows.engine.compare.pairs import (
     paired_scores,
     unit_of_samples,
 )
-from flows.engine.store import Store
-from flows.engine.tags import CURRENT
+from flows.engine.storage.store import Store
+from flows.engine.storage.tags import CURRENT
 
 
 class RunFacts(NamedTuple):

@@ -7,7 +7,7 @@ import polars as pl
 
 from flows.engine.compare.numbers import ROUNDING
 from flows.engine.errors import Fault, InputError, one_of
-from flows.engine.store import read_table
+from flows.engine.storage.store import read_table
 from stages.rows import Sample
 
 TEXTS: Final = tuple(name for name in Sample.model_fields if name not in ("sample_id", "metadata"))

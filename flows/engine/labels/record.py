@@ -8,7 +8,7 @@ import duckdb
 import polars as pl
 
 from flows.engine.labels.units import Kind
-from flows.engine.store import Store, insert, read_table
+from flows.engine.storage.store import Store, insert, read_table
 
 
 class Labelled(NamedTuple):

@@ -10,7 +10,7 @@ from flows.engine.errors import Fault, InputError
 from flows.engine.labels.drawing import By, Draw, drawn, unsure
 from flows.engine.labels.units import KINDS, Kind, Part, units, with_texts
 from flows.engine.sheets.form import SheetRow, as_csv, check_header, read_rows
-from flows.engine.store import Store
+from flows.engine.storage.store import Store
 
 READ: Final[Mapping[Kind, tuple[str, ...]]] = {
     "verdicts": ("premise", "claim"),

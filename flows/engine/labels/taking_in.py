@@ -13,7 +13,7 @@ from flows.engine.labels.sheet import READ, Blind
 from flows.engine.labels.units import TABLES, VALUES, Part, frame_key, parts, units, with_texts
 from flows.engine.sheets.cells import as_saved
 from flows.engine.sheets.form import SheetRow
-from flows.engine.store import Store, now
+from flows.engine.storage.store import Store, now
 
 Source = tuple[str, str, str]
 """The step, the metric ("" for none) and the draw that a row of a sheet says it is of."""

@@ -8,7 +8,7 @@ import polars as pl
 
 from flows.engine.compare.causes import Making, makings
 from flows.engine.errors import Fault, InputError, one_of
-from flows.engine.store import read_table
+from flows.engine.storage.store import read_table
 from stages.keys import content_key
 from stages.premises import premises_of
 from stages.words import Label

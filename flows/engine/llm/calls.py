@@ -9,7 +9,7 @@ from uuid import uuid4
 import polars as pl
 
 from flows.engine.llm.transport import Request
-from flows.engine.store import now
+from flows.engine.storage.store import now
 from stages.keys import content_key
 from stages.words import FailureKind
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.engine.embedder import embedding_table
+from flows.engine.embedding.embedder import embedding_table
 from flows.engine.endpoints import EmbeddingEndpoint
 from flows.engine.llm.access import Access
 from flows.engine.llm.budget import BudgetSpent

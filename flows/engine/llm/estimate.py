@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from flows.engine.endpoints import EmbeddingEndpoint, Judge
-from flows.engine.ledger import Ledger
 from flows.engine.llm.budget import Price, cost_of
 from flows.engine.llm.habits import CHARACTERS_PER_TOKEN, Habits
 from flows.engine.llm.judge import Batch, batched
 from flows.engine.llm.remembered import Answer, Remembered
 from flows.engine.llm.render import render
 from flows.engine.llm.transport import Usage
+from flows.engine.storage.ledger import Ledger
 from stages.keys import content_key
 from stages.text.sentences import split_sentences
 from stages.tools import Failure, Form, Question

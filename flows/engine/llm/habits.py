@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from flows.engine.endpoints import Judge
-from flows.engine.store import Store
+from flows.engine.storage.store import Store
 
 CHARACTERS_PER_TOKEN: Final = 4.0
 """Of English text, about, where nothing better is known."""

@@ -13,9 +13,9 @@ from decimal import Decimal
 from typing import BinaryIO, NamedTuple
 
 from flows.engine.errors import StoreFullError
-from flows.engine.ledger import Ledger
 from flows.engine.llm.calls import Call, call_table
-from flows.engine.store import Store
+from flows.engine.storage.ledger import Ledger
+from flows.engine.storage.store import Store
 
 
 class Entry(NamedTuple):

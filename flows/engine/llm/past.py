@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from flows.engine.endpoints import Judge
 from flows.engine.llm.rungs import Rung
-from flows.engine.store import Store, read_table
+from flows.engine.storage.store import Store, read_table
 
 
 class OpenReply(NamedTuple):

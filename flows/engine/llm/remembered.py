@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from flows.engine.ledger import Ledger
 from flows.engine.llm.rungs import reply_format
+from flows.engine.storage.ledger import Ledger
 from stages.keys import content_key
 from stages.tools import Failure, Form, Question, Reply
 

@@ -10,11 +10,11 @@ from typing import Final
 import polars as pl
 
 from flows.engine.errors import Fault
-from flows.engine.fingerprint import Digest
 from flows.engine.reader.columns import FIELDS, fields_by_column, mapping_faults, unknown_fields
 from flows.engine.reader.files import find_files
 from flows.engine.reader.samples import Reading
 from flows.engine.reader.shelf import Shelf
+from flows.engine.storage.fingerprint import Digest
 from stages.rows import Sample
 from stages.tables import schema
 

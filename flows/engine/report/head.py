@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from flows.engine.store import Store
-from flows.engine.tags import CURRENT
+from flows.engine.storage.store import Store
+from flows.engine.storage.tags import CURRENT
 
 
 class RunHead(NamedTuple):

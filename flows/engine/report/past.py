@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from flows.engine.report.metrics import StepMetric
-from flows.engine.store import Store
+from flows.engine.storage.store import Store
 
 _RUNS: Final = 20
 

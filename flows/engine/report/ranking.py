@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from flows.engine.compare.comparison import Comparison
-from flows.engine.store import Store, read_table
+from flows.engine.storage.store import Store, read_table
 from stages import LOWER_IS_BETTER
 
 

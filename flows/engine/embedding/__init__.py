@@ -1,0 +1,1 @@
+"""The encoder that runs in this process: texts to vectors."""

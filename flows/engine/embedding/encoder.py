@@ -1,0 +1,117 @@
+"""A sentence encoder in ONNX format, loaded: texts to unit vectors.
+
+Imports the numeric libraries, so whoever may not need it imports it late.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from flows.engine.embedding.encoder_folder import EncoderFolder
+from flows.engine.errors import Fault, InputError
+from flows.engine.onnx_session import open_session
+
+Vectors = NDArray[np.float32]
+Ids = tuple[int, ...]
+
+_TOKENS: Final = 256
+"""Tokens in a batch: what a layer makes of them stays near the processor."""
+
+
+class _Piece(NamedTuple):
+    """A part of text number `text` that fills the window, or what is left of it."""
+
+    text: int
+    ids: Ids
+
+
+class Encoder:
+    """The encoder in a folder, loaded; `threads` None takes every core.
+
+    Raises `InputError` when the files cannot be loaded.
+    """
+
+    def __init__(self, folder: EncoderFolder, *, threads: int | None = None) -> None:
+        self._settings = folder.settings
+        try:
+            self._tokenizer = Tokenizer.from_file(str(folder.tokenizer))
+        except Exception as error:
+            raise _unusable(folder.tokenizer, error, "a tokenizers file") from error
+        try:
+            self._session = open_session(folder.model, threads=threads)
+        except Exception as error:
+            raise _unusable(folder.model, error, "an ONNX model") from error
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(self._settings.max_length)
+        self._takes = [given.name for given in self._session.get_inputs()]
+        self._check(folder.model)
+
+    def _check(self, model: Path) -> None:
+        strange = sorted(set(self._takes) - set(_given(np.empty((0, 0), np.int64))))
+        shape = self._session.get_outputs()[0].shape
+        if strange:
+            what, right = f"takes {', '.join(strange)}", "it must take token ids alone"
+        elif len(shape) != 3 or shape[2] not in (None, self._settings.dimension):
+            what = f"first gives {shape}"
+            right = f"it must give batch, tokens and {self._settings.dimension} numbers"
+        else:
+            return
+        raise InputError([Fault(str(model), what, right)])
+
+    def vectors(self, texts: Sequence[str]) -> Vectors:
+        """Unit vectors of `texts`, one row each; zeros for a text without a single token."""
+        pieces = [
+            piece for number, text in enumerate(texts) for piece in self._pieces(number, text)
+        ]
+        of_ids = self._encode({piece.ids for piece in pieces})
+        vectors = np.zeros((len(texts), self._settings.dimension), np.float32)
+        for piece in pieces:
+            vectors[piece.text] += len(piece.ids) * of_ids[piece.ids]
+        return _unit(vectors)
+
+    def _pieces(self, number: int, text: str) -> Iterator[_Piece]:
+        first = self._tokenizer.encode(text)
+        for encoding in [first, *first.overflowing]:
+            if encoding.ids:
+                yield _Piece(number, tuple(encoding.ids))
+
+    def _encode(self, distinct: set[Ids]) -> Mapping[Ids, Vectors]:
+        by_length = defaultdict(list)
+        for ids in sorted(distinct):
+            by_length[len(ids)].append(ids)
+        found: dict[Ids, Vectors] = {}
+        for length, alike in by_length.items():
+            step = max(1, _TOKENS // length)
+            for start in range(0, len(alike), step):
+                batch = alike[start : start + step]
+                found.update(zip(batch, self._run(np.array(batch, np.int64)), strict=True))
+        return found
+
+    def _run(self, ids: NDArray[np.int64]) -> Vectors:
+        given = _given(ids)
+        tokens = self._session.run(None, {name: given[name] for name in self._takes})[0]
+        return _unit(tokens.mean(axis=1) if self._settings.pooling == "mean" else tokens[:, 0])
+
+
+def _given(ids: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+    """What an encoder may ask for: one text per row, nothing padded, one kind of text."""
+    return {
+        "input_ids": ids,
+        "attention_mask": np.ones_like(ids),
+        "token_type_ids": np.zeros_like(ids),
+    }
+
+
+def _unit(vectors: Vectors) -> Vectors:
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: Vectors = vectors / np.maximum(norms, np.finfo(np.float32).tiny)
+    return unit
+
+
+def _unusable(path: Path, error: Exception, kind: str) -> InputError:
+    return InputError([Fault(str(path), f"cannot be loaded ({error})", f"it must be {kind}")])

@@ -1,0 +1,1 @@
+"""What a run found, read back from the store."""

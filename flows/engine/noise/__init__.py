@@ -1,0 +1,1 @@
+"""How far scores vary when the same samples are evaluated again."""

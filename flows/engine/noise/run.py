@@ -1,0 +1,136 @@
+"""How far scores vary from one evaluation of the same samples to the next: asked and measured."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import polars as pl
+
+from flows.engine.config.wiring import Step
+from flows.engine.llm.estimate import NOT_ASKED, Estimate
+from flows.engine.llm.journal import take_in_journals
+from flows.engine.llm.session import Session
+from flows.engine.noise.repeats import Cell, Design, Repeats
+from flows.engine.noise.spread import Spread, spreads
+from flows.engine.planning.guessing import ClaimGuess
+from flows.engine.planning.readiness import check_pipeline
+from flows.engine.prepare import SHARD, Prepared
+from flows.engine.running.interruptible import unless_interrupted
+from flows.engine.steps.runner import Watch
+from flows.engine.storage import runs
+from flows.engine.storage.ledger import Ledger
+from flows.engine.storage.read_copy import publish_after_run
+from flows.engine.storage.store import Store
+from flows.engine.tools.counting import Counter, asking, foresee
+from flows.engine.tools.toolbox import Toolbox
+from stages.decompose import DecomposeClaims
+
+STEP: Final = "repeats"
+"""What a watch is told of as though it were a step."""
+
+
+def first_samples(prepared: Prepared, count: int) -> pl.DataFrame:
+    """The first samples of a file, or all of fewer."""
+    shards = []
+    for shard in prepared.samples.shards(SHARD):
+        shards.append(shard.head(count))
+        count -= shards[-1].height
+        if count <= 0:
+            break
+    return pl.concat(shards)
+
+
+def count_calls(
+    prepared: Prepared, store: Store, samples: pl.DataFrame, repeats: int
+) -> tuple[Design, dict[str, Estimate]]:
+    """What `repeats` repeats would ask, by step. Nobody is asked, nothing is written."""
+    asked: set[str] = set()
+    endpoints = asking(prepared.pipeline)
+    foreseen = foresee(prepared.pipeline, store)
+    counters = {name: Counter(of, store, asked, foreseen) for name, of in endpoints.items()}
+    guesses: dict[str, ClaimGuess] = {}
+
+    def lend(step: Step, repeat: int) -> Mapping[str, Any]:
+        if step.name in counters:
+            return counters[step.name].lend(step.stage, repeat=repeat)
+        return dict.fromkeys(step.stage.tools.keys() - step.stage.ignores())
+
+    def complete(step: Step, table: pl.DataFrame) -> pl.DataFrame:
+        if not isinstance(step.stage, DecomposeClaims) or not step.judges:
+            return table
+        unknown = pl.col("failure").eq_missing(pl.lit(NOT_ASKED.kind))
+        texts = samples.join(table.filter(unknown), on="sample_id", how="semi")
+        guess = guesses.setdefault(step.name, ClaimGuess(step.stage)) if texts.height else None
+        return pl.concat([table.filter(~unknown), guess.claims(texts)]) if guess else table
+
+    walk = Repeats(prepared.pipeline, samples, repeats, lend, complete)
+    for name in (step.name for step in prepared.pipeline.steps if step.name in counters):
+        for cell in walk.cells(name) if name in walk.needed() else ():
+            walk.table(name, cell)
+    about = bool(guesses) or foreseen.guessed
+    return walk.design, {name: one.estimate(about=about) for name, one in counters.items()}
+
+
+def measure(
+    prepared: Prepared,
+    store: Store,
+    samples: pl.DataFrame,
+    repeats: int,
+    watch: Watch,
+    *,
+    redact: bool = False,
+) -> list[Spread]:
+    """Ask for `repeats` repeats what is not remembered of them; how far each metric varies.
+
+    It goes on record as a run of its own, whose calls are remembered like those of any
+    other and which is never taken for the newest run. Raises as a run does.
+    """
+    check_pipeline(prepared.pipeline)
+    with _recorded(prepared, store, watch, redact=redact) as (toolbox, stop):
+        walk = Repeats(
+            prepared.pipeline, samples, repeats, lambda step, n: toolbox.lend(step, repeat=n)
+        )
+        tables = unless_interrupted(lambda: _scores(walk, watch), stop)
+    return [
+        spread
+        for step in walk.scores
+        for spread in spreads(walk, step.name, tables, whole=prepared.samples.count)
+    ]
+
+
+def _scores(walk: Repeats, watch: Watch) -> dict[tuple[str, Cell], pl.DataFrame]:
+    """The scores of each step at each of its repeats."""
+    cells = [(step.name, cell) for step in walk.scores for cell in walk.cells(step.name)]
+    tables: dict[tuple[str, Cell], pl.DataFrame] = {}
+    # By repeat, so that a run that is stopped has whole repeats on file.
+    for done, (step, cell) in enumerate(sorted(cells, key=lambda one: one[1]), 1):
+        tables[step, cell] = walk.table(step, cell)
+        watch.advanced(STEP, done, len(cells))
+    return tables
+
+
+@contextmanager
+def _recorded(
+    prepared: Prepared, store: Store, watch: Watch, *, redact: bool
+) -> Iterator[tuple[Toolbox, threading.Event]]:
+    """The tools of a run on record, whose end is noted however it comes, and what stops it."""
+    pipeline = prepared.pipeline
+    stop = threading.Event()
+    ledger = Ledger(store)
+    run_id, killed = runs.start(
+        store,
+        pipeline=f"{pipeline.name}{runs.NOISE}",
+        config_path=str(pipeline.source.path.resolve()),
+        config=pipeline.source.text,
+    )
+    take_in_journals(ledger)
+    session = Session(ledger, run_id=run_id, stop=stop, redact=redact, answered=watch.answered)
+    toolbox = Toolbox(pipeline, session)
+    watch.began(run_id, killed)
+    try:
+        with runs.ending(store, run_id, stop, well="measured"):
+            yield toolbox, stop
+    finally:
+        toolbox.close()
+    publish_after_run(store, wanted=pipeline.read_copy)

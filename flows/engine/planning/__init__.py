@@ -1,0 +1,1 @@
+"""What a run would make and ask, found out before it does."""

@@ -1,0 +1,1 @@
+"""A whole run: put on record, its steps made, its end noted."""

@@ -1,0 +1,64 @@
+"""Other people's SQL on a store: read-only, without files or network, bounded in time."""
+
+import threading
+from typing import Final
+
+import duckdb
+import polars as pl
+
+from flows.engine.errors import Fault, InputError
+from flows.engine.storage.arrow import Arrow
+from flows.engine.storage.store import Store
+
+_LIMITS: Final = (
+    "SET memory_limit = '2GB'",
+    "SET temp_directory = ''",
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
+    "SET python_enable_replacements = false",
+    # A limit set after these two would be refused: they come last.
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+
+
+def query(store: Store, sql: str, *, seconds: float, rows: int | None = None) -> pl.DataFrame:
+    """The answer to one SQL query, on a store of any schema version; its first `rows` alone.
+
+    Raises `InputError` when DuckDB refuses the query, when it answers no rows and columns,
+    or when it takes longer than `seconds`.
+    """
+    with store.reading(any_version=True, alone=True) as connection:
+        for limit in _LIMITS:
+            connection.execute(limit)
+        timer = threading.Timer(seconds, connection.interrupt)
+        timer.start()
+        try:
+            answer = connection.sql(sql)
+            if answer is None:
+                raise InputError([Fault("sql", "answers nothing", "write a SELECT")])
+            return pl.DataFrame(Arrow(answer if rows is None else answer.limit(rows)))
+        except duckdb.InterruptException as error:
+            what = f"took longer than {seconds:g} s"
+            raise InputError([Fault("sql", what, "narrow it, or raise --timeout")]) from error
+        except duckdb.Error as error:
+            what = str(error).partition("\n\nLINE")[0].strip()
+            right = "see `claimflow schema --tables` for the tables and columns"
+            raise InputError([Fault("sql", what, right)]) from error
+        finally:
+            timer.cancel()
+
+
+def tables(store: Store) -> pl.DataFrame:
+    """Every table and view of a store with its columns and their types."""
+    return query(
+        store,
+        """
+        SELECT CASE schema_name WHEN 'main' THEN '' ELSE schema_name || '.' END
+               || table_name AS table_name, column_name, data_type
+        FROM duckdb_columns() WHERE NOT internal AND database_name = current_database()
+          AND schema_name IN ('main', 'audit')
+        ORDER BY schema_name DESC, table_name, column_index
+        """,
+        seconds=10,
+    )

@@ -1,0 +1,173 @@
+"""Runs on record: which pipeline ran when, and which artifact each of its steps used."""
+
+import os
+import platform
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Literal
+
+import duckdb
+
+from flows.engine.errors import JudgeError, StoppedError, StoreError, WorkersError
+from flows.engine.storage.artifacts import Artifact
+from flows.engine.storage.store import Store, now
+from flows.engine.version import VERSION
+from stages.rows import row_kinds
+
+Ending = Literal["done", "measured", "failed", "stopped"]
+"""measured: a run that was about noise came to its end. It has no tables and is nobody's newest."""
+
+NOISE: Final = " (noise)"
+"""What ends the pipeline's name in runs that are about noise."""
+
+
+def start(store: Store, *, pipeline: str, config_path: str, config: str) -> tuple[str, list[str]]:
+    """Put a new run on record; returns its id and the ids of runs found killed.
+
+    A run is killed when it is on record as running and its process is gone. Rows of
+    tables that it had not finished are deleted: no run can reuse them, and what models
+    replied is in the ledger.
+    """
+    started = now()
+    # The last four digits are parts of the second, for whoever sorts by ids means the time.
+    run_id = f"{started:%Y%m%d-%H%M%S}-{started.microsecond * 65_536 // 1_000_000:04x}"
+    with store.writing() as connection:
+        running = connection.execute(
+            "SELECT run_id, process FROM audit.runs WHERE status = 'running' AND host = $host",
+            {"host": platform.node()},
+        ).fetchall()
+        killed = [name for name, process in running if not alive(process)]
+        for name in killed:
+            _bury(connection, name)
+        connection.execute(
+            "INSERT INTO audit.runs VALUES ($run_id, $pipeline, $config_path, $config, 'running', "
+            "NULL, $started, NULL, $host, $process, $made_by)",
+            {
+                "run_id": run_id,
+                "pipeline": pipeline,
+                "config_path": config_path,
+                "config": config,
+                "started": started,
+                "host": platform.node(),
+                "process": os.getpid(),
+                "made_by": VERSION,
+            },
+        )
+    return run_id, killed
+
+
+def note(
+    connection: duckdb.DuckDBPyConnection,
+    run_id: str,
+    *,
+    step: str,
+    position: int,
+    artifact: Artifact,
+    reused: bool,
+    seconds: float,
+) -> None:
+    """Put on record which artifact a step of a run used."""
+    connection.execute(
+        "INSERT INTO audit.run_steps VALUES ($run, $step, $position, $id, $reused, $s, $now)",
+        {
+            "run": run_id,
+            "step": step,
+            "position": position,
+            "id": artifact.artifact_id,
+            "reused": reused,
+            "s": seconds,
+            "now": now(),
+        },
+    )
+
+
+def end(store: Store, run_id: str, status: Ending, reason: str | None = None) -> None:
+    """Put the end of a run on record."""
+    with store.writing() as connection:
+        connection.execute(
+            "UPDATE audit.runs SET status = $status, reason = $reason, ended_at = $now "
+            "WHERE run_id = $run",
+            {"status": status, "reason": reason, "now": now(), "run": run_id},
+        )
+
+
+@contextmanager
+def ending(
+    store: Store, run_id: str, stop: threading.Event, *, well: Ending = "done"
+) -> Iterator[None]:
+    """Notes the end of a run, however it comes; `stop` is set where it is no good one."""
+    try:
+        yield
+    except StoreError:
+        # Its end cannot be noted either: the next run finds that its process is gone.
+        stop.set()
+        raise
+    except BaseException as error:
+        stop.set()
+        if isinstance(error, StoppedError) or not isinstance(error, Exception):
+            # Ctrl-C, and whatever else makes a process end because somebody wishes so.
+            end(store, run_id, "stopped", "asked to stop")
+        else:
+            plain = isinstance(error, JudgeError | WorkersError)
+            end(store, run_id, "failed", f"{'' if plain else f'{type(error).__name__}: '}{error}")
+        raise
+    else:
+        end(store, run_id, well)
+
+
+def in_progress(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, int]]:
+    """The runs whose process may live: run id, host, process.
+
+    What lives on another host cannot be seen: its runs count for a day.
+    """
+    found = connection.execute(
+        "SELECT run_id, host, process, started_at > $now - INTERVAL 1 DAY FROM audit.runs "
+        "WHERE status = 'running' ORDER BY started_at, run_id",
+        {"now": now()},
+    ).fetchall()
+    return [
+        (run_id, host, process)
+        for run_id, host, process, young in found
+        if (alive(process) if host == platform.node() else young)
+    ]
+
+
+def latest(store: Store, run_id: str | None = None) -> str | None:
+    """The newest run whose id starts with `run_id`, or the newest that is not about noise."""
+    with store.reading() as connection:
+        found = connection.execute(
+            "SELECT run_id FROM audit.runs WHERE starts_with(run_id, $start) "
+            "AND ($start <> '' OR NOT ends_with(pipeline, $noise)) "
+            "ORDER BY started_at DESC LIMIT 1",
+            {"start": run_id or "", "noise": NOISE},
+        ).fetchall()
+    return found[0][0] if found else None
+
+
+def _bury(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
+    for row in row_kinds():
+        connection.execute(
+            f"DELETE FROM stored.{row.table} WHERE artifact_id IN "
+            "(SELECT artifact_id FROM audit.artifacts WHERE run_id = $run AND digest IS NULL)",
+            {"run": run_id},
+        )
+    connection.execute(
+        "DELETE FROM audit.artifacts WHERE run_id = $run AND digest IS NULL", {"run": run_id}
+    )
+    connection.execute(
+        "UPDATE audit.runs SET status = 'killed', reason = 'its process ended without a word' "
+        "WHERE run_id = $run",
+        {"run": run_id},
+    )
+
+
+def alive(process: int) -> bool:
+    """Whether a process of this host lives, whoever owns it."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

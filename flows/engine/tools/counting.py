@@ -1,0 +1,136 @@
+"""Tools that count what the steps of a pipeline would ask of endpoints, and ask nobody."""
+
+from collections import Counter as Counts
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from flows.engine.config.pipeline import Pipeline
+from flows.engine.endpoints import EmbeddingEndpoint, Endpoint, Judge
+from flows.engine.llm.charges import charges_of
+from flows.engine.llm.embedding import WHO
+from flows.engine.llm.estimate import (
+    CascadeEstimate,
+    CountingEmbedder,
+    CountingJudge,
+    Estimate,
+    together,
+)
+from flows.engine.llm.habits import recall_habits
+from flows.engine.llm.panel import Panel
+from flows.engine.storage.ledger import Ledger
+from flows.engine.storage.store import Store
+from flows.engine.tools.foreseeing import ForeseenEntailment
+from flows.engine.tools.model_work import ModelWork
+from stages.base import Stage
+from stages.tools import Embedder, EntailmentModel
+from stages.verify import VerifyClaims
+
+Endpoints = Mapping[str, Endpoint]
+"""The endpoints that a step asks, by name."""
+
+
+def asking(pipeline: Pipeline) -> dict[str, Endpoints]:
+    """The steps that ask an endpoint, each with those that it asks."""
+    found: dict[str, Endpoints] = {}
+    for step in pipeline.steps:
+        if step.judges:
+            found[step.name] = {name: pipeline.judges[name] for name in step.judges}
+        elif isinstance(pipeline.embedder, Endpoint) and Embedder in step.stage.tools.values():
+            found[step.name] = {WHO: pipeline.embedder}
+    return found
+
+
+def cascading(pipeline: Pipeline) -> Iterator[tuple[str, VerifyClaims]]:
+    """The steps that have a cascade, by name."""
+    for step in pipeline.steps:
+        if isinstance(step.stage, VerifyClaims) and step.stage.cascade:
+            yield step.name, step.stage
+
+
+def foresee(pipeline: Pipeline, store: Store) -> ForeseenEntailment:
+    """What the entailment model of a pipeline will say; nothing is written."""
+    folder = pipeline.embedder if isinstance(pipeline.embedder, Path) else None
+    models = ModelWork(folder, None, entailment=pipeline.entailment)
+    return ForeseenEntailment(models, Ledger(store))
+
+
+class Counter:
+    """Counts what one step would ask. What is in `asked` need not be, which all steps share.
+
+    `foreseen` judges for a cascade, whose judge is asked what that leaves open. With `fresh`
+    what is on file is asked anew, with `since` what judges replied before that moment.
+    """
+
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        store: Store,
+        asked: set[str],
+        foreseen: ForeseenEntailment,
+        *,
+        fresh: bool = False,
+        since: datetime | None = None,
+    ) -> None:
+        self._endpoints = endpoints
+        self._foreseen = foreseen
+        self._judges = {
+            name: CountingJudge(
+                judge, Ledger(store), recall_habits(store, judge), asked, fresh=fresh, since=since
+            )
+            for name, judge in endpoints.items()
+            if isinstance(judge, Judge)
+        }
+        self._embedders = {
+            name: CountingEmbedder(embedder, Ledger(store), asked, fresh=fresh)
+            for name, embedder in endpoints.items()
+            if isinstance(embedder, EmbeddingEndpoint)
+        }
+
+    def lend(self, stage: Stage, *, repeat: int = 0) -> dict[str, Any]:
+        """The tools of the step's stage, as a toolbox lends them, at this `repeat`."""
+        lent = stage.tools.keys() - stage.ignores()
+        return {name: self._tool(stage.tools[name], repeat) for name in sorted(lent)}
+
+    def _tool(self, protocol: type, repeat: int) -> Any:
+        if protocol is EntailmentModel:
+            return self._foreseen
+        if self._judges:
+            return Panel(self._judges, repeat=repeat)
+        return next(iter(self._embedders.values()))
+
+    def estimate(self, *, scale: float = 1.0, about: bool = False) -> Estimate:
+        """What was counted, `scale` times over; a guess where `about` says so."""
+        parts = []
+        for who, tool in (self._judges | self._embedders).items():
+            price = charges_of(self._endpoints[who]) if tool.tally.calls else None
+            parts.append(tool.tally.estimate(who, price, scale=scale, about=about))
+        return together(parts)
+
+
+class CountedCascade:
+    """Counts who would judge the pairs of one step that has a cascade.
+
+    `unaided` counts what the judge would be asked if the step had none.
+    """
+
+    def __init__(self, stage: VerifyClaims, unaided: Counter) -> None:
+        self._alone = stage.model_copy(update={"cascade": None})
+        self._unaided = unaided
+        self._whose: Counts[str] = Counts()
+
+    def add(self, inputs: Mapping[str, Any], verdicts: pl.DataFrame) -> None:
+        """Count the verdicts that the step would make of `inputs`."""
+        self._whose.update(verdicts["judged_by"].drop_nulls())
+        self._alone.run(**inputs, **self._unaided.lend(self._alone))
+
+    def foreseen(self, calls: int, *, scale: float) -> CascadeEstimate:
+        """What was counted, `scale` times over, beside the `calls` that would be made."""
+        settled, referred, audited = (
+            round(self._whose[who] * scale) for who in ("embedded", "judge", "audit")
+        )
+        saved = self._unaided.estimate(scale=scale).calls - calls
+        return CascadeEstimate(settled, referred, audited, max(saved, 0))
