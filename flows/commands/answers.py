@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from flows.commands.output import write_bytes
 from flows.engine.errors import Fault, InputError
 from flows.pages.words import visible
 
@@ -48,18 +49,7 @@ def write_answer(frame: pl.DataFrame, form: Format, output: Path | None) -> None
     """
     if form == "parquet" and output is None and sys.stdout.isatty():
         raise InputError([Fault("--format parquet", "is not for a terminal", "add -o FILE")])
-    try:
-        content = _bytes(frame, form)
-        if output is None:
-            sys.stdout.buffer.write(content)
-            sys.stdout.buffer.flush()
-        else:
-            output.write_bytes(content)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        what = f"cannot be written ({error.strerror})"
-        raise InputError([Fault(str(output), what, "name a file in a folder of yours")]) from error
+    write_bytes(_bytes(frame, form), output)
 
 
 def _bytes(frame: pl.DataFrame, form: Format) -> bytes:
@@ -69,14 +59,19 @@ def _bytes(frame: pl.DataFrame, form: Format) -> bytes:
             frame.write_parquet(buffer)
             return buffer.getvalue()
         case "json":
-            return (frame.write_json() + "\n").encode()
+            return (_in_hexadecimal(frame).write_json() + "\n").encode()
         case "csv":
-            return _flat(frame).write_csv().encode()
+            return _flat(_in_hexadecimal(frame)).write_csv().encode()
         case "table":
             text = io.StringIO()
             width = standard_output().width
             print_table(frame, Console(file=text, highlight=False, width=width))
             return text.getvalue().encode()
+
+
+def _in_hexadecimal(frame: pl.DataFrame) -> pl.DataFrame:
+    """Bytes as text, which neither JSON nor CSV holds otherwise."""
+    return frame.with_columns(pl.col(pl.Binary).bin.encode("hex"))
 
 
 def _flat(frame: pl.DataFrame) -> pl.DataFrame:

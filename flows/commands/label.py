@@ -6,7 +6,7 @@ from argparse import Namespace
 import polars as pl
 
 from flows.commands.answers import shown, standard_output
-from flows.commands.output import write_file
+from flows.commands.output import write_bytes
 from flows.commands.stores import named_store
 from flows.engine.errors import Fault, InputError
 from flows.engine.findings import results
@@ -31,13 +31,10 @@ def _export(options: Namespace) -> int:
     part = chosen_part(known, run_id, options.of, step=options.step, metric=options.metric)
     sheet = blind_sheet(store, part, size=options.sample, by=options.by, seed=options.seed)
     content = _content(sheet, options)
-    if options.output is None:
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
-        return 0
-    write_file(content, options.output)
-    draw = f"{sheet['draw'][0]} from step {part.step} of run {run_id}"
-    print(f"{counted(sheet.height, 'row')} in {options.output}: {draw}", file=sys.stderr)
+    write_bytes(content, options.output)
+    if options.output is not None:
+        draw = f"{sheet['draw'][0]} from step {part.step} of run {run_id}"
+        print(f"{counted(sheet.height, 'row')} in {options.output}: {draw}", file=sys.stderr)
     return 0
 
 

@@ -7,12 +7,21 @@ from flows.engine.errors import Fault, InputError
 
 
 def write_text(text: str, output: Path | None) -> None:
-    """Write a text to a file, as UTF-8, or to standard output."""
+    """Write a text to a file, as UTF-8, or to standard output. Raises as `write_file` does."""
     if output is not None:
         write_file(text.encode(), output)
         return
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def write_bytes(content: bytes, output: Path | None) -> None:
+    """Write to a file, or as they are to standard output. Raises as `write_file` does."""
+    if output is not None:
+        write_file(content, output)
+        return
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
 
 
 def write_file(content: bytes, output: Path) -> None:

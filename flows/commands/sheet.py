@@ -4,8 +4,8 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
+from flows.commands.output import write_bytes
 from flows.commands.stores import read_store
-from flows.engine.errors import Fault, InputError
 from flows.engine.findings import results
 from flows.engine.sheets.form import written
 from flows.engine.sheets.rows import sheet_rows
@@ -18,16 +18,8 @@ def export(options: Namespace, kind: Kind) -> int:
     store = read_store(options)
     run_id = results.chosen_run(store, options.run)
     rows = sheet_rows(store, run_id, kind, options.step)
-    content = written(kind, rows)
-    if options.output is None:
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
-        return 0
-    try:
-        Path(options.output).write_bytes(content)
-    except OSError as error:
-        what = f"cannot be written ({error.strerror})"
-        right = "name a file in a folder of yours"
-        raise InputError([Fault(options.output, what, right)]) from error
-    print(f"{counted(rows.height, 'row')} of run {run_id} in {options.output}", file=sys.stderr)
+    write_bytes(written(kind, rows), None if options.output is None else Path(options.output))
+    if options.output is not None:
+        told = f"{counted(rows.height, 'row')} of run {run_id} in {options.output}"
+        print(told, file=sys.stderr)
     return 0

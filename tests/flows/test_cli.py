@@ -184,6 +184,18 @@ def test_sql_in_every_form(ran: Path, capsysbinary: pytest.CaptureFixture[bytes]
     assert pl.read_parquet("answer.parquet").height == 3
 
 
+def test_bytes_are_told_in_hexadecimal(
+    ran: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    query = r"SELECT '\x00z'::BLOB AS b, NULL::BLOB AS none"
+    assert main(["sql", query, "--format", "csv"]) == 0
+    assert capsysbinary.readouterr().out == b"b,none\n007a,\n"
+    assert main(["sql", query, "--format", "json"]) == 0
+    assert json.loads(capsysbinary.readouterr().out) == [{"b": "007a", "none": None}]
+    assert main(["sql", query, "--format", "parquet", "-o", "answer.parquet"]) == 0
+    assert pl.read_parquet("answer.parquet")["b"].to_list() == [b"\0z"]
+
+
 def test_sql_reads_a_query_from_standard_input(ran: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", MAIN, "sql", "-", "--format", "csv"],

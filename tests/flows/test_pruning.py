@@ -219,6 +219,26 @@ def test_replies_are_forgotten_when_asked_for(judged: Judged, endpoint: Endpoint
     assert check_store(judged.store).faults == []
 
 
+@pytest.mark.parametrize("replies", [True, False])
+def test_what_an_endpoint_embedded_is_no_reply_of_a_judge(tmp_path: Path, replies: bool) -> None:
+    samples = [
+        {"sample_id": "a", "response": "Rome is old.", "reference": "Rome is young."},
+        {"sample_id": "b", "response": "Oslo is cold.", "reference": "Oslo is warm."},
+    ]
+    steps = {
+        "similarity": {"use": "embedding_similarity", "left": "response", "right": "reference"}
+    }
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        embedder = judged.judge(provider="litellm")
+        for some in (samples, samples[:1]):
+            judged.write(some, steps=steps, more={"judge": None, "embedder": embedder})
+            judged.run()
+        pruned = prune(judged.store, Keeping(runs=1, replies=replies))
+        assert (pruned.calls, pruned.replies) == (1, 0 if replies else 4)
+        assert len(judged.ask("FROM audit.replies")) == (4 if replies else 0)
+
+
 def test_the_file_shrinks_and_holds_the_same_tables_and_views(store: Store) -> None:
     add(store, "new")
     execute(

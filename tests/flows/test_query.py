@@ -30,6 +30,37 @@ def test_the_first_rows_of_an_answer_are_enough(store: Store) -> None:
     assert query(store, "SELECT 1", seconds=20, rows=2).rows() == [(1,)]
 
 
+def test_columns_of_one_name_are_told_apart(store: Store) -> None:
+    answer = query(store, 'SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS a, 5 AS "b""c"', seconds=20)
+    assert answer.to_dicts() == [{"a": 1, "a_2": 2, "a_1": 3, "a_3": 4, 'b"c': 5}]
+
+
+def test_the_rows_of_such_an_answer_keep_their_order(store: Store) -> None:
+    sql = "SELECT range AS a, range AS a FROM range(5000) ORDER BY range % 7, range"
+    expected = sorted(range(5000), key=lambda n: (n % 7, n))
+    assert query(store, sql, seconds=20)["a_1"].to_list() == expected
+    assert query(store, sql, seconds=20, rows=3)["a"].to_list() == [0, 7, 14]
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("TIMESTAMP '2026-01-02 03:04:05' - TIMESTAMP '2026-01-01'", "1 day 03:04:05"),
+        ("[INTERVAL 2 HOUR]", "['02:00:00']"),
+        ("{'took': INTERVAL 90 SECOND}", "{'took': '00:01:30'}"),
+        ("union_value(n := 1)", "1"),
+        ("12345678901234567890123456789012345678901::BIGNUM", "1234567890" * 4 + "1"),
+        ("TIMETZ '10:00:00+01'", "10:00:00+01"),
+        ("'0101'::BIT", "0101"),
+        ("1::VARIANT", "1"),
+        (r"['\x01'::BLOB]", r"['\\x01']"),
+        ("NULL::INTERVAL", None),
+    ],
+)
+def test_what_polars_has_no_type_for_is_text(store: Store, sql: str, words: str | None) -> None:
+    assert query(store, f"SELECT {sql} AS a", seconds=20).rows() == [(words,)]
+
+
 @pytest.mark.parametrize(
     "sql",
     [

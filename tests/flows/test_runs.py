@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from flows.engine.findings.results import all_runs
 from flows.engine.storage import runs
 from flows.engine.storage.artifacts import Draft, Making
-from flows.engine.storage.store import Store
+from flows.engine.storage.store import Store, now
 from stages.keys import content_key
 from stages.rows import Sample
 from stages.tables import build
@@ -49,6 +50,17 @@ def test_a_run_goes_on_record_and_ends(store: Store) -> None:
 def test_ids_sort_as_runs_began_within_a_second_too(store: Store) -> None:
     begun = [runs.start(store, **ABOUT)[0] for _ in range(5)]
     assert sorted(set(begun)) == begun
+
+
+def test_a_run_begins_when_the_store_is_its_own(store: Store) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        with store.writing():
+            both = [pool.submit(runs.start, store, **ABOUT) for _ in range(2)]
+            wait(both, 0.1)
+            let_go = now()
+        ids = {future.result()[0] for future in both}
+    assert len(ids) == 2
+    assert all_runs(store)["started_at"].min() > let_go
 
 
 def test_a_run_whose_process_is_gone_was_killed_and_its_half_tables_go(store: Store) -> None:

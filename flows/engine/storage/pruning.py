@@ -130,7 +130,9 @@ WITH oldest AS (
 ),
 replies AS (
   SELECT key, made_at,
-         CASE WHEN tool = 'judge' THEN try_cast(decode(reply)::JSON ->> '$.call' AS UUID) END
+         -- An embedding that an endpoint gave is filed with them, and is no text.
+         CASE WHEN tool = 'judge'
+              THEN try_cast(try_cast(try(decode(reply)) AS JSON) ->> '$.call' AS UUID) END
            AS call_id
   FROM audit.replies
 )

@@ -1,6 +1,9 @@
 """Other people's SQL on a store: read-only, without files or network, bounded in time."""
 
+import re
 import threading
+from collections.abc import Sequence
+from itertools import count
 from typing import Final
 
 import duckdb
@@ -21,9 +24,17 @@ _LIMITS: Final = (
     "SET lock_configuration = true",
 )
 
+_UNKNOWN: Final = re.compile(
+    r"\b(?:INTERVAL|UNION|BIGNUM|VARIANT|BIT|TIME WITH TIME ZONE)\b|BLOB."
+)
+"""Types that Polars lacks, or of which it would lose a part, and bytes in lists or structs."""
+
 
 def query(store: Store, sql: str, *, seconds: float, rows: int | None = None) -> pl.DataFrame:
     """The answer to one SQL query, on a store of any schema version; its first `rows` alone.
+
+    Of columns of one name all but the first are numbered. Values of types that Polars lacks,
+    such as spans of time, are text.
 
     Raises `InputError` when DuckDB refuses the query, when it answers no rows and columns,
     or when it takes longer than `seconds`.
@@ -37,7 +48,8 @@ def query(store: Store, sql: str, *, seconds: float, rows: int | None = None) ->
             answer = connection.sql(sql)
             if answer is None:
                 raise InputError([Fault("sql", "answers nothing", "write a SELECT")])
-            return pl.DataFrame(Arrow(answer if rows is None else answer.limit(rows)))
+            readable = _readable(answer)
+            return pl.DataFrame(Arrow(readable if rows is None else readable.limit(rows)))
         except duckdb.InterruptException as error:
             what = f"took longer than {seconds:g} s"
             raise InputError([Fault("sql", what, "narrow it, or raise --timeout")]) from error
@@ -47,6 +59,29 @@ def query(store: Store, sql: str, *, seconds: float, rows: int | None = None) ->
             raise InputError([Fault("sql", what, right)]) from error
         finally:
             timer.cancel()
+
+
+def _readable(answer: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """The same answer as a table that Polars can have."""
+    unknown = [bool(_UNKNOWN.search(str(kind))) for kind in answer.types]
+    if not any(unknown) and len(set(answer.columns)) == len(answer.columns):
+        return answer
+    quoted = [name.replace('"', '""') for name in _told_apart(answer.columns)]
+    return answer.project(
+        ", ".join(
+            f'#{place}{"::VARCHAR" if as_text else ""} AS "{name}"'
+            for place, (name, as_text) in enumerate(zip(quoted, unknown, strict=True), 1)
+        )
+    )
+
+
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """`names`, of which each that stands twice is followed by a number: a, a_1."""
+    told: dict[str, None] = {}
+    for name in names:
+        numbered = (f"{name}_{number}" for number in count(1) if f"{name}_{number}" not in names)
+        told[name if name not in told else next(n for n in numbered if n not in told)] = None
+    return list(told)
 
 
 def tables(store: Store) -> pl.DataFrame:

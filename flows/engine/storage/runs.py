@@ -29,17 +29,12 @@ def start(store: Store, *, pipeline: str, config_path: str, config: str) -> tupl
     tables that it had not finished are deleted: no run can reuse them, and what models
     replied is in the ledger.
     """
-    started = now()
-    # The last four digits are parts of the second, for whoever sorts by ids means the time.
-    run_id = f"{started:%Y%m%d-%H%M%S}-{started.microsecond * 65_536 // 1_000_000:04x}"
     with store.writing() as connection:
-        running = connection.execute(
-            "SELECT run_id, process FROM audit.runs WHERE status = 'running' AND host = $host",
-            {"host": platform.node()},
-        ).fetchall()
-        killed = [name for name, process in running if not alive(process)]
-        for name in killed:
-            _bury(connection, name)
+        # Of two processes that begin at once one waits here: no two runs get one id.
+        started = now()
+        # The last four digits are parts of the second, for whoever sorts by ids means the time.
+        run_id = f"{started:%Y%m%d-%H%M%S}-{started.microsecond * 65_536 // 1_000_000:04x}"
+        killed = _bury_killed(connection)
         connection.execute(
             "INSERT INTO audit.runs VALUES ($run_id, $pipeline, $config_path, $config, 'running', "
             "NULL, $started, NULL, $host, $process, $made_by)",
@@ -143,6 +138,17 @@ def latest(store: Store, run_id: str | None = None) -> str | None:
             {"start": run_id or "", "noise": NOISE},
         ).fetchall()
     return found[0][0] if found else None
+
+
+def _bury_killed(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    running = connection.execute(
+        "SELECT run_id, process FROM audit.runs WHERE status = 'running' AND host = $host",
+        {"host": platform.node()},
+    ).fetchall()
+    killed = [run_id for run_id, process in running if not alive(process)]
+    for run_id in killed:
+        _bury(connection, run_id)
+    return killed
 
 
 def _bury(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
