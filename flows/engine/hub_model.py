@@ -4,6 +4,8 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from flows.engine.existing import exists
+
 _NEWEST: Final = "main"
 """The revision that is meant where none is named."""
 
@@ -28,6 +30,6 @@ def folder_or_hub_model(base: Path, written: str) -> Path | HubModel:
     """
     folder = base / written
     named = _NAMED.fullmatch(written)
-    if named is None or folder.exists():
+    if named is None or exists(folder):
         return folder
     return HubModel(named[1], named[2] or _NEWEST)

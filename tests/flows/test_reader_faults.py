@@ -191,6 +191,17 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
     assert told(tmp_path, "sub") == ["sub: a folder; name its files, such as sub/*.jsonl"]
 
 
+def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
+    name = "x" * 300
+    assert told(tmp_path, name) == [f"{name}: no such file; the folder looked in is {tmp_path}"]
+    assert told(tmp_path, f"{name}/a.jsonl") == [
+        f"{name}/a.jsonl: no such file; there is no folder {tmp_path}/{name} either"
+    ]
+    assert told(tmp_path, f"{name}*") == [
+        f"{name}*: no file has such a name; the folder it starts from is {tmp_path}"
+    ]
+
+
 def test_files_of_unknown_formats(tmp_path: Path) -> None:
     known = "known are .jsonl, .ndjson, .json, .csv, .parquet"
     assert told_of(tmp_path, "s.txt", "x") == [f"s.txt: unknown ending '.txt'; {known}"]

@@ -70,7 +70,8 @@ PLACES = "publish: out, report: pages"
 def test_what_is_asked_has_absolute_paths_and_no_defaults(small: Path) -> None:
     small.with_name("ids").write_text("tower\n", "utf-8")
     asked = "{again: [summary], samples: ids, store: x.duckdb, redact: true, fresh: false}"
-    query = "{samples: SELECT 'tower' AS sample_id}"
+    sql = f"SELECT 'tower' AS sample_id, {'x' * 300!r} AS longer_than_the_name_of_a_file"
+    query = f"{{samples: {json.dumps(sql)}}}"
     path = written(
         small,
         f"one: {{pipeline: small.yaml, every: 90, parameters: {asked}, {PLACES}}}",
@@ -88,7 +89,7 @@ def test_what_is_asked_has_absolute_paths_and_no_defaults(small: Path) -> None:
         "report": str(folder / "pages"),
     }
     assert one.written.interval == timedelta(seconds=90)
-    assert two.parameters == {"config": str(small), "samples": "SELECT 'tower' AS sample_id"}
+    assert two.parameters == {"config": str(small), "samples": sql}
     assert two.written.interval == timedelta(minutes=15)
     assert (two.written.overlap, two.written.missed) == ("skip", "run")
 
@@ -145,6 +146,29 @@ def test_every_mistake_is_told_at_once(small: Path) -> None:
         "s.yaml:10 deployments.eight.parameters.redact: 1 is not right here; input should be a "
         "valid boolean",
         "s.yaml:10 deployments.eight.parameters.limt: unknown key 'limt'; did you mean 'limit'?",
+    ]
+
+
+def test_no_time_is_too_long_to_be_told(small: Path) -> None:
+    path = written(
+        small,
+        "one: {pipeline: small.yaml, every: 36500d}",
+        "two: {pipeline: small.yaml, every: 36501d}",
+        "three: {pipeline: small.yaml, every: 3153600001}",
+        f"four: {{pipeline: {'x' * 300}, every: 1d}}",
+        f"five: {{pipeline: {'x' * 300}/small.yaml, every: 1d}}",
+    )
+    longer = "is not right; write no more than 36500d"
+    assert faults(path) == [
+        f"s.yaml:3 deployments.two.every: {longer}",
+        f"s.yaml:4 deployments.three.every: {longer}",
+    ]
+    path.write_text(path.read_text("utf-8").replace("36501", "1").replace("3153600001", "5"))
+    assert faults(path) == [
+        f"s.yaml:5 deployments.four.pipeline: there is no file {'x' * 300!r}; "
+        "known are small.yaml, s.yaml",
+        f"s.yaml:6 deployments.five.pipeline: there is no file '{'x' * 300}/small.yaml'; "
+        "known are none",
     ]
 
 

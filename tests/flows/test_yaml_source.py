@@ -54,6 +54,26 @@ def test_an_empty_file_is_no_value(tmp_path: Path) -> None:
             "a: !!python/object:os.system x\n",
             ":1 a: 'x' cannot be read; write plain text or a number",
         ),
+        *(
+            (
+                f"a: !!{tag} {text!r}\n",
+                f":1 a: {text!r} cannot be read; write plain text or a number",
+            )
+            for tag, text in [
+                ("timestamp", "soon"),
+                ("bool", "perhaps"),
+                ("int", "_"),
+                ("float", ""),
+            ]
+        ),
+        (
+            r'a: "\ud800 half"' "\n",
+            r":1 a: '\ud800 half' cannot be read; write plain text or a number",
+        ),
+        (
+            f"a: 0x{'f' * 5000}\n",
+            f":1 a: '0x{'f' * 78}…' cannot be read; write plain text or a number",
+        ),
         ("a: 2026-99-99\n", ":1 a: '2026-99-99' cannot be read; write plain text or a number"),
     ],
 )

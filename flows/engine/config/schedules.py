@@ -13,6 +13,7 @@ from flows.engine.config.rerun import Rerun
 from flows.engine.config.schedules_schema import Deployment, Parameters, Schedules, SharedLimit
 from flows.engine.config.yaml_source import YamlSource, load_yaml
 from flows.engine.errors import Fault, InputError, one_of
+from flows.engine.existing import is_file, is_folder
 from flows.engine.object_storage import is_remote
 
 _NAME_OF = {"--again": "again", "--only": "only", "--from": "from_step"}
@@ -32,7 +33,7 @@ class Scheduled(NamedTuple):
         asked = self.written.parameters.model_dump(mode="json", exclude_defaults=True)
         for name in ("store", "samples"):
             # What is no file among the samples is a SELECT.
-            if name in asked and (name == "store" or (self.folder / asked[name]).is_file()):
+            if name in asked and (name == "store" or is_file(self.folder / asked[name])):
                 asked[name] = self._absolute(asked[name])
         publish = self.written.publish
         if publish is not None:
@@ -78,9 +79,10 @@ def _pipeline_faults(source: YamlSource, name: str, written: Deployment) -> Iter
     """What is wrong with a deployment's pipeline, and what its parameters ask of it."""
     at = ("deployments", name)
     path = source.folder / written.pipeline
-    if not path.is_file():
+    if not is_file(path):
         what = f"there is no file {written.pipeline!r}"
-        near = sorted(other.name for other in path.parent.glob("*.yaml"))
+        beside = path.parent.glob("*.yaml") if is_folder(path.parent) else ()
+        near = sorted(other.name for other in beside)
         yield Fault(source.place(*at, "pipeline"), what, one_of(path.name, near))
         return
     asked = written.parameters

@@ -1,11 +1,17 @@
 """A YAML file as plain values, with the line of every key and every fault in it."""
 
+import re
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import yaml
 
 from flows.engine.errors import Fault, InputError
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_SHOWN: Final = 80
+"""Characters of a value that are told of one that cannot be read."""
 
 
 class YamlSource(NamedTuple):
@@ -101,17 +107,26 @@ class _Reader:
         return values
 
     def _scalar(self, node: yaml.ScalarNode, path: tuple[str, ...]) -> Any:
-        try:
-            return self._scalars.construct_object(node)
-        except (yaml.YAMLError, ValueError):
-            self._fault(
-                _line(node), path, f"{node.value!r} cannot be read", "write plain text or a number"
-            )
-            return None
+        # What PyYAML raises for a text that is not of the kind that its tag names.
+        with suppress(yaml.YAMLError, ValueError, LookupError, AttributeError):
+            value = self._scalars.construct_object(node)
+            if _is_plain(value):
+                return value
+        shown = node.value if len(node.value) <= _SHOWN else f"{node.value[:_SHOWN]}…"
+        what = f"{shown!r} cannot be read"
+        self._fault(_line(node), path, what, "write plain text or a number")
+        return None
 
     def _fault(self, line: int, path: tuple[str, ...], what: str, right: str) -> None:
         place = f"{self._path}:{line} {'.'.join(path)}".rstrip()
         self.faults.append(Fault(place, what, right))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value may go on as JSON: no halves of characters, no number without bounds."""
+    if isinstance(value, str):
+        return _SURROGATE.search(value) is None
+    return not isinstance(value, int) or value.bit_length() <= 64
 
 
 def _line(node: yaml.Node) -> int:

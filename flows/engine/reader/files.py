@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from flows.engine.errors import Fault, nearest
+from flows.engine.existing import exists, is_folder
 from flows.engine.object_storage import is_remote
 from flows.engine.reader.csv_files import read_csv
 from flows.engine.reader.json_files import read_json_array, read_json_lines
@@ -57,7 +58,7 @@ def find_files(path: str, base: Path, folder: Path) -> tuple[list[SampleFile], l
 
 
 def _local(path: str, base: Path) -> tuple[list[tuple[str, Path]], list[Fault]]:
-    names = [path] if (base / path).exists() else _matching(path, base)
+    names = [path] if exists(base / path) else _matching(path, base)
     return [(name, base / name) for name in names], [] if names else [_missing(path, base)]
 
 
@@ -69,7 +70,7 @@ def _missing(path: str, base: Path) -> Fault:
     if glob.has_magic(path):
         return Fault(path, "no file has such a name", f"the folder it starts from is {base}")
     folder = (base / path).parent
-    if not folder.is_dir():
+    if not is_folder(folder):
         return Fault(path, "no such file", f"there is no folder {folder} either")
     near = nearest(Path(path).name, [other.name for other in folder.iterdir()])
     right = f"did you mean {near!r}?" if near else f"the folder looked in is {folder}"

@@ -7,6 +7,7 @@ import duckdb
 import polars as pl
 
 from flows.engine.errors import Fault, InputError
+from flows.engine.existing import is_file
 from flows.engine.reader import SampleSource
 from flows.engine.reader.files import FORMATS, SampleFile, unreadable
 from flows.engine.reader.records import RecordError
@@ -29,7 +30,8 @@ def some_samples(samples: SampleSource, words: str, store: Store) -> SampleSourc
     """
     path = Path(words)
     first, *more = words.split() or [""]
-    is_query = bool(more) and first.lower() in _SQL and not _is_file(path)
+    # A query may be too long for a file's name.
+    is_query = bool(more) and first.lower() in _SQL and not is_file(path)
     wanted = dict.fromkeys(_queried(words, store) if is_query else _listed(path))
     if not wanted:
         raise InputError([Fault(_OPTION, "names no sample", "name one at least")])
@@ -38,13 +40,6 @@ def some_samples(samples: SampleSource, words: str, store: Store) -> SampleSourc
         known = {name for table in chosen.shards(2_000) for name in table[_COLUMN]}
         raise InputError([_unknown([name for name in wanted if name not in known], samples)])
     return chosen
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # A query is too long for a file's name.
-        return False
 
 
 def _queried(sql: str, store: Store) -> list[str]:
@@ -56,7 +51,7 @@ def _queried(sql: str, store: Store) -> list[str]:
 
 
 def _listed(path: Path) -> list[str]:
-    if not _is_file(path):
+    if not is_file(path):
         right = "name a file of sample ids, or write a SELECT"
         raise InputError([Fault(_OPTION, f"there is no file {str(path)!r}", right)])
     form = FORMATS.get(path.suffix.lower())

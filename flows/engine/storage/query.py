@@ -24,9 +24,7 @@ _LIMITS: Final = (
     "SET lock_configuration = true",
 )
 
-_UNKNOWN: Final = re.compile(
-    r"\b(?:INTERVAL|UNION|BIGNUM|VARIANT|BIT|TIME WITH TIME ZONE)\b|BLOB."
-)
+_UNKNOWN: Final = re.compile(r"\b(?:INTERVAL|UNION|BIGNUM|VARIANT|BIT|TIME WITH TIME ZONE)\b|BLOB.")
 """Types that Polars lacks, or of which it would lose a part, and bytes in lists or structs."""
 
 
