@@ -36,7 +36,8 @@ def post(store: Store, run_id: str, pipeline: str) -> None:
         key = artifact_key(pipeline, "worst")
         return create_table_artifact(rows, key=key, description=f"The worst samples of {about}")
 
-    _ = _told("summary", page) and _told("worst samples", worst)
+    if _told("summary", page):
+        _told("worst samples", worst)
 
 
 def post_report(store: Store, run_id: str, folder: Path) -> None:

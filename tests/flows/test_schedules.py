@@ -166,7 +166,7 @@ def test_no_time_is_too_long_to_be_told(small: Path) -> None:
     path.write_text(path.read_text("utf-8").replace("36501", "1").replace("3153600001", "5"))
     assert faults(path) == [
         f"s.yaml:5 deployments.four.pipeline: there is no file {'x' * 300!r}; "
-        "known are small.yaml, s.yaml",
+        "known are s.yaml, small.yaml",
         f"s.yaml:6 deployments.five.pipeline: there is no file '{'x' * 300}/small.yaml'; "
         "known are none",
     ]

@@ -82,7 +82,7 @@ def _pipeline_faults(source: YamlSource, name: str, written: Deployment) -> Iter
     if not is_file(path):
         what = f"there is no file {written.pipeline!r}"
         beside = path.parent.glob("*.yaml") if is_folder(path.parent) else ()
-        near = sorted(other.name for other in beside)
+        near = [other.name for other in beside]
         yield Fault(source.place(*at, "pipeline"), what, one_of(path.name, near))
         return
     asked = written.parameters

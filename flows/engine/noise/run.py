@@ -1,30 +1,26 @@
 """How far scores vary from one evaluation of the same samples to the next: asked and measured."""
 
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, Final
 
 import polars as pl
 
 from flows.engine.config.wiring import Step
-from flows.engine.llm.estimate import NOT_ASKED, Estimate
-from flows.engine.llm.journal import take_in_journals
+from flows.engine.llm.estimate import Estimate
 from flows.engine.llm.session import Session
 from flows.engine.noise.repeats import Cell, Design, Repeats
 from flows.engine.noise.spread import Spread, spreads
-from flows.engine.planning.guessing import ClaimGuess
+from flows.engine.planning.guessing import ClaimGuesses
 from flows.engine.planning.readiness import check_pipeline
 from flows.engine.prepare import SHARD, Prepared
 from flows.engine.running.interruptible import unless_interrupted
+from flows.engine.running.on_record import on_record
 from flows.engine.steps.runner import Watch
 from flows.engine.storage import runs
 from flows.engine.storage.ledger import Ledger
-from flows.engine.storage.read_copy import publish_after_run
 from flows.engine.storage.store import Store
 from flows.engine.tools.counting import Counter, asking, foresee
-from flows.engine.tools.toolbox import Toolbox
-from stages.decompose import DecomposeClaims
 
 STEP: Final = "repeats"
 """What a watch is told of as though it were a step."""
@@ -49,7 +45,7 @@ def count_calls(
     endpoints = asking(prepared.pipeline)
     foreseen = foresee(prepared.pipeline, store)
     counters = {name: Counter(of, store, asked, foreseen) for name, of in endpoints.items()}
-    guesses: dict[str, ClaimGuess] = {}
+    guesses = ClaimGuesses()
 
     def lend(step: Step, repeat: int) -> Mapping[str, Any]:
         if step.name in counters:
@@ -57,18 +53,13 @@ def count_calls(
         return dict.fromkeys(step.stage.tools.keys() - step.stage.ignores())
 
     def complete(step: Step, table: pl.DataFrame) -> pl.DataFrame:
-        if not isinstance(step.stage, DecomposeClaims) or not step.judges:
-            return table
-        unknown = pl.col("failure").eq_missing(pl.lit(NOT_ASKED.kind))
-        texts = samples.join(table.filter(unknown), on="sample_id", how="semi")
-        guess = guesses.setdefault(step.name, ClaimGuess(step.stage)) if texts.height else None
-        return pl.concat([table.filter(~unknown), guess.claims(texts)]) if guess else table
+        return guesses.complete(step.name, step.stage, table, samples) if step.judges else table
 
     walk = Repeats(prepared.pipeline, samples, repeats, lend, complete)
     for name in (step.name for step in prepared.pipeline.steps if step.name in counters):
         for cell in walk.cells(name) if name in walk.needed() else ():
             walk.table(name, cell)
-    about = bool(guesses) or foreseen.guessed
+    about = bool(guesses.steps) or foreseen.guessed
     return walk.design, {name: one.estimate(about=about) for name, one in counters.items()}
 
 
@@ -87,7 +78,17 @@ def measure(
     other and which is never taken for the newest run. Raises as a run does.
     """
     check_pipeline(prepared.pipeline)
-    with _recorded(prepared, store, watch, redact=redact) as (toolbox, stop):
+    stop = threading.Event()
+
+    def session(run_id: str) -> Session:
+        return Session(
+            Ledger(store), run_id=run_id, stop=stop, redact=redact, answered=watch.answered
+        )
+
+    with (
+        on_record(prepared.pipeline, store, watch, session, about=runs.NOISE) as (run_id, toolbox),
+        runs.ending(store, run_id, stop, well="measured"),
+    ):
         walk = Repeats(
             prepared.pipeline, samples, repeats, lambda step, n: toolbox.lend(step, repeat=n)
         )
@@ -108,29 +109,3 @@ def _scores(walk: Repeats, watch: Watch) -> dict[tuple[str, Cell], pl.DataFrame]
         tables[step, cell] = walk.table(step, cell)
         watch.advanced(STEP, done, len(cells))
     return tables
-
-
-@contextmanager
-def _recorded(
-    prepared: Prepared, store: Store, watch: Watch, *, redact: bool
-) -> Iterator[tuple[Toolbox, threading.Event]]:
-    """The tools of a run on record, whose end is noted however it comes, and what stops it."""
-    pipeline = prepared.pipeline
-    stop = threading.Event()
-    ledger = Ledger(store)
-    run_id, killed = runs.start(
-        store,
-        pipeline=f"{pipeline.name}{runs.NOISE}",
-        config_path=str(pipeline.source.path.resolve()),
-        config=pipeline.source.text,
-    )
-    take_in_journals(ledger)
-    session = Session(ledger, run_id=run_id, stop=stop, redact=redact, answered=watch.answered)
-    toolbox = Toolbox(pipeline, session)
-    watch.began(run_id, killed)
-    try:
-        with runs.ending(store, run_id, stop, well="measured"):
-            yield toolbox, stop
-    finally:
-        toolbox.close()
-    publish_after_run(store, wanted=pipeline.read_copy)

@@ -7,8 +7,8 @@ import polars as pl
 
 from flows.engine.config.pipeline import Pipeline
 from flows.engine.config.wiring import Step
-from flows.engine.llm.estimate import NOT_ASKED, Estimate, together
-from flows.engine.planning.guessing import ClaimGuess
+from flows.engine.llm.estimate import Estimate, together
+from flows.engine.planning.guessing import ClaimGuesses
 from flows.engine.planning.plan import Planned
 from flows.engine.prepare import SHARD, Prepared
 from flows.engine.reader import SampleSource
@@ -25,7 +25,6 @@ from flows.engine.tools.counting import (
     foresee,
 )
 from flows.engine.tools.foreseeing import ForeseenEntailment
-from stages.decompose import DecomposeClaims
 
 _SHARDS: Final = 10
 """Parts of the samples that are looked at; of more, so many, evenly spread."""
@@ -87,7 +86,7 @@ class _Walk:
         self._edits = {one.step: one.edits for one in planned if one.edits}
         self._steps: list[Step] = []
         self._read: set[str] = set()
-        self._guesses: dict[str, ClaimGuess] = {}
+        self._guesses = ClaimGuesses()
         self.guessed: set[str] = set()
         asked: set[str] = set()
         unaided: set[str] = set()
@@ -128,7 +127,7 @@ class _Walk:
                 # Edits are laid over whole rows.
                 columns = tuple(row.model_fields) if step.name in self._edits else ()
                 return read(connection, row, self._found[step.name], shard=part, columns=columns)
-        if not self._guesses.keys().isdisjoint(step.needs):
+        if not self._guesses.steps.isdisjoint(step.needs):
             self.guessed.add(step.name)
         inputs: dict[str, Any] = {
             name: tables[wire] if isinstance(wire, str) else {one: tables[one] for one in wire}
@@ -144,11 +143,6 @@ class _Walk:
 
     def _whole(self, step: Step, table: pl.DataFrame, samples: pl.DataFrame) -> pl.DataFrame:
         """The table with claims guessed where a judge has yet to be asked for them."""
-        if not isinstance(step.stage, DecomposeClaims) or step.name not in self.counters:
+        if step.name not in self.counters:
             return table
-        unknown = pl.col("failure").eq_missing(pl.lit(NOT_ASKED.kind))
-        texts = samples.join(table.filter(unknown), on="sample_id", how="semi")
-        if texts.is_empty():
-            return table
-        guess = self._guesses.setdefault(step.name, ClaimGuess(step.stage))
-        return pl.concat([table.filter(~unknown), guess.claims(texts)])
+        return self._guesses.complete(step.name, step.stage, table, samples)

@@ -1,10 +1,12 @@
 """Claims that a judge has yet to name, guessed well enough to count what verifying them costs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any, Final
 
 import polars as pl
 
+from flows.engine.llm.estimate import NOT_ASKED
+from stages.base import Stage
 from stages.decompose import DecomposeClaims
 from stages.rows import Claim
 from stages.tables import schema
@@ -12,6 +14,34 @@ from stages.text.sentences import split_sentences
 
 _BY_RULES: Final = 500
 """Texts that the rules decompose, which takes them about two milliseconds each."""
+
+
+class ClaimGuesses:
+    """Fills the tables of claims that a plan walks through; `steps` are those it guessed for."""
+
+    def __init__(self) -> None:
+        self._by_step: dict[str, ClaimGuess] = {}
+
+    @property
+    def steps(self) -> Set[str]:
+        """The steps with claims that nobody knows yet."""
+        return self._by_step.keys()
+
+    def complete(
+        self, step: str, stage: Stage, table: pl.DataFrame, samples: pl.DataFrame
+    ) -> pl.DataFrame:
+        """The table that a counting tool gave `step`, with claims where a judge is to be asked.
+
+        `samples` are those that it is about. A table of anything else stays as it is.
+        """
+        if not isinstance(stage, DecomposeClaims):
+            return table
+        unknown = pl.col("failure").eq_missing(pl.lit(NOT_ASKED.kind))
+        texts = samples.join(table.filter(unknown), on="sample_id", how="semi")
+        if texts.is_empty():
+            return table
+        guess = self._by_step.setdefault(step, ClaimGuess(stage))
+        return pl.concat([table.filter(~unknown), guess.claims(texts)])
 
 
 class ClaimGuess:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -10,23 +10,20 @@ from typing import Any, Final
 
 from flows.engine.canaries.asking import try_judges
 from flows.engine.config.rerun import Choice, Rerun, chosen
-from flows.engine.errors import StoreError
 from flows.engine.findings.gates import judge_run
-from flows.engine.llm.journal import take_in_journals
 from flows.engine.llm.session import Session
 from flows.engine.llm.sharing import Sharing, unshared
 from flows.engine.planning.readiness import check_endpoints
 from flows.engine.prepare import Prepared
-from flows.engine.running.interruptible import unless_interrupted
+from flows.engine.running.interruptible import await_all, unless_interrupted
+from flows.engine.running.on_record import on_record
 from flows.engine.running.room import check_room
 from flows.engine.steps.runner import Run, Watch
 from flows.engine.steps.unchanged import SAMPLES
 from flows.engine.storage import runs
 from flows.engine.storage.artifacts import Artifact
 from flows.engine.storage.ledger import Ledger
-from flows.engine.storage.read_copy import publish_after_run
 from flows.engine.storage.store import Store
-from flows.engine.tools.toolbox import Toolbox
 from flows.engine.workers.opening import open_workers
 
 Submit = Callable[[str, Mapping[str, Any]], Any]
@@ -36,9 +33,6 @@ Make = Callable[[str, Mapping[str, Artifact]], Artifact]
 """Makes a step by name, given the table of each step that it needs."""
 
 _THREADS: Final = 4
-
-_LOOK: Final = 0.2
-"""Seconds until the main thread looks up from its wait for the steps."""
 
 
 @contextmanager
@@ -65,17 +59,10 @@ def recorded(
     check_room(prepared, store, wanted=choice.wanted)
     stop = threading.Event()
     place = partial(pipeline.source.place, "workers")
-    with closing(open_workers(pipeline.workers, stop, place)) as workers:
-        ledger = Ledger(store)
-        run_id, killed = runs.start(
-            store,
-            pipeline=pipeline.name,
-            config_path=str(pipeline.source.path.resolve()),
-            config=pipeline.source.text,
-        )
-        take_in_journals(ledger)
-        session = Session(
-            ledger,
+
+    def session(run_id: str) -> Session:
+        return Session(
+            Ledger(store),
             run_id=run_id,
             stop=stop,
             redact=redact,
@@ -83,25 +70,16 @@ def recorded(
             fresh=choice.fresh,
             sharing=sharing,
         )
-        toolbox = Toolbox(pipeline, session, workers)
-        run = Run(run_id, prepared, choice, store, toolbox, workers, stop=stop, watch=watch)
-        watch.began(run_id, killed)
-        readable = True
-        try:
-            with runs.ending(store, run_id, stop):
-                yield run
-                trying = partial(try_judges, prepared, store, toolbox, run_id, choice.wanted)
-                unless_interrupted(trying, stop)
-            judge_run(store, run_id, pipeline.gates)
-        except StoreError:
-            readable = False
-            raise
-        finally:
-            # They are not needed any more, and copying the store may take a while.
-            workers.close()
-            toolbox.close()
-            if readable:
-                publish_after_run(store, wanted=pipeline.read_copy)
+
+    with (
+        closing(open_workers(pipeline.workers, stop, place)) as workers,
+        on_record(pipeline, store, watch, session, workers=workers) as (run_id, toolbox),
+    ):
+        with runs.ending(store, run_id, stop):
+            yield Run(run_id, prepared, choice, store, toolbox, workers, stop=stop, watch=watch)
+            trying = partial(try_judges, prepared, store, toolbox, run_id, choice.wanted)
+            unless_interrupted(trying, stop)
+        judge_run(store, run_id, pipeline.gates)
 
 
 def walk(run: Run, submit: Submit) -> dict[str, Any]:
@@ -127,10 +105,7 @@ def execute(run: Run, make: Make | None = None) -> dict[str, Artifact]:
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="step") as pool:
         futures = walk(run, lambda name, inputs: pool.submit(make_after, name, inputs))
         try:
-            # Not for ever at a time: Polars handles Ctrl-C such that it does not end a wait.
-            while (steps := wait(futures.values(), _LOOK, FIRST_EXCEPTION)).not_done:
-                for future in steps.done:
-                    future.result()
+            await_all(futures.values())
             return {name: future.result() for name, future in futures.items()}
         except BaseException:
             run.stop.set()

@@ -1,9 +1,9 @@
 """Work that asks models, done such that Ctrl-C ends it in order."""
 
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from typing import Any, Final, TypeVar
 
 Done = TypeVar("Done")
 
@@ -19,10 +19,19 @@ def unless_interrupted(work: Callable[[], Done], stop: threading.Event) -> Done:
     with ThreadPoolExecutor(1, thread_name_prefix="work") as pool:
         future = pool.submit(work)
         try:
-            # Not for ever at a time: Polars handles Ctrl-C such that it does not end a wait.
-            while wait([future], _LOOK).not_done:
-                pass
+            await_all([future])
             return future.result()
         except BaseException:
             stop.set()
             raise
+
+
+def await_all(futures: Iterable[Future[Any]]) -> None:
+    """Return when all of them are done; raises what one of them raised as soon as it did.
+
+    Not for ever at a time: Polars handles Ctrl-C such that it does not end a wait.
+    """
+    every = list(futures)
+    while (looked := wait(every, _LOOK, FIRST_EXCEPTION)).not_done:
+        for future in looked.done:
+            future.result()

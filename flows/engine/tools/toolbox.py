@@ -140,13 +140,15 @@ class StepEmbedder:
 class Toolbox:
     """Lends the tools of one pipeline. A model is loaded when first asked something new.
 
-    `workers` do the work of the models that claimflow carries, where that is worth it.
+    `workers` do the work of the models that claimflow carries, where that is worth it; they
+    are let go of with the rest.
     """
 
     def __init__(
         self, pipeline: Pipeline, session: Session, workers: Workers | None = None
     ) -> None:
         self._session = session
+        self._workers = workers
         memory = Memory(session.ledger, session.stop)
         folder = pipeline.embedder if isinstance(pipeline.embedder, Path) else None
         models = ModelWork(folder, workers, entailment=pipeline.entailment)
@@ -180,6 +182,8 @@ class Toolbox:
 
     def close(self) -> None:
         """Let go of everything that the run asked."""
+        if self._workers:
+            self._workers.close()
         self._session.close()
 
     def _tool(self, step: Step, protocol: type, repeat: int) -> Any:

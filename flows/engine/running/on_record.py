@@ -1,0 +1,54 @@
+"""A run put on record, with the tools that it asks; let go of and published when it is over."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from flows.engine.config.pipeline import Pipeline
+from flows.engine.errors import StoreError
+from flows.engine.llm.journal import take_in_journals
+from flows.engine.llm.session import Session
+from flows.engine.steps.runner import Watch
+from flows.engine.storage import runs
+from flows.engine.storage.ledger import Ledger
+from flows.engine.storage.read_copy import publish_after_run
+from flows.engine.storage.store import Store
+from flows.engine.tools.toolbox import Toolbox
+from flows.engine.workers import Workers
+
+
+@contextmanager
+def on_record(
+    pipeline: Pipeline,
+    store: Store,
+    watch: Watch,
+    session: Callable[[str], Session],
+    *,
+    about: str = "",
+    workers: Workers | None = None,
+) -> Iterator[tuple[str, Toolbox]]:
+    """The id of a new run of a pipeline, and its tools; its end is for the caller to note.
+
+    `session` opens that of a run by its id, `about` is added to the pipeline's name. What runs
+    before this one left in journals is taken in first. Afterwards nobody is asked any more and
+    the read copy is published, unless it was the store that failed.
+    """
+    take_in_journals(Ledger(store))
+    run_id, killed = runs.start(
+        store,
+        pipeline=f"{pipeline.name}{about}",
+        config_path=str(pipeline.source.path.resolve()),
+        config=pipeline.source.text,
+    )
+    toolbox = Toolbox(pipeline, session(run_id), workers)
+    watch.began(run_id, killed)
+    readable = True
+    try:
+        yield run_id, toolbox
+    except StoreError:
+        readable = False
+        raise
+    finally:
+        # They are not needed any more, and copying the store may take a while.
+        toolbox.close()
+        if readable:
+            publish_after_run(store, wanted=pipeline.read_copy)
