@@ -28,7 +28,7 @@ def _print(pruned: Pruned) -> None:
         counted(pruned.tables, "table"),
         counted(pruned.rows, "row"),
         counted(pruned.calls, "call"),
-        counted(pruned.replies, "reply").replace("replys", "replies"),
+        counted(pruned.replies, "reply", "replies"),
     )
     print(f"with them: {', '.join(counts)}; the texts of {counted(pruned.emptied, 'call')}")
     if pruned.after is None:

@@ -1,7 +1,8 @@
 """Everything that is checked before a run: the pipeline, its samples, and whether they fit."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from flows.engine.config.pipeline import Pipeline, build_pipeline, canary_source, samples_source
 from flows.engine.config.rerun import Rerun
@@ -14,6 +15,8 @@ from flows.engine.storage.store import Store
 
 SHARD: Final = 2_000
 """Samples in one part of a table: bounds the memory of a run, whatever the input's size."""
+
+Found = TypeVar("Found")
 
 
 class Prepared(NamedTuple):
@@ -35,21 +38,9 @@ def prepare(
     source = load_yaml(config)
     rerun = rerun or Rerun()
     faults = list(rerun.clashes(limit=limit))
-    pipeline: Pipeline | None = None
-    samples: SampleSource | None = None
-    canaries: tuple[Canary, ...] = ()
-    try:
-        pipeline = build_pipeline(source)
-    except InputError as error:
-        faults += error.faults
-    try:
-        samples = _samples(source, limit)
-    except InputError as error:
-        faults += error.faults
-    try:
-        canaries = _canaries(source)
-    except InputError as error:
-        faults += error.faults
+    pipeline = _unless_wrong(lambda: build_pipeline(source), faults)
+    samples = _unless_wrong(lambda: _samples(source, limit), faults)
+    canaries = _unless_wrong(lambda: _canaries(source), faults)
     if pipeline:
         faults += rerun.unknown(pipeline)
         if samples:
@@ -58,7 +49,16 @@ def prepare(
         raise InputError(faults)
     if rerun.samples is not None:
         samples = some_samples(samples, rerun.samples, Store((store or pipeline.store).resolve()))
-    return Prepared(pipeline, samples, canaries)
+    return Prepared(pipeline, samples, canaries or ())
+
+
+def _unless_wrong(found: Callable[[], Found], faults: list[Fault]) -> Found | None:
+    """What is `found`, or None where its faults were added to those of all."""
+    try:
+        return found()
+    except InputError as error:
+        faults += error.faults
+        return None
 
 
 def _samples(source: YamlSource, limit: int | None) -> SampleSource | None:

@@ -15,9 +15,9 @@ def visible(text: object) -> str:
     return str(text).translate(_HIDDEN)
 
 
-def counted(number: int, thing: str) -> str:
-    """`1 sample`, `2,000 samples`."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+def counted(number: int, thing: str, things: str | None = None) -> str:
+    """`1 sample`, `2,000 samples`; `things` is the plural where that is not so plain."""
+    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
 
 
 def number(value: float | None) -> str:

@@ -80,33 +80,31 @@ def read_folder(folder: Path) -> CrossEncoderFolder:
     if not folder.is_dir():
         right = "name a folder with model.onnx, tokenizer.json and config.json"
         raise InputError([Fault(str(folder), "no such folder", right)])
-    faults: list[Fault] = []
     models = [path for name in MODELS if (path := folder / name).is_file()]
     tokenizer = folder / "tokenizer.json"
+    faults: list[Fault] = []
     if not models:
         right = "put a cross-encoder there in ONNX format"
         faults.append(Fault(str(folder / "model.onnx"), "no such file", right))
     if not tokenizer.is_file():
         faults.append(Fault(str(tokenizer), "no such file", "put the model's tokenizer there"))
+    labels, max_length = _settings(folder, faults)
+    if faults:
+        raise InputError(faults)
+    weights = (models[0].with_name(name) for name in WEIGHTS)
+    beside = tuple(path for path in weights if path.is_file())
+    return CrossEncoderFolder(folder.name, models[0], beside, tokenizer, labels, max_length)
+
+
+def _settings(folder: Path, faults: list[Fault]) -> tuple[tuple[Label, ...], int]:
+    """What each output means, and the window."""
     config = _read(folder / "config.json", faults, "put the model's configuration there")
     labels = output_labels(config) if config is not None else ()
     if config is not None and not labels:
         faults.append(Fault(str(folder / "config.json"), named_outputs(config), _LABELS))
-    if faults:
-        raise InputError(faults)
     published = folder / "tokenizer_config.json"
     window = _read(published, faults, "") if published.is_file() else {}
-    if faults:
-        raise InputError(faults)
-    weights = (models[0].with_name(name) for name in WEIGHTS)
-    return CrossEncoderFolder(
-        name=folder.name,
-        model=models[0],
-        weights=tuple(path for path in weights if path.is_file()),
-        tokenizer=tokenizer,
-        labels=labels,
-        max_length=_window(window or {}, config or {}),
-    )
+    return labels, _window(window or {}, config or {})
 
 
 def _read(path: Path, faults: list[Fault], right: str) -> dict[str, Any] | None:

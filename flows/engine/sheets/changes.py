@@ -32,6 +32,27 @@ def changed_claims(
     wrong goes to `faults`.
     """
     by_id = {row["claim_id"]: row["claim"] for row in stood if row["claim_id"] is not None}
+    kept, added = _written(sheet, rows, by_id, faults)
+    was = [claim for claim in by_id.values() if claim is not None]
+    now = [*(kept[key] for key in by_id if key in kept), *added]
+    if set(now) == set(was):
+        return None
+    changed = sum(by_id[key] != claim for key, claim in kept.items())
+    sample_id, of = stood[0]["sample_id"], stood[0]["of"]
+    before, after = (
+        [
+            {"claim_id": content_key("claim", sample_id, of, claim), "claim": claim}
+            for claim in claims
+        ]
+        for claims in (was, now)
+    )
+    return Change(before, after, changed, len(added), len(was) - len(kept))
+
+
+def _written(
+    sheet: Sheet, rows: Sequence[SheetRow], by_id: Mapping[str, Any], faults: list[Fault]
+) -> tuple[dict[str, str], list[str]]:
+    """The claims that a sheet has now: those with an id by it, and those that were added."""
     kept: dict[str, str] = {}
     added: list[str] = []
     lines: dict[str, int] = {}
@@ -48,20 +69,7 @@ def changed_claims(
             added.append(claim)
         else:
             kept[row.cell("claim_id").strip()] = claim
-    was = [claim for claim in by_id.values() if claim is not None]
-    now = [*(kept[key] for key in by_id if key in kept), *added]
-    if set(now) == set(was):
-        return None
-    changed = sum(by_id[key] != claim for key, claim in kept.items())
-    sample_id, of = stood[0]["sample_id"], stood[0]["of"]
-    before_rows, after_rows = (
-        [
-            {"claim_id": content_key("claim", sample_id, of, claim), "claim": claim}
-            for claim in claims
-        ]
-        for claims in (was, now)
-    )
-    return Change(before_rows, after_rows, changed, len(added), len(was) - len(kept))
+    return kept, added
 
 
 def changed_verdicts(
