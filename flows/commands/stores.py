@@ -10,6 +10,7 @@ from typing import Final
 from flows.engine.config.pipeline import build_pipeline
 from flows.engine.config.yaml_source import load_yaml
 from flows.engine.errors import Fault, InputError
+from flows.engine.existing import exists
 from flows.engine.storage.read_copy import is_current, read_copy_path
 from flows.engine.storage.store import Store
 
@@ -35,10 +36,19 @@ def named_store(options: Namespace) -> Store:
         return Store(options.store.resolve())
     if options.config:
         return Store(build_pipeline(load_yaml(options.config)).store.resolve())
-    if _MEMORY.is_file():
-        return Store(Path(_MEMORY.read_text("utf-8")))
+    last = _remembered()
+    if last is not None:
+        return Store(last)
     what, right = "no store was used in this folder yet", "name one by --store or --config"
     raise InputError([Fault("store", what, right)])
+
+
+def _remembered() -> Path | None:
+    """The store that was last used here, where that is on file and can be read."""
+    with suppress(OSError, UnicodeDecodeError):
+        path = Path(_MEMORY.read_text("utf-8"))
+        return path if path.is_absolute() and exists(path.parent) else None
+    return None
 
 
 def read_store(options: Namespace) -> Store:

@@ -2,10 +2,13 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 Commands = Any
 """What `add_subparsers` gives, for which argparse has no public name."""
+
+_MOST: Final = 10**12
+"""Of whatever is counted there are never so many."""
 
 
 def pipeline_options(parser: argparse.ArgumentParser) -> None:
@@ -39,8 +42,16 @@ def two_or_more(text: str) -> int:
 
 
 def positive(text: str) -> int:
-    """A whole number of 1 or more."""
+    """A whole number of 1 or more that every counter can hold."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("must be 1 or more")
+    return min(number, _MOST)
+
+
+def days(text: str) -> int:
+    """A whole number of days that a date can be moved by."""
+    number = positive(text)
+    if number > 36_500:
+        raise argparse.ArgumentTypeError("must be 36500 or less")
     return number

@@ -1,6 +1,6 @@
 """Commands that take things out of a store, put them in, and keep it in order."""
 
-from flows.options.common import Commands, live_option, positive, store_options
+from flows.options.common import Commands, days, live_option, positive, store_options
 
 
 def add(commands: Commands) -> None:
@@ -22,7 +22,7 @@ def add(commands: Commands) -> None:
     keep.add_argument(
         "--keep-runs", type=positive, metavar="N", help="keep the newest N runs of each pipeline"
     )
-    keep.add_argument("--keep-days", type=positive, metavar="D", help="keep the runs of D days")
+    keep.add_argument("--keep-days", type=days, metavar="D", help="keep the runs of D days")
     prune.add_argument(
         "--replies", action="store_true", help="forget, too, what models said long before those"
     )

@@ -184,6 +184,38 @@ def test_sql_in_every_form(ran: Path, capsysbinary: pytest.CaptureFixture[bytes]
     assert pl.read_parquet("answer.parquet").height == 3
 
 
+def test_a_store_that_cannot_be_remembered_is_none(
+    ran: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory = Path(".claimflow/last_store")
+    for junk in (b"\xff\xfe", b"", b"x" * 5000, b"/" + b"x" * 300 + b"/s.duckdb", b"a\0b"):
+        memory.write_bytes(junk)
+        assert main(["runs"]) == 2
+        assert capsys.readouterr().err == (
+            "claimflow: store: no store was used in this folder yet; "
+            "name one by --store or --config\n"
+        )
+
+
+def test_numbers_that_nothing_holds(ran: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    huge = "9" * 30
+    assert main(["prune", "--keep-runs", huge, "--dry-run"]) == 0
+    assert main(["run", str(ran), "--limit", huge]) == 0
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["prune", "--keep-days", "36501"])
+    assert "argument --keep-days: must be 36500 or less" in capsys.readouterr().err
+
+
+def test_a_query_that_is_no_text(ran: Path) -> None:
+    command = [sys.executable, "-c", MAIN, "sql", "-"]
+    done = subprocess.run(command, input=b"SELECT '\xff'", capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr == (
+        b"claimflow: standard input: is no text at byte 8; write the query as UTF-8\n"
+    )
+
+
 def test_bytes_are_told_in_hexadecimal(
     ran: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:

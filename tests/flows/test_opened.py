@@ -2,6 +2,7 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -19,6 +20,33 @@ def path(tmp_path: Path) -> Path:
         connection.execute("CREATE SCHEMA s; CREATE TABLE s.t (n INT); CREATE TABLE t (n INT)")
         connection.execute("CREATE VIEW v AS FROM s.t")
     return tmp_path / "f.duckdb"
+
+
+@pytest.mark.parametrize("kind", [Attached, lambda *how: Alone(*how, {})])
+@pytest.mark.parametrize("read_only", [True, False])
+@pytest.mark.parametrize("name", ["s.jsonl", "s.json", "s.csv", "s.parquet", "s.duckdb"])
+def test_no_file_of_another_kind_is_taken_for_a_database(
+    tmp_path: Path, kind: Callable[[Path, bool], Attached | Alone], read_only: bool, name: str
+) -> None:
+    other = tmp_path / name
+    duckdb.sql("SELECT 1 AS a").write_parquet(str(other))
+    if not name.endswith("parquet"):
+        other.write_text('{"a": 1}\n')
+    before = other.read_bytes()
+    with pytest.raises(duckdb.IOException, match="not a valid DuckDB database file"):
+        kind(other, read_only)
+    assert other.read_bytes() == before
+
+
+def test_a_database_may_have_any_name(tmp_path: Path) -> None:
+    for name in ("new.json", "md:new", "a b.csv"):
+        with (
+            closing(Attached(tmp_path / name, read_only=False)) as file,
+            closing(file.cursor()) as own,
+        ):
+            own.execute("CREATE TABLE t AS SELECT 1 AS n")
+        with closing(Alone(tmp_path / name, True, {})) as alone:
+            assert alone.connection.execute("FROM t").fetchall() == [(1,)]
 
 
 def write_elsewhere(path: Path) -> str:
