@@ -22,11 +22,18 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "f.duckdb"
 
 
-@pytest.mark.parametrize("kind", [Attached, lambda *how: Alone(*how, {})])
-@pytest.mark.parametrize("read_only", [True, False])
+@pytest.mark.parametrize(
+    "opened",
+    [
+        lambda path: Attached(path, read_only=True),
+        lambda path: Attached(path, read_only=False),
+        lambda path: Alone(path, True, {}),
+    ],
+    ids=["to read", "to write", "alone"],
+)
 @pytest.mark.parametrize("name", ["s.jsonl", "s.json", "s.csv", "s.parquet", "s.duckdb"])
 def test_no_file_of_another_kind_is_taken_for_a_database(
-    tmp_path: Path, kind: Callable[[Path, bool], Attached | Alone], read_only: bool, name: str
+    tmp_path: Path, opened: Callable[[Path], Attached | Alone], name: str
 ) -> None:
     other = tmp_path / name
     duckdb.sql("SELECT 1 AS a").write_parquet(str(other))
@@ -34,12 +41,12 @@ def test_no_file_of_another_kind_is_taken_for_a_database(
         other.write_text('{"a": 1}\n')
     before = other.read_bytes()
     with pytest.raises(duckdb.IOException, match="not a valid DuckDB database file"):
-        kind(other, read_only)
+        opened(other)
     assert other.read_bytes() == before
 
 
 def test_a_database_may_have_any_name(tmp_path: Path) -> None:
-    for name in ("new.json", "md:new", "a b.csv"):
+    for name in ("new.json", "a b.csv"):
         with (
             closing(Attached(tmp_path / name, read_only=False)) as file,
             closing(file.cursor()) as own,

@@ -175,10 +175,10 @@ def test_a_file_that_is_replaced_while_it_is_opened_is_opened_again(
             connection.execute("CREATE TABLE t AS SELECT $name AS name", {"name": name})
     connect = duckdb.connect
 
-    def replaced_meanwhile(path: str, *options: Any) -> duckdb.DuckDBPyConnection:
+    def replaced_meanwhile(path: Path, *options: Any) -> duckdb.DuckDBPyConnection:
         connection = connect(path, *options)
         if (tmp_path / "next").exists():
-            (tmp_path / "next").replace(tmp_path / "copy")
+            (tmp_path / "next").replace(path)
             if torn:
                 connection.close()
                 raise duckdb.IOException("IO Error: No more data remaining in MetadataReader")

@@ -1,8 +1,7 @@
 """A DuckDB file that this process has open: attached to the DuckDB of the process, or alone.
 
-Either says that a DuckDB file is meant: by its name alone DuckDB would take a file of samples, or
-one of SQLite, for a database, too. A DuckDB of its own takes 20 ms of CPU to open, a file attached
-to one that is there takes 2.
+By its name alone DuckDB would attach a file of samples as a database, too: its kind is said.
+A DuckDB of its own takes 20 ms of CPU to open, a file attached to one that is there takes 2.
 """
 
 import itertools
@@ -88,8 +87,13 @@ class Alone(_Opened):
     def __init__(self, path: Path, read_only: bool, config: dict[str, Any]) -> None:
         super().__init__(path)
         try:
-            self.connection = duckdb.connect(f"duckdb:{path}", read_only, config)
+            # Said of the path here, as for ATTACH, its kind would keep DuckDB from finding that
+            # somebody in this process has the file open, whose locks `close` would take.
+            self.connection = duckdb.connect(path, read_only, config)
             self.connection.execute(_SOUND)
+        except duckdb.CatalogException as error:
+            self._closed()
+            raise duckdb.IOException(f"not a valid DuckDB database file: {error}") from error
         except BaseException:
             self._closed()
             raise
