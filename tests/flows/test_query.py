@@ -32,7 +32,12 @@ def test_the_first_rows_of_an_answer_are_enough(store: Store) -> None:
 
 def test_columns_of_one_name_are_told_apart(store: Store) -> None:
     answer = query(store, 'SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS a, 5 AS "b""c"', seconds=20)
-    assert answer.to_dicts() == [{"a": 1, "a_2": 2, "a_1": 3, "a_3": 4, 'b"c': 5}]
+    assert answer.to_dicts() == [{"a": 1, "a_1": 2, "a_1_1": 3, "a_2": 4, 'b"c': 5}]
+
+
+def test_names_that_differ_in_case_alone_are_two(store: Store) -> None:
+    answer = query(store, 'SELECT 1 AS a, INTERVAL 1 DAY AS "A"', seconds=20)
+    assert answer.to_dicts() == [{"a": 1, "A": "1 day"}]
 
 
 def test_the_rows_of_such_an_answer_keep_their_order(store: Store) -> None:

@@ -2,8 +2,6 @@
 
 import re
 import threading
-from collections.abc import Sequence
-from itertools import count
 from typing import Final
 
 import duckdb
@@ -61,25 +59,20 @@ def query(store: Store, sql: str, *, seconds: float, rows: int | None = None) ->
 
 def _readable(answer: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
     """The same answer as a table that Polars can have."""
+    if len(set(answer.columns)) < len(answer.columns):
+        # As a subquery its columns of one name are told apart: a, a_1.
+        answer = answer.project("*")
     unknown = [bool(_UNKNOWN.search(str(kind))) for kind in answer.types]
-    if not any(unknown) and len(set(answer.columns)) == len(answer.columns):
+    if not any(unknown):
         return answer
-    quoted = [name.replace('"', '""') for name in _told_apart(answer.columns)]
+    quoted = [name.replace('"', '""') for name in answer.columns]
+    # By place: to DuckDB names that differ in case alone are one.
     return answer.project(
         ", ".join(
             f'#{place}{"::VARCHAR" if as_text else ""} AS "{name}"'
             for place, (name, as_text) in enumerate(zip(quoted, unknown, strict=True), 1)
         )
     )
-
-
-def _told_apart(names: Sequence[str]) -> list[str]:
-    """`names`, of which each that stands twice is followed by a number: a, a_1."""
-    told: dict[str, None] = {}
-    for name in names:
-        numbered = (f"{name}_{number}" for number in count(1) if f"{name}_{number}" not in names)
-        told[name if name not in told else next(n for n in numbered if n not in told)] = None
-    return list(told)
 
 
 def tables(store: Store) -> pl.DataFrame:
