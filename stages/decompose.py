@@ -32,7 +32,7 @@ class DecomposeClaims(Stage):
     """
 
     use: ClassVar[str] = "decompose_claims"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     by_row: ClassVar[bool] = True
     columns: ClassVar = {"samples": ("sample_id", *CLAIMS_OF, *CLAIMS_OF.values())}
 

@@ -13,6 +13,7 @@ from stages.text.agreement import Agreement
 from stages.text.bleu import character_bleus, word_bleus
 from stages.text.chrf import chrfs
 from stages.text.comparison import Comparison
+from stages.text.composed import composed
 from stages.text.overlap import token_overlaps
 from stages.text.rouge import rouge_ls
 from stages.text.sentences import Bounds, sentence_bounds
@@ -25,11 +26,12 @@ _READ: Final = ("sample_id", "response", "reference", "other_references", "retri
 
 
 class _Pair(NamedTuple):
-    """A response's parts and one of its sources, as they are and as words and tokens."""
+    """A response's parts as they are, and with one of its sources as characters, words, tokens."""
 
     sample_id: str
     number: int | None
     bounds: Bounds
+    parts: Sequence[str]
     characters: Comparison
     words: Comparison
     tokens: Comparison
@@ -41,7 +43,8 @@ class LexicalMatch(Stage):
     `against` retrieved_contexts: one source, the contexts joined by line breaks.
     `against` reference: the reference and every other reference, each on its own.
     `tokens` are what token overlap counts, and BLEU with `bleu_unit` word. ROUGE-L always
-    counts words between white space and full stops.
+    counts words between white space and full stops. A letter with its marks is the same however
+    they are written (NFC).
     `compat` adds the rows that this library would make, with sentences and tokens of its own.
 
     A missing source and a missing or blank response give no row; an empty source gives
@@ -49,7 +52,7 @@ class LexicalMatch(Stage):
     """
 
     use: ClassVar[str] = "lexical_match"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     by_row: ClassVar[bool] = True
     columns: ClassVar = {"samples": _READ}
 
@@ -93,16 +96,18 @@ class LexicalMatch(Stage):
             list(_sources(sample, self.against)) if texts else []
             for sample, texts in zip(samples, parts, strict=True)
         ]
-        spelled = letters.texts(parts) if self.unit == "text" else letters.sentences(parts)
+        compared = [list(map(composed, texts)) for texts in parts]
+        spelled = letters.texts(compared) if self.unit == "text" else letters.sentences(compared)
         of_sources = letters.texts([[text for _, text in numbered] for numbered in sources])
-        found = zip(samples, bounds, parts, spelled, sources, of_sources, strict=True)
-        for sample, of_response, texts, own, numbered, others in found:
+        found = zip(samples, bounds, parts, compared, spelled, sources, of_sources, strict=True)
+        for sample, of_response, texts, characters, own, numbered, others in found:
             for (number, source), words, tokens in zip(numbered, *others, strict=True):
                 yield _Pair(
                     sample["sample_id"],
                     number,
                     of_response,
-                    Comparison(texts, source),
+                    texts,
+                    Comparison(characters, source),
                     Comparison(own.words, words),
                     Comparison(own.tokens, tokens),
                 )
@@ -124,7 +129,7 @@ class LexicalMatch(Stage):
             "position": [
                 place if by_sentence else None for count in parts for place in range(count)
             ],
-            "sentence": [text for pair in pairs for text in pair.characters.texts],
+            "sentence": [text for pair in pairs for text in pair.parts],
             "start": [start for pair in pairs for start in pair.bounds.starts],
             "end": [end for pair in pairs for end in pair.bounds.ends],
         }
@@ -154,9 +159,9 @@ def _columns(measure: str, agreement: Agreement) -> dict[str, Any]:
 
 
 def _sources(sample: dict[str, Any], against: str) -> Iterator[tuple[int | None, str]]:
-    """The texts to compare with, each with its number."""
+    """The texts to compare with, composed, each with its number."""
     if against == "reference":
         references = [sample["reference"], *(sample["other_references"] or ())]
-        yield from ((i, text) for i, text in enumerate(references) if text is not None)
-    elif sample["retrieved_contexts"] is not None:
-        yield None, "\n".join(text for text in sample["retrieved_contexts"] if text is not None)
+        yield from ((i, composed(text)) for i, text in enumerate(references) if text is not None)
+    elif (contexts := sample["retrieved_contexts"]) is not None:
+        yield None, composed("\n".join(text for text in contexts if text is not None))

@@ -17,6 +17,7 @@ class SuppliedClaims(Stage):
     """
 
     use: ClassVar[str] = "supplied_claims"
+    version: ClassVar[int] = 2
     by_row: ClassVar[bool] = True
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "samples": ("sample_id", *CLAIMS_OF, *CLAIMS_OF.values())

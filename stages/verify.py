@@ -39,7 +39,7 @@ class VerifyClaims(Stage):
     """
 
     use: ClassVar[str] = "verify_claims"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     against: Literal["reference", "response", "retrieved_contexts"]
     premises: Literal["joined", "each"] = "joined"

@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from stages.text.abbreviations import ABBREVIATIONS
+from stages.text.composed import composed
 from stages.text.stops import DOTTED, LIST_NUMBER, LONGEST_WORD, NO_VOWEL, OPENERS, ROMAN
 
 _MOST: Final = 100_000
@@ -28,7 +29,7 @@ class _Followers(dict[str, int]):
 
 
 def _clear(piece: str) -> int:
-    word = piece.lstrip(OPENERS)
+    word = composed(piece.lstrip(OPENERS))
     if not word or len(piece) >= LONGEST_WORD or piece.split() != [piece]:
         return 0
     if DOTTED.fullmatch(word) or _LIST_NUMBER.fullmatch(word):

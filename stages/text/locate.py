@@ -1,21 +1,24 @@
 """Where in a text a quotation stands, and which of its sentences a claim was drawn from."""
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
+import regex
+
+from stages.text.composed import composed
 from stages.text.sentences import Span, split_sentences
 from stages.text.stopwords import ENGLISH
 from stages.text.unicode_words import unicode_words
 
-_WORD: Final = re.compile(r"\w+")
+_WORD: Final = regex.compile(r"(?V1)[\p{L}\p{N}_][\p{L}\p{N}\p{M}_]*+")
 
 
 def find_quote(quote: str, text: str) -> Span | None:
     """The first place of `quote` in `text`; if there is none, that of its words in order.
 
-    By words, case and whatever stands between them do not count: models straighten
-    quotation marks and fold line breaks when they quote.
+    By words, case and whatever stands between them do not count, nor whether a letter and
+    its marks are one character: models straighten quotation marks, fold line breaks and
+    compose letters when they quote.
     """
     quote = quote.strip()
     if not quote:
@@ -47,7 +50,7 @@ def _folded_words(text: str) -> str:
 
     So one text's words are found in another's by a plain search, whose time is linear.
     """
-    return "\n".join(["", *_WORD.findall(text), ""]).casefold()
+    return composed("\n".join(["", *_WORD.findall(text), ""])).casefold()
 
 
 def _closest(words: set[str], sentences: list[tuple[Span, set[str]]]) -> Span | None:

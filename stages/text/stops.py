@@ -13,6 +13,7 @@ from stages.text.abbreviations import (
     NEVER_LAST,
     ORDERED,
 )
+from stages.text.composed import composed
 
 FULL_STOPS: Final = "。！？｡．।॥؟۔።։፧។៕‼⁇⁈⁉"
 """Stops that end a sentence without white space behind them."""
@@ -37,9 +38,11 @@ STOP: Final = (
 )
 """What may stand behind the first character of a stop: more of them, then closing marks."""
 
-_WORD_AFTER: Final = re.compile(r"\s*+(?:[—–]\s*+)?[^\w\s]*+(\w{0,20})(\.?)")
+# Of words whose letters and marks are apart.
+_MARKS: Final = "\u0300-\u036f\u0653-\u0655\u3099\u309a"
+_WORD_AFTER: Final = re.compile(rf"\s*+(?:[—–]\s*+)?[^\w\s]*+([\w{_MARKS}]{{0,20}})(\.?)")
 _DASH: Final = re.compile(r"\s*+[—–]")
-_UNSPACED: Final = re.compile(r"[^\W\d_]\w{0,40}(?=[\s,.’'])")
+_UNSPACED: Final = re.compile(rf"[^\W\d_][\w{_MARKS}]{{0,40}}(?=[\s,.’'])")
 LIST_NUMBER: Final = r"\W{0,6}(\d{1,3}|[A-Za-z]|[ivxIVX]{1,5})"
 """What a list item begins with."""
 
@@ -96,7 +99,7 @@ def ends_sentence(text: str, start: int, match: re.Match[str]) -> bool:
         if number and number.end() == first:
             return False
     following = _WORD_AFTER.match(text, end)
-    after, dot = (following[1], following[2]) if following else ("", "")
+    after, dot = (composed(following[1]), following[2]) if following else ("", "")
     if after[:1].islower() and (_goes_on(word, stop, trailer) or _DASH.match(text, end)):
         return False
     return stop != "." or not _is_abbreviation(before, word, after, initial=dot == ".")
@@ -116,7 +119,7 @@ def _is_inside(text: str, start: int, stop: int) -> bool:
 
 def _last_words(text: str, start: int, end: int) -> tuple[str, str]:
     """The last two words before `end`, empty where the sentence has none."""
-    words = ["", "", *text[max(start, end - LONGEST_WORD) : end].split()]
+    words = ["", "", *composed(text[max(start, end - LONGEST_WORD) : end]).split()]
     return words[-2].lower().lstrip(OPENERS), words[-1].lstrip(OPENERS)
 
 

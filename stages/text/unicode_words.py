@@ -68,6 +68,13 @@ _ASCII_WORD: Final = re.compile(
 _UNSEEN: Final = re.compile(
     "[\u00ad\u034f\u061c\u200c-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]+"
 )
+_APOSTROPHE: Final = re.compile("[’ʼ]")
+# What Arabic and Hebrew may write or leave out: vowel signs and the like, and the stroke that
+# only makes a word longer. Not those that make another letter: hamza and madda.
+_OPTIONAL: Final = re.compile(
+    "[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"
+    "\u0610-\u061a\u0640\u064b-\u0652\u0656-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed]+"
+)
 _GROUPED: Final = re.compile(r"^[-+]?\d{1,3}(?:[,'٬]\d{2,3})*[,'٬]\d{3}(?![\d,'٬])", re.MULTILINE)
 _GROUP: Final = re.compile("[,'٬]")
 _POINT_FIRST: Final = re.compile(r"^([-+]?)\.", re.MULTILINE)
@@ -78,8 +85,9 @@ def unicode_words(text: str) -> list[str]:
     """Case-folded words of `text`, in order; punctuation, symbols and emoji are no words.
 
     Numbers keep sign and decimal point ("-3.5") and lose what groups thousands (1,250,000
-    and 1'250'000 are "1250000"). Forms that differ in looks only (NFKC) or in characters
-    that are not seen are one word. Chinese and Japanese are taken by character.
+    and 1'250'000 are "1250000"). Forms that differ in looks only (NFKC), in characters that
+    are not seen, in the vowel signs of Arabic and Hebrew or in the dot of a Turkish i are one
+    word. Chinese and Japanese are taken by character.
     """
     words = (_ASCII_WORD if text.isascii() else _WORD).findall(text)
     if not words:
@@ -90,16 +98,23 @@ def unicode_words(text: str) -> list[str]:
         lines = _GROUPED.sub(lambda match: _GROUP.sub("", match[0]), lines)
     if "." in lines:
         lines = _POINT_FIRST.sub(r"\g<1>0.", lines)
-    return lines.split("\n")
+    # A word may have been of optional signs alone, and none holds a blank.
+    return lines.split()
 
 
 def _folded(lines: str, *, longest: int) -> str:
     if lines.isascii():
         return lines.lower()
-    plain = _UNSEEN.sub("", lines.replace("’", "'").replace("−", "-")).casefold()
+    plain = _alike(_UNSEEN.sub("", _APOSTROPHE.sub("'", lines).replace("−", "-")))
     if longest > _LONGEST_WORD:
         # Normalising takes quadratic time on a long run of combining marks.
         return plain
     # Some compatibility forms stand for capitals, or hold a blank.
-    plain = unicodedata.normalize("NFKC", plain).casefold().replace(" ", "")
+    plain = _alike(unicodedata.normalize("NFKC", plain)).replace(" ", "")
     return unicodedata.normalize("NFKC", plain)
+
+
+def _alike(lines: str) -> str:
+    # In capitals nobody can tell the Turkish i without a dot from the one of other languages.
+    folded = lines.casefold().replace("i\u0307", "i").replace("ı", "i")
+    return _OPTIONAL.sub("", folded)

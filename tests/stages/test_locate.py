@@ -1,6 +1,7 @@
 """Where a quotation stands, and which sentence a claim was drawn from."""
 
 import re
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -74,6 +75,21 @@ def test_a_text_without_words_holds_no_words(text: str) -> None:
 )
 def test_folding_that_changes_the_length_of_a_word(quote: str, text: str, expected: str) -> None:
     assert found(quote, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("quote", "expected"),
+    [("café, Ñandú", "cafe\u0301 – N\u0303andu\u0301"), ("दिल्ली", "दिल्ली"), ("क़लम", "क\u093cलम")],
+)
+def test_marks_apart_from_their_letters_are_found(quote: str, expected: str) -> None:
+    text = "The cafe\u0301 – N\u0303andu\u0301 दिल्ली क\u093cलम."
+    assert found(quote, text) == expected
+    assert found(unicodedata.normalize("NFD", quote), text) == expected
+
+
+@pytest.mark.parametrize("quote", ["cafe", "Nandu", "ल", "दिल"])
+def test_a_letter_without_its_marks_is_no_word_of_the_text(quote: str) -> None:
+    assert find_quote(f"- {quote} -", "cafe\u0301 N\u0303andu\u0301 दिल्ली.") is None
 
 
 @given(st.text(), st.data())

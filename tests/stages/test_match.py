@@ -1,4 +1,5 @@
 import time
+import unicodedata
 
 import polars as pl
 import pytest
@@ -12,6 +13,7 @@ from stages.rows import Sample
 from stages.tables import build
 from stages.text.bleu import word_bleu
 from stages.text.chrf import chrf
+from stages.text.composed import composed
 from stages.text.rouge import rouge_l
 from stages.text.word_letters import WordLetters
 
@@ -158,6 +160,35 @@ def test_words_are_forgotten_when_they_are_too_many(monkeypatch):
     assert len(made) == 4
 
 
+MARKED = "Zoë Núñez lives in Việt Nam, pág. 5. カード、한국 और क़लम. كِتاب آب, Évora."
+
+
+@pytest.mark.parametrize("tokens", ["treebank", "content", "unicode"])
+@pytest.mark.parametrize("unit", ["sentence", "text"])
+@pytest.mark.parametrize("bleu_unit", ["character", "word"])
+def test_marks_apart_from_their_letters_change_no_measure(tokens, unit, bleu_unit):
+    apart = unicodedata.normalize("NFD", MARKED)
+    # The other is not identical, so that every measure has something to lose.
+    other = MARKED.replace("lives", "lived").split(" ", 2)[2]
+    rows = {
+        (name, source): match(
+            {"sample_id": "s", "response": response, "retrieved_contexts": [written]},
+            tokens=tokens,
+            unit=unit,
+            bleu_unit=bleu_unit,
+        )
+        for name, response in (("together", MARKED), ("apart", apart))
+        for source, written in (("together", other), ("apart", unicodedata.normalize("NFD", other)))
+    }
+    expected = rows["together", "together"].drop("sentence", "start", "end")
+    assert 0 < expected["rouge_l_f1"].max() < 1
+    for table in rows.values():
+        assert_frame_equal(table.drop("sentence", "start", "end"), expected)
+    kept = rows["apart", "together"]
+    spans = zip(kept["start"], kept["end"], strict=True)
+    assert [apart[a:b] for a, b in spans] == kept["sentence"].to_list()
+
+
 def test_no_samples_give_no_rows():
     assert match().height == 0
 
@@ -183,5 +214,6 @@ def test_measures_of_any_texts_lie_in_range(response, contexts, tokens, bleu_uni
     rows = match(sample, tokens=tokens, bleu_unit=bleu_unit)
     for row in rows.iter_rows(named=True):
         assert all(0 <= row[measure] <= 1 for measure in MEASURES)
-        ours = rouge_l(response[row["start"] : row["end"]], "\n".join(contexts))
+        sentence, source = response[row["start"] : row["end"]], "\n".join(contexts)
+        ours = rouge_l(composed(sentence), composed(source))
         assert row["rouge_l_f1"] == ours.f1

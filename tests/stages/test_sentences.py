@@ -1,5 +1,6 @@
 import json
 import time
+import unicodedata
 from collections import Counter
 from pathlib import Path
 
@@ -27,6 +28,20 @@ def test_spans_are_offsets_into_the_text_without_the_white_space_around():
 @pytest.mark.parametrize("text", ["", " ", "\n\t\n", "\u2003"])
 def test_blank_text_has_no_sentence(text):
     assert split_sentences(text) == []
+
+
+MARKED_WORDS = ["pág", "Él", "Müller", "März", "ggü", "й", "Św", "Évian", "डॉ", "क़", "ガ", "أ", "5"]
+
+
+@given(
+    st.lists(st.sampled_from([*MARKED_WORDS, ". ", " ", ".", "? ", "!", "» ", "… "]), max_size=12)
+)
+def test_marks_apart_from_their_letters_change_no_sentence(pieces):
+    text = "".join(pieces)
+    apart = split(unicodedata.normalize("NFD", text))
+    assert [unicodedata.normalize("NFC", one) for one in apart] == split(
+        unicodedata.normalize("NFC", text)
+    )
 
 
 @pytest.mark.parametrize(

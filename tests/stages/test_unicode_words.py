@@ -45,6 +45,12 @@ def test_the_example_of_the_annex():
         ("note:this é:a ：é", ["note", "this", "é", "a", "é"]),
         ("ΐ ¸ ˜ a¸b", ["\u0390", "a\u0327b"]),
         ("H\u20dd m² ½", ["h\u20dd", "m", "2", "1⁄2"]),
+        ("İSTANBUL İstanbul I\u0307stanbul istanbul", ["istanbul"] * 4),
+        ("ISPARTA Isparta ısparta", ["isparta"] * 3),
+        ("كتـــاب كِتَابٌ كتاب ــ", ["كتاب"] * 3),
+        ("ﻛﺘﺎﺏ ﹷ القُرآن القرا\u0653ن سأل سا\u0654ل", ["كتاب", "القرآن", "القرآن", "سأل", "سأل"]),
+        ("שָׁלוֹם \ufb2aלום שלום", ["שלום"] * 3),
+        ("п'ять п’ять пʼять", ["п'ять"] * 3),
     ],
 )
 def test_words(text, words):
@@ -107,7 +113,7 @@ def test_words_are_folded_and_hold_no_blank(text):
         assert word == word.casefold()
 
 
-@given(st.text(alphabet="aBcéÉßжЖΣς1' ΐΰǰ"))
+@given(st.text(alphabet="aBcéÉßжЖΣς1' ΐΰǰiIıİ"))
 def test_case_does_not_matter(text):
     assert unicode_words(text.upper()) == unicode_words(text.lower())
 
