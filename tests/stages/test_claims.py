@@ -345,6 +345,41 @@ def test_a_doubtful_pronoun_is_left(text: str) -> None:
     assert claims(text)[-1] in text
 
 
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("It cost 5 € and sold for 3 £.", ["It cost 5 €.", "It sold for 3 £."]),
+        ("Bo won 2 % and Al lost 1 %.", ["Bo won 2 %.", "Al lost 1 %."]),
+        ("Ice melts at 0 ° and it boils at 9 °.", ["Ice melts at 0 °.", "It boils at 9 °."]),
+        ("But -5 is less than 3.", ["-5 is less than 3."]),
+        ("However, −5 is less than 3.", ["−5 is less than 3."]),
+        ("But ~5 is less than 3.", ["~5 is less than 3."]),
+        ("But – 5 is less than 3.", ["5 is less than 3."]),
+        ("Bo wrote C++, and Al wrote C#.", ["Bo wrote C++.", "Al wrote C#."]),
+        ("Bo left, and f(x) is odd.", ["Bo left.", "F(x) is odd."]),
+        ("Item(s) are here and are red.", ["Item(s) are here.", "Item(s) are red."]),
+        ("The sum is 3 * 4, and it is 12.", ["The sum is 3 * 4, and it is 12."]),
+        ("The sum is 2**3, and it is 8.", ["The sum is 2**3, and it is 8."]),
+        ("It rose by **5 €**, and Al fell.", ["It rose by 5 €.", "Al fell."]),
+        (
+            "Zoe\u0308 met Rene\u0301 and founded Cafe\u0301.",
+            ["Zoe\u0308 met Rene\u0301.", "Zoe\u0308 founded Cafe\u0301."],
+        ),
+    ],
+)
+def test_signs_units_and_marks_stay_with_what_they_belong_to(
+    sentence: str, expected: list[str]
+) -> None:
+    assert claims(sentence) == expected
+
+
+def test_low_coverage_keeps_what_is_no_parenthesis() -> None:
+    assert claims("The item(s) in f(x) (a set) are 2**3.", "low", "low") == [
+        "The item(s) in f(x) are 2**3."
+    ]
+    assert claims("(Once) Bo (a poet) left.", "low", "low") == ["Bo left."]
+
+
 def test_markup_is_no_part_of_a_claim() -> None:
     text = (
         "# Rivers\n\nHere are two rivers:\n\n- **The Nile** flows through Egypt [1].\n"

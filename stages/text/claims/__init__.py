@@ -21,7 +21,7 @@ from stages.text.claims.plain import plain, without_connective
 from stages.text.claims.pronouns import Referents
 from stages.text.claims.split import split
 from stages.text.claims.tags import tag
-from stages.text.claims.tokens import Clause, render, span, tokenize, trimmed
+from stages.text.claims.tokens import TIMES, Clause, render, span, tokenize, trimmed
 from stages.text.claims.words import ENGLISH, FOREIGN
 from stages.text.refusals import is_refusal
 from stages.text.sentences import Span, split_sentences
@@ -30,7 +30,7 @@ Extent = Literal["low", "high"]
 
 _LONGEST: Final = 1500
 _MARKER: Final = re.compile(r"(?:(?:[-*+•‣◦–>]|#{1,6}|\(?\d{1,3}[.)]|\(?[a-zA-Z]\))\s+)+")
-_MARKUP: Final = re.compile(r"\*\*|__|\s*\[\d{1,3}\]|`")
+_MARKUP: Final = re.compile(rf"(?!{TIMES})\*\*|__|\s*\[\d{{1,3}}\]|`")
 _LINK: Final = re.compile(r"\[([^\[\]\n]{1,200})\]\([^()\s]{1,300}\)")
 
 

@@ -13,7 +13,7 @@ from stages.text.claims.closed import FINITE
 from stages.text.claims.complements import nominals, predicate
 from stages.text.claims.frame import negated
 from stages.text.claims.roles import is_role
-from stages.text.claims.tokens import Clause, Token, added, trimmed
+from stages.text.claims.tokens import Clause, Token, added, trimmed, without_parentheses
 from stages.text.claims.words import ARTICLES, CONNECTIVES, EVALUATIONS, article
 
 _MOST_ASIDES: Final = 8
@@ -30,7 +30,7 @@ def plain(clause: Clause) -> Clause:
         if found is None:
             break
         shorter = found.main
-    shorter = _without_examples(_without_parentheses(shorter))
+    shorter = _without_examples(without_parentheses(shorter) or shorter)
     shorter = _thinned(_without_praise(_without_modifier_pair(shorter)))
     return shorter if len(shorter) < len(clause) else clause
 
@@ -44,11 +44,6 @@ def without_connective(clause: Clause) -> Clause:
             opening = " ".join(token.low for token in clause[:index])
             return clause[index + 1 :] if opening in CONNECTIVES else clause
     return clause
-
-
-def _without_parentheses(clause: Clause) -> Clause:
-    kept = tuple(token for token in clause if token.tag != "parenthesis")
-    return kept or clause
 
 
 def _without_examples(clause: Clause) -> Clause:

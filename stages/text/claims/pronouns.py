@@ -10,7 +10,7 @@ from stages.text.claims.closed import FINITE
 from stages.text.claims.complements import predicate
 from stages.text.claims.frame import Frame, frame
 from stages.text.claims.roles import is_role
-from stages.text.claims.tokens import Clause, borrowed
+from stages.text.claims.tokens import Clause, borrowed, without_parentheses
 from stages.text.claims.verbs import EVENTS, STATES
 
 _PEOPLE: Final = frozenset({"he", "she"})
@@ -55,7 +55,7 @@ class Referents:
         self._thing = ()
         if not _is_name(subject):
             return
-        named = tuple(token for token in subject if token.tag != "parenthesis")
+        named = without_parentheses(subject)
         if _is_person(clause):
             self._add(named)
         elif predicate(clause) is not None or subject[0].low == "the" or _is_thing(clause, found):

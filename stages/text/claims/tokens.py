@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 Tag = Literal[
     "adjective",
@@ -51,16 +51,19 @@ class Token(NamedTuple):
 
 Clause = tuple[Token, ...]
 
+TIMES: Final = r"(?:(?<=\d)|(?<=\d\s)|(?<=\*))\*+\s?\d"
+"""Where asterisks are no markup: "3 * 4", "2**3"."""
+
 _TOKEN = re.compile(
-    r"""(?P<markup>\*+|__+|`|\[\d{1,3}\])
-      | \[(?P<link>[^\[\]\n]{1,200})\]\([^()\s]{1,300}\)
-      | (?P<quote>"[^"\n]{1,200}"|“[^“”\n]{1,200}”|«[^«»\n]{1,200}»)
-      | (?P<parenthesis>\([^()\n]{1,300}\))
-      | (?P<word>(?:[A-Za-z]\.){2,}
+    rf"""(?P<markup>(?!{TIMES})\*+|__+|`|\[\d{{1,3}}\])
+      | \[(?P<link>[^\[\]\n]{{1,200}})\]\([^()\s]{{1,300}}\)
+      | (?P<quote>"[^"\n]{{1,200}}"|“[^“”\n]{{1,200}}”|«[^«»\n]{{1,200}}»)
+      | (?P<parenthesis>\([^()\n]{{1,300}}\))
+      | (?P<word>(?:[A-Za-z]\.){{2,}}
           | (?:[A-Z]|Dr|Mr|Mrs|Ms|St|Jr|Sr|Prof)\.(?=\s+[A-Z])
-          | \w+s['’](?=\s+\w)
+          | \w[\w\u0300-\u036f]*s['’](?=\s+\w)
           | [$€£]?\d+(?:[.,:]\d+)+%?
-          | [$€£]?\w+(?:[-'’.&/]\w+)*%?)
+          | [$€£]?\w[\w\u0300-\u036f]*(?:[-'’.&/]\w[\w\u0300-\u036f]*)*%?)
       | (?P<punctuation>[^\w\s])""",
     re.VERBOSE,
 )
@@ -68,6 +71,9 @@ _CONTRACTION = re.compile(
     r"(he|she|it|they|we|you|i|who|there|that)(['’](?:s|re|ve|d|ll|m))", re.IGNORECASE
 )
 _MARKS: dict[str, Tag] = {",": "comma", ";": "semicolon"}
+_ENDING: Final = frozenset({"comma", "semicolon", "punctuation"})
+_BEFORE_NUMBER: Final = frozenset("-−+±~≈<>≤≥$€£¥#")
+_BEHIND_NUMBER: Final = frozenset("°%‰$€£¥+#")
 
 
 def tokenize(text: str, start: int, end: int) -> list[Token]:
@@ -115,7 +121,16 @@ def borrowed(clause: Iterable[Token]) -> Clause:
 
 def repeated(subject: Iterable[Token]) -> Clause:
     """The subject for a further claim: borrowed, and without what parentheses add to it."""
-    return borrowed(token for token in subject if token.tag != "parenthesis")
+    return borrowed(without_parentheses(subject))
+
+
+def without_parentheses(clause: Iterable[Token]) -> Clause:
+    """The clause without parentheses that stand apart: not those in "f(x)" and "item(s)"."""
+    return tuple(
+        token
+        for place, token in enumerate(clause)
+        if token.tag != "parenthesis" or (place and not token.spaced)
+    )
 
 
 def added(text: str, tag: Tag) -> Token:
@@ -130,14 +145,22 @@ def span(clause: Sequence[Token]) -> tuple[int, int] | None:
 
 
 def trimmed(clause: Sequence[Token]) -> Clause:
-    """The clause without punctuation at either end."""
-    marks = ("comma", "semicolon", "punctuation")
+    """The clause without punctuation at either end; signs as in "-5", "5 €" and "C++" stay."""
     first, last = 0, len(clause)
-    while first < last and clause[first].tag in marks:
+    while first < last and clause[first].tag in _ENDING and not _signs(clause[first : first + 2]):
         first += 1
-    while last > first and clause[last - 1].tag in marks:
+    while last > first and clause[last - 1].tag in _ENDING:
+        if clause[last - 1].text in _BEHIND_NUMBER:
+            break
         last -= 1
     return tuple(clause[first:last])
+
+
+def _signs(pair: Sequence[Token]) -> bool:
+    """Whether the first of two tokens is the sign of the second, a number."""
+    if len(pair) < 2 or pair[0].text not in _BEFORE_NUMBER:
+        return False
+    return pair[1].tag == "number" and not pair[1].spaced
 
 
 def render(clause: Sequence[Token]) -> str:
