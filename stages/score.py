@@ -44,7 +44,7 @@ class FactualCorrectness(ScoreStage):
 
     use = "factual_correctness"
     metrics = ("factual_correctness",)
-    version = 2
+    version = 3
     cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "reference")
     own: ClassVar = ("recall_of",)
     columns: ClassVar = {"samples": ("sample_id", "response", "reference")}
@@ -115,7 +115,7 @@ class Faithfulness(ScoreStage):
 
     use = "faithfulness"
     metrics = ("faithfulness",)
-    version = 2
+    version = 3
     cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "contexts")
     columns: ClassVar = {"samples": ("sample_id", "user_input", "response", "retrieved_contexts")}
     expects: ClassVar = {

@@ -31,6 +31,7 @@ class SemanticSimilarity(ScoreStage):
 
     use = "semantic_similarity"
     metrics = ("semantic_similarity",)
+    version = 2
     cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "reference")
     own: ClassVar = ("range",)
     columns: ClassVar = {
@@ -72,6 +73,7 @@ class AnswerCorrectness(ScoreStage):
 
     use = "answer_correctness"
     metrics = ("answer_correctness",)
+    version = 2
     cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "reference")
     own: ClassVar = ("threshold",)
     columns: ClassVar = SemanticSimilarity.columns

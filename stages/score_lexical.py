@@ -76,7 +76,7 @@ class DeterministicFaithfulness(LexicalScore):
 
     use = "deterministic_faithfulness"
     metrics = tuple(SUPPORT)
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "contexts")
     columns: ClassVar = {"samples": ("sample_id", "response", "retrieved_contexts")}
     expects: ClassVar = {"context_matches": {"against": "retrieved_contexts", "unit": "sentence"}}
@@ -128,7 +128,7 @@ class DeterministicCorrectness(LexicalScore):
 
     use = "deterministic_correctness"
     metrics = (*ROUGE, *OVERLAP, *CLIPPED, "bleu_correctness", "chrf")
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "reference")
     columns: ClassVar = {"samples": ("sample_id", "response", "reference", "other_references")}
     expects: ClassVar = {"reference_matches": {"against": "reference", "unit": "text"}}

@@ -47,6 +47,7 @@ class RagChecker(ScoreStage):
 
     use = "rag_checker"
     metrics = (*RATIOS, "f1")
+    version = 2
     lower_is_better = LOWER_IS_BETTER
     cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "reference", "contexts")
     columns: ClassVar = {"samples": ("sample_id", "response", "reference", "retrieved_contexts")}
@@ -107,6 +108,7 @@ class NoiseSensitivity(ScoreStage):
 
     use = "noise_sensitivity"
     metrics = ("noise_sensitivity",)
+    version = 2
     lower_is_better = frozenset(metrics)
     cases: ClassVar[tuple[Case, ...]] = RagChecker.cases
     columns: ClassVar = RagChecker.columns

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
+from stages.text.composed import composed
+
 _SOURCE: Final = (
     r"(?:(?:the|this|these|those|any|given|provided|available|supplied|retrieved|above|your|my|"
     r"current|search|attached)\s+){0,4}"
@@ -15,9 +17,10 @@ _OPENING: Final = (
     r"(?:(?:however|unfortunately|apologies|sorry|but|well|therefore|thus|so|"
     r"(?:i(?:['’]m|\s+am)\s+(?:very\s+|so\s+)?(?:sorry|afraid))|i\s+apologi[sz]e|"
     r"as\s+an\s+ai(?:\s+\w+){0,3}|"
+    r"(?:es\s+)?tut\s+mir\s+leid|leider|désolée?|lo\s+siento|mi\s+dispiace|desculpe|извините|抱歉|"
     r"(?:(?:based|relying)\s+(?:only\s+|solely\s+)?on|according\s+to|from|given|in)\s+"
     + _SOURCE
-    + r")(?:[\s,]+(?:but|and|that)\b)?[\s,]+)*"
+    + r")(?:[\s,]+(?:but|and|that)\b)?[\s,，]+)*"
 )
 _NOT: Final = r"(?:(?:do|does|did|can|could)(?:\s+not|n['’]?t)|can['’]?t|cannot)"
 _TELL: Final = (
@@ -51,11 +54,16 @@ _CORE: Final = (
     rf"stated|provided|given|available|known|found)(?:\s+(?:in|by|from)\s+{_SOURCE})?\s*$",
     r"(?:this|that|it|the\s+answer)?\s*cannot\s+be\s+(?:determined|answered|found|known)\b",
     r"(?:no\s+(?:answer|idea|information|data)|unknown|n/?a|none\s+given|unanswerable)\s*$",
-    r"no\s+s[eé]\b|je\s+ne\s+sais\s+pas|ich\s+wei(?:ß|ss)\s+(?:es\s+)?nicht|non\s+lo\s+so|não\s+sei|"
-    r"я\s+не\s+знаю|我不知道|我无法|わかりません|لا\s+أعرف",
+    # Without its accent "no se" is "not" in Spanish: "no se vende".
+    r"(?:yo\s+)?no\s+(?:sé\b|se\s*$)|je\s+ne\s+sais\s+pas|ich\s+wei(?:ß|ss)\s+(?:es\s+)?nicht|"
+    r"(?:io\s+)?non\s+lo\s+so|(?:eu\s+)?não\s+sei|я\s+не\s+знаю|我不知道|我无法|わかりません|لا\s+أعرف",
 )
 _REFUSAL: Final = re.compile(_OPENING + "(?:" + "|".join(_CORE) + ")", re.IGNORECASE)
-_CONTENT: Final = re.compile(r"[,;]?\s+(?:but|however|although|though|yet)\b", re.IGNORECASE)
+_CONTENT: Final = re.compile(
+    r"[,;،]?\s+(?:(?:but|however|although|though|yet|aber|doch|mais|pero|però|mas|но|однако)\b|"
+    r"ma\s|و?لكن)|[,，、。]\s*(?:但|不过|でも|しかし)",
+    re.IGNORECASE,
+)
 _COURTESY: Final = re.compile(
     r"(?:(?:i(?:['’]m|\s+am)\s+)?(?:so\s+|very\s+)?sorry(?:\s+about\s+that|\s+for\s+.{0,40})?|"
     r"i\s+apologi[sz]e.{0,60}|apologies.{0,40}|please\s+.{0,120}|thank\s+you.{0,40}|"
@@ -72,7 +80,7 @@ def is_refusal(text: str) -> bool:
     True when at least one sentence refuses and every other one is mere courtesy. A text
     that goes on to answer ("I don't know the year, but it was in Paris.") is no refusal.
     """
-    return len(text) <= _LONGEST and _only_refuses(text)
+    return len(text) <= _LONGEST and _only_refuses(composed(text))
 
 
 @lru_cache(maxsize=1 << 15)  # Every score step asks about the same responses.

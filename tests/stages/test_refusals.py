@@ -30,6 +30,15 @@ from stages.text.refusals import is_refusal
         "Unknown.",
         "Ich weiß es nicht.",
         "我不知道。",
+        "抱歉，我不知道。",
+        "No sé.",
+        "No se\u0301.",
+        "no se",
+        "Lo siento, no sé.",
+        "Es tut mir leid, ich weiß es nicht.",
+        "Désolé, je ne sais pas.",
+        "Eu não sei.",
+        "I cannot answer that, ma'am.",
     ],
 )
 def test_a_refusal(text: str) -> None:
@@ -51,6 +60,16 @@ def test_a_refusal(text: str) -> None:
         "I don't eat meat.",
         "Let me know when it ends.",
         "I am sorry.",
+        "No se vende en España.",
+        "No sé, pero creo que es Madrid.",
+        "Ich weiß nicht, aber es war 1990.",
+        "Je ne sais pas, mais il est né à Paris.",
+        "Non lo so, ma è nato a Roma.",
+        "Não sei, mas foi em 1990.",
+        "Я не знаю, но это было в 1990.",
+        "我不知道，但是在北京。",
+        "わかりません、でも東京です。",
+        "لا أعرف، لكن ولد في القاهرة.",
     ],
 )
 def test_no_refusal(text: str) -> None:
