@@ -8,8 +8,7 @@ from pydantic import Field
 
 from stages.ask_claims import Decomposition, Named, ask_claims
 from stages.base import Stage
-from stages.given import given_claims
-from stages.keys import content_key
+from stages.given import claim_row, given_claims
 from stages.prompt import Fills, fill_settings
 from stages.rows import Claim
 from stages.tables import Claims, Samples, build
@@ -120,6 +119,4 @@ class DecomposeClaims(Stage):
             yield self._row(sample_id, claim, start=start, end=end, call_id=call_id)
 
     def _row(self, sample_id: str, claim: str | None, **rest: Any) -> dict[str, Any]:
-        claim_id = content_key("claim", sample_id, self.of, claim)
-        row = {"claim_id": claim_id, "sample_id": sample_id, "of": self.of, "claim": claim}
-        return row | rest
+        return claim_row(sample_id, self.of, claim) | rest

@@ -21,7 +21,11 @@ def given_claims(
     rows = []
     for claim, place in zip(distinct, places, strict=True):
         start, end = place or (None, None)
-        key = content_key("claim", sample_id, of, claim)
-        row = {"claim_id": key, "sample_id": sample_id, "of": of, "claim": claim}
-        rows.append(row | {"start": start, "end": end})
+        rows.append(claim_row(sample_id, of, claim) | {"start": start, "end": end})
     return rows
+
+
+def claim_row(sample_id: str, of: Side, claim: str | None) -> dict[str, Any]:
+    """The row of a claim, known by what it says of which text; None where there is none."""
+    key = content_key("claim", sample_id, of, claim)
+    return {"claim_id": key, "sample_id": sample_id, "of": of, "claim": claim}

@@ -8,6 +8,7 @@ import polars as pl
 from stages.base import Stage
 from stages.match_compat import compat_matches
 from stages.rows import SentenceMatch
+from stages.sources import Against, sources_of
 from stages.tables import Samples, SentenceMatches, schema
 from stages.text.agreement import Agreement
 from stages.text.bleu import character_bleus, word_bleus
@@ -56,7 +57,7 @@ class LexicalMatch(Stage):
     by_row: ClassVar[bool] = True
     columns: ClassVar = {"samples": _READ}
 
-    against: Literal["reference", "retrieved_contexts"]
+    against: Against
     unit: Literal["sentence", "text"] = "sentence"
     tokens: Tokens = "treebank"
     bleu_unit: Literal["character", "word"] = "character"
@@ -93,7 +94,9 @@ class LexicalMatch(Stage):
             for response, of_response in zip(responses, bounds, strict=True)
         ]
         sources = [
-            list(_sources(sample, self.against)) if texts else []
+            [(number, composed(text)) for number, text in sources_of(sample, self.against)]
+            if texts
+            else []
             for sample, texts in zip(samples, parts, strict=True)
         ]
         compared = [list(map(composed, texts)) for texts in parts]
@@ -156,12 +159,3 @@ def _repeated(values: Sequence[object], times: Sequence[int]) -> list[object]:
 
 def _columns(measure: str, agreement: Agreement) -> dict[str, Any]:
     return {f"{measure}_{name}": column for name, column in agreement._asdict().items()}
-
-
-def _sources(sample: dict[str, Any], against: str) -> Iterator[tuple[int | None, str]]:
-    """The texts to compare with, composed, each with its number."""
-    if against == "reference":
-        references = [sample["reference"], *(sample["other_references"] or ())]
-        yield from ((i, composed(text)) for i, text in enumerate(references) if text is not None)
-    elif (contexts := sample["retrieved_contexts"]) is not None:
-        yield None, composed("\n".join(text for text in contexts if text is not None))

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from stages.rows import SentenceMatch
+from stages.sources import Against, sources_of
 from stages.tables import SentenceMatches, schema
 from stages.text.bleu import character_bleus
 from stages.text.comparison import Comparison
@@ -14,13 +15,11 @@ from stages.words import MatchCompat
 
 CONTINUOUS_EVAL: Final[MatchCompat] = "continuous-eval-0.3"
 
-_Numbered = Sequence[tuple[int | None, str]]
-
 
 def compat_matches(
     samples: pl.DataFrame,
     *,
-    against: Literal["reference", "retrieved_contexts"],
+    against: Against,
     unit: Literal["sentence", "text"],
 ) -> SentenceMatches:
     """One row per sample, source and part of the response, by continuous-eval 0.3.
@@ -33,7 +32,7 @@ def compat_matches(
     rows: list[dict[str, Any]] = []
     comparisons: list[Comparison] = []
     for sample in samples.iter_rows(named=True):
-        sources = _sources(sample, against) if sample["response"] is not None else ()
+        sources = sources_of(sample, against) if sample["response"] is not None else []
         made = continuous_eval_measures(
             sample["response"] or "",
             [source for _, source in sources],
@@ -68,14 +67,3 @@ def _rows(
             "token_overlap_f1": overlap.f1,
             "compat": CONTINUOUS_EVAL,
         }
-
-
-def _sources(sample: dict[str, Any], against: str) -> _Numbered:
-    """The texts to compare with, each with its number."""
-    if against == "reference":
-        references = [sample["reference"], *(sample["other_references"] or ())]
-        return [(number, text) for number, text in enumerate(references) if text is not None]
-    contexts = sample["retrieved_contexts"]
-    if contexts is None:
-        return ()
-    return ((None, "\n".join(text for text in contexts if text is not None)),)

@@ -45,9 +45,7 @@ def settle(
     with the name as `compat`; there is no part and no whole.
     """
     stated = compat or Compat("", value, nothing)
-    parts = {**details, "empty": pl.col("case"), "worth": pl.col("worth")}
     if compat:
-        parts |= {"compat": pl.lit(compat.name), "corrected": _unless_failed(value)}
         part = whole = None
     ratio = (pl.col("status") == "scored") & pl.col("declared").is_null() & (pl.col("whole") > 0)
     return (
@@ -56,7 +54,7 @@ def settle(
             nothing=stated.nothing,
             part=_NO_NUMBER if part is None else part.cast(pl.Float64),
             whole=_NO_NUMBER if whole is None else whole.cast(pl.Float64),
-            details=pl.struct(parts[name].alias(name) for name in sorted(parts)),
+            details=_told(details, value, compat),
             declared=pl.col("worth").cast(pl.Float64, strict=False),
         )
         .with_columns(status=_status())
@@ -70,6 +68,14 @@ def settle(
             details=pl.col("details").struct.json_encode(),
         )
     )
+
+
+def _told(details: Mapping[str, pl.Expr], value: pl.Expr, compat: Compat | None) -> pl.Expr:
+    """`details` by name, with the case of nothing to score and what `compat` adds."""
+    parts = {**details, "empty": pl.col("case"), "worth": pl.col("worth")}
+    if compat:
+        parts |= {"compat": pl.lit(compat.name), "corrected": _unless_failed(value)}
+    return pl.struct(parts[name].alias(name) for name in sorted(parts))
 
 
 def _unless_failed(value: pl.Expr) -> pl.Expr:

@@ -103,9 +103,8 @@ def _value_faults(row: type[Row], table: pl.DataFrame) -> list[str]:
         if kind is float and not column.drop_nulls().is_finite().all():
             faults.append(f"NaN or infinity in column {name!r}")
         if words and dtype == pl.String:
-            strange = (
-                column.drop_nulls().unique().filter(~column.drop_nulls().unique().is_in(words))
-            )
+            found = column.drop_nulls().unique()
+            strange = found.filter(~found.is_in(words))
             faults += [f"{name!r} is {value!r}, not one of {', '.join(words)}" for value in strange]
     repeated = table.height - table.select(row.key).n_unique()
     if table.height and repeated:
