@@ -33,10 +33,15 @@ NEVER_LAST: Final = _words(
 BEFORE_NUMBER: Final = _words(
     "no nos n° nº nr núm num p pp pg vol vols ch chap sec sect art arts fig figs tab eq eqs ex par "
     "ver bd abb aufl abs kap pág págs стр рис гл № est c "
-    "apt dpto tel ext jan janv févr avr juil juill ene abr ago dic dez okt "
-    "янв фев апр авг сен сент окт нояб дек"
+    "apt dpto tel ext"
 )
 """A sentence goes on behind these when a digit follows."""
+
+MONTHS: Final = _words(
+    "jan janv févr avr juil juill ene abr ago dic dez okt янв фев апр авг сен сент окт нояб дек"
+)
+"""A sentence goes on behind these when a digit or a small letter follows; other names of months,
+which are no names of people, are among those that are seldom last."""
 
 MAYBE_LAST: Final = _words(
     "inc ltd co corp llc bros plc gmbh jr sr esq al st ph.d a.m p.m "
@@ -51,7 +56,7 @@ MAYBE_LAST: Final = _words(
 LAST_WORDS: Final = _words("etc usw usf ecc т.д т.п др")
 """Words that end an enumeration: the sentence goes on behind them only in lower case."""
 
-ABBREVIATIONS: Final = NEVER_LAST | BEFORE_NUMBER | MAYBE_LAST | LAST_WORDS
+ABBREVIATIONS: Final = NEVER_LAST | BEFORE_NUMBER | MONTHS | MAYBE_LAST | LAST_WORDS
 
 ORDERED: Final = _words(
     "januar jänner februar märz april mai juni juli august september oktober november dezember "

@@ -10,6 +10,7 @@ from stages.text.abbreviations import (
     GERMAN_ARTICLES,
     LAST_WORDS,
     MAYBE_LAST,
+    MONTHS,
     NEVER_LAST,
     ORDERED,
 )
@@ -151,6 +152,8 @@ def _is_abbreviation(before: str, word: str, after: str, *, initial: bool) -> bo
     number, small = after[:1].isdigit(), after[:1].islower()
     if lower in NEVER_LAST or (lower in BEFORE_NUMBER and number):
         return True
+    if lower in MONTHS:
+        return number or small
     if lower in LAST_WORDS:
         return small
     if lower in MAYBE_LAST or DOTTED.fullmatch(word):

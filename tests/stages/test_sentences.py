@@ -61,6 +61,8 @@ def test_marks_apart_from_their_letters_change_no_sentence(pieces):
         ["It ended.[1]", "Next it began. [2]", "Good idea! 😀", "Thanks! :)", "Bye."],
         ["**Bold words.**", "_Slanted words._", "Plain."],
         ["Am 3. Oktober 1990 trat z.B. Herr Dr. Meier auf.", "Er kam gegen 20.15 Uhr an."],
+        ["Am 24. Dez. ist Feiertag.", "Ele nasceu em 5 de jan. de 1990.", "Le 3 févr. et le 4."],
+        ["Родился 5 янв. 1900 г. в Москве.", "In Jan. of 1990 I met Jan.", "Peter came."],
         ["Der 2. Weltkrieg endete 1945.", "Danach kam u.a. der Marshallplan."],
         ["M. Dupont est arrivé.", "« Vraiment ? » dit-il.", "Oui !"],
         ["¿Cómo está el Sr. López?", "¡Muy bien!", "Él vive en la Av. Central."],
