@@ -373,6 +373,42 @@ def test_signs_units_and_marks_stay_with_what_they_belong_to(
     assert claims(sentence) == expected
 
 
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("Al Bo moved to Rome, where he sang.", ["Al Bo moved to Rome.", "In Rome, Al Bo sang."]),
+        ("She died in Rome, where she sang.", ["She died in Rome.", "In Rome, she sang."]),
+        ("Ada, whose uncle was Bo, was old.", ["Ada was old.", "Ada's uncle was Bo."]),
+        ("It was led by the poet, who was ill.", ["It was led by the poet.", "The poet was ill."]),
+        ("He built the mill, which was red.", ["He built the mill.", "The mill was red."]),
+        ("Rome (in Italy), which was old, fell.", ["Rome (in Italy) fell.", "Rome was old."]),
+        ("Al, 45, was ill.", ["Al was ill.", "Al was 45 years old."]),
+        ("Al, born in Rome, was ill.", ["Al was ill.", "Al was born in Rome."]),
+        ("Rome, Italy's capital, was old.", ["Rome was old.", "Rome was Italy's capital."]),
+        ("Al was an heir and user.", ["Al was an heir.", "Al was a user."]),
+        ("He's a poet, and they've left.", ["He's a poet.", "They've left."]),
+    ],
+)
+def test_what_is_said_beside_stands_alone(sentence: str, expected: list[str]) -> None:
+    assert claims(sentence) == expected
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Al moved to Rome with Bo, where he sang.",
+        "Al moved to Rome, where it rained.",
+        "The city has a mill, which was red.",
+        "She met Al and Bo, who was a poet.",
+        "Rome fell, which was a shock.",
+        "Rome fell, which helped.",
+        "Bo's capital, Rome, was old.",
+    ],
+)
+def test_what_may_be_said_of_another_stays(sentence: str) -> None:
+    assert claims(sentence) == [sentence]
+
+
 def test_low_coverage_keeps_what_is_no_parenthesis() -> None:
     assert claims("The item(s) in f(x) (a set) are 2**3.", "low", "low") == [
         "The item(s) in f(x) are 2**3."

@@ -176,7 +176,9 @@ def _where(clause: Clause, comma: int, inner: Clause) -> Clause | None:
             return None
     place = (added(preposition, "preposition"), *borrowed(clause[start:comma]), added(",", "comma"))
     place = (*place[:-1], place[-1]._replace(spaced=False))
-    return (*place, *repeated(subject), *inner[2:])
+    # A subject that opens the sentence has no blank before it there.
+    again = repeated(subject)
+    return (*place, again[0]._replace(spaced=True), *again[1:], *inner[2:])
 
 
 def _resumes(inner: Clause) -> bool:
