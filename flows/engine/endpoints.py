@@ -34,6 +34,10 @@ def _no_credentials(url: str) -> str:
         raise ValueError("a URL such as http://127.0.0.1:8000/v1 belongs here")
     if parts.username or parts.password or parts.query:
         raise ValueError("keys belong in the environment, not into a URL")
+    try:
+        _ = parts.port
+    except ValueError:
+        raise ValueError("the port of a URL is a number up to 65535") from None
     return url
 
 

@@ -23,7 +23,7 @@ from flows.engine.endpoints import (
     OnnxEncoder,
     Source,
 )
-from flows.engine.object_storage import known_place
+from flows.engine.object_storage import known_place, local_path
 from flows.engine.workers import WorkersSetting
 from stages import REGISTER
 from stages.base import Stage
@@ -85,7 +85,10 @@ def pipeline_model() -> type[BaseModel]:
     fields: dict[str, Any] = {
         "name": (str, Field(min_length=1, description="Shown with every run.")),
         "samples": (SamplesSource, ...),
-        "store": (str, Field(description="The DuckDB file, relative to this file.")),
+        "store": (
+            Annotated[str, AfterValidator(local_path)],
+            Field(description="The DuckDB file, relative to this file."),
+        ),
         "read_copy": (
             bool,
             Field(True, description="Leave a copy of the store for queries after each run."),

@@ -87,12 +87,16 @@ class PromptError(ValueError):
         self.right = right
 
 
+def _no_text(error: ValueError) -> str:
+    return "no UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+
+
 def read_prompt(file: Path) -> str:
     """The text of a prompt file. Raises `PromptError` where there is none."""
     try:
         text = file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no UTF-8"
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else _no_text(error)
         raise PromptError(f"cannot be read ({reason})", "name a prompt file") from error
     if not text.strip():
         raise PromptError("is empty", "write a prompt, or name another file")

@@ -95,9 +95,11 @@ class Wiring:
         if name in step.values:
             words = step.values[name]
             for word in words if isinstance(words, list) else [words]:
+                if not isinstance(word, str):
+                    continue
                 if word in self._steps:
                     yield word
-                elif isinstance(word, str):
+                else:
                     right = one_of(word, self._makers(table))
                     self._fault(step, name, f"there is no step {word!r}", right)
         elif table.every:

@@ -50,7 +50,7 @@ def _words(source: YamlSource, finding: ErrorDetails, path: tuple[str, ...]) -> 
             return f"unknown key {path[-1]!r}", _right_key(source, path)
         case "model_type" | "model_attributes_type" | "dict_type":
             found = "is empty" if given is None else "is no mapping"
-            return found, f"write {', '.join(sorted(_keys(source, path))) or 'name'}: ..."
+            return found, _right_part(source, path, given)
         case "union_tag_not_found" | "union_tag_invalid":
             return _kind(context, path)
         case "too_short":
@@ -74,13 +74,19 @@ def _right_key(source: YamlSource, path: tuple[str, ...]) -> str:
     return one_of(path[-1], _keys(source, path[:-1]))
 
 
+def _right_part(source: YamlSource, path: tuple[str, ...], given: Any) -> str:
+    if path[:1] == ("steps",) and len(path) == 2:
+        return _use(given)
+    return f"write {', '.join(sorted(_keys(source, path))) or 'name'}: ..."
+
+
 def _kind(context: Mapping[str, Any], path: tuple[str, ...]) -> tuple[str, str]:
     """The words on a part of the file that does not say rightly of which kind it is."""
     tag = context.get("tag")
     if path[0] == "embedder":
         return f"unknown provider {tag!r}", "write onnx or litellm"
     if tag is None:
-        return "does not say which stage to use", f"write use: and {_list(REGISTER)}"
+        return "does not say which stage to use", _use(None)
     return f"unknown stage {tag!r}", one_of(str(tag), REGISTER)
 
 
@@ -106,7 +112,7 @@ def _keys(source: YamlSource, path: tuple[str, ...]) -> set[str]:
 def _model(annotation: Any, source: YamlSource, path: tuple[str, ...]) -> Any:
     """The model behind an annotation: that of an optional part, of a part by name, of a kind."""
     if path[0] == "embedder":
-        kind = source.value["embedder"].get("provider")
+        kind = source.section("embedder").get("provider")
         return EmbeddingEndpoint if kind == "litellm" else OnnxEncoder
     parts = [part for part in get_args(annotation) if part is not type(None)]
     return parts[-1] if parts else annotation
@@ -121,5 +127,8 @@ def _example(source: YamlSource, path: tuple[str, ...]) -> str:
     return "..."
 
 
-def _list(words: Any) -> str:
-    return f"one of {', '.join(sorted(words))}"
+def _use(given: Any) -> str:
+    """What may be written for a step that names no stage; `given` may be the bare name of one."""
+    if isinstance(given, str) and given in REGISTER:
+        return f"write {{use: {given}}}"
+    return f"write use: and one of {', '.join(sorted(REGISTER))}"

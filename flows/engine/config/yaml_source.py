@@ -48,15 +48,18 @@ def load_yaml(path: Path) -> YamlSource:
     Raises `InputError` when the file is missing, is no UTF-8 or is no YAML at all.
     """
     text = _text(path)
+    reader = _Reader(path)
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
+        value = reader.read(root, ()) if root is not None else None
+    except RecursionError:
+        what = "its brackets or lists are nested hundreds deep"
+        raise InputError([Fault(str(path), what, "nest them less")]) from None
     except yaml.MarkedYAMLError as error:
         raise InputError([_syntax_fault(path, error)]) from error
     except yaml.YAMLError as error:
         what = f"is not YAML ({str(error).splitlines()[0]})"
         raise InputError([Fault(str(path), what, "write it as UTF-8 text")]) from error
-    reader = _Reader(path)
-    value = reader.read(root, ()) if root is not None else None
     return YamlSource(path, text, value, reader.lines, reader.faults)
 
 

@@ -29,18 +29,25 @@ def is_remote(place: str) -> bool:
 
 
 def known_place(place: str) -> str:
-    """`place`, a path or an address, as it is; raises `ValueError` for an address that will not do.
+    """`place`, a path or an address, as it is; raises `ValueError` for one that will not do.
 
     The message holds nothing of it, as it may hold a secret.
     """
     if not is_remote(place):
-        return place
+        return local_path(place)
     host = place.partition("://")[2].partition("/")[0]
     # A secret may hold slashes: a colon gives it away where the @ is behind one.
     if "@" in host or ":" in host or _QUERY.search(place):
         raise ValueError("keys and endpoints belong in the environment, not into an address")
     _parsed(place)
     return place
+
+
+def local_path(path: str) -> str:
+    """`path` as it is; raises `ValueError` for one that nothing on a disk can have."""
+    if not path.strip() or "\0" in path:
+        raise ValueError("write a path, relative to this file")
+    return path
 
 
 def address(place: str) -> Address:
