@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 import argparse
+import math
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,4 +55,12 @@ def days(text: str) -> int:
     number = positive(text)
     if number > 36_500:
         raise argparse.ArgumentTypeError("must be 36500 or less")
+    return number
+
+
+def seconds(text: str) -> float:
+    """A number of seconds greater than 0."""
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError("must be greater than 0")
     return number

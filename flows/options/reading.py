@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from flows.options.common import Commands, live_option, positive, store_options
+from flows.options.common import Commands, live_option, positive, seconds, store_options
 
 
 def add(commands: Commands) -> None:
@@ -39,7 +39,7 @@ def add(commands: Commands) -> None:
     sql.add_argument("query", help='for example "SELECT * FROM scores"; - reads standard input')
     sql.add_argument("--format", choices=["table", "csv", "json", "parquet"], default="table")
     sql.add_argument("-o", "--output", type=Path, help="write to this file")
-    sql.add_argument("--timeout", type=float, default=60, metavar="SECONDS", help="(default: 60)")
+    sql.add_argument("--timeout", type=seconds, default=60, metavar="SECONDS", help="(default: 60)")
     _reads(sql)
 
     schema = commands.add_parser("schema", help="print the JSON Schema of pipeline files")

@@ -1,6 +1,7 @@
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,45 @@ def test_another_file_is_a_mistake(tmp_path: Path) -> None:
         pass
     assert str(caught.value) == (
         f"{path}: cannot be opened as a store; name a DuckDB file that claimflow made"
+    )
+
+
+def test_a_database_of_others_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "other.duckdb"
+    with duckdb.connect(path) as other:
+        other.execute("CREATE TABLE claims (a INTEGER)")
+    with pytest.raises(InputError) as caught, Store(path).writing():
+        pass
+    assert str(caught.value) == (
+        f"{path}: holds no store, but tables of others, such as 'claims'; "
+        "name a file of its own as the store"
+    )
+    with duckdb.connect(path) as other:
+        assert other.execute("SELECT table_name FROM duckdb_tables()").fetchall() == [("claims",)]
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda raw: raw[: len(raw) // 2], "Could not read enough bytes"),
+        (
+            lambda raw: raw[:20_000] + bytes(byte ^ 255 for byte in raw[20_000:]),
+            "Corrupt database file",
+        ),
+    ],
+    ids=["cut off", "garbled"],
+)
+def test_a_damaged_store_is_told(
+    store: Store, tmp_path: Path, damage: Callable[[bytes], bytes], told: str
+) -> None:
+    with store.writing():
+        pass
+    damaged = tmp_path / "damaged.duckdb"
+    damaged.write_bytes(damage(store.path.read_bytes()))
+    with pytest.raises(InputError) as caught, Store(damaged).reading() as connection:
+        connection.execute("SELECT * FROM audit.runs").fetchall()
+    assert str(caught.value) == (
+        f"{damaged}: is damaged ({told}); put a whole copy in its place, or name another store"
     )
 
 

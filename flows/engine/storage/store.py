@@ -6,20 +6,19 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import duckdb
 import polars as pl
 
-from flows.engine.errors import Fault, InputError, StoreBusyError, StoreFullError
+from flows.engine.errors import Fault, InputError, StoreBusyError
 from flows.engine.storage.arrow import Arrow
 from flows.engine.storage.handover import Handover
 from flows.engine.storage.opened import Alone, Attached
 from flows.engine.storage.store_schema import check, prepare, schema_version
+from flows.engine.storage.store_troubles import in_our_words, trouble
 
 F = TypeVar("F", Alone, Attached)
-
-_FULL: Final = ("No space left on device", "File too large", "Disk quota exceeded")
 
 
 class Store:
@@ -47,10 +46,10 @@ class Store:
         `memory` bounds what DuckDB may hold, as in "128MB"; where that is not enough it
         raises `duckdb.OutOfMemoryException` and nothing is written.
 
-        Raises `InputError` when the file cannot be a store, or not there, and
+        Raises `InputError` when the file cannot be a store, or not there, or is damaged, and
         `StoreFullError` when there is no room for it.
         """
-        with _in_our_words(self.path):
+        with in_our_words(self.path):
             self._make_folder()
             with self._to_write(memory) as connection:
                 connection.begin()
@@ -68,14 +67,15 @@ class Store:
 
         With `alone` nobody else is given it, so that its settings may be changed, and the file
         is all there is: nothing written waits beside it. Raises `InputError` when there is no
-        store at the path, and without `any_version` when its schema version is not ours.
+        store at the path, or a damaged one, and without `any_version` when its schema version
+        is not ours.
         """
         if not self.path.is_file():
             raise InputError(
                 [Fault(str(self.path), "there is no store here", "run a pipeline first")]
             )
         window = self._alone(read_only=True) if alone else self._file.turn(read_only=True)
-        with _in_our_words(self.path), window as connection:
+        with in_our_words(self._read_from(True)), window as connection:
             if not (self._known or any_version):
                 check(connection, self.path)
                 self._known = True
@@ -128,7 +128,7 @@ class Store:
                 file.close()
             except duckdb.Error as error:
                 is_one = before in (None, _inode(path))
-                if _why_full(error) or (is_one and not isinstance(error, duckdb.IOException)):
+                if trouble(error) or (is_one and not isinstance(error, duckdb.IOException)):
                     raise
                 if is_one and "Could not set lock" not in str(error):
                     right = "name a DuckDB file that claimflow made"
@@ -142,28 +142,12 @@ class Store:
             time.sleep(random.uniform(0.02, 0.2))
 
 
-@contextmanager
-def _in_our_words(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except duckdb.Error as error:
-        why = _why_full(error)
-        if why is None:
-            raise
-        right = "make room and run again; what is on file is kept"
-        raise StoreFullError(f"{path}: cannot be written ({why}); {right}") from error
-
-
 def _inode(path: Path) -> int | None:
     """Which file it is that lies at `path` now."""
     try:
         return path.stat().st_ino
     except OSError:
         return None
-
-
-def _why_full(error: duckdb.Error) -> str | None:
-    return next((words for words in _FULL if words in str(error)), None)
 
 
 def now() -> datetime:

@@ -23,10 +23,12 @@ from stages.rows import row_kinds
 def prepare(connection: duckdb.DuckDBPyConnection, path: Path, at: datetime) -> None:
     """Make what a store needs, or bring one of an older schema version up to date.
 
-    Raises `InputError` when the store is of a newer version.
+    Raises `InputError` when the store is of a newer version, or the file somebody else's.
     """
     found = schema_version(connection)
-    if found is not None:
+    if found is None:
+        _refuse_foreign(connection, path)
+    else:
         _refuse_newer(path, found)
     connection.execute(files("flows.engine.storage").joinpath("store.sql").read_text("utf-8"))
     if found is None:
@@ -76,6 +78,16 @@ def has_table(connection: duckdb.DuckDBPyConnection, schema: str, table: str) ->
         {"schema": schema, "table": table},
     ).fetchall()
     return found != [(0,)]
+
+
+def _refuse_foreign(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    others = connection.execute(
+        "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database() "
+        "ORDER BY table_name LIMIT 1"
+    ).fetchall()
+    if others:
+        what = f"holds no store, but tables of others, such as {others[0][0]!r}"
+        raise InputError([Fault(str(path), what, "name a file of its own as the store")])
 
 
 def _refuse_newer(path: Path, found: int) -> None:
