@@ -57,7 +57,7 @@ def test_every_fault_of_every_line_at_once(tmp_path: Path) -> None:
         "s.jsonl:8: sample_id '1' stands already at s.jsonl:1; give every sample an id of its own",
         f"s.jsonl:9: broken JSON at column 11 (Extra data); {LINE}",
         "s.jsonl:10: NaN is not JSON; write null",
-        "s.jsonl:11: a number is beyond 64-bit floats; write it as text",
+        "s.jsonl:11: a number is NaN or beyond 64-bit floats; write null or text",
         "s.jsonl:12: 'id' stands twice in one object; keep one of them",
         "s.jsonl:13: 'contexts' holds an object in place 1 without a text in it; "
         "name its text one of text, page_content, content, doc",
@@ -66,6 +66,13 @@ def test_every_fault_of_every_line_at_once(tmp_path: Path) -> None:
         "s.jsonl:16: brackets nested about a thousand deep; nest them less",
         "s.jsonl:17: a number of thousands of digits; write it as text",
         "s.jsonl:18: 'contexts' holds null in place 1; write a list of texts",
+    ]
+
+
+@pytest.mark.parametrize("blank", ["", "  ", "\u3000\n"])
+def test_an_id_has_something_to_be_read(tmp_path: Path, blank: str) -> None:
+    assert told_of(tmp_path, "s.jsonl", json.dumps({"id": blank})) == [
+        "s.jsonl:1: 'id' is empty; write an id, or leave it out to have one made",
     ]
 
 
@@ -127,6 +134,14 @@ def test_every_broken_row_of_a_csv_file(tmp_path: Path) -> None:
             r"s.csv:1: not one kind of line end, or no CSV; end every line in \n",
         ),
         ("id,answer\n", "s.csv: no samples; write at least one"),
+        (
+            "id;answer\n1;x\n",
+            "s.csv:1: one column, named 'id;answer'; separate the cells by commas, not by ';'",
+        ),
+        (
+            "id\tanswer\n1\tx\n",
+            r"s.csv:1: one column, named 'id\tanswer'; separate the cells by commas, not by '\t'",
+        ),
         (
             "id,contexts\n\n1,\"['a', 'b']\"\n",
             's.csv:3: \'contexts\' is a list as Python prints it; write it as JSON: ["one", "two"]',

@@ -52,7 +52,8 @@ def read_csv(path: Path) -> Iterator[Record]:
         return
     rows = pl.scan_csv(path, infer_schema=False, glob=False)
     header = rows.collect_schema().names()
-    broken = [*_repeated_names(header), *_broken_rows(path, len(header))]
+    broken = [*_other_separator(header), *_repeated_names(header)]
+    broken += _broken_rows(path, len(header))
     yield from broken or _rows(rows, header)
 
 
@@ -68,6 +69,13 @@ def _rows(rows: pl.LazyFrame, header: list[str]) -> Iterator[Record]:
 
 def _line_breaks(cells: Iterable[str | None]) -> int:
     return sum(cell.count("\n") for cell in cells if cell)
+
+
+def _other_separator(header: list[str]) -> Iterator[Record]:
+    used = next((sign for sign in ";\t|" if len(header) == 1 and sign in header[0]), None)
+    if used:
+        what = f"one column, named {header[0]!r}"
+        yield Record(1, RecordError(what, f"separate the cells by commas, not by {used!r}"))
 
 
 def _repeated_names(header: list[str]) -> Iterator[Record]:

@@ -49,7 +49,7 @@ def sample_fields(
     except RecursionError:
         wrongs.append(TOO_DEEP)
     except ValueError:
-        wrongs.append(RecordError("a number is beyond 64-bit floats", "write it as text"))
+        wrongs.append(RecordError("a number is NaN or beyond 64-bit floats", "write null or text"))
     return fields, wrongs
 
 
@@ -137,7 +137,7 @@ def _identity(value: Any) -> str | None:
         return None
     if isinstance(value, bool | list | dict):
         raise RecordError(f"is {KINDS[type(value)]}", "write a text or a number")
-    if value == "":
+    if isinstance(value, str) and not value.strip():
         raise RecordError("is empty", "write an id, or leave it out to have one made")
     return str(value)
 
