@@ -31,9 +31,14 @@ def main(arguments: list[str] | None = None) -> int:
     imported only when it is called: `--help` stays fast.
     """
     options = _parser().parse_args(arguments)
-    guard = importlib.import_module("flows.commands.guard")
-    module = getattr(options, "module", options.command)
-    command = importlib.import_module(f"flows.commands.{module}")
+    try:
+        guard = importlib.import_module("flows.commands.guard")
+        module = getattr(options, "module", options.command)
+        command = importlib.import_module(f"flows.commands.{module}")
+    except KeyboardInterrupt:
+        # Imports take a second or two, and whoever mistyped is quick.
+        print("claimflow: stopped before anything was done", file=sys.stderr)
+        return 130
     code: int = guard.guarded(command.main, options)
     return code
 

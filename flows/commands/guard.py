@@ -6,7 +6,15 @@ from argparse import Namespace
 from collections.abc import Callable
 
 from flows.engine.at_exit import hush_at_exit
-from flows.engine.errors import InputError, JudgeError, StoppedError, StoreError, WorkersError
+from flows.engine.errors import (
+    Fault,
+    InputError,
+    JudgeError,
+    StoppedError,
+    StoreError,
+    WorkersError,
+)
+from flows.pages.words import visible
 
 
 def guarded(command: Callable[[Namespace], int], options: Namespace) -> int:
@@ -28,8 +36,15 @@ def guarded(command: Callable[[Namespace], int], options: Namespace) -> int:
         # Whoever read our output has gone, and Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if not isinstance(error.filename, str | os.PathLike):
+            raise
+        what = f"cannot be used ({error.strerror})"
+        right = "look at its name, its folder and who may do what there"
+        return _say(Fault(str(error.filename), what, right), 2)
 
 
 def _say(message: object, code: int) -> int:
-    print(f"claimflow: {message}", file=sys.stderr)
+    # Names of files and what a file says may hold signs that steer a terminal.
+    print(f"claimflow: {visible(message)}", file=sys.stderr)
     return code

@@ -12,7 +12,7 @@ def made_words(made: Made) -> str:
     failures = f", {made.artifact.failures} failed" if made.artifact.failures else ""
     how = "reused" if made.reused else f"made in {made.seconds:.1f} s"
     taken = f", those of {counted(made.taken_over, 'sample')} taken over" if made.taken_over else ""
-    return f"{made.artifact.row_count:,} rows {how}{taken}{failures}"
+    return f"{counted(made.artifact.row_count, 'row')} {how}{taken}{failures}"
 
 
 def run_counts(steps: pl.DataFrame) -> str:

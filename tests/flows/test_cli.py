@@ -18,6 +18,8 @@ import pytest
 
 from flows.cli import main
 
+QUICKSTART = str(Path(__file__).parents[2] / "configs/quickstart.yaml")
+LONG = "a" * 300
 MAIN = "import sys; from flows.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
@@ -262,6 +264,20 @@ def test_a_reader_that_goes_away_is_no_error(ran: Path) -> None:
             ["runs", "--store", "none.duckdb"],
             "FOLDER/none.duckdb: there is no store here; run a pipeline first",
         ),
+        (
+            ["run", QUICKSTART, "--limit", "1", "--store", "."],
+            "FOLDER: a folder; name a file in it as the store",
+        ),
+        (
+            ["run", QUICKSTART, "--limit", "1", "--store", LONG],
+            f"FOLDER/{LONG}: cannot be used (File name too long); "
+            "look at its name, its folder and who may do what there",
+        ),
+        (
+            ["run", "\x1b[31m.yaml"],
+            "\u241b[31m.yaml: cannot be read (No such file or directory); "
+            "name a pipeline's YAML file",
+        ),
     ],
 )
 def test_mistakes_exit_with_2(
@@ -320,6 +336,15 @@ def test_ctrl_c_stops_and_says_so(small: Path) -> None:
             "claimflow: stopped; what was done is kept, run again to go on"
         )
     assert "Traceback" not in rest
+
+
+def test_ctrl_c_before_the_command_began(tmp_path: Path) -> None:
+    stopped = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
+    (tmp_path / "numpy.py").write_text(stopped)
+    (tmp_path / "polars.py").write_text(stopped)
+    with process(tmp_path, "run", "none.yaml") as going:
+        _, told = going.communicate()
+    assert (going.returncode, told) == (130, "claimflow: stopped before anything was done\n")
 
 
 def test_a_busy_store_exits_with_3(

@@ -100,7 +100,7 @@ def test_every_step_is_a_task_run(server: str, small: Path, tmp_path: Path) -> N
     assert "1 sample, 3 steps made, 0 reused" in part.stdout, part.stderr
     (_, flow_run) = runs_of(server, small)
     tasks = settled(server, flow_run["id"], 3)
-    taken = r"1 rows made in \d+\.\d s, those of 1 sample taken over"
+    taken = r"1 row made in \d+\.\d s, those of 1 sample taken over"
     assert re.fullmatch(taken, tasks["response_claims"]["state"]["message"])
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from flows.engine.canaries.asking import try_judges
 from flows.engine.config.rerun import Choice, Rerun, chosen
+from flows.engine.errors import Fault, InputError
 from flows.engine.findings.gates import judge_run
 from flows.engine.llm.session import Session
 from flows.engine.llm.sharing import Sharing, unshared
@@ -114,5 +115,11 @@ def execute(run: Run, make: Make | None = None) -> dict[str, Artifact]:
 
 
 def open_store(prepared: Prepared, override: Path | None) -> Store:
-    """The store that a pipeline writes to, or the one that was asked for instead."""
-    return Store((override or prepared.pipeline.store).resolve())
+    """The store that a pipeline writes to, or the one that was asked for instead.
+
+    Raises `InputError` where a folder lies at its path.
+    """
+    path = (override or prepared.pipeline.store).resolve()
+    if path.is_dir():
+        raise InputError([Fault(str(path), "a folder", "name a file in it as the store")])
+    return Store(path)
