@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Final, Literal
@@ -27,9 +28,16 @@ def shown(text: object, style: str = "") -> Text:
     return Text(visible(text), style=style)
 
 
+class _Output(Console):
+    """Standard output, which may lose its reader: the command goes on, for its exit code."""
+
+    def on_broken_pipe(self) -> None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def standard_output() -> Console:
     """Standard output: as wide as the terminal, or wide enough for a log."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else _LOG_WIDTH)
+    return _Output(highlight=False, width=None if sys.stdout.isatty() else _LOG_WIDTH)
 
 
 def print_table(frame: pl.DataFrame, console: Console | None = None) -> None:

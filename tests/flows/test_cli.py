@@ -253,6 +253,53 @@ def test_a_reader_that_goes_away_is_no_error(ran: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("where", "code", "told"),
+    [
+        (">&-", 0, ""),
+        (
+            "> /dev/full",
+            3,
+            "claimflow: standard output: cannot be used (No space left on device); "
+            "make room and say it again\n",
+        ),
+    ],
+)
+def test_output_that_nobody_takes(ran: Path, where: str, code: int, told: str) -> None:
+    command = f'"$0" -c "{MAIN}" show {where}'
+    done = subprocess.run(
+        ["/bin/sh", "-c", command, sys.executable],
+        check=False,
+        cwd=ran.parent,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (code, told)
+
+
+def test_a_terminal_without_utf_8_is_shown_signs(ran: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, "explain", "tower"],
+        cwd=ran.parent,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout.startswith(b"sample tower")
+    assert done.stdout.isascii()
+
+
+def test_a_reader_that_goes_away_hides_no_failed_gate(ran: Path) -> None:
+    gated = ran.with_name("gated.yaml")
+    gated.write_text(ran.read_text() + "gates: {factual_correctness: {max: 0.0}}\n")
+    with process(ran.parent, "run", "gated.yaml") as going:
+        assert going.stdout is not None
+        assert going.stderr is not None
+        going.stdout.close()
+        assert "Traceback" not in going.stderr.read()
+    assert going.returncode == 4
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (
