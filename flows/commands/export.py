@@ -25,6 +25,9 @@ def main(options: Namespace) -> int:
                 raise InputError([Fault("--format csv", what, right)])
     if options.step is not None:
         raise InputError([Fault("--step", "is for a sheet", "add --format csv")])
+    if (options.output or "").endswith(".csv"):
+        what, right = "tables are written as Parquet, into a folder", "add --format csv for a sheet"
+        raise InputError([Fault(f"-o {options.output}", what, right)])
     store = read_store(options)
     run_id = chosen_run(store, options.run) if options.run else None
     place = options.output or f"{store.path.stem}-tables"

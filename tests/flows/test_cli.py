@@ -346,6 +346,11 @@ def test_mistakes_exit_with_2(
     ("arguments", "message"),
     [
         (["show", "1999"], "STORE: there is no run '1999'; known are RUN"),
+        (
+            ["export", "claims", "-o", "claims.csv"],
+            "-o claims.csv: tables are written as Parquet, into a folder; "
+            "add --format csv for a sheet",
+        ),
         (["explain", "towr"], "STORE: run RUN has no sample 'towr'; did you mean 'tower'?"),
         (
             ["explain", "xyz"],
