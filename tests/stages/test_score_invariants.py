@@ -18,7 +18,8 @@ from stages.tables import build
 from stages.words import ClaimCompat
 
 few = settings(
-    max_examples=8,
+    # Each is of many samples, which one run of a stage scores.
+    max_examples=4,
     # To shrink a failing example would run every stage for minutes.
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -121,7 +122,7 @@ def no_constant(name: str) -> None:
 
 
 @few
-@given(cases=st.lists(case, max_size=8), worths=worths)
+@given(cases=st.lists(case, max_size=16), worths=worths)
 def test_every_sample_has_every_score_in_range_with_a_reason(
     judge: Any, cases: list[Any], worths: Any
 ) -> None:
@@ -140,7 +141,7 @@ def test_every_sample_has_every_score_in_range_with_a_reason(
 
 
 @few
-@given(cases=st.lists(case, max_size=8), seed=st.integers(0, 9))
+@given(cases=st.lists(case, max_size=16), seed=st.integers(0, 9))
 def test_the_order_of_rows_does_not_matter(judge: Any, cases: list[Any], seed: int) -> None:
     named = {str(n): case for n, case in enumerate(cases)}
 
@@ -163,7 +164,7 @@ def factual(judge: Any, response: Any, reference: Any, **settings: Any) -> list[
 
 
 @few
-@given(sides=st.lists(st.tuples(judged, judged), min_size=1, max_size=20))
+@given(sides=st.lists(st.tuples(judged, judged), min_size=1, max_size=40))
 def test_swapping_the_sides_swaps_precision_and_recall(judge: Any, sides: Any) -> None:
     ours, theirs = ([pair[n] for pair in sides] for n in (0, 1))
     by = {"recall_of": "reference"}
@@ -180,7 +181,7 @@ def test_f1_is_the_closed_form_up_to_rounding(judge: Any) -> None:
 
 
 @few
-@given(sides=st.lists(st.tuples(judged, judged), min_size=1, max_size=20))
+@given(sides=st.lists(st.tuples(judged, judged), min_size=1, max_size=40))
 def test_ragas_differs_by_rounding_where_both_sides_have_claims(judge: Any, sides: Any) -> None:
     response, reference = ([pair[n] or ["neutral"] for pair in sides] for n in (0, 1))
     for mode in ("precision", "recall", "f1"):
@@ -192,7 +193,7 @@ def test_ragas_differs_by_rounding_where_both_sides_have_claims(judge: Any, side
 
 
 @few
-@given(cases=st.lists(st.lists(label, min_size=1, max_size=6), min_size=1, max_size=8))
+@given(cases=st.lists(st.lists(label, min_size=1, max_size=6), min_size=1, max_size=16))
 def test_a_share_of_claims_is_the_same_in_ragas(judge: Any, cases: Any) -> None:
     samples = build(
         Sample,

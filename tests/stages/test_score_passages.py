@@ -1,6 +1,7 @@
 """RAGChecker's metrics and noise sensitivity: definitions, edges, invariants."""
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -16,7 +17,8 @@ from stages.score_passages import NoiseSensitivity, RagChecker
 from stages.tables import TableError, build
 
 few = settings(
-    max_examples=25,
+    # Each is of up to 40 samples, which one run of the stage scores.
+    max_examples=5,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -36,19 +38,29 @@ EXAMPLE: dict[str, list[Any]] = {
 
 
 def tables(judge: Any, example: Any, **fields: Any) -> list[Any]:
+    return tables_of(judge, {"s": (example, fields)})
+
+
+def tables_of(judge: Any, cases: Mapping[str, tuple[Any, Any]]) -> list[Any]:
+    """Tables of several samples, each by an example and by fields that are not the usual ones."""
     texts = {"response": "a response", "reference": "a reference"}
-    passages = [*example["response_in_passages"], *example["reference_in_passages"], []]
-    contexts = ["x"] * max(map(len, passages))
-    sample = {"sample_id": "s", **texts, "retrieved_contexts": contexts, **fields}
+    samples = []
+    for name, (example, fields) in cases.items():
+        passages = [*example["response_in_passages"], *example["reference_in_passages"], []]
+        contexts = ["x"] * max(map(len, passages))
+        samples.append({"sample_id": name, **texts, "retrieved_contexts": contexts, **fields})
     directions = [
         ("response", "reference", "response_in_reference"),
         ("reference", "response", "reference_in_response"),
         ("response", "retrieved_contexts", "response_in_passages"),
         ("reference", "retrieved_contexts", "reference_in_passages"),
     ]
-    judged = [judge(of, against, {"s": example[name]}) for of, against, name in directions]
+    judged = [
+        judge(of, against, {name: example[labels] for name, (example, _) in cases.items()})
+        for of, against, labels in directions
+    ]
     claims = [judged[0][0], judged[1][0]]
-    return [build(Sample, [sample]), *claims, *(verdicts for _, verdicts in judged)]
+    return [build(Sample, samples), *claims, *(verdicts for _, verdicts in judged)]
 
 
 @pytest.fixture(name="check")
@@ -271,9 +283,20 @@ def examples(draw: Any) -> Any:
     }
 
 
-def scores(check: Any, example: Any, passages: int, compat: Any = None) -> dict[str, Any]:
-    rows = check(example, {"compat": compat}, retrieved_contexts=["x"] * passages)
-    return {metric: row["score"] for metric, row in rows.items()}
+several = st.lists(examples(), min_size=1, max_size=40)
+
+
+def scores(judge: Any, given: Sequence[Any], *, compat: Any = None) -> list[Any]:
+    """The score of each metric, for each of the examples."""
+    cases = {
+        f"{number:02}": (example, {"retrieved_contexts": ["x"] * passages_in(example)})
+        for number, example in enumerate(given)
+    }
+    table = RagChecker(compat=compat).run(*tables_of(judge, cases))
+    found: dict[str, dict[str, Any]] = {name: {} for name in cases}
+    for row in table.iter_rows(named=True):
+        found[row["sample_id"]][row["metric"]] = row["score"]
+    return list(found.values())
 
 
 def passages_in(example: Any) -> int:
@@ -282,23 +305,20 @@ def passages_in(example: Any) -> int:
 
 
 @few
-@given(example=examples())
-def test_the_shares_of_the_response_add_up(check: Any, example: Any) -> None:
-    found = scores(check, example, passages_in(example))
-    assert found.keys() == METRICS
-    assert all(score is None or 0.0 <= score <= 1.0 for score in found.values())
-    if example["response_in_reference"]:
-        assert sum(found[metric] for metric in OF_RESPONSE) == pytest.approx(1.0)
-        if example["reference_in_response"]:
-            wrong = found["hallucination"] + sum(found[metric] for metric in NOISE)
-            assert wrong == pytest.approx(1 - found["precision"])
+@given(examples=several)
+def test_the_shares_of_the_response_add_up(judge: Any, examples: Any) -> None:
+    for example, found in zip(examples, scores(judge, examples), strict=True):
+        assert found.keys() == METRICS
+        assert all(score is None or 0.0 <= score <= 1.0 for score in found.values())
+        if example["response_in_reference"]:
+            assert sum(found[metric] for metric in OF_RESPONSE) == pytest.approx(1.0)
+            if example["reference_in_response"]:
+                wrong = found["hallucination"] + sum(found[metric] for metric in NOISE)
+                assert wrong == pytest.approx(1 - found["precision"])
 
 
-@few
-@given(example=examples(), seed=st.randoms(use_true_random=False))
-def test_the_order_of_claims_and_passages_does_not_matter(
-    check: Any, example: Any, seed: Any
-) -> None:
+def moved(example: Any, seed: Any) -> Any:
+    """The same with its claims and its passages in another order."""
     passages = passages_in(example)
     by_passage = seed.sample(range(passages), passages)
     order = {
@@ -306,50 +326,59 @@ def test_the_order_of_claims_and_passages_does_not_matter(
         for side in ("response", "reference")
         for count in [len(example[f"{side}_in_passages"])]
     }
-    moved = {
+    found = {
         name: [labels[n] for n in order[name[: name.index("_")]]]
         for name, labels in example.items()
     }
     for name in ("response_in_passages", "reference_in_passages"):
-        moved[name] = [[labels[n] for n in by_passage] for labels in moved[name]]
-    assert scores(check, moved, passages) == scores(check, example, passages)
+        found[name] = [[labels[n] for n in by_passage] for labels in found[name]]
+    return found
 
 
 @few
-@given(example=examples(), more=st.lists(label, min_size=4, max_size=4))
+@given(examples=several, seed=st.randoms(use_true_random=False))
+def test_the_order_of_claims_and_passages_does_not_matter(
+    judge: Any, examples: Any, seed: Any
+) -> None:
+    others = [moved(example, seed) for example in examples]
+    assert scores(judge, others) == scores(judge, examples)
+
+
+@few
+@given(examples=several, more=st.lists(label, min_size=4, max_size=4))
 def test_another_passage_never_lowers_claim_recall_or_faithfulness(
-    check: Any, example: Any, more: Any
+    judge: Any, examples: Any, more: Any
 ) -> None:
-    passages = passages_in(example)
-    wider = dict(example)
-    for name in ("response_in_passages", "reference_in_passages"):
-        pairs = zip(example[name], more, strict=False)
-        wider[name] = [[*labels, extra] for labels, extra in pairs]
-    before, after = scores(check, example, passages), scores(check, wider, passages + 1)
-    for metric in ("claim_recall", "faithfulness"):
-        assert (before[metric] is None) == (after[metric] is None)
-        assert before[metric] is None or after[metric] >= before[metric]
+    widened = [dict(example) for example in examples]
+    for wide in widened:
+        for name in ("response_in_passages", "reference_in_passages"):
+            wide[name] = [[*labels, extra] for labels, extra in zip(wide[name], more, strict=False)]
+    usual = scores(judge, examples)
+    for before, after in zip(usual, scores(judge, widened), strict=True):
+        for metric in ("claim_recall", "faithfulness"):
+            assert (before[metric] is None) == (after[metric] is None)
+            assert before[metric] is None or after[metric] >= before[metric]
 
 
 @few
-@given(example=examples())
+@given(examples=several)
 def test_compat_differs_where_ours_is_undefined_or_there_are_no_passages(
-    check: Any, example: Any
+    judge: Any, examples: Any
 ) -> None:
-    passages = passages_in(example)
-    ours = scores(check, example, passages)
-    theirs = scores(check, example, passages, compat="ragchecker-0.1")
-    for metric, score in theirs.items():
-        if metric in OF_RESPONSE and not passages:
-            assert score == 0.0
-        else:
-            assert score == (0.0 if ours[metric] is None else ours[metric])
+    usual = scores(judge, examples)
+    compat = scores(judge, examples, compat="ragchecker-0.1")
+    for example, ours, theirs in zip(examples, usual, compat, strict=True):
+        for metric, score in theirs.items():
+            if metric in OF_RESPONSE and not passages_in(example):
+                assert score == 0.0
+            else:
+                assert score == (0.0 if ours[metric] is None else ours[metric])
 
 
-def test_texts_that_all_agree_score_1(check: Any) -> None:
+def test_texts_that_all_agree_score_1(judge: Any) -> None:
     every = [YES, YES]
     alike = {name: every if "passages" not in name else [every, every] for name in EXAMPLE}
-    found = scores(check, alike, 2)
+    (found,) = scores(judge, [alike])
     best = METRICS - {"hallucination", "self_knowledge", *NOISE}
     assert {metric for metric, score in found.items() if score == 1.0} == best
     assert {found[metric] for metric in METRICS - best} == {0.0}
