@@ -32,6 +32,9 @@ from stages.tools import LLM
 
 STEP_NAME: Final = r"^[a-z][a-z0-9_]*$"
 
+_UNWRITTEN: Final = {"use_attribute_docstrings": False}
+"""For models that stand in no file: pydantic would search every module for their source."""
+
 
 class SamplesSource(Source):
     """The samples to evaluate."""
@@ -130,7 +133,7 @@ def pipeline_model() -> type[BaseModel]:
             ),
         ),
     }
-    return create_model("Pipeline", __base__=Source, **fields)
+    return _made("Pipeline", Source, None, fields)
 
 
 def json_schema() -> dict[str, Any]:
@@ -165,7 +168,7 @@ def _cascade_model() -> type[BaseModel]:
     """What a pipeline may say of a cascade: its settings, and the judges at its end."""
     what = "The judge to ask: one of judges, or several that vote; the pipeline's when left out."
     judge: Any = (_Several | None, Field(None, description=what))
-    return create_model("Cascade", __base__=Cascade, __doc__=Cascade.__doc__, judge=judge)
+    return _made("Cascade", Cascade, Cascade.__doc__, {"judge": judge})
 
 
 @cache
@@ -187,4 +190,10 @@ def step_model(stage: type[Stage]) -> type[BaseModel]:
         what = "The embedded model settles what it is sure of, the judge the rest."
         fields["cascade"] = (_cascade_model() | None, Field(None, description=what))
     fields["use"] = (Literal[stage.use], ...)
-    return create_model(stage.use, __base__=Source, __doc__=stage.__doc__, **fields)
+    return _made(stage.use, Source, stage.__doc__, fields)
+
+
+def _made(
+    name: str, base: type[BaseModel], what: str | None, fields: dict[str, Any]
+) -> type[BaseModel]:
+    return create_model(name, __base__=base, __doc__=what, __cls_kwargs__=_UNWRITTEN, **fields)

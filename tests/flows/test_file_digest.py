@@ -1,0 +1,58 @@
+"""Files by their content: told again from memory until somebody touches them."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from flows.engine import file_digest
+from flows.engine.file_digest import sha256_of
+
+
+def test_it_is_that_of_the_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"weights")
+    assert sha256_of(path) == sha256_of(path) == hashlib.sha256(b"weights").hexdigest()
+
+
+def test_a_file_is_read_once_until_somebody_touches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+
+    def reading(path: Path) -> str:
+        read.append(path)
+        return path.read_text("utf-8")
+
+    monkeypatch.setattr(file_digest, "_read", reading)
+    monkeypatch.setattr(file_digest, "_SETTLED", 0.0)
+    path = tmp_path / "model.onnx"
+    path.write_text("weights", "utf-8")
+    assert [sha256_of(path), sha256_of(path)] == ["weights"] * 2
+    assert len(read) == 1
+    before = path.stat()
+    while path.stat().st_ctime_ns == before.st_ctime_ns:
+        path.write_text("WEIGHTS", "utf-8")
+        # Whoever copies a model may keep its time.
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert [sha256_of(path), sha256_of(path)] == ["WEIGHTS"] * 2
+    assert len(read) == 2
+
+
+def test_a_file_that_was_just_written_is_not_remembered(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    for content in (b"one", b"two", b"six"):
+        path.write_bytes(content)
+        assert sha256_of(path) == hashlib.sha256(content).hexdigest()
+
+
+def test_another_file_in_its_place_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_digest, "_SETTLED", 0.0)
+    path, other = tmp_path / "model.onnx", tmp_path / "other.onnx"
+    for place, content in ((path, b"one"), (other, b"two")):
+        place.write_bytes(content)
+        os.utime(place, ns=(0, 0))
+    before = sha256_of(path)
+    other.replace(path)
+    assert sha256_of(path) == hashlib.sha256(b"two").hexdigest() != before
