@@ -1,6 +1,7 @@
 """What all tests share: hypothesis' draws, the order of files, servers, forks, a browser."""
 
 import atexit
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 from tests.flows.forks import Forks, forking
-from tests.flows.prefect_server import shared_server
+from tests.flows.prefect_server import environment, shared_server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -39,6 +40,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {name: place for place, name in enumerate(LONG)}
     places |= {_file(item): len(LONG) + 1 for item in items if "browser" in _fixtures(item)}
     items.sort(key=lambda item: places.get(_file(item), len(LONG)))
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays until the end: the collector of cycles need not look at it."""
+    gc.collect()
+    gc.freeze()
 
 
 def _file(item: pytest.Item) -> str:
@@ -72,6 +79,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
     """Starts commands without loading everything anew."""
     with forking(tmp_path_factory.mktemp("forks")) as forks:
+        yield forks
+
+
+@pytest.fixture(scope="session")
+def tracked_forks(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """As `forks`, for commands that the Prefect server hears of."""
+    folder = tmp_path_factory.mktemp("tracked")
+    world = environment(folder / "home", PREFECT_API_URL=server)
+    with forking(folder, "flows.evaluate", environment=world) as forks:
         yield forks
 
 

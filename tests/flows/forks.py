@@ -4,17 +4,18 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
 
 _FORKS: Final = """
-import asyncio, json, os, resource, sys, threading
+import asyncio, gc, importlib, json, os, resource, sys, threading
 import flows.commands.guard, flows.commands.run
 from flows.cli import main
+from flows.engine.config.pipeline_schema import pipeline_model
 from flows.engine.llm.transport import close, warm
 from flows.engine.storage.store import Store
 
@@ -22,31 +23,39 @@ async def get_ready():
     await warm("hosted_vllm/fake")
     await close()
 
+def ended(number):
+    return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
+
+def become(asked):
+    os.chdir(asked["folder"])
+    os.environ.update(asked["environment"])
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for number, path in enumerate(asked["said"], 1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    if asked["bytes_per_file"]:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (asked["bytes_per_file"],) * 2)
+    Store.__init__.__kwdefaults__["wait"] = asked["wait"]
+    sys.exit(main(asked["arguments"]))
+
 # In the main thread it would take back what Polars does to Ctrl-C.
 getting_ready = threading.Thread(target=lambda: asyncio.run(get_ready()))
 getting_ready.start()
 getting_ready.join()
+pipeline_model()
+for module in sys.argv[1:]:
+    importlib.import_module(module)
+# Else each child would go through all of that to look for cycles, and copy it.
+gc.collect()
+gc.freeze()
 for line in sys.stdin:
     asked = json.loads(line)
+    if isinstance(asked, int):
+        print(ended(asked), flush=True)
+        continue
     child = os.fork()
     if child == 0:
-        os.chdir(asked["folder"])
-        os.environ.update(asked["environment"])
-        for number, path in enumerate(asked["said"], 1):
-            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-        if asked["bytes_per_file"]:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (asked["bytes_per_file"],) * 2)
-        Store.__init__.__kwdefaults__["wait"] = asked["wait"]
-        try:
-            code = main(asked["arguments"])
-        except BaseException:
-            import traceback
-            traceback.print_exc()
-            code = 99
-        sys.stdout.flush()
-        os._exit(code)
+        become(asked)
     print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
@@ -62,8 +71,8 @@ class Process:
         os.kill(self._number, signal_number)
 
     def code(self) -> int:
-        """The exit code, or the signal that ended it as a negative number."""
-        return int(self._forks.read())
+        """The exit code, or the signal that ended it as a negative number; to be asked once."""
+        return self._forks.ask(self._number)
 
     def out(self) -> str:
         return self._said[0].read_text("utf-8")
@@ -73,17 +82,23 @@ class Process:
 
 
 class Forks:
-    """Starts commands, one at a time; what they say is put into `folder`."""
+    """Starts commands; what they say is put into `folder`.
 
-    def __init__(self, folder: Path) -> None:
+    `modules` are loaded before, and `environment` is that of the process that loads them.
+    """
+
+    def __init__(
+        self, folder: Path, modules: Sequence[str], environment: Mapping[str, str] | None
+    ) -> None:
         self._folder = folder
         self._started = 0
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _FORKS],
+            [sys.executable, "-c", _FORKS, *modules],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
+            env=environment,
         )
 
     def run(
@@ -108,23 +123,26 @@ class Forks:
             "bytes_per_file": bytes_per_file,
             "wait": wait,
         }
+        return Process(self, self.ask(asked), said)
+
+    def ask(self, asked: Any) -> int:
+        """What the process answers; while it waits for a command to end it answers nothing."""
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(asked) + "\n")
         self._process.stdin.flush()
-        return Process(self, int(self.read()), said)
-
-    def read(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline()
+        return int(self._process.stdout.readline())
 
     def close(self) -> None:
         self._process.communicate()
 
 
 @contextmanager
-def forking(folder: Path) -> Iterator[Forks]:
+def forking(
+    folder: Path, *modules: str, environment: Mapping[str, str] | None = None
+) -> Iterator[Forks]:
     """What starts commands, until the end of the block."""
-    forks = Forks(folder)
+    forks = Forks(folder, modules, environment)
     try:
         yield forks
     finally:

@@ -13,6 +13,7 @@ from typing import Any
 
 from flows.engine.storage.store import Store
 from tests.endpoint import serve
+from tests.flows.forks import Forks
 from tests.flows.judged import STEPS, Judged
 from tests.flows.limits import Limit
 from tests.flows.prefect_server import MAIN, ask, environment
@@ -40,6 +41,13 @@ def runs_of(url: str, config: Path) -> list[dict[str, Any]]:
     return [run for run in found if run["parameters"].get("config") == str(config)]
 
 
+def wait_for(happened: Callable[[], Any], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.05)
+
+
 def settled(url: str, flow_run: str, count: int) -> dict[str, dict[str, Any]]:
     """The task runs of a flow run by name, once the server has recorded how they all ended."""
     for _ in range(120):
@@ -59,7 +67,9 @@ def posted(url: str, flow_run: str) -> dict[str, Any]:
     }
 
 
-def test_every_step_is_a_task_run(server: str, small: Path, tmp_path: Path) -> None:
+def test_every_step_is_a_task_run(
+    server: str, tracked_forks: Forks, small: Path, tmp_path: Path
+) -> None:
     done = run(small, tmp_path / "home", PREFECT_API_URL=server)
     assert done.returncode == 0, done.stderr
     assert "3 samples, 8 steps made, 0 reused" in done.stdout
@@ -96,8 +106,9 @@ def test_every_step_is_a_task_run(server: str, small: Path, tmp_path: Path) -> N
     ids.write_text("tower\n", "utf-8")
     options = ["--only", "response_claims", "context_matches", "--again", "context_matches"]
     some = ["--samples", str(ids), *options, "--fresh"]
-    part = run(small, tmp_path / "home", *some, PREFECT_API_URL=server)
-    assert "1 sample, 3 steps made, 0 reused" in part.stdout, part.stderr
+    part = tracked_forks.run(small.parent, "run", str(small), *some)
+    assert part.code() == 0, part.err()
+    assert "1 sample, 3 steps made, 0 reused" in part.out()
     (_, flow_run) = runs_of(server, small)
     tasks = settled(server, flow_run["id"], 3)
     taken = r"1 row made in \d+\.\d s, those of 1 sample taken over"
@@ -105,7 +116,7 @@ def test_every_step_is_a_task_run(server: str, small: Path, tmp_path: Path) -> N
 
 
 def test_a_failed_gate_fails_the_flow_run_in_one_line(
-    server: str, small: Path, tmp_path: Path
+    server: str, tracked_forks: Forks, small: Path
 ) -> None:
     gates = "gates: {factual_correctness: {max: 0.01}, bleu_faithfulness: {min: 0.3}}\n"
     small.write_text(small.read_text("utf-8") + gates, "utf-8")
@@ -113,8 +124,8 @@ def test_a_failed_gate_fails_the_flow_run_in_one_line(
     evil = "Einstein was born in `1879` | ![x](http://evil) <img src=x>."
     hostile = samples.read_text("utf-8").replace("Einstein was born in 1879.", evil)
     samples.write_text(hostile, "utf-8")
-    done = run(small, tmp_path / "home", PREFECT_API_URL=server)
-    assert done.returncode == 4, done.stderr
+    failed = tracked_forks.run(small.parent, "run", str(small))
+    assert failed.code() == 4, failed.err()
 
     (flow_run,) = runs_of(server, small)
     assert flow_run["state_type"] == "FAILED"
@@ -134,8 +145,8 @@ def test_a_failed_gate_fails_the_flow_run_in_one_line(
 
     samples.write_text(hostile.replace("1879", "1905"), "utf-8")
     small.write_text(small.read_text("utf-8").replace("max: 0.01", "max: 0.9"), "utf-8")
-    unclear = run(small, tmp_path / "home", PREFECT_API_URL=server)
-    assert unclear.returncode == 5, unclear.stderr
+    unclear = tracked_forks.run(small.parent, "run", str(small))
+    assert unclear.code() == 5, unclear.err()
     (_, flow_run) = runs_of(server, small)
     assert flow_run["state_type"] == "COMPLETED"
     assert "; gate inconclusive: factual_correctness: max 0.9: " in flow_run["state"]["message"]
@@ -206,35 +217,27 @@ def test_a_run_ends_well_though_the_server_is_lost(server: str, tmp_path: Path) 
     assert flow_run["state_type"] == "RUNNING", "nobody could tell the server"
 
 
-def test_a_cancelled_run_is_on_record_as_stopped(server: str, tmp_path: Path) -> None:
+def test_a_cancelled_run_is_on_record_as_stopped(
+    server: str, tracked_forks: Forks, tmp_path: Path
+) -> None:
     with serve(latency=30) as endpoint:
         judged = Judged(tmp_path, endpoint)
         # One request a minute for each of two: the second call waits for its turn.
         limit = Limit(server, "slow", 2)
         limit.take()
         judged.write(["one", "two"], shared_limit=limit.name)
-        going = subprocess.Popen(
-            [sys.executable, "-c", MAIN, "run", str(judged.path)],
-            env=environment(tmp_path / "home", PREFECT_API_URL=server),
-            cwd=tmp_path,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        while not endpoint.hits:
-            assert going.poll() is None, going.communicate()
-            time.sleep(0.05)
+        going = tracked_forks.run(tmp_path, "run", str(judged.path))
+        wait_for(lambda: endpoint.hits)
         # What Prefect sends to a run that is cancelled.
-        going.terminate()
-        _, err = going.communicate(timeout=60)
+        going.send(signal.SIGTERM)
+        assert going.code() == -signal.SIGTERM, going.err()
         assert endpoint.hits == 1
-    assert going.returncode == -signal.SIGTERM, err
     assert limit.places() == 1
     assert judged.ask("SELECT status, reason FROM audit.runs") == [("stopped", "asked to stop")]
 
 
 def test_two_runs_on_one_store_take_turns(
-    server: str, write_small: Callable[[Path], Path], tmp_path: Path
+    server: str, tracked_forks: Forks, write_small: Callable[[Path], Path], tmp_path: Path
 ) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -243,18 +246,11 @@ def test_two_runs_on_one_store_take_turns(
     text = configs[1].read_text("utf-8")
     configs[1].write_text(text.replace("name: small", "name: other"), "utf-8")
     runs = [
-        subprocess.Popen(
-            [sys.executable, "-c", MAIN, "run", str(config), "--store", str(store)],
-            env=environment(tmp_path / "home", PREFECT_API_URL=server),
-            cwd=config.parent,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        tracked_forks.run(config.parent, "run", str(config), "--store", str(store))
         for config in configs
     ]
-    told = [going.communicate()[1] for going in runs]
-    assert [going.returncode for going in runs] == [0, 0], told
+    codes = [going.code() for going in runs]
+    assert codes == [0, 0], [going.err() for going in runs]
     with Store(store).reading() as connection:
         found = connection.execute(
             "SELECT pipeline, status, count(DISTINCT step) FROM audit.runs "
