@@ -16,6 +16,9 @@ from tests.flows.prefect_server import environment, shared_server
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+# Hardly anything of what is loaded while tests are collected is ever let go.
+gc.disable()
+
 # Else every process that tests start compiles all of ours anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
@@ -44,8 +47,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """What is loaded by now stays until the end: the collector of cycles need not look at it."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def _file(item: pytest.Item) -> str:

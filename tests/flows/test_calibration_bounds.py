@@ -8,7 +8,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy import stats
 
 from flows.engine.calibration.agreement import alpha, balanced_accuracy, kappa, pairs
 from flows.engine.calibration.corrected import (
@@ -86,6 +85,8 @@ def test_alpha_is_the_librarys_at_both_levels(things: list[list[int]]) -> None:
 
 def jackknifed(votes: NDArray[np.int_], domain: NDArray[np.float64]) -> float:
     """How far the interval of alpha reaches, by asking the library without each thing."""
+    from scipy import stats
+
     n = len(votes)
     left = [
         krippendorff.alpha(

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from distributed import Client
 
 from flows.commands.guard import guarded
 from flows.engine.embedding.embedder import MINILM
@@ -66,6 +65,8 @@ class Watch:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    from distributed import Client
+
     with dask_cluster(tmp_path_factory.mktemp("dask")) as address:
         with Client(address, set_as_default=False) as client:
             client.wait_for_workers(2, timeout=60)
@@ -150,6 +151,8 @@ def test_what_one_engine_made_another_reuses(address: str, alone: Alone) -> None
 
 
 def test_a_worker_that_is_killed_costs_no_row(tmp_path: Path, address: str, alone: Alone) -> None:
+    from distributed import Client
+
     with Client(address, set_as_default=False) as client:
         pid = next(iter(client.run(os.getpid).values()))
         watch = Watch(once=lambda: os.kill(pid, signal.SIGKILL))

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from flows.engine.compare.numbers import (
     RESAMPLES,
@@ -22,6 +21,8 @@ DARWIN = np.array([49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]) 
 
 
 def test_the_interval_is_the_wider_of_students_and_of_scipys_bootstrap_at_each_end() -> None:
+    from scipy import stats
+
     t = stats.ttest_1samp(DIFFERENCES, 0).confidence_interval(0.95)
     tail = stats.norm.cdf(-stats.t.ppf(0.975, 19) * math.sqrt(20 / 19))
     b = stats.bootstrap(
@@ -41,6 +42,8 @@ def test_the_interval_is_the_wider_of_students_and_of_scipys_bootstrap_at_each_e
 
 
 def test_the_test_is_scipys_and_fishers() -> None:
+    from scipy import stats
+
     by_scipy = stats.permutation_test(
         (DARWIN,), np.sum, permutation_type="samples", n_resamples=2**15
     ).pvalue
@@ -55,6 +58,8 @@ def test_few_units_are_tested_exactly() -> None:
 
 
 def test_many_units_are_tested_by_the_normal_distribution() -> None:
+    from scipy import stats
+
     drawn = np.random.default_rng(5).normal(0.05, 1, 1_001)
     by_drawing = stats.permutation_test(
         (drawn,), np.sum, permutation_type="samples", n_resamples=4_999, vectorized=True, rng=1
