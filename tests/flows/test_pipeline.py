@@ -1,12 +1,13 @@
 """Every mistake in a pipeline file, as the user is told it: `tests/bad/NAME.yaml` and `.txt`."""
 
+import inspect
 from pathlib import Path
 
 import jsonschema
 import pytest
 
 from flows.engine.config.pipeline import build_pipeline
-from flows.engine.config.pipeline_schema import json_schema
+from flows.engine.config.pipeline_schema import json_schema, pipeline_model, step_model
 from flows.engine.config.yaml_source import load_yaml
 from flows.engine.errors import InputError
 from flows.engine.prepare import prepare
@@ -105,3 +106,14 @@ def test_every_path_is_relative_to_the_folder_the_file_is_found_in(tmp_path: Pat
     prepared = prepare(tmp_path / "link.yaml")
     assert prepared.samples.count == 1
     assert prepared.pipeline.store == tmp_path / "s.duckdb"
+
+
+def test_no_source_is_searched_for_the_models_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    # To find none takes a quarter of a second, in every process that reads a pipeline.
+    monkeypatch.setattr(inspect, "findsource", None)
+    monkeypatch.setattr(inspect, "getmodule", None)
+    assert pipeline_model.__wrapped__() is not pipeline_model()
+    stage = DecomposeClaims
+    assert (
+        step_model.__wrapped__(stage).model_fields.keys() == step_model(stage).model_fields.keys()
+    )

@@ -222,7 +222,7 @@ def test_deployments_orphans_and_missed_runs(api: Api, small: Path, tmp_path: Pa
     for orphan in orphans.values():
         assert api.propose(orphan, "PENDING") == "Pending"
         assert api.propose(orphan, "RUNNING") == "Running"
-        label(api, orphan, gone.pid)
+    label(api, gone.pid, *orphans.values())
     assert api.propose(api.trigger("skipping"), "PENDING") == "Cancelled"
     assert api.propose(api.trigger("waiting"), "PENDING") == "AwaitingConcurrencySlot"
 
@@ -274,14 +274,14 @@ def test_deployments_orphans_and_missed_runs(api: Api, small: Path, tmp_path: Pa
         assert api.propose(api.trigger(name), "PENDING") == "Pending"
 
 
-def label(api: Api, flow_run: str, process: int) -> None:
-    """Put on a run which process it is, as the flow does itself."""
+def label(api: Api, process: int, *flow_runs: str) -> None:
+    """Put on runs which process each is, as the flow does itself."""
     code = (
         "import sys, os, flows.orphans as o\n"
-        "o.os.getpid = lambda: int(sys.argv[2])\no.sign(sys.argv[1])"
+        "o.os.getpid = lambda: int(sys.argv[1])\nfor run in sys.argv[2:]: o.sign(run)"
     )
     subprocess.run(
-        [sys.executable, "-c", code, flow_run, str(process)],
+        [sys.executable, "-c", code, str(process), *flow_runs],
         env=os.environ | {"PREFECT_API_URL": api.url},
         check=True,
     )
