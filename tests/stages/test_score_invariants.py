@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from stages.nothing import EmptyPolicy
@@ -46,6 +46,7 @@ case = st.fixed_dictionaries(
         "sentences": st.lists(st.tuples(*[share] * len(MEASURES)), max_size=3),
     }
 )
+several = st.lists(case, min_size=8, max_size=16)
 DIRECTIONS = [
     ("response", "reference"),
     ("reference", "response"),
@@ -122,7 +123,8 @@ def no_constant(name: str) -> None:
 
 
 @few
-@given(cases=st.lists(case, max_size=16), worths=worths)
+@given(cases=several, worths=worths)
+@example(cases=[], worths={})
 def test_every_sample_has_every_score_in_range_with_a_reason(
     judge: Any, cases: list[Any], worths: Any
 ) -> None:
@@ -141,7 +143,8 @@ def test_every_sample_has_every_score_in_range_with_a_reason(
 
 
 @few
-@given(cases=st.lists(case, max_size=16), seed=st.integers(0, 9))
+@given(cases=several, seed=st.integers(0, 9))
+@example(cases=[], seed=0)
 def test_the_order_of_rows_does_not_matter(judge: Any, cases: list[Any], seed: int) -> None:
     named = {str(n): case for n, case in enumerate(cases)}
 
@@ -164,7 +167,7 @@ def factual(judge: Any, response: Any, reference: Any, **settings: Any) -> list[
 
 
 @few
-@given(sides=st.lists(st.tuples(judged, judged), min_size=1, max_size=40))
+@given(sides=st.lists(st.tuples(judged, judged), min_size=20, max_size=40))
 def test_swapping_the_sides_swaps_precision_and_recall(judge: Any, sides: Any) -> None:
     ours, theirs = ([pair[n] for pair in sides] for n in (0, 1))
     by = {"recall_of": "reference"}
@@ -181,7 +184,7 @@ def test_f1_is_the_closed_form_up_to_rounding(judge: Any) -> None:
 
 
 @few
-@given(sides=st.lists(st.tuples(judged, judged), min_size=1, max_size=40))
+@given(sides=st.lists(st.tuples(judged, judged), min_size=20, max_size=40))
 def test_ragas_differs_by_rounding_where_both_sides_have_claims(judge: Any, sides: Any) -> None:
     response, reference = ([pair[n] or ["neutral"] for pair in sides] for n in (0, 1))
     for mode in ("precision", "recall", "f1"):
@@ -193,7 +196,7 @@ def test_ragas_differs_by_rounding_where_both_sides_have_claims(judge: Any, side
 
 
 @few
-@given(cases=st.lists(st.lists(label, min_size=1, max_size=6), min_size=1, max_size=16))
+@given(cases=st.lists(st.lists(label, min_size=1, max_size=6), min_size=8, max_size=16))
 def test_a_share_of_claims_is_the_same_in_ragas(judge: Any, cases: Any) -> None:
     samples = build(
         Sample,

@@ -17,7 +17,7 @@ from stages.score_passages import NoiseSensitivity, RagChecker
 from stages.tables import TableError, build
 
 few = settings(
-    # Each is of up to 40 samples, which one run of the stage scores.
+    # Each is of twenty samples or more, which one run of the stage scores.
     max_examples=5,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -283,7 +283,7 @@ def examples(draw: Any) -> Any:
     }
 
 
-several = st.lists(examples(), min_size=1, max_size=40)
+several = st.lists(examples(), min_size=20, max_size=40)
 
 
 def scores(judge: Any, given: Sequence[Any], *, compat: Any = None) -> list[Any]:
