@@ -18,7 +18,7 @@ from stages.tables import schema
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 SAMPLES = st.lists(
     st.fixed_dictionaries(
-        {"sample_id": TEXTS.filter(bool)},
+        {"sample_id": TEXTS.filter(str.strip)},
         optional={
             "user_input": st.none() | TEXTS,
             "response": st.none() | TEXTS,

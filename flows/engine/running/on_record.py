@@ -29,8 +29,8 @@ def on_record(
     """The id of a new run of a pipeline, and its tools; its end is for the caller to note.
 
     `session` opens that of a run by its id, `about` is added to the pipeline's name. What runs
-    before this one left in journals is taken in first. Afterwards nobody is asked any more and
-    the read copy is published, unless it was the store that failed.
+    before this one left in journals is taken in first. Afterwards tools and `workers` are let go of
+    and the read copy is published, unless it was the store that failed.
     """
     take_in_journals(Ledger(store))
     run_id, killed = runs.start(
@@ -49,6 +49,8 @@ def on_record(
         raise
     finally:
         # They are not needed any more, and copying the store may take a while.
+        if workers is not None:
+            workers.close()
         toolbox.close()
         if readable:
             publish_after_run(store, wanted=pipeline.read_copy)
