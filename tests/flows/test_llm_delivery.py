@@ -111,6 +111,13 @@ def test_a_throttling_endpoint_is_asked_until_four_timeouts() -> None:
     assert 4 * TIMEOUT - 20 < told.seconds <= 4 * TIMEOUT
 
 
+def test_an_attempt_that_time_cut_short_tells_why_it_was_made() -> None:
+    endpoint = Endpoint(throttled(4 * TIMEOUT - 5), "hang")
+    told = run(lambda: failing(endpoint))
+    assert (told.kind, told.message, told.attempts) == ("throttled", "too many", 2)
+    assert told.seconds == pytest.approx(4 * TIMEOUT)
+
+
 def test_failures_mend() -> None:
     endpoint = Endpoint(SERVER, throttled(1.0), "hang", SERVER, throttled(), "yes")
     delivered = run(lambda: call(endpoint))

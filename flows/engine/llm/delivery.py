@@ -63,6 +63,7 @@ class _Call:
         self._failures = 0
         self._first_sent_at: float | None = None
         self._last: Trouble | None = None
+        self._cut_short = False
         self._pace, self._tokens, self._timeout = pace, tokens, timeout
 
     def seconds(self) -> float:
@@ -89,8 +90,10 @@ class _Call:
             if self._first_sent_at is None:
                 self._first_sent_at = sent_at
             self.attempts += 1
+            seconds = min(self._timeout, self._left())
+            self._cut_short = seconds < self._timeout
             try:
-                received = await send(min(self._timeout, self._left()))
+                received = await send(seconds)
             except Trouble as trouble:
                 if trouble.kind in ("throttled", "timeout"):
                     self._pace.throttled(sent_at, trouble.retry_after)
@@ -104,7 +107,7 @@ class _Call:
         Drawn from all of a range that doubles each time ("full jitter"), lest calls
         that failed together come back together.
         """
-        if isinstance(trouble, NoTurn) or trouble.kind not in ("throttled", "server", "timeout"):
+        if self._over(trouble) or trouble.kind not in ("throttled", "server", "timeout"):
             return None
         self._last = trouble
         self._failures += trouble.kind != "throttled"
@@ -116,7 +119,11 @@ class _Call:
         return pause if trouble.kind == "throttled" else max(pause, asked)
 
     def given_up(self, trouble: Trouble) -> Trouble:
-        """What to raise: that there was no turn tells less than why one was needed again."""
-        told = self._last if isinstance(trouble, NoTurn) and self._last else trouble
+        """What to raise: that time was over tells less than why another attempt was needed."""
+        told = self._last if self._over(trouble) and self._last else trouble
         told.attempts, told.seconds = self.attempts, self.seconds()
         return told
+
+    def _over(self, trouble: Trouble) -> bool:
+        """Whether it is only that the time of the call was over."""
+        return isinstance(trouble, NoTurn) or (self._cut_short and trouble.kind == "timeout")
