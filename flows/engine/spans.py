@@ -9,7 +9,7 @@ from pydantic import BeforeValidator
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 _LONGEST: Final = timedelta(days=36_500)
-"""Beyond some thousand years there is no date so long ago."""
+"""A hundred years. The calendar of Python ends where a span reaches back before its year 1."""
 
 
 def _written(given: Any) -> Any:
