@@ -94,15 +94,6 @@ def test_what_is_asked_has_absolute_paths_and_no_defaults(small: Path) -> None:
     assert (two.written.overlap, two.written.missed) == ("skip", "run")
 
 
-@pytest.mark.parametrize(
-    "cron", ["0 2 * * *", "*/5 0-6,22 1 jan MON-fri", "05 00 31 12 7", "0 0 1-15/2 * sun"]
-)
-def test_cron_as_it_is_usually_written(small: Path, cron: str) -> None:
-    path = written(small, f'one: {{pipeline: small.yaml, cron: "{cron}"}}')
-    (one,) = read_schedules(path).scheduled
-    assert one.written.cron == cron
-
-
 def test_every_mistake_is_told_at_once(small: Path) -> None:
     path = written(
         small,

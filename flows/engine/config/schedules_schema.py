@@ -1,47 +1,16 @@
 """What a schedules file may say."""
 
-import re
 from datetime import timedelta
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, Field, model_validator
 
+from flows.engine.config.cron import cron_line
 from flows.engine.endpoints import LIMIT_NAME, Source
 from flows.engine.errors import one_of
 from flows.engine.object_storage import is_remote, known_place
 from flows.engine.spans import Span, span
-
-_MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec".split()
-_DAYS: Final = "sun mon tue wed thu fri sat".split()
-_CRON: Final = (
-    ("minute", range(60), ()),
-    ("hour", range(24), ()),
-    ("day of the month", range(1, 32), ()),
-    ("month", range(1, 13), _MONTHS),
-    ("day of the week", range(8), _DAYS),
-)
-_PART: Final = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/([1-9]\d*))?")
-
-
-def _cron(text: str) -> str:
-    fields = text.split()
-    if len(fields) != len(_CRON):
-        raise ValueError(
-            "write five fields, as in '0 2 * * *' for two at night: "
-            "minute, hour, day of the month, month, day of the week"
-        )
-    for field, (name, numbers, words) in zip(fields, _CRON, strict=True):
-        for part in field.split(","):
-            found = _PART.fullmatch(part)
-            ends = [end for end in found.groups()[:2] if end] if found else [part]
-            known = {str(number) for number in numbers}.union(words)
-            # Cron takes 05 for 5, and names in capitals.
-            if any((end.lstrip("0") or "0").lower() not in known for end in ends):
-                right = f"{numbers[0]} to {numbers[-1]}"
-                named = f" or {words[0]} to {words[-1]}" if words else ""
-                raise ValueError(f"{part!r} is no {name}: write *, or {right}{named}")
-    return text
 
 
 def _timezone(name: str) -> str:
@@ -87,7 +56,7 @@ class Deployment(Source):
 
     pipeline: str
     """The pipeline's YAML file, relative to this one."""
-    cron: Annotated[str, AfterValidator(_cron)] | None = None
+    cron: Annotated[str, AfterValidator(cron_line)] | None = None
     """When, in the five fields of cron: "0 2 * * *" is every night at two."""
     timezone: Annotated[str, AfterValidator(_timezone)] | None = None
     """The time zone of cron, as in Europe/Berlin; UTC when left out."""
