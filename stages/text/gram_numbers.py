@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from stages.text.sequences import Ints
 
+Numbers = NDArray[np.int32]
+
 _LARGEST: Final = 1 << 22
 
 
@@ -20,24 +22,23 @@ class GramNumbers:
     """Lends one table to all that is numbered, so that it is made once."""
 
     def __init__(self) -> None:
-        self._table: Ints = np.zeros(1 << 16, np.intp)
+        self._table: Numbers = np.zeros(1 << 16, np.int32)
 
     def of(
-        self, codes: Ints, within: NDArray[np.bool], sought: Ints, *, below: int
-    ) -> tuple[Ints, Ints]:
-        """Numbers of `codes`, and of those among `sought`; all codes are less than `below`.
+        self, codes: Ints | Numbers, sought: Ints | Numbers, *, below: int
+    ) -> tuple[Numbers, Numbers]:
+        """Numbers of `codes`, one or more, and of those among `sought`; all are less than `below`.
 
-        Numbers are from 1 to len(codes), and 0 for a code that is not `within`, which all
-        codes that equal it are neither, and for a sought code that is not there.
+        Numbers are from 1 to len(codes), and 0 for a sought code that is not there.
         """
-        numbers = np.arange(1, len(codes) + 1) * within
+        numbers = np.arange(1, len(codes) + 1, dtype=np.int32)
         if below > _LARGEST:
             distinct, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
             places = np.searchsorted(distinct[:-1], sought)
             there = distinct.take(places) == sought
             return numbers[first[inverse]], numbers[first[places]] * there
         if below > len(self._table):
-            self._table = np.zeros(1 << (below - 1).bit_length(), np.intp)
+            self._table = np.zeros(1 << (below - 1).bit_length(), np.int32)
         self._table[codes] = numbers
         found = self._table.take(codes), self._table.take(sought)
         self._table[codes] = 0

@@ -1,12 +1,40 @@
-"""How many n-grams texts share with their sources, for many texts at once."""
+"""How many n-grams texts share with their sources, for many texts at once.
+
+An n-gram that the other side lacks begins no longer one that both have, so it is let go of:
+each order looks only at what the one before left on either side.
+"""
 
 from collections.abc import Sequence
+from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stages.text.comparison import Comparison, batches, owners
-from stages.text.gram_numbers import GramNumbers
+from stages.text.gram_numbers import GramNumbers, Numbers
 from stages.text.sequences import Ints, Sequences, ranked
+
+
+class _Grams(NamedTuple):
+    """n-grams of strings: the number of each, and the place of its last unit."""
+
+    numbers: Ints | Numbers
+    ends: Ints
+
+    @classmethod
+    def units(cls, units: Ints, origins: Ints) -> Self:
+        """All of one unit but the last, behind which there is nothing; numbered from origins on."""
+        return cls((origins + units)[:-1], np.arange(len(units) - 1))
+
+    def longer(self, units: Ints, kinds: int) -> Self:
+        """With the unit behind each; numbered by its code, below `kinds` times the numbers."""
+        ends = self.ends + 1
+        return self._replace(numbers=self.numbers * np.intp(kinds) + units.take(ends), ends=ends)
+
+    def only(self, kept: NDArray[np.bool]) -> Self:
+        """Those that are kept."""
+        places = np.flatnonzero(kept)
+        return self._replace(numbers=self.numbers.take(places), ends=self.ends.take(places))
 
 
 def shared_grams(comparisons: Sequence[Comparison], *, orders: int) -> Ints:
@@ -23,42 +51,49 @@ def shared_grams(comparisons: Sequence[Comparison], *, orders: int) -> Ints:
 def _shared(batch: list[Comparison], orders: int, numbers: GramNumbers) -> Ints:
     texts = Sequences.of([text for comparison in batch for text in comparison.texts])
     sources = Sequences.of([comparison.source for comparison in batch])
-    rank, in_source, kinds = ranked(texts, sources)
+    in_texts, in_sources, kinds = ranked(texts, sources)
+    # What no text holds, as the end of a source, is not what stands behind a text either.
+    in_sources[in_sources == 0] = kinds
+    kinds += 1
     origins = np.arange(len(batch)) * kinds
-    numbered = np.repeat(origins.take(owners(batch)), texts.extents) + rank
-    found = np.repeat(origins, sources.extents) + in_source
-    bound = len(batch) * kinds
-    inside = rank > 0
-    within = inside.copy()
-    counts = np.empty((len(texts.ends), orders), np.intp)
+    wanted = _Grams.units(in_texts, np.repeat(origins.take(owners(batch)), texts.extents))
+    found = _Grams.units(in_sources, np.repeat(origins, sources.extents))
+    text = np.repeat(np.arange(len(texts.ends)), texts.extents)
+    below = len(batch) * kinds
+    counts = np.zeros((len(texts.ends), orders), np.intp)
     for n in range(orders):
         if n:
-            # What begins behind the last n-gram is not within, whatever its code.
-            numbered *= kinds
-            numbered[:-n] += rank[n:]
-            found *= kinds
-            found[:-n] += in_source[n:]
-            within[:-n] &= inside[n:]
-            within[-n:] = False
-            numbered, found = numbers.of(numbered, within, found, below=bound * kinds)
-            bound = len(numbered) + 1
-        held = np.bincount(found, minlength=bound)
-        held[0 if n else origins] = 0
-        counts[:, n] = _clipped(numbered, held, texts)
+            if not len(wanted.numbers):
+                break
+            wanted, found = wanted.longer(in_texts, kinds), found.longer(in_sources, kinds)
+            wanted, found = _numbered(wanted, found, numbers, below * kinds)
+            below = len(wanted.numbers) + 1
+        held = np.bincount(found.numbers, minlength=below)
+        wanted = wanted.only(held.take(wanted.numbers) > 0)
+        counts[:, n] = _clipped(wanted.numbers, held, text.take(wanted.ends), len(counts))
     return counts
 
 
-def _clipped(numbered: Ints, in_source: Ints, texts: Sequences) -> Ints:
-    """Per text, how many of its n-grams the source holds, none more often than there."""
-    held = in_source.take(numbered)
-    hit = held > 0
-    counts = np.add.reduceat(hit, texts.starts, dtype=np.intp)
-    in_text = np.bincount(numbered, minlength=len(in_source)).take(numbered)
+def _numbered(
+    wanted: _Grams, found: _Grams, numbers: GramNumbers, below: int
+) -> tuple[_Grams, _Grams]:
+    """Both with numbers for codes; of the second only what the first holds."""
+    own, others = numbers.of(wanted.numbers, found.numbers, below=below)
+    return wanted._replace(numbers=own), found._replace(numbers=others).only(others > 0)
+
+
+def _clipped(numbered: Ints | Numbers, in_source: Ints, text: Ints, texts: int) -> Ints:
+    """How many n-grams each of `texts` shares, none more often than it is `in_source`.
+
+    Each n-gram is in the source, and belongs to a `text`.
+    """
+    counts = np.bincount(text, minlength=texts)
     # Only what stands more often in all texts than in the source can do so in one of them.
-    rare = np.flatnonzero(hit & (held < in_text))
+    often = np.bincount(numbered, minlength=len(in_source)) > in_source
+    rare = np.flatnonzero(often.take(numbered))
     if len(rare):
-        text = np.searchsorted(texts.ends, rare)
-        pairs, times = np.unique(text * len(in_source) + numbered[rare], return_counts=True)
+        pairs = text.take(rare) * len(in_source) + numbered.take(rare)
+        pairs, times = np.unique(pairs, return_counts=True)
         excess = np.maximum(times - in_source[pairs % len(in_source)], 0)
-        counts -= np.bincount(pairs // len(in_source), excess, len(counts)).astype(np.intp)
+        counts -= np.bincount(pairs // len(in_source), excess, texts).astype(np.intp)
     return counts
