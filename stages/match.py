@@ -8,7 +8,7 @@ import polars as pl
 from stages.base import Stage
 from stages.match_compat import compat_matches
 from stages.rows import SentenceMatch
-from stages.sources import Against, sources_of
+from stages.sources import Against, Numbered, sources_of
 from stages.tables import Samples, SentenceMatches, schema
 from stages.text.agreement import Agreement
 from stages.text.bleu import character_bleus, word_bleus
@@ -19,7 +19,7 @@ from stages.text.overlap import token_overlaps
 from stages.text.rouge import rouge_ls
 from stages.text.sentences import Bounds, sentence_bounds
 from stages.text.tokens import Tokens
-from stages.text.word_letters import WordLetters
+from stages.text.word_letters import Groups, Spelled, WordLetters
 from stages.words import MatchCompat, SampleField
 
 _AT_ONCE: Final = 256
@@ -100,10 +100,9 @@ class LexicalMatch(Stage):
             for sample, texts in zip(samples, parts, strict=True)
         ]
         compared = [list(map(composed, texts)) for texts in parts]
-        spelled = letters.texts(compared) if self.unit == "text" else letters.sentences(compared)
-        of_sources = letters.texts([[text for _, text in numbered] for numbered in sources])
-        found = zip(samples, bounds, parts, compared, spelled, sources, of_sources, strict=True)
-        for sample, of_response, texts, characters, own, numbered, others in found:
+        spelled = self._spelled(compared, sources, letters)
+        found = zip(samples, bounds, parts, compared, sources, spelled, strict=True)
+        for sample, of_response, texts, characters, numbered, (own, others) in found:
             for (number, source), words, tokens in zip(numbered, *others, strict=True):
                 yield _Pair(
                     sample["sample_id"],
@@ -114,6 +113,17 @@ class LexicalMatch(Stage):
                     Comparison(own.words, words),
                     Comparison(own.tokens, tokens),
                 )
+
+    def _spelled(
+        self, compared: Groups, sources: Sequence[Numbered], letters: WordLetters
+    ) -> Iterator[tuple[Spelled, Spelled]]:
+        """For each response its parts and its sources in letters, found at once."""
+        texts = [[text for _, text in numbered] for numbered in sources]
+        if self.unit == "text":
+            spelled = letters.texts([*compared, *texts])
+        else:
+            spelled = letters.sentences_and_texts(compared, texts)
+        return zip(spelled[: len(compared)], spelled[len(compared) :], strict=True)
 
     def _bounds(self, response: str) -> Bounds:
         """Starts and ends of the parts of the response that are compared."""

@@ -1,6 +1,6 @@
 """Texts spelled in letters that stand for words, as ROUGE-L and as token overlap see them."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from operator import eq
 from typing import Final, NamedTuple
@@ -17,6 +17,8 @@ from stages.text.treebank_pieces import in_pieces, piece_words
 _UNKNOWN: Final = "\1"
 _AT_ONCE: Final = 8_192
 _MOST: Final = 50_000_000
+
+Groups = Sequence[Sequence[str]]
 
 
 class Spelled(NamedTuple):
@@ -39,44 +41,50 @@ class WordLetters:
         self._pieces: dict[str, tuple[str, str]] = {}
         self._size = 0
 
-    def sentences(self, groups: Sequence[Sequence[str]]) -> list[Spelled]:
+    def sentences(self, groups: Groups) -> list[Spelled]:
         """Of what are known to be single sentences."""
-        treebank = self._tokens == "treebank"
-        return _in_groups(groups, self._treebank_sentences if treebank else self._sentences)
+        return self.sentences_and_texts(groups, ())
 
-    def texts(self, groups: Sequence[Sequence[str]]) -> list[Spelled]:
+    def texts(self, groups: Groups) -> list[Spelled]:
         """Of texts of any number of sentences."""
-        treebank = self._tokens == "treebank"
-        return _in_groups(groups, self._treebank_texts if treebank else self._texts)
+        return self.sentences_and_texts((), groups)
+
+    def sentences_and_texts(self, sentences: Groups, texts: Groups) -> list[Spelled]:
+        """What `sentences` gives, and behind it what `texts` does."""
+        groups = [*sentences, *texts]
+        singles = sum(map(len, sentences))
+        spell = self._treebank if self._tokens == "treebank" else self._one_by_one
+        words, tokens = map(iter, spell(list(chain.from_iterable(groups)), singles))
+        return [
+            Spelled(list(islice(words, len(group))), list(islice(tokens, len(group))))
+            for group in groups
+        ]
 
     @property
     def is_full(self) -> bool:
         """Whether so much is known that it is time to begin anew."""
         return self._letters.is_full or self._size > _MOST
 
-    def _sentences(self, sentences: Sequence[str]) -> Spelled:
-        found = [tokenize_sentence(text, tokens=self._tokens) for text in sentences]
-        return Spelled(list(map(self._words, sentences)), list(map(self._letters.spell, found)))
-
-    def _texts(self, texts: Sequence[str]) -> Spelled:
-        found = [tokenize(text, tokens=self._tokens) for text in texts]
+    def _one_by_one(self, texts: Sequence[str], singles: int) -> Spelled:
+        found = [tokenize_sentence(text, tokens=self._tokens) for text in texts[:singles]]
+        found += [tokenize(text, tokens=self._tokens) for text in texts[singles:]]
         return Spelled(list(map(self._words, texts)), list(map(self._letters.spell, found)))
 
     def _words(self, text: str) -> str:
         return self._letters.spell(rouge_words(text))
 
-    def _treebank_texts(self, texts: Sequence[str]) -> Spelled:
-        bounds = [sentence_bounds(text) for text in texts]
-        spelled = self._treebank_sentences(
-            [
-                text[start:end]
-                for text, found in zip(texts, bounds, strict=True)
-                for start, end in zip(*found, strict=True)
-            ]
-        )
+    def _treebank(self, texts: Sequence[str], singles: int) -> Spelled:
+        """Of texts, the first so many of which are single sentences."""
+        bounds = [sentence_bounds(text) for text in texts[singles:]]
+        sentences = [
+            text[start:end]
+            for text, found in zip(texts[singles:], bounds, strict=True)
+            for start, end in zip(*found, strict=True)
+        ]
+        spelled = self._treebank_sentences([*texts[:singles], *sentences])
         counts = [len(found.starts) for found in bounds]
-        words, tokens = (list(_joined(part, counts)) for part in spelled)
-        for number, found in enumerate(bounds):
+        words, tokens = ([*p[:singles], *_joined(p[singles:], counts)] for p in spelled)
+        for number, found in enumerate(bounds, singles):
             if _touch(found):
                 # A sentence ends within what is one word for ROUGE-L.
                 words[number] = self._words(texts[number])
@@ -116,16 +124,6 @@ class WordLetters:
             spelled = _UNKNOWN if tokens is None else self._letters.spell(tokens)
             known[piece] = self._words(piece) + end, spelled + end
         return map(known.__getitem__, pieces)
-
-
-def _in_groups(
-    groups: Sequence[Sequence[str]], spell: Callable[[Sequence[str]], Spelled]
-) -> list[Spelled]:
-    words, tokens = map(iter, spell(list(chain.from_iterable(groups))))
-    return [
-        Spelled(list(islice(words, len(group))), list(islice(tokens, len(group))))
-        for group in groups
-    ]
 
 
 def _joined(parts: Iterable[str], counts: Iterable[int]) -> Iterator[str]:

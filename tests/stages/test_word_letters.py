@@ -92,6 +92,13 @@ def test_letters_stand_for_the_words_of_rouge(left, right, tokens):
     assert same("".join(spelled), words)
 
 
+@given(LINES, TEXT, st.sampled_from(["treebank", "content", "unicode"]))
+def test_sentences_and_texts_at_once_are_what_they_are_apart(sentences, text, tokens):
+    letters = WordLetters(tokens)
+    both = letters.sentences_and_texts([sentences, []], [[text, ""]])
+    assert both == letters.sentences([sentences, []]) + letters.texts([[text, ""]])
+
+
 def test_a_word_that_holds_the_end_of_a_sentence_is_one_for_rouge():
     spelled = WordLetters("treebank").texts([["so why?he", "東京。大阪"]])[0]
     assert [len(words) for words in spelled.words] == [2, 1]
