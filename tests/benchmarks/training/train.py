@@ -6,9 +6,9 @@
 
 Takes an hour on two idle cores. What is learned is put into FOLDER every few minutes; the same
 command goes on from there, and comes to the same weights. Deterministic, with one release of
-torch: the second line keeps its libraries from choosing other kernels on a newer processor, whose
-last digits would lead to other weights of the same quality. `entailment.py` makes the shipped
-files of them.
+torch: bit for bit on one kind of processor. The second line asks for the same kernels of others;
+where they round otherwise all the same, the weights are others, of the same quality.
+`entailment.py` makes the shipped files of them.
 """
 
 import argparse
