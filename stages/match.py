@@ -17,12 +17,12 @@ from stages.text.comparison import Comparison
 from stages.text.composed import composed
 from stages.text.overlap import token_overlaps
 from stages.text.rouge import rouge_ls
-from stages.text.sentences import Bounds, sentence_bounds
+from stages.text.sentences import Bounds
 from stages.text.tokens import Tokens
-from stages.text.word_letters import Groups, Spelled, WordLetters
+from stages.text.word_letters import Parts, Spelled, WordLetters
 from stages.words import MatchCompat, SampleField
 
-_AT_ONCE: Final = 256
+_AT_ONCE: Final = 512
 _READ: Final = ("sample_id", "response", "reference", "other_references", "retrieved_contexts")
 
 
@@ -88,48 +88,42 @@ class LexicalMatch(Stage):
 
     def _pairs(self, samples: Sequence[dict[str, Any]], letters: WordLetters) -> Iterator[_Pair]:
         responses = [sample["response"] or "" for sample in samples]
-        bounds = [self._bounds(response) for response in responses]
-        parts = [
-            [response[start:end] for start, end in zip(*of_response, strict=True)]
-            for response, of_response in zip(responses, bounds, strict=True)
-        ]
         sources = [
             [(number, composed(text)) for number, text in sources_of(sample, self.against)]
-            if texts
+            if response.strip()
             else []
-            for sample, texts in zip(samples, parts, strict=True)
+            for sample, response in zip(samples, responses, strict=True)
         ]
-        compared = [list(map(composed, texts)) for texts in parts]
-        spelled = self._spelled(compared, sources, letters)
-        found = zip(samples, bounds, parts, compared, sources, spelled, strict=True)
-        for sample, of_response, texts, characters, numbered, (own, others) in found:
-            for (number, source), words, tokens in zip(numbered, *others, strict=True):
+        own, others = self._spelled(responses, sources, letters)
+        for sample, response, numbered, parts in zip(samples, responses, sources, own, strict=True):
+            texts = [response[start:end] for start, end in zip(*parts.bounds, strict=True)]
+            characters = list(map(composed, texts))
+            for number, source in numbered:
+                other = next(others)
                 yield _Pair(
                     sample["sample_id"],
                     number,
-                    of_response,
+                    parts.bounds,
                     texts,
                     Comparison(characters, source),
-                    Comparison(own.words, words),
-                    Comparison(own.tokens, tokens),
+                    Comparison(parts.words, other.words),
+                    Comparison(parts.tokens, other.tokens),
                 )
 
     def _spelled(
-        self, compared: Groups, sources: Sequence[Numbered], letters: WordLetters
-    ) -> Iterator[tuple[Spelled, Spelled]]:
-        """For each response its parts and its sources in letters, found at once."""
-        texts = [[text for _, text in numbered] for numbered in sources]
-        if self.unit == "text":
-            spelled = letters.texts([*compared, *texts])
-        else:
-            spelled = letters.sentences_and_texts(compared, texts)
-        return zip(spelled[: len(compared)], spelled[len(compared) :], strict=True)
-
-    def _bounds(self, response: str) -> Bounds:
-        """Starts and ends of the parts of the response that are compared."""
-        bounds = sentence_bounds(response)
-        whole = self.unit == "text" and bounds.starts
-        return Bounds([0], [len(response)]) if whole else bounds
+        self, responses: Sequence[str], sources: Sequence[Numbered], letters: WordLetters
+    ) -> tuple[Sequence[Parts], Iterator[Spelled]]:
+        """The parts of each response that are compared, and all sources, found at once."""
+        texts = [source for numbered in sources for _, source in numbered]
+        if self.unit == "sentence":
+            own, others = letters.sentences_and_texts(responses, texts)
+            return own, iter(others)
+        spelled = letters.texts([*responses, *texts])
+        whole = zip(responses, spelled, strict=False)
+        own = [
+            Parts(Bounds([0], [len(text)]), [words], [tokens]) for text, (words, tokens) in whole
+        ]
+        return own, iter(spelled[len(own) :])
 
     def _places(self, pairs: Sequence[_Pair]) -> dict[str, Any]:
         """The columns that say what was compared with what."""

@@ -22,9 +22,12 @@ class _Followers(dict[str, int]):
     """
 
     def __missing__(self, word: str) -> int:
-        if len(self) > _MOST:
-            self.clear()
-        self[word] = clear = _clear(word)
+        clear = _clear(word)
+        # Where no blanks are written a word may be a whole text, and is not met again.
+        if len(word) < LONGEST_WORD:
+            if len(self) > _MOST:
+                self.clear()
+            self[word] = clear
         return clear
 
 
@@ -41,3 +44,12 @@ def _clear(piece: str) -> int:
 
 
 FOLLOWERS: Final = _Followers()
+
+
+def followers(word: str, stop: str) -> int:
+    """What may stand behind a word, its stop and a blank for a sentence to end there."""
+    if len(stop) > 1:
+        return int(FOLLOWERS[word] > 0 and stop.isascii())
+    if stop == ".":
+        return FOLLOWERS[word]
+    return 1 + word.islower() if stop in "?!" else 0

@@ -11,7 +11,7 @@ Scripts that write no stop at all (Thai, Lao) are cut at line breaks only.
 import re
 from typing import Final, NamedTuple
 
-from stages.text.last_words import FOLLOWERS
+from stages.text.last_words import followers
 from stages.text.stops import FULL_STOPS, STOP, begins_item, ends_sentence
 
 
@@ -29,20 +29,23 @@ class Bounds(NamedTuple):
     ends: list[int]
 
 
-_LINE_ENDS: Final = "\n\r\v\f\x85\u2028\u2029"
-_BULLETS: Final = "•‣⁃◦▪●"
+LINE_ENDS: Final = "\n\r\v\f\x85\u2028\u2029"
+BULLETS: Final = "•‣⁃◦▪●"
 # Look for an item by the mark in it: marks are fewer than blanks, and found fastest alone.
 _NUMBER: Final = "|".join(rf"(?<=[ \t]{number}.)" for number in (r"\d", r"\d\d", r"\d\d\d"))
 _NUMBER_AND_STOP: Final = re.compile(rf"\.(?:{_NUMBER})[.)]?\s")
 _NUMBER_AND_BRACKET: Final = re.compile(rf"\)(?:{_NUMBER})[.)]?\s")
-_BULLET: Final = re.compile(rf"[ \t][{_BULLETS}]")
-_ITEM: Final = rf"(?P<item>[{_BULLETS}]|\d{{1,3}}[.)]{{1,2}}(?![{_LINE_ENDS}])\s)"
+_LAST_DIGIT: Final = re.compile(r"\d(?=[.)])")
+_BULLET: Final = re.compile(rf"[ \t][{BULLETS}]")
+_ITEM: Final = rf"(?P<item>[{BULLETS}]|\d{{1,3}}[.)]{{1,2}}(?![{LINE_ENDS}])\s)"
 # Characters are found fastest by one class at the head of a pattern. Most stops stand before a
 # blank and a letter: these match without a group. No sentence ends where a digit or a small
 # letter follows the full stop.
-_MARKS: Final = rf".!?…{FULL_STOPS}{_LINE_ENDS}"
-_BEHIND: Final = rf"(?<=[.!?])(?=[ ][A-Za-z])|(?<=[{_LINE_ENDS}])\s*+|(?!(?<=[.．])[\da-z]){STOP}"
-_BREAK: Final = re.compile(rf"[{_MARKS}](?:{_BEHIND})")
+_MARKS: Final = rf".!?…{FULL_STOPS}{LINE_ENDS}"
+_BEHIND: Final = rf"(?<=[.!?])(?=[ ][A-Za-z])|(?<=[{LINE_ENDS}])\s*+|(?!(?<=[.．])[\da-z]){STOP}"
+BREAK: Final = re.compile(rf"[{_MARKS}](?:{_BEHIND})")
+"""What may end a sentence: a line break, or a stop and what closes it."""
+
 _BREAK_OR_ITEM: Final = re.compile(
     rf"[ \t{_MARKS}](?:(?<=[ \t])(?={_ITEM})|(?<![ \t])(?:{_BEHIND}))"
 )
@@ -59,8 +62,8 @@ def split_sentences(text: str) -> list[Span]:
 def sentence_bounds(text: str) -> Bounds:
     """Starts and ends of what `split_sentences` finds."""
     bounds = Bounds([], [])
-    start, end = _skip_space(text, 0), len(text)
-    breaks = _BREAK_OR_ITEM if _may_hold_item(text) else _BREAK
+    start, end = skip_space(text, 0), len(text)
+    breaks = _BREAK_OR_ITEM if may_hold_item(text) else BREAK
     for match in breaks.finditer(text, start):
         first, stop = match.span()
         if _clearly_ends(text, start, first, stop):
@@ -68,18 +71,19 @@ def sentence_bounds(text: str) -> Bounds:
             bounds.ends.append(stop)
             # Such a stop stands before a single blank.
             start = stop + 1
-        elif text[first] in _LINE_ENDS:
+        elif text[first] in LINE_ENDS:
             _append(bounds, text, start, first)
             start = stop
-        elif text[stop : stop + 1] not in _LINE_ENDS and _ends(text, start, match):
+        elif text[stop : stop + 1] not in LINE_ENDS and _ends(text, start, match):
             # At the end of a line or of the text a stop needs no look: both end there anyway.
             _append(bounds, text, start, stop)
-            start = _skip_space(text, stop)
+            start = skip_space(text, stop)
     _append(bounds, text, start, end)
     return bounds
 
 
-def _skip_space(text: str, start: int) -> int:
+def skip_space(text: str, start: int) -> int:
+    """The place of the first character at or behind `start` that is no white space."""
     while start < len(text) and text[start].isspace():
         start += 1
     return start
@@ -93,12 +97,14 @@ def _append(bounds: Bounds, text: str, start: int, end: int) -> None:
         bounds.ends.append(end)
 
 
-def _may_hold_item(text: str) -> bool:
-    return bool(
-        _NUMBER_AND_STOP.search(text)
-        or _NUMBER_AND_BRACKET.search(text)
-        or (not text.isascii() and _BULLET.search(text))
-    )
+def may_hold_item(text: str) -> bool:
+    """Whether an item of a list may begin in running text: a bullet, or the next number."""
+    if _NUMBER_AND_STOP.search(text) or _NUMBER_AND_BRACKET.search(text):
+        # An item is looked for where the one before it, or the one behind it, is there as well.
+        digits = set(map(int, _LAST_DIGIT.findall(text)))
+        if any((digit + 1) % 10 in digits for digit in digits):
+            return True
+    return not text.isascii() and _BULLET.search(text) is not None
 
 
 def _clearly_ends(text: str, start: int, first: int, stop: int) -> bool:
@@ -107,15 +113,9 @@ def _clearly_ends(text: str, start: int, first: int, stop: int) -> bool:
     if not after or text[stop] != " ":
         return False
     blank = text.rfind(" ", start, first)
-    word = text[start if blank < 0 else blank + 1 : first]
-    if stop - first > 1:
-        return after.isupper() and FOLLOWERS[word] > 0 and text[first:stop].isascii()
-    if text[first] == ".":
-        followers = FOLLOWERS[word]
-    else:
-        followers = 1 + word.islower() if text[first] in "?!" else 0
-    if followers < 2:
-        return followers > 0 and after.isupper()
+    may_follow = followers(text[start if blank < 0 else blank + 1 : first], text[first:stop])
+    if may_follow < 2:
+        return may_follow > 0 and after.isupper()
     return not after.isspace() and after not in "—–"
 
 

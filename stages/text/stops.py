@@ -20,14 +20,14 @@ FULL_STOPS: Final = "。！？｡．।॥؟۔።։፧។៕‼⁇⁈⁉"
 """Stops that end a sentence without white space behind them."""
 
 _CLOSERS: Final = "\"'”’»›)\\]}」』】）〉》*_¹²³⁰⁴-⁹"
-_EMOJI: Final = "\u2600-\u27bf\ufe0f\u200d\U0001f000-\U0001faff"
+EMOJI: Final = "\u2600-\u27bf\ufe0f\u200d\U0001f000-\U0001faff"
 _TRAILER: Final = "|".join(
     (
         rf"[{_CLOSERS}]",
         r"“(?!\w)",
         r"[ \u00a0\u202f]»(?!\w)",
         r"[ ]?\[[\d, ]{1,12}\]",
-        rf"[ ]?[{_EMOJI}]",
+        rf"[ ]?[{EMOJI}]",
         r"[ ]?[:;=]-?[()DPp](?!\w)",
     )
 )

@@ -14,11 +14,6 @@ _COMPOUNDS: Final = frozenset(("cannot", "gimme", "gonna", "gotta", "lemme", "wa
 _MARK: Final = "\2"
 
 
-def in_pieces(sentences: Sequence[str]) -> str:
-    """Sentences that hold no line break as pieces with a blank behind each."""
-    return "\n ".join([*sentences, ""])
-
-
 def piece_words(pieces: Sequence[str]) -> list[list[str] | None]:
     """Tokens of each piece; None where they depend on the sentence that the piece stands in."""
     found = [None if _depends(piece) else _plain_words(piece) for piece in pieces]

@@ -1,137 +1,151 @@
 """Texts spelled in letters that stand for words, as ROUGE-L and as token overlap see them."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
-from operator import eq
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
-import polars as pl
+import numpy as np
 
-from stages.text.letters import END, Letters
+from stages.text.composed import composed, is_composed
+from stages.text.letters import Letters
+from stages.text.many_sentences import Sentences, find_sentences
+from stages.text.piece_letters import UNKNOWN, PieceLetters
+from stages.text.pieces import Pieces
 from stages.text.rouge import rouge_words
 from stages.text.sentences import Bounds, sentence_bounds
 from stages.text.tokens import Tokens, tokenize, tokenize_sentence
-from stages.text.treebank import treebank_words
-from stages.text.treebank_pieces import in_pieces, piece_words
 
-_UNKNOWN: Final = "\1"
-_AT_ONCE: Final = 8_192
-_MOST: Final = 50_000_000
-
-Groups = Sequence[Sequence[str]]
+_AT_ONCE: Final = 2_000_000
 
 
 class Spelled(NamedTuple):
-    """For each of some texts the words that ROUGE-L counts, and its tokens."""
+    """The words of a text that ROUGE-L counts, and its tokens."""
 
+    words: str
+    tokens: str
+
+
+class Parts(NamedTuple):
+    """Parts of a text: where they are, and for each what `Spelled` says of a text."""
+
+    bounds: Bounds
     words: list[str]
     tokens: list[str]
+
+
+class _Batch(NamedTuple):
+    """The sentences of some texts, and of those `apart` what they are in truth."""
+
+    found: Sentences
+    words: list[str]
+    tokens: list[str]
+    apart: dict[int, Parts]
+
+    def parts(self, number: int) -> Parts:
+        """The sentences of one text."""
+        if number in self.apart:
+            return self.apart[number]
+        own = slice(*self.found.firsts[number : number + 2])
+        return Parts(self.found.bounds(number), self.words[own], self.tokens[own])
 
 
 class WordLetters:
     """Spells texts; letters of two texts are the same where their words are.
 
-    Texts come in groups, as do their spellings. The more of them at once, the faster.
+    A letter with its marks is the same however they are written (NFC). The more texts at once,
+    the faster.
     """
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
-        # The first letter is that of a piece which cannot be spelled alone.
-        self._letters = Letters({_UNKNOWN: _UNKNOWN})
-        self._pieces: dict[str, tuple[str, str]] = {}
-        self._size = 0
+        self._letters = Letters({UNKNOWN: UNKNOWN})
+        self._pieces = PieceLetters(self._letters)
 
-    def sentences(self, groups: Groups) -> list[Spelled]:
-        """Of what are known to be single sentences."""
-        return self.sentences_and_texts(groups, ())
+    def sentences(self, texts: Sequence[str]) -> list[Parts]:
+        """The sentences of each text."""
+        return self.sentences_and_texts(texts, ())[0]
 
-    def texts(self, groups: Groups) -> list[Spelled]:
-        """Of texts of any number of sentences."""
-        return self.sentences_and_texts((), groups)
+    def texts(self, texts: Sequence[str]) -> list[Spelled]:
+        """Each text as a whole."""
+        return self.sentences_and_texts((), texts)[1]
 
-    def sentences_and_texts(self, sentences: Groups, texts: Groups) -> list[Spelled]:
-        """What `sentences` gives, and behind it what `texts` does."""
-        groups = [*sentences, *texts]
-        singles = sum(map(len, sentences))
-        spell = self._treebank if self._tokens == "treebank" else self._one_by_one
-        words, tokens = map(iter, spell(list(chain.from_iterable(groups)), singles))
-        return [
-            Spelled(list(islice(words, len(group))), list(islice(tokens, len(group))))
-            for group in groups
+    def sentences_and_texts(
+        self, parted: Sequence[str], whole: Sequence[str]
+    ) -> tuple[list[Parts], list[Spelled]]:
+        """What `sentences` gives of `parted`, and what `texts` gives of `whole`, found at once."""
+        whole = list(map(composed, whole))
+        if self._tokens != "treebank":
+            return list(map(self._parts, parted)), list(map(self._whole, whole))
+        found = self._treebank([*parted, *whole])
+        parts = [batch.parts(number) for batch, number in islice(found, len(parted))]
+        return parts, [
+            self._together(text, *place) for text, place in zip(whole, found, strict=True)
         ]
 
     @property
     def is_full(self) -> bool:
         """Whether so much is known that it is time to begin anew."""
-        return self._letters.is_full or self._size > _MOST
+        return self._letters.is_full or self._pieces.is_full
 
-    def _one_by_one(self, texts: Sequence[str], singles: int) -> Spelled:
-        found = [tokenize_sentence(text, tokens=self._tokens) for text in texts[:singles]]
-        found += [tokenize(text, tokens=self._tokens) for text in texts[singles:]]
-        return Spelled(list(map(self._words, texts)), list(map(self._letters.spell, found)))
+    def _parts(self, text: str) -> Parts:
+        bounds = sentence_bounds(text)
+        sentences = _cut(text, bounds)
+        tokens = [tokenize_sentence(sentence, tokens=self._tokens) for sentence in sentences]
+        words = list(map(self._words, sentences))
+        return Parts(bounds, words, list(map(self._letters.spell, tokens)))
+
+    def _whole(self, text: str) -> Spelled:
+        tokens = self._letters.spell(tokenize(text, tokens=self._tokens))
+        return Spelled(self._words(text), tokens)
 
     def _words(self, text: str) -> str:
         return self._letters.spell(rouge_words(text))
 
-    def _treebank(self, texts: Sequence[str], singles: int) -> Spelled:
-        """Of texts, the first so many of which are single sentences."""
-        bounds = [sentence_bounds(text) for text in texts[singles:]]
-        sentences = [
-            text[start:end]
-            for text, found in zip(texts[singles:], bounds, strict=True)
-            for start, end in zip(*found, strict=True)
-        ]
-        spelled = self._treebank_sentences([*texts[:singles], *sentences])
-        counts = [len(found.starts) for found in bounds]
-        words, tokens = ([*p[:singles], *_joined(p[singles:], counts)] for p in spelled)
-        for number, found in enumerate(bounds, singles):
-            if _touch(found):
-                # A sentence ends within what is one word for ROUGE-L.
-                words[number] = self._words(texts[number])
-        return Spelled(words, tokens)
+    def _together(self, text: str, batch: _Batch, number: int) -> Spelled:
+        """The text of this number."""
+        if number not in batch.apart:
+            own = slice(*batch.found.firsts[number : number + 2])
+            return Spelled("".join(batch.words[own]), "".join(batch.tokens[own]))
+        # A sentence may end within what is one word for ROUGE-L: neither holds that word.
+        return Spelled(self._words(text), "".join(batch.apart[number].tokens))
 
-    def _treebank_sentences(self, sentences: Sequence[str]) -> Spelled:
-        words: list[str] = []
-        tokens: list[str] = []
-        for first in range(0, len(sentences), _AT_ONCE):
-            some = self._by_piece(sentences[first : first + _AT_ONCE])
-            words += some.words
-            tokens += some.tokens
-        for number, text in enumerate(tokens):
-            if _UNKNOWN in text:
-                tokens[number] = self._letters.spell(treebank_words([sentences[number]]))
-        return Spelled(words, tokens)
+    def _treebank(self, texts: Sequence[str]) -> Iterator[tuple[_Batch, int]]:
+        """For each text its batch, and its number there."""
+        for some in _batches(texts):
+            pieces = Pieces.of(some)
+            found = find_sentences(some, pieces)
+            apart = [n for n, text in enumerate(some) if n in found.apart or not is_composed(text)]
+            others = self._apart([(some[n], found.bounds(n)) for n in apart])
+            spelled = self._pieces.spell(pieces.distinct, found.codes, found.last)
+            batch = _Batch(found, *spelled, dict(zip(apart, others, strict=True)))
+            yield from ((batch, number) for number in range(len(some)))
 
-    def _by_piece(self, sentences: Sequence[str]) -> Spelled:
-        pieces = pl.Series("piece", [in_pieces(sentences)]).str.split(" ").explode()
-        distinct = pieces.unique()
-        words, tokens = zip(*self._spellings(distinct.to_list()), strict=True)
-        table = pl.DataFrame({"piece": distinct, "words": words, "tokens": tokens})
-        spelled = (
-            pieces.to_frame()
-            .join(table, on="piece", how="left", maintain_order="left")
-            .select(pl.col("words", "tokens").str.join(""))
-        )
-        return Spelled(*(text.split(END)[:-1] for text in spelled.row(0)))
+    def _apart(self, texts: Sequence[tuple[str, Bounds]]) -> Iterator[Parts]:
+        """The sentences of each text, which are not those that its pieces make."""
+        lines = [line for text, bounds in texts for line in _cut(text, bounds)]
+        words, tokens = map(iter, self._lines(lines) if lines else ([], []))
+        for _, bounds in texts:
+            count = len(bounds.starts)
+            yield Parts(bounds, list(islice(words, count)), list(islice(tokens, count)))
 
-    def _spellings(self, pieces: list[str]) -> Iterator[tuple[str, str]]:
-        """The words and the tokens of pieces, each piece looked at once."""
-        known = self._pieces
-        new = [piece for piece in pieces if piece not in known]
-        self._size += sum(map(len, new))
-        for piece, tokens in zip(new, piece_words(new), strict=True):
-            end = END if piece[-1:] == "\n" else ""
-            spelled = _UNKNOWN if tokens is None else self._letters.spell(tokens)
-            known[piece] = self._words(piece) + end, spelled + end
-        return map(known.__getitem__, pieces)
+    def _lines(self, lines: Sequence[str]) -> tuple[list[str], list[str]]:
+        """The words and the tokens of what are known to be sentences."""
+        pieces = Pieces.of(lines)
+        kept, last = ~pieces.breaks, np.append(pieces.breaks[1:], False)
+        return self._pieces.spell(pieces.distinct, pieces.codes[kept], last[kept])
 
 
-def _joined(parts: Iterable[str], counts: Iterable[int]) -> Iterator[str]:
-    """The first so many parts as one, the next so many, and so on."""
-    rest = iter(parts)
-    return ("".join(islice(rest, count)) for count in counts)
+def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Texts of at most so many characters together, or a longer one alone."""
+    first = size = 0
+    for number, text in enumerate(texts):
+        size += len(text)
+        if size > _AT_ONCE and number > first:
+            yield texts[first:number]
+            first, size = number, len(text)
+    if first < len(texts):
+        yield texts[first:]
 
 
-def _touch(bounds: Bounds) -> bool:
-    """Whether a sentence starts where another one ends."""
-    return any(map(eq, bounds.starts[1:], bounds.ends))
+def _cut(text: str, bounds: Bounds) -> list[str]:
+    return [composed(text[start:end]) for start, end in zip(*bounds, strict=True)]

@@ -29,7 +29,7 @@ from stages.text.chrf import chrfs
 from stages.text.comparison import Comparison
 from stages.text.overlap import token_overlaps
 from stages.text.rouge import rouge_ls
-from stages.text.sentences import sentence_bounds, split_sentences
+from stages.text.sentences import sentence_bounds
 from stages.text.word_letters import WordLetters
 from tests.benchmarks.lexical_peers import Work, peers
 
@@ -80,20 +80,18 @@ def parts(made: pl.DataFrame) -> dict[str, Callable[[], object]]:
     rows = made.select("response", "retrieved_contexts").rows()
     pairs = [(response, "\n".join(contexts)) for response, contexts in rows]
     texts = [text for pair in pairs for text in pair]
-    found = [[text[start:end] for start, end in split_sentences(text)] for text, _ in pairs]
     letters = WordLetters("treebank")
-    own, of_sources = letters.sentences(found), letters.texts([pair[1:] for pair in pairs])
+    own, of_sources = letters.sentences_and_texts(*zip(*pairs, strict=True))
     characters, words, tokens, whole = [], [], [], []
-    for sentences, spelled, others, (response, source) in zip(
-        found, own, of_sources, pairs, strict=True
-    ):
+    for parts, other, (response, source) in zip(own, of_sources, pairs, strict=True):
+        sentences = [response[start:end] for start, end in zip(*parts.bounds, strict=True)]
         characters.append(Comparison(sentences, source))
-        words.append(Comparison(spelled.words, others.words[0]))
-        tokens.append(Comparison(spelled.tokens, others.tokens[0]))
+        words.append(Comparison(parts.words, other.words))
+        tokens.append(Comparison(parts.tokens, other.tokens))
         whole.append(Comparison([response], source))
     return {
-        "sentences of response and contexts": lambda: list(map(sentence_bounds, texts)),
-        "sentences, words and treebank tokens": lambda: letters.texts([texts]),
+        "sentences, each text alone": lambda: list(map(sentence_bounds, texts)),
+        "sentences, words and treebank tokens": lambda: letters.texts(texts),
         "ROUGE-L of the sentences": lambda: rouge_ls(words),
         "token overlap of the sentences": lambda: token_overlaps(tokens),
         "character BLEU of the sentences": lambda: character_bleus(characters),

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from stages.text import last_words, sentences
 from stages.text.abbreviations import ABBREVIATIONS
-from stages.text.last_words import FOLLOWERS
+from stages.text.last_words import FOLLOWERS, followers
 from stages.text.sentences import split_sentences
 
 
@@ -20,11 +20,23 @@ def test_what_may_follow_a_word(word, followers):
     assert FOLLOWERS[word] == followers
 
 
+@pytest.mark.parametrize(
+    ("word", "stop", "expected"),
+    [
+        *(("food", ".", 2), ("Mr", ".", 0), ("food", "!", 2), ("Mr", "?", 1), ("", "?", 1)),
+        *(("food", "...", 1), ("Mr", "...", 0), ("food", "?!", 1), ("food", ".”", 0)),
+        *(("food", "…", 0), ("food", "।", 0), ("food", '."', 1)),
+    ],
+)
+def test_what_may_follow_a_word_and_its_stop(word, stop, expected):
+    assert followers(word, stop) == expected
+
+
 def test_words_are_forgotten_when_they_are_too_many(monkeypatch):
     monkeypatch.setattr(last_words, "_MOST", 1)
     known = last_words._Followers()
-    assert [known[word] for word in ("food", "fish", "iv", "food")] == [2, 2, 0, 2]
-    assert len(known) == 2
+    assert [known[word] for word in ("food", "fish", "x" * 40, "iv", "food")] == [2, 2, 0, 0, 2]
+    assert list(known) == ["iv", "food"]
 
 
 WORDS = ["Mr", "ff", "f.", "eks", "iv", "1", "12", "300", "XIV", "B", "food", "don't", "(x", "a-b"]

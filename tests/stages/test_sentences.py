@@ -104,6 +104,13 @@ def test_a_missing_blank_is_seen_between_words_only():
     ]
 
 
+def test_items_are_counted_on():
+    assert split("8. One 9. two") == ["8. One", "9. two"]
+    assert split("9. One 10. two") == ["9. One", "10. two"]
+    assert split("9. One 11. two") == ["9. One 11.", "two"]
+    assert split("It has: 1. one 2. two") == ["It has:", "1. one", "2. two"]
+
+
 def test_lines_bullets_and_list_numbers_are_borders():
     text = "# Title\nSome text\n- first item\n* second item\r\n1. One. More\n2) Two\x85last"
     assert split(text) == [
