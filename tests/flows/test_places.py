@@ -53,9 +53,10 @@ def test_a_limit_that_is_not_there_is_one_clear_line(tracked_forks: Forks, tmp_p
         folder = write(tmp_path / "none", endpoint, 1, "nowhere")
         going = tracked_forks.run(folder, "run", "p.yaml")
         assert going.code() == 2
-        told = going.err().splitlines()[-1]
+        # Behind it Prefect may say that it still has events to send.
+        told = [line for line in going.err().splitlines() if line.startswith("claimflow: ")]
         assert endpoint.hits == 0
-    assert told == (
+    assert told == [
         "claimflow: p.yaml:9 judge.shared_limit: the Prefect server has no limit 'nowhere'; "
         "write it under limits in a schedules file and run `claimflow deploy`"
-    )
+    ]
