@@ -8,7 +8,7 @@ import numpy as np
 from stages.text.last_words import followers
 from stages.text.pieces import Flags, Pieces
 from stages.text.sentences import BREAK, BULLETS
-from stages.text.stops import EMOJI, FULL_STOPS, LONGEST_WORD, ends_sentence
+from stages.text.stops import EMOJI, FULL_STOPS, LONGEST_WORD, OPENING, ends_sentence
 
 _QUIET, _BEFORE_CAPITAL, _BEFORE_ANY, _OPEN = range(4)
 """What ends with a piece: no sentence; one before a capital letter; one before whatever begins
@@ -16,14 +16,17 @@ a sentence; perhaps one, for more has to be looked at."""
 
 _ITEM: Final = 1 << 2
 _WITHIN: Final = 1 << 3
-_BEGINS: Final = 1 << 4
-_BEGINS_WITH_CAPITAL: Final = 2 << 4
+_FULL_STOP: Final = 1 << 4
+_OPENS: Final = 1 << 5
+_BEGINS: Final = 1 << 6
+_BEGINS_WITH_CAPITAL: Final = 2 << 6
 _MOST: Final = 200_000
 
 # What may stand behind a stop and a blank and still belong to it, or to the sentence.
 _GOES_ON: Final = re.compile(rf"[.!?…»\[:;=—–{EMOJI}\s]|$")
 _SPACE: Final = re.compile(r"\s")
 _FULL_STOPS: Final = frozenset(FULL_STOPS)
+_OPENING: Final = frozenset(OPENING)
 _BEGINS_ITEM: Final = re.compile(rf"[{BULLETS}]|\d{{1,3}}[.)]{{1,2}}$")
 
 
@@ -43,6 +46,9 @@ def look_at(pieces: Pieces) -> Marks:
     """What each piece says, of which most are looked at once in a process."""
     marks = np.frombuffer(bytes(map(_KNOWN.__getitem__, pieces.distinct)), np.uint8)[pieces.codes]
     ends, begins = marks & _OPEN, marks // _BEGINS
+    if not (marks & _OPENS).any():
+        # Nothing but such a bracket keeps a full stop of another script from ending a sentence.
+        ends[marks & _FULL_STOP > 0] = _BEFORE_ANY
     stops = (ends == _BEFORE_CAPITAL) | (ends == _BEFORE_ANY)
     last = stops & (ends + np.append(begins[1:], np.uint8(0)) > _BEFORE_ANY)
     at_line_end = np.append(pieces.breaks[1:], True)
@@ -67,10 +73,12 @@ _KNOWN: Final = _Known()
 
 
 def _beginning(piece: str) -> int:
-    item = _ITEM if _BEGINS_ITEM.match(piece) else 0
+    marks = _ITEM if _BEGINS_ITEM.match(piece) else 0
+    if not _OPENING.isdisjoint(piece):
+        marks += _OPENS
     if _GOES_ON.match(piece):
-        return item
-    return item + (_BEGINS_WITH_CAPITAL if piece[0].isupper() else _BEGINS)
+        return marks
+    return marks + (_BEGINS_WITH_CAPITAL if piece[0].isupper() else _BEGINS)
 
 
 def _ending(piece: str) -> int:
@@ -82,6 +90,8 @@ def _ending(piece: str) -> int:
     text = f"{piece} ~"
     for stop in BREAK.finditer(text):
         if stop.end() == len(piece):
+            if stop[0] in _FULL_STOPS:
+                return _OPEN + _FULL_STOP
             return (_OPEN, _BEFORE_CAPITAL, _BEFORE_ANY)[followers(piece[: stop.start()], stop[0])]
         if not _FULL_STOPS.isdisjoint(stop[0]):
             return _WITHIN

@@ -62,7 +62,9 @@ _INITIAL: Final = re.compile(r"[^\W\d_]\.")
 ROMAN: Final = re.compile(r"[IVXLC]+")
 _QUOTED_ON: Final = re.compile(r"(?:と|って|など|を)(?!\s)")
 OPENERS: Final = "([{\"'“‘«„*_-"
-_OPENING: Final = "《〈（「『【"
+OPENING: Final = "《〈（「『【"
+"""Brackets inside which no stop ends a sentence, as in a title."""
+
 _CLOSING: Final = "》〉）」』】"
 _LONGEST_ASIDE: Final = 100
 _LONGEST_ITEM: Final = 1000
@@ -109,10 +111,10 @@ def ends_sentence(text: str, start: int, match: re.Match[str]) -> bool:
 def _is_inside(text: str, start: int, stop: int) -> bool:
     """Whether a stop stands inside East Asian brackets, as in a title: 《摔跤吧！爸爸》."""
     first = max(start, stop - _LONGEST_ASIDE)
-    opened = max(text.rfind(mark, first, stop) for mark in _OPENING)
+    opened = max(text.rfind(mark, first, stop) for mark in OPENING)
     if opened < 0:
         return False
-    partner = _CLOSING[_OPENING.index(text[opened])]
+    partner = _CLOSING[OPENING.index(text[opened])]
     closed = text.find(partner, opened, stop + _LONGEST_ASIDE)
     # A stop right before the bracket closes what is quoted, and its trailer holds the bracket.
     return closed > stop + 1

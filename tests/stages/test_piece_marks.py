@@ -32,7 +32,9 @@ def marked(text, kind):
         ("so fine.We ate", [], ["fine.We"]),
         ("at www.site.org or J.B.x or 3.5 or a.b@c.d", [], []),
         (".Net is", [], [".Net"]),
-        ("यह है। और", [], ["है।"]),
+        ("यह है। और", ["है।"], []),
+        ("यह है। – और", [], ["है।"]),
+        ("（यह है। और）", [], ["है।"]),
     ],
 )
 def test_sentences_end_surely_or_perhaps(text, last, is_open):
