@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,25 +40,19 @@ def test_sentences_are_where_they_are_and_have_their_tokens(texts, tokens):
     assert same("".join(spelled), [word for words in expected for word in words])
 
 
-@given(TEXTS, TEXTS, TOKENS)
-def test_letters_stand_for_the_tokens(parted, whole, tokens):
+@pytest.mark.parametrize("column", ["words", "tokens"])
+@given(parted=TEXTS, whole=TEXTS, tokens=TOKENS)
+def test_letters_stand_for_words_and_tokens(column, parted, whole, tokens):
     parts, texts = WordLetters(tokens).sentences_and_texts(parted, whole)
-    spelled = [letters for part in parts for letters in part.tokens]
-    spelled += [text.tokens for text in texts]
-    lines = [line for text in parted for line in sentences(text)]
-    words = [word for line in lines for word in tokenize_sentence(line, tokens=tokens)]
-    words += [word for text in whole for word in tokenize(composed(text), tokens=tokens)]
-    assert same("".join(spelled), words)
-
-
-@given(TEXTS, TEXTS, TOKENS)
-def test_letters_stand_for_the_words_of_rouge(parted, whole, tokens):
-    parts, texts = WordLetters(tokens).sentences_and_texts(parted, whole)
-    spelled = [letters for part in parts for letters in part.words]
-    spelled += [text.words for text in texts]
-    lines = [line for text in parted for line in sentences(text)]
-    words = [word for line in [*lines, *map(composed, whole)] for word in rouge_words(line)]
-    assert same("".join(spelled), words)
+    spelled = [letters for part in parts for letters in getattr(part, column)]
+    spelled += [getattr(text, column) for text in texts]
+    of_sentence = of_text = rouge_words
+    if column == "tokens":
+        of_sentence = partial(tokenize_sentence, tokens=tokens)
+        of_text = partial(tokenize, tokens=tokens)
+    found = [of_sentence(line) for text in parted for line in sentences(text)]
+    found += [of_text(composed(text)) for text in whole]
+    assert same("".join(spelled), [word for words in found for word in words])
 
 
 @given(TEXTS, TEXTS, TOKENS)
