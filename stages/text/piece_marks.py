@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from stages.text.last_words import followers
-from stages.text.pieces import Flags, Pieces
+from stages.text.pieces import LINE_BREAK, Flags, Pieces
 from stages.text.sentences import BREAK, BULLETS
 from stages.text.stops import EMOJI, FULL_STOPS, LONGEST_WORD, OPENING, ends_sentence
 
@@ -82,7 +82,7 @@ def _beginning(piece: str) -> int:
 
 
 def _ending(piece: str) -> int:
-    if piece == "\n":
+    if piece == LINE_BREAK:
         return _QUIET
     if _SPACE.search(piece):
         return _WITHIN

@@ -1,7 +1,7 @@
 """Many texts cut at blanks, so that what is known of a piece is looked up once for all of it."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 import polars as pl
@@ -11,8 +11,8 @@ from stages.text.sequences import Ints
 
 Flags = NDArray[np.bool_]
 
-BREAK = "\n"
-"""The piece that a line break is; one stands behind every text."""
+LINE_BREAK: Final = "\n"
+"""A piece of its own; one stands behind every text."""
 
 
 class Pieces(NamedTuple):
@@ -33,10 +33,10 @@ class Pieces(NamedTuple):
     @classmethod
     def of(cls, texts: Sequence[str]) -> Self:
         """The pieces of at least one text."""
-        spaced = pl.Series(texts).str.replace_all(BREAK, f" {BREAK} ", literal=True)
-        pieces = (spaced + f" {BREAK}").str.split(" ").explode()
+        spaced = pl.Series(texts).str.replace_all(LINE_BREAK, f" {LINE_BREAK} ", literal=True)
+        pieces = (spaced + f" {LINE_BREAK}").str.split(" ").explode()
         distinct, codes = _numbered(pieces)
-        breaks = codes == distinct.index(BREAK)
+        breaks = codes == distinct.index(LINE_BREAK)
         lengths = np.array([len(piece) for piece in distinct], np.intp)[codes]
         ends = np.cumsum(lengths + 1) - 1
         # There is no blank on either side of a line break in the texts.

@@ -29,7 +29,7 @@ class Bounds(NamedTuple):
     ends: list[int]
 
 
-LINE_ENDS: Final = "\n\r\v\f\x85\u2028\u2029"
+_LINE_ENDS: Final = "\n\r\v\f\x85\u2028\u2029"
 BULLETS: Final = "•‣⁃◦▪●"
 # Look for an item by the mark in it: marks are fewer than blanks, and found fastest alone.
 _NUMBER: Final = "|".join(rf"(?<=[ \t]{number}.)" for number in (r"\d", r"\d\d", r"\d\d\d"))
@@ -37,12 +37,12 @@ _NUMBER_AND_STOP: Final = re.compile(rf"\.(?:{_NUMBER})[.)]?\s")
 _NUMBER_AND_BRACKET: Final = re.compile(rf"\)(?:{_NUMBER})[.)]?\s")
 _LAST_DIGIT: Final = re.compile(r"\d(?=[.)])")
 _BULLET: Final = re.compile(rf"[ \t][{BULLETS}]")
-_ITEM: Final = rf"(?P<item>[{BULLETS}]|\d{{1,3}}[.)]{{1,2}}(?![{LINE_ENDS}])\s)"
+_ITEM: Final = rf"(?P<item>[{BULLETS}]|\d{{1,3}}[.)]{{1,2}}(?![{_LINE_ENDS}])\s)"
 # Characters are found fastest by one class at the head of a pattern. Most stops stand before a
 # blank and a letter: these match without a group. No sentence ends where a digit or a small
 # letter follows the full stop.
-_MARKS: Final = rf".!?…{FULL_STOPS}{LINE_ENDS}"
-_BEHIND: Final = rf"(?<=[.!?])(?=[ ][A-Za-z])|(?<=[{LINE_ENDS}])\s*+|(?!(?<=[.．])[\da-z]){STOP}"
+_MARKS: Final = rf".!?…{FULL_STOPS}{_LINE_ENDS}"
+_BEHIND: Final = rf"(?<=[.!?])(?=[ ][A-Za-z])|(?<=[{_LINE_ENDS}])\s*+|(?!(?<=[.．])[\da-z]){STOP}"
 BREAK: Final = re.compile(rf"[{_MARKS}](?:{_BEHIND})")
 """What may end a sentence: a line break, or a stop and what closes it."""
 
@@ -71,10 +71,10 @@ def sentence_bounds(text: str) -> Bounds:
             bounds.ends.append(stop)
             # Such a stop stands before a single blank.
             start = stop + 1
-        elif text[first] in LINE_ENDS:
+        elif text[first] in _LINE_ENDS:
             _append(bounds, text, start, first)
             start = stop
-        elif text[stop : stop + 1] not in LINE_ENDS and _ends(text, start, match):
+        elif text[stop : stop + 1] not in _LINE_ENDS and _ends(text, start, match):
             # At the end of a line or of the text a stop needs no look: both end there anyway.
             _append(bounds, text, start, stop)
             start = skip_space(text, stop)
