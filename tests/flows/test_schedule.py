@@ -172,7 +172,7 @@ def test_a_killed_night_is_gone_on_with_by_the_next(
         endpoint.behaviour.latency = 0.0
         assert (api.ended(third), pool.places()) == ("CRASHED", 1)
         # The part of the rate that the dead run had is free when its lease ends.
-        expire(leases, third)
+        expire(leases, pool, third)
         until(lambda: pool.places() == 0)
         answered = {
             one.key
