@@ -16,7 +16,8 @@ def open_session(model: Path, *, threads: int | None) -> onnxruntime.InferenceSe
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or os.cpu_count() or 1
-    options.log_severity_level = 3
+    # What it raises says the same as what it would print.
+    options.log_severity_level = 4
     # Waiting threads sleep: they would burn a core that other stages could use.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -5,16 +5,13 @@ Imports the numeric libraries, so whoever may not need it imports it late.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from flows.engine.embedding.encoder_folder import EncoderFolder
-from flows.engine.errors import Fault, InputError
-from flows.engine.onnx_session import open_session
+from flows.engine.onnx_model import Gives, OnnxModel, load_tokenizer
 
 Vectors = NDArray[np.float32]
 Ids = tuple[int, ...]
@@ -33,35 +30,17 @@ class _Piece(NamedTuple):
 class Encoder:
     """The encoder in a folder, loaded; `threads` None takes every core.
 
-    Raises `InputError` when the files cannot be loaded.
+    Raises `InputError` when the files cannot be used.
     """
 
     def __init__(self, folder: EncoderFolder, *, threads: int | None = None) -> None:
         self._settings = folder.settings
-        try:
-            self._tokenizer = Tokenizer.from_file(str(folder.tokenizer))
-        except Exception as error:
-            raise _unusable(folder.tokenizer, error, "a tokenizers file") from error
-        try:
-            self._session = open_session(folder.model, threads=threads)
-        except Exception as error:
-            raise _unusable(folder.model, error, "an ONNX model") from error
+        self._tokenizer = load_tokenizer(folder.tokenizer)
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(self._settings.max_length)
-        self._takes = [given.name for given in self._session.get_inputs()]
-        self._check(folder.model)
-
-    def _check(self, model: Path) -> None:
-        strange = sorted(set(self._takes) - set(_given(np.empty((0, 0), np.int64))))
-        shape = self._session.get_outputs()[0].shape
-        if strange:
-            what, right = f"takes {', '.join(strange)}", "it must take token ids alone"
-        elif len(shape) != 3 or shape[2] not in (None, self._settings.dimension):
-            what = f"first gives {shape}"
-            right = f"it must give batch, tokens and {self._settings.dimension} numbers"
-        else:
-            return
-        raise InputError([Fault(str(model), what, right)])
+        numbers = self._settings.dimension
+        gives = Gives((None, None, numbers), f"it must give batch, tokens and {numbers} numbers")
+        self._model = OnnxModel(folder.model, gives, threads=threads)
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
         """Unit vectors of `texts`, one row each; zeros for a text without a single token."""
@@ -93,8 +72,7 @@ class Encoder:
         return found
 
     def _run(self, ids: NDArray[np.int64]) -> Vectors:
-        given = _given(ids)
-        tokens = self._session.run(None, {name: given[name] for name in self._takes})[0]
+        tokens = self._model.run(_given(ids))
         return _unit(tokens.mean(axis=1) if self._settings.pooling == "mean" else tokens[:, 0])
 
 
@@ -111,7 +89,3 @@ def _unit(vectors: Vectors) -> Vectors:
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit: Vectors = vectors / np.maximum(norms, np.finfo(np.float32).tiny)
     return unit
-
-
-def _unusable(path: Path, error: Exception, kind: str) -> InputError:
-    return InputError([Fault(str(path), f"cannot be loaded ({error})", f"it must be {kind}")])

@@ -1,0 +1,73 @@
+"""Models of one's own that cannot be used: real ones, of another shape, vocabulary or number."""
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flows.engine.errors import InputError
+from flows.engine.onnx_model import INPUTS, Gives, OnnxModel, load_tokenizer
+
+TINY = Path(__file__).parents[1] / "data" / "tiny_encoder" / "model.onnx"
+"""Of eight words word i has the vector (i + 1, 0, 2)."""
+
+THREE = Gives((None, None, 3), "it must give three numbers")
+
+
+def given(*words: int) -> dict[str, Any]:
+    ids = np.array([words], np.int64)
+    return dict(zip(INPUTS, (ids, np.ones_like(ids), np.zeros_like(ids)), strict=True))
+
+
+def model(path: Path = TINY, gives: Gives = THREE) -> OnnxModel:
+    return OnnxModel(path, gives, threads=1)
+
+
+def told(path: Path, *words: int, gives: Gives = THREE) -> str:
+    with pytest.raises(InputError) as caught:
+        model(path, gives).run(given(*words))
+    return str(caught.value).replace(f"{path}: ", "")
+
+
+def test_it_gives_what_the_model_does() -> None:
+    assert model().run(given(0, 6)).tolist() == [[[1, 0, 2], [7, 0, 2]]]
+
+
+def test_a_word_that_the_model_does_not_know_is_told_in_one_line(capfd: Any) -> None:
+    line = told(TINY, 8)
+    assert line.startswith("fails ([ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Non-zero status")
+    assert line.endswith("; it must take any batch of what its tokenizer makes, up to its window")
+    assert "\n" not in line
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("other", [float("nan"), float("inf")])
+def test_numbers_that_are_none_are_refused(tmp_path: Path, other: float) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(TINY.read_bytes().replace(struct.pack("<f", 8), struct.pack("<f", other)))
+    assert model(path).run(given(6)).tolist() == [[[7, 0, 2]]]
+    assert told(path, 7) == "gives numbers that are none; use another export of the model"
+
+
+@pytest.mark.parametrize("shape", [(None, 3), (None, None, 4), (None, None, None, 3)])
+def test_another_shape_than_is_wanted_is_refused(shape: Any) -> None:
+    line = "first gives ['batch', 'sequence', 3]; it must give otherwise"
+    assert told(TINY, 0, gives=Gives(shape, "it must give otherwise")) == line
+
+
+def test_a_shape_that_is_known_only_from_what_comes_is_refused_then() -> None:
+    two = model(gives=Gives((None, 2, 3), "it must give two"))
+    assert two.run(given(0, 1)).shape == (1, 2, 3)
+    with pytest.raises(InputError, match=r"first gives \[1, 3, 3\]; it must give two"):
+        two.run(given(0, 1, 2))
+
+
+def test_a_file_that_is_no_tokenizer_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text('{\n"no": 1}', "utf-8")
+    with pytest.raises(InputError) as caught:
+        load_tokenizer(tmp_path / "tokenizer.json")
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith(f"{tmp_path}/tokenizer.json: cannot be loaded (")
+    assert line.endswith("; it must be a tokenizers file")
