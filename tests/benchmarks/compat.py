@@ -12,9 +12,8 @@ the one printed. The values are compared on the way.
 
 import json
 import random
-import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +22,7 @@ import polars as pl
 from stages.match_compat import compat_matches
 from stages.rows import Sample
 from stages.tables import build
+from tests.benchmarks.cpu_time import spent
 
 SENTENCES = Path(__file__).parents[1] / "data" / "sentence_split" / "ud_ewt.test.jsonl"
 SAMPLES = 300
@@ -56,7 +56,7 @@ def rate(
     unit: Literal["sentence", "text"] = "sentence",
 ) -> float:
     """Our samples per CPU second."""
-    return table.height / cpu_seconds(lambda: compat_matches(table, against=against, unit=unit))
+    return table.height / spent(lambda: compat_matches(table, against=against, unit=unit))
 
 
 def peer_rate(table: pl.DataFrame) -> float | None:
@@ -81,7 +81,7 @@ def peer_rate(table: pl.DataFrame) -> float | None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        seconds = cpu_seconds(work)
+        seconds = spent(work)
     found = zip(matches[["rouge_l_precision", "bleu"]].rows(), values, strict=True)
     worst = max(abs(a - b) for mine, theirs in found for a, b in zip(mine, theirs, strict=True))
     print(f"largest difference of {len(pairs)} sentences {worst:15.0e}")
@@ -114,13 +114,6 @@ def passages(sentences: list[str], chance: random.Random) -> Iterator[str]:
         while sum(len(sentence.split()) for sentence in chosen) < WORDS:
             chosen.append(chance.choice(sentences))
         yield " ".join(chosen)
-
-
-def cpu_seconds(work: Callable[[], object]) -> float:
-    """CPU seconds of `work`."""
-    started = time.process_time()
-    work()
-    return time.process_time() - started
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ import importlib.util
 import json
 import random
 import resource
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from flows.engine.embedding.embedder import OnnxEmbedder
 from stages.text.sentences import split_sentences
+from tests.benchmarks.cpu_time import in_turns
 
 ROOT = Path(__file__).parents[2]
 PAIRS = ROOT / "tests" / "data" / "verification"
@@ -134,21 +135,20 @@ def neighbours(embedder: OnnxEmbedder, sentences: list[str]) -> None:
 def speeds(encoders: dict[str, Embed], rounds: int) -> None:
     """Texts per CPU second, and how many times the slowest library's."""
     texts = timed_texts()
-    least: dict[tuple[str, str], float] = {}
-    for _ in range(rounds):
-        for kind, some in texts.items():
-            for name, embed in encoders.items():
-                started = time.process_time()
-                embed(some)
-                spent = (time.process_time() - started) / len(some)
-                least[kind, name] = min(spent, least.get((kind, name), spent))
+    works = {
+        (kind, name): partial(embed, some)
+        for kind, some in texts.items()
+        for name, embed in encoders.items()
+    }
+    least = in_turns(works, rounds=rounds)
     against = list(encoders)[-1]
     print(f"one thread, times {against}: {'texts per CPU second':>30} {'ratio':>6}")
-    for (kind, name), spent in least.items():
-        words = sum(len(text.split()) for text in texts[kind]) / len(texts[kind])
+    for (kind, name), seconds in least.items():
+        count = len(texts[kind])
+        words = sum(len(text.split()) for text in texts[kind]) / count
         print(
-            f"{kind:9} of {words:5.1f} words  {name:22} {1 / spent:16,.0f}"
-            f" {least[kind, against] / spent:6.2f}"
+            f"{kind:9} of {words:5.1f} words  {name:22} {count / seconds:16,.0f}"
+            f" {least[kind, against] / seconds:6.2f}"
         )
 
 

@@ -14,6 +14,7 @@ import os
 import resource
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,6 +25,7 @@ from flows.engine.entailment.model import SHIPPED, EmbeddedEntailment
 from flows.engine.entailment.network import WINDOW, Encoded, Network
 from flows.engine.entailment.weights import TOKENIZER_FILE
 from stages.tools import Pair
+from tests.benchmarks.cpu_time import in_turns
 from tests.benchmarks.entailment_rows import read_labelled
 
 LENGTHS, PAIRS, ROUNDS = (64, 128, WINDOW), 96, 3
@@ -46,15 +48,13 @@ def labelled() -> list[Pair]:
     return [row.pair for row in rows[:: len(rows) // PAIRS]][:PAIRS]
 
 
-def per_cpu_second(read: Callable[[Sequence[Read]], object], pairs: Sequence[Read]) -> float:
-    """Pairs read per CPU second: the best of several rounds."""
-    read(pairs[:8])
-    seconds = []
-    for _ in range(ROUNDS):
-        started = time.process_time()
-        read(pairs)
-        seconds.append(time.process_time() - started)
-    return len(pairs) / min(seconds)
+def compare(pairs: Sequence[Read], *readers: Callable[[Sequence[Read]], object]) -> str:
+    """Pairs read per CPU second by ours and by torch, if it is there, and how many times that."""
+    for read in readers:
+        read(pairs[:8])
+    seconds = in_turns(dict(enumerate(partial(read, pairs) for read in readers)), rounds=ROUNDS)
+    ours, *theirs = (len(pairs) / spent for spent in seconds.values())
+    return f"{ours:18.1f}" + "".join(f"{rate:10.1f}{ours / rate:8.2f}" for rate in theirs)
 
 
 def in_torch(wheel: Path, taught: Path) -> Reader:
@@ -100,19 +100,12 @@ def main() -> None:
     parser.add_argument("--taught", type=Path, help="the folder of train.py")
     options = parser.parse_args()
     network = Network(SHIPPED, threads=1)
-    torch = in_torch(options.wheel, options.taught) if options.taught else None
+    torch = [in_torch(options.wheel, options.taught)] if options.taught else []
     print(f"{'tokens':>8}{'pairs per CPU s':>18}{'torch':>10}{'times':>8}")
     for length in LENGTHS:
-        pairs = made(length)
-        ours = per_cpu_second(network.read, pairs)
-        theirs = per_cpu_second(torch, pairs) if torch else None
-        beside = f"{theirs:10.1f}{ours / theirs:8.2f}" if theirs else ""
-        print(f"{length:>8}{ours:18.1f}{beside}")
-    texts = labelled()
-    ours = per_cpu_second(EmbeddedEntailment(threads=1).judge, texts)
-    theirs = per_cpu_second(as_texts(torch), texts) if torch else None
-    beside = f"{theirs:10.1f}{ours / theirs:8.2f}" if theirs else ""
-    print(f"{'texts':>8}{ours:18.1f}{beside}")
+        print(f"{length:>8}{compare(made(length), network.read, *torch)}")
+    judge = EmbeddedEntailment(threads=1).judge
+    print(f"{'texts':>8}{compare(labelled(), judge, *map(as_texts, torch))}")
     both = Network(SHIPPED, threads=len(os.sched_getaffinity(0)))
     pairs = made(128)
     started, cpu = time.monotonic(), time.process_time()

@@ -8,7 +8,6 @@ times the CPU: the last column is that ratio, of the last two counts. The least 
 """
 
 import sys
-import time
 from collections.abc import Callable
 
 import polars as pl
@@ -20,6 +19,7 @@ from stages.score_lexical import DeterministicCorrectness, DeterministicFaithful
 from stages.score_passages import NoiseSensitivity, RagChecker
 from stages.summarize import SummarizeScores
 from stages.tables import conform
+from tests.benchmarks.cpu_time import fastest
 
 LABEL = (
     pl.int_range(pl.len())
@@ -109,19 +109,10 @@ def stages(count: int) -> dict[str, Callable[[], pl.DataFrame]]:
     }
 
 
-def seconds(run: Callable[[], pl.DataFrame]) -> float:
-    times = []
-    for _ in range(3):
-        before = time.process_time()
-        run()
-        times.append(time.process_time() - before)
-    return min(times)
-
-
 def main(counts: list[int]) -> None:
     heads = [f"{count:>10,}" for count in counts]
     print(f"{'CPU seconds for samples:':32}{''.join(heads)}  growth")
-    by_count = [{name: seconds(run) for name, run in stages(count).items()} for count in counts]
+    by_count = [{name: fastest(run) for name, run in stages(count).items()} for count in counts]
     for name in by_count[0]:
         times = [found[name] for found in by_count]
         growth = f"{times[-1] / times[-2]:>8.1f}" if len(times) > 1 else ""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flows.engine.embedding.encoder_folder import EncoderFolder
-from flows.engine.onnx_model import Gives, OnnxModel, load_tokenizer
+from flows.engine.onnx_model import INPUTS, Gives, OnnxModel, load_tokenizer
 
 Vectors = NDArray[np.float32]
 Ids = tuple[int, ...]
@@ -78,11 +78,7 @@ class Encoder:
 
 def _given(ids: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
     """What an encoder may ask for: one text per row, nothing padded, one kind of text."""
-    return {
-        "input_ids": ids,
-        "attention_mask": np.ones_like(ids),
-        "token_type_ids": np.zeros_like(ids),
-    }
+    return dict(zip(INPUTS, (ids, np.ones_like(ids), np.zeros_like(ids)), strict=True))
 
 
 def _unit(vectors: Vectors) -> Vectors:
