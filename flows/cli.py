@@ -5,7 +5,7 @@ import importlib
 import sys
 from typing import Final
 
-from flows.options import (
+from claimflow.flows.options import (
     comparing,
     editing,
     keeping,
@@ -27,14 +27,14 @@ is kept with both), 130 stopped by Ctrl-C"""
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns its exit code.
 
-    Each command is a module of `flows.commands` with a function `main(options) -> int`,
+    Each command is a module of `claimflow.flows.commands` with a function `main(options) -> int`,
     imported only when it is called: `--help` stays fast.
     """
     options = _parser().parse_args(arguments)
     try:
-        guard = importlib.import_module("flows.commands.guard")
+        guard = importlib.import_module("claimflow.flows.commands.guard")
         module = getattr(options, "module", options.command)
-        command = importlib.import_module(f"flows.commands.{module}")
+        command = importlib.import_module(f"claimflow.flows.commands.{module}")
     except KeyboardInterrupt:
         # Imports take a second or two, and whoever mistyped is quick.
         print("claimflow: stopped before anything was done", file=sys.stderr)

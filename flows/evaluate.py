@@ -20,20 +20,20 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed
 
-from flows.engine.at_exit import hush_at_exit
-from flows.engine.config.rerun import Rerun
-from flows.engine.config.yaml_source import load_yaml
-from flows.engine.errors import InputError
-from flows.engine.planning.choosing import choose
-from flows.engine.prepare import Prepared, prepare
-from flows.engine.running.execute import execute, open_store, recorded
-from flows.engine.storage.publishing import check_place, publish_run
-from flows.engine.tools.fetching import fetched
-from flows.leases import outlive_leases
-from flows.limits import shared_by_runs
-from flows.orphans import sign
-from flows.posting import final_state, post, post_report
-from flows.tracking import Seen, TaskRuns
+from claimflow.flows.engine.at_exit import hush_at_exit
+from claimflow.flows.engine.config.rerun import Rerun
+from claimflow.flows.engine.config.yaml_source import load_yaml
+from claimflow.flows.engine.errors import InputError
+from claimflow.flows.engine.planning.choosing import choose
+from claimflow.flows.engine.prepare import Prepared, prepare
+from claimflow.flows.engine.running.execute import execute, open_store, recorded
+from claimflow.flows.engine.storage.publishing import check_place, publish_run
+from claimflow.flows.engine.tools.fetching import fetched
+from claimflow.flows.leases import outlive_leases
+from claimflow.flows.limits import shared_by_runs
+from claimflow.flows.orphans import sign
+from claimflow.flows.posting import final_state, post, post_report
+from claimflow.flows.tracking import Seen, TaskRuns
 
 outlive_leases()
 

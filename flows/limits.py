@@ -28,11 +28,11 @@ from prefect.client.schemas.responses import GlobalConcurrencyLimitResponse
 from prefect.exceptions import ObjectNotFound
 from prefect.runtime import flow_run
 
-from flows.engine.config.pipeline import Pipeline
-from flows.engine.config.schedules_schema import SharedLimit
-from flows.engine.errors import Fault, InputError
-from flows.engine.llm.sharing import KeepTo, Sharing, Turnstile, unshared
-from flows.places import Place
+from claimflow.flows.engine.config.pipeline import Pipeline
+from claimflow.flows.engine.config.schedules_schema import SharedLimit
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.llm.sharing import KeepTo, Sharing, Turnstile, unshared
+from claimflow.flows.places import Place
 
 _LONGEST: Final = timedelta(days=2)
 

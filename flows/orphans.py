@@ -21,7 +21,7 @@ from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.states import Crashed
 from prefect.types import KeyValueLabels
 
-from flows.engine.storage.runs import alive
+from claimflow.flows.engine.storage.runs import alive
 
 _HOST: Final = "claimflow.host"
 _PROCESS: Final = "claimflow.process"

@@ -24,7 +24,7 @@ from prefect.client.orchestration import PrefectClient, get_client
 from prefect.client.schemas.objects import ConcurrencyLeaseHolder
 from prefect.client.schemas.responses import GlobalConcurrencyLimitResponse
 
-from flows.engine.llm.sharing import KeepTo
+from claimflow.flows.engine.llm.sharing import KeepTo
 
 _LOOK: Final = 1.0
 """Seconds between two looks at how many there are."""

@@ -10,14 +10,14 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
-from flows.engine.findings.gates import outcomes_of
-from flows.engine.findings.results import run_steps
-from flows.engine.storage.store import Store
-from flows.pages.gates import gate_line
-from flows.pages.judges import judge_lines
-from flows.pages.markdown import code
-from flows.pages.run import run_page, worst_samples
-from flows.pages.steps import run_counts
+from claimflow.flows.engine.findings.gates import outcomes_of
+from claimflow.flows.engine.findings.results import run_steps
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.pages.gates import gate_line
+from claimflow.flows.pages.judges import judge_lines
+from claimflow.flows.pages.markdown import code
+from claimflow.flows.pages.run import run_page, worst_samples
+from claimflow.flows.pages.steps import run_counts
 
 
 def post(store: Store, run_id: str, pipeline: str) -> None:
@@ -45,7 +45,7 @@ def post_report(store: Store, run_id: str, folder: Path) -> None:
 
     def page() -> Any:
         # Jinja2 and the plots take a second to import.
-        from flows.report.folder import put_report
+        from claimflow.flows.report.folder import put_report
 
         get_run_logger().info("report: %s", put_report(store, run_id, folder))
 

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from flows.pages.words import number, signed, visible
+from claimflow.flows.pages.words import number, signed, visible
 
 
 def rendered(package: str, template: str, facts: Mapping[str, Any]) -> str:

@@ -23,10 +23,10 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.types.entrypoint import EntrypointType
 from prefect.workers.process import ProcessWorker
 
-from flows.engine.config.schedules import Scheduled
-from flows.evaluate import evaluate
-from flows.missed import MISSED, settle_missed
-from flows.orphans import Orphan, mark_orphans
+from claimflow.flows.engine.config.schedules import Scheduled
+from claimflow.flows.evaluate import evaluate
+from claimflow.flows.missed import MISSED, settle_missed
+from claimflow.flows.orphans import Orphan, mark_orphans
 
 TAG: Final = "claimflow"
 

@@ -6,19 +6,19 @@ from typing import Final
 
 import polars as pl
 
-from flows.engine.compare.numbers import ROUNDING
-from flows.engine.config.rules import Gate
-from flows.engine.errors import Fault, InputError
-from flows.engine.findings.gates import Outcome, held, outcomes_of
-from flows.engine.findings.results import chosen_run, run_steps
-from flows.engine.prepare import prepare
-from flows.engine.report.metrics import StepMetric, named_metrics
-from flows.engine.running.execute import execute, open_store, recorded
-from flows.engine.steps.runner import Made
-from flows.engine.storage.store import Store, read_table
-from flows.engine.tools.fetching import fetched
-from flows.pages.gates import gate_cells
-from flows.pages.words import counted, number, visible
+from claimflow.flows.engine.compare.numbers import ROUNDING
+from claimflow.flows.engine.config.rules import Gate
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.findings.gates import Outcome, held, outcomes_of
+from claimflow.flows.engine.findings.results import chosen_run, run_steps
+from claimflow.flows.engine.prepare import prepare
+from claimflow.flows.engine.report.metrics import StepMetric, named_metrics
+from claimflow.flows.engine.running.execute import execute, open_store, recorded
+from claimflow.flows.engine.steps.runner import Made
+from claimflow.flows.engine.storage.store import Store, read_table
+from claimflow.flows.engine.tools.fetching import fetched
+from claimflow.flows.pages.gates import gate_cells
+from claimflow.flows.pages.words import counted, number, visible
 
 _WORST: Final = 5
 

@@ -16,14 +16,14 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Completed
 
-from flows.engine.errors import StoreBusyError, StoreError
-from flows.engine.findings.accounts import calls_of_step
-from flows.engine.running.execute import Make
-from flows.engine.steps.runner import Made
-from flows.engine.storage.artifacts import Artifact
-from flows.engine.storage.store import Store
-from flows.pages.steps import made_words
-from flows.pages.words import counted
+from claimflow.flows.engine.errors import StoreBusyError, StoreError
+from claimflow.flows.engine.findings.accounts import calls_of_step
+from claimflow.flows.engine.running.execute import Make
+from claimflow.flows.engine.steps.runner import Made
+from claimflow.flows.engine.storage.artifacts import Artifact
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.pages.steps import made_words
+from claimflow.flows.pages.words import counted
 
 RETRIES: Final = 2
 """How often a step is tried again when another process kept the store, each time for a minute."""

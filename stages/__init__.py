@@ -2,18 +2,18 @@
 
 from typing import Final
 
-from stages.base import Stage
-from stages.decompose import DecomposeClaims
-from stages.embed import EmbeddingSimilarity
-from stages.match import LexicalMatch
-from stages.nothing import ScoreStage
-from stages.score import ContextRecall, FactualCorrectness, Faithfulness
-from stages.score_answers import AnswerCorrectness, SemanticSimilarity
-from stages.score_lexical import DeterministicCorrectness, DeterministicFaithfulness
-from stages.score_passages import NoiseSensitivity, RagChecker
-from stages.summarize import SummarizeScores
-from stages.supply import SuppliedClaims
-from stages.verify import VerifyClaims
+from claimflow.stages.base import Stage
+from claimflow.stages.decompose import DecomposeClaims
+from claimflow.stages.embed import EmbeddingSimilarity
+from claimflow.stages.match import LexicalMatch
+from claimflow.stages.nothing import ScoreStage
+from claimflow.stages.score import ContextRecall, FactualCorrectness, Faithfulness
+from claimflow.stages.score_answers import AnswerCorrectness, SemanticSimilarity
+from claimflow.stages.score_lexical import DeterministicCorrectness, DeterministicFaithfulness
+from claimflow.stages.score_passages import NoiseSensitivity, RagChecker
+from claimflow.stages.summarize import SummarizeScores
+from claimflow.stages.supply import SuppliedClaims
+from claimflow.stages.verify import VerifyClaims
 
 _STAGES: Final[tuple[type[Stage], ...]] = (
     DecomposeClaims,

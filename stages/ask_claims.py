@@ -5,9 +5,9 @@ from typing import Final, NamedTuple, cast
 
 from pydantic import BaseModel
 
-from stages.text.halves import halve
-from stages.text.sentences import split_sentences
-from stages.tools import LLM, Failure, Form, Question, Reply
+from claimflow.stages.text.halves import halve
+from claimflow.stages.text.sentences import split_sentences
+from claimflow.stages.tools import LLM, Failure, Form, Question, Reply
 
 _CUTS: Final = 4
 """How often a text is halved before we give up: into 16 parts."""

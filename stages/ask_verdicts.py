@@ -5,10 +5,10 @@ from typing import Annotated, Final, NamedTuple, cast
 
 from pydantic import BaseModel, BeforeValidator
 
-from stages.text.halves import halve
-from stages.text.locate import find_quote
-from stages.tools import Failure, Form, Pair, Question, Reply, Respondent
-from stages.words import Label
+from claimflow.stages.text.halves import halve
+from claimflow.stages.text.locate import find_quote
+from claimflow.stages.tools import Failure, Form, Pair, Question, Reply, Respondent
+from claimflow.stages.words import Label
 
 _CUTS: Final = 6
 """How often a premise is halved before we give up: into 64 parts."""

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from stages.ask_verdicts import Judged, ask_verdicts
-from stages.tools import LLM, Failure, Form, Pair
-from stages.words import Label
+from claimflow.stages.ask_verdicts import Judged, ask_verdicts
+from claimflow.stages.tools import LLM, Failure, Form, Pair
+from claimflow.stages.words import Label
 
 _FOR_GOOD: Final = frozenset({"refused", "too_long"})
 """Failures that asking again would meet again: another kind says more of a failed row."""

@@ -17,9 +17,9 @@ from typing import (
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from stages.row import Row
-from stages.tables import conform
-from stages.words import ClaimsField, SampleField
+from claimflow.stages.row import Row
+from claimflow.stages.tables import conform
+from claimflow.stages.words import ClaimsField, SampleField
 
 
 class Input(NamedTuple):

@@ -6,11 +6,11 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from stages.ask_verdicts import Judged
-from stages.ballots import Decided
-from stages.keys import content_key
-from stages.tools import EntailmentModel, Failure, Judgement, Pair
-from stages.words import JudgedBy
+from claimflow.stages.ask_verdicts import Judged
+from claimflow.stages.ballots import Decided
+from claimflow.stages.keys import content_key
+from claimflow.stages.tools import EntailmentModel, Failure, Judgement, Pair
+from claimflow.stages.words import JudgedBy
 
 _KEYS: Final = 2**128
 """How many content keys there are."""

@@ -6,16 +6,16 @@ from typing import Annotated, Any, ClassVar, Literal
 import polars as pl
 from pydantic import Field
 
-from stages.ask_claims import Decomposition, Named, ask_claims
-from stages.base import Stage
-from stages.given import claim_row, given_claims
-from stages.prompt import Fills, fill_settings
-from stages.rows import Claim
-from stages.tables import Claims, Samples, build
-from stages.text.claims import decompose
-from stages.text.locate import source_sentences
-from stages.tools import LLM, Failure, Form
-from stages.words import CLAIMS_OF, SampleField, Side
+from claimflow.stages.ask_claims import Decomposition, Named, ask_claims
+from claimflow.stages.base import Stage
+from claimflow.stages.given import claim_row, given_claims
+from claimflow.stages.prompt import Fills, fill_settings
+from claimflow.stages.rows import Claim
+from claimflow.stages.tables import Claims, Samples, build
+from claimflow.stages.text.claims import decompose
+from claimflow.stages.text.locate import source_sentences
+from claimflow.stages.tools import LLM, Failure, Form
+from claimflow.stages.words import CLAIMS_OF, SampleField, Side
 
 
 class DecomposeClaims(Stage):

@@ -5,10 +5,10 @@ from typing import Annotated, ClassVar, Self
 import polars as pl
 from pydantic import Field, model_validator
 
-from stages.base import Stage
-from stages.tables import Samples, Similarities
-from stages.tools import Embedder
-from stages.words import SampleField, SampleText
+from claimflow.stages.base import Stage
+from claimflow.stages.tables import Samples, Similarities
+from claimflow.stages.tools import Embedder
+from claimflow.stages.words import SampleField, SampleText
 
 
 class EmbeddingSimilarity(Stage):

@@ -5,9 +5,9 @@ from typing import Final, Literal
 
 import polars as pl
 
-from stages.formulas import fbeta, share
-from stages.outcomes import COUNTS, count_outcomes
-from stages.words import Side
+from claimflow.stages.formulas import fbeta, share
+from claimflow.stages.outcomes import COUNTS, count_outcomes
+from claimflow.stages.words import Side
 
 Mode = Literal["f1", "precision", "recall"]
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from stages.keys import content_key
-from stages.text.locate import source_sentences
-from stages.words import Side
+from claimflow.stages.keys import content_key
+from claimflow.stages.text.locate import source_sentences
+from claimflow.stages.words import Side
 
 
 def given_claims(

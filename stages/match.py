@@ -5,22 +5,22 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 import polars as pl
 
-from stages.base import Stage
-from stages.match_compat import compat_matches
-from stages.rows import SentenceMatch
-from stages.sources import Against, Numbered, sources_of
-from stages.tables import Samples, SentenceMatches, schema
-from stages.text.agreement import Agreement
-from stages.text.bleu import character_bleus, word_bleus
-from stages.text.chrf import chrfs
-from stages.text.comparison import Comparison
-from stages.text.composed import composed
-from stages.text.overlap import token_overlaps
-from stages.text.rouge import rouge_ls
-from stages.text.sentences import Bounds
-from stages.text.tokens import Tokens
-from stages.text.word_letters import Parts, Spelled, WordLetters
-from stages.words import MatchCompat, SampleField
+from claimflow.stages.base import Stage
+from claimflow.stages.match_compat import compat_matches
+from claimflow.stages.rows import SentenceMatch
+from claimflow.stages.sources import Against, Numbered, sources_of
+from claimflow.stages.tables import Samples, SentenceMatches, schema
+from claimflow.stages.text.agreement import Agreement
+from claimflow.stages.text.bleu import character_bleus, word_bleus
+from claimflow.stages.text.chrf import chrfs
+from claimflow.stages.text.comparison import Comparison
+from claimflow.stages.text.composed import composed
+from claimflow.stages.text.overlap import token_overlaps
+from claimflow.stages.text.rouge import rouge_ls
+from claimflow.stages.text.sentences import Bounds
+from claimflow.stages.text.tokens import Tokens
+from claimflow.stages.text.word_letters import Parts, Spelled, WordLetters
+from claimflow.stages.words import MatchCompat, SampleField
 
 _AT_ONCE: Final = 512
 _READ: Final = ("sample_id", "response", "reference", "other_references", "retrieved_contexts")

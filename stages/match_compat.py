@@ -5,13 +5,13 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
-from stages.rows import SentenceMatch
-from stages.sources import Against, sources_of
-from stages.tables import SentenceMatches, schema
-from stages.text.bleu import character_bleus
-from stages.text.comparison import Comparison
-from stages.text.continuous_eval import Measures, continuous_eval_measures
-from stages.words import MatchCompat
+from claimflow.stages.rows import SentenceMatch
+from claimflow.stages.sources import Against, sources_of
+from claimflow.stages.tables import SentenceMatches, schema
+from claimflow.stages.text.bleu import character_bleus
+from claimflow.stages.text.comparison import Comparison
+from claimflow.stages.text.continuous_eval import Measures, continuous_eval_measures
+from claimflow.stages.words import MatchCompat
 
 CONTINUOUS_EVAL: Final[MatchCompat] = "continuous-eval-0.3"
 

@@ -11,9 +11,9 @@ from typing import ClassVar, Final, Literal, Self
 import polars as pl
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from stages.base import Stage
-from stages.text.refusals import is_refusal
-from stages.words import SampleField
+from claimflow.stages.base import Stage
+from claimflow.stages.text.refusals import is_refusal
+from claimflow.stages.words import SampleField
 
 Case = Literal["response", "refusal", "reference", "contexts"]
 """A way of having nothing to score, named after what is empty."""

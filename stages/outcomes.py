@@ -4,10 +4,10 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from stages.nothing import texts_in
-from stages.positions import positions, tally
-from stages.tables import TableError
-from stages.words import SampleField, Side
+from claimflow.stages.nothing import texts_in
+from claimflow.stages.positions import positions, tally
+from claimflow.stages.tables import TableError
+from claimflow.stages.words import SampleField, Side
 
 COUNTS: Final = {
     "claims": pl.Int64,

@@ -5,10 +5,10 @@ from typing import Final
 
 import polars as pl
 
-from stages.outcomes import Judged, count_judged, judge_claims
-from stages.positions import tally
-from stages.tables import TableError
-from stages.words import SampleField, Side
+from claimflow.stages.outcomes import Judged, count_judged, judge_claims
+from claimflow.stages.positions import tally
+from claimflow.stages.tables import TableError
+from claimflow.stages.words import SampleField, Side
 
 DIRECTIONS: Final[Mapping[str, tuple[Side, SampleField]]] = {
     "response_in_reference": ("response", "reference"),

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import polars as pl
 
-from stages.factuality import Mode
-from stages.formulas import fbeta, passes, share
-from stages.settle import Compat
-from stages.words import ClaimCompat, SampleField
+from claimflow.stages.factuality import Mode
+from claimflow.stages.formulas import fbeta, passes, share
+from claimflow.stages.settle import Compat
+from claimflow.stages.words import ClaimCompat, SampleField
 
 EPSILON: Final = 1e-8
 """Added to the divisor of precision and recall; rounding to two places lets it show."""

@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from stages.formulas import fbeta, share
-from stages.nothing import Case
-from stages.settle import Compat
-from stages.words import PassageCompat
+from claimflow.stages.formulas import fbeta, share
+from claimflow.stages.nothing import Case
+from claimflow.stages.settle import Compat
+from claimflow.stages.words import PassageCompat
 
 RIGHT, RECALLED = "response_in_reference", "reference_in_response"
 BACKED, FOUND = "response_in_passages", "reference_in_passages"

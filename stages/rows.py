@@ -11,8 +11,16 @@ from uuid import UUID
 
 from pydantic import Field
 
-from stages.row import AUDIT, JSON, Json, Row
-from stages.words import FailureKind, JudgedBy, Label, MatchCompat, SampleField, SampleText, Side
+from claimflow.stages.row import AUDIT, JSON, Json, Row
+from claimflow.stages.words import (
+    FailureKind,
+    JudgedBy,
+    Label,
+    MatchCompat,
+    SampleField,
+    SampleText,
+    Side,
+)
 
 
 class Sample(Row):

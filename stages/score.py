@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Final
 import polars as pl
 from pydantic import ValidationInfo, field_validator
 
-from stages import ragas
-from stages.factuality import (
+from claimflow.stages import ragas
+from claimflow.stages.factuality import (
     COUNT_DETAILS,
     FN,
     FP,
@@ -19,12 +19,12 @@ from stages.factuality import (
     f_score,
     ratio_of_counts,
 )
-from stages.formulas import Beta, share
-from stages.nothing import Case, ScoreStage
-from stages.outcomes import count_outcomes
-from stages.settle import settle
-from stages.tables import Claims, Samples, Scores, Verdicts
-from stages.words import ClaimCompat, SampleField, Side
+from claimflow.stages.formulas import Beta, share
+from claimflow.stages.nothing import Case, ScoreStage
+from claimflow.stages.outcomes import count_outcomes
+from claimflow.stages.settle import settle
+from claimflow.stages.tables import Claims, Samples, Scores, Verdicts
+from claimflow.stages.words import ClaimCompat, SampleField, Side
 
 LACKING: Final[Mapping[Mode, str]] = {
     "precision": "response",

@@ -5,14 +5,23 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 import polars as pl
 from pydantic import Field, ValidationInfo, field_validator
 
-from stages import ragas
-from stages.factuality import COUNT_DETAILS, FN, FP, PRECISION, RECALL, TP, both_sides, f_score
-from stages.formulas import Beta, passes, weighted_mean
-from stages.nothing import Case, ScoreStage
-from stages.settle import Compat, settle
-from stages.similarities import NOTHING, ZERO, with_similarity
-from stages.tables import Claims, Samples, Scores, Similarities, Verdicts
-from stages.words import ClaimCompat
+from claimflow.stages import ragas
+from claimflow.stages.factuality import (
+    COUNT_DETAILS,
+    FN,
+    FP,
+    PRECISION,
+    RECALL,
+    TP,
+    both_sides,
+    f_score,
+)
+from claimflow.stages.formulas import Beta, passes, weighted_mean
+from claimflow.stages.nothing import Case, ScoreStage
+from claimflow.stages.settle import Compat, settle
+from claimflow.stages.similarities import NOTHING, ZERO, with_similarity
+from claimflow.stages.tables import Claims, Samples, Scores, Similarities, Verdicts
+from claimflow.stages.words import ClaimCompat
 
 Weight = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 Threshold = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]

@@ -6,10 +6,10 @@ from typing import Annotated, ClassVar, Final
 import polars as pl
 from pydantic import Field
 
-from stages.nothing import Case, ScoreStage, texts_in
-from stages.settle import Compat, settle
-from stages.tables import Samples, Scores, SentenceMatches, TableError
-from stages.words import MatchCompat
+from claimflow.stages.nothing import Case, ScoreStage, texts_in
+from claimflow.stages.settle import Compat, settle
+from claimflow.stages.tables import Samples, Scores, SentenceMatches, TableError
+from claimflow.stages.words import MatchCompat
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 

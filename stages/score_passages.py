@@ -6,12 +6,12 @@ from typing import ClassVar, Final, Literal, Self
 import polars as pl
 from pydantic import model_validator
 
-from stages.nothing import Case, ScoreStage
-from stages.passages import count_passages
-from stages.ratios import BOTH_SIDES, F1, LOWER_IS_BETTER, RATIOS, Ratio, ragchecker
-from stages.settle import settle
-from stages.tables import Claims, Samples, Scores, Verdicts
-from stages.words import PassageCompat
+from claimflow.stages.nothing import Case, ScoreStage
+from claimflow.stages.passages import count_passages
+from claimflow.stages.ratios import BOTH_SIDES, F1, LOWER_IS_BETTER, RATIOS, Ratio, ragchecker
+from claimflow.stages.settle import settle
+from claimflow.stages.tables import Claims, Samples, Scores, Verdicts
+from claimflow.stages.words import PassageCompat
 
 EXPECTS: Final[Mapping[str, Mapping[str, str]]] = {
     "response_claims": {"of": "response"},

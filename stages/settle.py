@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from stages.nothing import NOTE
+from claimflow.stages.nothing import NOTE
 
 _NO_NUMBER: Final = pl.lit(None, pl.Float64)
 

@@ -4,8 +4,8 @@ from typing import Final
 
 import polars as pl
 
-from stages.nothing import texts_in
-from stages.tables import TableError
+from claimflow.stages.nothing import texts_in
+from claimflow.stages.tables import TableError
 
 ZERO: Final = pl.col("zero")
 NOTHING: Final = pl.col("similarity_nothing")

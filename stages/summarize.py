@@ -6,11 +6,11 @@ from typing import ClassVar, Final
 
 import polars as pl
 
-from stages.base import Stage
-from stages.intervals import mean_interval
-from stages.keys import canonical
-from stages.rows import Summary
-from stages.tables import Samples, Scores, Summaries, schema
+from claimflow.stages.base import Stage
+from claimflow.stages.intervals import mean_interval
+from claimflow.stages.keys import canonical
+from claimflow.stages.rows import Summary
+from claimflow.stages.tables import Samples, Scores, Summaries, schema
 
 READ: Final = ("sample_id", "metric", "score", "status", "part", "whole")
 

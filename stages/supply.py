@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from stages.base import Stage
-from stages.given import given_claims
-from stages.rows import Claim
-from stages.tables import Claims, Samples, build
-from stages.words import CLAIMS_OF, ClaimsField, Side
+from claimflow.stages.base import Stage
+from claimflow.stages.given import given_claims
+from claimflow.stages.rows import Claim
+from claimflow.stages.tables import Claims, Samples, build
+from claimflow.stages.words import CLAIMS_OF, ClaimsField, Side
 
 
 class SuppliedClaims(Stage):

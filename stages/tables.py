@@ -8,8 +8,8 @@ from uuid import UUID
 
 import polars as pl
 
-from stages.row import AUDIT, Row
-from stages.rows import Claim, Sample, Score, SentenceMatch, Similarity, Summary, Verdict
+from claimflow.stages.row import AUDIT, Row
+from claimflow.stages.rows import Claim, Sample, Score, SentenceMatch, Similarity, Summary, Verdict
 
 Samples = Annotated[pl.DataFrame, Sample]
 Claims = Annotated[pl.DataFrame, Claim]

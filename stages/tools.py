@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import polars as pl
 from pydantic import BaseModel
 
-from stages.words import FailureKind
+from claimflow.stages.words import FailureKind
 
 
 class Pair(NamedTuple):

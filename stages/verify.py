@@ -7,16 +7,16 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 import polars as pl
 from pydantic import Field, ValidationInfo, field_validator
 
-from stages.ask_verdicts import Judged, Opinion, ask_verdicts
-from stages.ballots import Decided, ask_ballots
-from stages.base import Stage
-from stages.cascade import Answer, Cascade, Cascaded, ask_cascade
-from stages.premises import Premise, premises_of
-from stages.prompt import Fills
-from stages.rows import Verdict
-from stages.tables import Claims, Samples, Verdicts, schema
-from stages.tools import LLM, EntailmentModel, Failure, Form, Judgement, Pair
-from stages.words import Label, SampleField
+from claimflow.stages.ask_verdicts import Judged, Opinion, ask_verdicts
+from claimflow.stages.ballots import Decided, ask_ballots
+from claimflow.stages.base import Stage
+from claimflow.stages.cascade import Answer, Cascade, Cascaded, ask_cascade
+from claimflow.stages.premises import Premise, premises_of
+from claimflow.stages.prompt import Fills
+from claimflow.stages.rows import Verdict
+from claimflow.stages.tables import Claims, Samples, Verdicts, schema
+from claimflow.stages.tools import LLM, EntailmentModel, Failure, Form, Judgement, Pair
+from claimflow.stages.words import Label, SampleField
 
 NO_PREMISE: Final = "the premise is empty"
 NO_REPLY: Final = "the model gave no judgement"

@@ -16,8 +16,8 @@ import polars as pl
 import pytest
 import yaml
 
-from flows.engine.config.pipeline import build_pipeline
-from flows.engine.config.yaml_source import load_yaml
+from claimflow.flows.engine.config.pipeline import build_pipeline
+from claimflow.flows.engine.config.yaml_source import load_yaml
 from tests.endpoint import serve
 from tests.flows.forks import Forks
 from tests.flows.prefect_server import ask, environment

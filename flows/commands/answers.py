@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.commands.output import write_bytes
-from flows.engine.errors import Fault, InputError
-from flows.pages.words import visible
+from claimflow.flows.commands.output import write_bytes
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.pages.words import visible
 
 Format = Literal["table", "csv", "json", "parquet"]
 

@@ -4,13 +4,13 @@ from argparse import Namespace
 
 from rich.console import Console
 
-from flows.commands.answers import shown, standard_output
-from flows.commands.output import write_text
-from flows.commands.stores import read_store
-from flows.engine.audit_claims.document import as_json
-from flows.engine.audit_claims.run import ClaimAudit, audit_claims
-from flows.engine.findings.results import chosen_run
-from flows.pages.claim_audit import example_words, found_words, sample_words, step_words
+from claimflow.flows.commands.answers import shown, standard_output
+from claimflow.flows.commands.output import write_text
+from claimflow.flows.commands.stores import read_store
+from claimflow.flows.engine.audit_claims.document import as_json
+from claimflow.flows.engine.audit_claims.run import ClaimAudit, audit_claims
+from claimflow.flows.engine.findings.results import chosen_run
+from claimflow.flows.pages.claim_audit import example_words, found_words, sample_words, step_words
 
 
 def main(options: Namespace) -> int:

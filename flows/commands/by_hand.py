@@ -6,11 +6,11 @@ from typing import Any, Final
 from rich.console import Console
 from rich.tree import Tree
 
-from flows.commands.answers import shown
-from flows.engine.sheets.lapsed import edits_of, lapsed
-from flows.engine.storage.edits import Edit
-from flows.engine.storage.store import Store
-from flows.pages.words import counted
+from claimflow.flows.commands.answers import shown
+from claimflow.flows.engine.sheets.lapsed import edits_of, lapsed
+from claimflow.flows.engine.storage.edits import Edit
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.pages.words import counted
 
 _TOLD: Final = 5
 

@@ -5,15 +5,15 @@ from io import StringIO
 
 from rich.console import Console
 
-from flows.commands.answers import standard_output
-from flows.commands.calibrate_tables import print_calibration
-from flows.commands.output import write_text
-from flows.commands.stores import named_store
-from flows.engine.calibration.document import as_json
-from flows.engine.calibration.run import RunCalibration, calibrate
-from flows.engine.findings.results import chosen_run
-from flows.engine.storage.read_copy import publish_again
-from flows.engine.storage.tags import LATEST
+from claimflow.flows.commands.answers import standard_output
+from claimflow.flows.commands.calibrate_tables import print_calibration
+from claimflow.flows.commands.output import write_text
+from claimflow.flows.commands.stores import named_store
+from claimflow.flows.engine.calibration.document import as_json
+from claimflow.flows.engine.calibration.run import RunCalibration, calibrate
+from claimflow.flows.engine.findings.results import chosen_run
+from claimflow.flows.engine.storage.read_copy import publish_again
+from claimflow.flows.engine.storage.tags import LATEST
 
 
 def main(options: Namespace) -> int:

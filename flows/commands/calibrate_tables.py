@@ -6,16 +6,16 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from flows.commands.answers import shown
-from flows.engine.calibration.agreement import Agreement
-from flows.engine.calibration.annotators import Annotators
-from flows.engine.calibration.ranks import Ranks
-from flows.engine.calibration.records import Earlier
-from flows.engine.calibration.run import RunCalibration
-from flows.engine.calibration.steps import Calibration, Slice
-from flows.pages.corrections import figure_words
-from flows.pages.judges import earlier_words
-from flows.pages.words import counted, number
+from claimflow.flows.commands.answers import shown
+from claimflow.flows.engine.calibration.agreement import Agreement
+from claimflow.flows.engine.calibration.annotators import Annotators
+from claimflow.flows.engine.calibration.ranks import Ranks
+from claimflow.flows.engine.calibration.records import Earlier
+from claimflow.flows.engine.calibration.run import RunCalibration
+from claimflow.flows.engine.calibration.steps import Calibration, Slice
+from claimflow.flows.pages.corrections import figure_words
+from claimflow.flows.pages.judges import earlier_words
+from claimflow.flows.pages.words import counted, number
 
 
 def print_calibration(console: Console, found: RunCalibration) -> None:

@@ -2,10 +2,10 @@
 
 from argparse import Namespace
 
-from flows.commands.prefect_api import is_configured, reached
-from flows.commands.schedules import print_found, print_limits, print_schedules
-from flows.engine.config.schedules import read_schedules
-from flows.engine.errors import Fault, InputError
+from claimflow.flows.commands.prefect_api import is_configured, reached
+from claimflow.flows.commands.schedules import print_found, print_limits, print_schedules
+from claimflow.flows.engine.config.schedules import read_schedules
+from claimflow.flows.engine.errors import Fault, InputError
 
 
 def main(options: Namespace) -> int:
@@ -16,8 +16,8 @@ def main(options: Namespace) -> int:
         right = "run `prefect server start` and set it to http://127.0.0.1:4200/api"
         raise InputError([Fault("PREFECT_API_URL", what, right)])
     # Prefect takes seconds to import.
-    from flows import limits as shared
-    from flows import schedule
+    from claimflow.flows import limits as shared
+    from claimflow.flows import schedule
 
     with reached("start that server with `prefect server start`"), schedule.api() as client:
         print_found(schedule.settle(client, options.schedules, scheduled))

@@ -5,16 +5,16 @@ from io import StringIO
 
 from rich.console import Console
 
-from flows.commands.answers import standard_output
-from flows.commands.diff_tables import print_comparison
-from flows.commands.output import write_text
-from flows.commands.stores import read_store
-from flows.engine.compare.comparison import Comparison, compare
-from flows.engine.compare.document import as_json
-from flows.engine.compare.pairs import Runs
-from flows.engine.findings.results import chosen_run
-from flows.engine.storage.tags import LATEST, PREVIOUS
-from flows.pages.comparison import as_markdown
+from claimflow.flows.commands.answers import standard_output
+from claimflow.flows.commands.diff_tables import print_comparison
+from claimflow.flows.commands.output import write_text
+from claimflow.flows.commands.stores import read_store
+from claimflow.flows.engine.compare.comparison import Comparison, compare
+from claimflow.flows.engine.compare.document import as_json
+from claimflow.flows.engine.compare.pairs import Runs
+from claimflow.flows.engine.findings.results import chosen_run
+from claimflow.flows.engine.storage.tags import LATEST, PREVIOUS
+from claimflow.flows.pages.comparison import as_markdown
 
 
 def main(options: Namespace) -> int:

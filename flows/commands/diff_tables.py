@@ -7,9 +7,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from flows.commands.answers import shown
-from flows.engine.compare.comparison import Comparison
-from flows.pages.comparison_words import (
+from claimflow.flows.commands.answers import shown
+from claimflow.flows.engine.compare.comparison import Comparison
+from claimflow.flows.pages.comparison_words import (
     METRICS,
     READING,
     claim_words,
@@ -21,7 +21,7 @@ from flows.pages.comparison_words import (
     score_words,
     step_words,
 )
-from flows.pages.words import signed
+from claimflow.flows.pages.words import signed
 
 _RIGHT = frozenset({"n", "A", "B", "B - A", "95 % interval", "p", "p (Holm)", "claims"})
 

@@ -3,13 +3,13 @@
 from argparse import Namespace
 from collections.abc import Mapping
 
-from flows.commands.answers import shown, standard_output
-from flows.engine.config.pipeline import Pipeline, build_pipeline
-from flows.engine.config.yaml_source import load_yaml
-from flows.engine.endpoints import DEFAULT_JUDGE, Endpoint
-from flows.engine.errors import JudgeError
-from flows.engine.llm.doctor import Examination, examine
-from flows.engine.llm.embedding import WHO
+from claimflow.flows.commands.answers import shown, standard_output
+from claimflow.flows.engine.config.pipeline import Pipeline, build_pipeline
+from claimflow.flows.engine.config.yaml_source import load_yaml
+from claimflow.flows.engine.endpoints import DEFAULT_JUDGE, Endpoint
+from claimflow.flows.engine.errors import JudgeError
+from claimflow.flows.engine.llm.doctor import Examination, examine
+from claimflow.flows.engine.llm.embedding import WHO
 
 
 def main(options: Namespace) -> int:

@@ -7,14 +7,14 @@ from uuid import uuid4
 
 import polars as pl
 
-from flows.commands.answers import print_table, shown, standard_output
-from flows.commands.stores import named_store
-from flows.commands.take_in import signed
-from flows.engine.errors import Fault, InputError, one_of
-from flows.engine.storage.edits import Edit, all_edits, record, taking_back
-from flows.engine.storage.read_copy import publish_again
-from flows.engine.storage.store import Store, now
-from flows.pages.words import counted
+from claimflow.flows.commands.answers import print_table, shown, standard_output
+from claimflow.flows.commands.stores import named_store
+from claimflow.flows.commands.take_in import signed
+from claimflow.flows.engine.errors import Fault, InputError, one_of
+from claimflow.flows.engine.storage.edits import Edit, all_edits, record, taking_back
+from claimflow.flows.engine.storage.read_copy import publish_again
+from claimflow.flows.engine.storage.store import Store, now
+from claimflow.flows.pages.words import counted
 
 _ID: Final = 8
 """Characters of an id that are shown."""

@@ -7,11 +7,11 @@ from typing import Any
 import polars as pl
 from rich.tree import Tree
 
-from flows.commands.answers import shown, standard_output
-from flows.commands.by_hand import add_edits
-from flows.commands.stores import read_store
-from flows.engine.findings import accounts, results
-from flows.pages.words import counted
+from claimflow.flows.commands.answers import shown, standard_output
+from claimflow.flows.commands.by_hand import add_edits
+from claimflow.flows.commands.stores import read_store
+from claimflow.flows.engine.findings import accounts, results
+from claimflow.flows.pages.words import counted
 
 
 def main(options: Namespace) -> int:

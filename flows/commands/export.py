@@ -2,13 +2,13 @@
 
 from argparse import Namespace
 
-from flows.commands import sheet
-from flows.commands.stores import read_store
-from flows.engine.errors import Fault, InputError
-from flows.engine.findings.results import chosen_run
-from flows.engine.object_storage import is_remote
-from flows.engine.storage.publishing import export_to
-from flows.pages.words import counted
+from claimflow.flows.commands import sheet
+from claimflow.flows.commands.stores import read_store
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.findings.results import chosen_run
+from claimflow.flows.engine.object_storage import is_remote
+from claimflow.flows.engine.storage.publishing import export_to
+from claimflow.flows.pages.words import counted
 
 
 def main(options: Namespace) -> int:

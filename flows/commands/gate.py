@@ -2,16 +2,16 @@
 
 from argparse import Namespace
 
-from flows.commands.answers import standard_output
-from flows.commands.gate_report import gate_code, print_gates
-from flows.engine.config.pipeline import build_pipeline
-from flows.engine.config.yaml_source import load_yaml
-from flows.engine.errors import Fault, InputError
-from flows.engine.findings.gates import judge_run
-from flows.engine.findings.results import chosen_run
-from flows.engine.storage.read_copy import publish_again
-from flows.engine.storage.store import Store
-from flows.engine.storage.tags import newest_of
+from claimflow.flows.commands.answers import standard_output
+from claimflow.flows.commands.gate_report import gate_code, print_gates
+from claimflow.flows.engine.config.pipeline import build_pipeline
+from claimflow.flows.engine.config.yaml_source import load_yaml
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.findings.gates import judge_run
+from claimflow.flows.engine.findings.results import chosen_run
+from claimflow.flows.engine.storage.read_copy import publish_again
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.storage.tags import newest_of
 
 
 def main(options: Namespace) -> int:

@@ -6,9 +6,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from flows.commands.answers import shown
-from flows.engine.findings.gates import Outcome
-from flows.pages.gates import GATES, gate_cells
+from claimflow.flows.commands.answers import shown
+from claimflow.flows.engine.findings.gates import Outcome
+from claimflow.flows.pages.gates import GATES, gate_cells
 
 
 def print_gates(console: Console, outcomes: Iterable[Outcome]) -> None:

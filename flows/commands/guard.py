@@ -8,8 +8,8 @@ from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
-from flows.engine.at_exit import hush_at_exit
-from flows.engine.errors import (
+from claimflow.flows.engine.at_exit import hush_at_exit
+from claimflow.flows.engine.errors import (
     Fault,
     InputError,
     JudgeError,
@@ -17,7 +17,7 @@ from flows.engine.errors import (
     StoreError,
     WorkersError,
 )
-from flows.pages.words import visible
+from claimflow.flows.pages.words import visible
 
 
 def guarded(command: Callable[[Namespace], int], options: Namespace) -> int:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.errors import Fault, InputError
 
 HOME: Final = Path(".claimflow") / "prefect"
 _PORT: Final = 4200

@@ -2,10 +2,10 @@
 
 from argparse import Namespace
 
-from flows.commands.stores import named_store
-from flows.engine.storage.migrations import SCHEMA_VERSION
-from flows.engine.storage.read_copy import publish_again
-from flows.engine.storage.store import store_version
+from claimflow.flows.commands.stores import named_store
+from claimflow.flows.engine.storage.migrations import SCHEMA_VERSION
+from claimflow.flows.engine.storage.read_copy import publish_again
+from claimflow.flows.engine.storage.store import store_version
 
 
 def main(options: Namespace) -> int:

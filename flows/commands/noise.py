@@ -10,21 +10,21 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from flows.commands.answers import shown, standard_output
-from flows.commands.plan import beyond, total
-from flows.commands.progress import watching
-from flows.commands.stores import remember_store
-from flows.engine.errors import Fault, InputError
-from flows.engine.llm.estimate import Estimate
-from flows.engine.noise.repeats import Design
-from flows.engine.noise.run import count_calls, first_samples, measure
-from flows.engine.noise.spread import Spread
-from flows.engine.noise.variance import Source
-from flows.engine.prepare import Prepared, prepare
-from flows.engine.running.execute import open_store
-from flows.engine.tools.fetching import fetched
-from flows.pages.words import counted
-from stages.rows import Score
+from claimflow.flows.commands.answers import shown, standard_output
+from claimflow.flows.commands.plan import beyond, total
+from claimflow.flows.commands.progress import watching
+from claimflow.flows.commands.stores import remember_store
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.llm.estimate import Estimate
+from claimflow.flows.engine.noise.repeats import Design
+from claimflow.flows.engine.noise.run import count_calls, first_samples, measure
+from claimflow.flows.engine.noise.spread import Spread
+from claimflow.flows.engine.noise.variance import Source
+from claimflow.flows.engine.prepare import Prepared, prepare
+from claimflow.flows.engine.running.execute import open_store
+from claimflow.flows.engine.tools.fetching import fetched
+from claimflow.flows.pages.words import counted
+from claimflow.stages.rows import Score
 
 
 def main(options: Namespace) -> int:

@@ -7,19 +7,19 @@ from decimal import Decimal
 from rich import box
 from rich.table import Table
 
-from flows.commands.answers import shown, standard_output
-from flows.commands.asked import asked_for
-from flows.engine.canaries.costing import canary_estimates
-from flows.engine.config.pipeline import Pipeline
-from flows.engine.endpoints import Endpoint
-from flows.engine.llm.estimate import Estimate
-from flows.engine.planning.choosing import choose
-from flows.engine.planning.estimating import estimate
-from flows.engine.planning.plan import Planned, plan
-from flows.engine.prepare import prepare
-from flows.engine.running.execute import open_store
-from flows.engine.tools.fetching import to_fetch
-from flows.pages.words import counted
+from claimflow.flows.commands.answers import shown, standard_output
+from claimflow.flows.commands.asked import asked_for
+from claimflow.flows.engine.canaries.costing import canary_estimates
+from claimflow.flows.engine.config.pipeline import Pipeline
+from claimflow.flows.engine.endpoints import Endpoint
+from claimflow.flows.engine.llm.estimate import Estimate
+from claimflow.flows.engine.planning.choosing import choose
+from claimflow.flows.engine.planning.estimating import estimate
+from claimflow.flows.engine.planning.plan import Planned, plan
+from claimflow.flows.engine.prepare import prepare
+from claimflow.flows.engine.running.execute import open_store
+from claimflow.flows.engine.tools.fetching import to_fetch
+from claimflow.flows.pages.words import counted
 
 
 def main(options: Namespace) -> int:

@@ -2,22 +2,22 @@
 
 from argparse import Namespace
 
-from flows.commands.output import write_file
-from flows.commands.stores import read_store
-from flows.engine.calibration.run import reliability_of
-from flows.engine.compare.comparison import compare
-from flows.engine.compare.pairs import Runs
-from flows.engine.errors import Fault, InputError
-from flows.engine.findings.results import chosen_run
-from flows.engine.report.metrics import named_metrics, scored_values
-from flows.engine.report.past import past_means
-from flows.engine.storage.store import Store
-from flows.plots.comparison import apart, comparison
-from flows.plots.distribution import distribution
-from flows.plots.reliability import Believed, reliability
-from flows.plots.style import Chart
-from flows.plots.trend import Point, trend
-from flows.plots.writing import png, svg
+from claimflow.flows.commands.output import write_file
+from claimflow.flows.commands.stores import read_store
+from claimflow.flows.engine.calibration.run import reliability_of
+from claimflow.flows.engine.compare.comparison import compare
+from claimflow.flows.engine.compare.pairs import Runs
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.findings.results import chosen_run
+from claimflow.flows.engine.report.metrics import named_metrics, scored_values
+from claimflow.flows.engine.report.past import past_means
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.plots.comparison import apart, comparison
+from claimflow.flows.plots.distribution import distribution
+from claimflow.flows.plots.reliability import Believed, reliability
+from claimflow.flows.plots.style import Chart
+from claimflow.flows.plots.trend import Point, trend
+from claimflow.flows.plots.writing import png, svg
 
 
 def main(options: Namespace) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.errors import Fault, InputError
 
 
 def is_configured() -> bool:

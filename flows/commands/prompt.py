@@ -7,15 +7,15 @@ from math import ceil
 from pathlib import Path
 from typing import Final, Literal, get_args, get_origin
 
-from flows.commands.answers import shown, standard_output
-from flows.engine.config.prompts import PromptError, read_prompt
-from flows.engine.errors import Fault, InputError, one_of
-from flows.engine.llm.habits import CHARACTERS_PER_TOKEN
-from flows.engine.llm.render import render
-from stages.decompose import DecomposeClaims
-from stages.prompt import Fills, blanks, cut, fill
-from stages.tools import Form
-from stages.verify import VerifyClaims
+from claimflow.flows.commands.answers import shown, standard_output
+from claimflow.flows.engine.config.prompts import PromptError, read_prompt
+from claimflow.flows.engine.errors import Fault, InputError, one_of
+from claimflow.flows.engine.llm.habits import CHARACTERS_PER_TOKEN
+from claimflow.flows.engine.llm.render import render
+from claimflow.stages.decompose import DecomposeClaims
+from claimflow.stages.prompt import Fills, blanks, cut, fill
+from claimflow.stages.tools import Form
+from claimflow.stages.verify import VerifyClaims
 
 Asking = DecomposeClaims | VerifyClaims
 """The stages that ask a language model."""

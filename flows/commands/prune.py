@@ -2,10 +2,10 @@
 
 from argparse import Namespace
 
-from flows.commands.stores import named_store
-from flows.engine.storage.pruning import Keeping, Pruned, prune
-from flows.engine.storage.read_copy import publish_again
-from flows.pages.words import counted
+from claimflow.flows.commands.stores import named_store
+from claimflow.flows.engine.storage.pruning import Keeping, Pruned, prune
+from claimflow.flows.engine.storage.read_copy import publish_again
+from claimflow.flows.pages.words import counted
 
 
 def main(options: Namespace) -> int:

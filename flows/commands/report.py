@@ -3,14 +3,14 @@
 import sys
 from argparse import Namespace
 
-from flows.commands.output import write_text
-from flows.commands.stores import read_store
-from flows.engine.errors import Fault, InputError
-from flows.engine.findings.results import chosen_run
-from flows.engine.storage.store import Store
-from flows.pages.run import run_page
-from flows.pages.run_document import as_json
-from flows.pages.run_junit import as_junit
+from claimflow.flows.commands.output import write_text
+from claimflow.flows.commands.stores import read_store
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.findings.results import chosen_run
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.pages.run import run_page
+from claimflow.flows.pages.run_document import as_json
+from claimflow.flows.pages.run_junit import as_junit
 
 
 def main(options: Namespace) -> int:
@@ -34,7 +34,7 @@ def _text(store: Store, run_id: str, options: Namespace) -> str:
     if options.format == "markdown":
         return run_page(store, run_id)
     # Jinja2 and the plots take a second to import: only a page needs them.
-    from flows.report.page import html_report
+    from claimflow.flows.report.page import html_report
 
     against = chosen_run(store, options.against, before=run_id) if options.against else None
     return html_report(store, run_id, against=against, samples=options.samples)

@@ -4,18 +4,18 @@ import sys
 from argparse import Namespace
 from functools import partial
 
-from flows.commands.asked import asked_for
-from flows.commands.prefect_api import is_configured, reached
-from flows.commands.progress import watching
-from flows.commands.run_tables import print_report
-from flows.commands.stores import remember_store
-from flows.engine.config.rerun import Rerun
-from flows.engine.errors import InputError, JudgeError, StoreError, WorkersError
-from flows.engine.planning.choosing import choose
-from flows.engine.prepare import Prepared, prepare
-from flows.engine.running.execute import execute, open_store, recorded
-from flows.engine.tools.fetching import fetched
-from flows.pages.words import counted
+from claimflow.flows.commands.asked import asked_for
+from claimflow.flows.commands.prefect_api import is_configured, reached
+from claimflow.flows.commands.progress import watching
+from claimflow.flows.commands.run_tables import print_report
+from claimflow.flows.commands.stores import remember_store
+from claimflow.flows.engine.config.rerun import Rerun
+from claimflow.flows.engine.errors import InputError, JudgeError, StoreError, WorkersError
+from claimflow.flows.engine.planning.choosing import choose
+from claimflow.flows.engine.prepare import Prepared, prepare
+from claimflow.flows.engine.running.execute import execute, open_store, recorded
+from claimflow.flows.engine.tools.fetching import fetched
+from claimflow.flows.pages.words import counted
 
 
 def main(options: Namespace) -> int:
@@ -62,7 +62,7 @@ def _say_unshared(prepared: Prepared) -> None:
 
 def _tracked(options: Namespace, rerun: Rerun, store: str) -> str:
     # Prefect takes seconds to import, so only a run that it tracks does.
-    from flows.evaluate import ENDED, evaluate
+    from claimflow.flows.evaluate import ENDED, evaluate
 
     ended: list[str] = []
     ENDED.set(ended)

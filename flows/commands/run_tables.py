@@ -10,21 +10,21 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from flows.commands.answers import shown, standard_output
-from flows.commands.by_hand import print_lapsed
-from flows.commands.gate_report import gate_code, print_gates
-from flows.engine.calibration.corrections import corrections
-from flows.engine.findings import accounts, results
-from flows.engine.findings.cascades import CascadeAccount, cascades_of
-from flows.engine.findings.gates import outcomes_of
-from flows.engine.llm.remembered import FINAL
-from flows.engine.storage.store import Store
-from flows.pages.cascade import cascade_words
-from flows.pages.judges import Said, judge_lines
-from flows.pages.run import call_words, metric_name
-from flows.pages.steps import run_counts
-from flows.pages.votes import vote_words
-from flows.pages.words import counted, number
+from claimflow.flows.commands.answers import shown, standard_output
+from claimflow.flows.commands.by_hand import print_lapsed
+from claimflow.flows.commands.gate_report import gate_code, print_gates
+from claimflow.flows.engine.calibration.corrections import corrections
+from claimflow.flows.engine.findings import accounts, results
+from claimflow.flows.engine.findings.cascades import CascadeAccount, cascades_of
+from claimflow.flows.engine.findings.gates import outcomes_of
+from claimflow.flows.engine.llm.remembered import FINAL
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.pages.cascade import cascade_words
+from claimflow.flows.pages.judges import Said, judge_lines
+from claimflow.flows.pages.run import call_words, metric_name
+from claimflow.flows.pages.steps import run_counts
+from claimflow.flows.pages.votes import vote_words
+from claimflow.flows.pages.words import counted, number
 
 _LOWEST: Final = 3
 _SHOWN_CLAIMS: Final = 4

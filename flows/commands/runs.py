@@ -2,9 +2,9 @@
 
 from argparse import Namespace
 
-from flows.commands.answers import print_table
-from flows.commands.stores import read_store
-from flows.engine.findings.results import all_runs
+from claimflow.flows.commands.answers import print_table
+from claimflow.flows.commands.stores import read_store
+from claimflow.flows.engine.findings.results import all_runs
 
 
 def main(options: Namespace) -> int:

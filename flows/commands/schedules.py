@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from flows.engine.config.schedules import Scheduled
-from flows.engine.config.schedules_schema import SharedLimit
+from claimflow.flows.engine.config.schedules import Scheduled
+from claimflow.flows.engine.config.schedules_schema import SharedLimit
 
 if TYPE_CHECKING:
-    from flows.schedule import Found
+    from claimflow.flows.schedule import Found
 
 
 def print_schedules(scheduled: Iterable[Scheduled]) -> None:

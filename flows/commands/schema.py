@@ -3,11 +3,11 @@
 import json
 from argparse import Namespace
 
-from flows.commands.answers import print_table
-from flows.commands.stores import read_store
-from flows.engine.config.pipeline_schema import json_schema
-from flows.engine.config.schedules_schema import schedules_schema
-from flows.engine.storage.query import tables
+from claimflow.flows.commands.answers import print_table
+from claimflow.flows.commands.stores import read_store
+from claimflow.flows.engine.config.pipeline_schema import json_schema
+from claimflow.flows.engine.config.schedules_schema import schedules_schema
+from claimflow.flows.engine.storage.query import tables
 
 
 def main(options: Namespace) -> int:

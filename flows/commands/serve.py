@@ -4,10 +4,10 @@ import sys
 from argparse import Namespace
 from contextlib import ExitStack
 
-from flows.commands.local_server import HOME, local_server
-from flows.commands.prefect_api import is_configured, reached
-from flows.commands.schedules import print_found, print_limits, print_schedules
-from flows.engine.config.schedules import read_schedules
+from claimflow.flows.commands.local_server import HOME, local_server
+from claimflow.flows.commands.prefect_api import is_configured, reached
+from claimflow.flows.commands.schedules import print_found, print_limits, print_schedules
+from claimflow.flows.engine.config.schedules import read_schedules
 
 
 def main(options: Namespace) -> int:
@@ -20,8 +20,8 @@ def main(options: Namespace) -> int:
             url = stack.enter_context(local_server())
             _say(f"Prefect server: {url} (data and log in {HOME})")
         # Prefect takes seconds to import, and reads which server it is to use.
-        from flows import limits as shared
-        from flows import schedule
+        from claimflow.flows import limits as shared
+        from claimflow.flows import schedule
 
         stack.enter_context(reached("start that server, or unset it to have one of your own"))
         client = stack.enter_context(schedule.api(f"{url}/api" if url else None))

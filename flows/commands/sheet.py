@@ -4,13 +4,13 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from flows.commands.output import write_bytes
-from flows.commands.stores import read_store
-from flows.engine.findings import results
-from flows.engine.sheets.form import written
-from flows.engine.sheets.rows import sheet_rows
-from flows.engine.storage.edits import Kind
-from flows.pages.words import counted
+from claimflow.flows.commands.output import write_bytes
+from claimflow.flows.commands.stores import read_store
+from claimflow.flows.engine.findings import results
+from claimflow.flows.engine.sheets.form import written
+from claimflow.flows.engine.sheets.rows import sheet_rows
+from claimflow.flows.engine.storage.edits import Kind
+from claimflow.flows.pages.words import counted
 
 
 def export(options: Namespace, kind: Kind) -> int:

@@ -2,9 +2,9 @@
 
 from argparse import Namespace
 
-from flows.commands.run_tables import print_report
-from flows.commands.stores import read_store
-from flows.engine.findings.results import chosen_run
+from claimflow.flows.commands.run_tables import print_report
+from claimflow.flows.commands.stores import read_store
+from claimflow.flows.engine.findings.results import chosen_run
 
 
 def main(options: Namespace) -> int:

@@ -3,10 +3,10 @@
 import sys
 from argparse import Namespace
 
-from flows.commands.answers import write_answer
-from flows.commands.stores import read_store
-from flows.engine.errors import Fault, InputError
-from flows.engine.storage.query import query
+from claimflow.flows.commands.answers import write_answer
+from claimflow.flows.commands.stores import read_store
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.storage.query import query
 
 
 def main(options: Namespace) -> int:

@@ -7,12 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from flows.engine.config.pipeline import build_pipeline
-from flows.engine.config.yaml_source import load_yaml
-from flows.engine.errors import Fault, InputError
-from flows.engine.existing import exists
-from flows.engine.storage.read_copy import is_current, read_copy_path
-from flows.engine.storage.store import Store
+from claimflow.flows.engine.config.pipeline import build_pipeline
+from claimflow.flows.engine.config.yaml_source import load_yaml
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.existing import exists
+from claimflow.flows.engine.storage.read_copy import is_current, read_copy_path
+from claimflow.flows.engine.storage.store import Store
 
 _QUIET: Final = 60.0
 """Seconds without writing after which no run is likely to be going on."""

@@ -2,12 +2,12 @@
 
 from argparse import Namespace
 
-from flows.commands.answers import print_table
-from flows.commands.stores import named_store
-from flows.engine.errors import Fault, InputError
-from flows.engine.findings.results import chosen_run
-from flows.engine.storage.read_copy import publish_again
-from flows.engine.storage.tags import add_tag, remove_tag, tags
+from claimflow.flows.commands.answers import print_table
+from claimflow.flows.commands.stores import named_store
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.findings.results import chosen_run
+from claimflow.flows.engine.storage.read_copy import publish_again
+from claimflow.flows.engine.storage.tags import add_tag, remove_tag, tags
 
 
 def main(options: Namespace) -> int:

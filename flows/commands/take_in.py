@@ -4,16 +4,16 @@ import getpass
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 
-from flows.commands.answers import shown, standard_output
-from flows.commands.stores import named_store
-from flows.engine.errors import Fault, InputError
-from flows.engine.findings import results
-from flows.engine.sheets.form import Sheet, read_sheet
-from flows.engine.sheets.taking_in import Taken, run_of, taken_in
-from flows.engine.storage.edits import record
-from flows.engine.storage.read_copy import publish_again
-from flows.engine.storage.store import Store
-from flows.pages.words import counted
+from claimflow.flows.commands.answers import shown, standard_output
+from claimflow.flows.commands.stores import named_store
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.findings import results
+from claimflow.flows.engine.sheets.form import Sheet, read_sheet
+from claimflow.flows.engine.sheets.taking_in import Taken, run_of, taken_in
+from claimflow.flows.engine.storage.edits import record
+from claimflow.flows.engine.storage.read_copy import publish_again
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.pages.words import counted
 
 
 def main(options: Namespace) -> int:

@@ -2,10 +2,10 @@
 
 from argparse import Namespace
 
-from flows.commands.answers import shown, standard_output
-from flows.commands.stores import named_store
-from flows.engine.storage.checking import check_store
-from flows.pages.words import counted
+from claimflow.flows.commands.answers import shown, standard_output
+from claimflow.flows.commands.stores import named_store
+from claimflow.flows.engine.storage.checking import check_store
+from claimflow.flows.pages.words import counted
 
 
 def main(options: Namespace) -> int:

@@ -3,9 +3,9 @@
 from argparse import Namespace
 from contextlib import suppress
 
-from flows.commands.stores import read_store
-from flows.engine.storage.store import store_version
-from flows.view.server import View
+from claimflow.flows.commands.stores import read_store
+from claimflow.flows.engine.storage.store import store_version
+from claimflow.flows.view.server import View
 
 
 def main(options: Namespace) -> int:

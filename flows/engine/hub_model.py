@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from flows.engine.existing import exists
+from claimflow.flows.engine.existing import exists
 
 _NEWEST: Final = "main"
 """The revision that is meant where none is named."""

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from flows.engine.errors import Fault, InputError
-from flows.engine.onnx_session import open_session
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.onnx_session import open_session
 
 Numbers = NDArray[np.floating[Any]]
 

@@ -4,14 +4,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from flows.engine.config.pipeline import Pipeline, build_pipeline, canary_source, samples_source
-from flows.engine.config.rerun import Rerun
-from flows.engine.config.yaml_source import YamlSource, load_yaml
-from flows.engine.errors import Fault, InputError
-from flows.engine.reader import SampleSource, open_samples
-from flows.engine.reader.canaries import Canary, read_canaries
-from flows.engine.reader.subset import some_samples
-from flows.engine.storage.store import Store
+from claimflow.flows.engine.config.pipeline import (
+    Pipeline,
+    build_pipeline,
+    canary_source,
+    samples_source,
+)
+from claimflow.flows.engine.config.rerun import Rerun
+from claimflow.flows.engine.config.yaml_source import YamlSource, load_yaml
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.reader import SampleSource, open_samples
+from claimflow.flows.engine.reader.canaries import Canary, read_canaries
+from claimflow.flows.engine.reader.subset import some_samples
+from claimflow.flows.engine.storage.store import Store
 
 SHARD: Final = 2_000
 """Samples in one part of a table: bounds the memory of a run, whatever the input's size."""

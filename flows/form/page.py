@@ -7,10 +7,10 @@ from typing import Final
 import polars as pl
 from markupsafe import Markup
 
-from flows.engine.labels.sheet import READ
-from flows.engine.labels.units import VALUES, Kind
-from flows.engine.sheets.cells import guarded
-from flows.rendering import hashed, policy, rendered, source
+from claimflow.flows.engine.labels.sheet import READ
+from claimflow.flows.engine.labels.units import VALUES, Kind
+from claimflow.flows.engine.sheets.cells import guarded
+from claimflow.flows.rendering import hashed, policy, rendered, source
 
 _QUESTIONS: Final[Mapping[Kind, str]] = {
     "verdicts": "Does the premise say what the claim says, deny it, or neither?",
@@ -25,7 +25,10 @@ def form_page(sheet: pl.DataFrame, kind: Kind) -> str:
     The texts are JSON in it, shown as text and nothing else; a policy forbids everything but
     its own script and style. What it saves is the sheet as `claimflow label import` reads it.
     """
-    style, script = source("flows.form", "form.css"), source("flows.form", "form.js")
+    style, script = (
+        source("claimflow.flows.form", "form.css"),
+        source("claimflow.flows.form", "form.js"),
+    )
     allowed = policy(
         f"script-src {hashed(script)}",
         f"style-src {hashed(style)}",
@@ -33,7 +36,7 @@ def form_page(sheet: pl.DataFrame, kind: Kind) -> str:
         "form-action 'none'",
     )
     facts = {"policy": allowed, "style": style, "script": script, "sheet": _json(sheet, kind)}
-    return rendered("flows.form", "form.html.j2", facts)
+    return rendered("claimflow.flows.form", "form.html.j2", facts)
 
 
 def _json(sheet: pl.DataFrame, kind: Kind) -> Markup:

@@ -1,6 +1,6 @@
 """Commands that take things out of a store, put them in, and keep it in order."""
 
-from flows.options.common import Commands, days, live_option, positive, store_options
+from claimflow.flows.options.common import Commands, days, live_option, positive, store_options
 
 
 def add(commands: Commands) -> None:

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from flows.options.common import Commands, live_option, store_options
+from claimflow.flows.options.common import Commands, live_option, store_options
 
 
 def add(commands: Commands) -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from flows.options.common import Commands, live_option, positive, seconds, store_options
+from claimflow.flows.options.common import Commands, live_option, positive, seconds, store_options
 
 
 def add(commands: Commands) -> None:

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from flows.options.common import Commands, pipeline_options, positive, two_or_more
-from flows.options.rerunning import rerun_options
+from claimflow.flows.options.common import Commands, pipeline_options, positive, two_or_more
+from claimflow.flows.options.rerunning import rerun_options
 
 
 def add(commands: Commands) -> None:

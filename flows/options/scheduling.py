@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from flows.options.common import Commands
+from claimflow.flows.options.common import Commands
 
 
 def add(commands: Commands) -> None:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from flows.engine.findings.cascades import CascadeAccount
-from flows.pages.words import counted
+from claimflow.flows.engine.findings.cascades import CascadeAccount
+from claimflow.flows.pages.words import counted
 
 
 def cascade_words(of: CascadeAccount) -> Iterator[str]:

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from flows.engine.audit_claims.looking import Check
-from flows.engine.audit_claims.run import ClaimAudit
-from flows.engine.audit_claims.tally import Checked, Example, StepAudit
-from flows.pages.words import counted
+from claimflow.flows.engine.audit_claims.looking import Check
+from claimflow.flows.engine.audit_claims.run import ClaimAudit
+from claimflow.flows.engine.audit_claims.tally import Checked, Example, StepAudit
+from claimflow.flows.pages.words import counted
 
 CHECK_WORDS: Final[dict[Check, str]] = {
     "repeated": "claims say what another claim of the text says",

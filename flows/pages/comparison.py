@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from flows.engine.compare.comparison import Comparison
-from flows.pages.comparison_words import (
+from claimflow.flows.engine.compare.comparison import Comparison
+from claimflow.flows.pages.comparison_words import (
     METRICS,
     READING,
     claim_words,
@@ -15,8 +15,8 @@ from flows.pages.comparison_words import (
     score_words,
     step_words,
 )
-from flows.pages.markdown import code, table
-from flows.pages.words import signed
+from claimflow.flows.pages.markdown import code, table
+from claimflow.flows.pages.words import signed
 
 
 def as_markdown(comparison: Comparison, *, limit: int) -> str:

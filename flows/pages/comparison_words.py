@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from flows.engine.compare.causes import StepChange
-from flows.engine.compare.comparison import Comparison, RunFacts
-from flows.engine.compare.metrics import MetricDifference, Side
-from flows.pages.words import counted, number, signed
+from claimflow.flows.engine.compare.causes import StepChange
+from claimflow.flows.engine.compare.comparison import Comparison, RunFacts
+from claimflow.flows.engine.compare.metrics import MetricDifference, Side
+from claimflow.flows.pages.words import counted, number, signed
 
 METRICS = (
     "metric",

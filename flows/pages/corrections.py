@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from flows.engine.calibration.corrections import MOST, Correction
-from flows.engine.calibration.figures import Figure
-from flows.engine.calibration.steps import Corrected
-from flows.pages.words import counted, number
+from claimflow.flows.engine.calibration.corrections import MOST, Correction
+from claimflow.flows.engine.calibration.figures import Figure
+from claimflow.flows.engine.calibration.steps import Corrected
+from claimflow.flows.pages.words import counted, number
 
 
 def correction_lines(found: Sequence[Correction]) -> Iterator[str]:

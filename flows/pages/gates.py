@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from flows.engine.findings.gates import Outcome, Verdict
-from flows.pages.words import number, signed
+from claimflow.flows.engine.findings.gates import Outcome, Verdict
+from claimflow.flows.pages.words import number, signed
 
 GATES = ("gate", "value", "95 % interval", "outcome", "because")
 """The columns of the table of gates."""

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from flows.engine.calibration.corrections import Correction
-from flows.engine.calibration.records import Earlier, earlier
-from flows.engine.canaries.account import CanaryAccount, canaries_of
-from flows.engine.storage.store import Store
-from flows.pages.corrections import correction_lines
-from flows.pages.words import counted, number
+from claimflow.flows.engine.calibration.corrections import Correction
+from claimflow.flows.engine.calibration.records import Earlier, earlier
+from claimflow.flows.engine.canaries.account import CanaryAccount, canaries_of
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.pages.corrections import correction_lines
+from claimflow.flows.pages.words import counted, number
 
 
 class Said(NamedTuple):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from flows.pages.words import visible
+from claimflow.flows.pages.words import visible
 
 _LONGEST: Final = 300
 

@@ -5,24 +5,24 @@ from typing import Any, Final
 
 import polars as pl
 
-from flows.engine.calibration.corrections import corrections
-from flows.engine.compare.comparison import compare
-from flows.engine.compare.pairs import Runs
-from flows.engine.findings import accounts, results
-from flows.engine.findings.cascades import cascades_of
-from flows.engine.findings.gates import outcomes_of
-from flows.engine.report.overview import audited_claims
-from flows.engine.storage.store import Store
-from flows.engine.storage.tags import PREVIOUS, find_run
-from flows.pages.cascade import cascade_words
-from flows.pages.claim_audit import found_words, sample_words, step_words
-from flows.pages.comparison import as_markdown
-from flows.pages.gates import GATES, gate_cells
-from flows.pages.judges import judge_lines
-from flows.pages.markdown import code, table
-from flows.pages.steps import run_counts
-from flows.pages.votes import vote_words
-from flows.pages.words import counted, number
+from claimflow.flows.engine.calibration.corrections import corrections
+from claimflow.flows.engine.compare.comparison import compare
+from claimflow.flows.engine.compare.pairs import Runs
+from claimflow.flows.engine.findings import accounts, results
+from claimflow.flows.engine.findings.cascades import cascades_of
+from claimflow.flows.engine.findings.gates import outcomes_of
+from claimflow.flows.engine.report.overview import audited_claims
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.storage.tags import PREVIOUS, find_run
+from claimflow.flows.pages.cascade import cascade_words
+from claimflow.flows.pages.claim_audit import found_words, sample_words, step_words
+from claimflow.flows.pages.comparison import as_markdown
+from claimflow.flows.pages.gates import GATES, gate_cells
+from claimflow.flows.pages.judges import judge_lines
+from claimflow.flows.pages.markdown import code, table
+from claimflow.flows.pages.steps import run_counts
+from claimflow.flows.pages.votes import vote_words
+from claimflow.flows.pages.words import counted, number
 
 COMPARED_UP_TO: Final = 100_000
 """Samples up to which a page has the difference to the run before: all of it is in memory."""

@@ -6,14 +6,14 @@ from typing import Any
 
 import polars as pl
 
-from flows.engine.audit_claims.document import as_document
-from flows.engine.calibration.corrections import Correction, corrections
-from flows.engine.calibration.document import plain
-from flows.engine.canaries.account import CanaryAccount, canaries_of
-from flows.engine.findings import results
-from flows.engine.report.head import RunHead
-from flows.engine.report.overview import SAMPLES, overview
-from flows.engine.storage.store import Store
+from claimflow.flows.engine.audit_claims.document import as_document
+from claimflow.flows.engine.calibration.corrections import Correction, corrections
+from claimflow.flows.engine.calibration.document import plain
+from claimflow.flows.engine.canaries.account import CanaryAccount, canaries_of
+from claimflow.flows.engine.findings import results
+from claimflow.flows.engine.report.head import RunHead
+from claimflow.flows.engine.report.overview import SAMPLES, overview
+from claimflow.flows.engine.storage.store import Store
 
 
 def as_json(store: Store, run_id: str, *, samples: int = SAMPLES) -> str:

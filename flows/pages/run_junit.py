@@ -7,13 +7,13 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import polars as pl
 
-from flows.engine.findings import accounts, results
-from flows.engine.findings.gates import Outcome, outcomes_of
-from flows.engine.report.head import RunHead, run_head
-from flows.engine.storage.store import Store
-from flows.pages.gates import gate_cells
-from flows.pages.run import metric_name
-from flows.pages.words import number
+from claimflow.flows.engine.findings import accounts, results
+from claimflow.flows.engine.findings.gates import Outcome, outcomes_of
+from claimflow.flows.engine.report.head import RunHead, run_head
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.pages.gates import gate_cells
+from claimflow.flows.pages.run import metric_name
+from claimflow.flows.pages.words import number
 
 _FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 lets into no document (section 2.2), not even by number."""

@@ -2,9 +2,9 @@
 
 import polars as pl
 
-from flows.engine.findings.results import sample_count
-from flows.engine.steps.runner import Made
-from flows.pages.words import counted
+from claimflow.flows.engine.findings.results import sample_count
+from claimflow.flows.engine.steps.runner import Made
+from claimflow.flows.pages.words import counted
 
 
 def made_words(made: Made) -> str:

@@ -1,6 +1,6 @@
 """Whether the votes on claims were of one mind, in words."""
 
-from flows.pages.words import counted
+from claimflow.flows.pages.words import counted
 
 
 def vote_words(unstable: int, voted: int) -> str | None:

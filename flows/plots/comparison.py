@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 
 import altair as alt
 
-from flows.engine.compare.metrics import MetricDifference
-from flows.plots.style import MARK, Chart, styled
+from claimflow.flows.engine.compare.metrics import MetricDifference
+from claimflow.flows.plots.style import MARK, Chart, styled
 
 _ROW: Final = 24
 

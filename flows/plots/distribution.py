@@ -6,7 +6,7 @@ from typing import Final
 import altair as alt
 import numpy as np
 
-from flows.plots.style import MARK, Chart, styled
+from claimflow.flows.plots.style import MARK, Chart, styled
 
 _BINS: Final = 20
 

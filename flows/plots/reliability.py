@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import altair as alt
 
-from flows.plots.style import MARK, Chart, styled
+from claimflow.flows.plots.style import MARK, Chart, styled
 
 _WHOLE: Final = alt.Scale(domain=[0, 1])
 

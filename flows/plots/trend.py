@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import altair as alt
 
-from flows.plots.style import MARK, Chart, styled
+from claimflow.flows.plots.style import MARK, Chart, styled
 
 
 class Point(NamedTuple):

@@ -5,7 +5,7 @@ from xml.sax.saxutils import quoteattr
 
 import vl_convert
 
-from flows.plots.style import Chart
+from claimflow.flows.plots.style import Chart
 
 _SHARP: Final = 2.0
 """Pixels of a PNG for each of a chart, so that it is sharp on screens of today."""

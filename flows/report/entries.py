@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from flows.engine.compare.comparison import Comparison
-from flows.engine.report.samples import Followed, followed
-from flows.engine.storage.store import Store
+from claimflow.flows.engine.compare.comparison import Comparison
+from claimflow.flows.engine.report.samples import Followed, followed
+from claimflow.flows.engine.storage.store import Store
 
 
 def entries(

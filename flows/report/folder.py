@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from flows.engine.findings.results import run_steps, sample_count
-from flows.engine.storage.store import Store
-from flows.engine.storage.tags import PREVIOUS, find_run
-from flows.pages.run import COMPARED_UP_TO
-from flows.report.page import html_report
+from claimflow.flows.engine.findings.results import run_steps, sample_count
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.storage.tags import PREVIOUS, find_run
+from claimflow.flows.pages.run import COMPARED_UP_TO
+from claimflow.flows.report.page import html_report
 
 
 def put_report(store: Store, run_id: str, folder: Path) -> Path:

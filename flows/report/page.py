@@ -5,29 +5,34 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from flows.engine.audit_claims.run import ClaimAudit
-from flows.engine.calibration.corrections import Correction, corrections
-from flows.engine.compare.comparison import Comparison, compare
-from flows.engine.compare.pairs import Runs
-from flows.engine.findings.results import sample_count
-from flows.engine.report.metrics import StepMetric, scored_values
-from flows.engine.report.overview import SAMPLES, Overview, overview
-from flows.engine.report.ranking import changed_samples, worst_first
-from flows.engine.storage.store import Store
-from flows.engine.version import VERSION
-from flows.pages import claim_audit, comparison_words
-from flows.pages.cascade import cascade_words
-from flows.pages.gates import GATES, gate_cells
-from flows.pages.judges import Said, judge_lines
-from flows.pages.run import call_words, metric_name
-from flows.pages.steps import run_counts
-from flows.pages.votes import vote_words
-from flows.pages.words import counted
-from flows.rendering import hashed, policy, rendered, source
-from flows.report.entries import entries
-from flows.report.payload import Payload, packed
-from flows.report.plots import comparison_svg, distribution_svg, reliability_svgs, trend_svg
-from stages import LOWER_IS_BETTER
+from claimflow.flows.engine.audit_claims.run import ClaimAudit
+from claimflow.flows.engine.calibration.corrections import Correction, corrections
+from claimflow.flows.engine.compare.comparison import Comparison, compare
+from claimflow.flows.engine.compare.pairs import Runs
+from claimflow.flows.engine.findings.results import sample_count
+from claimflow.flows.engine.report.metrics import StepMetric, scored_values
+from claimflow.flows.engine.report.overview import SAMPLES, Overview, overview
+from claimflow.flows.engine.report.ranking import changed_samples, worst_first
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.version import VERSION
+from claimflow.flows.pages import claim_audit, comparison_words
+from claimflow.flows.pages.cascade import cascade_words
+from claimflow.flows.pages.gates import GATES, gate_cells
+from claimflow.flows.pages.judges import Said, judge_lines
+from claimflow.flows.pages.run import call_words, metric_name
+from claimflow.flows.pages.steps import run_counts
+from claimflow.flows.pages.votes import vote_words
+from claimflow.flows.pages.words import counted
+from claimflow.flows.rendering import hashed, policy, rendered, source
+from claimflow.flows.report.entries import entries
+from claimflow.flows.report.payload import Payload, packed
+from claimflow.flows.report.plots import (
+    comparison_svg,
+    distribution_svg,
+    reliability_svgs,
+    trend_svg,
+)
+from claimflow.stages import LOWER_IS_BETTER
 
 _SCRIPTS: Final = ("texts.js", "sample.js", "list.js")
 
@@ -151,8 +156,8 @@ def _svg(drawn: str | None) -> Markup | None:
 
 
 def _rendered(**facts: Any) -> str:
-    style = source("flows.report", "style.css")
-    script = Markup("").join(source("flows.report", name) for name in _SCRIPTS)
+    style = source("claimflow.flows.report", "style.css")
+    script = Markup("").join(source("claimflow.flows.report", name) for name in _SCRIPTS)
     allowed = policy(
         f"script-src {hashed(script)}",
         f"style-src {hashed(style)}",
@@ -161,4 +166,4 @@ def _rendered(**facts: Any) -> str:
         "form-action 'none'",
     )
     facts |= {"style": style, "script": script, "policy": allowed, "gate_columns": GATES}
-    return rendered("flows.report", "page.html.j2", facts)
+    return rendered("claimflow.flows.report", "page.html.j2", facts)

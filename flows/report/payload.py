@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from flows.pages.words import visible
+from claimflow.flows.pages.words import visible
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 """What tells zlib to write gzip's header, which browsers undo without a library."""

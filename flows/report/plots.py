@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-from flows.engine.calibration.corrections import Correction
-from flows.engine.compare.comparison import Comparison
-from flows.engine.report.past import PastMean
-from flows.plots.comparison import apart, comparison
-from flows.plots.distribution import distribution
-from flows.plots.reliability import Believed, reliability
-from flows.plots.trend import Point, trend
-from flows.plots.writing import svg
+from claimflow.flows.engine.calibration.corrections import Correction
+from claimflow.flows.engine.compare.comparison import Comparison
+from claimflow.flows.engine.report.past import PastMean
+from claimflow.flows.plots.comparison import apart, comparison
+from claimflow.flows.plots.distribution import distribution
+from claimflow.flows.plots.reliability import Believed, reliability
+from claimflow.flows.plots.trend import Point, trend
+from claimflow.flows.plots.writing import svg
 
 
 def distribution_svg(values: Sequence[float], metric: str) -> str | None:

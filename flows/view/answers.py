@@ -8,13 +8,13 @@ from urllib.parse import unquote
 
 from markupsafe import escape
 
-from flows.engine.errors import InputError, StoreError
-from flows.engine.findings.results import all_runs, chosen_run
-from flows.engine.storage.query import query
-from flows.engine.storage.store import Store
-from flows.report.page import html_report
-from flows.view.pages import POLICY, page
-from flows.view.table import Table, as_table
+from claimflow.flows.engine.errors import InputError, StoreError
+from claimflow.flows.engine.findings.results import all_runs, chosen_run
+from claimflow.flows.engine.storage.query import query
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.report.page import html_report
+from claimflow.flows.view.pages import POLICY, page
+from claimflow.flows.view.table import Table, as_table
 
 SECONDS: Final = 30.0
 ROWS: Final = 1_000

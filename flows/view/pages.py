@@ -2,11 +2,13 @@
 
 from typing import Any, Final, Literal
 
-from flows.rendering import hashed, policy, rendered, source
+from claimflow.flows.rendering import hashed, policy, rendered, source
 
 Name = Literal["runs", "sql", "refused"]
 
-_STYLE: Final = source("flows.report", "style.css") + source("flows.view", "style.css")
+_STYLE: Final = source("claimflow.flows.report", "style.css") + source(
+    "claimflow.flows.view", "style.css"
+)
 
 POLICY: Final = str(
     policy(
@@ -21,4 +23,4 @@ POLICY: Final = str(
 
 def page(name: Name, **facts: Any) -> str:
     """A page as HTML; the template says which facts it needs."""
-    return rendered("flows.view", f"{name}.html.j2", facts | {"style": _STYLE})
+    return rendered("claimflow.flows.view", f"{name}.html.j2", facts | {"style": _STYLE})

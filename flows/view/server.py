@@ -7,9 +7,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
-from flows.engine.errors import Fault, InputError
-from flows.engine.storage.store import Store
-from flows.view.answers import Answer, Asked, answered, refused
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.view.answers import Answer, Asked, answered, refused
 
 ADDRESS: Final = "127.0.0.1"
 _LONGEST: Final = 100_000

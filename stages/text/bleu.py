@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from stages.text.comparison import Comparison, lengths
-from stages.text.letters import Letters
-from stages.text.shared_grams import shared_grams
+from claimflow.stages.text.comparison import Comparison, lengths
+from claimflow.stages.text.letters import Letters
+from claimflow.stages.text.shared_grams import shared_grams
 
 _ORDERS: Final = 4
 

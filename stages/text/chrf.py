@@ -8,8 +8,8 @@ white space is left out, and orders longer than either text do not count.
 from collections.abc import Sequence
 from typing import Final
 
-from stages.text.comparison import Comparison
-from stages.text.shared_grams import shared_grams
+from claimflow.stages.text.comparison import Comparison
+from claimflow.stages.text.shared_grams import shared_grams
 
 _ORDERS: Final = 6
 _WEIGHT: Final = 2**2

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from stages.text.sequences import Ints
+from claimflow.stages.text.sequences import Ints
 
 _BATCH: Final = 65_536
 

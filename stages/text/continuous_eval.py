@@ -7,10 +7,10 @@ BLEU is ours on characters.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from stages.text.continuous_eval_rouge import EmptySourceError, Triple, rouge_with
-from stages.text.continuous_eval_sentences import punkt_sentences
-from stages.text.sentences import Span
-from stages.text.tokens import content_words
+from claimflow.stages.text.continuous_eval_rouge import EmptySourceError, Triple, rouge_with
+from claimflow.stages.text.continuous_eval_sentences import punkt_sentences
+from claimflow.stages.text.sentences import Span
+from claimflow.stages.text.tokens import content_words
 
 
 class Measures(NamedTuple):

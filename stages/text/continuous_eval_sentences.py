@@ -9,8 +9,8 @@ import string
 from collections.abc import Iterator
 from typing import Final
 
-from stages.text.continuous_eval_words import ABBREVIATIONS, FIRST_WORDS, LOWER_CASE
-from stages.text.sentences import Span
+from claimflow.stages.text.continuous_eval_words import ABBREVIATIONS, FIRST_WORDS, LOWER_CASE
+from claimflow.stages.text.sentences import Span
 
 _PARTS: Final = r"[)\";}\]*:@'({\[?!]"
 _ROW: Final = r"(?:-{2,}|\.{2,}|(?:\.\s){2,}\.)"

@@ -7,7 +7,7 @@ were written for this project. All words are in lower case without their last st
 
 from typing import Final
 
-from stages.text.stopwords import ENGLISH
+from claimflow.stages.text.stopwords import ENGLISH
 
 
 def _words(text: str) -> frozenset[str]:

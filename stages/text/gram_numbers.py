@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.text.sequences import Ints
+from claimflow.stages.text.sequences import Ints
 
 Numbers = NDArray[np.int32]
 

@@ -9,10 +9,10 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from stages.text.claims import TextClaim, decompose
-from stages.text.languages import FUNCTION_WORDS
-from stages.text.stopwords import ENGLISH
-from stages.text.unicode_words import unicode_words
+from claimflow.stages.text.claims import TextClaim, decompose
+from claimflow.stages.text.languages import FUNCTION_WORDS
+from claimflow.stages.text.stopwords import ENGLISH
+from claimflow.stages.text.unicode_words import unicode_words
 
 _ENDING: Final = 3
 _SHORTEST: Final = 4

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from stages.text.sentences import Span, split_sentences
+from claimflow.stages.text.sentences import Span, split_sentences
 
 _WORD: Final = re.compile(r"\S+")
 

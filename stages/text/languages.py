@@ -11,7 +11,7 @@ from typing import Final
 
 import regex
 
-from stages.text.unicode_words import unicode_words
+from claimflow.stages.text.unicode_words import unicode_words
 
 _LETTER: Final = regex.compile(
     r"(?P<Latin>\p{Latin}+)|(?P<Cyrillic>\p{Cyrillic}+)|(?P<Arabic>\p{Arabic}+)|(?P<Han>\p{Han}+)"

@@ -3,9 +3,9 @@
 import re
 from typing import Final
 
-from stages.text.abbreviations import ABBREVIATIONS
-from stages.text.composed import composed
-from stages.text.stops import DOTTED, LIST_NUMBER, LONGEST_WORD, NO_VOWEL, OPENERS, ROMAN
+from claimflow.stages.text.abbreviations import ABBREVIATIONS
+from claimflow.stages.text.composed import composed
+from claimflow.stages.text.stops import DOTTED, LIST_NUMBER, LONGEST_WORD, NO_VOWEL, OPENERS, ROMAN
 
 _MOST: Final = 100_000
 

@@ -5,10 +5,10 @@ from typing import Final
 
 import regex
 
-from stages.text.composed import composed
-from stages.text.sentences import Span, split_sentences
-from stages.text.stopwords import ENGLISH
-from stages.text.unicode_words import unicode_words
+from claimflow.stages.text.composed import composed
+from claimflow.stages.text.sentences import Span, split_sentences
+from claimflow.stages.text.stopwords import ENGLISH
+from claimflow.stages.text.unicode_words import unicode_words
 
 _WORD: Final = regex.compile(r"(?V1)[\p{L}\p{N}_][\p{L}\p{N}\p{M}_]*+")
 

@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stages.text.piece_marks import Marks, look_at
-from stages.text.pieces import Flags, Pieces
-from stages.text.sentences import (
+from claimflow.stages.text.piece_marks import Marks, look_at
+from claimflow.stages.text.pieces import Flags, Pieces
+from claimflow.stages.text.sentences import (
     BREAK,
     Bounds,
     may_hold_item,
     sentence_bounds,
     skip_space,
 )
-from stages.text.sequences import Ints
-from stages.text.stops import ends_sentence
+from claimflow.stages.text.sequences import Ints
+from claimflow.stages.text.stops import ends_sentence
 
 
 class Sentences(NamedTuple):

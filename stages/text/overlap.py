@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stages.text.agreement import Agreement, agreement
-from stages.text.comparison import Comparison, lengths
-from stages.text.letters import Letters
-from stages.text.shared_units import shared_units
+from claimflow.stages.text.agreement import Agreement, agreement
+from claimflow.stages.text.comparison import Comparison, lengths
+from claimflow.stages.text.letters import Letters
+from claimflow.stages.text.shared_units import shared_units
 
 
 class Overlap(NamedTuple):

@@ -7,12 +7,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from stages.text.letters import END, Letters
-from stages.text.pieces import Flags
-from stages.text.rouge import rouge_words
-from stages.text.sequences import Ints
-from stages.text.treebank import treebank_words
-from stages.text.treebank_pieces import piece_words
+from claimflow.stages.text.letters import END, Letters
+from claimflow.stages.text.pieces import Flags
+from claimflow.stages.text.rouge import rouge_words
+from claimflow.stages.text.sequences import Ints
+from claimflow.stages.text.treebank import treebank_words
+from claimflow.stages.text.treebank_pieces import piece_words
 
 UNKNOWN: Final = "\1"
 """The first letter: that of a piece which cannot be spelled alone."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from stages.text.composed import composed
+from claimflow.stages.text.composed import composed
 
 _SOURCE: Final = (
     r"(?:(?:the|this|these|those|any|given|provided|available|supplied|retrieved|above|your|my|"

@@ -5,9 +5,9 @@ Lin, "ROUGE: a package for automatic evaluation of summaries", 2004, sections 3.
 
 from collections.abc import Sequence
 
-from stages.text.agreement import Agreement, agreement
-from stages.text.comparison import Comparison, lengths
-from stages.text.lcs import lcs_length
+from claimflow.stages.text.agreement import Agreement, agreement
+from claimflow.stages.text.comparison import Comparison, lengths
+from claimflow.stages.text.lcs import lcs_length
 
 
 def rouge_l(text: str, source: str) -> Agreement:

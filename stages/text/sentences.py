@@ -11,8 +11,8 @@ Scripts that write no stop at all (Thai, Lao) are cut at line breaks only.
 import re
 from typing import Final, NamedTuple
 
-from stages.text.last_words import followers
-from stages.text.stops import FULL_STOPS, STOP, begins_item, ends_sentence
+from claimflow.stages.text.last_words import followers
+from claimflow.stages.text.stops import FULL_STOPS, STOP, begins_item, ends_sentence
 
 
 class Span(NamedTuple):

@@ -10,9 +10,9 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.text.comparison import Comparison, batches, owners
-from stages.text.gram_numbers import GramNumbers, Numbers
-from stages.text.sequences import Ints, Sequences, ranked
+from claimflow.stages.text.comparison import Comparison, batches, owners
+from claimflow.stages.text.gram_numbers import GramNumbers, Numbers
+from claimflow.stages.text.sequences import Ints, Sequences, ranked
 
 
 class _Grams(NamedTuple):

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stages.text.comparison import Comparison, batches, owners
-from stages.text.sequences import Ints, Sequences, ranked
+from claimflow.stages.text.comparison import Comparison, batches, owners
+from claimflow.stages.text.sequences import Ints, Sequences, ranked
 
 
 class SharedUnits(NamedTuple):

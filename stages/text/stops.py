@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from stages.text.abbreviations import (
+from claimflow.stages.text.abbreviations import (
     ABBREVIATIONS,
     BEFORE_NUMBER,
     FIRST_WORDS,
@@ -14,7 +14,7 @@ from stages.text.abbreviations import (
     NEVER_LAST,
     ORDERED,
 )
-from stages.text.composed import composed
+from claimflow.stages.text.composed import composed
 
 FULL_STOPS: Final = "。！？｡．।॥؟۔።։፧។៕‼⁇⁈⁉"
 """Stops that end a sentence without white space behind them."""

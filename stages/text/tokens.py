@@ -4,10 +4,10 @@ import re
 import string
 from typing import Final, Literal
 
-from stages.text.sentences import split_sentences
-from stages.text.stopwords import ENGLISH
-from stages.text.treebank import COMPOUNDS, treebank_words
-from stages.text.unicode_words import unicode_words
+from claimflow.stages.text.sentences import split_sentences
+from claimflow.stages.text.stopwords import ENGLISH
+from claimflow.stages.text.treebank import COMPOUNDS, treebank_words
+from claimflow.stages.text.unicode_words import unicode_words
 
 Tokens = Literal["treebank", "content", "unicode"]
 """treebank: words and punctuation as in the Penn Treebank, case kept.

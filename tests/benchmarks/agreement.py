@@ -21,12 +21,12 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from flows.cli import main as claimflow
-from flows.engine.calibration.agreement import agreement
-from flows.engine.calibration.ranks import ranks
-from flows.engine.calibration.reliability import reliability
-from flows.engine.storage.store import Store, read_table
-from flows.pages.corrections import figure_words
+from claimflow.flows.cli import main as claimflow
+from claimflow.flows.engine.calibration.agreement import agreement
+from claimflow.flows.engine.calibration.ranks import ranks
+from claimflow.flows.engine.calibration.reliability import reliability
+from claimflow.flows.engine.storage.store import Store, read_table
+from claimflow.flows.pages.corrections import figure_words
 from tests.benchmarks.answers import CORRECTNESS, FAITHFULNESS, Numbers, rows_of, scored
 from tests.benchmarks.entailment_rows import Labelled, read_labelled
 

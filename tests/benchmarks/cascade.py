@@ -10,9 +10,9 @@ find that share in its audit.
 import sys
 import time
 
-from flows.engine.findings.cascades import exact_interval
-from stages.cascade import Cascade
-from stages.tools import Judgement
+from claimflow.flows.engine.findings.cascades import exact_interval
+from claimflow.stages.cascade import Cascade
+from claimflow.stages.tools import Judgement
 from tests.benchmarks.entailment_rows import Labelled, read_labelled
 from tests.benchmarks.named_model import model_named, some_of_each
 

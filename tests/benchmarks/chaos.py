@@ -26,7 +26,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from flows.engine.storage.store import Store, read_table  # noqa: E402
+from claimflow.flows.engine.storage.store import Store, read_table  # noqa: E402
 from tests.benchmarks.judge import MAIN, MODEL, Peak, served, told  # noqa: E402
 from tests.endpoint.judge import verdict  # noqa: E402
 

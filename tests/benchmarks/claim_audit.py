@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import regex
 
-from flows.engine.audit_claims.looking import Check, Written, look
-from stages.text.claims import decompose
-from stages.text.languages import language_of
+from claimflow.flows.engine.audit_claims.looking import Check, Written, look
+from claimflow.stages.text.claims import decompose
+from claimflow.stages.text.languages import language_of
 
 TESTS = Path(__file__).parents[1]
 DEMO = TESTS.parent / "configs" / "demo.jsonl"

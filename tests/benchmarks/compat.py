@@ -19,9 +19,9 @@ from typing import Literal
 
 import polars as pl
 
-from stages.match_compat import compat_matches
-from stages.rows import Sample
-from stages.tables import build
+from claimflow.stages.match_compat import compat_matches
+from claimflow.stages.rows import Sample
+from claimflow.stages.tables import build
 from tests.benchmarks.cpu_time import spent
 
 SENTENCES = Path(__file__).parents[1] / "data" / "sentence_split" / "ud_ewt.test.jsonl"

@@ -18,15 +18,15 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.engine.calibration.agreement import alpha, balanced_accuracy, kappa, pairs
-from flows.engine.calibration.corrected import (
+from claimflow.flows.engine.calibration.agreement import alpha, balanced_accuracy, kappa, pairs
+from claimflow.flows.engine.calibration.corrected import (
     Judged,
     effective_number,
     prediction_powered,
     rogan_gladen,
 )
-from flows.engine.calibration.figures import Figure
-from flows.engine.labels.drawing import probabilities
+from claimflow.flows.engine.calibration.figures import Figure
+from claimflow.flows.engine.labels.drawing import probabilities
 
 Values = NDArray[np.float64]
 

@@ -25,9 +25,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flows.engine.entailment import EmbeddedEntailment
-from stages.text.claims import decompose
-from stages.tools import Pair
+from claimflow.flows.engine.entailment import EmbeddedEntailment
+from claimflow.stages.text.claims import decompose
+from claimflow.stages.tools import Pair
 
 FOLDER = Path(__file__).parents[1] / "data" / "decomposition"
 SETS = ("factcheckgpt", "factscore_atomic", "hsplit", "realsumm_scu", "wikisplit.test")

@@ -26,8 +26,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.engine.embedding.embedder import OnnxEmbedder
-from stages.text.sentences import split_sentences
+from claimflow.flows.engine.embedding.embedder import OnnxEmbedder
+from claimflow.stages.text.sentences import split_sentences
 from tests.benchmarks.cpu_time import in_turns
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from stages.tools import Pair
+from claimflow.stages.tools import Pair
 from tests.benchmarks.training.changes import denied, other_number
 
 FOLDER = Path(__file__).parents[1] / "data" / "verification"

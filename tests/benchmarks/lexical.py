@@ -18,18 +18,18 @@ from typing import Any
 
 import polars as pl
 
-from stages.match import LexicalMatch
-from stages.match_compat import CONTINUOUS_EVAL
-from stages.rows import Sample
-from stages.score_lexical import DeterministicFaithfulness
-from stages.tables import build
-from stages.text.bleu import character_bleus, word_bleus
-from stages.text.chrf import chrfs
-from stages.text.comparison import Comparison
-from stages.text.overlap import token_overlaps
-from stages.text.rouge import rouge_ls
-from stages.text.sentences import sentence_bounds
-from stages.text.word_letters import WordLetters
+from claimflow.stages.match import LexicalMatch
+from claimflow.stages.match_compat import CONTINUOUS_EVAL
+from claimflow.stages.rows import Sample
+from claimflow.stages.score_lexical import DeterministicFaithfulness
+from claimflow.stages.tables import build
+from claimflow.stages.text.bleu import character_bleus, word_bleus
+from claimflow.stages.text.chrf import chrfs
+from claimflow.stages.text.comparison import Comparison
+from claimflow.stages.text.overlap import token_overlaps
+from claimflow.stages.text.rouge import rouge_ls
+from claimflow.stages.text.sentences import sentence_bounds
+from claimflow.stages.text.word_letters import WordLetters
 from tests.benchmarks.cpu_time import fastest, in_turns
 from tests.benchmarks.lexical_peers import Work, peers
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from flows.engine.cross_encoder.hub import fetch
-from flows.engine.hub_model import HubModel, folder_or_hub_model
-from flows.engine.tools.model_work import Entailment, ModelWork
+from claimflow.flows.engine.cross_encoder.hub import fetch
+from claimflow.flows.engine.hub_model import HubModel, folder_or_hub_model
+from claimflow.flows.engine.tools.model_work import Entailment, ModelWork
 from tests.benchmarks.entailment_rows import Labelled
 
 

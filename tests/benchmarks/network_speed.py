@@ -21,10 +21,10 @@ from typing import TypeVar
 import numpy as np
 from tokenizers import Tokenizer
 
-from flows.engine.entailment.model import SHIPPED, EmbeddedEntailment
-from flows.engine.entailment.network import WINDOW, Encoded, Network
-from flows.engine.entailment.weights import TOKENIZER_FILE
-from stages.tools import Pair
+from claimflow.flows.engine.entailment.model import SHIPPED, EmbeddedEntailment
+from claimflow.flows.engine.entailment.network import WINDOW, Encoded, Network
+from claimflow.flows.engine.entailment.weights import TOKENIZER_FILE
+from claimflow.stages.tools import Pair
 from tests.benchmarks.cpu_time import in_turns
 from tests.benchmarks.entailment_rows import read_labelled
 

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from flows.engine.llm.bearing import Limit
-from flows.engine.llm.delivery import deliver
-from flows.engine.llm.pace import Pace
-from flows.engine.llm.troubles import Trouble
+from claimflow.flows.engine.llm.bearing import Limit
+from claimflow.flows.engine.llm.delivery import deliver
+from claimflow.flows.engine.llm.pace import Pace
+from claimflow.flows.engine.llm.troubles import Trouble
 from tests.virtual_time import clock, run
 
 CALLS = 1500

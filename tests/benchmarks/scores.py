@@ -12,13 +12,13 @@ from collections.abc import Callable
 
 import polars as pl
 
-from stages.rows import Claim, Sample, SentenceMatch, Similarity, Verdict
-from stages.score import ContextRecall, FactualCorrectness, Faithfulness
-from stages.score_answers import AnswerCorrectness, SemanticSimilarity
-from stages.score_lexical import DeterministicCorrectness, DeterministicFaithfulness
-from stages.score_passages import NoiseSensitivity, RagChecker
-from stages.summarize import SummarizeScores
-from stages.tables import conform
+from claimflow.stages.rows import Claim, Sample, SentenceMatch, Similarity, Verdict
+from claimflow.stages.score import ContextRecall, FactualCorrectness, Faithfulness
+from claimflow.stages.score_answers import AnswerCorrectness, SemanticSimilarity
+from claimflow.stages.score_lexical import DeterministicCorrectness, DeterministicFaithfulness
+from claimflow.stages.score_passages import NoiseSensitivity, RagChecker
+from claimflow.stages.summarize import SummarizeScores
+from claimflow.stages.tables import conform
 from tests.benchmarks.cpu_time import fastest
 
 LABEL = (

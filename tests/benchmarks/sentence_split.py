@@ -30,7 +30,7 @@ ENGLISH = ("ud_ewt.dev", "ud_ewt.test", "golden_rules")
 
 SETUPS = {
     "stages": """
-from stages.text.sentences import split_sentences
+from claimflow.stages.text.sentences import split_sentences
 split = lambda text, language: [text[start:end] for start, end in split_sentences(text)]
 """,
     "sentencex": """

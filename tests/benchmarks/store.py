@@ -17,16 +17,16 @@ from typing import Final
 
 import polars as pl
 
-from flows.engine.storage.artifacts import Draft, Making
-from flows.engine.storage.checking import check_store
-from flows.engine.storage.compacting import compact
-from flows.engine.storage.read_copy import publish
-from flows.engine.storage.runs import end, start
-from flows.engine.storage.store import Store
-from stages.keys import content_key
-from stages.row import Row
-from stages.rows import Sample, Score
-from stages.tables import conform
+from claimflow.flows.engine.storage.artifacts import Draft, Making
+from claimflow.flows.engine.storage.checking import check_store
+from claimflow.flows.engine.storage.compacting import compact
+from claimflow.flows.engine.storage.read_copy import publish
+from claimflow.flows.engine.storage.runs import end, start
+from claimflow.flows.engine.storage.store import Store
+from claimflow.stages.keys import content_key
+from claimflow.stages.row import Row
+from claimflow.stages.rows import Sample, Score
+from claimflow.stages.tables import conform
 
 _PART: Final = 20_000
 _NOTHING: Final = "00000000-0000-0000-0000-000000000000"

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flows.engine.storage import runs
-from flows.engine.storage.artifacts import Artifact, Draft, Making
-from flows.engine.storage.store import Store
-from stages.keys import content_key
-from stages.row import Row
-from stages.rows import Claim, Sample, Score, SentenceMatch, Summary, Verdict
-from stages.tables import build
+from claimflow.flows.engine.storage import runs
+from claimflow.flows.engine.storage.artifacts import Artifact, Draft, Making
+from claimflow.flows.engine.storage.store import Store
+from claimflow.stages.keys import content_key
+from claimflow.stages.row import Row
+from claimflow.stages.rows import Claim, Sample, Score, SentenceMatch, Summary, Verdict
+from claimflow.stages.tables import build
 
 KINDS: dict[str, type[Row]] = {
     "samples": Sample,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import main
-from flows.engine.storage.store import Store
+from claimflow.flows.cli import main
+from claimflow.flows.engine.storage.store import Store
 
 PIPELINE = """
 name: small

@@ -13,11 +13,11 @@ ROOT: Final = Path(__file__).parents[2]
 
 _FORKS: Final = """
 import asyncio, gc, importlib, json, os, resource, sys, threading
-import flows.commands.guard, flows.commands.run
-from flows.cli import main
-from flows.engine.config.pipeline_schema import pipeline_model
-from flows.engine.llm.transport import close, warm
-from flows.engine.storage.store import Store
+import claimflow.flows.commands.guard, flows.commands.run
+from claimflow.flows.cli import main
+from claimflow.flows.engine.config.pipeline_schema import pipeline_model
+from claimflow.flows.engine.llm.transport import close, warm
+from claimflow.flows.engine.storage.store import Store
 
 async def get_ready():
     await warm("hosted_vllm/fake")

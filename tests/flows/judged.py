@@ -10,17 +10,17 @@ from typing import Any
 
 import yaml
 
-from flows.cli import main
-from flows.engine.endpoints import Judge
-from flows.engine.llm.judge import LitellmJudge
-from flows.engine.llm.session import Session
-from flows.engine.prepare import prepare
-from flows.engine.running.execute import execute, recorded
-from flows.engine.steps.runner import Made
-from flows.engine.storage.ledger import Ledger
-from flows.engine.storage.store import Store, read_table
-from stages.ask_verdicts import Opinion
-from stages.tools import Failure, Form, Question, Reply
+from claimflow.flows.cli import main
+from claimflow.flows.engine.endpoints import Judge
+from claimflow.flows.engine.llm.judge import LitellmJudge
+from claimflow.flows.engine.llm.session import Session
+from claimflow.flows.engine.prepare import prepare
+from claimflow.flows.engine.running.execute import execute, recorded
+from claimflow.flows.engine.steps.runner import Made
+from claimflow.flows.engine.storage.ledger import Ledger
+from claimflow.flows.engine.storage.store import Store, read_table
+from claimflow.stages.ask_verdicts import Opinion
+from claimflow.stages.tools import Failure, Form, Question, Reply
 from tests.endpoint import Endpoint, Recorded
 
 MODEL = "hosted_vllm/fake"

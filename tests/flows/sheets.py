@@ -4,7 +4,7 @@ import csv
 import io
 from pathlib import Path
 
-from flows.engine.sheets.cells import guarded, unguarded
+from claimflow.flows.engine.sheets.cells import guarded, unguarded
 
 SHEET = Path("sheet.csv")
 

@@ -3,12 +3,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from flows.engine.storage.artifacts import Artifact, Draft, Making, find, read
-from flows.engine.storage.fingerprint import Digest
-from flows.engine.storage.store import Store
-from stages.keys import content_key
-from stages.rows import Score
-from stages.tables import build
+from claimflow.flows.engine.storage.artifacts import Artifact, Draft, Making, find, read
+from claimflow.flows.engine.storage.fingerprint import Digest
+from claimflow.flows.engine.storage.store import Store
+from claimflow.stages.keys import content_key
+from claimflow.stages.rows import Score
+from claimflow.stages.tables import build
 
 KEY = content_key("step", "example")
 

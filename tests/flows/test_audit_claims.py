@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from flows.cli import main
-from flows.engine.audit_claims.looking import CHECKS, Finding, Written, look
-from flows.engine.audit_claims.run import ClaimAudit, audit_claims
-from flows.engine.audit_claims.tally import Example
-from flows.engine.storage.query import query
-from flows.engine.storage.store import Store
-from flows.report.page import html_report
-from stages.keys import content_key
+from claimflow.flows.cli import main
+from claimflow.flows.engine.audit_claims.looking import CHECKS, Finding, Written, look
+from claimflow.flows.engine.audit_claims.run import ClaimAudit, audit_claims
+from claimflow.flows.engine.audit_claims.tally import Example
+from claimflow.flows.engine.storage.query import query
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.report.page import html_report
+from claimflow.stages.keys import content_key
 from tests.flows.compared import Table, put_run
 
 README = (Path(__file__).parents[2] / "flows/README.md").read_text("utf-8")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flows.cli import main
+from claimflow.flows.cli import main
 from tests.endpoint import Endpoint, serve
 from tests.flows.judged import CLAIMS, DECOMPOSE, STEPS, Judged, sample
 from tests.flows.sheets import Row, read_sheet, save_sheet

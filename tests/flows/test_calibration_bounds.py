@@ -9,16 +9,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from flows.engine.calibration.agreement import alpha, balanced_accuracy, kappa, pairs
-from flows.engine.calibration.corrected import (
+from claimflow.flows.engine.calibration.agreement import alpha, balanced_accuracy, kappa, pairs
+from claimflow.flows.engine.calibration.corrected import (
     Judged,
     effective_number,
     prediction_powered,
     rogan_gladen,
 )
-from flows.engine.calibration.figures import Figure, clipped, share
-from flows.engine.calibration.ranks import ranks
-from flows.engine.calibration.reliability import reliability
+from claimflow.flows.engine.calibration.figures import Figure, clipped, share
+from claimflow.flows.engine.calibration.ranks import ranks
+from claimflow.flows.engine.calibration.reliability import reliability
 
 few = settings(max_examples=40, deadline=None)
 

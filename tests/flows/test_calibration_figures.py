@@ -4,11 +4,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from flows.engine.calibration.agreement import agreement, alpha, balanced_accuracy, kappa
-from flows.engine.calibration.annotators import annotators, word_of
-from flows.engine.calibration.figures import Figure, clipped, share
-from flows.engine.calibration.ranks import ranks
-from flows.engine.calibration.reliability import reliability
+from claimflow.flows.engine.calibration.agreement import agreement, alpha, balanced_accuracy, kappa
+from claimflow.flows.engine.calibration.annotators import annotators, word_of
+from claimflow.flows.engine.calibration.figures import Figure, clipped, share
+from claimflow.flows.engine.calibration.ranks import ranks
+from claimflow.flows.engine.calibration.reliability import reliability
 
 LABELS = ("entailed", "contradicted", "neutral")
 NOTHING = Figure(None, None, None)

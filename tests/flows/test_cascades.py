@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from flows.cli import main
-from flows.engine.findings.cascades import cascades_of, exact_interval
-from flows.engine.llm.estimate import CascadeEstimate, Estimate
-from flows.engine.planning.estimating import estimate
-from flows.engine.planning.plan import plan
-from flows.engine.prepare import prepare
-from flows.engine.storage.ledger import Ledger
-from flows.engine.storage.store import Store
-from flows.engine.tools.foreseeing import ForeseenEntailment
-from flows.engine.tools.model_work import ModelWork
-from flows.pages.run import run_page
-from stages.tools import Pair
+from claimflow.flows.cli import main
+from claimflow.flows.engine.findings.cascades import cascades_of, exact_interval
+from claimflow.flows.engine.llm.estimate import CascadeEstimate, Estimate
+from claimflow.flows.engine.planning.estimating import estimate
+from claimflow.flows.engine.planning.plan import plan
+from claimflow.flows.engine.prepare import prepare
+from claimflow.flows.engine.storage.ledger import Ledger
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.tools.foreseeing import ForeseenEntailment
+from claimflow.flows.engine.tools.model_work import ModelWork
+from claimflow.flows.pages.run import run_page
+from claimflow.stages.tools import Pair
 from tests.endpoint import Endpoint, faults, serve
 from tests.flows.judged import LABELS, STEPS, VERIFY, Judged
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from flows.cli import main
-from flows.engine.storage.checking import check_store
-from flows.engine.storage.store import Store
+from claimflow.flows.cli import main
+from claimflow.flows.engine.storage.checking import check_store
+from claimflow.flows.engine.storage.store import Store
 
 
 @pytest.fixture(scope="module")

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from flows.cli import main
-from flows.engine.config.rerun import Rerun, chosen
-from flows.engine.endpoints import Judge
-from flows.engine.errors import InputError, StoppedError
-from flows.engine.llm.judge import LitellmJudge
-from flows.engine.llm.session import Session
-from flows.engine.planning.choosing import choose
-from flows.engine.prepare import prepare
-from flows.engine.running.execute import execute, recorded
-from flows.engine.storage.ledger import Ledger
-from flows.engine.storage.store import Store
+from claimflow.flows.cli import main
+from claimflow.flows.engine.config.rerun import Rerun, chosen
+from claimflow.flows.engine.endpoints import Judge
+from claimflow.flows.engine.errors import InputError, StoppedError
+from claimflow.flows.engine.llm.judge import LitellmJudge
+from claimflow.flows.engine.llm.session import Session
+from claimflow.flows.engine.planning.choosing import choose
+from claimflow.flows.engine.prepare import prepare
+from claimflow.flows.engine.running.execute import execute, recorded
+from claimflow.flows.engine.storage.ledger import Ledger
+from claimflow.flows.engine.storage.store import Store
 from tests.endpoint import Endpoint, faults, serve
 from tests.endpoint.fault import Fault
 from tests.flows.judged import (

@@ -12,17 +12,17 @@ from typing import NamedTuple
 
 import pytest
 
-from flows.commands.guard import guarded
-from flows.engine.embedding.embedder import MINILM
-from flows.engine.errors import InputError, StoppedError, WorkersError
-from flows.engine.prepare import prepare
-from flows.engine.running.execute import execute, open_store, recorded
-from flows.engine.steps import drafting
-from flows.engine.steps.runner import Made
-from flows.engine.storage.store import read_table
-from flows.engine.tools import model_work, toolbox
-from flows.engine.workers import local, same
-from flows.engine.workers.cluster import DaskWorkers
+from claimflow.flows.commands.guard import guarded
+from claimflow.flows.engine.embedding.embedder import MINILM
+from claimflow.flows.engine.errors import InputError, StoppedError, WorkersError
+from claimflow.flows.engine.prepare import prepare
+from claimflow.flows.engine.running.execute import execute, open_store, recorded
+from claimflow.flows.engine.steps import drafting
+from claimflow.flows.engine.steps.runner import Made
+from claimflow.flows.engine.storage.store import read_table
+from claimflow.flows.engine.tools import model_work, toolbox
+from claimflow.flows.engine.workers import local, same
+from claimflow.flows.engine.workers.cluster import DaskWorkers
 from tests.flows.dask_cluster import dask_cluster
 
 DEMO = Path(__file__).parents[2] / "configs" / "demo.jsonl"
@@ -247,7 +247,7 @@ def test_without_dask_the_message_says_what_to_install(
     tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    monkeypatch.delitem(sys.modules, "flows.engine.workers.cluster")
+    monkeypatch.delitem(sys.modules, "claimflow.flows.engine.workers.cluster")
     with pytest.raises(InputError) as caught:
         digests(tmp_path, f"engine: dask, address: '{address}'")
     assert str(caught.value) == (

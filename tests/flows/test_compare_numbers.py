@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from flows.engine.compare.numbers import (
+from claimflow.flows.engine.compare.numbers import (
     RESAMPLES,
     holm,
     paired_difference,

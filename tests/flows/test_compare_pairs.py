@@ -2,15 +2,15 @@
 
 import pytest
 
-from flows.engine.compare.pairs import (
+from claimflow.flows.engine.compare.pairs import (
     Runs,
     moved_scores,
     other_samples,
     paired_scores,
     unit_of_samples,
 )
-from flows.engine.errors import InputError
-from flows.engine.storage.store import Store
+from claimflow.flows.engine.errors import InputError
+from claimflow.flows.engine.storage.store import Store
 from tests.flows.compared import Table, put_run, scores
 
 

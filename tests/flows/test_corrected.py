@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from flows.engine.calibration.corrected import (
+from claimflow.flows.engine.calibration.corrected import (
     Judged,
     effective_number,
     prediction_powered,
     rogan_gladen,
 )
-from flows.engine.calibration.figures import Figure
+from claimflow.flows.engine.calibration.figures import Figure
 
 NOTHING = Figure(None, None, None)
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.engine.cross_encoder import CrossEncoder
-from flows.engine.cross_encoder.windows import windows
-from flows.engine.errors import InputError, WorkersError
-from flows.engine.tools.model_work import ModelWork, worker_judgements
-from stages.tools import Judgement, Pair
+from claimflow.flows.engine.cross_encoder import CrossEncoder
+from claimflow.flows.engine.cross_encoder.windows import windows
+from claimflow.flows.engine.errors import InputError, WorkersError
+from claimflow.flows.engine.tools.model_work import ModelWork, worker_judgements
+from claimflow.stages.tools import Judgement, Pair
 
 TINY = Path(__file__).parents[1] / "data" / "tiny_cross_encoder"
 """Its README says what each word adds to which output."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from flows.cli import main
-from flows.engine.storage.store import Store
-from flows.pages.markdown import code
+from claimflow.flows.cli import main
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.pages.markdown import code
 from tests.endpoint import faults, serve
 from tests.flows.compared import Table, claims, put_run, samples, scores, verdicts
 from tests.flows.judged import PROMPT, STEPS, Judged

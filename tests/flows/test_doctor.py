@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.cli import main
-from flows.engine.endpoints import Judge
-from flows.engine.llm.probes import patience
+from claimflow.flows.cli import main
+from claimflow.flows.engine.endpoints import Judge
+from claimflow.flows.engine.llm.probes import patience
 from tests.endpoint import Endpoint, Fault, faults, serve
 
 KEYS = ("OPENAI_API_KEY", "HOSTED_VLLM_API_KEY", "ANTHROPIC_API_KEY")

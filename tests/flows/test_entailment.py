@@ -7,17 +7,17 @@ from shutil import copyfile
 
 import pytest
 
-from flows.engine.entailment import EmbeddedEntailment
-from flows.engine.entailment.features import COUNTED, READ, SURE
-from flows.engine.entailment.model import SHIPPED
-from flows.engine.entailment.pairs import measure_pairs
-from flows.engine.entailment.weights import (
+from claimflow.flows.engine.entailment import EmbeddedEntailment
+from claimflow.flows.engine.entailment.features import COUNTED, READ, SURE
+from claimflow.flows.engine.entailment.model import SHIPPED
+from claimflow.flows.engine.entailment.pairs import measure_pairs
+from claimflow.flows.engine.entailment.weights import (
     MODEL_FILE,
     TOKENIZER_FILE,
     WEIGHTS_FILE,
     read_weights,
 )
-from stages.tools import Judgement, Pair
+from claimflow.stages.tools import Judgement, Pair
 
 TOWER = "The Eiffel Tower is located in Paris. It has a height of 1000ft."
 BORN = "Albert Einstein was born in Spain in 1879."

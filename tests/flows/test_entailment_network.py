@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from flows.engine.entailment.model import SHIPPED
-from flows.engine.entailment.network import WINDOW, Network, encode
-from flows.engine.entailment.weights import TOKENIZER_FILE
+from claimflow.flows.engine.entailment.model import SHIPPED
+from claimflow.flows.engine.entailment.network import WINDOW, Network, encode
+from claimflow.flows.engine.entailment.weights import TOKENIZER_FILE
 
 PAIRS = [
     ("The tower stands in Paris.", "The tower is in Paris."),

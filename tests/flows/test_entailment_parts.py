@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.engine.entailment.alignment import Alignment, akin
-from flows.engine.entailment.claim import Claim
-from flows.engine.entailment.evidence import best_window, candidates
-from flows.engine.entailment.opposites import opposites
-from flows.engine.entailment.premise import LONGEST, Premise
-from flows.engine.entailment.tokens import stem, tokenize
+from claimflow.flows.engine.entailment.alignment import Alignment, akin
+from claimflow.flows.engine.entailment.claim import Claim
+from claimflow.flows.engine.entailment.evidence import best_window, candidates
+from claimflow.flows.engine.entailment.opposites import opposites
+from claimflow.flows.engine.entailment.premise import LONGEST, Premise
+from claimflow.flows.engine.entailment.tokens import stem, tokenize
 
 
 def keys(text: str) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flows.engine.storage.store import Store
+from claimflow.flows.engine.storage.store import Store
 from tests.endpoint import serve
 from tests.flows.forks import Forks
 from tests.flows.judged import STEPS, Judged

@@ -8,10 +8,10 @@ from uuid import UUID
 import polars as pl
 import pytest
 
-from flows.cli import main
-from flows.engine.storage.exporting import export_tables
-from flows.engine.storage.store import Store
-from stages.rows import row_kinds
+from claimflow.flows.cli import main
+from claimflow.flows.engine.storage.exporting import export_tables
+from claimflow.flows.engine.storage.store import Store
+from claimflow.stages.rows import row_kinds
 
 RECORD = (
     "artifacts calibrations calls canaries edits gates labels run_steps runs store tags".split()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.engine import file_digest
-from flows.engine.file_digest import sha256_of
+from claimflow.flows.engine import file_digest
+from claimflow.flows.engine.file_digest import sha256_of
 
 
 def test_it_is_that_of_the_bytes(tmp_path: Path) -> None:

@@ -2,10 +2,10 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.engine.storage.fingerprint import Digest, step_fingerprint
-from stages.rows import Score, Verdict
-from stages.score import FactualCorrectness
-from stages.tables import build
+from claimflow.flows.engine.storage.fingerprint import Digest, step_fingerprint
+from claimflow.stages.rows import Score, Verdict
+from claimflow.stages.score import FactualCorrectness
+from claimflow.stages.tables import build
 
 CLAIM = "00000000-0000-0000-0000-000000000001"
 WIRES = {"samples": "samples", "response_claims": "claims"}

@@ -6,8 +6,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from flows.engine.storage import handover
-from flows.engine.storage.handover import Handover
+from claimflow.flows.engine.storage import handover
+from claimflow.flows.engine.storage.handover import Handover
 
 
 @pytest.fixture

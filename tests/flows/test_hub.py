@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from flows.cli import main
-from flows.engine.cross_encoder import CrossEncoder
-from flows.engine.cross_encoder.hub import cached, fetch
-from flows.engine.errors import InputError, StoreFullError, WorkersError
-from flows.engine.hub_model import HubModel, folder_or_hub_model
-from flows.engine.storage.ledger import Ledger
-from flows.engine.storage.store import Store
-from flows.engine.tools.foreseeing import ForeseenEntailment
-from flows.engine.tools.model_work import ModelWork, worker_judgements
-from stages.tools import Judgement, Pair
+from claimflow.flows.cli import main
+from claimflow.flows.engine.cross_encoder import CrossEncoder
+from claimflow.flows.engine.cross_encoder.hub import cached, fetch
+from claimflow.flows.engine.errors import InputError, StoreFullError, WorkersError
+from claimflow.flows.engine.hub_model import HubModel, folder_or_hub_model
+from claimflow.flows.engine.storage.ledger import Ledger
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.tools.foreseeing import ForeseenEntailment
+from claimflow.flows.engine.tools.model_work import ModelWork, worker_judgements
+from claimflow.stages.tools import Judgement, Pair
 from tests.flows.hub_server import Hub, files_of, hub_settings, serve_hub
 
 TINY = Path(__file__).parents[1] / "data" / "tiny_cross_encoder"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import main
+from claimflow.flows.cli import main
 from tests.endpoint import Endpoint, serve
 from tests.flows.judged import CLAIMS, STEPS, Judged, sample
 from tests.flows.sheets import Row, read_sheet, save_sheet

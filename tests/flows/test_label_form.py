@@ -5,9 +5,9 @@ from pathlib import Path
 import polars as pl
 from playwright.sync_api import Browser
 
-from flows.engine.labels.sheet import COLUMNS, read_blind
-from flows.engine.labels.units import Kind
-from flows.form.page import form_page
+from claimflow.flows.engine.labels.sheet import COLUMNS, read_blind
+from claimflow.flows.engine.labels.units import Kind
+from claimflow.flows.form.page import form_page
 from tests.flows.browser import Seen
 
 HOSTILE = [

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from flows.engine.errors import InputError, JudgeError
-from flows.engine.prepare import prepare
-from stages.tools import Question
+from claimflow.flows.engine.errors import InputError, JudgeError
+from claimflow.flows.engine.prepare import prepare
+from claimflow.stages.tools import Question
 from tests.endpoint import faults, serve
 from tests.endpoint.fault import Fault
 from tests.flows.judged import FORM, LABELS, QUESTIONS, Judged, about, judge_of, said

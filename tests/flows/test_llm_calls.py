@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from flows.engine.llm.calls import Call, call_table, chat_call
-from flows.engine.llm.transport import Request
-from flows.engine.storage.store import Store, insert, read_table
+from claimflow.flows.engine.llm.calls import Call, call_table, chat_call
+from claimflow.flows.engine.llm.transport import Request
+from claimflow.flows.engine.storage.store import Store, insert, read_table
 from tests.endpoint import faults, serve
 from tests.endpoint.statuses import wrong_key
 from tests.flows.judged import DECOMPOSE, STEPS, Judged, about

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from flows.engine.endpoints import Judge
-from flows.engine.llm.budget import Price
-from flows.engine.llm.charges import charges_of, listed
+from claimflow.flows.engine.endpoints import Judge
+from claimflow.flows.engine.llm.budget import Price
+from claimflow.flows.engine.llm.charges import charges_of, listed
 
 
 def judge(**settings: Any) -> Judge:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from stages.ask_claims import Decomposition
-from stages.tools import Failure, Form, Question, Reply
+from claimflow.stages.ask_claims import Decomposition
+from claimflow.stages.tools import Failure, Form, Question, Reply
 from tests.endpoint import faults, serve
 from tests.endpoint.fault import Rule
 from tests.endpoint.judge import verdict

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.engine.llm.delivery import Delivered, deliver
-from flows.engine.llm.pace import Pace
-from flows.engine.llm.troubles import Trouble
+from claimflow.flows.engine.llm.delivery import Delivered, deliver
+from claimflow.flows.engine.llm.pace import Pace
+from claimflow.flows.engine.llm.troubles import Trouble
 from tests.virtual_time import clock, run
 
 TIMEOUT = 60.0

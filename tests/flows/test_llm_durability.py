@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from flows.engine.storage.store import read_table
+from claimflow.flows.engine.storage.store import read_table
 from tests.endpoint import Endpoint, Recorded, faults, serve
 from tests.flows.forks import Forks, Process
 from tests.flows.held import Held

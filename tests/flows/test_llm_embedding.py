@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flows.engine.endpoints import EmbeddingEndpoint
-from flows.engine.llm.embedding import LitellmEmbedder
+from claimflow.flows.engine.endpoints import EmbeddingEndpoint
+from claimflow.flows.engine.llm.embedding import LitellmEmbedder
 from tests.endpoint import Endpoint, faults, serve
 from tests.endpoint.vectors import texts_of
 from tests.flows.judged import Judged, session

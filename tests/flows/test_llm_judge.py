@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.engine.errors import JudgeError, StoppedError
-from flows.engine.llm.judge import batched
-from stages.tools import Failure, Question, Reply
+from claimflow.flows.engine.errors import JudgeError, StoppedError
+from claimflow.flows.engine.llm.judge import batched
+from claimflow.stages.tools import Failure, Question, Reply
 from tests.endpoint import faults, serve
 from tests.flows.judged import (
     EMBEDDED,

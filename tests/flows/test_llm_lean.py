@@ -10,10 +10,10 @@ from functools import partial
 
 import pytest
 
-from flows.engine.llm.lean import unlogged
-from flows.engine.llm.library import litellm
-from flows.engine.llm.transport import Request, close, send, warm
-from flows.engine.llm.troubles import Trouble
+from claimflow.flows.engine.llm.lean import unlogged
+from claimflow.flows.engine.llm.library import litellm
+from claimflow.flows.engine.llm.transport import Request, close, send, warm
+from claimflow.flows.engine.llm.troubles import Trouble
 from tests.endpoint import serve
 
 MODELS = ["openai/m", "hosted_vllm/m", "anthropic/claude-sonnet-4-5"]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from flows.engine.errors import JudgeError, StoppedError
-from stages.tools import Question
+from claimflow.flows.engine.errors import JudgeError, StoppedError
+from claimflow.stages.tools import Question
 from tests.endpoint import faults, serve
 from tests.endpoint.fault import Fault
 from tests.flows.judged import (

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from flows.engine.llm.loop import Loop
+from claimflow.flows.engine.llm.loop import Loop
 
 
 async def nothing() -> None:

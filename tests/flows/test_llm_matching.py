@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from flows.engine.llm.matching import match, reask
-from stages.tools import Form
-from stages.words import FailureKind
+from claimflow.flows.engine.llm.matching import match, reask
+from claimflow.stages.tools import Form
+from claimflow.stages.words import FailureKind
 
 
 class Verdict(BaseModel):

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from flows.engine.llm.panel import Panel
-from flows.engine.tools.toolbox import StepJudge
-from stages.ballots import Decided, ask_ballots
-from stages.tools import Failure, Pair
+from claimflow.flows.engine.llm.panel import Panel
+from claimflow.flows.engine.tools.toolbox import StepJudge
+from claimflow.stages.ballots import Decided, ask_ballots
+from claimflow.stages.tools import Failure, Pair
 from tests.endpoint import Endpoint, Rule, faults, serve
 from tests.flows.judged import FORM, LABELS, PREMISE, QUESTIONS, judge_of
 

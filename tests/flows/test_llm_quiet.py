@@ -30,7 +30,7 @@ def watch(event, arguments):
         raise ConnectionError(f"{event} {arguments[:2]}")
 
 sys.addaudithook(watch)
-from flows.cli import main
+from claimflow.flows.cli import main
 
 code = main(sys.argv[1:])
 assert "litellm" in sys.modules

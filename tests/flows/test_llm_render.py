@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from flows.engine.llm.render import render
-from stages.tools import Form
+from claimflow.flows.engine.llm.render import render
+from claimflow.stages.tools import Form
 
 
 class Verdict(BaseModel):

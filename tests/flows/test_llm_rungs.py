@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from flows.engine.llm.rungs import RUNGS, reply_format
-from stages.tools import Form
+from claimflow.flows.engine.llm.rungs import RUNGS, reply_format
+from claimflow.stages.tools import Form
 
 
 class Place(BaseModel):

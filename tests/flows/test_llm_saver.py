@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from flows.engine.errors import StoreBusyError
-from flows.engine.llm import saver as saver_module
-from flows.engine.llm.calls import Call
-from flows.engine.llm.journal import take_in_journals
-from flows.engine.llm.saver import Saver
-from flows.engine.storage.ledger import Ledger
-from flows.engine.storage.store import Store
-from stages.keys import content_key
+from claimflow.flows.engine.errors import StoreBusyError
+from claimflow.flows.engine.llm import saver as saver_module
+from claimflow.flows.engine.llm.calls import Call
+from claimflow.flows.engine.llm.journal import take_in_journals
+from claimflow.flows.engine.llm.saver import Saver
+from claimflow.flows.engine.storage.ledger import Ledger
+from claimflow.flows.engine.storage.store import Store
+from claimflow.stages.keys import content_key
 from tests.flows.held import Held
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.engine.llm.sharing import KeepTo
-from flows.engine.prepare import prepare
-from flows.engine.running.execute import execute, recorded
+from claimflow.flows.engine.llm.sharing import KeepTo
+from claimflow.flows.engine.prepare import prepare
+from claimflow.flows.engine.running.execute import execute, recorded
 from tests.endpoint import serve
 from tests.flows.judged import Judged, Unseen
 

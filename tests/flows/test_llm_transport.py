@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from flows.engine.llm.library import check
-from flows.engine.llm.rungs import RUNGS, reply_format
-from flows.engine.llm.transport import Received, Request, Usage, close, embed, send, warm
-from flows.engine.llm.troubles import Trouble
-from stages.tools import Form
+from claimflow.flows.engine.llm.library import check
+from claimflow.flows.engine.llm.rungs import RUNGS, reply_format
+from claimflow.flows.engine.llm.transport import Received, Request, Usage, close, embed, send, warm
+from claimflow.flows.engine.llm.troubles import Trouble
+from claimflow.stages.tools import Form
 
 ROOT = Path(__file__).parents[2]
 MODELS = ["openai/m", "hosted_vllm/m", "ollama_chat/m", "anthropic/claude-sonnet-4-5"]
@@ -353,7 +353,7 @@ def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_importing_needs_no_litellm() -> None:
     names = ("transport", "troubles", "rungs", "charges", "scrub", "library")
-    code = f"import sys, {', '.join(f'flows.engine.llm.{name}' for name in names)}\n"
+    code = f"import sys, {', '.join(f'claimflow.flows.engine.llm.{name}' for name in names)}\n"
     code += "assert not {'litellm', 'openai', 'aiohttp'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
@@ -375,10 +375,10 @@ sys.addaudithook(watch)
 logging.basicConfig(level=logging.DEBUG)
 filters = list(warnings.filters)
 sys.path.insert(0, sys.argv[2])
-from flows.engine.llm.charges import listed
-from flows.engine.llm.library import check
-from flows.engine.llm.transport import Request, close, embed, send, warm
-from flows.engine.llm.troubles import Trouble
+from claimflow.flows.engine.llm.charges import listed
+from claimflow.flows.engine.llm.library import check
+from claimflow.flows.engine.llm.transport import Request, close, embed, send, warm
+from claimflow.flows.engine.llm.troubles import Trouble
 
 async def main():
     for model in ("openai/m", "hosted_vllm/m", "ollama_chat/m", "anthropic/claude-sonnet-4-5"):

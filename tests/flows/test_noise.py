@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from flows.cli import main
-from flows.engine.findings.results import chosen_run
-from flows.engine.prepare import prepare
+from claimflow.flows.cli import main
+from claimflow.flows.engine.findings.results import chosen_run
+from claimflow.flows.engine.prepare import prepare
 from tests.endpoint import Endpoint, Fault, faults, serve
 from tests.flows.judged import CLAIMS, DECOMPOSE, EMBEDDED, SCORE, VERIFY, Judged, sample
 
@@ -204,7 +204,7 @@ def test_what_was_asked_before_ctrl_c_is_not_asked_again(tmp_path: Path) -> None
     with serve(latency=0.3) as endpoint:
         judged = Judged(tmp_path, endpoint)
         judged.write(NAMES, steps=BY_RULES, max_concurrency=1)
-        command = [sys.executable, "-m", "flows.cli", "noise", "p.yaml", "--repeats", "3"]
+        command = [sys.executable, "-m", "claimflow", "noise", "p.yaml", "--repeats", "3"]
         process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
         while endpoint.hits < 3:
             time.sleep(0.02)

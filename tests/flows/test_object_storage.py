@@ -11,12 +11,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from flows.cli import main
-from flows.engine.errors import InputError
-from flows.engine.object_storage import Address, address, bucket, open_bucket
-from flows.engine.reader import SampleSource, open_samples
-from flows.engine.storage.publishing import check_place, export_to, publish_run
-from flows.engine.storage.store import Store
+from claimflow.flows.cli import main
+from claimflow.flows.engine.errors import InputError
+from claimflow.flows.engine.object_storage import Address, address, bucket, open_bucket
+from claimflow.flows.engine.reader import SampleSource, open_samples
+from claimflow.flows.engine.storage.publishing import check_place, export_to, publish_run
+from claimflow.flows.engine.storage.store import Store
 from tests.flows.prefect_server import environment
 from tests.flows.s3_server import KEYS, OTHERS, Asked, Way, make_bucket, s3_server
 
@@ -289,7 +289,7 @@ def test_where_there_is_no_room_for_a_copy_is_told(
 def test_without_obstore_it_is_said_how_to_get_it(
     way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "flows.engine.object_storage.bucket", None)
+    monkeypatch.setitem(sys.modules, "claimflow.flows.engine.object_storage.bucket", None)
     assert told("s3://b/a.jsonl", tmp_path) == [
         "s3://b/a.jsonl: obstore is not installed; pip install 'claimflow[s3]'"
     ]
@@ -394,9 +394,7 @@ def test_tables_are_reused_when_the_samples_move_to_s3(s3: str, small_store: Sto
 def test_no_night_begins_that_could_not_be_published(
     server: str, way: Way, small: Path, tmp_path: Path
 ) -> None:
-    night = (
-        "import sys; from flows.evaluate import evaluate; evaluate(sys.argv[1], publish='s3://no')"
-    )
+    night = "import sys; from claimflow.flows.evaluate import evaluate; evaluate(sys.argv[1], publish='s3://no')"
     done = subprocess.run(
         [sys.executable, "-c", night, str(small)],
         env=environment(tmp_path / "home", PREFECT_API_URL=server, **way.environment()),

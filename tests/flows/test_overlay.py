@@ -5,11 +5,11 @@ from typing import Any
 
 import polars as pl
 
-from flows.engine.steps.overlay import edited
-from flows.engine.storage.edits import Edit, fitting, in_force, taking_back, text_key
-from stages.keys import content_key
-from stages.rows import Claim, Sample, Verdict
-from stages.tables import build, conform
+from claimflow.flows.engine.steps.overlay import edited
+from claimflow.flows.engine.storage.edits import Edit, fitting, in_force, taking_back, text_key
+from claimflow.stages.keys import content_key
+from claimflow.stages.rows import Claim, Sample, Verdict
+from claimflow.stages.tables import build, conform
 
 AT = datetime(2026, 1, 1)
 CALL = content_key("call")

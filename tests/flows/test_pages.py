@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.engine.findings.results import chosen_run
-from flows.pages.run import run_page, worst_samples
-from flows.pages.votes import vote_words
+from claimflow.flows.engine.findings.results import chosen_run
+from claimflow.flows.pages.run import run_page, worst_samples
+from claimflow.flows.pages.votes import vote_words
 from tests.endpoint import faults, serve
 from tests.flows.judged import STEPS, Judged, about
 
@@ -34,7 +34,7 @@ def test_a_page_tells_failures_calls_and_changes(
     page = run_page(judged.store, second)
     assert "### What changed from A to B" in page
     assert f"- A: `{first}`" in page
-    monkeypatch.setattr("flows.pages.run.COMPARED_UP_TO", 1)
+    monkeypatch.setattr("claimflow.flows.pages.run.COMPARED_UP_TO", 1)
     assert f"What changed: `claimflow diff {first} {second}`" in run_page(judged.store, second)
 
 

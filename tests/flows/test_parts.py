@@ -6,13 +6,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from flows.engine.findings.results import run_steps
-from flows.engine.prepare import prepare
-from flows.engine.running.execute import execute, open_store, recorded
-from flows.engine.steps import drafting, parts
-from flows.engine.steps.runner import Made
-from flows.engine.storage.store import read_table
-from flows.engine.workers import local
+from claimflow.flows.engine.findings.results import run_steps
+from claimflow.flows.engine.prepare import prepare
+from claimflow.flows.engine.running.execute import execute, open_store, recorded
+from claimflow.flows.engine.steps import drafting, parts
+from claimflow.flows.engine.steps.runner import Made
+from claimflow.flows.engine.storage.store import read_table
+from claimflow.flows.engine.workers import local
 
 
 class Watch:

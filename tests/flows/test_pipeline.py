@@ -6,12 +6,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from flows.engine.config.pipeline import build_pipeline
-from flows.engine.config.pipeline_schema import json_schema, pipeline_model, step_model
-from flows.engine.config.yaml_source import load_yaml
-from flows.engine.errors import InputError
-from flows.engine.prepare import prepare
-from stages.decompose import DecomposeClaims
+from claimflow.flows.engine.config.pipeline import build_pipeline
+from claimflow.flows.engine.config.pipeline_schema import json_schema, pipeline_model, step_model
+from claimflow.flows.engine.config.yaml_source import load_yaml
+from claimflow.flows.engine.errors import InputError
+from claimflow.flows.engine.prepare import prepare
+from claimflow.stages.decompose import DecomposeClaims
 
 ROOT = Path(__file__).parents[2]
 BAD = sorted((ROOT / "tests/bad").glob("*.yaml"))

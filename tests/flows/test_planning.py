@@ -12,20 +12,20 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.cli import main
-from flows.engine.config.rerun import Rerun, chosen
-from flows.engine.endpoints import Judge
-from flows.engine.llm.estimate import Estimate
-from flows.engine.llm.habits import Habits, recall_habits
-from flows.engine.planning.choosing import choose
-from flows.engine.planning.estimating import estimate
-from flows.engine.planning.guessing import ClaimGuess
-from flows.engine.planning.plan import plan
-from flows.engine.prepare import prepare
-from flows.engine.running.execute import execute, open_store, recorded
-from stages.decompose import DecomposeClaims
-from stages.rows import Sample
-from stages.tables import build
+from claimflow.flows.cli import main
+from claimflow.flows.engine.config.rerun import Rerun, chosen
+from claimflow.flows.engine.endpoints import Judge
+from claimflow.flows.engine.llm.estimate import Estimate
+from claimflow.flows.engine.llm.habits import Habits, recall_habits
+from claimflow.flows.engine.planning.choosing import choose
+from claimflow.flows.engine.planning.estimating import estimate
+from claimflow.flows.engine.planning.guessing import ClaimGuess
+from claimflow.flows.engine.planning.plan import plan
+from claimflow.flows.engine.prepare import prepare
+from claimflow.flows.engine.running.execute import execute, open_store, recorded
+from claimflow.stages.decompose import DecomposeClaims
+from claimflow.stages.rows import Sample
+from claimflow.stages.tables import build
 from tests.endpoint import Endpoint, faults, serve
 from tests.flows.judged import (
     CLAIMS,
@@ -304,8 +304,8 @@ def test_final_failures_are_on_file_and_others_are_asked_for_again(tmp_path: Pat
 def test_parts_of_the_samples_count_as_they_are_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr("flows.engine.planning.estimating.SHARD", size)
-    monkeypatch.setattr("flows.engine.steps.drafting.SHARD", size)
+    monkeypatch.setattr("claimflow.flows.engine.planning.estimating.SHARD", size)
+    monkeypatch.setattr("claimflow.flows.engine.steps.drafting.SHARD", size)
     same = own("one") | {"sample_id": "copy"}
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
@@ -316,8 +316,8 @@ def test_parts_of_the_samples_count_as_they_are_asked(
 def test_of_very_many_samples_some_are_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("flows.engine.planning.estimating.SHARD", 1)
-    monkeypatch.setattr("flows.engine.planning.estimating._SHARDS", 3)
+    monkeypatch.setattr("claimflow.flows.engine.planning.estimating.SHARD", 1)
+    monkeypatch.setattr("claimflow.flows.engine.planning.estimating._SHARDS", 3)
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
         judged.write([own(str(number)) for number in range(12)], steps=PAIRS)
@@ -447,7 +447,7 @@ def test_planning_leaves_nothing_and_needs_neither_litellm_nor_key_nor_endpoint(
         judged = Judged(tmp_path, endpoint)
         judged.write(SAMPLES, steps=BY_JUDGE, model="openai/gpt-4o-mini", price=PRICE)
     code = (
-        "import sys; from flows.cli import main; code = main(['plan', 'p.yaml']); "
+        "import sys; from claimflow.flows.cli import main; code = main(['plan', 'p.yaml']); "
         "assert 'litellm' not in sys.modules; sys.exit(code)"
     )
     before = sorted(tmp_path.iterdir())
@@ -482,7 +482,7 @@ def test_planning_leaves_a_store_as_it_is(tmp_path: Path) -> None:
 def test_guesses_keep_the_rate_of_the_texts_that_the_rules_decomposed(
     monkeypatch: pytest.MonkeyPatch, atomicity: Any, other: str
 ) -> None:
-    monkeypatch.setattr("flows.engine.planning.guessing._BY_RULES", 10)
+    monkeypatch.setattr("claimflow.flows.engine.planning.guessing._BY_RULES", 10)
     texts = (other, "The tower stands in Paris and it opened in 1889.")
     rows = [{"sample_id": str(number), "response": texts[number % 2]} for number in range(40)]
     samples = build(Sample, rows)

@@ -7,14 +7,14 @@ from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 
-from flows.cli import main
-from flows.engine.storage.store import Store
-from flows.plots.comparison import Apart, comparison
-from flows.plots.distribution import distribution
-from flows.plots.reliability import Believed, reliability
-from flows.plots.style import Chart
-from flows.plots.trend import Point, trend
-from flows.plots.writing import png, svg
+from claimflow.flows.cli import main
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.plots.comparison import Apart, comparison
+from claimflow.flows.plots.distribution import distribution
+from claimflow.flows.plots.reliability import Believed, reliability
+from claimflow.flows.plots.style import Chart
+from claimflow.flows.plots.trend import Point, trend
+from claimflow.flows.plots.writing import png, svg
 from tests.flows.compared import Table, put_run, samples, scores
 
 HOSTILE = "<script>alert(1)</script> ü ع 😀 ]]> \"'"

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from flows.commands.prompt import main
-from flows.engine.errors import InputError
-from stages.decompose import DecomposeClaims
-from stages.prompt import cut
-from stages.text.claims import decompose
-from stages.verify import VerifyClaims
+from claimflow.flows.commands.prompt import main
+from claimflow.flows.engine.errors import InputError
+from claimflow.stages.decompose import DecomposeClaims
+from claimflow.stages.prompt import cut
+from claimflow.stages.text.claims import decompose
+from claimflow.stages.verify import VerifyClaims
 
 OURS = Path(__file__).parents[2] / "configs/prompts"
 

@@ -11,12 +11,12 @@ from uuid import UUID
 
 import pytest
 
-from flows.cli import main
-from flows.engine.errors import StoreBusyError
-from flows.engine.storage.checking import check_store
-from flows.engine.storage.pruning import Keeping, prune
-from flows.engine.storage.read_copy import is_current, publish
-from flows.engine.storage.store import Store, now
+from claimflow.flows.cli import main
+from claimflow.flows.engine.errors import StoreBusyError
+from claimflow.flows.engine.storage.checking import check_store
+from claimflow.flows.engine.storage.pruning import Keeping, prune
+from claimflow.flows.engine.storage.read_copy import is_current, publish
+from claimflow.flows.engine.storage.store import Store, now
 from tests.endpoint import Endpoint, serve
 from tests.flows.judged import Judged
 

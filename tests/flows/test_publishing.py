@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import main
-from flows.engine.config.schedules import read_schedules
-from flows.engine.errors import InputError, StoreFullError
-from flows.engine.storage.publishing import check_place, publish_run
-from flows.engine.storage.store import Store
+from claimflow.flows.cli import main
+from claimflow.flows.engine.config.schedules import read_schedules
+from claimflow.flows.engine.errors import InputError, StoreFullError
+from claimflow.flows.engine.storage.publishing import check_place, publish_run
+from claimflow.flows.engine.storage.store import Store
 
 
 def run_of(store: Store) -> str:

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.engine.errors import InputError
-from flows.engine.storage.query import query, tables
-from flows.engine.storage.store import Store
+from claimflow.flows.engine.errors import InputError
+from claimflow.flows.engine.storage.query import query, tables
+from claimflow.flows.engine.storage.store import Store
 
 
 @pytest.fixture

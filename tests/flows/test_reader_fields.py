@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from flows.engine.reader.columns import fields_by_column
-from flows.engine.reader.fields import sample_fields
-from flows.engine.reader.records import RecordError
+from claimflow.flows.engine.reader.columns import fields_by_column
+from claimflow.flows.engine.reader.fields import sample_fields
+from claimflow.flows.engine.reader.records import RecordError
 
 
 def fields(values: dict[str, Any], *, cells: bool = False) -> dict[str, Any]:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.engine.reader import open_samples
-from flows.engine.reader.json_text import _decode_strictly, _plain_object, decode_object
-from flows.engine.reader.records import RecordError
+from claimflow.flows.engine.reader import open_samples
+from claimflow.flows.engine.reader.json_text import _decode_strictly, _plain_object, decode_object
+from claimflow.flows.engine.reader.records import RecordError
 
 TEXTS = st.text(st.sampled_from('ab":, \\é🙂\x00\u2028{}'), max_size=6)
 VALUES = st.recursive(

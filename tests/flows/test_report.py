@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import main
-from flows.engine.findings.results import chosen_run, lowest
-from flows.engine.storage.store import Store
+from claimflow.flows.cli import main
+from claimflow.flows.engine.findings.results import chosen_run, lowest
+from claimflow.flows.engine.storage.store import Store
 from tests.endpoint import faults, serve
 from tests.flows.judged import Judged, about
 

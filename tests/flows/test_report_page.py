@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import main
-from flows.engine.storage import runs
-from flows.engine.storage.store import Store
-from flows.report.folder import put_report
-from flows.report.page import html_report
+from claimflow.flows.cli import main
+from claimflow.flows.engine.storage import runs
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.report.folder import put_report
+from claimflow.flows.report.page import html_report
 from tests.flows.compared import Table, put_run, samples, scores
 from tests.flows.reported import put_runs, samples_of
 

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from flows.report.payload import Payload, packed
+from claimflow.flows.report.payload import Payload, packed
 
 
 def unpacked(payload: Payload) -> list[Any]:

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from flows.engine.compare.comparison import compare
-from flows.engine.compare.pairs import Runs
-from flows.engine.findings.results import sample_count
-from flows.engine.report.metrics import StepMetric, scored_values
-from flows.engine.report.overview import overview
-from flows.engine.report.ranking import changed_samples, worst_first
-from flows.engine.report.samples import followed
-from flows.engine.storage.store import Store
-from flows.report.entries import entries
-from stages.keys import content_key
+from claimflow.flows.engine.compare.comparison import compare
+from claimflow.flows.engine.compare.pairs import Runs
+from claimflow.flows.engine.findings.results import sample_count
+from claimflow.flows.engine.report.metrics import StepMetric, scored_values
+from claimflow.flows.engine.report.overview import overview
+from claimflow.flows.engine.report.ranking import changed_samples, worst_first
+from claimflow.flows.engine.report.samples import followed
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.report.entries import entries
+from claimflow.stages.keys import content_key
 from tests.flows.compared import put_run
 from tests.flows.reported import EVIL, LONG, put_runs, samples_of
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from flows.engine.findings.results import all_runs
-from flows.engine.storage import runs
-from flows.engine.storage.artifacts import Draft, Making
-from flows.engine.storage.store import Store, now
-from stages.keys import content_key
-from stages.rows import Sample
-from stages.tables import build
+from claimflow.flows.engine.findings.results import all_runs
+from claimflow.flows.engine.storage import runs
+from claimflow.flows.engine.storage.artifacts import Draft, Making
+from claimflow.flows.engine.storage.store import Store, now
+from claimflow.stages.keys import content_key
+from claimflow.stages.rows import Sample
+from claimflow.stages.tables import build
 
 ABOUT = {"pipeline": "p", "config_path": "p.yaml", "config": "name: p"}
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from flows.cli import main
-from flows.engine.config.schedules import read_schedules
-from flows.engine.config.schedules_schema import Parameters, schedules_schema
-from flows.engine.config.yaml_source import load_yaml
-from flows.engine.errors import InputError
+from claimflow.flows.cli import main
+from claimflow.flows.engine.config.schedules import read_schedules
+from claimflow.flows.engine.config.schedules_schema import Parameters, schedules_schema
+from claimflow.flows.engine.config.yaml_source import load_yaml
+from claimflow.flows.engine.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "configs/schedules.yaml"

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from flows.cli import main
-from flows.engine.errors import InputError
-from flows.engine.findings.results import chosen_run
-from flows.engine.sheets.form import COLUMNS, read_sheet, written
-from flows.engine.sheets.rows import sheet_rows
-from flows.engine.sheets.taking_in import run_of, taken_in
-from flows.engine.storage.edits import Kind
-from flows.engine.storage.store import Store
+from claimflow.flows.cli import main
+from claimflow.flows.engine.errors import InputError
+from claimflow.flows.engine.findings.results import chosen_run
+from claimflow.flows.engine.sheets.form import COLUMNS, read_sheet, written
+from claimflow.flows.engine.sheets.rows import sheet_rows
+from claimflow.flows.engine.sheets.taking_in import run_of, taken_in
+from claimflow.flows.engine.storage.edits import Kind
+from claimflow.flows.engine.storage.store import Store
 
 TOWER = "The Eiffel Tower is located in Paris."
 

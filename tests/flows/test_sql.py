@@ -7,10 +7,10 @@ from typing import Any, Final
 import polars as pl
 import pytest
 
-from flows.engine.storage.checking import check_store
-from flows.engine.storage.query import query
-from flows.engine.storage.store import Store
-from stages.rows import row_kinds
+from claimflow.flows.engine.storage.checking import check_store
+from claimflow.flows.engine.storage.query import query
+from claimflow.flows.engine.storage.store import Store
+from claimflow.stages.rows import row_kinds
 from tests.endpoint import faults, serve
 from tests.flows.judged import CLAIMS, EMBEDDED, VERIFY, Judged, about, sample
 

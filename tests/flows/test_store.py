@@ -9,11 +9,11 @@ import duckdb
 import polars as pl
 import pytest
 
-from flows.engine.errors import InputError
-from flows.engine.storage.migrations import SCHEMA_VERSION
-from flows.engine.storage.store import Store, StoreBusyError, insert, read_table
-from stages.rows import Sample, row_kinds
-from stages.tables import build, schema
+from claimflow.flows.engine.errors import InputError
+from claimflow.flows.engine.storage.migrations import SCHEMA_VERSION
+from claimflow.flows.engine.storage.store import Store, StoreBusyError, insert, read_table
+from claimflow.stages.rows import Sample, row_kinds
+from claimflow.stages.tables import build, schema
 
 HOLD = """
 import duckdb, sys

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.engine.config.rerun import Rerun, chosen
-from flows.engine.errors import InputError
-from flows.engine.prepare import Prepared, prepare
-from flows.engine.running.execute import execute, open_store, recorded
+from claimflow.flows.engine.config.rerun import Rerun, chosen
+from claimflow.flows.engine.errors import InputError
+from claimflow.flows.engine.prepare import Prepared, prepare
+from claimflow.flows.engine.running.execute import execute, open_store, recorded
 from tests.flows.judged import Unseen
 
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import main
-from flows.engine.errors import InputError
-from flows.engine.findings.results import all_runs, chosen_run
-from flows.engine.storage import runs
-from flows.engine.storage.runs import NOISE
-from flows.engine.storage.store import Store
-from flows.engine.storage.tags import add_tag, find_run, newest_of, remove_tag, tags
+from claimflow.flows.cli import main
+from claimflow.flows.engine.errors import InputError
+from claimflow.flows.engine.findings.results import all_runs, chosen_run
+from claimflow.flows.engine.storage import runs
+from claimflow.flows.engine.storage.runs import NOISE
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.storage.tags import add_tag, find_run, newest_of, remove_tag, tags
 from tests.flows.compared import put_run, samples
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from flows.engine.errors import InputError
-from flows.engine.findings.results import chosen_run
-from flows.engine.storage.store import Store
-from flows.testing import assert_scores
+from claimflow.flows.engine.errors import InputError
+from claimflow.flows.engine.findings.results import chosen_run
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.testing import assert_scores
 from tests.flows.compared import put_run, samples, scores
 
 

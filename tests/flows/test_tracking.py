@@ -12,14 +12,14 @@ import json, sys
 from collections import Counter
 from pathlib import Path
 
-from flows.evaluate import evaluate
+from claimflow.flows.evaluate import evaluate
 from prefect import flow
-from flows.engine.errors import JudgeError
-from flows.engine.running.execute import execute, recorded
-from flows.engine.prepare import prepare
-from flows.engine.storage.store import Store
-from flows.posting import artifact_key
-from flows.tracking import Seen, TaskRuns
+from claimflow.flows.engine.errors import JudgeError
+from claimflow.flows.engine.running.execute import execute, recorded
+from claimflow.flows.engine.prepare import prepare
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.posting import artifact_key
+from claimflow.flows.tracking import Seen, TaskRuns
 from tests.flows.held import Held
 
 config = Path(sys.argv[1])

@@ -16,13 +16,13 @@ from urllib.parse import urlencode
 
 import pytest
 
-from flows.cli import main
-from flows.engine.storage.store import Store
-from flows.engine.storage.tags import add_tag
-from flows.view import answers
-from flows.view.answers import Asked
-from flows.view.pages import POLICY
-from flows.view.server import View
+from claimflow.flows.cli import main
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.storage.tags import add_tag
+from claimflow.flows.view import answers
+from claimflow.flows.view.answers import Asked
+from claimflow.flows.view.pages import POLICY
+from claimflow.flows.view.server import View
 from tests.flows.compared import put_run, samples, scores
 from tests.flows.held import Held
 
@@ -298,7 +298,7 @@ def test_a_store_that_is_not_there_is_a_mistake(
 
 
 def test_ctrl_c_ends_it(store: Store) -> None:
-    command = [sys.executable, "-m", "flows.cli", "view", "--port", "0", "--live"]
+    command = [sys.executable, "-m", "claimflow", "view", "--port", "0", "--live"]
     with subprocess.Popen(
         [*command, "--store", str(store.path)], stdout=subprocess.PIPE, text=True
     ) as process:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from flows.cli import main
-from flows.engine.llm.estimate import Estimate
-from flows.engine.planning.estimating import estimate
-from flows.engine.planning.plan import plan
-from flows.engine.prepare import prepare
+from claimflow.flows.cli import main
+from claimflow.flows.engine.llm.estimate import Estimate
+from claimflow.flows.engine.planning.estimating import estimate
+from claimflow.flows.engine.planning.plan import plan
+from claimflow.flows.engine.prepare import prepare
 from tests.endpoint import Endpoint, Rule, faults, serve
 from tests.flows.judged import LABELS, STEPS, VERIFY, Judged, about
 
@@ -38,7 +38,7 @@ def seeded(*numbers: int | None) -> Rule:
 
 
 def planned(judged: Judged) -> dict[str, Estimate]:
-    from flows.engine.config.rerun import Rerun, chosen
+    from claimflow.flows.engine.config.rerun import Rerun, chosen
 
     prepared = prepare(judged.path)
     steps = plan(prepared, judged.store, choice=chosen(prepared.pipeline, Rerun()))

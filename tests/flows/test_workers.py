@@ -12,14 +12,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.engine.errors import StoppedError, WorkersError
-from flows.engine.steps.parts import make_table
-from flows.engine.workers.local import LocalWorkers
-from stages.base import Stage
-from stages.decompose import DecomposeClaims
-from stages.match import LexicalMatch
-from stages.rows import Sample
-from stages.tables import TableError, build
+from claimflow.flows.engine.errors import StoppedError, WorkersError
+from claimflow.flows.engine.steps.parts import make_table
+from claimflow.flows.engine.workers.local import LocalWorkers
+from claimflow.stages.base import Stage
+from claimflow.stages.decompose import DecomposeClaims
+from claimflow.stages.match import LexicalMatch
+from claimflow.stages.rows import Sample
+from claimflow.stages.tables import TableError, build
 
 ROOT = Path(__file__).parents[2]
 STAGE = DecomposeClaims(of="response", coverage="high")
@@ -129,7 +129,7 @@ def test_a_few_chunks_are_not_worth_a_process(stop: threading.Event) -> None:
 
 ABANDONED = """
 import os, threading
-from flows.engine.workers.local import LocalWorkers
+from claimflow.flows.engine.workers.local import LocalWorkers
 from tests.flows import test_workers as t
 list(t.make(LocalWorkers(threading.Event(), count=1), [t.part(0)]))
 os._exit(0)

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.engine.config.yaml_source import load_yaml
-from flows.engine.errors import InputError
+from claimflow.flows.engine.config.yaml_source import load_yaml
+from claimflow.flows.engine.errors import InputError
 
 
 def write(folder: Path, text: str) -> Path:

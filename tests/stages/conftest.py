@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 import pytest
 
-from stages.keys import content_key
-from stages.rows import Claim, Verdict
-from stages.tables import build
+from claimflow.stages.keys import content_key
+from claimflow.stages.rows import Claim, Verdict
+from claimflow.stages.tables import build
 
 Labels = Mapping[str, Sequence[str | Sequence[str]]]
 Judge = Callable[[str, str, Labels], tuple[pl.DataFrame, pl.DataFrame]]

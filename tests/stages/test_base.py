@@ -4,10 +4,10 @@ from typing import Protocol
 import polars as pl
 import pytest
 
-from stages.base import Input, Stage
-from stages.rows import Claim, Sample, Score
-from stages.tables import Claims, Samples, Scores, TableError, build
-from stages.tools import Embedder
+from claimflow.stages.base import Input, Stage
+from claimflow.stages.rows import Claim, Sample, Score
+from claimflow.stages.tables import Claims, Samples, Scores, TableError, build
+from claimflow.stages.tools import Embedder
 
 SCORED = pl.lit("scored")
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from stages.ask_verdicts import Opinion
-from stages.cascade import Cascade, ask_cascade
-from stages.keys import content_key
-from stages.rows import Claim, Sample
-from stages.tables import build
-from stages.tools import Failure, Form, Judgement, Pair, Question, Reply, Voter
-from stages.verify import VerifyClaims
+from claimflow.stages.ask_verdicts import Opinion
+from claimflow.stages.cascade import Cascade, ask_cascade
+from claimflow.stages.keys import content_key
+from claimflow.stages.rows import Claim, Sample
+from claimflow.stages.tables import build
+from claimflow.stages.tools import Failure, Form, Judgement, Pair, Question, Reply, Voter
+from claimflow.stages.verify import VerifyClaims
 
 PROMPT = "Does it follow?\n{{premise}}\n{{claims}}"
 CALL = content_key("call", "c")

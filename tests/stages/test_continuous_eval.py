@@ -8,7 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text.continuous_eval import content_tokens, continuous_eval_measures, overlap_with
+from claimflow.stages.text.continuous_eval import (
+    content_tokens,
+    continuous_eval_measures,
+    overlap_with,
+)
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden_lexical.jsonl"
 CASES = [json.loads(line) for line in GOLDEN.read_text("utf-8").split("\n") if line]

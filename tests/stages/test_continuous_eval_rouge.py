@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text import continuous_eval_rouge
-from stages.text.continuous_eval_rouge import EmptySourceError, rouge_with
+from claimflow.stages.text import continuous_eval_rouge
+from claimflow.stages.text.continuous_eval_rouge import EmptySourceError, rouge_with
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden_lexical.jsonl"
 WORDS = st.lists(st.sampled_from("abc"), max_size=9)

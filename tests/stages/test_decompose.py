@@ -6,12 +6,12 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from stages.ask_claims import Decomposition
-from stages.decompose import DecomposeClaims
-from stages.keys import content_key
-from stages.rows import Claim, Sample
-from stages.tables import build, schema
-from stages.tools import Failure, Form, Question, Reply
+from claimflow.stages.ask_claims import Decomposition
+from claimflow.stages.decompose import DecomposeClaims
+from claimflow.stages.keys import content_key
+from claimflow.stages.rows import Claim, Sample
+from claimflow.stages.tables import build, schema
+from claimflow.stages.tools import Failure, Form, Question, Reply
 
 TEXT = "Nikola Tesla was born in Smiljan and died in New York."
 PROMPT = "Claims, {{atomicity}} and {{ coverage }}:\n{{texts}}"

@@ -4,10 +4,10 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from flows.engine.embedding.embedder import OnnxEmbedder
-from stages.embed import EmbeddingSimilarity
-from stages.rows import Sample
-from stages.tables import build
+from claimflow.flows.engine.embedding.embedder import OnnxEmbedder
+from claimflow.stages.embed import EmbeddingSimilarity
+from claimflow.stages.rows import Sample
+from claimflow.stages.tables import build
 
 TEXTS = {
     "same": ("A cat sat on the mat.", "A cat sat on the mat."),

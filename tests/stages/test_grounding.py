@@ -2,7 +2,7 @@
 
 import pytest
 
-from stages.text.grounding import new_words, stating_sentences, uncovered, word_forms
+from claimflow.stages.text.grounding import new_words, stating_sentences, uncovered, word_forms
 
 TEXT = "The Eiffel Tower, designed by Gustave Eiffel, was built in Paris from 1887 to 1889."
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stages.text.languages import FUNCTION_WORDS, language_of
+from claimflow.stages.text.languages import FUNCTION_WORDS, language_of
 
 TOLD = {
     "English": "The tower was built in 1889 and it is still the tallest of them.",

@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text import last_words, sentences
-from stages.text.abbreviations import ABBREVIATIONS
-from stages.text.last_words import FOLLOWERS, followers
-from stages.text.sentences import split_sentences
+from claimflow.stages.text import last_words, sentences
+from claimflow.stages.text.abbreviations import ABBREVIATIONS
+from claimflow.stages.text.last_words import FOLLOWERS, followers
+from claimflow.stages.text.sentences import split_sentences
 
 
 @pytest.mark.parametrize(

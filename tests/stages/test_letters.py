@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text import letters
-from stages.text.letters import Letters
+from claimflow.stages.text import letters
+from claimflow.stages.text.letters import Letters
 
 WORDS = st.lists(st.text(max_size=2), max_size=30)
 

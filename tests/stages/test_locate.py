@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text.locate import find_quote, source_sentences
+from claimflow.stages.text.locate import find_quote, source_sentences
 
 TEXT = "“It’s Über-cold,” she said.\nThe  river — the Elbe — froze; the river (Elbe) thawed."
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text.abbreviations import ABBREVIATIONS
-from stages.text.many_sentences import find_sentences
-from stages.text.pieces import Pieces
-from stages.text.sentences import sentence_bounds
+from claimflow.stages.text.abbreviations import ABBREVIATIONS
+from claimflow.stages.text.many_sentences import find_sentences
+from claimflow.stages.text.pieces import Pieces
+from claimflow.stages.text.sentences import sentence_bounds
 
 DATA = Path(__file__).parents[1] / "data" / "sentence_split"
 WORDS = ["food", "Food", "Mr", "ff", "B", "U.S", "13", "1", "2", "iv", "don't", "(x", "e\u0301"]

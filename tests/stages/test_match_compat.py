@@ -4,9 +4,9 @@ from typing import Any
 
 import polars as pl
 
-from stages.match_compat import compat_matches
-from stages.rows import Sample, SentenceMatch
-from stages.tables import build, conform
+from claimflow.stages.match_compat import compat_matches
+from claimflow.stages.rows import Sample, SentenceMatch
+from claimflow.stages.tables import build, conform
 
 SAMPLE = {
     "sample_id": "s",

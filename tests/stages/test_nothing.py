@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from stages.nothing import EmptyPolicy, texts_in
-from stages.rows import Sample
-from stages.score import ContextRecall, FactualCorrectness, Faithfulness
-from stages.score_lexical import DeterministicFaithfulness
-from stages.tables import build
+from claimflow.stages.nothing import EmptyPolicy, texts_in
+from claimflow.stages.rows import Sample
+from claimflow.stages.score import ContextRecall, FactualCorrectness, Faithfulness
+from claimflow.stages.score_lexical import DeterministicFaithfulness
+from claimflow.stages.tables import build
 
 FULL = {"response": "Paris.", "reference": "Paris.", "retrieved_contexts": ["Paris."]}
 

@@ -5,10 +5,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from stages.keys import content_key
-from stages.outcomes import count_outcomes
-from stages.rows import Claim, Sample, Verdict
-from stages.tables import TableError, build
+from claimflow.stages.keys import content_key
+from claimflow.stages.outcomes import count_outcomes
+from claimflow.stages.rows import Claim, Sample, Verdict
+from claimflow.stages.tables import TableError, build
 
 Judged = tuple[str, int | None, str | None]
 """A claim, a passage, and a verdict or the kind of failure; None for a failure of no kind."""

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text.overlap import token_overlap
+from claimflow.stages.text.overlap import token_overlap
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden_lexical.jsonl"
 TOKENS = st.lists(st.sampled_from("abcdef"), max_size=12)

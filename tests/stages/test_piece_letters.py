@@ -3,11 +3,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text import piece_letters
-from stages.text.letters import Letters
-from stages.text.piece_letters import UNKNOWN, PieceLetters
-from stages.text.rouge import rouge_words
-from stages.text.treebank import treebank_words
+from claimflow.stages.text import piece_letters
+from claimflow.stages.text.letters import Letters
+from claimflow.stages.text.piece_letters import UNKNOWN, PieceLetters
+from claimflow.stages.text.rouge import rouge_words
+from claimflow.stages.text.treebank import treebank_words
 
 PARTS = [*"abxsSdDtTN019.,:;'\"`()[]{}<>*#&?!-«»“”‘’„ \u00a0\t\u3000ıéß", *"      "]
 PARTS += ["'s", "n't", "'ll", "can", "not", "wanna", "cannot", "gimme", "'tis", "more'n", "d'ye"]

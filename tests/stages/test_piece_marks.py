@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text import piece_marks
-from stages.text.piece_marks import look_at
-from stages.text.pieces import Pieces
+from claimflow.stages.text import piece_marks
+from claimflow.stages.text.piece_marks import look_at
+from claimflow.stages.text.pieces import Pieces
 
 
 def marked(text, kind):

@@ -4,7 +4,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text.pieces import Pieces
+from claimflow.stages.text.pieces import Pieces
 
 TEXTS = st.lists(st.text(alphabet="ab \n\té中\x00", max_size=12), min_size=1, max_size=5)
 

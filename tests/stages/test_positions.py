@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from stages.positions import positions, tally
+from claimflow.stages.positions import positions, tally
 
 
 @pytest.mark.parametrize(

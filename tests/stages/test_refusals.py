@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text.refusals import is_refusal
+from claimflow.stages.text.refusals import is_refusal
 
 
 @pytest.mark.parametrize(

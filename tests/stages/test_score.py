@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from stages.nothing import EmptyPolicy
-from stages.rows import Claim, Sample, Verdict
-from stages.score import FactualCorrectness
-from stages.tables import build
+from claimflow.stages.nothing import EmptyPolicy
+from claimflow.stages.rows import Claim, Sample, Verdict
+from claimflow.stages.score import FactualCorrectness
+from claimflow.stages.tables import build
 
 YES, NO, CONTRARY = "entailed", "neutral", "contradicted"
 ID = "00000000-0000-0000-0000-00000000000"

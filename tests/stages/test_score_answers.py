@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from stages.nothing import EmptyPolicy
-from stages.rows import Sample, Similarity
-from stages.score_answers import AnswerCorrectness, SemanticSimilarity
-from stages.tables import TableError, build
+from claimflow.stages.nothing import EmptyPolicy
+from claimflow.stages.rows import Sample, Similarity
+from claimflow.stages.score_answers import AnswerCorrectness, SemanticSimilarity
+from claimflow.stages.tables import TableError, build
 
 YES, NO = "entailed", "neutral"
 TEXTS = {"response": "a response", "reference": "a reference"}

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from stages.rows import Sample
-from stages.score import ContextRecall, Faithfulness
-from stages.tables import build
+from claimflow.stages.rows import Sample
+from claimflow.stages.score import ContextRecall, Faithfulness
+from claimflow.stages.tables import build
 
 YES, NO, CONTRARY = "entailed", "neutral", "contradicted"
 

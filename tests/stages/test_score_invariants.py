@@ -9,13 +9,17 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from stages.nothing import EmptyPolicy
-from stages.rows import Sample, SentenceMatch, Similarity
-from stages.score import ContextRecall, FactualCorrectness, Faithfulness
-from stages.score_answers import AnswerCorrectness, SemanticSimilarity
-from stages.score_lexical import MEASURES, DeterministicCorrectness, DeterministicFaithfulness
-from stages.tables import build
-from stages.words import ClaimCompat
+from claimflow.stages.nothing import EmptyPolicy
+from claimflow.stages.rows import Sample, SentenceMatch, Similarity
+from claimflow.stages.score import ContextRecall, FactualCorrectness, Faithfulness
+from claimflow.stages.score_answers import AnswerCorrectness, SemanticSimilarity
+from claimflow.stages.score_lexical import (
+    MEASURES,
+    DeterministicCorrectness,
+    DeterministicFaithfulness,
+)
+from claimflow.stages.tables import build
+from claimflow.stages.words import ClaimCompat
 
 few = settings(
     # Each is of many samples, which one run of a stage scores.

@@ -8,11 +8,15 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from stages.match import LexicalMatch
-from stages.nothing import EmptyPolicy
-from stages.rows import Sample, SentenceMatch
-from stages.score_lexical import MEASURES, DeterministicCorrectness, DeterministicFaithfulness
-from stages.tables import TableError, build
+from claimflow.stages.match import LexicalMatch
+from claimflow.stages.nothing import EmptyPolicy
+from claimflow.stages.rows import Sample, SentenceMatch
+from claimflow.stages.score_lexical import (
+    MEASURES,
+    DeterministicCorrectness,
+    DeterministicFaithfulness,
+)
+from claimflow.stages.tables import TableError, build
 
 TEXTS = {"response": "A. B.", "reference": "C.", "retrieved_contexts": ["D."]}
 SPAN = {"sentence": "x", "start": 0, "end": 1}

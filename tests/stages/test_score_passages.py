@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from stages.nothing import EmptyPolicy
-from stages.ratios import RATIOS
-from stages.rows import Sample
-from stages.score_passages import NoiseSensitivity, RagChecker
-from stages.tables import TableError, build
+from claimflow.stages.nothing import EmptyPolicy
+from claimflow.stages.ratios import RATIOS
+from claimflow.stages.rows import Sample
+from claimflow.stages.score_passages import NoiseSensitivity, RagChecker
+from claimflow.stages.tables import TableError, build
 
 few = settings(
     # Each is of twenty samples or more, which one run of the stage scores.

@@ -12,10 +12,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from stages.rows import Sample
-from stages.score_passages import NoiseSensitivity, RagChecker
-from stages.summarize import SummarizeScores
-from stages.tables import TableError, build
+from claimflow.stages.rows import Sample
+from claimflow.stages.score_passages import NoiseSensitivity, RagChecker
+from claimflow.stages.summarize import SummarizeScores
+from claimflow.stages.tables import TableError, build
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden_ragchecker.jsonl"
 CASES = [json.loads(line) for line in GOLDEN.read_text("utf-8").split("\n") if line]

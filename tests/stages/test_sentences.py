@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text import sentences
-from stages.text.abbreviations import ABBREVIATIONS
-from stages.text.sentences import Span, split_sentences
+from claimflow.stages.text import sentences
+from claimflow.stages.text.abbreviations import ABBREVIATIONS
+from claimflow.stages.text.sentences import Span, split_sentences
 
 TESTS = Path(__file__).parents[1]
 

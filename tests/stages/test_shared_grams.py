@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text import comparison, gram_numbers
-from stages.text.comparison import Comparison
-from stages.text.shared_grams import shared_grams
+from claimflow.stages.text import comparison, gram_numbers
+from claimflow.stages.text.comparison import Comparison
+from claimflow.stages.text.shared_grams import shared_grams
 
 TEXT = st.text(alphabet="ab\n\0é東\U0001f600", max_size=12)
 COMPARISONS = st.lists(st.builds(Comparison, st.lists(TEXT, max_size=4), TEXT), max_size=5)

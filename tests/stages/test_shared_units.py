@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text import comparison
-from stages.text.comparison import Comparison
-from stages.text.shared_units import shared_units
+from claimflow.stages.text import comparison
+from claimflow.stages.text.comparison import Comparison
+from claimflow.stages.text.shared_units import shared_units
 
 TEXT = st.text(alphabet="abc\n\0\U0001f600", max_size=9)
 COMPARISONS = st.lists(st.builds(Comparison, st.lists(TEXT, max_size=4), TEXT), max_size=5)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stages.text.claims.standing import open_pronoun
+from claimflow.stages.text.claims.standing import open_pronoun
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.rows import Sample, Score
-from stages.summarize import SummarizeScores
-from stages.tables import build
+from claimflow.stages.rows import Sample, Score
+from claimflow.stages.summarize import SummarizeScores
+from claimflow.stages.tables import build
 
 SAMPLES = build(
     Sample,

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import polars as pl
 import pytest
 
-from stages.ask_claims import Decomposition
-from stages.decompose import DecomposeClaims
-from stages.keys import content_key
-from stages.rows import Sample
-from stages.supply import SuppliedClaims
-from stages.tables import build
-from stages.tools import Form, Question, Reply
+from claimflow.stages.ask_claims import Decomposition
+from claimflow.stages.decompose import DecomposeClaims
+from claimflow.stages.keys import content_key
+from claimflow.stages.rows import Sample
+from claimflow.stages.supply import SuppliedClaims
+from claimflow.stages.tables import build
+from claimflow.stages.tools import Form, Question, Reply
 
 TEXT = "The tower stands in Paris. It opened in 1889."
 SAMPLES = build(

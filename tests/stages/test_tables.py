@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from stages.rows import Sample, Score, Verdict, row_kinds
-from stages.tables import TableError, build, conform, content_columns, python_type, schema
+from claimflow.stages.rows import Sample, Score, Verdict, row_kinds
+from claimflow.stages.tables import TableError, build, conform, content_columns, python_type, schema
 
 SCORE = {"sample_id": "s", "metric": "m", "score": 0.5, "status": "scored"}
 

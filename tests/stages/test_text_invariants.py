@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text.agreement import Agreement
-from stages.text.bleu import character_bleu, word_bleu
-from stages.text.chrf import chrf
-from stages.text.overlap import token_overlap
-from stages.text.rouge import rouge_l, rouge_words
-from stages.text.tokens import Tokens, tokenize
+from claimflow.stages.text.agreement import Agreement
+from claimflow.stages.text.bleu import character_bleu, word_bleu
+from claimflow.stages.text.chrf import chrf
+from claimflow.stages.text.overlap import token_overlap
+from claimflow.stages.text.rouge import rouge_l, rouge_words
+from claimflow.stages.text.tokens import Tokens, tokenize
 
 KINDS: tuple[Tokens, ...] = ("treebank", "content", "unicode")
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text.treebank_pieces import piece_words
+from claimflow.stages.text.treebank_pieces import piece_words
 
 PARTS = [*"abxsSdDtTN019.,:;'\"`()[]{}<>*#&?!-«»“”‘’„\u00a0\tıéß", "''", "``", "--", "...", "\n"]
 PARTS += ["'s", "n't", "'ll", "can", "not", "wanna", "cannot", "gimme", "'tis", "more'n", "d'ye"]

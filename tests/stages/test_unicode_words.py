@@ -5,8 +5,8 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text import unicode_words as module
-from stages.text.unicode_words import unicode_words
+from claimflow.stages.text import unicode_words as module
+from claimflow.stages.text.unicode_words import unicode_words
 
 ANNEX = 'The quick ("brown") fox can\'t jump 32.3 feet, right?'
 

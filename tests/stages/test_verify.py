@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from stages.ask_verdicts import Opinion
-from stages.keys import content_key
-from stages.rows import Claim, Sample
-from stages.tables import build
-from stages.tools import Failure, Form, Judgement, Pair, Question, Reply
-from stages.verify import VerifyClaims
+from claimflow.stages.ask_verdicts import Opinion
+from claimflow.stages.keys import content_key
+from claimflow.stages.rows import Claim, Sample
+from claimflow.stages.tables import build
+from claimflow.stages.tools import Failure, Form, Judgement, Pair, Question, Reply
+from claimflow.stages.verify import VerifyClaims
 
 YES = Judgement(0.8, 0.1, 0.1, 0, 5)
 NO = Judgement(0.2, 0.5, 0.3, 0, 5)

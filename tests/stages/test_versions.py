@@ -1,7 +1,8 @@
 """Code is not hashed: this asks, when a stage's source changes, whether its rows do too.
 
-Where the same settings now give other rows, raise the stage's `version`, so that tables on
-file are made anew. Then (or where the rows are the same) accept the source as it is by
+Docstrings and comments do not count. Where the same settings now give other rows, raise the
+stage's `version`, so that stored tables are made again. Then (or where the rows are the same)
+accept the source as it is by
 
     python tests/stages/test_versions.py
 """
@@ -13,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-import stages
-from stages import REGISTER
+import claimflow
+from claimflow.stages import REGISTER
 
 ACCEPTED = Path(__file__).with_name("versions.json")
-ROOT = Path(stages.__file__).parent.parent
-COMMON = {"stages.base", "stages.rows", "stages.tables", "stages.tools", "stages.prompt"}
+ROOT = Path(claimflow.__file__).parent.parent
+COMMON = {f"claimflow.stages.{name}" for name in ("base", "prompt", "rows", "tables", "tools")}
 
 
 def sources(module: str, seen: set[str]) -> set[str]:
@@ -27,7 +28,7 @@ def sources(module: str, seen: set[str]) -> set[str]:
         return seen
     seen.add(module)
     for node in ast.walk(ast.parse(path_of(module).read_text("utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("stages."):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("claimflow."):
             sources(str(node.module), seen)
     return seen
 
@@ -37,11 +38,29 @@ def path_of(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
+def syntax(code: str) -> str:
+    """The syntax tree of some code, without docstrings and comments."""
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [part for part in body if not _is_text(part)]  # type: ignore[attr-defined]
+    return ast.dump(tree)
+
+
+def _is_text(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
 def state(use: str) -> dict[str, object]:
     """The version of a stage and a hash of the code that its rows come from."""
     stage = REGISTER[use]
     modules = sorted(sources(stage.__module__, set()))
-    code = "\n".join(path_of(module).read_text("utf-8") for module in modules)
+    code = "\n".join(syntax(path_of(module).read_text("utf-8")) for module in modules)
     source = hashlib.sha256(code.encode()).hexdigest()[:16]
     return {"version": stage.version, "source": source}
 
@@ -53,9 +72,14 @@ def test_the_source_of_a_stage_is_accepted(use: str) -> None:
 
 
 def test_a_stage_stands_on_all_that_it_imports() -> None:
-    assert {"stages.decompose", "stages.text.claims", "stages.text.sentences"} <= sources(
-        "stages.decompose", set()
-    )
+    found = sources("claimflow.stages.decompose", set())
+    assert {"claimflow.stages.text.claims", "claimflow.stages.text.sentences"} <= found
+
+
+def test_only_code_counts() -> None:
+    code = 'def f(a):\n    """Text."""\n    return a  # a comment\n\nX = 1\n"""More text."""\n'
+    bare = "def f(a):\n    return a\n\nX = 1\n"
+    assert syntax(code) == syntax(bare) != syntax(bare.replace("1", "2"))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from flows.engine.audit_claims.run import ClaimAudit
+from claimflow.flows.engine.audit_claims.run import ClaimAudit
 
 
 def as_json(found: ClaimAudit) -> str:

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple, get_args
 
-from stages.text.claims import TextClaim
-from stages.text.claims.standing import open_pronoun
-from stages.text.grounding import new_words, stating_sentences, uncovered, word_forms
-from stages.text.languages import language_of
+from claimflow.stages.text.claims import TextClaim
+from claimflow.stages.text.claims.standing import open_pronoun
+from claimflow.stages.text.grounding import new_words, stating_sentences, uncovered, word_forms
+from claimflow.stages.text.languages import language_of
 
 Check = Literal["repeated", "unplaced", "new_words", "open_pronoun", "other_language", "uncovered"]
 CHECKS: Final[tuple[Check, ...]] = get_args(Check)

@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 
 import duckdb
 
-from flows.engine.audit_claims.looking import Written, look
-from flows.engine.audit_claims.tally import StepAudit, Tally
-from flows.engine.storage.row_sql import REPEATED_CLAIMS
-from flows.engine.storage.store import Store
+from claimflow.flows.engine.audit_claims.looking import Written, look
+from claimflow.flows.engine.audit_claims.tally import StepAudit, Tally
+from claimflow.flows.engine.storage.row_sql import REPEATED_CLAIMS
+from claimflow.flows.engine.storage.store import Store
 
 _TOGETHER: Final = 1_000
 """Samples that are in memory at a time."""

@@ -3,8 +3,8 @@
 from collections import Counter
 from typing import NamedTuple
 
-from flows.engine.audit_claims.looking import CHECKS, Check, Finding, Looked
-from stages.words import Side
+from claimflow.flows.engine.audit_claims.looking import CHECKS, Check, Finding, Looked
+from claimflow.stages.words import Side
 
 
 class Example(NamedTuple):

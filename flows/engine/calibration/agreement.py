@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.engine.calibration.figures import Figure, clipped, share, student
+from claimflow.flows.engine.calibration.figures import Figure, clipped, share, student
 
 Counts = NDArray[np.float64]
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from flows.engine.calibration.agreement import alpha, kappa
-from flows.engine.calibration.figures import Figure
-from flows.engine.calibration.ranks import Ranks, ranks
+from claimflow.flows.engine.calibration.agreement import alpha, kappa
+from claimflow.flows.engine.calibration.figures import Figure
+from claimflow.flows.engine.calibration.ranks import Ranks, ranks
 
 
 class Pair(NamedTuple):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.engine.calibration.figures import Figure, Z, clipped, student
+from claimflow.flows.engine.calibration.figures import Figure, Z, clipped, student
 
 Values = NDArray[np.float64]
 

@@ -2,12 +2,12 @@
 
 from typing import Final, NamedTuple
 
-from flows.engine.calibration.held import Drawing, held_parts
-from flows.engine.calibration.reliability import Reliability
-from flows.engine.calibration.steps import Corrected, corrected, step_reliability
-from flows.engine.labels.units import Kind
-from flows.engine.storage.store import Store
-from flows.engine.storage.store_schema import has_table
+from claimflow.flows.engine.calibration.held import Drawing, held_parts
+from claimflow.flows.engine.calibration.reliability import Reliability
+from claimflow.flows.engine.calibration.steps import Corrected, corrected, step_reliability
+from claimflow.flows.engine.labels.units import Kind
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.storage.store_schema import has_table
 
 MOST: Final = 50_000
 """Rows of a step up to which it is corrected by the way: all of them are in memory."""

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flows.engine.calibration.run import RunCalibration
+    from claimflow.flows.engine.calibration.run import RunCalibration
 
 
 def as_json(found: "RunCalibration") -> str:

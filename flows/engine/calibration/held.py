@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from flows.engine.calibration.annotators import word_of
-from flows.engine.calibration.corrected import Judged
-from flows.engine.labels.drawing import places, read_draw
-from flows.engine.labels.record import draws, in_force
-from flows.engine.labels.units import Kind, Part, frame_key, parts, units, with_texts
+from claimflow.flows.engine.calibration.annotators import word_of
+from claimflow.flows.engine.calibration.corrected import Judged
+from claimflow.flows.engine.labels.drawing import places, read_draw
+from claimflow.flows.engine.labels.record import draws, in_force
+from claimflow.flows.engine.labels.units import Kind, Part, frame_key, parts, units, with_texts
 
 Place = tuple[object, object, object]
 

@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 from typing import Final
 
-from flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.errors import Fault, InputError
 
 NEEDED: Final = {"krippendorff": "krippendorff", "sklearn": "scikit-learn"}
 """The packages by the name of their module."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from flows.engine.calibration.figures import Figure, Z
+from claimflow.flows.engine.calibration.figures import Figure, Z
 
 
 class Ranks(NamedTuple):

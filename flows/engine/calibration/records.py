@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple
 import duckdb
 import polars as pl
 
-from flows.engine.calibration.document import plain
-from flows.engine.calibration.steps import Calibration
-from flows.engine.compare.causes import Cause, Making, causes_between, makings
-from flows.engine.storage.store import Store, insert, now
-from flows.engine.storage.store_schema import has_table
-from stages.keys import canonical, content_key
+from claimflow.flows.engine.calibration.document import plain
+from claimflow.flows.engine.calibration.steps import Calibration
+from claimflow.flows.engine.compare.causes import Cause, Making, causes_between, makings
+from claimflow.flows.engine.storage.store import Store, insert, now
+from claimflow.flows.engine.storage.store_schema import has_table
+from claimflow.stages.keys import canonical, content_key
 
 _NEWEST: Final = """
 SELECT calibration_id::VARCHAR, run_id, step, stage, version, settings, tools, labels, figures,

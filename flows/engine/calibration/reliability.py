@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.engine.calibration.figures import Figure, share
+from claimflow.flows.engine.calibration.figures import Figure, share
 
 BINS: Final = 10
 

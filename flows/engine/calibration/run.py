@@ -4,16 +4,16 @@ from typing import NamedTuple
 
 import duckdb
 
-from flows.engine.calibration.corrections import corrections
-from flows.engine.calibration.held import held_parts
-from flows.engine.calibration.libraries import check_installed
-from flows.engine.calibration.records import Earlier, earlier, record
-from flows.engine.calibration.reliability import Reliability
-from flows.engine.calibration.steps import Calibration, calibration
-from flows.engine.compare.pairs import unit_of_samples
-from flows.engine.errors import Fault, InputError, one_of
-from flows.engine.labels.units import KINDS, parts
-from flows.engine.storage.store import Store
+from claimflow.flows.engine.calibration.corrections import corrections
+from claimflow.flows.engine.calibration.held import held_parts
+from claimflow.flows.engine.calibration.libraries import check_installed
+from claimflow.flows.engine.calibration.records import Earlier, earlier, record
+from claimflow.flows.engine.calibration.reliability import Reliability
+from claimflow.flows.engine.calibration.steps import Calibration, calibration
+from claimflow.flows.engine.compare.pairs import unit_of_samples
+from claimflow.flows.engine.errors import Fault, InputError, one_of
+from claimflow.flows.engine.labels.units import KINDS, parts
+from claimflow.flows.engine.storage.store import Store
 
 
 class RunCalibration(NamedTuple):

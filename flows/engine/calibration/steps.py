@@ -7,14 +7,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from flows.engine.calibration.agreement import Agreement, agreement
-from flows.engine.calibration.annotators import Annotators, annotators
-from flows.engine.calibration.corrected import effective_number, prediction_powered, rogan_gladen
-from flows.engine.calibration.figures import Figure, share
-from flows.engine.calibration.held import Drawing, Held, judged, slices
-from flows.engine.calibration.ranks import Ranks, ranks
-from flows.engine.calibration.reliability import Reliability, reliability
-from flows.engine.labels.units import VALUES
+from claimflow.flows.engine.calibration.agreement import Agreement, agreement
+from claimflow.flows.engine.calibration.annotators import Annotators, annotators
+from claimflow.flows.engine.calibration.corrected import (
+    effective_number,
+    prediction_powered,
+    rogan_gladen,
+)
+from claimflow.flows.engine.calibration.figures import Figure, share
+from claimflow.flows.engine.calibration.held import Drawing, Held, judged, slices
+from claimflow.flows.engine.calibration.ranks import Ranks, ranks
+from claimflow.flows.engine.calibration.reliability import Reliability, reliability
+from claimflow.flows.engine.labels.units import VALUES
 
 POWERED: Final = "prediction-powered"
 ADJUSTED: Final = "Rogan-Gladen"

@@ -6,10 +6,10 @@ from typing import Any, Final, NamedTuple
 import duckdb
 import numpy as np
 
-from flows.engine.canaries.drift import Moved, Restless, moved, restless
-from flows.engine.canaries.record import has_canaries
-from flows.engine.storage.store import Store
-from stages.intervals import mean_interval
+from claimflow.flows.engine.canaries.drift import Moved, Restless, moved, restless
+from claimflow.flows.engine.canaries.record import has_canaries
+from claimflow.flows.engine.storage.store import Store
+from claimflow.stages.intervals import mean_interval
 
 
 class CanaryAccount(NamedTuple):

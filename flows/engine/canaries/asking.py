@@ -6,14 +6,14 @@ from typing import Any, Final
 
 import polars as pl
 
-from flows.engine.canaries.judges import Trial, due, trials
-from flows.engine.canaries.record import last_asked, left_off, record
-from flows.engine.prepare import Prepared
-from flows.engine.reader.canaries import Canary
-from flows.engine.storage.store import Store, now
-from flows.engine.tools.toolbox import Toolbox
-from stages.rows import Claim
-from stages.tables import schema
+from claimflow.flows.engine.canaries.judges import Trial, due, trials
+from claimflow.flows.engine.canaries.record import last_asked, left_off, record
+from claimflow.flows.engine.prepare import Prepared
+from claimflow.flows.engine.reader.canaries import Canary
+from claimflow.flows.engine.storage.store import Store, now
+from claimflow.flows.engine.tools.toolbox import Toolbox
+from claimflow.stages.rows import Claim
+from claimflow.stages.tables import schema
 
 _SAMPLES: Final = {"sample_id": pl.String, "reference": pl.String}
 _SAID: Final = ("verdict", "status", "reason", "call_id")

@@ -3,16 +3,16 @@
 import threading
 from collections.abc import Collection
 
-from flows.engine.canaries.asking import answered_since, as_tables
-from flows.engine.canaries.judges import Trial, due, trials
-from flows.engine.canaries.record import last_asked
-from flows.engine.llm.estimate import Estimate, together
-from flows.engine.llm.session import Session
-from flows.engine.prepare import Prepared
-from flows.engine.storage.ledger import Ledger
-from flows.engine.storage.store import Store, now
-from flows.engine.tools.counting import Counter, asking, foresee
-from flows.engine.tools.toolbox import Toolbox
+from claimflow.flows.engine.canaries.asking import answered_since, as_tables
+from claimflow.flows.engine.canaries.judges import Trial, due, trials
+from claimflow.flows.engine.canaries.record import last_asked
+from claimflow.flows.engine.llm.estimate import Estimate, together
+from claimflow.flows.engine.llm.session import Session
+from claimflow.flows.engine.prepare import Prepared
+from claimflow.flows.engine.storage.ledger import Ledger
+from claimflow.flows.engine.storage.store import Store, now
+from claimflow.flows.engine.tools.counting import Counter, asking, foresee
+from claimflow.flows.engine.tools.toolbox import Toolbox
 
 
 def canary_estimates(

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from flows.engine.config.canary_schema import CanarySource
-from flows.engine.config.pipeline import Pipeline
-from flows.engine.config.wiring import Step
-from flows.engine.reader.canaries import Canary
-from flows.engine.spans import span
-from flows.engine.tools.toolbox import Toolbox
-from stages.keys import content_key
-from stages.verify import VerifyClaims
+from claimflow.flows.engine.config.canary_schema import CanarySource
+from claimflow.flows.engine.config.pipeline import Pipeline
+from claimflow.flows.engine.config.wiring import Step
+from claimflow.flows.engine.reader.canaries import Canary
+from claimflow.flows.engine.spans import span
+from claimflow.flows.engine.tools.toolbox import Toolbox
+from claimflow.stages.keys import content_key
+from claimflow.stages.verify import VerifyClaims
 
 PLACE = "canaries"
 """What leads the name of a step in the record of calls made for its canaries."""

@@ -7,8 +7,8 @@ from typing import Any, Final
 import duckdb
 import polars as pl
 
-from flows.engine.storage.store import Store, insert, read_table
-from flows.engine.storage.store_schema import has_table
+from claimflow.flows.engine.storage.store import Store, insert, read_table
+from claimflow.flows.engine.storage.store_schema import has_table
 
 _TABLE: Final = "audit.canaries"
 _TYPES: Final = dict.fromkeys(("verdict", "reason", "call_id"), pl.String)

@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple
 
 import duckdb
 
-from flows.engine.canaries.account import canaries_in
+from claimflow.flows.engine.canaries.account import canaries_in
 
 
 class Steadiness(NamedTuple):

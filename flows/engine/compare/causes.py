@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import duckdb
 
-from flows.engine.compare.pairs import Runs
+from claimflow.flows.engine.compare.pairs import Runs
 
 Cause = Literal["judge", "prompt", "settings", "version", "stage"]
 """What differs between the two makings of a step's table: the model that was asked or its

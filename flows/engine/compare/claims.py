@@ -7,9 +7,9 @@ from typing import Any, Final
 import duckdb
 import polars as pl
 
-from flows.engine.compare.causes import StepChange
-from flows.engine.compare.pairs import Runs
-from flows.engine.storage.store import read_table
+from claimflow.flows.engine.compare.causes import StepChange
+from claimflow.flows.engine.compare.pairs import Runs
+from claimflow.flows.engine.storage.store import read_table
 
 COLUMNS: Final = {
     "change": pl.String,

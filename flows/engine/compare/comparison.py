@@ -7,18 +7,23 @@ from typing import Any, NamedTuple
 import duckdb
 import polars as pl
 
-from flows.engine.compare.causes import StepChange, step_changes, steps_in_one_run
-from flows.engine.compare.claims import claim_changes
-from flows.engine.compare.metrics import MetricDifference, chosen, in_one_run, metric_differences
-from flows.engine.compare.pairs import (
+from claimflow.flows.engine.compare.causes import StepChange, step_changes, steps_in_one_run
+from claimflow.flows.engine.compare.claims import claim_changes
+from claimflow.flows.engine.compare.metrics import (
+    MetricDifference,
+    chosen,
+    in_one_run,
+    metric_differences,
+)
+from claimflow.flows.engine.compare.pairs import (
     Runs,
     moved_scores,
     other_samples,
     paired_scores,
     unit_of_samples,
 )
-from flows.engine.storage.store import Store
-from flows.engine.storage.tags import CURRENT
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.storage.tags import CURRENT
 
 
 class RunFacts(NamedTuple):

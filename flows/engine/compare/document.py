@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from flows.engine.compare.comparison import Comparison, RunFacts
-from flows.engine.compare.metrics import MetricDifference
+from claimflow.flows.engine.compare.comparison import Comparison, RunFacts
+from claimflow.flows.engine.compare.metrics import MetricDifference
 
 
 def as_json(comparison: Comparison) -> str:

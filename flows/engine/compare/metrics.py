@@ -5,9 +5,9 @@ from typing import Final, Literal, NamedTuple
 
 import polars as pl
 
-from flows.engine.compare.numbers import Difference, holm, paired_difference
-from flows.engine.errors import Fault, InputError, one_of
-from stages import LOWER_IS_BETTER
+from claimflow.flows.engine.compare.numbers import Difference, holm, paired_difference
+from claimflow.flows.engine.errors import Fault, InputError, one_of
+from claimflow.stages import LOWER_IS_BETTER
 
 Finding = Literal["better", "worse", "unclear", "same"]
 

@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 import duckdb
 import polars as pl
 
-from flows.engine.compare.numbers import ROUNDING
-from flows.engine.errors import Fault, InputError, one_of
-from flows.engine.storage.store import read_table
-from stages.rows import Sample
+from claimflow.flows.engine.compare.numbers import ROUNDING
+from claimflow.flows.engine.errors import Fault, InputError, one_of
+from claimflow.flows.engine.storage.store import read_table
+from claimflow.stages.rows import Sample
 
 TEXTS: Final = tuple(name for name in Sample.model_fields if name not in ("sample_id", "metadata"))
 """The fields of a sample that a claim, a verdict or a score may depend on."""

@@ -4,9 +4,9 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from flows.engine.endpoints import Source
-from flows.engine.object_storage import known_place
-from flows.engine.spans import Span
+from claimflow.flows.engine.endpoints import Source
+from claimflow.flows.engine.object_storage import known_place
+from claimflow.flows.engine.spans import Span
 
 AGREEMENT: Final = "canary_agreement"
 """What a gate calls the share of canaries whose verdict is their label."""

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from flows.engine.config.pipeline_schema import asks_llm, cascades, votes
-from flows.engine.config.yaml_source import YamlSource
-from flows.engine.endpoints import DEFAULT_JUDGE, EMBEDDED
-from flows.engine.errors import Fault, one_of
-from stages.base import Stage
+from claimflow.flows.engine.config.pipeline_schema import asks_llm, cascades, votes
+from claimflow.flows.engine.config.yaml_source import YamlSource
+from claimflow.flows.engine.endpoints import DEFAULT_JUDGE, EMBEDDED
+from claimflow.flows.engine.errors import Fault, one_of
+from claimflow.stages.base import Stage
 
 
 def taken_names(source: YamlSource) -> list[Fault]:

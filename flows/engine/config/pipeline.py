@@ -9,22 +9,27 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from flows.engine.config.canary_schema import AGREEMENT, CanarySource
-from flows.engine.config.jury import shared_votes, step_judges, taken_names, without_judges
-from flows.engine.config.pipeline_schema import SamplesSource, pipeline_model, wired
-from flows.engine.config.prompts import prompt_texts
-from flows.engine.config.rules import Gate, misnamed, unsteady
-from flows.engine.config.wiring import Step, Wiring, Written
-from flows.engine.config.yaml_faults import yaml_faults
-from flows.engine.config.yaml_source import YamlSource
-from flows.engine.endpoints import DEFAULT_JUDGE, EmbeddingEndpoint, Judge
-from flows.engine.errors import Fault, InputError
-from flows.engine.hub_model import HubModel, folder_or_hub_model
-from flows.engine.workers import WorkersSetting
-from stages import REGISTER
-from stages.base import Stage
-from stages.nothing import ScoreStage
-from stages.verify import VerifyClaims
+from claimflow.flows.engine.config.canary_schema import AGREEMENT, CanarySource
+from claimflow.flows.engine.config.jury import (
+    shared_votes,
+    step_judges,
+    taken_names,
+    without_judges,
+)
+from claimflow.flows.engine.config.pipeline_schema import SamplesSource, pipeline_model, wired
+from claimflow.flows.engine.config.prompts import prompt_texts
+from claimflow.flows.engine.config.rules import Gate, misnamed, unsteady
+from claimflow.flows.engine.config.wiring import Step, Wiring, Written
+from claimflow.flows.engine.config.yaml_faults import yaml_faults
+from claimflow.flows.engine.config.yaml_source import YamlSource
+from claimflow.flows.engine.endpoints import DEFAULT_JUDGE, EmbeddingEndpoint, Judge
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.hub_model import HubModel, folder_or_hub_model
+from claimflow.flows.engine.workers import WorkersSetting
+from claimflow.stages import REGISTER
+from claimflow.stages.base import Stage
+from claimflow.stages.nothing import ScoreStage
+from claimflow.stages.verify import VerifyClaims
 
 
 @dataclass(frozen=True)

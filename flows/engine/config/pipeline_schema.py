@@ -14,21 +14,21 @@ from pydantic import (
     create_model,
 )
 
-from flows.engine.config.canary_schema import CanarySource
-from flows.engine.config.rules import Gate
-from flows.engine.endpoints import (
+from claimflow.flows.engine.config.canary_schema import CanarySource
+from claimflow.flows.engine.config.rules import Gate
+from claimflow.flows.engine.endpoints import (
     EmbeddingEndpoint,
     Judge,
     OnnxCrossEncoder,
     OnnxEncoder,
     Source,
 )
-from flows.engine.object_storage import known_place, local_path
-from flows.engine.workers import WorkersSetting
-from stages import REGISTER
-from stages.base import Stage
-from stages.cascade import Cascade
-from stages.tools import LLM
+from claimflow.flows.engine.object_storage import known_place, local_path
+from claimflow.flows.engine.workers import WorkersSetting
+from claimflow.stages import REGISTER
+from claimflow.stages.base import Stage
+from claimflow.stages.cascade import Cascade
+from claimflow.stages.tools import LLM
 
 STEP_NAME: Final = r"^[a-z][a-z0-9_]*$"
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from flows.engine.config.yaml_source import YamlSource
-from flows.engine.errors import Fault, one_of
-from stages.base import Stage
-from stages.prompt import Fills, blanks
+from claimflow.flows.engine.config.yaml_source import YamlSource
+from claimflow.flows.engine.errors import Fault, one_of
+from claimflow.stages.base import Stage
+from claimflow.stages.prompt import Fills, blanks
 
 OURS: Final = Path(__file__).parents[3] / "configs" / "prompts"
 """The prompts that come along, for steps that name none: a file for each stage."""

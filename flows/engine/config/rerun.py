@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from flows.engine.config.pipeline import Pipeline
-from flows.engine.config.wiring import Step
-from flows.engine.errors import Fault, one_of
+from claimflow.flows.engine.config.pipeline import Pipeline
+from claimflow.flows.engine.config.wiring import Step
+from claimflow.flows.engine.errors import Fault, one_of
 
 _CHOOSE: Final = "choose one of them"
 

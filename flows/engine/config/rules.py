@@ -5,9 +5,9 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from flows.engine.config.canary_schema import AGREEMENT
-from flows.engine.endpoints import Source
-from flows.engine.errors import one_of
+from claimflow.flows.engine.config.canary_schema import AGREEMENT
+from claimflow.flows.engine.endpoints import Source
+from claimflow.flows.engine.errors import one_of
 
 
 def _another_run(word: str) -> str:

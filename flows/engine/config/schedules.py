@@ -8,13 +8,18 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from flows.engine.config.pipeline import Pipeline, build_pipeline
-from flows.engine.config.rerun import Rerun
-from flows.engine.config.schedules_schema import Deployment, Parameters, Schedules, SharedLimit
-from flows.engine.config.yaml_source import YamlSource, load_yaml
-from flows.engine.errors import Fault, InputError, one_of
-from flows.engine.existing import is_file, is_folder
-from flows.engine.object_storage import is_remote
+from claimflow.flows.engine.config.pipeline import Pipeline, build_pipeline
+from claimflow.flows.engine.config.rerun import Rerun
+from claimflow.flows.engine.config.schedules_schema import (
+    Deployment,
+    Parameters,
+    Schedules,
+    SharedLimit,
+)
+from claimflow.flows.engine.config.yaml_source import YamlSource, load_yaml
+from claimflow.flows.engine.errors import Fault, InputError, one_of
+from claimflow.flows.engine.existing import is_file, is_folder
+from claimflow.flows.engine.object_storage import is_remote
 
 _NAME_OF = {"--again": "again", "--only": "only", "--from": "from_step"}
 """Rerun's words for what is called otherwise among the parameters."""

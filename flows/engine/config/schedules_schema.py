@@ -6,11 +6,11 @@ from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, Field, model_validator
 
-from flows.engine.config.cron import cron_line
-from flows.engine.endpoints import LIMIT_NAME, Source
-from flows.engine.errors import one_of
-from flows.engine.object_storage import is_remote, known_place
-from flows.engine.spans import Span, span
+from claimflow.flows.engine.config.cron import cron_line
+from claimflow.flows.engine.endpoints import LIMIT_NAME, Source
+from claimflow.flows.engine.errors import one_of
+from claimflow.flows.engine.object_storage import is_remote, known_place
+from claimflow.flows.engine.spans import Span, span
 
 
 def _timezone(name: str) -> str:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
-from flows.engine.config.pipeline_schema import wired
-from flows.engine.config.yaml_source import YamlSource
-from flows.engine.errors import Fault, one_of
-from stages.base import Input, Stage
+from claimflow.flows.engine.config.pipeline_schema import wired
+from claimflow.flows.engine.config.yaml_source import YamlSource
+from claimflow.flows.engine.errors import Fault, one_of
+from claimflow.stages.base import Input, Stage
 
 Wires = Mapping[str, str | tuple[str, ...]]
 """Input of a stage -> the step that makes it (all the steps, for an input of every table)."""

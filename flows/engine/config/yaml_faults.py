@@ -6,11 +6,16 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from flows.engine.config.pipeline_schema import asks_llm, pipeline_model, step_model, wired
-from flows.engine.config.yaml_source import YamlSource
-from flows.engine.endpoints import SECRET, EmbeddingEndpoint, OnnxEncoder
-from flows.engine.errors import Fault, one_of
-from stages import REGISTER
+from claimflow.flows.engine.config.pipeline_schema import (
+    asks_llm,
+    pipeline_model,
+    step_model,
+    wired,
+)
+from claimflow.flows.engine.config.yaml_source import YamlSource
+from claimflow.flows.engine.endpoints import SECRET, EmbeddingEndpoint, OnnxEncoder
+from claimflow.flows.engine.errors import Fault, one_of
+from claimflow.stages import REGISTER
 
 
 def yaml_faults(

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.errors import Fault, InputError
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _SHOWN: Final = 80

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from flows.engine.errors import Fault, InputError
-from flows.engine.file_digest import sha256_of
-from stages.words import Label
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.file_digest import sha256_of
+from claimflow.stages.words import Label
 
 MODELS: Final = ("model.onnx", "onnx/model.onnx")
 """Where the model may lie in a folder; the first that is there counts."""

@@ -6,10 +6,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from flows.engine.cross_encoder.folder import MODELS, WEIGHTS, named_outputs, output_labels
-from flows.engine.cross_encoder.hub_faults import http_error, hub_host, told
-from flows.engine.errors import Fault, InputError
-from flows.engine.hub_model import HubModel
+from claimflow.flows.engine.cross_encoder.folder import (
+    MODELS,
+    WEIGHTS,
+    named_outputs,
+    output_labels,
+)
+from claimflow.flows.engine.cross_encoder.hub_faults import http_error, hub_host, told
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.hub_model import HubModel
 
 _CONFIG: Final = "config.json"
 _NEEDED: Final = (_CONFIG, "tokenizer.json")

@@ -5,8 +5,8 @@ import importlib
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from flows.engine.errors import Fault, InputError, StoreFullError
-from flows.engine.hub_model import HubModel
+from claimflow.flows.engine.errors import Fault, InputError, StoreFullError
+from claimflow.flows.engine.hub_model import HubModel
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 

@@ -7,14 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from flows.engine.cross_encoder.folder import read_folder
-from flows.engine.cross_encoder.windows import WINDOWS_VERSION, windows
-from stages.text.sentences import Span
-from stages.tools import Judgement, Pair
-from stages.words import Label
+from claimflow.flows.engine.cross_encoder.folder import read_folder
+from claimflow.flows.engine.cross_encoder.windows import WINDOWS_VERSION, windows
+from claimflow.stages.text.sentences import Span
+from claimflow.stages.tools import Judgement, Pair
+from claimflow.stages.words import Label
 
 if TYPE_CHECKING:
-    from flows.engine.cross_encoder.session import Session
+    from claimflow.flows.engine.cross_encoder.session import Session
 
 _NOTHING: Final = Judgement(0.0, 0.0, 1.0, 0, 0)
 """The judgement where either text has no token."""
@@ -88,7 +88,7 @@ class CrossEncoder:
 
     def _session(self) -> "Session":
         if self._loaded is None:
-            session = importlib.import_module("flows.engine.cross_encoder.session")
+            session = importlib.import_module("claimflow.flows.engine.cross_encoder.session")
             self._loaded = session.Session(self._folder, threads=self._threads)
         return self._loaded
 

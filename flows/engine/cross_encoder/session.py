@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding
 
-from flows.engine.cross_encoder.folder import CrossEncoderFolder
-from flows.engine.onnx_model import INPUTS, Gives, OnnxModel, load_tokenizer
-from stages.tools import Pair
+from claimflow.flows.engine.cross_encoder.folder import CrossEncoderFolder
+from claimflow.flows.engine.onnx_model import INPUTS, Gives, OnnxModel, load_tokenizer
+from claimflow.stages.tools import Pair
 
 _TOKENS: Final = 4_096
 """Tokens in a batch, which bounds memory."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from flows.engine.hub_model import HubModel
-from stages.tools import Judgement, Pair
+from claimflow.flows.engine.hub_model import HubModel
+from claimflow.stages.tools import Judgement, Pair
 
 
 class Unfetched:

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from stages.text.sentences import Span, split_sentences
+from claimflow.stages.text.sentences import Span, split_sentences
 
 WINDOWS_VERSION: Final = 1
 """Raised when the same premise comes to be cut in another way."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from flows.engine.embedding.encoder_folder import read_folder
+from claimflow.flows.engine.embedding.encoder_folder import read_folder
 
 if TYPE_CHECKING:
-    from flows.engine.embedding.encoder import Encoder
+    from claimflow.flows.engine.embedding.encoder import Encoder
 
 MINILM: Final = Path(__file__).parent.parent / "models" / "all-MiniLM-L6-v2"
 
@@ -73,7 +73,7 @@ class OnnxEmbedder:
 
     def _encoder(self) -> "Encoder":
         if self._loaded is None:
-            encoder = importlib.import_module("flows.engine.embedding.encoder")
+            encoder = importlib.import_module("claimflow.flows.engine.embedding.encoder")
             self._loaded = encoder.Encoder(self._folder, threads=self._threads)
         return self._loaded
 

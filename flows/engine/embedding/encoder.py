@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.engine.embedding.encoder_folder import EncoderFolder
-from flows.engine.onnx_model import INPUTS, Gives, OnnxModel, load_tokenizer
+from claimflow.flows.engine.embedding.encoder_folder import EncoderFolder
+from claimflow.flows.engine.onnx_model import INPUTS, Gives, OnnxModel, load_tokenizer
 
 Vectors = NDArray[np.float32]
 Ids = tuple[int, ...]

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from flows.engine.errors import Fault, InputError
-from flows.engine.file_digest import sha256_of
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.file_digest import sha256_of
 
 _OWN: Final = "encoder.json"
 _PUBLISHED: Final = ("1_Pooling/config.json", "sentence_bert_config.json")

@@ -1,5 +1,5 @@
 """The entailment tool: natural language inference without a language model."""
 
-from flows.engine.entailment.model import EmbeddedEntailment
+from claimflow.flows.engine.entailment.model import EmbeddedEntailment
 
 __all__ = ["EmbeddedEntailment"]

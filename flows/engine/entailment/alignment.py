@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Final
 
-from flows.engine.entailment.claim import WEIGHTS, Claim
-from flows.engine.entailment.opposites import opposites
-from flows.engine.entailment.tokens import Token, is_content, stem
-from flows.engine.entailment.words import ANSWERS, NEGATIONS
+from claimflow.flows.engine.entailment.claim import WEIGHTS, Claim
+from claimflow.flows.engine.entailment.opposites import opposites
+from claimflow.flows.engine.entailment.tokens import Token, is_content, stem
+from claimflow.flows.engine.entailment.words import ANSWERS, NEGATIONS
 
 _ROOT: Final = 4
 """Akin words share this many first letters at least."""

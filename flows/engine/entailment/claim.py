@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from flows.engine.entailment.tokens import Kind, Token, is_content, tokenize
-from stages.text.sentences import split_sentences
+from claimflow.flows.engine.entailment.tokens import Kind, Token, is_content, tokenize
+from claimflow.stages.text.sentences import split_sentences
 
 WEIGHTS: Final[dict[Kind, float]] = {
     "stop": 0.3, "unit": 0.7, "word": 1.0, "calendar": 1.2, "name": 1.0, "number": 1.5,

@@ -3,8 +3,8 @@
 from itertools import chain
 from typing import Final
 
-from flows.engine.entailment.claim import Part
-from flows.engine.entailment.premise import Premise
+from claimflow.flows.engine.entailment.claim import Part
+from claimflow.flows.engine.entailment.premise import Premise
 
 _CANDIDATES: Final = 4
 """Pieces around which evidence is looked for."""

@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from flows.engine.entailment.alignment import Alignment
-from flows.engine.entailment.premise import Premise
-from flows.engine.entailment.tokens import Kind
+from claimflow.flows.engine.entailment.alignment import Alignment
+from claimflow.flows.engine.entailment.premise import Premise
+from claimflow.flows.engine.entailment.tokens import Kind
 
 FEATURES_VERSION: Final = 2
 """Raised when the same texts start to give other numbers."""

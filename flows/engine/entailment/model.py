@@ -7,17 +7,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from flows.engine.entailment.features import FEATURES_VERSION
-from flows.engine.entailment.pairs import measure_pairs
-from flows.engine.entailment.weights import MODEL_FILE, TOKENIZER_FILE, read_weights
-from flows.engine.file_digest import sha256_of
-from stages.tools import Judgement, Pair
+from claimflow.flows.engine.entailment.features import FEATURES_VERSION
+from claimflow.flows.engine.entailment.pairs import measure_pairs
+from claimflow.flows.engine.entailment.weights import MODEL_FILE, TOKENIZER_FILE, read_weights
+from claimflow.flows.engine.file_digest import sha256_of
+from claimflow.stages.tools import Judgement, Pair
 
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
-    from flows.engine.entailment.network import Network
+    from claimflow.flows.engine.entailment.network import Network
 
 SHIPPED: Final = Path(__file__).parent.parent / "models" / "entailment"
 
@@ -62,7 +62,7 @@ class EmbeddedEntailment:
         """What the network says of each premise, as far as it is read, and claim."""
         with self._turn:
             if self._loaded is None:
-                network = importlib.import_module("flows.engine.entailment.network")
+                network = importlib.import_module("claimflow.flows.engine.entailment.network")
                 self._loaded = network.Network(self._folder, threads=self._threads)
             return self._loaded.logits(pairs)
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from flows.engine.entailment.weights import MODEL_FILE, TOKENIZER_FILE
-from flows.engine.onnx_session import open_session
+from claimflow.flows.engine.entailment.weights import MODEL_FILE, TOKENIZER_FILE
+from claimflow.flows.engine.onnx_session import open_session
 
 Logits = NDArray[np.float32]
 

@@ -3,8 +3,8 @@
 from functools import cache
 from typing import Final
 
-from flows.engine.entailment.folding import folded
-from flows.engine.entailment.tokens import stem
+from claimflow.flows.engine.entailment.folding import folded
+from claimflow.flows.engine.entailment.tokens import stem
 
 _OPPOSITES = """
 increase decrease|rise fall|rise drop|rise decline|grow shrink|grow decline|gain lose|gain loss

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
-from flows.engine.entailment.alignment import Alignment
-from flows.engine.entailment.claim import Claim
-from flows.engine.entailment.evidence import best_window
-from flows.engine.entailment.features import measure
-from flows.engine.entailment.premise import Premise
-from flows.engine.entailment.reading import legible, reading
-from stages.tools import Pair
+from claimflow.flows.engine.entailment.alignment import Alignment
+from claimflow.flows.engine.entailment.claim import Claim
+from claimflow.flows.engine.entailment.evidence import best_window
+from claimflow.flows.engine.entailment.features import measure
+from claimflow.flows.engine.entailment.premise import Premise
+from claimflow.flows.engine.entailment.reading import legible, reading
+from claimflow.stages.tools import Pair
 
 _CHARACTERS: Final = 2_000_000
 """Premises are held in groups of about this many characters, which bounds memory."""

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from flows.engine.entailment.tokens import Token, is_content, tokenize
-from stages.text.sentences import Span, split_sentences
+from claimflow.flows.engine.entailment.tokens import Token, is_content, tokenize
+from claimflow.stages.text.sentences import Span, split_sentences
 
 LONGEST: Final = 96
 """Tokens of the longest piece that counts as one sentence."""

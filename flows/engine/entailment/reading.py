@@ -6,8 +6,8 @@ from typing import Final
 
 import regex
 
-from flows.engine.entailment.claim import Claim
-from flows.engine.entailment.premise import Premise
+from claimflow.flows.engine.entailment.claim import Claim
+from claimflow.flows.engine.entailment.premise import Premise
 
 BUDGET: Final = 150
 """Tokens of ours: with the claim they fill the window of the network."""

@@ -4,8 +4,15 @@ import re
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
-from flows.engine.entailment.folding import REMEMBERED, fold
-from flows.engine.entailment.words import CALENDAR, NEGATIONS, NUMBERS, SCALES, STOP, UNITS
+from claimflow.flows.engine.entailment.folding import REMEMBERED, fold
+from claimflow.flows.engine.entailment.words import (
+    CALENDAR,
+    NEGATIONS,
+    NUMBERS,
+    SCALES,
+    STOP,
+    UNITS,
+)
 
 Kind = Literal["stop", "word", "name", "number", "calendar", "unit"]
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from flows.engine.entailment.folding import folded
+from claimflow.flows.engine.entailment.folding import folded
 
 NUMBERS: Final = {
     word: value

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from flows.engine.storage.store import Store, read_table
+from claimflow.flows.engine.storage.store import Store, read_table
 
 
 def failures(store: Store, run_id: str) -> pl.DataFrame:

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from flows.engine.storage.store import Store, read_table
+from claimflow.flows.engine.storage.store import Store, read_table
 
 
 class CascadeAccount(NamedTuple):

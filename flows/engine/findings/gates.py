@@ -6,16 +6,16 @@ from typing import Final, Literal, NamedTuple
 import duckdb
 import polars as pl
 
-from flows.engine.canaries.record import canary_scores
-from flows.engine.canaries.steadiness import steadiness
-from flows.engine.compare.metrics import metric_differences
-from flows.engine.compare.numbers import ROUNDING
-from flows.engine.config.canary_schema import AGREEMENT
-from flows.engine.config.rules import Gate
-from flows.engine.storage.store import Store, insert, read_table
-from flows.engine.storage.tags import found_run
-from stages import LOWER_IS_BETTER
-from stages.intervals import mean_interval
+from claimflow.flows.engine.canaries.record import canary_scores
+from claimflow.flows.engine.canaries.steadiness import steadiness
+from claimflow.flows.engine.compare.metrics import metric_differences
+from claimflow.flows.engine.compare.numbers import ROUNDING
+from claimflow.flows.engine.config.canary_schema import AGREEMENT
+from claimflow.flows.engine.config.rules import Gate
+from claimflow.flows.engine.storage.store import Store, insert, read_table
+from claimflow.flows.engine.storage.tags import found_run
+from claimflow.stages import LOWER_IS_BETTER
+from claimflow.stages.intervals import mean_interval
 
 Verdict = Literal["pass", "fail", "inconclusive"]
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import polars as pl
 
-from flows.engine.errors import Fault, InputError, nearest, one_of
-from flows.engine.storage import runs
-from flows.engine.storage.store import Store, read_table
-from flows.engine.storage.tags import CURRENT, find_run, tags
-from stages import LOWER_IS_BETTER
+from claimflow.flows.engine.errors import Fault, InputError, nearest, one_of
+from claimflow.flows.engine.storage import runs
+from claimflow.flows.engine.storage.store import Store, read_table
+from claimflow.flows.engine.storage.tags import CURRENT, find_run, tags
+from claimflow.stages import LOWER_IS_BETTER
 
 
 def chosen_run(store: Store, word: str | None, *, before: str | None = None) -> str:

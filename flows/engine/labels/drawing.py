@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from stages.keys import content_key
+from claimflow.stages.keys import content_key
 
 By = Literal["random", "uncertainty"]
 

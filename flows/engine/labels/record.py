@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 import duckdb
 import polars as pl
 
-from flows.engine.labels.units import Kind
-from flows.engine.storage.store import Store, insert, read_table
+from claimflow.flows.engine.labels.units import Kind
+from claimflow.flows.engine.storage.store import Store, insert, read_table
 
 
 class Labelled(NamedTuple):

@@ -6,11 +6,11 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from flows.engine.errors import Fault, InputError
-from flows.engine.labels.drawing import By, Draw, drawn, unsure
-from flows.engine.labels.units import KINDS, Kind, Part, units, with_texts
-from flows.engine.sheets.form import SheetRow, as_csv, check_header, read_rows
-from flows.engine.storage.store import Store
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.labels.drawing import By, Draw, drawn, unsure
+from claimflow.flows.engine.labels.units import KINDS, Kind, Part, units, with_texts
+from claimflow.flows.engine.sheets.form import SheetRow, as_csv, check_header, read_rows
+from claimflow.flows.engine.storage.store import Store
 
 READ: Final[Mapping[Kind, tuple[str, ...]]] = {
     "verdicts": ("premise", "claim"),

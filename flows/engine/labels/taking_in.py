@@ -6,14 +6,22 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from flows.engine.errors import Fault, InputError, one_of
-from flows.engine.labels.drawing import Draw, drawn, places, read_draw
-from flows.engine.labels.record import Labelled
-from flows.engine.labels.sheet import READ, Blind
-from flows.engine.labels.units import TABLES, VALUES, Part, frame_key, parts, units, with_texts
-from flows.engine.sheets.cells import as_saved
-from flows.engine.sheets.form import SheetRow
-from flows.engine.storage.store import Store, now
+from claimflow.flows.engine.errors import Fault, InputError, one_of
+from claimflow.flows.engine.labels.drawing import Draw, drawn, places, read_draw
+from claimflow.flows.engine.labels.record import Labelled
+from claimflow.flows.engine.labels.sheet import READ, Blind
+from claimflow.flows.engine.labels.units import (
+    TABLES,
+    VALUES,
+    Part,
+    frame_key,
+    parts,
+    units,
+    with_texts,
+)
+from claimflow.flows.engine.sheets.cells import as_saved
+from claimflow.flows.engine.sheets.form import SheetRow
+from claimflow.flows.engine.storage.store import Store, now
 
 Source = tuple[str, str, str]
 """The step, the metric ("" for none) and the draw that a row of a sheet says it is of."""

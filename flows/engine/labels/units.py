@@ -6,12 +6,12 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import duckdb
 import polars as pl
 
-from flows.engine.compare.causes import Making, makings
-from flows.engine.errors import Fault, InputError, one_of
-from flows.engine.storage.store import read_table
-from stages.keys import content_key
-from stages.premises import premises_of
-from stages.words import Label
+from claimflow.flows.engine.compare.causes import Making, makings
+from claimflow.flows.engine.errors import Fault, InputError, one_of
+from claimflow.flows.engine.storage.store import read_table
+from claimflow.stages.keys import content_key
+from claimflow.stages.premises import premises_of
+from claimflow.stages.words import Label
 
 Kind = Literal["verdicts", "claims", "samples"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)

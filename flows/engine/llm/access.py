@@ -4,17 +4,17 @@ from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from typing import Final, Protocol, TypeVar
 
-from flows.engine.endpoints import Endpoint
-from flows.engine.errors import JudgeError, StoppedError
-from flows.engine.llm.budget import Budget, BudgetSpent, Price, cost_of
-from flows.engine.llm.delivery import Delivered, deliver
-from flows.engine.llm.habits import CHARACTERS_PER_TOKEN
-from flows.engine.llm.pace import Pace
-from flows.engine.llm.session import Session
-from flows.engine.llm.transport import Usage
-from flows.engine.llm.troubles import Trouble
-from stages.tools import Failure
-from stages.words import FailureKind
+from claimflow.flows.engine.endpoints import Endpoint
+from claimflow.flows.engine.errors import JudgeError, StoppedError
+from claimflow.flows.engine.llm.budget import Budget, BudgetSpent, Price, cost_of
+from claimflow.flows.engine.llm.delivery import Delivered, deliver
+from claimflow.flows.engine.llm.habits import CHARACTERS_PER_TOKEN
+from claimflow.flows.engine.llm.pace import Pace
+from claimflow.flows.engine.llm.session import Session
+from claimflow.flows.engine.llm.transport import Usage
+from claimflow.flows.engine.llm.troubles import Trouble
+from claimflow.stages.tools import Failure
+from claimflow.stages.words import FailureKind
 
 _KINDS: Final[dict[str, FailureKind]] = {
     "throttled": "rate_limited",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from flows.engine.llm.transport import Usage
+from claimflow.flows.engine.llm.transport import Usage
 
 _MILLION: Final = 1_000_000
 _FIRST_OUTPUT: Final = 100

@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import polars as pl
 
-from flows.engine.llm.transport import Request
-from flows.engine.storage.store import now
-from stages.keys import content_key
-from stages.words import FailureKind
+from claimflow.flows.engine.llm.transport import Request
+from claimflow.flows.engine.storage.store import now
+from claimflow.stages.keys import content_key
+from claimflow.stages.words import FailureKind
 
 Outcome = Literal["ok", "repaired", "partial"] | FailureKind
 """ok: an answer to everything that was asked; repaired: one that took tolerant reading;

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from flows.engine.endpoints import Endpoint
-from flows.engine.llm.budget import Price
-from flows.engine.llm.library import litellm
+from claimflow.flows.engine.endpoints import Endpoint
+from claimflow.flows.engine.llm.budget import Price
+from claimflow.flows.engine.llm.library import litellm
 
 _MILLION: Final = 1_000_000
 

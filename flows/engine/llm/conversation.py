@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-from flows.engine.llm.calls import Call
-from flows.engine.llm.line import Exchange, Line, Message
-from flows.engine.llm.matching import Problem, match, reask
-from flows.engine.llm.reading import read_json
-from flows.engine.llm.render import render
-from stages.tools import Failure, Form, Reply
+from claimflow.flows.engine.llm.calls import Call
+from claimflow.flows.engine.llm.line import Exchange, Line, Message
+from claimflow.flows.engine.llm.matching import Problem, match, reask
+from claimflow.flows.engine.llm.reading import read_json
+from claimflow.flows.engine.llm.render import render
+from claimflow.stages.tools import Failure, Form, Reply
 
 Answers = dict[int, Reply | Failure]
 """By the id of the text."""

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, TypeVar
 
-from flows.engine.errors import StoppedError
+from claimflow.flows.engine.errors import StoppedError
 
 _GRACE: Final = 3.0
 """Seconds that calls in flight have to come back when the work is to end."""

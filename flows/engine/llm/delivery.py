@@ -5,8 +5,8 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from flows.engine.llm.pace import NoTurn, Pace
-from flows.engine.llm.troubles import Trouble
+from claimflow.flows.engine.llm.pace import NoTurn, Pace
+from claimflow.flows.engine.llm.troubles import Trouble
 
 _ATTEMPTS: Final = 4
 _TIMEOUTS: Final = 4

@@ -6,14 +6,14 @@ import time
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from flows.engine.endpoints import EmbeddingEndpoint, Endpoint, Judge
-from flows.engine.llm.charges import charges_of
-from flows.engine.llm.library import check, provider_of
-from flows.engine.llm.loop import Loop
-from flows.engine.llm.probes import patience, try_seed, verify
-from flows.engine.llm.rungs import RUNGS, Rung
-from flows.engine.llm.transport import Usage, close, embed, warm
-from flows.engine.llm.troubles import Trouble
+from claimflow.flows.engine.endpoints import EmbeddingEndpoint, Endpoint, Judge
+from claimflow.flows.engine.llm.charges import charges_of
+from claimflow.flows.engine.llm.library import check, provider_of
+from claimflow.flows.engine.llm.loop import Loop
+from claimflow.flows.engine.llm.probes import patience, try_seed, verify
+from claimflow.flows.engine.llm.rungs import RUNGS, Rung
+from claimflow.flows.engine.llm.transport import Usage, close, embed, warm
+from claimflow.flows.engine.llm.troubles import Trouble
 
 _TEXT: Final = "The Eiffel Tower was opened in 1889."
 

@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.engine.embedding.embedder import embedding_table
-from flows.engine.endpoints import EmbeddingEndpoint
-from flows.engine.llm.access import Access
-from flows.engine.llm.budget import BudgetSpent
-from flows.engine.llm.calls import Call, embedding_call
-from flows.engine.llm.charges import charges_of
-from flows.engine.llm.crew import Crew
-from flows.engine.llm.session import Session
-from flows.engine.llm.transport import Usage, embed, warm
-from flows.engine.llm.troubles import Trouble
-from stages.keys import content_key
+from claimflow.flows.engine.embedding.embedder import embedding_table
+from claimflow.flows.engine.endpoints import EmbeddingEndpoint
+from claimflow.flows.engine.llm.access import Access
+from claimflow.flows.engine.llm.budget import BudgetSpent
+from claimflow.flows.engine.llm.calls import Call, embedding_call
+from claimflow.flows.engine.llm.charges import charges_of
+from claimflow.flows.engine.llm.crew import Crew
+from claimflow.flows.engine.llm.session import Session
+from claimflow.flows.engine.llm.transport import Usage, embed, warm
+from claimflow.flows.engine.llm.troubles import Trouble
+from claimflow.stages.keys import content_key
 
 WHO = "embedder"
 

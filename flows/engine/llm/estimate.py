@@ -8,17 +8,17 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from flows.engine.endpoints import EmbeddingEndpoint, Judge
-from flows.engine.llm.budget import Price, cost_of
-from flows.engine.llm.habits import CHARACTERS_PER_TOKEN, Habits
-from flows.engine.llm.judge import Batch, batched
-from flows.engine.llm.remembered import Answer, Remembered
-from flows.engine.llm.render import render
-from flows.engine.llm.transport import Usage
-from flows.engine.storage.ledger import Ledger
-from stages.keys import content_key
-from stages.text.sentences import split_sentences
-from stages.tools import Failure, Form, Question
+from claimflow.flows.engine.endpoints import EmbeddingEndpoint, Judge
+from claimflow.flows.engine.llm.budget import Price, cost_of
+from claimflow.flows.engine.llm.habits import CHARACTERS_PER_TOKEN, Habits
+from claimflow.flows.engine.llm.judge import Batch, batched
+from claimflow.flows.engine.llm.remembered import Answer, Remembered
+from claimflow.flows.engine.llm.render import render
+from claimflow.flows.engine.llm.transport import Usage
+from claimflow.flows.engine.storage.ledger import Ledger
+from claimflow.stages.keys import content_key
+from claimflow.stages.text.sentences import split_sentences
+from claimflow.stages.tools import Failure, Form, Question
 
 NOT_ASKED: Final = Failure("not_asked", "nobody was asked")
 

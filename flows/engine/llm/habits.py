@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from flows.engine.endpoints import Judge
-from flows.engine.storage.store import Store
+from claimflow.flows.engine.endpoints import Judge
+from claimflow.flows.engine.storage.store import Store
 
 CHARACTERS_PER_TOKEN: Final = 4.0
 """Of English text, about, where nothing better is known."""

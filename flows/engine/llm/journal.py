@@ -12,10 +12,10 @@ from datetime import datetime
 from decimal import Decimal
 from typing import BinaryIO, NamedTuple
 
-from flows.engine.errors import StoreFullError
-from flows.engine.llm.calls import Call, call_table
-from flows.engine.storage.ledger import Ledger
-from flows.engine.storage.store import Store
+from claimflow.flows.engine.errors import StoreFullError
+from claimflow.flows.engine.llm.calls import Call, call_table
+from claimflow.flows.engine.storage.ledger import Ledger
+from claimflow.flows.engine.storage.store import Store
 
 
 class Entry(NamedTuple):

@@ -5,14 +5,14 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from flows.engine.endpoints import Judge
-from flows.engine.llm.calls import Call
-from flows.engine.llm.conversation import Answers, Conversation
-from flows.engine.llm.crew import Crew
-from flows.engine.llm.line import Line, open_line
-from flows.engine.llm.remembered import Answer, Remembered
-from flows.engine.llm.session import Session
-from stages.tools import Form, Question
+from claimflow.flows.engine.endpoints import Judge
+from claimflow.flows.engine.llm.calls import Call
+from claimflow.flows.engine.llm.conversation import Answers, Conversation
+from claimflow.flows.engine.llm.crew import Crew
+from claimflow.flows.engine.llm.line import Line, open_line
+from claimflow.flows.engine.llm.remembered import Answer, Remembered
+from claimflow.flows.engine.llm.session import Session
+from claimflow.stages.tools import Form, Question
 
 
 class Batch(NamedTuple):

@@ -9,7 +9,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any, Final
 
-from flows.engine.llm.lean import make_lean
+from claimflow.flows.engine.llm.lean import make_lean
 
 _ENVIRONMENT: Final = {
     "LITELLM_OFFLINE_MODE": "true",

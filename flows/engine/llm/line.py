@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from flows.engine.endpoints import Judge
-from flows.engine.llm.access import Access
-from flows.engine.llm.budget import BudgetSpent
-from flows.engine.llm.calls import Call, chat_call, storable
-from flows.engine.llm.charges import charges_of
-from flows.engine.llm.delivery import Delivered
-from flows.engine.llm.past import OpenReply, Past, recall_past
-from flows.engine.llm.rungs import RUNGS, Rung, reply_format
-from flows.engine.llm.session import Session
-from flows.engine.llm.transport import Received, Request, send, warm
-from flows.engine.llm.troubles import Trouble
-from stages.tools import Failure, Form
+from claimflow.flows.engine.endpoints import Judge
+from claimflow.flows.engine.llm.access import Access
+from claimflow.flows.engine.llm.budget import BudgetSpent
+from claimflow.flows.engine.llm.calls import Call, chat_call, storable
+from claimflow.flows.engine.llm.charges import charges_of
+from claimflow.flows.engine.llm.delivery import Delivered
+from claimflow.flows.engine.llm.past import OpenReply, Past, recall_past
+from claimflow.flows.engine.llm.rungs import RUNGS, Rung, reply_format
+from claimflow.flows.engine.llm.session import Session
+from claimflow.flows.engine.llm.transport import Received, Request, send, warm
+from claimflow.flows.engine.llm.troubles import Trouble
+from claimflow.stages.tools import Failure, Form
 
 Message = dict[str, str]
 

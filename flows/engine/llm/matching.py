@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
-from flows.engine.llm.reading_decode import one_line
-from stages.tools import Form
-from stages.words import FailureKind
+from claimflow.flows.engine.llm.reading_decode import one_line
+from claimflow.stages.tools import Form
+from claimflow.stages.words import FailureKind
 
 _WHOLE: Final = re.compile(r"0|-?[1-9][0-9]{0,8}")
 _MESSAGE: Final = 300

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
-from flows.engine.llm.bearing import Gate, Limit
-from flows.engine.llm.troubles import Trouble
+from claimflow.flows.engine.llm.bearing import Gate, Limit
+from claimflow.flows.engine.llm.troubles import Trouble
 
 Clock = Callable[[], float]
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from flows.engine.llm.remembered import Answer
-from stages.tools import Form, Question, Respondent, Voter
+from claimflow.flows.engine.llm.remembered import Answer
+from claimflow.stages.tools import Form, Question, Respondent, Voter
 
 
 class One(Respondent, Protocol):

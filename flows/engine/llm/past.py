@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from flows.engine.endpoints import Judge
-from flows.engine.llm.rungs import Rung
-from flows.engine.storage.store import Store, read_table
+from claimflow.flows.engine.endpoints import Judge
+from claimflow.flows.engine.llm.rungs import Rung
+from claimflow.flows.engine.storage.store import Store, read_table
 
 
 class OpenReply(NamedTuple):

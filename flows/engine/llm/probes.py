@@ -3,15 +3,15 @@
 import time
 from typing import Any, Final, NamedTuple, cast
 
-from flows.engine.endpoints import Endpoint, Judge
-from flows.engine.llm.matching import match
-from flows.engine.llm.reading import read_json
-from flows.engine.llm.render import render
-from flows.engine.llm.rungs import RUNGS, Rung, reply_format
-from flows.engine.llm.transport import Received, Request, send
-from flows.engine.llm.troubles import Trouble
-from stages.ask_verdicts import Opinion
-from stages.tools import Form
+from claimflow.flows.engine.endpoints import Endpoint, Judge
+from claimflow.flows.engine.llm.matching import match
+from claimflow.flows.engine.llm.reading import read_json
+from claimflow.flows.engine.llm.render import render
+from claimflow.flows.engine.llm.rungs import RUNGS, Rung, reply_format
+from claimflow.flows.engine.llm.transport import Received, Request, send
+from claimflow.flows.engine.llm.troubles import Trouble
+from claimflow.stages.ask_verdicts import Opinion
+from claimflow.stages.tools import Form
 
 _LONGEST: Final = 20.0
 

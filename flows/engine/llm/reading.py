@@ -3,9 +3,9 @@
 import re
 from typing import Any, Final, Literal, NamedTuple
 
-from flows.engine.llm.reading_decode import DecodeError, decode
-from flows.engine.llm.reading_outline import outline
-from flows.engine.llm.reading_search import Broken, Search
+from claimflow.flows.engine.llm.reading_decode import DecodeError, decode
+from claimflow.flows.engine.llm.reading_outline import outline
+from claimflow.flows.engine.llm.reading_search import Broken, Search
 
 _NONE: Final = "the reply holds no JSON object"
 _CUT: Final = "the reply was cut off before it held a whole entry"

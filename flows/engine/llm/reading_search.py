@@ -3,8 +3,8 @@
 import re
 from typing import Any, Final, NamedTuple
 
-from flows.engine.llm.reading_decode import DecodeError, decode
-from flows.engine.llm.reading_outline import outline
+from claimflow.flows.engine.llm.reading_decode import DecodeError, decode
+from claimflow.flows.engine.llm.reading_outline import outline
 
 _NAMES: Final = (
     "(?i:(?:seed:)?(?:think|thinking|thoughts?|reasoning|reflection|analysis|scratchpad))"

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from flows.engine.llm.rungs import reply_format
-from flows.engine.storage.ledger import Ledger
-from stages.keys import content_key
-from stages.tools import Failure, Form, Question, Reply
+from claimflow.flows.engine.llm.rungs import reply_format
+from claimflow.flows.engine.storage.ledger import Ledger
+from claimflow.stages.keys import content_key
+from claimflow.stages.tools import Failure, Form, Question, Reply
 
 Answer = Reply | Failure
 

@@ -6,8 +6,8 @@ from functools import lru_cache
 from itertools import chain, count
 from typing import Final
 
-from stages.prompt import Parts, blanks, cut, fill
-from stages.tools import Form
+from claimflow.stages.prompt import Parts, blanks, cut, fill
+from claimflow.stages.tools import Form
 
 _PREMISE: Final = "premise"
 _BETWEEN: Final = "\n\n"

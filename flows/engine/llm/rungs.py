@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel
 
-from stages.tools import Form
+from claimflow.stages.tools import Form
 
 Rung = Literal["schema", "tool", "object", "text"]
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from flows.engine.llm.calls import Call
-from flows.engine.llm.journal import Entry, Journal, file_away
-from flows.engine.storage.ledger import Ledger
+from claimflow.flows.engine.llm.calls import Call
+from claimflow.flows.engine.llm.journal import Entry, Journal, file_away
+from claimflow.flows.engine.storage.ledger import Ledger
 
 _PERIOD: Final = 0.8
 """Seconds that a call waits for others to be written into the store with it."""

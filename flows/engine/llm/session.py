@@ -4,12 +4,12 @@ import threading
 from collections.abc import Callable, Collection
 from datetime import datetime
 
-from flows.engine.llm.loop import Loop
-from flows.engine.llm.saver import Saver
-from flows.engine.llm.sharing import KeepTo, Sharing, Turnstile, Unshared, unshared
-from flows.engine.llm.transport import close
-from flows.engine.storage.ledger import Ledger
-from flows.engine.storage.store import now
+from claimflow.flows.engine.llm.loop import Loop
+from claimflow.flows.engine.llm.saver import Saver
+from claimflow.flows.engine.llm.sharing import KeepTo, Sharing, Turnstile, Unshared, unshared
+from claimflow.flows.engine.llm.transport import close
+from claimflow.flows.engine.storage.ledger import Ledger
+from claimflow.flows.engine.storage.store import now
 
 Answered = Callable[[str, int, int], None]
 

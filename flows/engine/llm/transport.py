@@ -11,9 +11,9 @@ from itertools import chain
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
-from flows.engine.llm.lean import unlogged
-from flows.engine.llm.library import address, litellm, takes_an_address
-from flows.engine.llm.troubles import Trouble, classify
+from claimflow.flows.engine.llm.lean import unlogged
+from claimflow.flows.engine.llm.library import address, litellm, takes_an_address
+from claimflow.flows.engine.llm.troubles import Trouble, classify
 
 _HELLO: Final = [{"role": "user", "content": "Hello"}]
 

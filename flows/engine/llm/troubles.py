@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from math import isfinite
 from typing import Final, Literal, NamedTuple
 
-from flows.engine.llm.scrub import LONGEST, clip, scrub, words
+from claimflow.flows.engine.llm.scrub import LONGEST, clip, scrub, words
 
 TroubleKind = Literal[
     "throttled",  # we ask too much at once: wait, then ask again

@@ -5,11 +5,11 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from flows.engine.config.pipeline import Pipeline
-from flows.engine.config.wiring import Step
-from flows.engine.noise.variance import Source
-from stages.decompose import DecomposeClaims
-from stages.rows import Score
+from claimflow.flows.engine.config.pipeline import Pipeline
+from claimflow.flows.engine.config.wiring import Step
+from claimflow.flows.engine.noise.variance import Source
+from claimflow.stages.decompose import DecomposeClaims
+from claimflow.stages.rows import Score
 
 _SAMPLES: Final = "samples"
 

@@ -6,21 +6,21 @@ from typing import Any, Final
 
 import polars as pl
 
-from flows.engine.config.wiring import Step
-from flows.engine.llm.estimate import Estimate
-from flows.engine.llm.session import Session
-from flows.engine.noise.repeats import Cell, Design, Repeats
-from flows.engine.noise.spread import Spread, spreads
-from flows.engine.planning.guessing import ClaimGuesses
-from flows.engine.planning.readiness import check_pipeline
-from flows.engine.prepare import SHARD, Prepared
-from flows.engine.running.interruptible import unless_interrupted
-from flows.engine.running.on_record import on_record
-from flows.engine.steps.runner import Watch
-from flows.engine.storage import runs
-from flows.engine.storage.ledger import Ledger
-from flows.engine.storage.store import Store
-from flows.engine.tools.counting import Counter, asking, foresee
+from claimflow.flows.engine.config.wiring import Step
+from claimflow.flows.engine.llm.estimate import Estimate
+from claimflow.flows.engine.llm.session import Session
+from claimflow.flows.engine.noise.repeats import Cell, Design, Repeats
+from claimflow.flows.engine.noise.spread import Spread, spreads
+from claimflow.flows.engine.planning.guessing import ClaimGuesses
+from claimflow.flows.engine.planning.readiness import check_pipeline
+from claimflow.flows.engine.prepare import SHARD, Prepared
+from claimflow.flows.engine.running.interruptible import unless_interrupted
+from claimflow.flows.engine.running.on_record import on_record
+from claimflow.flows.engine.steps.runner import Watch
+from claimflow.flows.engine.storage import runs
+from claimflow.flows.engine.storage.ledger import Ledger
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.tools.counting import Counter, asking, foresee
 
 STEP: Final = "repeats"
 """What a watch is told of as though it were a step."""

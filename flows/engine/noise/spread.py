@@ -6,8 +6,13 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from flows.engine.noise.repeats import Cell, Design, Repeats
-from flows.engine.noise.variance import Parts, Source, detectable_difference, split_variance
+from claimflow.flows.engine.noise.repeats import Cell, Design, Repeats
+from claimflow.flows.engine.noise.variance import (
+    Parts,
+    Source,
+    detectable_difference,
+    split_variance,
+)
 
 
 class Spread(NamedTuple):

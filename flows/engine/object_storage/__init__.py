@@ -6,13 +6,13 @@ word. It has no names of objects to give either, and the form of CSV and JSON ar
 by DuckDB, which reads no S3 as it is shipped.
 """
 
-from flows.engine.object_storage.address import (
+from claimflow.flows.engine.object_storage.address import (
     Address,
     address,
     is_remote,
     known_place,
     local_path,
 )
-from flows.engine.object_storage.opening import open_bucket
+from claimflow.flows.engine.object_storage.opening import open_bucket
 
 __all__ = ["Address", "address", "is_remote", "known_place", "local_path", "open_bucket"]

@@ -3,7 +3,7 @@
 import re
 from typing import Final, NamedTuple
 
-from flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.errors import Fault, InputError
 
 _ADDRESS: Final = re.compile(r"s3://(?P<bucket>[a-zA-Z0-9._-]+)(?:/(?P<key>[^\x00-\x1f\x7f]*))?")
 _QUERY: Final = re.compile(r"\?[\w.-]+=")

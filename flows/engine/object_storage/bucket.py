@@ -12,9 +12,9 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from flows.engine.errors import Fault, InputError
-from flows.engine.object_storage.address import Address
-from flows.engine.object_storage.troubles import trouble
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.object_storage.address import Address
+from claimflow.flows.engine.object_storage.troubles import trouble
 
 if TYPE_CHECKING:
     from obstore import GetOptions, GetResult

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from flows.engine.errors import Fault, InputError
-from flows.engine.object_storage.address import Address
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.object_storage.address import Address
 
 if TYPE_CHECKING:
-    from flows.engine.object_storage.bucket import Bucket
+    from claimflow.flows.engine.object_storage.bucket import Bucket
 
 
 def open_bucket(place: Address) -> "Bucket":
@@ -15,7 +15,7 @@ def open_bucket(place: Address) -> "Bucket":
     Raises `InputError` where obstore is not installed or the environment's settings are none.
     """
     try:
-        from flows.engine.object_storage.bucket import Bucket
+        from claimflow.flows.engine.object_storage.bucket import Bucket
     except ImportError:
         what, right = "obstore is not installed", "pip install 'claimflow[s3]'"
         raise InputError([Fault(str(place), what, right)]) from None

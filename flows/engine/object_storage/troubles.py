@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
-from flows.engine.errors import Fault
-from flows.engine.object_storage.address import Address
+from claimflow.flows.engine.errors import Fault
+from claimflow.flows.engine.object_storage.address import Address
 
 _CODE: Final = re.compile(r"<Code>(\w+)</Code>")
 _STATUS: Final = re.compile(r"status code: (\d{3})")

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from flows.engine.config.rerun import Choice, Rerun, chosen
-from flows.engine.errors import Fault, InputError
-from flows.engine.planning.plan import plan
-from flows.engine.prepare import Prepared
-from flows.engine.storage.store import Store
+from claimflow.flows.engine.config.rerun import Choice, Rerun, chosen
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.planning.plan import plan
+from claimflow.flows.engine.prepare import Prepared
+from claimflow.flows.engine.storage.store import Store
 
 _FAILED: Final = """
 SELECT run_id, list(step) FILTER (failures > 0) AS failed

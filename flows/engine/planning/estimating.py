@@ -5,18 +5,18 @@ from typing import Any, Final
 
 import polars as pl
 
-from flows.engine.config.pipeline import Pipeline
-from flows.engine.config.wiring import Step
-from flows.engine.llm.estimate import Estimate, together
-from flows.engine.planning.guessing import ClaimGuesses
-from flows.engine.planning.plan import Planned
-from flows.engine.prepare import SHARD, Prepared
-from flows.engine.reader import SampleSource
-from flows.engine.steps.overlay import edited
-from flows.engine.steps.unchanged import SAMPLES
-from flows.engine.storage.artifacts import read
-from flows.engine.storage.store import Store
-from flows.engine.tools.counting import (
+from claimflow.flows.engine.config.pipeline import Pipeline
+from claimflow.flows.engine.config.wiring import Step
+from claimflow.flows.engine.llm.estimate import Estimate, together
+from claimflow.flows.engine.planning.guessing import ClaimGuesses
+from claimflow.flows.engine.planning.plan import Planned
+from claimflow.flows.engine.prepare import SHARD, Prepared
+from claimflow.flows.engine.reader import SampleSource
+from claimflow.flows.engine.steps.overlay import edited
+from claimflow.flows.engine.steps.unchanged import SAMPLES
+from claimflow.flows.engine.storage.artifacts import read
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.tools.counting import (
     CountedCascade,
     Counter,
     Endpoints,
@@ -24,7 +24,7 @@ from flows.engine.tools.counting import (
     cascading,
     foresee,
 )
-from flows.engine.tools.foreseeing import ForeseenEntailment
+from claimflow.flows.engine.tools.foreseeing import ForeseenEntailment
 
 _SHARDS: Final = 10
 """Parts of the samples that are looked at; of more, so many, evenly spread."""

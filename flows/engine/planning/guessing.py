@@ -5,12 +5,12 @@ from typing import Any, Final
 
 import polars as pl
 
-from flows.engine.llm.estimate import NOT_ASKED
-from stages.base import Stage
-from stages.decompose import DecomposeClaims
-from stages.rows import Claim
-from stages.tables import schema
-from stages.text.sentences import split_sentences
+from claimflow.flows.engine.llm.estimate import NOT_ASKED
+from claimflow.stages.base import Stage
+from claimflow.stages.decompose import DecomposeClaims
+from claimflow.stages.rows import Claim
+from claimflow.stages.tables import schema
+from claimflow.stages.text.sentences import split_sentences
 
 _BY_RULES: Final = 500
 """Texts that the rules decompose, which takes them about two milliseconds each."""

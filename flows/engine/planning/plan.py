@@ -4,18 +4,18 @@ import threading
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from flows.engine.config.rerun import Choice, Rerun, chosen
-from flows.engine.config.wiring import Step
-from flows.engine.llm.session import Session
-from flows.engine.prepare import SHARD, Prepared
-from flows.engine.steps.overlay import Overlay, found_overlay, overlay_digest
-from flows.engine.steps.unchanged import SAMPLES, can_take_over, unchanged
-from flows.engine.storage.artifacts import Artifact, find
-from flows.engine.storage.edits import Edit, Edits
-from flows.engine.storage.fingerprint import step_fingerprint, step_recipe
-from flows.engine.storage.ledger import Ledger
-from flows.engine.storage.store import Store
-from flows.engine.tools.toolbox import Toolbox
+from claimflow.flows.engine.config.rerun import Choice, Rerun, chosen
+from claimflow.flows.engine.config.wiring import Step
+from claimflow.flows.engine.llm.session import Session
+from claimflow.flows.engine.prepare import SHARD, Prepared
+from claimflow.flows.engine.steps.overlay import Overlay, found_overlay, overlay_digest
+from claimflow.flows.engine.steps.unchanged import SAMPLES, can_take_over, unchanged
+from claimflow.flows.engine.storage.artifacts import Artifact, find
+from claimflow.flows.engine.storage.edits import Edit, Edits
+from claimflow.flows.engine.storage.fingerprint import step_fingerprint, step_recipe
+from claimflow.flows.engine.storage.ledger import Ledger
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.tools.toolbox import Toolbox
 
 
 class Planned(NamedTuple):

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator
 
-from flows.engine.canaries.costing import canary_estimates
-from flows.engine.config.pipeline import Pipeline
-from flows.engine.config.rerun import Choice
-from flows.engine.endpoints import DEFAULT_JUDGE, Endpoint
-from flows.engine.errors import Fault, InputError
-from flows.engine.llm.charges import charges_of
-from flows.engine.llm.library import check
-from flows.engine.planning.plan import plan
-from flows.engine.prepare import Prepared
-from flows.engine.storage.store import Store
-from stages.tools import Embedder
+from claimflow.flows.engine.canaries.costing import canary_estimates
+from claimflow.flows.engine.config.pipeline import Pipeline
+from claimflow.flows.engine.config.rerun import Choice
+from claimflow.flows.engine.endpoints import DEFAULT_JUDGE, Endpoint
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.llm.charges import charges_of
+from claimflow.flows.engine.llm.library import check
+from claimflow.flows.engine.planning.plan import plan
+from claimflow.flows.engine.prepare import Prepared
+from claimflow.flows.engine.storage.store import Store
+from claimflow.stages.tools import Embedder
 
 
 def check_endpoints(prepared: Prepared, store: Store, *, choice: Choice) -> None:

@@ -7,6 +7,6 @@ format ends as (number, values by column)
 pairs, which one mapping turns into samples or into faults with file and line.
 """
 
-from flows.engine.reader.source import SampleSource, open_samples
+from claimflow.flows.engine.reader.source import SampleSource, open_samples
 
 __all__ = ["SampleSource", "open_samples"]

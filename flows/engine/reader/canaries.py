@@ -8,11 +8,11 @@ from typing import Any, Final, NamedTuple, cast, get_args
 import duckdb
 import polars as pl
 
-from flows.engine.errors import Fault, InputError, one_of
-from flows.engine.reader.files import SampleFile, find_files, unreadable
-from flows.engine.reader.records import Record, RecordError
-from stages.keys import content_key
-from stages.words import Label
+from claimflow.flows.engine.errors import Fault, InputError, one_of
+from claimflow.flows.engine.reader.files import SampleFile, find_files, unreadable
+from claimflow.flows.engine.reader.records import Record, RecordError
+from claimflow.stages.keys import content_key
+from claimflow.stages.words import Label
 
 _LABELS: Final = get_args(Label)
 _FIELDS: Final = ("premise", "claim", "label")

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from flows.engine.errors import Fault, one_of
-from stages.rows import Sample
+from claimflow.flows.engine.errors import Fault, one_of
+from claimflow.stages.rows import Sample
 
 FIELDS: Final = tuple(name for name in Sample.model_fields if name != "metadata")
 """The fields of a sample that a column can give; every other column becomes metadata."""

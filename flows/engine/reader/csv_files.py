@@ -14,7 +14,7 @@ from typing import Final
 import duckdb
 import polars as pl
 
-from flows.engine.reader.records import Record, RecordError
+from claimflow.flows.engine.reader.records import Record, RecordError
 
 _AT_A_TIME: Final = 250
 _LONGEST_ROW: Final = 1 << 26

@@ -5,10 +5,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from flows.engine.reader.json_text import KINDS, TOO_DEEP, replace_lone_surrogates
-from flows.engine.reader.records import RecordError
-from stages.keys import canonical
-from stages.rows import Sample
+from claimflow.flows.engine.reader.json_text import KINDS, TOO_DEEP, replace_lone_surrogates
+from claimflow.flows.engine.reader.records import RecordError
+from claimflow.stages.keys import canonical
+from claimflow.stages.rows import Sample
 
 _PASSAGE: Final = ("text", "page_content", "content", "doc")
 """What the text of a retrieved context is called where contexts are objects."""

@@ -6,14 +6,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from flows.engine.errors import Fault, nearest
-from flows.engine.existing import exists, is_folder
-from flows.engine.object_storage import is_remote
-from flows.engine.reader.csv_files import read_csv
-from flows.engine.reader.json_files import read_json_array, read_json_lines
-from flows.engine.reader.objects import fetch_objects
-from flows.engine.reader.parquet_files import read_parquet
-from flows.engine.reader.records import Format
+from claimflow.flows.engine.errors import Fault, nearest
+from claimflow.flows.engine.existing import exists, is_folder
+from claimflow.flows.engine.object_storage import is_remote
+from claimflow.flows.engine.reader.csv_files import read_csv
+from claimflow.flows.engine.reader.json_files import read_json_array, read_json_lines
+from claimflow.flows.engine.reader.objects import fetch_objects
+from claimflow.flows.engine.reader.parquet_files import read_parquet
+from claimflow.flows.engine.reader.records import Format
 
 FORMATS: Final = {
     ".jsonl": Format(read_json_lines, "{name}:{number}"),

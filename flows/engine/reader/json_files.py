@@ -12,8 +12,8 @@ from typing import Final
 import duckdb
 import polars as pl
 
-from flows.engine.reader.json_text import decode_object, replace_lone_surrogates
-from flows.engine.reader.records import Record, RecordError
+from claimflow.flows.engine.reader.json_text import decode_object, replace_lone_surrogates
+from claimflow.flows.engine.reader.records import Record, RecordError
 
 _AT_A_TIME: Final = 250
 _BLOCK: Final = 1 << 20

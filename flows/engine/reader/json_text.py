@@ -7,7 +7,7 @@ from typing import Any, Final, NoReturn
 
 from pydantic_core import from_json
 
-from flows.engine.reader.records import RecordError
+from claimflow.flows.engine.reader.records import RecordError
 
 # A valid pair, a lone surrogate, or any other escape, so that in \\ud800 the backslash
 # that is itself escaped is passed over.

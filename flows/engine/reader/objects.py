@@ -8,11 +8,11 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from flows.engine.errors import Fault, InputError, nearest
-from flows.engine.object_storage import Address, address, open_bucket
+from claimflow.flows.engine.errors import Fault, InputError, nearest
+from claimflow.flows.engine.object_storage import Address, address, open_bucket
 
 if TYPE_CHECKING:
-    from flows.engine.object_storage.bucket import Bucket
+    from claimflow.flows.engine.object_storage.bucket import Bucket
 
 _AT_A_TIME: Final = 4
 

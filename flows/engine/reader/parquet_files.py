@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from flows.engine.reader.records import Record
+from claimflow.flows.engine.reader.records import Record
 
 _AT_A_TIME: Final = 250
 

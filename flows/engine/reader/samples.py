@@ -7,13 +7,13 @@ from typing import Any, Final
 import duckdb
 import polars as pl
 
-from flows.engine.errors import Fault
-from flows.engine.reader.fields import sample_fields
-from flows.engine.reader.files import SampleFile, unreadable
-from flows.engine.reader.records import Record, RecordError
-from stages.keys import content_key
-from stages.rows import Sample
-from stages.tables import conform, schema
+from claimflow.flows.engine.errors import Fault
+from claimflow.flows.engine.reader.fields import sample_fields
+from claimflow.flows.engine.reader.files import SampleFile, unreadable
+from claimflow.flows.engine.reader.records import Record, RecordError
+from claimflow.stages.keys import content_key
+from claimflow.stages.rows import Sample
+from claimflow.stages.tables import conform, schema
 
 _NOT_CONTENT: Final = ("sample_id", "response_claims", "reference_claims")
 """Correcting the claims that come with a sample makes no other sample of it."""

@@ -9,14 +9,19 @@ from typing import Final
 
 import polars as pl
 
-from flows.engine.errors import Fault
-from flows.engine.reader.columns import FIELDS, fields_by_column, mapping_faults, unknown_fields
-from flows.engine.reader.files import find_files
-from flows.engine.reader.samples import Reading
-from flows.engine.reader.shelf import Shelf
-from flows.engine.storage.fingerprint import Digest
-from stages.rows import Sample
-from stages.tables import schema
+from claimflow.flows.engine.errors import Fault
+from claimflow.flows.engine.reader.columns import (
+    FIELDS,
+    fields_by_column,
+    mapping_faults,
+    unknown_fields,
+)
+from claimflow.flows.engine.reader.files import find_files
+from claimflow.flows.engine.reader.samples import Reading
+from claimflow.flows.engine.reader.shelf import Shelf
+from claimflow.flows.engine.storage.fingerprint import Digest
+from claimflow.stages.rows import Sample
+from claimflow.stages.tables import schema
 
 _AT_A_TIME: Final = 250
 

@@ -6,13 +6,13 @@ from typing import Any, Final
 import duckdb
 import polars as pl
 
-from flows.engine.errors import Fault, InputError
-from flows.engine.existing import is_file
-from flows.engine.reader import SampleSource
-from flows.engine.reader.files import FORMATS, SampleFile, unreadable
-from flows.engine.reader.records import RecordError
-from flows.engine.storage.query import query
-from flows.engine.storage.store import Store
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.existing import is_file
+from claimflow.flows.engine.reader import SampleSource
+from claimflow.flows.engine.reader.files import FORMATS, SampleFile, unreadable
+from claimflow.flows.engine.reader.records import RecordError
+from claimflow.flows.engine.storage.query import query
+from claimflow.flows.engine.storage.store import Store
 
 _OPTION: Final = "--samples"
 _COLUMN: Final = "sample_id"

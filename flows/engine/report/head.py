@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from flows.engine.storage.store import Store
-from flows.engine.storage.tags import CURRENT
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.storage.tags import CURRENT
 
 
 class RunHead(NamedTuple):

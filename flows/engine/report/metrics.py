@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from flows.engine.config.rules import misnamed
-from flows.engine.errors import Fault, InputError
-from flows.engine.storage.store import Store, read_table
+from claimflow.flows.engine.config.rules import misnamed
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.storage.store import Store, read_table
 
 
 class StepMetric(NamedTuple):

@@ -4,14 +4,14 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from flows.engine.audit_claims.run import ClaimAudit, audit_claims
-from flows.engine.findings import accounts, results
-from flows.engine.findings.cascades import CascadeAccount, cascades_of
-from flows.engine.findings.gates import Outcome, outcomes_of
-from flows.engine.report.head import RunHead, run_head
-from flows.engine.report.metrics import StepMetric
-from flows.engine.report.past import PastMean, past_means
-from flows.engine.storage.store import Store
+from claimflow.flows.engine.audit_claims.run import ClaimAudit, audit_claims
+from claimflow.flows.engine.findings import accounts, results
+from claimflow.flows.engine.findings.cascades import CascadeAccount, cascades_of
+from claimflow.flows.engine.findings.gates import Outcome, outcomes_of
+from claimflow.flows.engine.report.head import RunHead, run_head
+from claimflow.flows.engine.report.metrics import StepMetric
+from claimflow.flows.engine.report.past import PastMean, past_means
+from claimflow.flows.engine.storage.store import Store
 
 SAMPLES: Final = 1_000
 """How many samples a report has where nobody says otherwise."""

@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from flows.engine.report.metrics import StepMetric
-from flows.engine.storage.store import Store
+from claimflow.flows.engine.report.metrics import StepMetric
+from claimflow.flows.engine.storage.store import Store
 
 _RUNS: Final = 20
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from flows.engine.compare.comparison import Comparison
-from flows.engine.storage.store import Store, read_table
-from stages import LOWER_IS_BETTER
+from claimflow.flows.engine.compare.comparison import Comparison
+from claimflow.flows.engine.storage.store import Store, read_table
+from claimflow.stages import LOWER_IS_BETTER
 
 
 def worst_first(

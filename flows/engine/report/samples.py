@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import duckdb
 
-from flows.engine.storage.store import Store, read_table
+from claimflow.flows.engine.storage.store import Store, read_table
 
 _TOGETHER: Final = 100
 """Samples that are in memory at a time."""

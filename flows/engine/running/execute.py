@@ -8,24 +8,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from flows.engine.canaries.asking import try_judges
-from flows.engine.config.rerun import Choice, Rerun, chosen
-from flows.engine.errors import Fault, InputError
-from flows.engine.findings.gates import judge_run
-from flows.engine.llm.session import Session
-from flows.engine.llm.sharing import Sharing, unshared
-from flows.engine.planning.readiness import check_endpoints
-from flows.engine.prepare import Prepared
-from flows.engine.running.interruptible import await_all, unless_interrupted
-from flows.engine.running.on_record import on_record
-from flows.engine.running.room import check_room
-from flows.engine.steps.runner import Run, Watch
-from flows.engine.steps.unchanged import SAMPLES
-from flows.engine.storage import runs
-from flows.engine.storage.artifacts import Artifact
-from flows.engine.storage.ledger import Ledger
-from flows.engine.storage.store import Store
-from flows.engine.workers.opening import open_workers
+from claimflow.flows.engine.canaries.asking import try_judges
+from claimflow.flows.engine.config.rerun import Choice, Rerun, chosen
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.findings.gates import judge_run
+from claimflow.flows.engine.llm.session import Session
+from claimflow.flows.engine.llm.sharing import Sharing, unshared
+from claimflow.flows.engine.planning.readiness import check_endpoints
+from claimflow.flows.engine.prepare import Prepared
+from claimflow.flows.engine.running.interruptible import await_all, unless_interrupted
+from claimflow.flows.engine.running.on_record import on_record
+from claimflow.flows.engine.running.room import check_room
+from claimflow.flows.engine.steps.runner import Run, Watch
+from claimflow.flows.engine.steps.unchanged import SAMPLES
+from claimflow.flows.engine.storage import runs
+from claimflow.flows.engine.storage.artifacts import Artifact
+from claimflow.flows.engine.storage.ledger import Ledger
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.workers.opening import open_workers
 
 Submit = Callable[[str, Mapping[str, Any]], Any]
 """Starts a step by name, given what was returned for each step that it needs."""

@@ -3,17 +3,17 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from flows.engine.config.pipeline import Pipeline
-from flows.engine.errors import StoreError
-from flows.engine.llm.journal import take_in_journals
-from flows.engine.llm.session import Session
-from flows.engine.steps.runner import Watch
-from flows.engine.storage import runs
-from flows.engine.storage.ledger import Ledger
-from flows.engine.storage.read_copy import publish_after_run
-from flows.engine.storage.store import Store
-from flows.engine.tools.toolbox import Toolbox
-from flows.engine.workers import Workers
+from claimflow.flows.engine.config.pipeline import Pipeline
+from claimflow.flows.engine.errors import StoreError
+from claimflow.flows.engine.llm.journal import take_in_journals
+from claimflow.flows.engine.llm.session import Session
+from claimflow.flows.engine.steps.runner import Watch
+from claimflow.flows.engine.storage import runs
+from claimflow.flows.engine.storage.ledger import Ledger
+from claimflow.flows.engine.storage.read_copy import publish_after_run
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.tools.toolbox import Toolbox
+from claimflow.flows.engine.workers import Workers
 
 
 @contextmanager

@@ -5,10 +5,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from flows.engine.errors import StoreFullError
-from flows.engine.prepare import Prepared
-from flows.engine.storage.migrations import SCHEMA_VERSION
-from flows.engine.storage.store import Store, store_version
+from claimflow.flows.engine.errors import StoreFullError
+from claimflow.flows.engine.prepare import Prepared
+from claimflow.flows.engine.storage.migrations import SCHEMA_VERSION
+from claimflow.flows.engine.storage.store import Store, store_version
 
 SPARE: Final = 100_000_000
 """Bytes that a disk must have beside what was estimated: what else writes there does not wait."""

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, get_args
 
-from flows.engine.errors import Fault, one_of
-from flows.engine.sheets.cells import as_saved
-from flows.engine.sheets.form import Sheet, SheetRow
-from stages.keys import content_key
-from stages.words import Label
+from claimflow.flows.engine.errors import Fault, one_of
+from claimflow.flows.engine.sheets.cells import as_saved
+from claimflow.flows.engine.sheets.form import Sheet, SheetRow
+from claimflow.stages.keys import content_key
+from claimflow.stages.words import Label
 
 _LABELS: Final = get_args(Label)
 _VERDICT: Final = ("claim_id", "claim", "against", "passage")

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from flows.engine.errors import Fault, InputError
-from flows.engine.sheets.cells import guarded, unguarded
-from flows.engine.storage.edits import Kind
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.sheets.cells import guarded, unguarded
+from claimflow.flows.engine.storage.edits import Kind
 
 COLUMNS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "claims": ("run", "sample_id", "step", "of", "claim_id", "claim", "status", "text"),

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 import duckdb
 
-from flows.engine.storage.edits import Edit, all_edits, fitting, in_force
-from flows.engine.storage.store import Store, read_table
+from claimflow.flows.engine.storage.edits import Edit, all_edits, fitting, in_force
+from claimflow.flows.engine.storage.store import Store, read_table
 
 _SAMPLES: Final = """
 SELECT sample_id, response, reference, retrieved_contexts FROM samples

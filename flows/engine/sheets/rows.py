@@ -4,9 +4,9 @@ from typing import Final
 
 import polars as pl
 
-from flows.engine.errors import Fault, InputError, one_of
-from flows.engine.storage.edits import Kind
-from flows.engine.storage.store import Store, read_table
+from claimflow.flows.engine.errors import Fault, InputError, one_of
+from claimflow.flows.engine.storage.edits import Kind
+from claimflow.flows.engine.storage.store import Store, read_table
 
 _STEPS: Final = """
 SELECT run_steps.step, position, settings->>'of' AS "of"

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from flows.engine.sheets.rows import sheet_rows
-from flows.engine.storage.edits import Edit, Kind, all_edits, fitting, in_force, text_key
-from flows.engine.storage.store import Store, read_table
+from claimflow.flows.engine.sheets.rows import sheet_rows
+from claimflow.flows.engine.storage.edits import Edit, Kind, all_edits, fitting, in_force, text_key
+from claimflow.flows.engine.storage.store import Store, read_table
 
 Place = tuple[str, str]
 """A step and a sample of it."""

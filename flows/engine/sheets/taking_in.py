@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import uuid4
 
-from flows.engine.errors import Fault, InputError, one_of
-from flows.engine.sheets.changes import Change, changed_claims, changed_verdicts
-from flows.engine.sheets.form import Sheet, SheetRow
-from flows.engine.sheets.standing import Place, Standing, standing
-from flows.engine.storage.edits import Edit, Kind
-from flows.engine.storage.store import Store, now
+from claimflow.flows.engine.errors import Fault, InputError, one_of
+from claimflow.flows.engine.sheets.changes import Change, changed_claims, changed_verdicts
+from claimflow.flows.engine.sheets.form import Sheet, SheetRow
+from claimflow.flows.engine.sheets.standing import Place, Standing, standing
+from claimflow.flows.engine.storage.edits import Edit, Kind
+from claimflow.flows.engine.storage.store import Store, now
 
 _FIELD: Final[Mapping[Kind, str]] = {"claims": "of", "verdicts": "against"}
 """The column that names the field of the sample that a row is about."""

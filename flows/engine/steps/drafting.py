@@ -6,11 +6,11 @@ from typing import Any, NamedTuple, Protocol
 
 import polars as pl
 
-from flows.engine.config.wiring import Step
-from flows.engine.errors import StoppedError
-from flows.engine.prepare import SHARD
-from flows.engine.reader import SampleSource
-from flows.engine.steps.parts import (
+from claimflow.flows.engine.config.wiring import Step
+from claimflow.flows.engine.errors import StoppedError
+from claimflow.flows.engine.prepare import SHARD
+from claimflow.flows.engine.reader import SampleSource
+from claimflow.flows.engine.steps.parts import (
     AT_ONCE,
     GROUP,
     Thing,
@@ -21,12 +21,12 @@ from flows.engine.steps.parts import (
     make_parts,
     whole_inputs,
 )
-from flows.engine.steps.taking_over import TakingOver
-from flows.engine.steps.unchanged import SAMPLES, can_take_over, unchanged
-from flows.engine.storage.artifacts import Artifact, Draft, Making
-from flows.engine.storage.store import Store
-from flows.engine.workers import Workers
-from stages.rows import Sample
+from claimflow.flows.engine.steps.taking_over import TakingOver
+from claimflow.flows.engine.steps.unchanged import SAMPLES, can_take_over, unchanged
+from claimflow.flows.engine.storage.artifacts import Artifact, Draft, Making
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.workers import Workers
+from claimflow.stages.rows import Sample
 
 
 class Progress(Protocol):

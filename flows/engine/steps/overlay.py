@@ -5,15 +5,15 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from flows.engine.storage.artifacts import Artifact, Draft, Making, find, read
-from flows.engine.storage.edits import Edit
-from flows.engine.storage.fingerprint import Digest
-from flows.engine.storage.store import Store
-from stages.given import given_claims
-from stages.keys import content_key
-from stages.row import AUDIT, Row
-from stages.rows import Claim, Verdict
-from stages.tables import build, conform
+from claimflow.flows.engine.storage.artifacts import Artifact, Draft, Making, find, read
+from claimflow.flows.engine.storage.edits import Edit
+from claimflow.flows.engine.storage.fingerprint import Digest
+from claimflow.flows.engine.storage.store import Store
+from claimflow.stages.given import given_claims
+from claimflow.stages.keys import content_key
+from claimflow.stages.row import AUDIT, Row
+from claimflow.stages.rows import Claim, Verdict
+from claimflow.stages.tables import build, conform
 
 STAGE: Final = "edits"
 VERSION: Final = 1

@@ -8,12 +8,12 @@ from typing import Any, Final, TypeVar
 
 import polars as pl
 
-from flows.engine.config.wiring import Step
-from flows.engine.storage.artifacts import Artifact, by_shard, read, read_shards
-from flows.engine.storage.store import Store
-from flows.engine.tools.toolbox import RememberingEmbedder, RememberingEntailment
-from flows.engine.workers import Workers
-from stages.base import Stage
+from claimflow.flows.engine.config.wiring import Step
+from claimflow.flows.engine.storage.artifacts import Artifact, by_shard, read, read_shards
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.tools.toolbox import RememberingEmbedder, RememberingEntailment
+from claimflow.flows.engine.workers import Workers
+from claimflow.stages.base import Stage
 
 GROUP: Final = 5
 """Parts read or written in one window of the store, since opening and closing it costs CPU."""

@@ -8,20 +8,20 @@ from typing import NamedTuple, Protocol
 
 import duckdb
 
-from flows.engine.config.rerun import Choice
-from flows.engine.config.wiring import Step
-from flows.engine.prepare import SHARD, Prepared
-from flows.engine.steps.drafting import Drafted, Drafting
-from flows.engine.steps.overlay import Overlay, found_overlay, made_overlay
-from flows.engine.steps.unchanged import SAMPLES
-from flows.engine.storage.artifacts import Artifact, Making, find
-from flows.engine.storage.edits import Edit, Edits
-from flows.engine.storage.fingerprint import step_fingerprint, step_recipe
-from flows.engine.storage.runs import note
-from flows.engine.storage.store import Store
-from flows.engine.tools.toolbox import Toolbox
-from flows.engine.workers import Workers
-from stages.keys import content_key
+from claimflow.flows.engine.config.rerun import Choice
+from claimflow.flows.engine.config.wiring import Step
+from claimflow.flows.engine.prepare import SHARD, Prepared
+from claimflow.flows.engine.steps.drafting import Drafted, Drafting
+from claimflow.flows.engine.steps.overlay import Overlay, found_overlay, made_overlay
+from claimflow.flows.engine.steps.unchanged import SAMPLES
+from claimflow.flows.engine.storage.artifacts import Artifact, Making, find
+from claimflow.flows.engine.storage.edits import Edit, Edits
+from claimflow.flows.engine.storage.fingerprint import step_fingerprint, step_recipe
+from claimflow.flows.engine.storage.runs import note
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.tools.toolbox import Toolbox
+from claimflow.flows.engine.workers import Workers
+from claimflow.stages.keys import content_key
 
 
 class Made(NamedTuple):

@@ -7,16 +7,16 @@ from typing import Final
 import duckdb
 import polars as pl
 
-from flows.engine.config.wiring import Step
-from flows.engine.steps.parts import GROUP, Tables, grouped, make_parts
-from flows.engine.steps.unchanged import SAMPLES
-from flows.engine.storage.arrow import Arrow
-from flows.engine.storage.artifacts import Artifact, by_shard, read_shards
-from flows.engine.storage.store import Store, read_table
-from flows.engine.workers import Workers
-from stages.row import Row
-from stages.rows import Sample
-from stages.tables import conform
+from claimflow.flows.engine.config.wiring import Step
+from claimflow.flows.engine.steps.parts import GROUP, Tables, grouped, make_parts
+from claimflow.flows.engine.steps.unchanged import SAMPLES
+from claimflow.flows.engine.storage.arrow import Arrow
+from claimflow.flows.engine.storage.artifacts import Artifact, by_shard, read_shards
+from claimflow.flows.engine.storage.store import Store, read_table
+from claimflow.flows.engine.workers import Workers
+from claimflow.stages.row import Row
+from claimflow.stages.rows import Sample
+from claimflow.stages.tables import conform
 
 _PLACE: Final = "place"
 """Where a sample stands among those read with it: its rows go where they would have been made."""

@@ -6,11 +6,11 @@ from typing import Any, Final
 import duckdb
 import polars as pl
 
-from flows.engine.storage.arrow import Arrow
-from flows.engine.storage.store import Store, read_table
-from stages.base import Stage
-from stages.rows import Sample
-from stages.tables import content_columns, python_type
+from claimflow.flows.engine.storage.arrow import Arrow
+from claimflow.flows.engine.storage.store import Store, read_table
+from claimflow.stages.base import Stage
+from claimflow.stages.rows import Sample
+from claimflow.stages.tables import content_columns, python_type
 
 SAMPLES: Final = "samples"
 

@@ -7,11 +7,11 @@ from uuid import uuid4
 import duckdb
 import polars as pl
 
-from flows.engine.storage.fingerprint import Digest
-from flows.engine.storage.store import Store, insert, now, read_table
-from stages.keys import canonical
-from stages.row import Row
-from stages.tables import content_columns
+from claimflow.flows.engine.storage.fingerprint import Digest
+from claimflow.flows.engine.storage.store import Store, insert, now, read_table
+from claimflow.stages.keys import canonical
+from claimflow.stages.row import Row
+from claimflow.stages.tables import content_columns
 
 
 class Artifact(NamedTuple):

@@ -6,14 +6,14 @@ from typing import Final, NamedTuple
 import duckdb
 import polars as pl
 
-from flows.engine.storage.artifacts import Artifact, read_shards
-from flows.engine.storage.fingerprint import Digest
-from flows.engine.storage.migrations import SCHEMA_VERSION, content_columns_at
-from flows.engine.storage.references import Damage, reference_faults, rows
-from flows.engine.storage.store import Store, read_table
-from stages.row import Row
-from stages.rows import row_kinds
-from stages.tables import schema
+from claimflow.flows.engine.storage.artifacts import Artifact, read_shards
+from claimflow.flows.engine.storage.fingerprint import Digest
+from claimflow.flows.engine.storage.migrations import SCHEMA_VERSION, content_columns_at
+from claimflow.flows.engine.storage.references import Damage, reference_faults, rows
+from claimflow.flows.engine.storage.store import Store, read_table
+from claimflow.stages.row import Row
+from claimflow.stages.rows import row_kinds
+from claimflow.stages.tables import schema
 
 _AT_ONCE: Final = 5
 """Parts of a table that are in memory at the same time."""

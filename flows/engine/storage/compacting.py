@@ -4,8 +4,8 @@ import shutil
 import time
 from typing import Final
 
-from flows.engine.storage.store import Store
-from flows.engine.storage.store_log import fold_log, log_path
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.storage.store_log import fold_log, log_path
 
 _GRACE: Final = 0.2
 """Seconds to keep the lock of a file that was replaced, for those who had just opened it."""

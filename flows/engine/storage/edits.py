@@ -8,12 +8,12 @@ from typing import Any, Literal, NamedTuple
 import duckdb
 import polars as pl
 
-from flows.engine.config.wiring import Step
-from flows.engine.storage.store import Store, insert, read_table
-from stages.decompose import DecomposeClaims
-from stages.keys import canonical, content_key
-from stages.supply import SuppliedClaims
-from stages.verify import VerifyClaims
+from claimflow.flows.engine.config.wiring import Step
+from claimflow.flows.engine.storage.store import Store, insert, read_table
+from claimflow.stages.decompose import DecomposeClaims
+from claimflow.stages.keys import canonical, content_key
+from claimflow.stages.supply import SuppliedClaims
+from claimflow.stages.verify import VerifyClaims
 
 Kind = Literal["claims", "verdicts"]
 

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 import duckdb
 
-from flows.engine.errors import Fault, InputError, StoreFullError, one_of
-from flows.engine.storage.store import Store
-from stages.rows import row_kinds
+from claimflow.flows.engine.errors import Fault, InputError, StoreFullError, one_of
+from claimflow.flows.engine.storage.store import Store
+from claimflow.stages.rows import row_kinds
 
 _REPLIES: Final = "audit.replies"
 

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import polars as pl
 
-from stages.base import Stage
-from stages.keys import content_key
-from stages.row import Row
-from stages.tables import content_columns
+from claimflow.stages.base import Stage
+from claimflow.stages.keys import content_key
+from claimflow.stages.row import Row
+from claimflow.stages.tables import content_columns
 
 
 def step_fingerprint(

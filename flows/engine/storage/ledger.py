@@ -7,8 +7,8 @@ from typing import Final
 import duckdb
 import polars as pl
 
-from flows.engine.storage.arrow import Arrow
-from flows.engine.storage.store import Store, insert, now, read_table
+from claimflow.flows.engine.storage.arrow import Arrow
+from claimflow.flows.engine.storage.store import Store, insert, now, read_table
 
 _LITTLE: Final = "128MB"
 """Memory for a few replies. Now and then DuckDB rewrites the newest 100,000 calls, prompts and

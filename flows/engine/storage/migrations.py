@@ -4,8 +4,8 @@ from typing import Final, NamedTuple
 
 import duckdb
 
-from stages.row import Row
-from stages.tables import content_columns
+from claimflow.stages.row import Row
+from claimflow.stages.tables import content_columns
 
 SCHEMA_VERSION: Final = 5
 

@@ -5,12 +5,12 @@ from typing import Final, NamedTuple
 
 import duckdb
 
-from flows.engine.errors import StoreBusyError
-from flows.engine.storage.compacting import compact
-from flows.engine.storage.references import CALLS_OF_VOTES
-from flows.engine.storage.runs import in_progress
-from flows.engine.storage.store import Store, now
-from stages.rows import row_kinds
+from claimflow.flows.engine.errors import StoreBusyError
+from claimflow.flows.engine.storage.compacting import compact
+from claimflow.flows.engine.storage.references import CALLS_OF_VOTES
+from claimflow.flows.engine.storage.runs import in_progress
+from claimflow.flows.engine.storage.store import Store, now
+from claimflow.stages.rows import row_kinds
 
 
 class Keeping(NamedTuple):

@@ -10,11 +10,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from flows.engine.errors import StoreFullError
-from flows.engine.object_storage import Address, address, is_remote, open_bucket
-from flows.engine.storage.exporting import Written, export_tables
-from flows.engine.storage.store import Store
-from flows.engine.version import VERSION
+from claimflow.flows.engine.errors import StoreFullError
+from claimflow.flows.engine.object_storage import Address, address, is_remote, open_bucket
+from claimflow.flows.engine.storage.exporting import Written, export_tables
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.version import VERSION
 
 MANIFEST: Final = "manifest.json"
 

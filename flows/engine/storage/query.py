@@ -7,9 +7,9 @@ from typing import Final
 import duckdb
 import polars as pl
 
-from flows.engine.errors import Fault, InputError
-from flows.engine.storage.arrow import Arrow
-from flows.engine.storage.store import Store
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.storage.arrow import Arrow
+from claimflow.flows.engine.storage.store import Store
 
 _LIMITS: Final = (
     "SET memory_limit = '2GB'",

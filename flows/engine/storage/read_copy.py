@@ -13,9 +13,9 @@ from typing import Final
 
 import duckdb
 
-from flows.engine.errors import InputError, StoreError, StoreFullError
-from flows.engine.storage.store import Store
-from flows.engine.storage.store_log import fold_log, log_path
+from claimflow.flows.engine.errors import InputError, StoreError, StoreFullError
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.storage.store_log import fold_log, log_path
 
 _LEFT: Final = 3600.0
 """Seconds after which an unfinished copy is one that a crash left behind."""

@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 
 import duckdb
 
-from flows.engine.storage.store import Store
-from stages.rows import row_kinds
+from claimflow.flows.engine.storage.store import Store
+from claimflow.stages.rows import row_kinds
 
 CALLS_OF_VOTES: Final = "unnest((ballot ->> '$[*].call_id')::UUID[])"
 """The calls that gave the votes on a verdict, as SQL."""

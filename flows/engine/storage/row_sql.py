@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from stages.row import JSON, Row
-from stages.tables import python_type
+from claimflow.stages.row import JSON, Row
+from claimflow.stages.tables import python_type
 
 _SQL: Final[dict[Any, str]] = {
     "str": "VARCHAR",

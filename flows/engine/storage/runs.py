@@ -9,11 +9,11 @@ from typing import Final, Literal
 
 import duckdb
 
-from flows.engine.errors import JudgeError, StoppedError, StoreError, WorkersError
-from flows.engine.storage.artifacts import Artifact
-from flows.engine.storage.store import Store, now
-from flows.engine.version import VERSION
-from stages.rows import row_kinds
+from claimflow.flows.engine.errors import JudgeError, StoppedError, StoreError, WorkersError
+from claimflow.flows.engine.storage.artifacts import Artifact
+from claimflow.flows.engine.storage.store import Store, now
+from claimflow.flows.engine.version import VERSION
+from claimflow.stages.rows import row_kinds
 
 Ending = Literal["done", "measured", "failed", "stopped"]
 """measured: a run that was about noise came to its end. It has no tables and is nobody's newest."""

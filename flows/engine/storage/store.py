@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 import duckdb
 import polars as pl
 
-from flows.engine.errors import Fault, InputError, StoreBusyError
-from flows.engine.storage.arrow import Arrow
-from flows.engine.storage.handover import Handover
-from flows.engine.storage.opened import Alone, Attached
-from flows.engine.storage.store_schema import check, prepare, schema_version
-from flows.engine.storage.store_troubles import in_our_words, trouble
+from claimflow.flows.engine.errors import Fault, InputError, StoreBusyError
+from claimflow.flows.engine.storage.arrow import Arrow
+from claimflow.flows.engine.storage.handover import Handover
+from claimflow.flows.engine.storage.opened import Alone, Attached
+from claimflow.flows.engine.storage.store_schema import check, prepare, schema_version
+from claimflow.flows.engine.storage.store_troubles import in_our_words, trouble
 
 F = TypeVar("F", Alone, Attached)
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from flows.engine.storage.store import Store
+from claimflow.flows.engine.storage.store import Store
 
 
 def fold_log(store: Store) -> None:

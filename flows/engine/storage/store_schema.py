@@ -6,9 +6,9 @@ from pathlib import Path
 
 import duckdb
 
-from flows.engine.errors import Fault, InputError
-from flows.engine.storage.migrations import SCHEMA_VERSION, migrate
-from flows.engine.storage.row_sql import (
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.storage.migrations import SCHEMA_VERSION, migrate
+from claimflow.flows.engine.storage.row_sql import (
     CASCADES_SQL,
     REPEATED_CLAIMS_SQL,
     UNSTABLE_SQL,
@@ -16,8 +16,8 @@ from flows.engine.storage.row_sql import (
     table_sql,
     view_sql,
 )
-from flows.engine.version import VERSION
-from stages.rows import row_kinds
+from claimflow.flows.engine.version import VERSION
+from claimflow.stages.rows import row_kinds
 
 
 def prepare(connection: duckdb.DuckDBPyConnection, path: Path, at: datetime) -> None:
@@ -30,7 +30,9 @@ def prepare(connection: duckdb.DuckDBPyConnection, path: Path, at: datetime) -> 
         _refuse_foreign(connection, path)
     else:
         _refuse_newer(path, found)
-    connection.execute(files("flows.engine.storage").joinpath("store.sql").read_text("utf-8"))
+    connection.execute(
+        files("claimflow.flows.engine.storage").joinpath("store.sql").read_text("utf-8")
+    )
     if found is None:
         connection.execute(
             "INSERT INTO audit.store VALUES ($version, $by, $at)",

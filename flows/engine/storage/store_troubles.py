@@ -7,7 +7,7 @@ from typing import Final
 
 import duckdb
 
-from flows.engine.errors import Fault, InputError, StoreFullError
+from claimflow.flows.engine.errors import Fault, InputError, StoreFullError
 
 _FULL: Final = ("No space left on device", "File too large", "Disk quota exceeded")
 _DAMAGED: Final = ("Corrupt database file", "Could not read enough bytes")

@@ -6,8 +6,8 @@ from typing import Final
 import duckdb
 import polars as pl
 
-from flows.engine.errors import Fault, InputError, one_of
-from flows.engine.storage.store import Store, now, read_table
+from claimflow.flows.engine.errors import Fault, InputError, one_of
+from claimflow.flows.engine.storage.store import Store, now, read_table
 
 LATEST: Final = "latest"
 PREVIOUS: Final = "previous"

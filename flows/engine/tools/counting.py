@@ -8,26 +8,26 @@ from typing import Any
 
 import polars as pl
 
-from flows.engine.config.pipeline import Pipeline
-from flows.engine.endpoints import EmbeddingEndpoint, Endpoint, Judge
-from flows.engine.llm.charges import charges_of
-from flows.engine.llm.embedding import WHO
-from flows.engine.llm.estimate import (
+from claimflow.flows.engine.config.pipeline import Pipeline
+from claimflow.flows.engine.endpoints import EmbeddingEndpoint, Endpoint, Judge
+from claimflow.flows.engine.llm.charges import charges_of
+from claimflow.flows.engine.llm.embedding import WHO
+from claimflow.flows.engine.llm.estimate import (
     CascadeEstimate,
     CountingEmbedder,
     CountingJudge,
     Estimate,
     together,
 )
-from flows.engine.llm.habits import recall_habits
-from flows.engine.llm.panel import Panel
-from flows.engine.storage.ledger import Ledger
-from flows.engine.storage.store import Store
-from flows.engine.tools.foreseeing import ForeseenEntailment
-from flows.engine.tools.model_work import ModelWork
-from stages.base import Stage
-from stages.tools import Embedder, EntailmentModel
-from stages.verify import VerifyClaims
+from claimflow.flows.engine.llm.habits import recall_habits
+from claimflow.flows.engine.llm.panel import Panel
+from claimflow.flows.engine.storage.ledger import Ledger
+from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.engine.tools.foreseeing import ForeseenEntailment
+from claimflow.flows.engine.tools.model_work import ModelWork
+from claimflow.stages.base import Stage
+from claimflow.stages.tools import Embedder, EntailmentModel
+from claimflow.stages.verify import VerifyClaims
 
 Endpoints = Mapping[str, Endpoint]
 """The endpoints that a step asks, by name."""

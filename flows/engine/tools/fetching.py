@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from flows.engine.config.pipeline import Pipeline
-from flows.engine.cross_encoder.hub import cached, fetch
-from flows.engine.cross_encoder.hub_faults import hub_host
-from flows.engine.hub_model import HubModel
-from flows.engine.prepare import Prepared
-from flows.engine.tools.model_work import ModelWork
-from stages.tools import EntailmentModel
+from claimflow.flows.engine.config.pipeline import Pipeline
+from claimflow.flows.engine.cross_encoder.hub import cached, fetch
+from claimflow.flows.engine.cross_encoder.hub_faults import hub_host
+from claimflow.flows.engine.hub_model import HubModel
+from claimflow.flows.engine.prepare import Prepared
+from claimflow.flows.engine.tools.model_work import ModelWork
+from claimflow.stages.tools import EntailmentModel
 
 
 def fetched(prepared: Prepared, tell: Callable[[str], None]) -> Prepared:

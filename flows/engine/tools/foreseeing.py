@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from itertools import cycle
 from typing import Final
 
-from flows.engine.storage.ledger import Ledger
-from flows.engine.tools.model_work import ModelWork
-from flows.engine.tools.toolbox import entailment_keys
-from stages.tools import Judgement, Pair
+from claimflow.flows.engine.storage.ledger import Ledger
+from claimflow.flows.engine.tools.model_work import ModelWork
+from claimflow.flows.engine.tools.toolbox import entailment_keys
+from claimflow.stages.tools import Judgement, Pair
 
 _MOST: Final = 500
 """Pairs that are judged for one plan, some seconds of CPU."""

@@ -6,14 +6,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from flows.engine.cross_encoder import CrossEncoder, Unfetched
-from flows.engine.cross_encoder.hub import cached, fetch
-from flows.engine.embedding.embedder import OnnxEmbedder
-from flows.engine.entailment import EmbeddedEntailment
-from flows.engine.errors import InputError, StoreFullError, WorkersError
-from flows.engine.hub_model import HubModel
-from flows.engine.workers import Workers
-from stages.tools import EntailmentModel, Pair
+from claimflow.flows.engine.cross_encoder import CrossEncoder, Unfetched
+from claimflow.flows.engine.cross_encoder.hub import cached, fetch
+from claimflow.flows.engine.embedding.embedder import OnnxEmbedder
+from claimflow.flows.engine.entailment import EmbeddedEntailment
+from claimflow.flows.engine.errors import InputError, StoreFullError, WorkersError
+from claimflow.flows.engine.hub_model import HubModel
+from claimflow.flows.engine.workers import Workers
+from claimflow.stages.tools import EntailmentModel, Pair
 
 Batches = Sequence[Sequence[Any]]
 

@@ -10,19 +10,19 @@ from typing import Any, Final, TypeVar
 
 import polars as pl
 
-from flows.engine.config.pipeline import Pipeline
-from flows.engine.config.wiring import Step
-from flows.engine.errors import StoppedError
-from flows.engine.llm.embedding import LitellmEmbedder
-from flows.engine.llm.judge import LitellmJudge
-from flows.engine.llm.panel import Panel
-from flows.engine.llm.remembered import Answer
-from flows.engine.llm.session import Session
-from flows.engine.storage.ledger import Ledger
-from flows.engine.tools.model_work import ModelWork
-from flows.engine.workers import Workers
-from stages.keys import content_key
-from stages.tools import LLM, Embedder, EntailmentModel, Form, Judgement, Pair, Question
+from claimflow.flows.engine.config.pipeline import Pipeline
+from claimflow.flows.engine.config.wiring import Step
+from claimflow.flows.engine.errors import StoppedError
+from claimflow.flows.engine.llm.embedding import LitellmEmbedder
+from claimflow.flows.engine.llm.judge import LitellmJudge
+from claimflow.flows.engine.llm.panel import Panel
+from claimflow.flows.engine.llm.remembered import Answer
+from claimflow.flows.engine.llm.session import Session
+from claimflow.flows.engine.storage.ledger import Ledger
+from claimflow.flows.engine.tools.model_work import ModelWork
+from claimflow.flows.engine.workers import Workers
+from claimflow.stages.keys import content_key
+from claimflow.stages.tools import LLM, Embedder, EntailmentModel, Form, Judgement, Pair, Question
 
 Asked = TypeVar("Asked")
 

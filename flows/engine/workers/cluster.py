@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 from distributed import Client, Future
 from distributed.scheduler import KilledWorker
 
-from flows.engine.errors import StoppedError, WorkersError
-from flows.engine.workers.protocol import Made
-from flows.engine.workers.same import call_same, unlike, versions
+from claimflow.flows.engine.errors import StoppedError, WorkersError
+from claimflow.flows.engine.workers.protocol import Made
+from claimflow.flows.engine.workers.same import call_same, unlike, versions
 
 _PORT: Final = 8786
 """The port of a scheduler whose address names none."""

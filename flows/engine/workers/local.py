@@ -11,8 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
-from flows.engine.errors import StoppedError, WorkersError
-from flows.engine.workers.protocol import Made
+from claimflow.flows.engine.errors import StoppedError, WorkersError
+from claimflow.flows.engine.workers.protocol import Made
 
 COUNT: Final = min(
     len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8
@@ -29,7 +29,8 @@ _LOOK: Final = 0.2
 """Seconds between two looks at whether the run was asked to stop."""
 
 _SERVE: Final = (
-    "import sys; sys.path[:] = {path!r}; from flows.engine.workers.serving import serve; serve()"
+    "import sys; sys.path[:] = {path!r}; "
+    "from claimflow.flows.engine.workers.serving import serve; serve()"
 )
 
 

@@ -4,10 +4,10 @@ import importlib
 import threading
 from collections.abc import Callable
 
-from flows.engine.errors import Fault, InputError
-from flows.engine.workers.local import LocalWorkers
-from flows.engine.workers.protocol import Workers
-from flows.engine.workers.setting import WorkersSetting
+from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.engine.workers.local import LocalWorkers
+from claimflow.flows.engine.workers.protocol import Workers
+from claimflow.flows.engine.workers.setting import WorkersSetting
 
 
 def open_workers(
@@ -21,7 +21,7 @@ def open_workers(
     if setting.engine == "local" or setting.address is None:
         return LocalWorkers(stop, setting.count, setting.shards)
     try:
-        cluster = importlib.import_module("flows.engine.workers.cluster")
+        cluster = importlib.import_module("claimflow.flows.engine.workers.cluster")
     except ModuleNotFoundError as error:
         if error.name not in ("distributed", "dask"):
             raise

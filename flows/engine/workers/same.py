@@ -6,8 +6,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
-from flows.engine.errors import WorkersError
-from flows.engine.workers.protocol import Made
+from claimflow.flows.engine.errors import WorkersError
+from claimflow.flows.engine.workers.protocol import Made
 
 if TYPE_CHECKING:
     from distributed import Client

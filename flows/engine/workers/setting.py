@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from flows.engine.endpoints import Source
+from claimflow.flows.engine.endpoints import Source
 
 
 def _known(engine: Any) -> Any:

@@ -15,16 +15,16 @@ import re
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
-from stages.text.claims.frame import first_finite
-from stages.text.claims.nonclaims import code_blocks, is_non_claim
-from stages.text.claims.plain import plain, without_connective
-from stages.text.claims.pronouns import Referents
-from stages.text.claims.split import split
-from stages.text.claims.tags import tag
-from stages.text.claims.tokens import TIMES, Clause, render, span, tokenize, trimmed
-from stages.text.claims.words import ENGLISH, FOREIGN
-from stages.text.refusals import is_refusal
-from stages.text.sentences import Span, split_sentences
+from claimflow.stages.text.claims.frame import first_finite
+from claimflow.stages.text.claims.nonclaims import code_blocks, is_non_claim
+from claimflow.stages.text.claims.plain import plain, without_connective
+from claimflow.stages.text.claims.pronouns import Referents
+from claimflow.stages.text.claims.split import split
+from claimflow.stages.text.claims.tags import tag
+from claimflow.stages.text.claims.tokens import TIMES, Clause, render, span, tokenize, trimmed
+from claimflow.stages.text.claims.words import ENGLISH, FOREIGN
+from claimflow.stages.text.refusals import is_refusal
+from claimflow.stages.text.sentences import Span, split_sentences
 
 Extent = Literal["low", "high"]
 

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from stages.text.claims.closed import FINITE
-from stages.text.claims.frame import frame, negated
-from stages.text.claims.tokens import Clause, borrowed, repeated, trimmed
-from stages.text.claims.verbs import INTRANSITIVE
+from claimflow.stages.text.claims.closed import FINITE
+from claimflow.stages.text.claims.frame import frame, negated
+from claimflow.stages.text.claims.tokens import Clause, borrowed, repeated, trimmed
+from claimflow.stages.text.claims.verbs import INTRANSITIVE
 
 _MONTHS: Final = frozenset(
     "january february march april may june july august september october november december "

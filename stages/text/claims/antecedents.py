@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from stages.text.claims.closed import FINITE
-from stages.text.claims.frame import first_finite
-from stages.text.claims.roles import is_role
-from stages.text.claims.tokens import Clause, added, borrowed, repeated
-from stages.text.claims.words import possessive
+from claimflow.stages.text.claims.closed import FINITE
+from claimflow.stages.text.claims.frame import first_finite
+from claimflow.stages.text.claims.roles import is_role
+from claimflow.stages.text.claims.tokens import Clause, added, borrowed, repeated
+from claimflow.stages.text.claims.words import possessive
 
 _WHOLE_EVENTS: Final = frozenset(
     "made makes means meant led leads caused causes resulted results allowed allows helped helps "

@@ -2,17 +2,25 @@
 
 from typing import Final, NamedTuple
 
-from stages.text.claims.antecedents import (
+from claimflow.stages.text.claims.antecedents import (
     antecedent,
     equated,
     is_name,
     is_singular,
     told,
 )
-from stages.text.claims.closed import FINITE
-from stages.text.claims.frame import first_finite, frame
-from stages.text.claims.tags import tag
-from stages.text.claims.tokens import Clause, Token, added, borrowed, repeated, tokenize, trimmed
+from claimflow.stages.text.claims.closed import FINITE
+from claimflow.stages.text.claims.frame import first_finite, frame
+from claimflow.stages.text.claims.tags import tag
+from claimflow.stages.text.claims.tokens import (
+    Clause,
+    Token,
+    added,
+    borrowed,
+    repeated,
+    tokenize,
+    trimmed,
+)
 
 _LIST_GOES_ON: Final = frozenset({"name", "number", "noun", "adjective", "coordinator", "verb"})
 _PARTICIPLES: Final = frozenset("born known located situated".split())

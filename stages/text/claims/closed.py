@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from stages.text.claims import words
-from stages.text.claims.tokens import Tag, Token
+from claimflow.stages.text.claims import words
+from claimflow.stages.text.claims.tokens import Tag, Token
 
 FINITE: Final = frozenset({"be", "have", "modal", "verb"})
 NOMINAL: Final = frozenset({"noun", "name", "number", "parenthesis", "pronoun"})

@@ -3,12 +3,12 @@
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from stages.text.claims.closed import FINITE
-from stages.text.claims.frame import Frame, frame, negated
-from stages.text.claims.roles import is_role
-from stages.text.claims.tokens import Clause, Token, added, borrowed, repeated, trimmed
-from stages.text.claims.verbs import EVENTS, STATES
-from stages.text.claims.words import ARTICLES, FIXED_PAIRS, article, possessive
+from claimflow.stages.text.claims.closed import FINITE
+from claimflow.stages.text.claims.frame import Frame, frame, negated
+from claimflow.stages.text.claims.roles import is_role
+from claimflow.stages.text.claims.tokens import Clause, Token, added, borrowed, repeated, trimmed
+from claimflow.stages.text.claims.verbs import EVENTS, STATES
+from claimflow.stages.text.claims.words import ARTICLES, FIXED_PAIRS, article, possessive
 
 _COPULAS: Final = frozenset("is was are were am 's ’s be been became become becomes".split())
 _PAST: Final = frozenset("was were became".split())

@@ -6,8 +6,8 @@ apply or cannot be sure. "or" is never split: neither side of it is claimed.
 
 from typing import Final
 
-from stages.text.claims.frame import frame
-from stages.text.claims.tokens import Clause, trimmed
+from claimflow.stages.text.claims.frame import frame
+from claimflow.stages.text.claims.tokens import Clause, trimmed
 
 _PAIRED: Final = frozenset({"either", "neither", "only", "rather", "both", "between"})
 _CONTRASTS: Final = frozenset({"while", "whereas"})

@@ -2,9 +2,9 @@
 
 from typing import Final, NamedTuple
 
-from stages.text.claims.closed import FINITE, NOMINAL
-from stages.text.claims.tokens import Clause
-from stages.text.claims.words import NEGATIONS
+from claimflow.stages.text.claims.closed import FINITE, NOMINAL
+from claimflow.stages.text.claims.tokens import Clause
+from claimflow.stages.text.claims.words import NEGATIONS
 
 _ADJUNCT_STARTS: Final = frozenset(
     {"preposition", "adverb", "gerund", "participle", "base", "number", "adjective"}

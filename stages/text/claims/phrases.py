@@ -2,10 +2,10 @@
 
 from typing import Final, NamedTuple
 
-from stages.text.claims.closed import FINITE
-from stages.text.claims.frame import Frame, first_finite, frame, main_verb, negated
-from stages.text.claims.tokens import Clause, Token, borrowed, repeated, trimmed
-from stages.text.claims.verbs import INTRANSITIVE, PARTICIPLE_ONLY, is_past_or_participle
+from claimflow.stages.text.claims.closed import FINITE
+from claimflow.stages.text.claims.frame import Frame, first_finite, frame, main_verb, negated
+from claimflow.stages.text.claims.tokens import Clause, Token, borrowed, repeated, trimmed
+from claimflow.stages.text.claims.verbs import INTRANSITIVE, PARTICIPLE_ONLY, is_past_or_participle
 
 _PAIRED: Final = frozenset({"either", "neither", "only", "rather"})
 _BOTH: Final = frozenset({"both", "between"})

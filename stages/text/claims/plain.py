@@ -8,13 +8,13 @@ list of what something is every second member.
 
 from typing import Final
 
-from stages.text.claims.asides import find_aside
-from stages.text.claims.closed import FINITE
-from stages.text.claims.complements import nominals, predicate
-from stages.text.claims.frame import negated
-from stages.text.claims.roles import is_role
-from stages.text.claims.tokens import Clause, Token, added, trimmed, without_parentheses
-from stages.text.claims.words import ARTICLES, CONNECTIVES, EVALUATIONS, article
+from claimflow.stages.text.claims.asides import find_aside
+from claimflow.stages.text.claims.closed import FINITE
+from claimflow.stages.text.claims.complements import nominals, predicate
+from claimflow.stages.text.claims.frame import negated
+from claimflow.stages.text.claims.roles import is_role
+from claimflow.stages.text.claims.tokens import Clause, Token, added, trimmed, without_parentheses
+from claimflow.stages.text.claims.words import ARTICLES, CONNECTIVES, EVALUATIONS, article
 
 _MOST_ASIDES: Final = 8
 _EXAMPLES: Final = frozenset({"including", "such", "especially", "particularly", "notably"})

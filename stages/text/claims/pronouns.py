@@ -6,12 +6,12 @@
 
 from typing import Final
 
-from stages.text.claims.closed import FINITE
-from stages.text.claims.complements import predicate
-from stages.text.claims.frame import Frame, frame
-from stages.text.claims.roles import is_role
-from stages.text.claims.tokens import Clause, borrowed, without_parentheses
-from stages.text.claims.verbs import EVENTS, STATES
+from claimflow.stages.text.claims.closed import FINITE
+from claimflow.stages.text.claims.complements import predicate
+from claimflow.stages.text.claims.frame import Frame, frame
+from claimflow.stages.text.claims.roles import is_role
+from claimflow.stages.text.claims.tokens import Clause, borrowed, without_parentheses
+from claimflow.stages.text.claims.verbs import EVENTS, STATES
 
 _PEOPLE: Final = frozenset({"he", "she"})
 _SAID_OF_THINGS: Final = frozenset(

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Final
 
-from stages.text.claims.adjuncts import time_and_place
-from stages.text.claims.asides import asides
-from stages.text.claims.complements import participle, relative, roles
-from stages.text.claims.coordination import clauses, semicolons
-from stages.text.claims.phrases import verb_phrases
-from stages.text.claims.tokens import Clause, trimmed
+from claimflow.stages.text.claims.adjuncts import time_and_place
+from claimflow.stages.text.claims.asides import asides
+from claimflow.stages.text.claims.complements import participle, relative, roles
+from claimflow.stages.text.claims.coordination import clauses, semicolons
+from claimflow.stages.text.claims.phrases import verb_phrases
+from claimflow.stages.text.claims.tokens import Clause, trimmed
 
 _RULES: Final[tuple[Callable[[Clause], list[Clause]], ...]] = (
     semicolons,

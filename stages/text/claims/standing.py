@@ -3,9 +3,9 @@
 import re
 from typing import Final
 
-from stages.text.claims.closed import FINITE
-from stages.text.claims.tags import tag
-from stages.text.claims.tokens import Clause, tokenize
+from claimflow.stages.text.claims.closed import FINITE
+from claimflow.stages.text.claims.tags import tag
+from claimflow.stages.text.claims.tokens import Clause, tokenize
 
 _PERSONAL: Final = frozenset(
     "he she it they him her them his its their hers theirs "

@@ -6,12 +6,12 @@ rules that read the tags leave a sentence whole when these do not add up to one 
 
 from typing import Final
 
-from stages.text.claims import words
-from stages.text.claims.closed import CLOSED, FINITE, is_closed
-from stages.text.claims.roles import is_role
-from stages.text.claims.tokens import Clause, Tag, Token
-from stages.text.claims.verbal import is_plural, verb_tag
-from stages.text.claims.verbs import BASES, THIRDS, is_past_or_participle
+from claimflow.stages.text.claims import words
+from claimflow.stages.text.claims.closed import CLOSED, FINITE, is_closed
+from claimflow.stages.text.claims.roles import is_role
+from claimflow.stages.text.claims.tokens import Clause, Tag, Token
+from claimflow.stages.text.claims.verbal import is_plural, verb_tag
+from claimflow.stages.text.claims.verbs import BASES, THIRDS, is_past_or_participle
 
 _NOUN_ENDINGS: Final = ("tion", "ment", "ness", "ity", "ship", "ism", "ance", "ence")
 

@@ -1,9 +1,9 @@
 """Whether a word is a verb where it stands, and in which form."""
 
-from stages.text.claims import words
-from stages.text.claims.closed import FINITE, is_closed, starts_object
-from stages.text.claims.tokens import Tag, Token
-from stages.text.claims.verbs import (
+from claimflow.stages.text.claims import words
+from claimflow.stages.text.claims.closed import FINITE, is_closed, starts_object
+from claimflow.stages.text.claims.tokens import Tag, Token
+from claimflow.stages.text.claims.verbs import (
     BASES,
     NOUN_FORMS,
     OFTEN_ADJECTIVES,

@@ -5,10 +5,10 @@ from functools import lru_cache
 
 from tokenizers import Tokenizer
 
-from flows.engine.entailment.claim import Claim
-from flows.engine.entailment.network import Encoded, encode
-from flows.engine.entailment.premise import Premise
-from flows.engine.entailment.reading import reading
+from claimflow.flows.engine.entailment.claim import Claim
+from claimflow.flows.engine.entailment.network import Encoded, encode
+from claimflow.flows.engine.entailment.premise import Premise
+from claimflow.flows.engine.entailment.reading import reading
 
 _premise = lru_cache(64)(Premise)
 

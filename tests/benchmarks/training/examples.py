@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Final, Literal, NamedTuple
 
-from stages.text.sentences import split_sentences
+from claimflow.stages.text.sentences import split_sentences
 from tests.benchmarks.training import changes
 
 LABELLED: Final = Path(__file__).parents[2] / "data" / "entailment" / "nli_train.jsonl.gz"

@@ -1,0 +1,8 @@
+"""`python -m claimflow`: the command line."""
+
+import sys
+
+from claimflow.flows.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
