@@ -1,1 +1,1 @@
-"""Flows: when and where stages run."""
+"""When, where and how stages run: command line, Prefect, runner, judges, store."""

@@ -1,4 +1,4 @@
-"""Scores in a team's own test suite: `assert_scores` fails with what its reader needs to know."""
+"""Expectations on scores, for test suites."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -6,19 +6,20 @@ from typing import Final
 
 import polars as pl
 
-from claimflow.flows.engine.compare.numbers import ROUNDING
-from claimflow.flows.engine.config.rules import Gate
-from claimflow.flows.engine.errors import Fault, InputError
-from claimflow.flows.engine.findings.gates import Outcome, held, outcomes_of
-from claimflow.flows.engine.findings.results import chosen_run, run_steps
-from claimflow.flows.engine.prepare import prepare
-from claimflow.flows.engine.report.metrics import StepMetric, named_metrics
-from claimflow.flows.engine.running.execute import execute, open_store, recorded
-from claimflow.flows.engine.steps.runner import Made
-from claimflow.flows.engine.storage.store import Store, read_table
-from claimflow.flows.engine.tools.fetching import fetched
-from claimflow.flows.pages.gates import gate_cells
-from claimflow.flows.pages.words import counted, number, visible
+from claimflow.flows.api import recorded
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.pipeline.checks import Gate
+from claimflow.flows.quality.gates import Outcome, held, outcomes_of
+from claimflow.flows.quality.paired_statistics import ROUNDING
+from claimflow.flows.report.overview import StepMetric, named_metrics
+from claimflow.flows.report.phrases import gate_cells
+from claimflow.flows.report.text import counted, number, visible
+from claimflow.flows.runner.embedded_models import fetched
+from claimflow.flows.runner.execute import execute, open_store
+from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.runner.run import Made
+from claimflow.flows.store.results import chosen_run, run_steps
+from claimflow.flows.store.store import Store, read_table
 
 _WORST: Final = 5
 
@@ -66,13 +67,13 @@ def _run(
 ) -> tuple[Store, str]:
     if pipeline is None:
         if store is None or limit is not None:
-            what, right = "has no pipeline", "name one, or the store of a run and no limit"
-            raise InputError([Fault("assert_scores", what, right)])
+            what, hint = "has no pipeline", "name one, or the store of a run and no limit"
+            raise InputError([Fault("assert_scores", what, hint)])
         on_file = Store(Path(store).resolve())
         return on_file, chosen_run(on_file, run)
     if run is not None:
-        what, right = "has a pipeline and a run", "name the pipeline, or the run and its store"
-        raise InputError([Fault("assert_scores", what, right)])
+        what, hint = "has a pipeline and a run", "name the pipeline, or the run and its store"
+        raise InputError([Fault("assert_scores", what, hint)])
     place = None if store is None else Path(store)
     prepared = fetched(prepare(Path(pipeline), limit=limit, store=place), lambda _: None)
     on_file = open_store(prepared, place)

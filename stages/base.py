@@ -3,23 +3,13 @@
 import inspect
 import types
 from collections.abc import Callable, Mapping
-from typing import (
-    Annotated,
-    Any,
-    ClassVar,
-    NamedTuple,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, ClassVar, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from claimflow.stages.row import Row
+from claimflow.stages.rows import ClaimsField, Row, SampleField
 from claimflow.stages.tables import conform
-from claimflow.stages.words import ClaimsField, SampleField
 
 
 class Input(NamedTuple):

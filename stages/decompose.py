@@ -1,21 +1,85 @@
-"""Claim decomposition: the statements of a response or a reference, each on its own."""
+"""Claim decomposition: the statements of a response or a reference."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import polars as pl
 from pydantic import Field
 
-from claimflow.stages.ask_claims import Decomposition, Named, ask_claims
 from claimflow.stages.base import Stage
-from claimflow.stages.given import claim_row, given_claims
-from claimflow.stages.prompt import Fills, fill_settings
-from claimflow.stages.rows import Claim
+from claimflow.stages.claim_rules.decompose import decompose
+from claimflow.stages.judging.claims import Decomposition, Named, ask_claims
+from claimflow.stages.prompts import Fills, fill_settings
+from claimflow.stages.rows import CLAIMS_OF, Claim, ClaimsField, SampleField, Side, content_key
 from claimflow.stages.tables import Claims, Samples, build
-from claimflow.stages.text.claims import decompose
 from claimflow.stages.text.locate import source_sentences
 from claimflow.stages.tools import LLM, Failure, Form
-from claimflow.stages.words import CLAIMS_OF, SampleField, Side
+
+# Claims that people give: rows of them, each with the sentence that it is probably about.
+
+
+def given_claims(
+    sample_id: str, of: Side, claims: Iterable[str], text: str | None
+) -> list[dict[str, Any]]:
+    """One row for each of `claims`, in their order; one that is given twice counts once.
+
+    The words are taken as they are. `start` and `end` are those of the sentence of `text` that
+    shares most of a claim's words, NULL where none does or there is no text.
+    """
+    distinct = list(dict.fromkeys(claims))
+    places = source_sentences(distinct, text or "")
+    rows = []
+    for claim, place in zip(distinct, places, strict=True):
+        start, end = place or (None, None)
+        rows.append(claim_row(sample_id, of, claim) | {"start": start, "end": end})
+    return rows
+
+
+def claim_row(sample_id: str, of: Side, claim: str | None) -> dict[str, Any]:
+    """The row of a claim, known by what it says of which text; None where there is none."""
+    key = content_key("claim", sample_id, of, claim)
+    return {"claim_id": key, "sample_id": sample_id, "of": of, "claim": claim}
+
+
+# Claims that came with the samples, taken as they are.
+
+
+class SuppliedClaims(Stage):
+    """Claims of one side of every sample that brings them, as they stand; nobody is asked.
+
+    A claim that a sample brings twice counts once.
+    """
+
+    use: ClassVar[str] = "supplied_claims"
+    version: ClassVar[int] = 2
+    by_row: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "samples": ("sample_id", *CLAIMS_OF, *CLAIMS_OF.values())
+    }
+
+    of: Side
+
+    def reads(self) -> frozenset[ClaimsField]:
+        """The claims of that side."""
+        return frozenset({CLAIMS_OF[self.of]})
+
+    def run(self, samples: Samples) -> Claims:
+        """One row per claim, in the order of the samples and of their claims.
+
+        A sample that brings no claims, or an empty list of them, has no row.
+        """
+        brought = samples.select("sample_id", CLAIMS_OF[self.of], self.of).iter_rows()
+        return build(
+            Claim,
+            (
+                row
+                for sample_id, claims, text in brought
+                for row in given_claims(sample_id, self.of, claims or (), text)
+            ),
+        )
+
+
+# Claim decomposition: the statements of a response or a reference, each on its own.
 
 
 class DecomposeClaims(Stage):

@@ -1,26 +1,102 @@
-"""The vocabulary: every kind of row that passes between stages.
+"""Row models: every kind of row that stages exchange, their keys and closed sets of values."""
 
-A row model names its SQL table (`table`) and the fields that identify a row (`key`). Fields
-marked `AUDIT` say how a row came about. They are stored and shown, but no stage reads them and
-no table's digest counts them: two judges that give the same verdicts for different reasons
-leave the scores downstream untouched.
-"""
-
-from typing import Annotated, Literal
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from claimflow.stages.row import AUDIT, JSON, Json, Row
-from claimflow.stages.words import (
-    FailureKind,
-    JudgedBy,
-    Label,
-    MatchCompat,
-    SampleField,
-    SampleText,
-    Side,
-)
+# Closed sets of words that rows and settings share.
+
+
+Side = Literal["response", "reference"]
+SampleText = Literal["user_input", Side]
+SampleField = Literal[SampleText, "retrieved_contexts"]
+"""The texts of a sample that are decomposed into claims, all single ones, and all of them."""
+
+ClaimsField = Literal["response_claims", "reference_claims"]
+CLAIMS_OF: Final[Mapping[Side, ClaimsField]] = {
+    "response": "response_claims",
+    "reference": "reference_claims",
+}
+"""The claims that come with a sample, by the side that they are of."""
+
+Label = Literal["entailed", "contradicted", "neutral"]
+"""What natural language inference says of a premise and a claim."""
+
+JudgedBy = Literal["embedded", "judge", "audit"]
+"""Whose verdict counts in a cascade: that of the embedded model, which was sure; the judge's,
+since it was not; the judge's, though it was."""
+
+EndpointFailure = Literal["rate_limited", "server_error", "timeout", "bad_request", "too_long"]
+ReplyFailure = Literal[
+    "refused", "truncated", "empty", "unparseable", "invalid", "missing", "conflict"
+]
+FailureKind = Literal[EndpointFailure, ReplyFailure, "not_asked"]
+"""Why a language model gave no answer. In this order: the endpoint sent us away until the call's
+time was over, broke or could not be reached, did not answer in time, does not take the request,
+or its model cannot hold the text; the model or its provider declined; the reply was cut off, holds
+nothing, no JSON, or JSON of another shape, leaves this one out, or says two different things of it;
+the budget was spent."""
+
+MatchCompat = Literal["continuous-eval-0.3"]
+ClaimCompat = Literal["ragas-0.4", "ragas-0.4-legacy"]
+PassageCompat = Literal["ragchecker-0.1"]
+"""Libraries whose arithmetic a score can follow: on lexical matches, on claims, on claims by
+passage. `ragas-0.4` is its collections, `ragas-0.4-legacy` its older metrics."""
+
+
+# Content keys: 128-bit hashes of canonical bytes that name what is hashed.
+
+
+_written: Final = json.JSONEncoder(
+    sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+).encode
+
+
+def content_key(kind: str, *parts: Any) -> str:
+    """Key of a `kind` of thing made of JSON values, as a UUID string.
+
+    Equal parts give equal keys on every machine and in every version; parts that differ
+    in type or in their borders do not collide, since they are hashed as one JSON array.
+    """
+    return str(UUID(bytes=hashlib.blake2b(canonical([kind, *parts]), digest_size=16).digest()))
+
+
+def canonical(value: Any) -> bytes:
+    """The one way to write a JSON value as bytes: sorted keys, no blanks, UTF-8.
+
+    Raises `ValueError` for NaN and infinities.
+    """
+    return _written(value).encode("utf-8", "surrogatepass")
+
+
+# What every kind of row has in common, and the marks on its fields.
+
+
+AUDIT: Final = "audit"
+"""On fields that say how a row came about: no stage reads them, no digest counts them."""
+
+JSON: Final = "json"
+Json = Annotated[str, JSON]  # a JSON object as text
+
+
+class Row(BaseModel):
+    """One row of a table. `None` is NULL in SQL; NaN and infinities are never stored."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    table: ClassVar[str]
+    key: ClassVar[tuple[str, ...]]
+
+
+# The vocabulary: every kind of row that passes between stages.
+#
+# A row model names its SQL table (`table`) and the fields that identify a row (`key`). Fields
+# marked `AUDIT` say how a row came about. They are stored and shown, but no stage reads them and
+# no table's digest counts them: two judges that give the same verdicts for different reasons
+# leave the scores downstream untouched.
 
 
 class Sample(Row):

@@ -1,4 +1,4 @@
-"""From a row model to a Polars schema; tables built and checked against it."""
+"""Polars tables built from row models and checked against them."""
 
 import types
 from collections.abc import Iterable, Mapping
@@ -8,8 +8,17 @@ from uuid import UUID
 
 import polars as pl
 
-from claimflow.stages.row import AUDIT, Row
-from claimflow.stages.rows import Claim, Sample, Score, SentenceMatch, Similarity, Summary, Verdict
+from claimflow.stages.rows import (
+    AUDIT,
+    Claim,
+    Row,
+    Sample,
+    Score,
+    SentenceMatch,
+    Similarity,
+    Summary,
+    Verdict,
+)
 
 Samples = Annotated[pl.DataFrame, Sample]
 Claims = Annotated[pl.DataFrame, Claim]

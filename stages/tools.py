@@ -1,8 +1,4 @@
-"""The tools a stage may ask for, by naming one of these protocols in `run`.
-
-The engine lends them. A stage never learns whether a model sits in this process or
-behind an endpoint, nor whether a reply was computed or remembered.
-"""
+"""The protocols of the tools a stage can ask for by naming one in the signature of `run`."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -10,7 +6,7 @@ from typing import NamedTuple, Protocol
 import polars as pl
 from pydantic import BaseModel
 
-from claimflow.stages.words import FailureKind
+from claimflow.stages.rows import FailureKind
 
 
 class Pair(NamedTuple):
@@ -111,3 +107,17 @@ class LLM(Respondent, Protocol):
     def voters(self, votes: int) -> Sequence[Voter]:
         """As many as there are votes, whose answers do not depend on each other."""
         ...
+
+
+def embedding_table(
+    texts: Sequence[str], embeddings: Sequence[bytes], *, dimension: int
+) -> pl.DataFrame:
+    """`text` (String) and `embedding` (Array of Float32), each of them given as its bytes."""
+    vectors = pl.Series("embedding", embeddings, pl.Binary)
+    kind = pl.Array(pl.Float32, dimension)
+    return pl.DataFrame(
+        [
+            pl.Series("text", texts, pl.String),
+            vectors.bin.reinterpret(dtype=kind, endianness="little"),
+        ]
+    )

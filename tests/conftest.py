@@ -90,7 +90,7 @@ def tracked_forks(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """As `forks`, for commands that the Prefect server hears of."""
     folder = tmp_path_factory.mktemp("tracked")
     world = environment(folder / "home", PREFECT_API_URL=server)
-    with forking(folder, "claimflow.flows.evaluate", environment=world) as forks:
+    with forking(folder, "claimflow.flows.orchestration.flow", environment=world) as forks:
         yield forks
 
 

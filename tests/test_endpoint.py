@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.endpoint import Endpoint, serve
 from tests.endpoint.asked import tokens
 from tests.endpoint.judge import claims, verdict
 from tests.endpoint.raw import (
@@ -29,6 +28,7 @@ from tests.endpoint.raw import (
     text,
     user,
 )
+from tests.endpoint.server import Endpoint, serve
 
 ROOT = Path(__file__).parent.parent
 SCHEMA = {"type": "object", "properties": {"claims": {"type": "array", "items": {}}}}

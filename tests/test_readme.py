@@ -16,9 +16,9 @@ import polars as pl
 import pytest
 import yaml
 
-from claimflow.flows.engine.config.pipeline import build_pipeline
-from claimflow.flows.engine.config.yaml_source import load_yaml
-from tests.endpoint import serve
+from claimflow.flows.pipeline.pipeline import build_pipeline
+from claimflow.flows.pipeline.yaml_source import load_yaml
+from tests.endpoint.server import serve
 from tests.flows.forks import Forks
 from tests.flows.prefect_server import ask, environment
 

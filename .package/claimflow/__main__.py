@@ -2,7 +2,7 @@
 
 import sys
 
-from claimflow.flows.cli import main
+from claimflow.flows.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

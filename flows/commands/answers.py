@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from claimflow.flows.commands.output import write_bytes
-from claimflow.flows.engine.errors import Fault, InputError
-from claimflow.flows.pages.words import visible
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.report.text import visible
 
 Format = Literal["table", "csv", "json", "parquet"]
 

@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from claimflow.flows.engine.config.rerun import Rerun
+from claimflow.flows.pipeline.rerun import Rerun
 
 
 def asked_for(options: Namespace) -> Rerun:

@@ -7,10 +7,9 @@ from rich.console import Console
 from claimflow.flows.commands.answers import shown, standard_output
 from claimflow.flows.commands.output import write_text
 from claimflow.flows.commands.stores import read_store
-from claimflow.flows.engine.audit_claims.document import as_json
-from claimflow.flows.engine.audit_claims.run import ClaimAudit, audit_claims
-from claimflow.flows.engine.findings.results import chosen_run
-from claimflow.flows.pages.claim_audit import example_words, found_words, sample_words, step_words
+from claimflow.flows.quality.claim_audit import ClaimAudit, as_json, audit_claims
+from claimflow.flows.report.phrases import example_words, found_words, sample_words, step_words
+from claimflow.flows.store.results import chosen_run
 
 
 def main(options: Namespace) -> int:

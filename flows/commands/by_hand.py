@@ -7,10 +7,10 @@ from rich.console import Console
 from rich.tree import Tree
 
 from claimflow.flows.commands.answers import shown
-from claimflow.flows.engine.sheets.lapsed import edits_of, lapsed
-from claimflow.flows.engine.storage.edits import Edit
-from claimflow.flows.engine.storage.store import Store
-from claimflow.flows.pages.words import counted
+from claimflow.flows.quality.corrections import edits_of, lapsed
+from claimflow.flows.report.text import counted
+from claimflow.flows.store.edits import Edit
+from claimflow.flows.store.store import Store
 
 _TOLD: Final = 5
 

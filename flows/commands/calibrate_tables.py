@@ -7,15 +7,11 @@ from rich.console import Console
 from rich.table import Table
 
 from claimflow.flows.commands.answers import shown
-from claimflow.flows.engine.calibration.agreement import Agreement
-from claimflow.flows.engine.calibration.annotators import Annotators
-from claimflow.flows.engine.calibration.ranks import Ranks
-from claimflow.flows.engine.calibration.records import Earlier
-from claimflow.flows.engine.calibration.run import RunCalibration
-from claimflow.flows.engine.calibration.steps import Calibration, Slice
-from claimflow.flows.pages.corrections import figure_words
-from claimflow.flows.pages.judges import earlier_words
-from claimflow.flows.pages.words import counted, number
+from claimflow.flows.quality.agreement import Agreement, Annotators, Ranks
+from claimflow.flows.quality.calibration import Earlier, RunCalibration
+from claimflow.flows.quality.step_calibration import Calibration, Slice
+from claimflow.flows.report.phrases import earlier_words, figure_words
+from claimflow.flows.report.text import counted, number
 
 
 def print_calibration(console: Console, found: RunCalibration) -> None:

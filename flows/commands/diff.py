@@ -9,12 +9,11 @@ from claimflow.flows.commands.answers import standard_output
 from claimflow.flows.commands.diff_tables import print_comparison
 from claimflow.flows.commands.output import write_text
 from claimflow.flows.commands.stores import read_store
-from claimflow.flows.engine.compare.comparison import Comparison, compare
-from claimflow.flows.engine.compare.document import as_json
-from claimflow.flows.engine.compare.pairs import Runs
-from claimflow.flows.engine.findings.results import chosen_run
-from claimflow.flows.engine.storage.tags import LATEST, PREVIOUS
-from claimflow.flows.pages.comparison import as_markdown
+from claimflow.flows.quality.comparison import Comparison, as_json, compare
+from claimflow.flows.quality.metric_differences import Runs
+from claimflow.flows.report.markdown import as_markdown
+from claimflow.flows.store.results import chosen_run
+from claimflow.flows.store.runs import LATEST, PREVIOUS
 
 
 def main(options: Namespace) -> int:

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from claimflow.flows.commands.answers import shown
-from claimflow.flows.engine.compare.comparison import Comparison
-from claimflow.flows.pages.comparison_words import (
+from claimflow.flows.quality.comparison import Comparison
+from claimflow.flows.report.comparison_text import (
     METRICS,
     READING,
     claim_words,
@@ -21,7 +21,7 @@ from claimflow.flows.pages.comparison_words import (
     score_words,
     step_words,
 )
-from claimflow.flows.pages.words import signed
+from claimflow.flows.report.text import signed
 
 _RIGHT = frozenset({"n", "A", "B", "B - A", "95 % interval", "p", "p (Holm)", "claims"})
 

@@ -4,12 +4,12 @@ from argparse import Namespace
 from collections.abc import Mapping
 
 from claimflow.flows.commands.answers import shown, standard_output
-from claimflow.flows.engine.config.pipeline import Pipeline, build_pipeline
-from claimflow.flows.engine.config.yaml_source import load_yaml
-from claimflow.flows.engine.endpoints import DEFAULT_JUDGE, Endpoint
-from claimflow.flows.engine.errors import JudgeError
-from claimflow.flows.engine.llm.doctor import Examination, examine
-from claimflow.flows.engine.llm.embedding import WHO
+from claimflow.flows.errors import JudgeError
+from claimflow.flows.judge.doctor import Examination, examine
+from claimflow.flows.judge.embedding import WHO
+from claimflow.flows.pipeline.models import DEFAULT_JUDGE, Endpoint
+from claimflow.flows.pipeline.pipeline import Pipeline, build_pipeline
+from claimflow.flows.pipeline.yaml_source import load_yaml
 
 
 def main(options: Namespace) -> int:

@@ -10,11 +10,11 @@ import polars as pl
 from claimflow.flows.commands.answers import print_table, shown, standard_output
 from claimflow.flows.commands.stores import named_store
 from claimflow.flows.commands.take_in import signed
-from claimflow.flows.engine.errors import Fault, InputError, one_of
-from claimflow.flows.engine.storage.edits import Edit, all_edits, record, taking_back
-from claimflow.flows.engine.storage.read_copy import publish_again
-from claimflow.flows.engine.storage.store import Store, now
-from claimflow.flows.pages.words import counted
+from claimflow.flows.errors import Fault, InputError, one_of
+from claimflow.flows.report.text import counted
+from claimflow.flows.store.edits import Edit, all_edits, record, taking_back
+from claimflow.flows.store.read_copy import publish_again
+from claimflow.flows.store.store import Store, now
 
 _ID: Final = 8
 """Characters of an id that are shown."""
@@ -57,8 +57,8 @@ def _chosen(word: str, edits: Sequence[Edit]) -> str:
     found = [edit_id for edit_id in known if word and edit_id.startswith(word)]
     if len(found) != 1:
         what = f"{word!r} begins {len(found)} edit ids" if found else f"there is no edit {word!r}"
-        right = "write more of it" if found else one_of(word, [name[:_ID] for name in known][:5])
-        raise InputError([Fault("--undo", what, right)])
+        hint = "write more of it" if found else one_of(word, [name[:_ID] for name in known][:5])
+        raise InputError([Fault("--undo", what, hint)])
     edit = known[found[0]]
     if edit.undoes is not None:
         what = f"edit {word} takes back edit {edit.undoes[:_ID]}"

@@ -10,8 +10,9 @@ from rich.tree import Tree
 from claimflow.flows.commands.answers import shown, standard_output
 from claimflow.flows.commands.by_hand import add_edits
 from claimflow.flows.commands.stores import read_store
-from claimflow.flows.engine.findings import accounts, results
-from claimflow.flows.pages.words import counted
+from claimflow.flows.report.text import counted
+from claimflow.flows.store import results
+from claimflow.flows.store import results as accounts
 
 
 def main(options: Namespace) -> int:

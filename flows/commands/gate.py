@@ -4,22 +4,22 @@ from argparse import Namespace
 
 from claimflow.flows.commands.answers import standard_output
 from claimflow.flows.commands.gate_report import gate_code, print_gates
-from claimflow.flows.engine.config.pipeline import build_pipeline
-from claimflow.flows.engine.config.yaml_source import load_yaml
-from claimflow.flows.engine.errors import Fault, InputError
-from claimflow.flows.engine.findings.gates import judge_run
-from claimflow.flows.engine.findings.results import chosen_run
-from claimflow.flows.engine.storage.read_copy import publish_again
-from claimflow.flows.engine.storage.store import Store
-from claimflow.flows.engine.storage.tags import newest_of
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.pipeline.pipeline import build_pipeline
+from claimflow.flows.pipeline.yaml_source import load_yaml
+from claimflow.flows.quality.gates import judge_run
+from claimflow.flows.store.read_copy import publish_again
+from claimflow.flows.store.results import chosen_run
+from claimflow.flows.store.runs import newest_of
+from claimflow.flows.store.store import Store
 
 
 def main(options: Namespace) -> int:
     """Judge a run anew: 4 when a gate fails, else 5 when one is inconclusive, else 0."""
     pipeline = build_pipeline(load_yaml(options.config))
     if not pipeline.gates:
-        right = "write gates: and what a metric's mean must be like"
-        raise InputError([Fault(str(options.config), "has no gates", right)])
+        hint = "write gates: and what a metric's mean must be like"
+        raise InputError([Fault(str(options.config), "has no gates", hint)])
     store = Store((options.store or pipeline.store).resolve())
     newest = None if options.run else newest_of(store, pipeline.name)
     run_id = chosen_run(store, options.run or newest)

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 
 from claimflow.flows.commands.answers import shown
-from claimflow.flows.engine.findings.gates import Outcome
-from claimflow.flows.pages.gates import GATES, gate_cells
+from claimflow.flows.quality.gates import Outcome
+from claimflow.flows.report.phrases import GATES, gate_cells
 
 
 def print_gates(console: Console, outcomes: Iterable[Outcome]) -> None:

@@ -8,8 +8,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
-from claimflow.flows.engine.at_exit import hush_at_exit
-from claimflow.flows.engine.errors import (
+from claimflow.flows.errors import (
     Fault,
     InputError,
     JudgeError,
@@ -17,7 +16,8 @@ from claimflow.flows.engine.errors import (
     StoreError,
     WorkersError,
 )
-from claimflow.flows.pages.words import visible
+from claimflow.flows.report.text import visible
+from claimflow.flows.shutdown import hush_at_exit
 
 
 def guarded(command: Callable[[Namespace], int], options: Namespace) -> int:
@@ -62,8 +62,8 @@ def _of_the_system(error: OSError) -> int:
     """Tell of a file that cannot be used, or of output that nobody has room for; else raise."""
     what = f"cannot be used ({error.strerror})"
     if isinstance(error.filename, str | os.PathLike):
-        right = "look at its name, its folder and who may do what there"
-        return _say(Fault(str(error.filename), what, right), 2)
+        hint = "look at its name, its folder and who may do what there"
+        return _say(Fault(str(error.filename), what, hint), 2)
     if error.errno == errno.ENOSPC:
         _leave_output()
         return _say(Fault("standard output", what, "make room and say it again"), 3)

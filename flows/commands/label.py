@@ -8,14 +8,12 @@ import polars as pl
 from claimflow.flows.commands.answers import shown, standard_output
 from claimflow.flows.commands.output import write_bytes
 from claimflow.flows.commands.stores import named_store
-from claimflow.flows.engine.errors import Fault, InputError
-from claimflow.flows.engine.findings import results
-from claimflow.flows.engine.labels.record import record
-from claimflow.flows.engine.labels.sheet import Blind, blind_sheet, read_blind, written
-from claimflow.flows.engine.labels.taking_in import taken_in
-from claimflow.flows.engine.labels.units import chosen_part, parts
-from claimflow.flows.engine.storage.read_copy import publish_again
-from claimflow.flows.pages.words import counted
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.quality.label_sheets import Blind, blind_sheet, read_blind, taken_in, written
+from claimflow.flows.quality.labels import chosen_part, parts, record
+from claimflow.flows.report.text import counted
+from claimflow.flows.store import results
+from claimflow.flows.store.read_copy import publish_again
 
 
 def main(options: Namespace) -> int:
@@ -42,7 +40,7 @@ def _content(sheet: pl.DataFrame, options: Namespace) -> bytes:
     if options.output is None or options.output.suffix != ".html":
         return written(sheet)
     # Only a page needs Jinja2.
-    from claimflow.flows.form.page import form_page
+    from claimflow.flows.report.label_form import form_page
 
     return form_page(sheet, options.of).encode()
 

@@ -3,9 +3,9 @@
 from argparse import Namespace
 
 from claimflow.flows.commands.stores import named_store
-from claimflow.flows.engine.storage.migrations import SCHEMA_VERSION
-from claimflow.flows.engine.storage.read_copy import publish_again
-from claimflow.flows.engine.storage.store import store_version
+from claimflow.flows.store.read_copy import publish_again
+from claimflow.flows.store.schema import SCHEMA_VERSION
+from claimflow.flows.store.store import store_version
 
 
 def main(options: Namespace) -> int:

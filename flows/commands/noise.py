@@ -14,16 +14,14 @@ from claimflow.flows.commands.answers import shown, standard_output
 from claimflow.flows.commands.plan import beyond, total
 from claimflow.flows.commands.progress import watching
 from claimflow.flows.commands.stores import remember_store
-from claimflow.flows.engine.errors import Fault, InputError
-from claimflow.flows.engine.llm.estimate import Estimate
-from claimflow.flows.engine.noise.repeats import Design
-from claimflow.flows.engine.noise.run import count_calls, first_samples, measure
-from claimflow.flows.engine.noise.spread import Spread
-from claimflow.flows.engine.noise.variance import Source
-from claimflow.flows.engine.prepare import Prepared, prepare
-from claimflow.flows.engine.running.execute import open_store
-from claimflow.flows.engine.tools.fetching import fetched
-from claimflow.flows.pages.words import counted
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.judge.estimate import Estimate
+from claimflow.flows.quality.noise import Design, Spread, count_calls, first_samples, measure
+from claimflow.flows.quality.variance import Source
+from claimflow.flows.report.text import counted
+from claimflow.flows.runner.embedded_models import fetched
+from claimflow.flows.runner.execute import open_store
+from claimflow.flows.runner.prepare import Prepared, prepare
 from claimflow.stages.rows import Score
 
 
@@ -35,8 +33,8 @@ def main(options: Namespace) -> int:
     say = partial(print, file=sys.stderr, flush=True)
     prepared = fetched(prepare(options.config), say)
     if not any(step.stage.makes is Score for step in prepared.pipeline.steps):
-        right = "add a step that makes some, such as faithfulness"
-        raise InputError([Fault(str(options.config), "no step makes scores", right)])
+        hint = "add a step that makes some, such as faithfulness"
+        raise InputError([Fault(str(options.config), "no step makes scores", hint)])
     store = open_store(prepared, options.store)
     samples = first_samples(prepared, options.limit)
     design, estimates = count_calls(prepared, store, samples, options.repeats)

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from claimflow.flows.engine.errors import Fault, InputError
+from claimflow.flows.errors import Fault, InputError
 
 
 def write_text(text: str, output: Path | None) -> None:

@@ -9,17 +9,16 @@ from rich.table import Table
 
 from claimflow.flows.commands.answers import shown, standard_output
 from claimflow.flows.commands.asked import asked_for
-from claimflow.flows.engine.canaries.costing import canary_estimates
-from claimflow.flows.engine.config.pipeline import Pipeline
-from claimflow.flows.engine.endpoints import Endpoint
-from claimflow.flows.engine.llm.estimate import Estimate
-from claimflow.flows.engine.planning.choosing import choose
-from claimflow.flows.engine.planning.estimating import estimate
-from claimflow.flows.engine.planning.plan import Planned, plan
-from claimflow.flows.engine.prepare import prepare
-from claimflow.flows.engine.running.execute import open_store
-from claimflow.flows.engine.tools.fetching import to_fetch
-from claimflow.flows.pages.words import counted
+from claimflow.flows.judge.estimate import Estimate
+from claimflow.flows.pipeline.models import Endpoint
+from claimflow.flows.pipeline.pipeline import Pipeline
+from claimflow.flows.report.text import counted
+from claimflow.flows.runner.canaries import canary_estimates
+from claimflow.flows.runner.embedded_models import to_fetch
+from claimflow.flows.runner.estimate import estimate
+from claimflow.flows.runner.execute import open_store
+from claimflow.flows.runner.plan import Planned, choose, plan
+from claimflow.flows.runner.prepare import prepare
 
 
 def main(options: Namespace) -> int:

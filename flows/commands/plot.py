@@ -4,20 +4,25 @@ from argparse import Namespace
 
 from claimflow.flows.commands.output import write_file
 from claimflow.flows.commands.stores import read_store
-from claimflow.flows.engine.calibration.run import reliability_of
-from claimflow.flows.engine.compare.comparison import compare
-from claimflow.flows.engine.compare.pairs import Runs
-from claimflow.flows.engine.errors import Fault, InputError
-from claimflow.flows.engine.findings.results import chosen_run
-from claimflow.flows.engine.report.metrics import named_metrics, scored_values
-from claimflow.flows.engine.report.past import past_means
-from claimflow.flows.engine.storage.store import Store
-from claimflow.flows.plots.comparison import apart, comparison
-from claimflow.flows.plots.distribution import distribution
-from claimflow.flows.plots.reliability import Believed, reliability
-from claimflow.flows.plots.style import Chart
-from claimflow.flows.plots.trend import Point, trend
-from claimflow.flows.plots.writing import png, svg
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.quality.calibration import reliability_of
+from claimflow.flows.quality.comparison import compare
+from claimflow.flows.quality.metric_differences import Runs
+from claimflow.flows.report.overview import named_metrics, past_means, scored_values
+from claimflow.flows.report.plots import (
+    Believed,
+    Chart,
+    Point,
+    apart,
+    comparison,
+    distribution,
+    png,
+    reliability,
+    svg,
+    trend,
+)
+from claimflow.flows.store.results import chosen_run
+from claimflow.flows.store.store import Store
 
 
 def main(options: Namespace) -> int:
@@ -39,14 +44,14 @@ def main(options: Namespace) -> int:
 def _check(options: Namespace) -> None:
     faults = []
     if _suffix(options) not in (".svg", ".png"):
-        what, right = "is neither SVG nor PNG", "let its name end in .svg or .png"
-        faults.append(Fault(str(options.output), what, right))
+        what, hint = "is neither SVG nor PNG", "let its name end in .svg or .png"
+        faults.append(Fault(str(options.output), what, hint))
     if not options.against and len(options.metrics) != 1:
-        right = "name one, or another run by --against to compare several"
-        faults.append(Fault("METRIC", f"{len(options.metrics)} are named", right))
+        hint = "name one, or another run by --against to compare several"
+        faults.append(Fault("METRIC", f"{len(options.metrics)} are named", hint))
     if options.against and options.kind:
-        right = "leave it out, or --against"
-        faults.append(Fault(f"--kind {options.kind}", "is of one run", right))
+        hint = "leave it out, or --against"
+        faults.append(Fault(f"--kind {options.kind}", "is of one run", hint))
     if faults:
         raise InputError(faults)
 
@@ -61,14 +66,14 @@ def _of_metric(store: Store, run_id: str, name: str, kind: str | None) -> Chart:
     if kind != "trend":
         values = scored_values(store, run_id, metric)
         if not values:
-            what, right = f"no sample has a score of {name}", "`claimflow show` says why"
-            raise InputError([Fault("METRIC", what, right)])
+            what, hint = f"no sample has a score of {name}", "`claimflow show` says why"
+            raise InputError([Fault("METRIC", what, hint)])
         return distribution(values, label=name)
     past = past_means(store, run_id).get(metric, [])
     if all(one.mean is None for one in past):
         why = "`claimflow show` says why" if past else "add a step that uses summarize_scores"
-        what, right = f"no run has a mean of {name}", why
-        raise InputError([Fault("--kind trend", what, right)])
+        what, hint = f"no run has a mean of {name}", why
+        raise InputError([Fault("--kind trend", what, hint)])
     points = [Point(one.run_id, one.mean, one.low, one.high) for one in past]
     return trend(points, label=name)
 

@@ -9,8 +9,8 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from claimflow.flows.engine.steps.runner import Made, Watch
-from claimflow.flows.pages.steps import made_words
+from claimflow.flows.report.phrases import made_words
+from claimflow.flows.runner.run import Made, Watch
 
 _SECONDS: Final = 15.0
 """Between two lines on how many questions are answered."""

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Final, Literal, get_args, get_origin
 
 from claimflow.flows.commands.answers import shown, standard_output
-from claimflow.flows.engine.config.prompts import PromptError, read_prompt
-from claimflow.flows.engine.errors import Fault, InputError, one_of
-from claimflow.flows.engine.llm.habits import CHARACTERS_PER_TOKEN
-from claimflow.flows.engine.llm.render import render
+from claimflow.flows.errors import Fault, InputError, one_of
+from claimflow.flows.judge.call_statistics import CHARACTERS_PER_TOKEN
+from claimflow.flows.judge.conversation import render
+from claimflow.flows.pipeline.prompts import PromptError, read_prompt
 from claimflow.stages.decompose import DecomposeClaims
-from claimflow.stages.prompt import Fills, blanks, cut, fill
+from claimflow.stages.prompts import Fills, blanks, cut, fill
 from claimflow.stages.tools import Form
 from claimflow.stages.verify import VerifyClaims
 
@@ -67,7 +67,7 @@ def _read(path: Path) -> str:
     try:
         return read_prompt(path)
     except PromptError as error:
-        raise InputError([Fault(str(path), error.wrong, error.right)]) from error
+        raise InputError([Fault(str(path), error.wrong, error.hint)]) from error
 
 
 def _stage(place: str, text: str) -> Asking:
@@ -82,11 +82,11 @@ def _stage(place: str, text: str) -> Asking:
     ]
     if len(named) != 1:
         which = "both {{texts}} and {{claims}}" if named else "neither {{texts}} nor {{claims}}"
-        right = "a prompt that decomposes has {{texts}}, one that verifies has {{claims}}"
-        faults.append(Fault(place, f"has {which}", right))
+        hint = "a prompt that decomposes has {{texts}}, one that verifies has {{claims}}"
+        faults.append(Fault(place, f"has {which}", hint))
     elif named == ["claims"] and "premise" not in found:
-        what, right = "has no blank {{premise}}", "put one above {{claims}}"
-        faults.append(Fault(place, what, right))
+        what, hint = "has no blank {{premise}}", "put one above {{claims}}"
+        faults.append(Fault(place, what, hint))
     if faults:
         raise InputError(faults)
     if named == ["texts"]:
@@ -103,14 +103,14 @@ def _unsaid(place: str, text: str, form: Form, stage: Asking) -> Iterator[Fault]
     """What the prompt does not say of the reply, and settings that it does not pass on."""
     said = fill(text, dict.fromkeys(blanks(text), " "))
     if "json" not in said.casefold():
-        right = "some providers refuse to be asked for JSON without it"
-        yield Fault(place, "lacks the word JSON", right)
+        hint = "some providers refuse to be asked for JSON without it"
+        yield Fault(place, "lacks the word JSON", hint)
     for word in _reply_words(form):
         if not re.search(rf"\b{word}\b", said):
             yield Fault(place, f"does not name {word!r}", "the reply is read by that name")
     for setting in sorted(_fills(type(stage)) - {"premise", form.blank} - set(blanks(text))):
-        right = f"put {{{{{setting}}}}} where it is to stand, or the setting changes nothing"
-        yield Fault(place, f"has no blank {{{{{setting}}}}}", right)
+        hint = f"put {{{{{setting}}}}} where it is to stand, or the setting changes nothing"
+        yield Fault(place, f"has no blank {{{{{setting}}}}}", hint)
 
 
 def _reply_words(form: Form) -> Iterator[str]:
@@ -127,11 +127,11 @@ def _uncached(place: str, form: Form) -> Iterator[Fault]:
     found = blanks(form.prompt)
     order = list(found)
     if order[-1] == "premise":
-        right = "put {{premise}} first: calls on one premise then begin alike and cost less"
-        yield Fault(f"{place}:{found['premise']}", "{{premise}} stands below {{claims}}", right)
+        hint = "put {{premise}} first: calls on one premise then begin alike and cost less"
+        yield Fault(f"{place}:{found['premise']}", "{{premise}} stands below {{claims}}", hint)
     varying = cut(form.prompt, found).varying
     below = fill(varying, dict.fromkeys(found, "")).strip()
     if len(below) > _LABEL:
         what = f"about {_tokens(below):,} tokens that never change stand beside or below the texts"
-        right = "put them above: providers reuse only what comes before the first text"
-        yield Fault(f"{place}:{found[order[0]]}", what, right)
+        hint = "put them above: providers reuse only what comes before the first text"
+        yield Fault(f"{place}:{found[order[0]]}", what, hint)

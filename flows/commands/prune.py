@@ -3,9 +3,9 @@
 from argparse import Namespace
 
 from claimflow.flows.commands.stores import named_store
-from claimflow.flows.engine.storage.pruning import Keeping, Pruned, prune
-from claimflow.flows.engine.storage.read_copy import publish_again
-from claimflow.flows.pages.words import counted
+from claimflow.flows.report.text import counted
+from claimflow.flows.store.pruning import Keeping, Pruned, prune
+from claimflow.flows.store.read_copy import publish_again
 
 
 def main(options: Namespace) -> int:

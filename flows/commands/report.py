@@ -5,12 +5,12 @@ from argparse import Namespace
 
 from claimflow.flows.commands.output import write_text
 from claimflow.flows.commands.stores import read_store
-from claimflow.flows.engine.errors import Fault, InputError
-from claimflow.flows.engine.findings.results import chosen_run
-from claimflow.flows.engine.storage.store import Store
-from claimflow.flows.pages.run import run_page
-from claimflow.flows.pages.run_document import as_json
-from claimflow.flows.pages.run_junit import as_junit
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.report.json_document import as_json
+from claimflow.flows.report.junit import as_junit
+from claimflow.flows.report.markdown import run_page
+from claimflow.flows.store.results import chosen_run
+from claimflow.flows.store.store import Store
 
 
 def main(options: Namespace) -> int:
@@ -25,8 +25,8 @@ def main(options: Namespace) -> int:
 
 def _text(store: Store, run_id: str, options: Namespace) -> str:
     if options.format != "html" and options.against:
-        right = "compare two runs by `claimflow diff`, or write HTML"
-        raise InputError([Fault("--against", f"is not for --format {options.format}", right)])
+        hint = "compare two runs by `claimflow diff`, or write HTML"
+        raise InputError([Fault("--against", f"is not for --format {options.format}", hint)])
     if options.format == "json":
         return as_json(store, run_id, samples=options.samples)
     if options.format == "junit":
@@ -34,7 +34,7 @@ def _text(store: Store, run_id: str, options: Namespace) -> str:
     if options.format == "markdown":
         return run_page(store, run_id)
     # Jinja2 and the plots take a second to import: only a page needs them.
-    from claimflow.flows.report.page import html_report
+    from claimflow.flows.report.html import html_report
 
     against = chosen_run(store, options.against, before=run_id) if options.against else None
     return html_report(store, run_id, against=against, samples=options.samples)

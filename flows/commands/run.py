@@ -4,18 +4,19 @@ import sys
 from argparse import Namespace
 from functools import partial
 
+from claimflow.flows.api import recorded
 from claimflow.flows.commands.asked import asked_for
-from claimflow.flows.commands.prefect_api import is_configured, reached
 from claimflow.flows.commands.progress import watching
 from claimflow.flows.commands.run_tables import print_report
 from claimflow.flows.commands.stores import remember_store
-from claimflow.flows.engine.config.rerun import Rerun
-from claimflow.flows.engine.errors import InputError, JudgeError, StoreError, WorkersError
-from claimflow.flows.engine.planning.choosing import choose
-from claimflow.flows.engine.prepare import Prepared, prepare
-from claimflow.flows.engine.running.execute import execute, open_store, recorded
-from claimflow.flows.engine.tools.fetching import fetched
-from claimflow.flows.pages.words import counted
+from claimflow.flows.errors import InputError, JudgeError, StoreError, WorkersError
+from claimflow.flows.orchestration.local_server import is_configured, reached
+from claimflow.flows.pipeline.rerun import Rerun
+from claimflow.flows.report.text import counted
+from claimflow.flows.runner.embedded_models import fetched
+from claimflow.flows.runner.execute import execute, open_store
+from claimflow.flows.runner.plan import choose
+from claimflow.flows.runner.prepare import Prepared, prepare
 
 
 def main(options: Namespace) -> int:
@@ -62,7 +63,7 @@ def _say_unshared(prepared: Prepared) -> None:
 
 def _tracked(options: Namespace, rerun: Rerun, store: str) -> str:
     # Prefect takes seconds to import, so only a run that it tracks does.
-    from claimflow.flows.evaluate import ENDED, evaluate
+    from claimflow.flows.orchestration.flow import ENDED, evaluate
 
     ended: list[str] = []
     ENDED.set(ended)

@@ -13,18 +13,16 @@ from rich.table import Table
 from claimflow.flows.commands.answers import shown, standard_output
 from claimflow.flows.commands.by_hand import print_lapsed
 from claimflow.flows.commands.gate_report import gate_code, print_gates
-from claimflow.flows.engine.calibration.corrections import corrections
-from claimflow.flows.engine.findings import accounts, results
-from claimflow.flows.engine.findings.cascades import CascadeAccount, cascades_of
-from claimflow.flows.engine.findings.gates import outcomes_of
-from claimflow.flows.engine.llm.remembered import FINAL
-from claimflow.flows.engine.storage.store import Store
-from claimflow.flows.pages.cascade import cascade_words
-from claimflow.flows.pages.judges import Said, judge_lines
-from claimflow.flows.pages.run import call_words, metric_name
-from claimflow.flows.pages.steps import run_counts
-from claimflow.flows.pages.votes import vote_words
-from claimflow.flows.pages.words import counted, number
+from claimflow.flows.judge.judge import FINAL
+from claimflow.flows.quality.calibration import corrections
+from claimflow.flows.quality.cascades import CascadeAccount, cascades_of
+from claimflow.flows.quality.gates import outcomes_of
+from claimflow.flows.report.markdown import call_words, metric_name
+from claimflow.flows.report.phrases import Said, cascade_words, judge_lines, run_counts, vote_words
+from claimflow.flows.report.text import counted, number
+from claimflow.flows.store import results
+from claimflow.flows.store import results as accounts
+from claimflow.flows.store.store import Store
 
 _LOWEST: Final = 3
 _SHOWN_CLAIMS: Final = 4

@@ -4,7 +4,7 @@ from argparse import Namespace
 
 from claimflow.flows.commands.answers import print_table
 from claimflow.flows.commands.stores import read_store
-from claimflow.flows.engine.findings.results import all_runs
+from claimflow.flows.store.results import all_runs
 
 
 def main(options: Namespace) -> int:

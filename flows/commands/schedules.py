@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from claimflow.flows.engine.config.schedules import Scheduled
-from claimflow.flows.engine.config.schedules_schema import SharedLimit
+from claimflow.flows.pipeline.schedules import Scheduled, SharedLimit
 
 if TYPE_CHECKING:
-    from claimflow.flows.schedule import Found
+    from claimflow.flows.orchestration.deployments import Found
 
 
 def print_schedules(scheduled: Iterable[Scheduled]) -> None:

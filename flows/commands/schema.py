@@ -5,9 +5,9 @@ from argparse import Namespace
 
 from claimflow.flows.commands.answers import print_table
 from claimflow.flows.commands.stores import read_store
-from claimflow.flows.engine.config.pipeline_schema import json_schema
-from claimflow.flows.engine.config.schedules_schema import schedules_schema
-from claimflow.flows.engine.storage.query import tables
+from claimflow.flows.pipeline.schedules import schedules_schema
+from claimflow.flows.pipeline.schema import json_schema
+from claimflow.flows.store.query import tables
 
 
 def main(options: Namespace) -> int:

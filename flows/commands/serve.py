@@ -4,10 +4,9 @@ import sys
 from argparse import Namespace
 from contextlib import ExitStack
 
-from claimflow.flows.commands.local_server import HOME, local_server
-from claimflow.flows.commands.prefect_api import is_configured, reached
 from claimflow.flows.commands.schedules import print_found, print_limits, print_schedules
-from claimflow.flows.engine.config.schedules import read_schedules
+from claimflow.flows.orchestration.local_server import HOME, is_configured, local_server, reached
+from claimflow.flows.pipeline.schedules import read_schedules
 
 
 def main(options: Namespace) -> int:
@@ -20,19 +19,19 @@ def main(options: Namespace) -> int:
             url = stack.enter_context(local_server())
             _say(f"Prefect server: {url} (data and log in {HOME})")
         # Prefect takes seconds to import, and reads which server it is to use.
-        from claimflow.flows import limits as shared
-        from claimflow.flows import schedule
+        from claimflow.flows.orchestration import deployments
+        from claimflow.flows.orchestration import shared_limits as shared
 
         stack.enter_context(reached("start that server, or unset it to have one of your own"))
-        client = stack.enter_context(schedule.api(f"{url}/api" if url else None))
-        print_found(schedule.settle(client, options.schedules, scheduled))
+        client = stack.enter_context(deployments.api(f"{url}/api" if url else None))
+        print_found(deployments.settle(client, options.schedules, scheduled))
         print_schedules(scheduled)
         shared.register_limits(client, limits)
         print_limits(limits)
         _say(
             "serving until Ctrl-C; under systemd it goes on for good: see flows/README.md, Nightly"
         )
-        schedule.serve(client, options.schedules, scheduled)
+        deployments.serve(client, options.schedules, scheduled)
     return 0
 
 

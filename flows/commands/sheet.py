@@ -6,11 +6,10 @@ from pathlib import Path
 
 from claimflow.flows.commands.output import write_bytes
 from claimflow.flows.commands.stores import read_store
-from claimflow.flows.engine.findings import results
-from claimflow.flows.engine.sheets.form import written
-from claimflow.flows.engine.sheets.rows import sheet_rows
-from claimflow.flows.engine.storage.edits import Kind
-from claimflow.flows.pages.words import counted
+from claimflow.flows.quality.correction_csv import sheet_rows, written
+from claimflow.flows.report.text import counted
+from claimflow.flows.store import results
+from claimflow.flows.store.edits import Kind
 
 
 def export(options: Namespace, kind: Kind) -> int:

@@ -4,7 +4,7 @@ from argparse import Namespace
 
 from claimflow.flows.commands.run_tables import print_report
 from claimflow.flows.commands.stores import read_store
-from claimflow.flows.engine.findings.results import chosen_run
+from claimflow.flows.store.results import chosen_run
 
 
 def main(options: Namespace) -> int:

@@ -5,8 +5,8 @@ from argparse import Namespace
 
 from claimflow.flows.commands.answers import write_answer
 from claimflow.flows.commands.stores import read_store
-from claimflow.flows.engine.errors import Fault, InputError
-from claimflow.flows.engine.storage.query import query
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.store.query import query
 
 
 def main(options: Namespace) -> int:

@@ -7,12 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from claimflow.flows.engine.config.pipeline import build_pipeline
-from claimflow.flows.engine.config.yaml_source import load_yaml
-from claimflow.flows.engine.errors import Fault, InputError
-from claimflow.flows.engine.existing import exists
-from claimflow.flows.engine.storage.read_copy import is_current, read_copy_path
-from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.files import exists
+from claimflow.flows.pipeline.pipeline import build_pipeline
+from claimflow.flows.pipeline.yaml_source import load_yaml
+from claimflow.flows.store.read_copy import is_current, read_copy_path
+from claimflow.flows.store.store import Store
 
 _QUIET: Final = 60.0
 """Seconds without writing after which no run is likely to be going on."""
@@ -39,8 +39,8 @@ def named_store(options: Namespace) -> Store:
     last = _remembered()
     if last is not None:
         return Store(last)
-    what, right = "no store was used in this folder yet", "name one by --store or --config"
-    raise InputError([Fault("store", what, right)])
+    what, hint = "no store was used in this folder yet", "name one by --store or --config"
+    raise InputError([Fault("store", what, hint)])
 
 
 def _remembered() -> Path | None:

@@ -4,10 +4,10 @@ from argparse import Namespace
 
 from claimflow.flows.commands.answers import print_table
 from claimflow.flows.commands.stores import named_store
-from claimflow.flows.engine.errors import Fault, InputError
-from claimflow.flows.engine.findings.results import chosen_run
-from claimflow.flows.engine.storage.read_copy import publish_again
-from claimflow.flows.engine.storage.tags import add_tag, remove_tag, tags
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.store.read_copy import publish_again
+from claimflow.flows.store.results import chosen_run
+from claimflow.flows.store.runs import add_tag, remove_tag, tags
 
 
 def main(options: Namespace) -> int:
@@ -24,7 +24,7 @@ def main(options: Namespace) -> int:
         add_tag(store, run, options.name)
         print(f"{options.name} is run {run}")
     else:
-        right = "write claimflow tag RUN NAME, or --list"
-        raise InputError([Fault("tag", "lacks a run and a name", right)])
+        hint = "write claimflow tag RUN NAME, or --list"
+        raise InputError([Fault("tag", "lacks a run and a name", hint)])
     publish_again(store)
     return 0

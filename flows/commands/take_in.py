@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from claimflow.flows.commands.answers import shown, standard_output
 from claimflow.flows.commands.stores import named_store
-from claimflow.flows.engine.errors import Fault, InputError
-from claimflow.flows.engine.findings import results
-from claimflow.flows.engine.sheets.form import Sheet, read_sheet
-from claimflow.flows.engine.sheets.taking_in import Taken, run_of, taken_in
-from claimflow.flows.engine.storage.edits import record
-from claimflow.flows.engine.storage.read_copy import publish_again
-from claimflow.flows.engine.storage.store import Store
-from claimflow.flows.pages.words import counted
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.quality.correction_csv import Sheet, read_sheet
+from claimflow.flows.quality.corrections import Taken, run_of, taken_in
+from claimflow.flows.report.text import counted
+from claimflow.flows.store import results
+from claimflow.flows.store.edits import record
+from claimflow.flows.store.read_copy import publish_again
+from claimflow.flows.store.store import Store
 
 
 def main(options: Namespace) -> int:
@@ -38,8 +38,8 @@ def main(options: Namespace) -> int:
 def signed(options: Namespace) -> tuple[str, str]:
     """(who edits, why): the name given or else that of the login, and the reason given."""
     faults = [
-        Fault(f"--{name}", "is blank", right)
-        for name, right in (("who", "name whoever edits"), ("why", "say why it was edited"))
+        Fault(f"--{name}", "is blank", hint)
+        for name, hint in (("who", "name whoever edits"), ("why", "say why it was edited"))
         if getattr(options, name) is not None and not getattr(options, name).strip()
     ]
     if faults:
@@ -57,8 +57,8 @@ def _run(sheet: Sheet, store: Store, named: str | None) -> str:
     asked = results.chosen_run(store, named) if named is not None or own is None else None
     if own is None or asked in (None, own):
         return asked or results.chosen_run(store, own)
-    what, right = f"{sheet.path} is of run {own}", "leave --run out, or export that run"
-    raise InputError([Fault("--run", what, right)])
+    what, hint = f"{sheet.path} is of run {own}", "leave --run out, or export that run"
+    raise InputError([Fault("--run", what, hint)])
 
 
 def _told(taken: Sequence[Taken]) -> Iterator[str]:

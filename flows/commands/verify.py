@@ -4,8 +4,8 @@ from argparse import Namespace
 
 from claimflow.flows.commands.answers import shown, standard_output
 from claimflow.flows.commands.stores import named_store
-from claimflow.flows.engine.storage.checking import check_store
-from claimflow.flows.pages.words import counted
+from claimflow.flows.report.text import counted
+from claimflow.flows.store.integrity import check_store
 
 
 def main(options: Namespace) -> int:

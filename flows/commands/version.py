@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from claimflow.flows.engine.version import VERSION
+from claimflow.flows.version import VERSION
 
 
 def main(options: Namespace) -> int:

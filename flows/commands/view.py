@@ -4,8 +4,8 @@ from argparse import Namespace
 from contextlib import suppress
 
 from claimflow.flows.commands.stores import read_store
-from claimflow.flows.engine.storage.store import store_version
-from claimflow.flows.view.server import View
+from claimflow.flows.store.store import store_version
+from claimflow.flows.viewer.server import View
 
 
 def main(options: Namespace) -> int:

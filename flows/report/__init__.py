@@ -1,1 +1,1 @@
-"""A run as one page of HTML that fetches nothing and runs no script but its own."""
+"""Reports of a run: one content, shown as Markdown, HTML, JUnit, JSON, plots and on a terminal."""

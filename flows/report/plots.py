@@ -1,15 +1,254 @@
-"""The plots of a report, each as SVG that takes the page's colours."""
+"""Plots as SVG or PNG."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+from xml.sax.saxutils import quoteattr
 
-from claimflow.flows.engine.calibration.corrections import Correction
-from claimflow.flows.engine.compare.comparison import Comparison
-from claimflow.flows.engine.report.past import PastMean
-from claimflow.flows.plots.comparison import apart, comparison
-from claimflow.flows.plots.distribution import distribution
-from claimflow.flows.plots.reliability import Believed, reliability
-from claimflow.flows.plots.trend import Point, trend
-from claimflow.flows.plots.writing import svg
+import altair as alt
+import numpy as np
+import vl_convert
+
+from claimflow.flows.quality.calibration import Correction
+from claimflow.flows.quality.comparison import Comparison
+from claimflow.flows.quality.metric_differences import MetricDifference
+from claimflow.flows.report.overview import PastMean
+
+# How every plot looks, on light pages and on dark ones.
+
+
+Chart = alt.Chart | alt.LayerChart
+
+MARK: Final = "#3b82c4"
+"""Of marks: stands out from white and from black (contrast 4.0 and 5.2)."""
+
+_INK: Final = "currentColor"
+"""Of words and lines: the colour of the text that the plot stands in, black where there is none."""
+
+
+def styled(chart: Chart, *, about: str, width: int, height: int) -> Chart:
+    """The chart in our style: `width` by `height` pixels within its axes, told as `about` aloud."""
+    titled = chart.properties(width=width, height=height, description=about)
+    inked: Chart = (
+        titled.configure(background="transparent", font="sans-serif")
+        .configure_axis(
+            labelColor=_INK,
+            titleColor=_INK,
+            domainColor=_INK,
+            tickColor=_INK,
+            gridColor=_INK,
+            gridOpacity=0.15,
+            labelLimit=200,
+            titleFontWeight="normal",
+        )
+        .configure_view(stroke=None)
+    )
+    return inked
+
+
+# A chart as the bytes of a picture.
+
+
+_SHARP: Final = 2.0
+"""Pixels of a PNG for each of a chart, so that it is sharp on screens of today."""
+
+
+def svg(chart: Chart) -> str:
+    """The chart as one `<svg>` element: no script, no style attribute, nothing to fetch.
+
+    Words and lines are in `currentColor`, so that within a page they follow its text. Words in
+    the chart are escaped. A screen reader is told what it is about, and may go from mark to mark.
+    """
+    whole = chart.to_dict()
+    drawn: str = vl_convert.vegalite_to_svg(whole, allowed_base_urls=[])
+    name = quoteattr(whole["description"])
+    aloud = f'role="graphics-document" aria-roledescription="chart" aria-label={name}'
+    return drawn.replace("<svg ", f"<svg {aloud} ", 1)
+
+
+def png(chart: Chart) -> bytes:
+    """The chart as a PNG on white, at twice its size."""
+    white = chart.to_dict() | {"background": "white"}
+    drawn: bytes = vl_convert.vegalite_to_png(white, scale=_SHARP, allowed_base_urls=[])
+    return drawn
+
+
+# Two runs side by side, metric by metric.
+
+
+_ROW: Final = 24
+
+
+class Apart(NamedTuple):
+    """How far two runs lie apart in one metric, b less a, with the 95 % interval.
+
+    None where there is none. `metric` is its own among those of a chart.
+    """
+
+    metric: str
+    difference: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+def apart(metrics: Iterable[MetricDifference]) -> list[Apart]:
+    """What a comparison of two runs found of each metric; none that is not in both is left out."""
+    return [
+        Apart(one.metric, one.difference.mean, one.difference.low, one.difference.high)
+        if one.difference
+        else Apart(one.metric, None)
+        for one in metrics
+    ]
+
+
+def comparison(
+    metrics: Sequence[Apart], *, label: str = "difference of the means", width: int = 360
+) -> Chart:
+    """Each metric's difference and its interval against a line at 0, in the order given.
+
+    `label` is the word beneath; `width` is in pixels, axes not counted, and each metric takes
+    24 of height. A metric without a difference keeps its row, which is empty.
+    """
+    rows = [one._asdict() for one in metrics]
+    order = [one.metric for one in metrics]
+    names = alt.Y("metric:N", scale=alt.Scale(domain=order), title=None)
+    base = alt.Chart(alt.InlineData(values=rows)).encode(y=names)
+    zero = alt.Chart(alt.InlineData(values=[{"zero": 0}])).mark_rule(
+        color="currentColor", strokeDash=[4, 3], opacity=0.7
+    )
+    intervals = base.mark_rule(color=MARK, strokeWidth=3, opacity=0.6).encode(
+        x=alt.X("low:Q", title=label), x2="high:Q"
+    )
+    points = base.mark_point(color=MARK, filled=True, size=60, opacity=1).encode(
+        x=alt.X("difference:Q", title=label)
+    )
+    about = f"{label} of two runs, with 95 % intervals; metrics: {len(metrics):,}"
+    layers = zero.encode(x=alt.X("zero:Q", title=label)) + intervals + points
+    return styled(layers, about=about, width=width, height=_ROW * max(len(metrics), 1))
+
+
+# How the scores of a metric lie.
+
+
+_BINS: Final = 20
+
+
+def distribution(
+    values: Sequence[float], *, label: str = "score", width: int = 300, height: int = 100
+) -> Chart:
+    """How many of `values` lie where: 20 bars from 0 to 1, or over their range where it is wider.
+
+    Each bar has its lower end and lacks its upper one, but for the last. `label` is the word
+    beneath; the size is in pixels, axes not counted.
+    """
+    within = all(0 <= value <= 1 for value in values)
+    # Ends of their own rather than numpy's: 0.15 is where the fourth bar begins, not beside it.
+    nice = [place / _BINS for place in range(_BINS + 1)]
+    counts, edges = np.histogram(values, nice if within else _BINS)
+    ends = [float(f"{edge:.9g}") for edge in edges]
+    bars = [
+        {"low": low, "high": high, "samples": int(count)}
+        for low, high, count in zip(ends, ends[1:], counts, strict=False)
+    ]
+    whole = alt.Scale(domain=[ends[0], ends[-1]])
+    chart = (
+        alt.Chart(alt.InlineData(values=bars))
+        .mark_bar(color=MARK, binSpacing=1)
+        .encode(
+            x=alt.X("low:Q", bin="binned", title=label, scale=whole),
+            x2="high:Q",
+            y=alt.Y("samples:Q", title="samples", axis=alt.Axis(tickMinStep=1, tickCount=4)),
+        )
+    )
+    about = f"Distribution of {label}; samples: {len(values):,}"
+    return styled(chart, about=about, width=width, height=height)
+
+
+# Whether probabilities can be believed.
+
+
+_WHOLE: Final = alt.Scale(domain=[0, 1])
+
+
+class Believed(NamedTuple):
+    """Rows of about one probability: their mean `said`, the `share` that is entailed, how many.
+
+    `low` and `high` bound the 95 % interval of the share.
+    """
+
+    said: float
+    share: float | None
+    low: float | None
+    high: float | None
+    rows: int
+
+
+def reliability(points: Sequence[Believed], *, label: str = "p entailed", side: int = 220) -> Chart:
+    """The share that people call entailed over the probability of it, beside the diagonal.
+
+    Points on the diagonal can be believed; below it the judge says so too often. The larger a
+    point, the more rows. `label` is the word beneath; `side` is in pixels, axes not counted.
+    """
+    rows = [point._asdict() for point in points]
+    share = "entailed by people"
+    base = alt.Chart(alt.InlineData(values=rows)).encode(
+        x=alt.X("said:Q", title=label, scale=_WHOLE)
+    )
+    ends = alt.InlineData(values=[{"said": 0, "share": 0}, {"said": 1, "share": 1}])
+    diagonal = (
+        alt.Chart(ends)
+        .mark_line(color="currentColor", strokeDash=[4, 3], opacity=0.7)
+        .encode(x="said:Q", y=alt.Y("share:Q", title=share, scale=_WHOLE))
+    )
+    intervals = base.mark_rule(color=MARK, strokeWidth=2, opacity=0.6).encode(
+        y=alt.Y("low:Q", title=share), y2="high:Q"
+    )
+    marks = base.mark_point(color=MARK, filled=True, opacity=1).encode(
+        y=alt.Y("share:Q", title=share),
+        size=alt.Size("rows:Q", legend=None, scale=alt.Scale(range=[20, 200], domainMin=0)),
+    )
+    number = sum(point.rows for point in points)
+    about = f"Share entailed by people over {label}, {number:,} rows, with 95 % intervals"
+    return styled(diagonal + intervals + marks, about=about, width=side, height=side)
+
+
+# A metric over the runs.
+
+
+class Point(NamedTuple):
+    """The mean of a metric in one run, with its 95 % interval; None where there is none.
+
+    `label` names the run on the axis and is its own among the points of a chart.
+    """
+
+    label: str
+    mean: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+def trend(
+    points: Sequence[Point], *, label: str = "mean", width: int = 480, height: int = 160
+) -> Chart:
+    """The means of runs in the order given, evenly spaced, each with its interval.
+
+    A run without a mean keeps its place and breaks the line. `label` is the word beside the
+    axis, which need not begin at 0; the size is in pixels, axes not counted.
+    """
+    rows = [point._asdict() for point in points]
+    axis = alt.Axis(labelAngle=-40, labelOverlap=True)
+    order = alt.Scale(domain=[point.label for point in points])
+    runs = alt.X("label:O", scale=order, title=None, axis=axis)
+    base = alt.Chart(alt.InlineData(values=rows)).encode(x=runs)
+    mean = alt.Y("mean:Q", title=label, scale=alt.Scale(zero=False))
+    intervals = base.mark_rule(color=MARK, opacity=0.6, strokeWidth=2).encode(
+        y=alt.Y("low:Q", title=label, scale=alt.Scale(zero=False)), y2="high:Q"
+    )
+    line = base.mark_line(color=MARK, point={"color": MARK, "size": 40}).encode(y=mean)
+    about = f"{label} over the runs, with 95 % intervals; runs: {len(points):,}"
+    return styled(intervals + line, about=about, width=width, height=height)
+
+
+# The plots of a report, each as SVG that takes the page's colours.
 
 
 def distribution_svg(values: Sequence[float], metric: str) -> str | None:

@@ -1,1 +1,1 @@
-"""Pure functions on text. Nothing here knows of tables, stages or files."""
+"""Functions on text: sentences, tokens, overlap, n-grams. No tables, stages or files."""

@@ -1,8 +1,4 @@
-"""Words that are written with a full stop inside a sentence, in several languages.
-
-All are in lower case without their last stop. Initials ("J."), dotted acronyms ("U.S.A.")
-and words without a vowel ("ff.") need no list: the splitter knows them by their form.
-"""
+"""Abbreviations that are written with a full stop inside a sentence, in several languages."""
 
 from typing import Final
 

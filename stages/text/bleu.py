@@ -1,9 +1,4 @@
-"""BLEU of one text against one source, on characters or on words.
-
-Papineni et al., "BLEU: a method for automatic evaluation of machine translation", 2002:
-the geometric mean of clipped n-gram precisions for n from 1 to 4, times a penalty for
-texts shorter than the source.
-"""
+"""BLEU of a text against a source, on characters or on words."""
 
 import sys
 from collections.abc import Sequence
@@ -12,9 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from claimflow.stages.text.comparison import Comparison, lengths
-from claimflow.stages.text.letters import Letters
-from claimflow.stages.text.shared_grams import shared_grams
+from claimflow.stages.text.batches import Comparison, Letters, lengths
+from claimflow.stages.text.ngrams import shared_grams
 
 _ORDERS: Final = 4
 

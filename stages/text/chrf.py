@@ -1,15 +1,10 @@
-"""chrF: character n-gram F-score of texts against their sources.
-
-Popović, "chrF: character n-gram F-score for automatic MT evaluation", 2015, in the
-arithmetic of sacrebleu 2: n from 1 to 6, recall counts twice as much as precision (beta 2),
-white space is left out, and orders longer than either text do not count.
-"""
+"""chrF: the character n-gram F-score."""
 
 from collections.abc import Sequence
 from typing import Final
 
-from claimflow.stages.text.comparison import Comparison
-from claimflow.stages.text.shared_grams import shared_grams
+from claimflow.stages.text.batches import Comparison
+from claimflow.stages.text.ngrams import shared_grams
 
 _ORDERS: Final = 6
 _WEIGHT: Final = 2**2

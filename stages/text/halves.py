@@ -1,4 +1,4 @@
-"""A text cut in two where it hurts least, for a reader that cannot take it whole."""
+"""A text cut in two at the best place, for a model that cannot take it whole."""
 
 import re
 from typing import Final

@@ -1,10 +1,4 @@
-"""Which language a text is in, where its letters or its small words leave no doubt.
-
-Scripts are told by their letters, languages in Latin letters by function words: short texts
-of names and numbers could be in any of them. So many a sentence is in no language that we
-could tell, and few are in a wrong one: of the sentences of `tests/data/sentence_split`,
-`python -m tests.benchmarks.claim_audit` counts both.
-"""
+"""Language detection by letters and function words."""
 
 from collections import Counter
 from typing import Final

@@ -1,14 +1,13 @@
-"""Where in a text a quotation stands, and which of its sentences a claim was drawn from."""
+"""Where a quotation stands in a text, and which sentences a claim comes from."""
 
 from collections.abc import Sequence
 from typing import Final
 
 import regex
 
-from claimflow.stages.text.composed import composed
 from claimflow.stages.text.sentences import Span, split_sentences
-from claimflow.stages.text.stopwords import ENGLISH
-from claimflow.stages.text.unicode_words import unicode_words
+from claimflow.stages.text.tokens import ENGLISH
+from claimflow.stages.text.unicode_words import composed, unicode_words
 
 _WORD: Final = regex.compile(r"(?V1)[\p{L}\p{N}_][\p{L}\p{N}\p{M}_]*+")
 

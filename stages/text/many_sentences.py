@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from claimflow.stages.text.batches import Ints
 from claimflow.stages.text.piece_marks import Marks, look_at
 from claimflow.stages.text.pieces import Flags, Pieces
+from claimflow.stages.text.sentence_ends import ends_sentence
 from claimflow.stages.text.sentences import (
     BREAK,
     Bounds,
@@ -19,8 +21,6 @@ from claimflow.stages.text.sentences import (
     sentence_bounds,
     skip_space,
 )
-from claimflow.stages.text.sequences import Ints
-from claimflow.stages.text.stops import ends_sentence
 
 
 class Sentences(NamedTuple):

@@ -7,11 +7,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from claimflow.stages.text.letters import END, Letters
+from claimflow.stages.text.batches import END, Ints, Letters
 from claimflow.stages.text.pieces import Flags
 from claimflow.stages.text.rouge import rouge_words
-from claimflow.stages.text.sequences import Ints
-from claimflow.stages.text.treebank import treebank_words
+from claimflow.stages.text.tokens import treebank_words
 from claimflow.stages.text.treebank_pieces import piece_words
 
 UNKNOWN: Final = "\1"

@@ -5,10 +5,15 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from claimflow.stages.text.last_words import followers
 from claimflow.stages.text.pieces import LINE_BREAK, Flags, Pieces
-from claimflow.stages.text.sentences import BREAK, BULLETS
-from claimflow.stages.text.stops import EMOJI, FULL_STOPS, LONGEST_WORD, OPENING, ends_sentence
+from claimflow.stages.text.sentence_ends import (
+    EMOJI,
+    FULL_STOPS,
+    LONGEST_WORD,
+    OPENING,
+    ends_sentence,
+)
+from claimflow.stages.text.sentences import BREAK, BULLETS, followers
 
 _QUIET, _BEFORE_CAPITAL, _BEFORE_ANY, _OPEN = range(4)
 """What ends with a piece: no sentence; one before a capital letter; one before whatever begins

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from claimflow.stages.text.sequences import Ints
+from claimflow.stages.text.batches import Ints
 
 Flags = NDArray[np.bool_]
 

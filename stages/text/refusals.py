@@ -1,11 +1,11 @@
-"""Texts that only say that they do not answer."""
+"""Texts that only decline to answer."""
 
 import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from claimflow.stages.text.composed import composed
+from claimflow.stages.text.unicode_words import composed
 
 _SOURCE: Final = (
     r"(?:(?:the|this|these|those|any|given|provided|available|supplied|retrieved|above|your|my|"

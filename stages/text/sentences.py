@@ -1,18 +1,82 @@
-"""Sentences of a text in any language, as exact spans.
-
-A sentence ends at a line break, at a stop of a script that needs no space behind it, and
-at `.`, `?`, `!` or an ellipsis before white space, unless the stop belongs to an
-abbreviation, an initial, a number or a quotation in running text. Closing quotes,
-citation marks such as `[3]`, emoji and smileys stay with the sentence they follow.
-Headings, list items and rows of tables are sentences, for each stands on its own line.
-Scripts that write no stop at all (Thai, Lao) are cut at line breaks only.
-"""
+"""Sentences of a text in any language, as exact spans."""
 
 import re
 from typing import Final, NamedTuple
 
-from claimflow.stages.text.last_words import followers
-from claimflow.stages.text.stops import FULL_STOPS, STOP, begins_item, ends_sentence
+from claimflow.stages.text.abbreviations import ABBREVIATIONS
+from claimflow.stages.text.sentence_ends import (
+    DOTTED,
+    FULL_STOPS,
+    LIST_NUMBER,
+    LONGEST_WORD,
+    NO_VOWEL,
+    OPENERS,
+    ROMAN,
+    STOP,
+    begins_item,
+    ends_sentence,
+)
+from claimflow.stages.text.unicode_words import composed
+
+# Words behind which a full stop ends a sentence whatever else is there, or nearly so.
+
+
+_MOST: Final = 100_000
+
+# Of abbreviations that may be written with a blank: "f. eks.".
+_ENDINGS: Final = frozenset(word[2:] for word in ABBREVIATIONS if word[1:2] == ".")
+_LIST_NUMBER: Final = re.compile(LIST_NUMBER)
+
+
+class _Followers(dict[str, int]):
+    """What may stand behind a word, a full stop and a blank for a sentence to end there.
+
+    0: nothing, since more has to be looked at; 1: a capital letter; 2: anything but a dash
+    or white space. Each word is looked at once.
+    """
+
+    def __missing__(self, word: str) -> int:
+        clear = _clear(word)
+        # Where no blanks are written a word may be a whole text, and is not met again.
+        if len(word) < LONGEST_WORD:
+            if len(self) > _MOST:
+                self.clear()
+            self[word] = clear
+        return clear
+
+
+def _clear(piece: str) -> int:
+    word = composed(piece.lstrip(OPENERS))
+    if not word or len(piece) >= LONGEST_WORD or piece.split() != [piece]:
+        return 0
+    if DOTTED.fullmatch(word) or _LIST_NUMBER.fullmatch(word):
+        return 0
+    lower = word.lower()
+    if lower in ABBREVIATIONS or lower in _ENDINGS:
+        return 0
+    return 1 if NO_VOWEL.fullmatch(word) or ROMAN.fullmatch(word) else 2
+
+
+FOLLOWERS: Final = _Followers()
+
+
+def followers(word: str, stop: str) -> int:
+    """What may stand behind a word, its stop and a blank for a sentence to end there."""
+    if len(stop) > 1:
+        return int(FOLLOWERS[word] > 0 and stop.isascii())
+    if stop == ".":
+        return FOLLOWERS[word]
+    return 1 + word.islower() if stop in "?!" else 0
+
+
+# Sentences of a text in any language, as exact spans.
+#
+# A sentence ends at a line break, at a stop of a script that needs no space behind it, and
+# at `.`, `?`, `!` or an ellipsis before white space, unless the stop belongs to an
+# abbreviation, an initial, a number or a quotation in running text. Closing quotes,
+# citation marks such as `[3]`, emoji and smileys stay with the sentence they follow.
+# Headings, list items and rows of tables are sentences, for each stands on its own line.
+# Scripts that write no stop at all (Thai, Lao) are cut at line breaks only.
 
 
 class Span(NamedTuple):

@@ -8,7 +8,7 @@ behind the last piece of a sentence; where that is not enough, a piece has no to
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from claimflow.stages.text.treebank import CLOSERS, treebank_words
+from claimflow.stages.text.tokens import CLOSERS, treebank_words
 
 _COMPOUNDS: Final = frozenset(("cannot", "gimme", "gonna", "gotta", "lemme", "wanna"))
 _MARK: Final = "\2"

@@ -1,26 +1,28 @@
-"""Words of any language, bounded as in Unicode Standard Annex #29, and case-folded.
-
-Kept of its rules: letters and digits join (WB5, WB8 to WB10), an apostrophe or a full stop
-joins letters (WB6, WB7: "can't", "example.com"), a point, a comma or an apostrophe joins
-digits (WB11, WB12), an underscore joins both (WB13a, WB13b), a quotation mark joins Hebrew
-letters (WB7b, WB7c), marks and joiners stay with what they follow (WB4), and all else is
-apart (WB999). So Hangul is cut at blanks, and Thai, Lao, Khmer and Burmese, which have
-none, after each letter with its marks. What holds no letter or digit, as punctuation,
-symbols and emoji, is no word.
-
-Tailored, as the annex allows:
-
-- Katakana is taken by character (without WB13), as Han and Hiragana are.
-- A number keeps its sign and a leading point.
-- A colon, a semicolon and a narrow blank join nothing.
-- Underscores and apostrophes at the ends of a word are no part of it: `_so_`, 'so'.
-"""
+"""Words of any language by Unicode Standard Annex #29, case-folded."""
 
 import re
 import unicodedata
 from typing import Final
 
 import regex
+
+# Words of any language, bounded as in Unicode Standard Annex #29, and case-folded.
+#
+# Kept of its rules: letters and digits join (WB5, WB8 to WB10), an apostrophe or a full stop
+# joins letters (WB6, WB7: "can't", "example.com"), a point, a comma or an apostrophe joins
+# digits (WB11, WB12), an underscore joins both (WB13a, WB13b), a quotation mark joins Hebrew
+# letters (WB7b, WB7c), marks and joiners stay with what they follow (WB4), and all else is
+# apart (WB999). So Hangul is cut at blanks, and Thai, Lao, Khmer and Burmese, which have
+# none, after each letter with its marks. What holds no letter or digit, as punctuation,
+# symbols and emoji, is no word.
+#
+# Tailored, as the annex allows:
+#
+# - Katakana is taken by character (without WB13), as Han and Hiragana are.
+# - A number keeps its sign and a leading point.
+# - A colon, a semicolon and a narrow blank join nothing.
+# - Underscores and apostrophes at the ends of a word are no part of it: `_so_`, 'so'.
+
 
 # {letter}++ is what most of a text is: one step for a whole run of letters.
 _SHAPE: Final = (
@@ -118,3 +120,28 @@ def _alike(lines: str) -> str:
     # In capitals nobody can tell the Turkish i without a dot from the one of other languages.
     folded = lines.casefold().replace("i\u0307", "i").replace("ı", "i")
     return _OPTIONAL.sub("", folded)
+
+
+# Letters with marks as one character where there is one: é, not e and an accent behind it.
+#
+# What looks the same should be the same to whoever compares characters; texts out of PDF files
+# and file names often have the marks apart.
+
+
+# The most marks in a row that Unicode expects of any text (UAX #15, stream-safe text).
+# Composing takes quadratic time on a long run of them.
+_LONG_RUN: Final = regex.compile(r"\p{M}{31}")
+
+
+def composed(text: str) -> str:
+    """`text` in Normalization Form C; as it is where it holds over 30 marks in a row."""
+    if text.isascii() or _LONG_RUN.search(text) or unicodedata.is_normalized("NFC", text):
+        return text
+    return unicodedata.normalize("NFC", text)
+
+
+def is_composed(text: str) -> bool:
+    """Whether `text` and all of its parts are as `composed` makes them."""
+    if text.isascii():
+        return True
+    return not _LONG_RUN.search(text) and unicodedata.is_normalized("NFC", text)

@@ -6,14 +6,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from claimflow.stages.text.composed import composed, is_composed
-from claimflow.stages.text.letters import Letters
+from claimflow.stages.text.batches import Letters
 from claimflow.stages.text.many_sentences import Sentences, find_sentences
 from claimflow.stages.text.piece_letters import UNKNOWN, PieceLetters
 from claimflow.stages.text.pieces import Pieces
 from claimflow.stages.text.rouge import rouge_words
 from claimflow.stages.text.sentences import Bounds, sentence_bounds
 from claimflow.stages.text.tokens import Tokens, tokenize, tokenize_sentence
+from claimflow.stages.text.unicode_words import composed, is_composed
 
 _AT_ONCE: Final = 2_000_000
 

@@ -21,12 +21,11 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from claimflow.flows.cli import main as claimflow
-from claimflow.flows.engine.calibration.agreement import agreement
-from claimflow.flows.engine.calibration.ranks import ranks
-from claimflow.flows.engine.calibration.reliability import reliability
-from claimflow.flows.engine.storage.store import Store, read_table
-from claimflow.flows.pages.corrections import figure_words
+from claimflow.flows.cli.main import main as claimflow
+from claimflow.flows.quality.agreement import agreement, ranks
+from claimflow.flows.quality.corrected_rates import reliability
+from claimflow.flows.report.phrases import figure_words
+from claimflow.flows.store.store import Store, read_table
 from tests.benchmarks.answers import CORRECTNESS, FAITHFULNESS, Numbers, rows_of, scored
 from tests.benchmarks.entailment_rows import Labelled, read_labelled
 

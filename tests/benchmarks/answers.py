@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-from claimflow.flows.cli import main as claimflow
+from claimflow.flows.cli.main import main as claimflow
 
 Row = dict[str, Any]
 Numbers = NDArray[np.float64]

@@ -10,8 +10,8 @@ find that share in its audit.
 import sys
 import time
 
-from claimflow.flows.engine.findings.cascades import exact_interval
-from claimflow.stages.cascade import Cascade
+from claimflow.flows.quality.cascades import exact_interval
+from claimflow.stages.judging.cascade import Cascade
 from claimflow.stages.tools import Judgement
 from tests.benchmarks.entailment_rows import Labelled, read_labelled
 from tests.benchmarks.named_model import model_named, some_of_each

@@ -23,12 +23,21 @@ from typing import Any
 import polars as pl
 import yaml
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
+from claimflow.flows.store.store import (
+    Store,
+    read_table,
+)
+from tests.benchmarks.judge import (
+    MAIN,
+    MODEL,
+    Peak,
+    served,
+    told,
+)
+from tests.endpoint.judge import verdict
 
-from claimflow.flows.engine.storage.store import Store, read_table  # noqa: E402
-from tests.benchmarks.judge import MAIN, MODEL, Peak, served, told  # noqa: E402
-from tests.endpoint.judge import verdict  # noqa: E402
+ROOT = Path(__file__).parents[2]
+
 
 CLAIMS = 10
 PLACES = "tower bridge museum garden castle library station harbour market school".split()

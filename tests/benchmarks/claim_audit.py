@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import regex
 
-from claimflow.flows.engine.audit_claims.looking import Check, Written, look
-from claimflow.stages.text.claims import decompose
+from claimflow.flows.quality.claim_audit import Check, Written, look
+from claimflow.stages.claim_rules.decompose import decompose
 from claimflow.stages.text.languages import language_of
 
 TESTS = Path(__file__).parents[1]

@@ -19,7 +19,7 @@ from typing import Literal
 
 import polars as pl
 
-from claimflow.stages.match_compat import compat_matches
+from claimflow.stages.compat.continuous_eval import compat_matches
 from claimflow.stages.rows import Sample
 from claimflow.stages.tables import build
 from tests.benchmarks.cpu_time import spent

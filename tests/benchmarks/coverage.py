@@ -18,15 +18,14 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from claimflow.flows.engine.calibration.agreement import alpha, balanced_accuracy, kappa, pairs
-from claimflow.flows.engine.calibration.corrected import (
+from claimflow.flows.quality.agreement import Figure, alpha, balanced_accuracy, kappa, pairs
+from claimflow.flows.quality.corrected_rates import (
     Judged,
     effective_number,
     prediction_powered,
     rogan_gladen,
 )
-from claimflow.flows.engine.calibration.figures import Figure
-from claimflow.flows.engine.labels.drawing import probabilities
+from claimflow.flows.quality.label_sheets import probabilities
 
 Values = NDArray[np.float64]
 

@@ -25,8 +25,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from claimflow.flows.engine.entailment import EmbeddedEntailment
-from claimflow.stages.text.claims import decompose
+from claimflow.flows.models.entailment.model import EmbeddedEntailment
+from claimflow.stages.claim_rules.decompose import decompose
 from claimflow.stages.tools import Pair
 
 FOLDER = Path(__file__).parents[1] / "data" / "decomposition"

@@ -15,8 +15,8 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from claimflow.flows.engine.compare.numbers import ratio_interval, sign_flip_p
-from claimflow.stages.intervals import mean_interval
+from claimflow.flows.quality.paired_statistics import ratio_interval, sign_flip_p
+from claimflow.stages.scores.formulas import mean_interval
 
 Values = NDArray[np.float64]
 Bounds = tuple[float, float] | tuple[None, None]

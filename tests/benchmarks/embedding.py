@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from claimflow.flows.engine.embedding.embedder import OnnxEmbedder
+from claimflow.flows.models.encoder import OnnxEmbedder
 from claimflow.stages.text.sentences import split_sentences
 from tests.benchmarks.cpu_time import in_turns
 

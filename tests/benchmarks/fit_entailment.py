@@ -20,11 +20,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from claimflow.flows.engine.entailment.features import COUNTED, READ, SURE
-from claimflow.flows.engine.entailment.model import SHIPPED
-from claimflow.flows.engine.entailment.network import Network
-from claimflow.flows.engine.entailment.pairs import measure_pairs
-from claimflow.flows.engine.entailment.weights import WEIGHTS_FILE, Logistic, Models, Weights
+from claimflow.flows.models.entailment.features import COUNTED, READ, SURE, measure_pairs
+from claimflow.flows.models.entailment.model import (
+    SHIPPED,
+    WEIGHTS_FILE,
+    Logistic,
+    Models,
+    Network,
+    Weights,
+)
 from tests.benchmarks.entailment_rows import Labelled, made_of, read_labelled
 from tests.benchmarks.logistic import Matrix, balanced, fit, standardised
 

@@ -34,7 +34,7 @@ from urllib.request import urlopen
 import yaml
 
 ROOT = Path(__file__).parents[2]
-MAIN = "import sys; from claimflow.flows.cli import main; sys.exit(main(sys.argv[1:]))"
+MAIN = "import sys; from claimflow.flows.cli.main import main; sys.exit(main(sys.argv[1:]))"
 MODEL = "openai/fake"
 PLACES = "tower bridge museum garden castle library station harbour market school".split()
 
@@ -197,7 +197,7 @@ class Peak:
 
 SEND = """
 import asyncio, json, sys, time
-from claimflow.flows.engine.llm.transport import Request, close, send, warm
+from claimflow.flows.judge.transport import Request, close, send, warm
 model, base, calls, at_once = *sys.argv[1:3], int(sys.argv[3]), int(sys.argv[4])
 body = json.loads(sys.argv[5])
 

@@ -18,14 +18,14 @@ from typing import Any
 
 import polars as pl
 
-from claimflow.stages.match import LexicalMatch
-from claimflow.stages.match_compat import CONTINUOUS_EVAL
+from claimflow.stages.compat.continuous_eval import CONTINUOUS_EVAL
+from claimflow.stages.lexical import LexicalMatch
 from claimflow.stages.rows import Sample
-from claimflow.stages.score_lexical import DeterministicFaithfulness
+from claimflow.stages.scores.lexical_metrics import DeterministicFaithfulness
 from claimflow.stages.tables import build
+from claimflow.stages.text.batches import Comparison
 from claimflow.stages.text.bleu import character_bleus, word_bleus
 from claimflow.stages.text.chrf import chrfs
-from claimflow.stages.text.comparison import Comparison
 from claimflow.stages.text.overlap import token_overlaps
 from claimflow.stages.text.rouge import rouge_ls
 from claimflow.stages.text.sentences import sentence_bounds

@@ -32,11 +32,11 @@ async def _nobody(_url: str, seconds: float, _rate: float) -> list[list[float]]:
 
 
 async def _places(url: str, seconds: float, rate: float) -> list[list[float]]:
-    """When two judges of `claimflow.flows.places` send."""
+    """When two judges of `claimflow.flows.orchestration.shared_limits` send."""
     from prefect.client.orchestration import get_client
 
-    from claimflow.flows.engine.llm.pace import Pace
-    from claimflow.flows.places import Place
+    from claimflow.flows.judge.rate_limit import Pace
+    from claimflow.flows.orchestration.shared_limits import Place
 
     Limit(url, "places", round(60 * rate))
     async with get_client() as client:

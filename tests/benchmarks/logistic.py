@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from claimflow.flows.engine.entailment.weights import CLIP
+from claimflow.flows.models.entailment.model import CLIP
 
 Matrix = NDArray[np.float64]
 Flags = NDArray[np.bool_]

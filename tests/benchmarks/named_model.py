@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from claimflow.flows.engine.cross_encoder.hub import fetch
-from claimflow.flows.engine.hub_model import HubModel, folder_or_hub_model
-from claimflow.flows.engine.tools.model_work import Entailment, ModelWork
+from claimflow.flows.models.hub import fetch
+from claimflow.flows.pipeline.models import HubModel, folder_or_hub_model
+from claimflow.flows.runner.embedded_models import Entailment, ModelWork
 from tests.benchmarks.entailment_rows import Labelled
 
 

@@ -21,9 +21,14 @@ from typing import TypeVar
 import numpy as np
 from tokenizers import Tokenizer
 
-from claimflow.flows.engine.entailment.model import SHIPPED, EmbeddedEntailment
-from claimflow.flows.engine.entailment.network import WINDOW, Encoded, Network
-from claimflow.flows.engine.entailment.weights import TOKENIZER_FILE
+from claimflow.flows.models.entailment.model import (
+    SHIPPED,
+    TOKENIZER_FILE,
+    WINDOW,
+    EmbeddedEntailment,
+    Encoded,
+    Network,
+)
 from claimflow.stages.tools import Pair
 from tests.benchmarks.cpu_time import in_turns
 from tests.benchmarks.entailment_rows import read_labelled

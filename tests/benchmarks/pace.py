@@ -14,10 +14,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from claimflow.flows.engine.llm.bearing import Limit
-from claimflow.flows.engine.llm.delivery import deliver
-from claimflow.flows.engine.llm.pace import Pace
-from claimflow.flows.engine.llm.troubles import Trouble
+from claimflow.flows.judge.provider_errors import Trouble
+from claimflow.flows.judge.rate_limit import Limit, Pace
+from claimflow.flows.judge.retry import deliver
 from tests.virtual_time import clock, run
 
 CALLS = 1500

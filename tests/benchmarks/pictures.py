@@ -14,7 +14,7 @@ from typing import Final
 
 from playwright.sync_api import Browser, Page
 
-from claimflow.flows.cli import main
+from claimflow.flows.cli.main import main
 from tests.flows.browser import PATIENCE, browsing
 
 ROOT: Final = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ from typing import Any
 
 import polars as pl
 
-from claimflow.flows.engine.reader import open_samples
+from claimflow.flows.samples.source import open_samples
 
 COUNTS = (10_000, 100_000)
 ENDINGS = (".jsonl", ".json", ".csv", ".parquet")

@@ -31,7 +31,6 @@ from tests.benchmarks.processes import cpu, family, held
 from tests.benchmarks.streaming import MAIN, SENTENCES, write_samples
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
 CORES = len(os.sched_getaffinity(0))
 LEXICAL = """
   context_matches: {use: lexical_match, against: retrieved_contexts}

@@ -13,11 +13,14 @@ from collections.abc import Callable
 import polars as pl
 
 from claimflow.stages.rows import Claim, Sample, SentenceMatch, Similarity, Verdict
-from claimflow.stages.score import ContextRecall, FactualCorrectness, Faithfulness
-from claimflow.stages.score_answers import AnswerCorrectness, SemanticSimilarity
-from claimflow.stages.score_lexical import DeterministicCorrectness, DeterministicFaithfulness
-from claimflow.stages.score_passages import NoiseSensitivity, RagChecker
-from claimflow.stages.summarize import SummarizeScores
+from claimflow.stages.scores.answer_metrics import AnswerCorrectness, SemanticSimilarity
+from claimflow.stages.scores.claim_metrics import ContextRecall, FactualCorrectness, Faithfulness
+from claimflow.stages.scores.lexical_metrics import (
+    DeterministicCorrectness,
+    DeterministicFaithfulness,
+)
+from claimflow.stages.scores.retrieval_metrics import NoiseSensitivity, RagChecker
+from claimflow.stages.scores.summaries import SummarizeScores
 from claimflow.stages.tables import conform
 from tests.benchmarks.cpu_time import fastest
 

@@ -24,19 +24,19 @@ import numpy as np
 import polars as pl
 import yaml
 
-from claimflow.flows.cli import main as claimflow
-from claimflow.stages import REGISTER
+from claimflow.flows.cli.main import main as claimflow
 from claimflow.stages.decompose import DecomposeClaims
-from claimflow.stages.embed import EmbeddingSimilarity
-from claimflow.stages.match import LexicalMatch
-from claimflow.stages.nothing import ScoreStage
+from claimflow.stages.lexical import LexicalMatch
+from claimflow.stages.registry import REGISTER
 from claimflow.stages.rows import SentenceMatch
-from claimflow.stages.summarize import SummarizeScores
+from claimflow.stages.scores.empty_cases import ScoreStage
+from claimflow.stages.scores.summaries import SummarizeScores
+from claimflow.stages.similarity import EmbeddingSimilarity
 from claimflow.stages.verify import VerifyClaims
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 FIRST = "import sys; from tests.benchmarks import scoring; sys.exit(scoring.first_run())"
-MAIN = "import sys; from claimflow.flows.cli import main; sys.exit(main(sys.argv[1:]))"
+MAIN = "import sys; from claimflow.flows.cli.main import main; sys.exit(main(sys.argv[1:]))"
 CLAIMS, SENTENCES = 5, 4
 VERIFY = {"use": "verify_claims", "against": "retrieved_contexts", "premises": "each"}
 BY_PASSAGE = {

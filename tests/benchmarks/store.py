@@ -17,15 +17,13 @@ from typing import Final
 
 import polars as pl
 
-from claimflow.flows.engine.storage.artifacts import Draft, Making
-from claimflow.flows.engine.storage.checking import check_store
-from claimflow.flows.engine.storage.compacting import compact
-from claimflow.flows.engine.storage.read_copy import publish
-from claimflow.flows.engine.storage.runs import end, start
-from claimflow.flows.engine.storage.store import Store
-from claimflow.stages.keys import content_key
-from claimflow.stages.row import Row
-from claimflow.stages.rows import Sample, Score
+from claimflow.flows.store.artifacts import Draft, Making
+from claimflow.flows.store.integrity import check_store
+from claimflow.flows.store.pruning import compact
+from claimflow.flows.store.read_copy import publish
+from claimflow.flows.store.runs import end, start
+from claimflow.flows.store.store import Store
+from claimflow.stages.rows import Row, Sample, Score, content_key
 from claimflow.stages.tables import conform
 
 _PART: Final = 20_000

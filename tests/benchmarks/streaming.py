@@ -33,7 +33,7 @@ steps:
   deterministic_faithfulness: {use: deterministic_faithfulness}
   summary: {use: summarize_scores}
 """
-MAIN = "import sys; from claimflow.flows.cli import main; sys.exit(main(sys.argv[1:]))"
+MAIN = "import sys; from claimflow.flows.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 
 def write_samples(path: Path, count: int) -> None:

@@ -18,8 +18,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from claimflow.flows.engine.entailment.model import SHIPPED, EmbeddedEntailment
-from claimflow.flows.engine.entailment.weights import Weights, read_weights
+from claimflow.flows.models.entailment.model import (
+    SHIPPED,
+    EmbeddedEntailment,
+    Weights,
+    read_weights,
+)
 from tests.benchmarks.entailment_rows import Labelled, read_labelled
 from tests.benchmarks.fit_entailment import Measurements, fit_weights, measure_rows, rows_to_fit
 from tests.benchmarks.logistic import balanced_accuracy

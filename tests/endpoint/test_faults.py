@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.endpoint import Fault, Rule, Throttle, faults, serve
+from tests.endpoint import faults
+from tests.endpoint.fault import Fault, Rule
 from tests.endpoint.raw import LABELS, asked, choice, judged, send, text
+from tests.endpoint.server import serve
+from tests.endpoint.throttle import Throttle
 
 RIGHT = dict(enumerate(LABELS, 1))
 

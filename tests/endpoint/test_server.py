@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.endpoint import Fault, serve
+from tests.endpoint.fault import Fault
 from tests.endpoint.raw import CHAT, asked, send
+from tests.endpoint.server import serve
 
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "r", "schema": {"type": "object"}}}
 TOOL = {"type": "function", "function": {"name": "answer", "parameters": {}}}

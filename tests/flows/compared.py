@@ -3,12 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from claimflow.flows.engine.storage import runs
-from claimflow.flows.engine.storage.artifacts import Artifact, Draft, Making
-from claimflow.flows.engine.storage.store import Store
-from claimflow.stages.keys import content_key
-from claimflow.stages.row import Row
-from claimflow.stages.rows import Claim, Sample, Score, SentenceMatch, Summary, Verdict
+from claimflow.flows.store import runs
+from claimflow.flows.store.artifacts import Artifact, Draft, Making
+from claimflow.flows.store.store import Store
+from claimflow.stages.rows import (
+    Claim,
+    Row,
+    Sample,
+    Score,
+    SentenceMatch,
+    Summary,
+    Verdict,
+    content_key,
+)
 from claimflow.stages.tables import build
 
 KINDS: dict[str, type[Row]] = {

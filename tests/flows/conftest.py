@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.cli.main import main
+from claimflow.flows.store.store import Store
 
 PIPELINE = """
 name: small

@@ -14,10 +14,10 @@ ROOT: Final = Path(__file__).parents[2]
 _FORKS: Final = """
 import asyncio, gc, importlib, json, os, resource, sys, threading
 import claimflow.flows.commands.guard, flows.commands.run
-from claimflow.flows.cli import main
-from claimflow.flows.engine.config.pipeline_schema import pipeline_model
-from claimflow.flows.engine.llm.transport import close, warm
-from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.cli.main import main
+from claimflow.flows.pipeline.schema import pipeline_model
+from claimflow.flows.judge.transport import close, warm
+from claimflow.flows.store.store import Store
 
 async def get_ready():
     await warm("hosted_vllm/fake")

@@ -10,18 +10,20 @@ from typing import Any
 
 import yaml
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.endpoints import Judge
-from claimflow.flows.engine.llm.judge import LitellmJudge
-from claimflow.flows.engine.llm.session import Session
-from claimflow.flows.engine.prepare import prepare
-from claimflow.flows.engine.running.execute import execute, recorded
-from claimflow.flows.engine.steps.runner import Made
-from claimflow.flows.engine.storage.ledger import Ledger
-from claimflow.flows.engine.storage.store import Store, read_table
-from claimflow.stages.ask_verdicts import Opinion
+from claimflow.flows.api import recorded
+from claimflow.flows.cli.main import main
+from claimflow.flows.judge.judge import LitellmJudge
+from claimflow.flows.judge.session import Session
+from claimflow.flows.pipeline.models import Judge
+from claimflow.flows.runner.execute import execute
+from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.runner.run import Made
+from claimflow.flows.store.ledger import Ledger
+from claimflow.flows.store.store import Store, read_table
+from claimflow.stages.judging.verdicts import Opinion
 from claimflow.stages.tools import Failure, Form, Question, Reply
-from tests.endpoint import Endpoint, Recorded
+from tests.endpoint.record import Recorded
+from tests.endpoint.server import Endpoint
 
 MODEL = "hosted_vllm/fake"
 CLAIMS = ("The tower stands in Paris.", "The tower opened in 1890.", "Cheese comes from milk.")

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-MAIN = "import sys; from claimflow.flows.cli import main; sys.exit(main(sys.argv[1:]))"
+MAIN = "import sys; from claimflow.flows.cli.main import main; sys.exit(main(sys.argv[1:]))"
 """`claimflow`, for `python -c`."""
 
 LEASES = "prefect.server.concurrency.lease_storage.filesystem"

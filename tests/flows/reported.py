@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from claimflow.flows.engine.storage.store import Store
-from claimflow.stages.keys import content_key
+from claimflow.flows.store.store import Store
+from claimflow.stages.rows import content_key
 from tests.flows.compared import Table, claim_id, put_run
 
 EVIL = (

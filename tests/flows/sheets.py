@@ -4,7 +4,7 @@ import csv
 import io
 from pathlib import Path
 
-from claimflow.flows.engine.sheets.cells import guarded, unguarded
+from claimflow.flows.quality.correction_csv import guarded, unguarded
 
 SHEET = Path("sheet.csv")
 

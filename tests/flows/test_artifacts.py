@@ -3,11 +3,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from claimflow.flows.engine.storage.artifacts import Artifact, Draft, Making, find, read
-from claimflow.flows.engine.storage.fingerprint import Digest
-from claimflow.flows.engine.storage.store import Store
-from claimflow.stages.keys import content_key
-from claimflow.stages.rows import Score
+from claimflow.flows.store.artifacts import Artifact, Draft, Making, find, read
+from claimflow.flows.store.fingerprint import Digest
+from claimflow.flows.store.store import Store
+from claimflow.stages.rows import Score, content_key
 from claimflow.stages.tables import build
 
 KEY = content_key("step", "example")

@@ -8,14 +8,20 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.audit_claims.looking import CHECKS, Finding, Written, look
-from claimflow.flows.engine.audit_claims.run import ClaimAudit, audit_claims
-from claimflow.flows.engine.audit_claims.tally import Example
-from claimflow.flows.engine.storage.query import query
-from claimflow.flows.engine.storage.store import Store
-from claimflow.flows.report.page import html_report
-from claimflow.stages.keys import content_key
+from claimflow.flows.cli.main import main
+from claimflow.flows.quality.claim_audit import (
+    CHECKS,
+    ClaimAudit,
+    Example,
+    Finding,
+    Written,
+    audit_claims,
+    look,
+)
+from claimflow.flows.report.html import html_report
+from claimflow.flows.store.query import query
+from claimflow.flows.store.store import Store
+from claimflow.stages.rows import content_key
 from tests.flows.compared import Table, put_run
 
 README = (Path(__file__).parents[2] / "flows/README.md").read_text("utf-8")

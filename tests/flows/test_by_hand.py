@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.cli import main
-from tests.endpoint import Endpoint, serve
+from claimflow.flows.cli.main import main
+from tests.endpoint.server import Endpoint, serve
 from tests.flows.judged import CLAIMS, DECOMPOSE, STEPS, Judged, sample
 from tests.flows.sheets import Row, read_sheet, save_sheet
 

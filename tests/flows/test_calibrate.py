@@ -10,16 +10,15 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.calibration.corrections import corrections
-from claimflow.flows.engine.calibration.records import earlier
-from claimflow.flows.engine.findings.results import chosen_run
-from claimflow.flows.pages.corrections import correction_lines
-from claimflow.flows.pages.judges import judge_lines
-from claimflow.flows.pages.run import run_page
-from claimflow.flows.pages.run_document import as_json
-from claimflow.flows.report.page import html_report
-from tests.endpoint import Endpoint, faults, serve
+from claimflow.flows.cli.main import main
+from claimflow.flows.quality.calibration import corrections, earlier
+from claimflow.flows.report.html import html_report
+from claimflow.flows.report.json_document import as_json
+from claimflow.flows.report.markdown import run_page
+from claimflow.flows.report.phrases import correction_lines, judge_lines
+from claimflow.flows.store.results import chosen_run
+from tests.endpoint import faults
+from tests.endpoint.server import Endpoint, serve
 from tests.flows.judged import CLAIMS, STEPS, Judged, about, sample
 from tests.flows.sheets import read_sheet, save_sheet
 
@@ -329,7 +328,7 @@ def test_without_the_libraries_it_says_how_to_get_them(
 ) -> None:
     there = util.find_spec
     monkeypatch.setattr(
-        "claimflow.flows.engine.calibration.libraries.find_spec",
+        "claimflow.flows.quality.calibration.find_spec",
         lambda name: None if name == "sklearn" else there(name),
     )
     assert claimflow("calibrate") == 2

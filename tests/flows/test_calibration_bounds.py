@@ -9,16 +9,23 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from claimflow.flows.engine.calibration.agreement import alpha, balanced_accuracy, kappa, pairs
-from claimflow.flows.engine.calibration.corrected import (
+from claimflow.flows.quality.agreement import (
+    Figure,
+    alpha,
+    balanced_accuracy,
+    clipped,
+    kappa,
+    pairs,
+    ranks,
+    share,
+)
+from claimflow.flows.quality.corrected_rates import (
     Judged,
     effective_number,
     prediction_powered,
+    reliability,
     rogan_gladen,
 )
-from claimflow.flows.engine.calibration.figures import Figure, clipped, share
-from claimflow.flows.engine.calibration.ranks import ranks
-from claimflow.flows.engine.calibration.reliability import reliability
 
 few = settings(max_examples=40, deadline=None)
 

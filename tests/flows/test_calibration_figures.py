@@ -4,11 +4,19 @@ import numpy as np
 import polars as pl
 import pytest
 
-from claimflow.flows.engine.calibration.agreement import agreement, alpha, balanced_accuracy, kappa
-from claimflow.flows.engine.calibration.annotators import annotators, word_of
-from claimflow.flows.engine.calibration.figures import Figure, clipped, share
-from claimflow.flows.engine.calibration.ranks import ranks
-from claimflow.flows.engine.calibration.reliability import reliability
+from claimflow.flows.quality.agreement import (
+    Figure,
+    agreement,
+    alpha,
+    annotators,
+    balanced_accuracy,
+    clipped,
+    kappa,
+    ranks,
+    share,
+    word_of,
+)
+from claimflow.flows.quality.corrected_rates import reliability
 
 LABELS = ("entailed", "contradicted", "neutral")
 NOTHING = Figure(None, None, None)

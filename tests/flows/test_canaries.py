@@ -12,23 +12,25 @@ from uuid import uuid4
 
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.canaries.account import CanaryAccount, canaries_of
-from claimflow.flows.engine.canaries.costing import canary_estimates
-from claimflow.flows.engine.errors import InputError, StoppedError
-from claimflow.flows.engine.findings.gates import outcomes_of
-from claimflow.flows.engine.findings.results import chosen_run
-from claimflow.flows.engine.labels.record import Labelled, record
-from claimflow.flows.engine.prepare import prepare
-from claimflow.flows.engine.reader.canaries import read_canaries
-from claimflow.flows.engine.running.execute import execute, recorded
-from claimflow.flows.engine.storage.read_copy import publish_again
-from claimflow.flows.engine.storage.store import now
-from claimflow.flows.pages.judges import Said, canary_lines, judge_lines
-from claimflow.flows.pages.run import run_page
-from claimflow.flows.pages.run_document import as_json
-from claimflow.flows.report.page import html_report
-from tests.endpoint import Endpoint, faults, serve
+from claimflow.flows.api import recorded
+from claimflow.flows.cli.main import main
+from claimflow.flows.errors import InputError, StoppedError
+from claimflow.flows.quality.canaries import CanaryAccount, canaries_of
+from claimflow.flows.quality.gates import outcomes_of
+from claimflow.flows.quality.labels import Labelled, record
+from claimflow.flows.report.html import html_report
+from claimflow.flows.report.json_document import as_json
+from claimflow.flows.report.markdown import run_page
+from claimflow.flows.report.phrases import Said, canary_lines, judge_lines
+from claimflow.flows.runner.canaries import canary_estimates
+from claimflow.flows.runner.execute import execute
+from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.samples.canaries import read_canaries
+from claimflow.flows.store.read_copy import publish_again
+from claimflow.flows.store.results import chosen_run
+from claimflow.flows.store.store import now
+from tests.endpoint import faults
+from tests.endpoint.server import Endpoint, serve
 from tests.flows.judged import STEPS, Judged, Unseen, sample
 
 CANARIES = [
@@ -166,7 +168,7 @@ def test_an_edited_prompt_or_another_model_is_asked_and_held_against_the_one_bef
         f"run {before}, by another judge, prompt or setting, by more than chance",
         warning=True,
     )
-    from claimflow.flows.posting import final_state
+    from claimflow.flows.orchestration.artifacts import final_state
 
     state = final_state(judged.store, chosen_run(judged.store, None))
     assert state.is_completed()

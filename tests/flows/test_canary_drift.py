@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.flows.engine.canaries.drift import Moved, Restless, moved, restless
+from claimflow.flows.quality.canaries import Moved, Restless, moved, restless
 
 YES, NO = "entailed", "neutral"
 VERDICTS = st.sampled_from([YES, NO, "contradicted"])

@@ -12,19 +12,20 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.findings.cascades import cascades_of, exact_interval
-from claimflow.flows.engine.llm.estimate import CascadeEstimate, Estimate
-from claimflow.flows.engine.planning.estimating import estimate
-from claimflow.flows.engine.planning.plan import plan
-from claimflow.flows.engine.prepare import prepare
-from claimflow.flows.engine.storage.ledger import Ledger
-from claimflow.flows.engine.storage.store import Store
-from claimflow.flows.engine.tools.foreseeing import ForeseenEntailment
-from claimflow.flows.engine.tools.model_work import ModelWork
-from claimflow.flows.pages.run import run_page
+from claimflow.flows.cli.main import main
+from claimflow.flows.judge.estimate import CascadeEstimate, Estimate
+from claimflow.flows.quality.cascades import cascades_of, exact_interval
+from claimflow.flows.report.markdown import run_page
+from claimflow.flows.runner.counting import ForeseenEntailment
+from claimflow.flows.runner.embedded_models import ModelWork
+from claimflow.flows.runner.estimate import estimate
+from claimflow.flows.runner.plan import plan
+from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.store.ledger import Ledger
+from claimflow.flows.store.store import Store
 from claimflow.stages.tools import Pair
-from tests.endpoint import Endpoint, faults, serve
+from tests.endpoint import faults
+from tests.endpoint.server import Endpoint, serve
 from tests.flows.judged import LABELS, STEPS, VERIFY, Judged
 
 CONFIGS = Path(__file__).parents[2] / "configs"

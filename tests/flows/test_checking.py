@@ -9,9 +9,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.storage.checking import check_store
-from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.cli.main import main
+from claimflow.flows.store.integrity import check_store
+from claimflow.flows.store.store import Store
 
 
 @pytest.fixture(scope="module")

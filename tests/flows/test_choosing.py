@@ -9,19 +9,21 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.config.rerun import Rerun, chosen
-from claimflow.flows.engine.endpoints import Judge
-from claimflow.flows.engine.errors import InputError, StoppedError
-from claimflow.flows.engine.llm.judge import LitellmJudge
-from claimflow.flows.engine.llm.session import Session
-from claimflow.flows.engine.planning.choosing import choose
-from claimflow.flows.engine.prepare import prepare
-from claimflow.flows.engine.running.execute import execute, recorded
-from claimflow.flows.engine.storage.ledger import Ledger
-from claimflow.flows.engine.storage.store import Store
-from tests.endpoint import Endpoint, faults, serve
+from claimflow.flows.api import recorded
+from claimflow.flows.cli.main import main
+from claimflow.flows.errors import InputError, StoppedError
+from claimflow.flows.judge.judge import LitellmJudge
+from claimflow.flows.judge.session import Session
+from claimflow.flows.pipeline.models import Judge
+from claimflow.flows.pipeline.rerun import Rerun, chosen
+from claimflow.flows.runner.execute import execute
+from claimflow.flows.runner.plan import choose
+from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.store.ledger import Ledger
+from claimflow.flows.store.store import Store
+from tests.endpoint import faults
 from tests.endpoint.fault import Fault
+from tests.endpoint.server import Endpoint, serve
 from tests.flows.judged import (
     FORM,
     MODEL,

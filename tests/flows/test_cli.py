@@ -16,11 +16,11 @@ import duckdb
 import polars as pl
 import pytest
 
-from claimflow.flows.cli import main
+from claimflow.flows.cli.main import main
 
 QUICKSTART = str(Path(__file__).parents[2] / "configs/quickstart.yaml")
 LONG = "a" * 300
-MAIN = "import sys; from claimflow.flows.cli import main; sys.exit(main(sys.argv[1:]))"
+MAIN = "import sys; from claimflow.flows.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 
 @pytest.fixture(scope="module")

@@ -12,17 +12,17 @@ from typing import NamedTuple
 
 import pytest
 
+from claimflow.flows.api import recorded
 from claimflow.flows.commands.guard import guarded
-from claimflow.flows.engine.embedding.embedder import MINILM
-from claimflow.flows.engine.errors import InputError, StoppedError, WorkersError
-from claimflow.flows.engine.prepare import prepare
-from claimflow.flows.engine.running.execute import execute, open_store, recorded
-from claimflow.flows.engine.steps import drafting
-from claimflow.flows.engine.steps.runner import Made
-from claimflow.flows.engine.storage.store import read_table
-from claimflow.flows.engine.tools import model_work, toolbox
-from claimflow.flows.engine.workers import local, same
-from claimflow.flows.engine.workers.cluster import DaskWorkers
+from claimflow.flows.errors import InputError, StoppedError, WorkersError
+from claimflow.flows.models.encoder import MINILM
+from claimflow.flows.runner import embedded_models, table_builder, tools
+from claimflow.flows.runner.execute import execute, open_store
+from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.runner.run import Made
+from claimflow.flows.runner.workers import dask, local
+from claimflow.flows.runner.workers.dask import DaskWorkers
+from claimflow.flows.store.store import read_table
 from tests.flows.dask_cluster import dask_cluster
 
 DEMO = Path(__file__).parents[2] / "configs" / "demo.jsonl"
@@ -89,9 +89,9 @@ def cluster(address: str, stop: threading.Event) -> Iterator[DaskWorkers]:
 def _little_is_much() -> Iterator[None]:
     """Three parts of a table, many batches of questions, and all of it worth a process."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(drafting, "SHARD", 2)
-        patch.setattr(toolbox, "_BATCH", 5)
-        patch.setattr(model_work, "_WORTH", 1)
+        patch.setattr(table_builder, "SHARD", 2)
+        patch.setattr(tools, "_BATCH", 5)
+        patch.setattr(embedded_models, "_WORTH", 1)
         patch.setattr(local, "WORTH", 1)
         yield
 
@@ -213,7 +213,7 @@ def test_other_versions_are_told_before_the_run(
     tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = (("Python", "3.9"), ("claimflow", "0.0.1"), ("polars", "1"), ("onnxruntime", "1"))
-    monkeypatch.setattr(same, "versions", lambda: here)
+    monkeypatch.setattr(dask, "versions", lambda: here)
     with pytest.raises(InputError) as caught:
         digests(tmp_path, f"engine: dask, address: '{address}'")
     (fault,) = caught.value.faults
@@ -221,17 +221,17 @@ def test_other_versions_are_told_before_the_run(
     assert fault.place == f"{tmp_path / 'scale.yaml'}:6 workers.address"
     assert fault.what.startswith("the worker tcp://127.0.0.1:")
     assert fault.what.endswith(f" has Python {python}, and here is 3.9")
-    assert fault.right == "start its scheduler and workers, all with this version of claimflow"
+    assert fault.hint == "start its scheduler and workers, all with this version of claimflow"
     assert not (tmp_path / "s.duckdb").exists()
 
 
 def test_a_worker_that_joins_with_another_version_is_refused() -> None:
-    expected = dict(same.versions()) | {"claimflow": "0.0.1"}
+    expected = dict(dask.versions()) | {"claimflow": "0.0.1"}
     with pytest.raises(WorkersError) as caught:
-        same.call_same(tuple(expected.items()), len, ("ab",))
-    here = same.versions()[1][1]
+        dask.call_same(tuple(expected.items()), len, ("ab",))
+    here = dask.versions()[1][1]
     assert str(caught.value) == f"a worker that joined has claimflow {here}, and here is 0.0.1"
-    assert same.call_same(same.versions(), len, ("ab",)) == 2
+    assert dask.call_same(dask.versions(), len, ("ab",)) == 2
 
 
 def test_nobody_at_the_address_is_one_line(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_without_dask_the_message_says_what_to_install(
     tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    monkeypatch.delitem(sys.modules, "claimflow.flows.engine.workers.cluster")
+    monkeypatch.delitem(sys.modules, "claimflow.flows.runner.workers.dask")
     with pytest.raises(InputError) as caught:
         digests(tmp_path, f"engine: dask, address: '{address}'")
     assert str(caught.value) == (
@@ -267,10 +267,10 @@ def test_lost_workers_are_one_line_and_an_exit_code(capsys: pytest.CaptureFixtur
 
 def test_another_encoder_on_a_worker_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WorkersError) as missing:
-        model_work.worker_vectors(tmp_path, {}, ["a"])
+        embedded_models.worker_vectors(tmp_path, {}, ["a"])
     assert str(missing.value).startswith(
         f"a worker has not the encoder of this run: {tmp_path / 'model.onnx'}: no such file"
     )
     with pytest.raises(WorkersError) as other:
-        model_work.worker_vectors(MINILM, {"name": "other"}, ["a"])
+        embedded_models.worker_vectors(MINILM, {"name": "other"}, ["a"])
     assert str(other.value) == f"a worker has another encoder in {MINILM} than there is here"

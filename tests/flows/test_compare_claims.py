@@ -7,11 +7,15 @@ from uuid import uuid4
 
 import pytest
 
-from claimflow.flows.engine.compare.causes import StepChange, step_changes, steps_in_one_run
-from claimflow.flows.engine.compare.claims import claim_changes
-from claimflow.flows.engine.compare.pairs import Runs, other_samples
-from claimflow.flows.engine.storage.artifacts import Artifact
-from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.quality.claim_changes import (
+    StepChange,
+    claim_changes,
+    step_changes,
+    steps_in_one_run,
+)
+from claimflow.flows.quality.metric_differences import Runs, other_samples
+from claimflow.flows.store.artifacts import Artifact
+from claimflow.flows.store.store import Store
 from tests.flows.compared import Table, claim_id, claims, put_run, samples, verdicts
 
 LLM = {"llm": {"model": "small", "temperature": 0}}

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 import polars as pl
 import pytest
 
-from claimflow.flows.engine.compare.metrics import (
+from claimflow.flows.errors import InputError
+from claimflow.flows.quality.metric_differences import (
     MetricDifference,
     Side,
     chosen,
     in_one_run,
     metric_differences,
 )
-from claimflow.flows.engine.errors import InputError
 
 Values = Mapping[str, float | str | None]
 

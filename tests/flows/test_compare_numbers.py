@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from claimflow.flows.engine.compare.numbers import (
+from claimflow.flows.quality.paired_statistics import (
     RESAMPLES,
     holm,
     paired_difference,

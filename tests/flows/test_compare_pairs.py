@@ -2,15 +2,15 @@
 
 import pytest
 
-from claimflow.flows.engine.compare.pairs import (
+from claimflow.flows.errors import InputError
+from claimflow.flows.quality.metric_differences import (
     Runs,
     moved_scores,
     other_samples,
     paired_scores,
     unit_of_samples,
 )
-from claimflow.flows.engine.errors import InputError
-from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.store.store import Store
 from tests.flows.compared import Table, put_run, scores
 
 

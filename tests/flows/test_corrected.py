@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from claimflow.flows.engine.calibration.corrected import (
+from claimflow.flows.quality.agreement import Figure
+from claimflow.flows.quality.corrected_rates import (
     Judged,
     effective_number,
     prediction_powered,
     rogan_gladen,
 )
-from claimflow.flows.engine.calibration.figures import Figure
 
 NOTHING = Figure(None, None, None)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prefect.server.schemas.schedules import CronSchedule
 
-from claimflow.flows.engine.config.cron import cron_line
+from claimflow.flows.pipeline.times import cron_line
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

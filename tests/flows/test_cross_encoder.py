@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.flows.engine.cross_encoder import CrossEncoder
-from claimflow.flows.engine.cross_encoder.windows import windows
-from claimflow.flows.engine.errors import InputError, WorkersError
-from claimflow.flows.engine.tools.model_work import ModelWork, worker_judgements
+from claimflow.flows.errors import InputError, WorkersError
+from claimflow.flows.models.cross_encoder import CrossEncoder, windows
+from claimflow.flows.runner.embedded_models import ModelWork, worker_judgements
 from claimflow.stages.tools import Judgement, Pair
 
 TINY = Path(__file__).parents[1] / "data" / "tiny_cross_encoder"

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.storage.store import Store
-from claimflow.flows.pages.markdown import code
-from tests.endpoint import faults, serve
+from claimflow.flows.cli.main import main
+from claimflow.flows.report.markdown import code
+from claimflow.flows.store.store import Store
+from tests.endpoint import faults
+from tests.endpoint.server import serve
 from tests.flows.compared import Table, claims, put_run, samples, scores, verdicts
 from tests.flows.judged import PROMPT, STEPS, Judged
 

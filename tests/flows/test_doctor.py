@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.endpoints import Judge
-from claimflow.flows.engine.llm.probes import patience
-from tests.endpoint import Endpoint, Fault, faults, serve
+from claimflow.flows.cli.main import main
+from claimflow.flows.judge.doctor import patience
+from claimflow.flows.pipeline.models import Judge
+from tests.endpoint import faults
+from tests.endpoint.fault import Fault
+from tests.endpoint.server import Endpoint, serve
 
 KEYS = ("OPENAI_API_KEY", "HOSTED_VLLM_API_KEY", "ANTHROPIC_API_KEY")
 PRICE = {"input": 0.15, "output": 0.6}

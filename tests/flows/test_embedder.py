@@ -17,8 +17,8 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
-from claimflow.flows.engine.embedding.embedder import MINILM, OnnxEmbedder
-from claimflow.flows.engine.errors import InputError
+from claimflow.flows.errors import InputError
+from claimflow.flows.models.encoder import MINILM, OnnxEmbedder
 
 TINY = Path(__file__).parents[1] / "data" / "tiny_encoder" / "model.onnx"
 EIFFEL = "The Eiffel Tower is located in Paris."

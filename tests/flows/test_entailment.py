@@ -7,14 +7,13 @@ from shutil import copyfile
 
 import pytest
 
-from claimflow.flows.engine.entailment import EmbeddedEntailment
-from claimflow.flows.engine.entailment.features import COUNTED, READ, SURE
-from claimflow.flows.engine.entailment.model import SHIPPED
-from claimflow.flows.engine.entailment.pairs import measure_pairs
-from claimflow.flows.engine.entailment.weights import (
+from claimflow.flows.models.entailment.features import COUNTED, READ, SURE, measure_pairs
+from claimflow.flows.models.entailment.model import (
     MODEL_FILE,
+    SHIPPED,
     TOKENIZER_FILE,
     WEIGHTS_FILE,
+    EmbeddedEntailment,
     read_weights,
 )
 from claimflow.stages.tools import Judgement, Pair

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from claimflow.flows.engine.entailment.model import SHIPPED
-from claimflow.flows.engine.entailment.network import WINDOW, Network, encode
-from claimflow.flows.engine.entailment.weights import TOKENIZER_FILE
+from claimflow.flows.models.entailment.model import SHIPPED, TOKENIZER_FILE, WINDOW, Network, encode
 
 PAIRS = [
     ("The tower stands in Paris.", "The tower is in Paris."),

@@ -4,12 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claimflow.flows.engine.entailment.alignment import Alignment, akin
-from claimflow.flows.engine.entailment.claim import Claim
-from claimflow.flows.engine.entailment.evidence import best_window, candidates
-from claimflow.flows.engine.entailment.opposites import opposites
-from claimflow.flows.engine.entailment.premise import LONGEST, Premise
-from claimflow.flows.engine.entailment.tokens import stem, tokenize
+from claimflow.flows.models.entailment.features import (
+    Alignment,
+    akin,
+    best_window,
+    candidates,
+    opposites,
+)
+from claimflow.flows.models.entailment.texts import LONGEST, Claim, Premise
+from claimflow.flows.models.entailment.tokens import stem, tokenize
 
 
 def keys(text: str) -> list[str]:

@@ -4,9 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.flows.engine.entailment.claim import Claim
-from claimflow.flows.engine.entailment.premise import Premise
-from claimflow.flows.engine.entailment.reading import BUDGET, legible, reading
+from claimflow.flows.models.entailment.texts import BUDGET, Claim, Premise, legible, reading
 
 FILLING = [f"Sentence number {n} is about nothing that anybody has asked for." for n in range(60)]
 CLAIM = "The bridge was opened by Queen Mary in 1931."

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from claimflow.flows.engine.entailment.model import SHIPPED
-from claimflow.flows.engine.entailment.weights import Logistic, Models, Weights, read_weights
+from claimflow.flows.models.entailment.model import SHIPPED, Logistic, Models, Weights, read_weights
 
 SMALL = Weights(
     {"covered": 0.5, "read": 0.0},

@@ -2,7 +2,7 @@
 
 import pickle
 
-from claimflow.flows.engine.errors import Fault, InputError, nearest, one_of
+from claimflow.flows.errors import Fault, InputError, nearest, one_of
 
 
 def test_a_fault_says_place_what_and_what_would_be_right() -> None:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from claimflow.flows.engine.storage.store import Store
-from tests.endpoint import serve
+from claimflow.flows.store.store import Store
+from tests.endpoint.server import serve
 from tests.flows.forks import Forks
 from tests.flows.judged import STEPS, Judged
 from tests.flows.limits import Limit

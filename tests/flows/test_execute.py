@@ -8,17 +8,17 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from claimflow.flows.engine.config.rerun import Rerun
-from claimflow.flows.engine.errors import InputError, StoppedError
-from claimflow.flows.engine.findings.results import all_runs, run_steps, summaries
-from claimflow.flows.engine.planning.choosing import choose
-from claimflow.flows.engine.planning.plan import plan
-from claimflow.flows.engine.prepare import prepare
-from claimflow.flows.engine.running.execute import execute, open_store, recorded
-from claimflow.flows.engine.steps.runner import Made
-from claimflow.flows.engine.storage.store import Store, read_table
+from claimflow.flows.api import recorded
+from claimflow.flows.errors import InputError, StoppedError
+from claimflow.flows.pipeline.rerun import Rerun
+from claimflow.flows.runner.execute import execute, open_store
+from claimflow.flows.runner.plan import choose, plan
+from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.runner.run import Made
+from claimflow.flows.store.results import all_runs, run_steps, summaries
+from claimflow.flows.store.store import Store, read_table
 
-CLI = "import sys; from claimflow.flows.cli import main; sys.exit(main(sys.argv[1:]))"
+CLI = "import sys; from claimflow.flows.cli.main import main; sys.exit(main(sys.argv[1:]))"
 CONFIGS = Path(__file__).parents[2] / "configs"
 
 STEPS = [

@@ -8,9 +8,9 @@ from uuid import UUID
 import polars as pl
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.storage.exporting import export_tables
-from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.cli.main import main
+from claimflow.flows.store.export import export_tables
+from claimflow.flows.store.store import Store
 from claimflow.stages.rows import row_kinds
 
 RECORD = (

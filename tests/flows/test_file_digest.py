@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from claimflow.flows.engine import file_digest
-from claimflow.flows.engine.file_digest import sha256_of
+from claimflow.flows import files
+from claimflow.flows.files import sha256_of
 
 
 def test_it_is_that_of_the_bytes(tmp_path: Path) -> None:
@@ -25,8 +25,8 @@ def test_a_file_is_read_once_until_somebody_touches_it(
         read.append(path)
         return path.read_text("utf-8")
 
-    monkeypatch.setattr(file_digest, "_read", reading)
-    monkeypatch.setattr(file_digest, "_SETTLED", 0.0)
+    monkeypatch.setattr(files, "_read", reading)
+    monkeypatch.setattr(files, "_SETTLED", 0.0)
     path = tmp_path / "model.onnx"
     path.write_text("weights", "utf-8")
     assert [sha256_of(path), sha256_of(path)] == ["weights"] * 2
@@ -48,7 +48,7 @@ def test_a_file_that_was_just_written_is_not_remembered(tmp_path: Path) -> None:
 
 
 def test_another_file_in_its_place_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_digest, "_SETTLED", 0.0)
+    monkeypatch.setattr(files, "_SETTLED", 0.0)
     path, other = tmp_path / "model.onnx", tmp_path / "other.onnx"
     for place, content in ((path, b"one"), (other, b"two")):
         place.write_bytes(content)

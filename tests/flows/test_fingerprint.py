@@ -2,9 +2,9 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.flows.engine.storage.fingerprint import Digest, step_fingerprint
+from claimflow.flows.store.fingerprint import Digest, step_fingerprint
 from claimflow.stages.rows import Score, Verdict
-from claimflow.stages.score import FactualCorrectness
+from claimflow.stages.scores.claim_metrics import FactualCorrectness
 from claimflow.stages.tables import build
 
 CLAIM = "00000000-0000-0000-0000-000000000001"

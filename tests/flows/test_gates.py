@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.config.rules import Gate
-from claimflow.flows.engine.findings.gates import Outcome, judge_run, outcomes_of
-from claimflow.flows.engine.storage.store import Store, read_table
-from claimflow.flows.engine.storage.tags import add_tag
+from claimflow.flows.cli.main import main
+from claimflow.flows.pipeline.checks import Gate
+from claimflow.flows.quality.gates import Outcome, judge_run, outcomes_of
+from claimflow.flows.store.runs import add_tag
+from claimflow.flows.store.store import Store, read_table
 from tests.flows.compared import put_run, scores
 
 NAMES = [f"s{i}" for i in range(20)]

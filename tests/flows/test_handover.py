@@ -6,8 +6,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from claimflow.flows.engine.storage import handover
-from claimflow.flows.engine.storage.handover import Handover
+from claimflow.flows.store import connection
+from claimflow.flows.store.connection import Handover
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def all_here() -> threading.Event:
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handover, "_HELD", 60.0)
+    monkeypatch.setattr(connection, "_HELD", 60.0)
 
 
 def in_line(file: Handover, all_here: threading.Event, *turns: Callable[[], None]) -> None:
@@ -100,7 +100,7 @@ def test_after_a_while_others_get_a_chance(
     all_here: threading.Event,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(handover, "_HELD", 0.1)
+    monkeypatch.setattr(connection, "_HELD", 0.1)
     in_line(
         file,
         all_here,

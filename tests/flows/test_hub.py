@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.cross_encoder import CrossEncoder
-from claimflow.flows.engine.cross_encoder.hub import cached, fetch
-from claimflow.flows.engine.errors import InputError, StoreFullError, WorkersError
-from claimflow.flows.engine.hub_model import HubModel, folder_or_hub_model
-from claimflow.flows.engine.storage.ledger import Ledger
-from claimflow.flows.engine.storage.store import Store
-from claimflow.flows.engine.tools.foreseeing import ForeseenEntailment
-from claimflow.flows.engine.tools.model_work import ModelWork, worker_judgements
+from claimflow.flows.cli.main import main
+from claimflow.flows.errors import InputError, StoreFullError, WorkersError
+from claimflow.flows.models.cross_encoder import CrossEncoder
+from claimflow.flows.models.hub import cached, fetch
+from claimflow.flows.pipeline.models import HubModel, folder_or_hub_model
+from claimflow.flows.runner.counting import ForeseenEntailment
+from claimflow.flows.runner.embedded_models import ModelWork, worker_judgements
+from claimflow.flows.store.ledger import Ledger
+from claimflow.flows.store.store import Store
 from claimflow.stages.tools import Judgement, Pair
 from tests.flows.hub_server import Hub, files_of, hub_settings, serve_hub
 

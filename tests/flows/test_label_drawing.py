@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from claimflow.flows.engine.labels.drawing import By, Draw, drawn, probabilities, read_draw, unsure
+from claimflow.flows.quality.label_sheets import By, Draw, drawn, probabilities, read_draw, unsure
 
 COLUMNS = {
     "sample_id": pl.String,

@@ -5,9 +5,9 @@ from pathlib import Path
 import polars as pl
 from playwright.sync_api import Browser
 
-from claimflow.flows.engine.labels.sheet import COLUMNS, read_blind
-from claimflow.flows.engine.labels.units import Kind
-from claimflow.flows.form.page import form_page
+from claimflow.flows.quality.label_sheets import COLUMNS, read_blind
+from claimflow.flows.quality.labels import Kind
+from claimflow.flows.report.label_form import form_page
 from tests.flows.browser import Seen
 
 HOSTILE = [

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.engine.storage import ledger as ledger_module
-from claimflow.flows.engine.storage.ledger import Ledger
-from claimflow.flows.engine.storage.store import Store, now
-from claimflow.stages.keys import content_key
+from claimflow.flows.store import ledger as ledger_module
+from claimflow.flows.store.ledger import Ledger
+from claimflow.flows.store.store import Store, now
+from claimflow.stages.rows import content_key
 
 ONE, TWO, THREE = (content_key("test", n) for n in range(3))
 

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.engine.errors import InputError, JudgeError
-from claimflow.flows.engine.prepare import prepare
+from claimflow.flows.errors import InputError, JudgeError
+from claimflow.flows.runner.prepare import prepare
 from claimflow.stages.tools import Question
-from tests.endpoint import faults, serve
+from tests.endpoint import faults
 from tests.endpoint.fault import Fault
+from tests.endpoint.server import serve
 from tests.flows.judged import FORM, LABELS, QUESTIONS, Judged, about, judge_of, said
 
 KEYS = ("OPENAI_API_KEY", "HOSTED_VLLM_API_KEY", "ANTHROPIC_API_KEY")

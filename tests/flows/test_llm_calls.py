@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.engine.llm.calls import Call, call_table, chat_call
-from claimflow.flows.engine.llm.transport import Request
-from claimflow.flows.engine.storage.store import Store, insert, read_table
-from tests.endpoint import faults, serve
+from claimflow.flows.judge.calls import Call, call_table, chat_call
+from claimflow.flows.judge.transport import Request
+from claimflow.flows.store.store import Store, insert, read_table
+from tests.endpoint import faults
+from tests.endpoint.server import serve
 from tests.endpoint.statuses import wrong_key
 from tests.flows.judged import DECOMPOSE, STEPS, Judged, about
 

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.engine.endpoints import Judge
-from claimflow.flows.engine.llm.budget import Price
-from claimflow.flows.engine.llm.charges import charges_of, listed
+from claimflow.flows.judge.budget import Price, charges_of, listed
+from claimflow.flows.pipeline.models import Judge
 
 
 def judge(**settings: Any) -> Judge:

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from claimflow.stages.ask_claims import Decomposition
+from claimflow.stages.judging.claims import Decomposition
 from claimflow.stages.tools import Failure, Form, Question, Reply
-from tests.endpoint import faults, serve
+from tests.endpoint import faults
 from tests.endpoint.fault import Rule
 from tests.endpoint.judge import verdict
+from tests.endpoint.server import serve
 from tests.flows.judged import (
     CLAIMS,
     DECOMPOSE,

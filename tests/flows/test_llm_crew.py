@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from claimflow.flows.engine.errors import StoppedError
-from claimflow.flows.engine.llm import crew as crew_module
-from claimflow.flows.engine.llm.crew import Crew
+from claimflow.flows.errors import StoppedError
+from claimflow.flows.judge import judge as crew_module
+from claimflow.flows.judge.judge import Crew
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.flows.engine.llm.delivery import Delivered, deliver
-from claimflow.flows.engine.llm.pace import Pace
-from claimflow.flows.engine.llm.troubles import Trouble
+from claimflow.flows.judge.provider_errors import Trouble
+from claimflow.flows.judge.rate_limit import Pace
+from claimflow.flows.judge.retry import Delivered, deliver
 from tests.virtual_time import clock, run
 
 TIMEOUT = 60.0

@@ -9,8 +9,10 @@ from typing import Any, Final
 
 import pytest
 
-from claimflow.flows.engine.storage.store import read_table
-from tests.endpoint import Endpoint, Recorded, faults, serve
+from claimflow.flows.store.store import read_table
+from tests.endpoint import faults
+from tests.endpoint.record import Recorded
+from tests.endpoint.server import Endpoint, serve
 from tests.flows.forks import Forks, Process
 from tests.flows.held import Held
 from tests.flows.judged import CLAIMS, DECOMPOSE, EMBEDDED, SCORE, VERIFY, Judged, sample

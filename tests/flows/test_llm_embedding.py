@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from claimflow.flows.engine.endpoints import EmbeddingEndpoint
-from claimflow.flows.engine.llm.embedding import LitellmEmbedder
-from tests.endpoint import Endpoint, faults, serve
+from claimflow.flows.judge.embedding import LitellmEmbedder
+from claimflow.flows.pipeline.models import EmbeddingEndpoint
+from tests.endpoint import faults
+from tests.endpoint.server import Endpoint, serve
 from tests.endpoint.vectors import texts_of
 from tests.flows.judged import Judged, session
 

@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.endpoint import Recorded, faults, serve
+from tests.endpoint import faults
 from tests.endpoint.fault import Rule
+from tests.endpoint.record import Recorded
+from tests.endpoint.server import serve
 from tests.flows.judged import CLAIMS, LABELS, Judged, about, sample, together
 
 pytestmark = pytest.mark.filterwarnings(

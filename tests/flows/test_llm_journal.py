@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.engine.errors import StoreFullError
-from claimflow.flows.engine.llm.calls import Call, call_table
-from claimflow.flows.engine.llm.journal import Entry, Journal, take_in_journals
-from claimflow.flows.engine.storage.ledger import Ledger
-from claimflow.flows.engine.storage.store import Store
-from claimflow.stages.keys import content_key
+from claimflow.flows.errors import StoreFullError
+from claimflow.flows.judge.calls import Call, call_table
+from claimflow.flows.judge.ledger_writer import Entry, Journal, take_in_journals
+from claimflow.flows.store.ledger import Ledger
+from claimflow.flows.store.store import Store
+from claimflow.stages.rows import content_key
 
 
 @pytest.fixture

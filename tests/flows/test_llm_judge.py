@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.flows.engine.errors import JudgeError, StoppedError
-from claimflow.flows.engine.llm.judge import batched
+from claimflow.flows.errors import JudgeError, StoppedError
+from claimflow.flows.judge.judge import batched
 from claimflow.stages.tools import Failure, Question, Reply
-from tests.endpoint import faults, serve
+from tests.endpoint import faults
+from tests.endpoint.server import serve
 from tests.flows.judged import (
     EMBEDDED,
     FORM,

@@ -10,11 +10,9 @@ from functools import partial
 
 import pytest
 
-from claimflow.flows.engine.llm.lean import unlogged
-from claimflow.flows.engine.llm.library import litellm
-from claimflow.flows.engine.llm.transport import Request, close, send, warm
-from claimflow.flows.engine.llm.troubles import Trouble
-from tests.endpoint import serve
+from claimflow.flows.judge.provider_errors import Trouble
+from claimflow.flows.judge.transport import Request, close, litellm, send, unlogged, warm
+from tests.endpoint.server import serve
 
 MODELS = ["openai/m", "hosted_vllm/m", "anthropic/claude-sonnet-4-5"]
 RESET = struct.pack("ii", 1, 0)

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.engine.errors import JudgeError, StoppedError
+from claimflow.flows.errors import JudgeError, StoppedError
 from claimflow.stages.tools import Question
-from tests.endpoint import faults, serve
+from tests.endpoint import faults
 from tests.endpoint.fault import Fault
+from tests.endpoint.server import serve
 from tests.flows.judged import (
     DECOMPOSE,
     EMBEDDED,

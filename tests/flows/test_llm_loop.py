@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from claimflow.flows.engine.llm.loop import Loop
+from claimflow.flows.judge.session import Loop
 
 
 async def nothing() -> None:

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from claimflow.flows.engine.llm.matching import match, reask
+from claimflow.flows.judge.reply_matching import match, reask
+from claimflow.stages.rows import FailureKind
 from claimflow.stages.tools import Form
-from claimflow.stages.words import FailureKind
 
 
 class Verdict(BaseModel):

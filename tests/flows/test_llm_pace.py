@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.flows.engine.llm.pace import NoTurn, Pace
+from claimflow.flows.judge.rate_limit import NoTurn, Pace
 from tests.virtual_time import VirtualLoop, clock, run
 
 

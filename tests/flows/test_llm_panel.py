@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.engine.llm.panel import Panel
-from claimflow.flows.engine.tools.toolbox import StepJudge
-from claimflow.stages.ballots import Decided, ask_ballots
+from claimflow.flows.judge.judge import Panel
+from claimflow.flows.runner.tools import StepJudge
+from claimflow.stages.judging.votes import Decided, ask_ballots
 from claimflow.stages.tools import Failure, Pair
-from tests.endpoint import Endpoint, Rule, faults, serve
+from tests.endpoint import faults
+from tests.endpoint.fault import Rule
+from tests.endpoint.server import Endpoint, serve
 from tests.flows.judged import FORM, LABELS, PREMISE, QUESTIONS, judge_of
 
 PAIRS = [Pair(PREMISE, question.text) for question in QUESTIONS]

@@ -5,7 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.endpoint import faults, serve
+from tests.endpoint import faults
+from tests.endpoint.server import serve
 from tests.flows.judged import DECOMPOSE, LABELS, STEPS, Judged, about
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +31,7 @@ def watch(event, arguments):
         raise ConnectionError(f"{event} {arguments[:2]}")
 
 sys.addaudithook(watch)
-from claimflow.flows.cli import main
+from claimflow.flows.cli.main import main
 
 code = main(sys.argv[1:])
 assert "litellm" in sys.modules

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.flows.engine.llm.reading import read_json
+from claimflow.flows.judge.reply_json import read_json
 
 ONE = {"id": 1, "reason": "It says so.", "verdict": "entailed"}
 TWO = {"id": 2, "reason": 'So "they" say: {x}.', "verdict": "neutral"}

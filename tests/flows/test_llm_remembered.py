@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from claimflow.flows.engine.endpoints import Judge
-from claimflow.flows.engine.llm.remembered import Remembered
-from claimflow.flows.engine.storage.ledger import Ledger
-from claimflow.flows.engine.storage.store import Store
-from claimflow.stages.ask_verdicts import Opinion
+from claimflow.flows.judge.judge import Remembered
+from claimflow.flows.pipeline.models import Judge
+from claimflow.flows.store.ledger import Ledger
+from claimflow.flows.store.store import Store
+from claimflow.stages.judging.verdicts import Opinion
+from claimflow.stages.rows import FailureKind
 from claimflow.stages.tools import Failure, Form, Question, Reply
-from claimflow.stages.words import FailureKind
 from tests.flows.judged import FORM, QUESTIONS
 
 JUDGE = Judge(model="hosted_vllm/m", api_base="http://127.0.0.1:1/v1")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from claimflow.flows.engine.llm.render import render
+from claimflow.flows.judge.conversation import render
 from claimflow.stages.tools import Form
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from claimflow.flows.engine.llm.rungs import RUNGS, reply_format
+from claimflow.flows.judge.response_formats import RUNGS, reply_format
 from claimflow.stages.tools import Form
 
 

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.engine.errors import StoreBusyError
-from claimflow.flows.engine.llm import saver as saver_module
-from claimflow.flows.engine.llm.calls import Call
-from claimflow.flows.engine.llm.journal import take_in_journals
-from claimflow.flows.engine.llm.saver import Saver
-from claimflow.flows.engine.storage.ledger import Ledger
-from claimflow.flows.engine.storage.store import Store
-from claimflow.stages.keys import content_key
+from claimflow.flows.errors import StoreBusyError
+from claimflow.flows.judge import ledger_writer as saver_module
+from claimflow.flows.judge.calls import Call
+from claimflow.flows.judge.ledger_writer import Saver, take_in_journals
+from claimflow.flows.store.ledger import Ledger
+from claimflow.flows.store.store import Store
+from claimflow.stages.rows import content_key
 from tests.flows.held import Held
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from claimflow.flows.engine.llm.sharing import KeepTo
-from claimflow.flows.engine.prepare import prepare
-from claimflow.flows.engine.running.execute import execute, recorded
-from tests.endpoint import serve
+from claimflow.flows.api import recorded
+from claimflow.flows.judge.rate_limit import KeepTo
+from claimflow.flows.runner.execute import execute
+from claimflow.flows.runner.prepare import prepare
+from tests.endpoint.server import serve
 from tests.flows.judged import Judged, Unseen
 
 

@@ -15,10 +15,18 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from claimflow.flows.engine.llm.library import check
-from claimflow.flows.engine.llm.rungs import RUNGS, reply_format
-from claimflow.flows.engine.llm.transport import Received, Request, Usage, close, embed, send, warm
-from claimflow.flows.engine.llm.troubles import Trouble
+from claimflow.flows.judge.provider_errors import Trouble
+from claimflow.flows.judge.response_formats import RUNGS, reply_format
+from claimflow.flows.judge.transport import (
+    Received,
+    Request,
+    Usage,
+    check,
+    close,
+    embed,
+    send,
+    warm,
+)
 from claimflow.stages.tools import Form
 
 ROOT = Path(__file__).parents[2]
@@ -375,10 +383,10 @@ sys.addaudithook(watch)
 logging.basicConfig(level=logging.DEBUG)
 filters = list(warnings.filters)
 sys.path.insert(0, sys.argv[2])
-from claimflow.flows.engine.llm.charges import listed
-from claimflow.flows.engine.llm.library import check
-from claimflow.flows.engine.llm.transport import Request, close, embed, send, warm
-from claimflow.flows.engine.llm.troubles import Trouble
+from claimflow.flows.judge.budget import listed
+from claimflow.flows.judge.transport import check
+from claimflow.flows.judge.transport import Request, close, embed, send, warm
+from claimflow.flows.judge.provider_errors import Trouble
 
 async def main():
     for model in ("openai/m", "hosted_vllm/m", "ollama_chat/m", "anthropic/claude-sonnet-4-5"):

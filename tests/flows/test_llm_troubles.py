@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.flows.engine.llm.scrub import scrub, words
-from claimflow.flows.engine.llm.transport import Request, close, send
-from claimflow.flows.engine.llm.troubles import Trouble, classify
+from claimflow.flows.judge.provider_errors import Trouble, classify, scrub, words
+from claimflow.flows.judge.transport import Request, close, send
 
 MODELS = ["openai/m", "hosted_vllm/m", "ollama_chat/m", "anthropic/claude-sonnet-4-5"]
 PROMPT = "The Eiffel Tower is located in Paris, and response_format is what people call it."

@@ -7,12 +7,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.errors import InputError
-from claimflow.flows.engine.storage.checking import check_store
-from claimflow.flows.engine.storage.migrations import ADDED, SCHEMA_VERSION, content_columns_at
-from claimflow.flows.engine.storage.query import query
-from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.cli.main import main
+from claimflow.flows.errors import InputError
+from claimflow.flows.store.integrity import check_store
+from claimflow.flows.store.query import query
+from claimflow.flows.store.schema import ADDED, SCHEMA_VERSION, content_columns_at
+from claimflow.flows.store.store import Store
 from claimflow.stages.rows import Sample, SentenceMatch
 
 FIRST = Path(__file__).parents[1] / "data/first_release/small.duckdb.gz"
@@ -121,7 +121,7 @@ def test_a_migration_that_breaks_leaves_the_store_as_it_was(
     first: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = {**ADDED, SCHEMA_VERSION: (*ADDED[SCHEMA_VERSION], ADDED[SCHEMA_VERSION][0])}
-    monkeypatch.setattr("claimflow.flows.engine.storage.migrations.ADDED", broken)
+    monkeypatch.setattr("claimflow.flows.store.schema.ADDED", broken)
     with pytest.raises(duckdb.CatalogException), first.writing():
         pass
     monkeypatch.undo()

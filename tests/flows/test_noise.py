@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.findings.results import chosen_run
-from claimflow.flows.engine.prepare import prepare
-from tests.endpoint import Endpoint, Fault, faults, serve
+from claimflow.flows.cli.main import main
+from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.store.results import chosen_run
+from tests.endpoint import faults
+from tests.endpoint.fault import Fault
+from tests.endpoint.server import Endpoint, serve
 from tests.flows.judged import CLAIMS, DECOMPOSE, EMBEDDED, SCORE, VERIFY, Judged, sample
 
 LEXICAL = {"use": "lexical_match", "against": "reference", "unit": "text"}

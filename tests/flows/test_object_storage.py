@@ -11,12 +11,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.errors import InputError
-from claimflow.flows.engine.object_storage import Address, address, bucket, open_bucket
-from claimflow.flows.engine.reader import SampleSource, open_samples
-from claimflow.flows.engine.storage.publishing import check_place, export_to, publish_run
-from claimflow.flows.engine.storage.store import Store
+from claimflow.flows import object_storage
+from claimflow.flows.cli.main import main
+from claimflow.flows.errors import InputError
+from claimflow.flows.object_storage import Address, open_bucket
+from claimflow.flows.samples.source import SampleSource, open_samples
+from claimflow.flows.store.export import check_place, export_to, publish_run
+from claimflow.flows.store.store import Store
 from tests.flows.prefect_server import environment
 from tests.flows.s3_server import KEYS, OTHERS, Asked, Way, make_bucket, s3_server
 
@@ -38,7 +39,7 @@ def way(served: Way, monkeypatch: pytest.MonkeyPatch) -> Iterator[Way]:
         monkeypatch.delenv(name, raising=False)
     for name, value in served.environment().items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(bucket, "_RETRIES", 2)
+    monkeypatch.setattr(object_storage, "_RETRIES", 2)
     yield served
     served.trouble = lambda asked: None
 
@@ -52,7 +53,7 @@ def s3(way: Way, request: pytest.FixtureRequest) -> str:
 
 
 def put(place: str, content: bytes | Path) -> None:
-    at = address(place)
+    at = object_storage(place)
     open_bucket(at).put(at.key, content)
 
 
@@ -90,7 +91,7 @@ def ids(source: SampleSource) -> list[str]:
     ],
 )
 def test_an_address_is_a_bucket_and_a_key(place: str, parts: tuple[str, str]) -> None:
-    assert address(place) == Address(*parts)
+    assert object_storage(place) == Address(*parts)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +152,7 @@ def test_a_glob_is_one_set_in_the_order_of_names(s3: str, tmp_path: Path) -> Non
 def test_an_object_is_fetched_in_blocks_and_nothing_is_left(
     way: Way, s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bucket, "_BLOCK", 1000)
+    monkeypatch.setattr(object_storage, "_BLOCK", 1000)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
     put(f"{s3}/a.jsonl", lines([s | {"x": "y" * 300} for s in SAMPLES]))
@@ -187,7 +188,7 @@ def test_what_changes_while_it_is_read_is_noticed(
     way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: int
 ) -> None:
     make_bucket(way, f"changing-{when}")
-    monkeypatch.setattr(bucket, "_BLOCK", 200)
+    monkeypatch.setattr(object_storage, "_BLOCK", 200)
     place = f"s3://changing-{when}/a.jsonl"
     put(place, lines(SAMPLES))
     way.asked.clear()
@@ -289,7 +290,7 @@ def test_where_there_is_no_room_for_a_copy_is_told(
 def test_without_obstore_it_is_said_how_to_get_it(
     way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "claimflow.flows.engine.object_storage.bucket", None)
+    monkeypatch.setitem(sys.modules, "claimflow.flows.object_storage", None)
     assert told("s3://b/a.jsonl", tmp_path) == [
         "s3://b/a.jsonl: obstore is not installed; pip install 'claimflow[s3]'"
     ]
@@ -302,7 +303,7 @@ def run_ids(store: Store) -> list[str]:
 
 
 def fetched(place: str, folder: Path) -> dict[str, Path]:
-    at = address(place)
+    at = object_storage(place)
     found = open_bucket(at)
     copies = {key: folder / key.replace("/", "_") for key in found.versions(at.key)}
     for key, path in copies.items():
@@ -394,7 +395,10 @@ def test_tables_are_reused_when_the_samples_move_to_s3(s3: str, small_store: Sto
 def test_no_night_begins_that_could_not_be_published(
     server: str, way: Way, small: Path, tmp_path: Path
 ) -> None:
-    night = "import sys; from claimflow.flows.evaluate import evaluate; evaluate(sys.argv[1], publish='s3://no')"
+    night = (
+        "import sys; from claimflow.flows.orchestration.flow import evaluate; "
+        "evaluate(sys.argv[1], publish='s3://no')"
+    )
     done = subprocess.run(
         [sys.executable, "-c", night, str(small)],
         env=environment(tmp_path / "home", PREFECT_API_URL=server, **way.environment()),

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from claimflow.flows.engine.errors import InputError
-from claimflow.flows.engine.onnx_model import INPUTS, Gives, OnnxModel, load_tokenizer
+from claimflow.flows.errors import InputError
+from claimflow.flows.models.onnx import INPUTS, Gives, OnnxModel, load_tokenizer
 
 TINY = Path(__file__).parents[1] / "data" / "tiny_encoder" / "model.onnx"
 """Of eight words word i has the vector (i + 1, 0, 2)."""

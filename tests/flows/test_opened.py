@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from claimflow.flows.engine.storage.opened import Alone, Attached
+from claimflow.flows.store.connection import Alone, Attached
 
 ELSEWHERE = "import duckdb, sys; duckdb.connect(sys.argv[1]).execute('INSERT INTO t VALUES (2)')"
 

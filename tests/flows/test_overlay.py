@@ -5,10 +5,9 @@ from typing import Any
 
 import polars as pl
 
-from claimflow.flows.engine.steps.overlay import edited
-from claimflow.flows.engine.storage.edits import Edit, fitting, in_force, taking_back, text_key
-from claimflow.stages.keys import content_key
-from claimflow.stages.rows import Claim, Sample, Verdict
+from claimflow.flows.runner.corrections import edited
+from claimflow.flows.store.edits import Edit, fitting, in_force, taking_back, text_key
+from claimflow.stages.rows import Claim, Sample, Verdict, content_key
 from claimflow.stages.tables import build, conform
 
 AT = datetime(2026, 1, 1)

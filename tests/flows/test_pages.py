@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from claimflow.flows.engine.findings.results import chosen_run
-from claimflow.flows.pages.run import run_page, worst_samples
-from claimflow.flows.pages.votes import vote_words
-from tests.endpoint import faults, serve
+from claimflow.flows.report.markdown import run_page, worst_samples
+from claimflow.flows.report.phrases import vote_words
+from claimflow.flows.store.results import chosen_run
+from tests.endpoint import faults
+from tests.endpoint.server import serve
 from tests.flows.judged import STEPS, Judged, about
 
 
@@ -34,7 +35,7 @@ def test_a_page_tells_failures_calls_and_changes(
     page = run_page(judged.store, second)
     assert "### What changed from A to B" in page
     assert f"- A: `{first}`" in page
-    monkeypatch.setattr("claimflow.flows.pages.run.COMPARED_UP_TO", 1)
+    monkeypatch.setattr("claimflow.flows.report.markdown.COMPARED_UP_TO", 1)
     assert f"What changed: `claimflow diff {first} {second}`" in run_page(judged.store, second)
 
 

@@ -6,13 +6,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from claimflow.flows.engine.findings.results import run_steps
-from claimflow.flows.engine.prepare import prepare
-from claimflow.flows.engine.running.execute import execute, open_store, recorded
-from claimflow.flows.engine.steps import drafting, parts
-from claimflow.flows.engine.steps.runner import Made
-from claimflow.flows.engine.storage.store import read_table
-from claimflow.flows.engine.workers import local
+from claimflow.flows.api import recorded
+from claimflow.flows.runner import table_builder, table_parts
+from claimflow.flows.runner.execute import execute, open_store
+from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.runner.run import Made
+from claimflow.flows.runner.workers import local
+from claimflow.flows.store.results import run_steps
+from claimflow.flows.store.store import read_table
 
 
 class Watch:
@@ -57,7 +58,7 @@ def test_groups_and_workers_make_the_very_same_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def made(group: int, worth_workers: int) -> dict[str, pl.DataFrame]:
-        for module in (parts, drafting):
+        for module in (table_parts, table_builder):
             for size in ("GROUP", "AT_ONCE"):
                 monkeypatch.setattr(module, size, group)
         monkeypatch.setattr(local, "WORTH", worth_workers)
@@ -71,7 +72,7 @@ def test_groups_and_workers_make_the_very_same_rows(
         )
         return found
 
-    monkeypatch.setattr(drafting, "SHARD", 1)
+    monkeypatch.setattr(table_builder, "SHARD", 1)
     one_by_one, by_group = made(1, 99), made(group, worth_workers)
     assert one_by_one.keys() == by_group.keys()
     assert all(table.height for table in one_by_one.values())

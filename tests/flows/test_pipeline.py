@@ -6,11 +6,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from claimflow.flows.engine.config.pipeline import build_pipeline
-from claimflow.flows.engine.config.pipeline_schema import json_schema, pipeline_model, step_model
-from claimflow.flows.engine.config.yaml_source import load_yaml
-from claimflow.flows.engine.errors import InputError
-from claimflow.flows.engine.prepare import prepare
+from claimflow.flows.errors import InputError
+from claimflow.flows.pipeline.pipeline import build_pipeline
+from claimflow.flows.pipeline.schema import json_schema, pipeline_model, step_model
+from claimflow.flows.pipeline.yaml_source import load_yaml
+from claimflow.flows.runner.prepare import prepare
 from claimflow.stages.decompose import DecomposeClaims
 
 ROOT = Path(__file__).parents[2]

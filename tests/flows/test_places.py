@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.endpoint import Endpoint, serve
+from tests.endpoint.server import Endpoint, serve
 from tests.flows.forks import Forks
 from tests.flows.judged import Judged
 from tests.flows.limits import Limit

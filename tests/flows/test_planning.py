@@ -12,21 +12,21 @@ from typing import Any
 import polars as pl
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.config.rerun import Rerun, chosen
-from claimflow.flows.engine.endpoints import Judge
-from claimflow.flows.engine.llm.estimate import Estimate
-from claimflow.flows.engine.llm.habits import Habits, recall_habits
-from claimflow.flows.engine.planning.choosing import choose
-from claimflow.flows.engine.planning.estimating import estimate
-from claimflow.flows.engine.planning.guessing import ClaimGuess
-from claimflow.flows.engine.planning.plan import plan
-from claimflow.flows.engine.prepare import prepare
-from claimflow.flows.engine.running.execute import execute, open_store, recorded
+from claimflow.flows.api import recorded
+from claimflow.flows.cli.main import main
+from claimflow.flows.judge.call_statistics import Habits, recall_habits
+from claimflow.flows.judge.estimate import Estimate
+from claimflow.flows.pipeline.models import Judge
+from claimflow.flows.pipeline.rerun import Rerun, chosen
+from claimflow.flows.runner.estimate import ClaimGuess, estimate
+from claimflow.flows.runner.execute import execute, open_store
+from claimflow.flows.runner.plan import choose, plan
+from claimflow.flows.runner.prepare import prepare
 from claimflow.stages.decompose import DecomposeClaims
 from claimflow.stages.rows import Sample
 from claimflow.stages.tables import build
-from tests.endpoint import Endpoint, faults, serve
+from tests.endpoint import faults
+from tests.endpoint.server import Endpoint, serve
 from tests.flows.judged import (
     CLAIMS,
     DECOMPOSE,
@@ -304,8 +304,8 @@ def test_final_failures_are_on_file_and_others_are_asked_for_again(tmp_path: Pat
 def test_parts_of_the_samples_count_as_they_are_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr("claimflow.flows.engine.planning.estimating.SHARD", size)
-    monkeypatch.setattr("claimflow.flows.engine.steps.drafting.SHARD", size)
+    monkeypatch.setattr("claimflow.flows.runner.prepare.SHARD", size)
+    monkeypatch.setattr("claimflow.flows.runner.prepare.SHARD", size)
     same = own("one") | {"sample_id": "copy"}
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
@@ -316,8 +316,8 @@ def test_parts_of_the_samples_count_as_they_are_asked(
 def test_of_very_many_samples_some_are_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("claimflow.flows.engine.planning.estimating.SHARD", 1)
-    monkeypatch.setattr("claimflow.flows.engine.planning.estimating._SHARDS", 3)
+    monkeypatch.setattr("claimflow.flows.runner.prepare.SHARD", 1)
+    monkeypatch.setattr("claimflow.flows.runner.estimate._SHARDS", 3)
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
         judged.write([own(str(number)) for number in range(12)], steps=PAIRS)
@@ -447,7 +447,7 @@ def test_planning_leaves_nothing_and_needs_neither_litellm_nor_key_nor_endpoint(
         judged = Judged(tmp_path, endpoint)
         judged.write(SAMPLES, steps=BY_JUDGE, model="openai/gpt-4o-mini", price=PRICE)
     code = (
-        "import sys; from claimflow.flows.cli import main; code = main(['plan', 'p.yaml']); "
+        "import sys; from claimflow.flows.cli.main import main; code = main(['plan', 'p.yaml']); "
         "assert 'litellm' not in sys.modules; sys.exit(code)"
     )
     before = sorted(tmp_path.iterdir())
@@ -482,7 +482,7 @@ def test_planning_leaves_a_store_as_it_is(tmp_path: Path) -> None:
 def test_guesses_keep_the_rate_of_the_texts_that_the_rules_decomposed(
     monkeypatch: pytest.MonkeyPatch, atomicity: Any, other: str
 ) -> None:
-    monkeypatch.setattr("claimflow.flows.engine.planning.guessing._BY_RULES", 10)
+    monkeypatch.setattr("claimflow.flows.runner.estimate._BY_RULES", 10)
     texts = (other, "The tower stands in Paris and it opened in 1889.")
     rows = [{"sample_id": str(number), "response": texts[number % 2]} for number in range(40)]
     samples = build(Sample, rows)

@@ -7,14 +7,20 @@ from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.storage.store import Store
-from claimflow.flows.plots.comparison import Apart, comparison
-from claimflow.flows.plots.distribution import distribution
-from claimflow.flows.plots.reliability import Believed, reliability
-from claimflow.flows.plots.style import Chart
-from claimflow.flows.plots.trend import Point, trend
-from claimflow.flows.plots.writing import png, svg
+from claimflow.flows.cli.main import main
+from claimflow.flows.report.plots import (
+    Apart,
+    Believed,
+    Chart,
+    Point,
+    comparison,
+    distribution,
+    png,
+    reliability,
+    svg,
+    trend,
+)
+from claimflow.flows.store.store import Store
 from tests.flows.compared import Table, put_run, samples, scores
 
 HOSTILE = "<script>alert(1)</script> ü ع 😀 ]]> \"'"

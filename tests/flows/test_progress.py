@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from claimflow.flows.commands.progress import LineWatch, step_line
-from claimflow.flows.engine.steps.runner import Made
-from claimflow.flows.engine.storage.artifacts import Artifact
+from claimflow.flows.runner.run import Made
+from claimflow.flows.store.artifacts import Artifact
 
-MAIN = "import sys; from claimflow.flows.cli import main; sys.exit(main(sys.argv[1:]))"
+MAIN = "import sys; from claimflow.flows.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 
 def made(*, reused: bool = False, failures: int = 0) -> Made:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from claimflow.flows.commands.prompt import main
-from claimflow.flows.engine.errors import InputError
+from claimflow.flows.errors import InputError
+from claimflow.stages.claim_rules.decompose import decompose
 from claimflow.stages.decompose import DecomposeClaims
-from claimflow.stages.prompt import cut
-from claimflow.stages.text.claims import decompose
+from claimflow.stages.prompts import cut
 from claimflow.stages.verify import VerifyClaims
 
 OURS = Path(__file__).parents[2] / "configs/prompts"

@@ -11,13 +11,13 @@ from uuid import UUID
 
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.errors import StoreBusyError
-from claimflow.flows.engine.storage.checking import check_store
-from claimflow.flows.engine.storage.pruning import Keeping, prune
-from claimflow.flows.engine.storage.read_copy import is_current, publish
-from claimflow.flows.engine.storage.store import Store, now
-from tests.endpoint import Endpoint, serve
+from claimflow.flows.cli.main import main
+from claimflow.flows.errors import StoreBusyError
+from claimflow.flows.store.integrity import check_store
+from claimflow.flows.store.pruning import Keeping, prune
+from claimflow.flows.store.read_copy import is_current, publish
+from claimflow.flows.store.store import Store, now
+from tests.endpoint.server import Endpoint, serve
 from tests.flows.judged import Judged
 
 STRUCTURE = (

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.config.schedules import read_schedules
-from claimflow.flows.engine.errors import InputError, StoreFullError
-from claimflow.flows.engine.storage.publishing import check_place, publish_run
-from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.cli.main import main
+from claimflow.flows.errors import InputError, StoreFullError
+from claimflow.flows.pipeline.schedules import read_schedules
+from claimflow.flows.store.export import check_place, publish_run
+from claimflow.flows.store.store import Store
 
 
 def run_of(store: Store) -> str:

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from claimflow.flows.engine.errors import InputError
-from claimflow.flows.engine.storage.query import query, tables
-from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.errors import InputError
+from claimflow.flows.store.query import query, tables
+from claimflow.flows.store.store import Store
 
 
 @pytest.fixture

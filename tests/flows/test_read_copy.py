@@ -11,14 +11,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.storage.read_copy import (
-    is_current,
-    publish,
-    publish_after_run,
-    read_copy_path,
-)
-from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.cli.main import main
+from claimflow.flows.store.read_copy import is_current, publish, publish_after_run, read_copy_path
+from claimflow.flows.store.store import Store
 from tests.flows.held import Held
 
 COUNT = "SELECT count(*) FROM audit.runs"
@@ -170,10 +165,8 @@ def test_unfinished_copies_of_the_past_are_removed(
 
 def test_publishers_at_the_same_time_leave_one_whole_copy(store: Store) -> None:
     code = (
-        "import sys; from pathlib import Path;"
-        "from claimflow.flows.engine.storage.store import Store;"
-        "from claimflow.flows.engine.storage.read_copy import publish;"
-        "publish(Store(Path(sys.argv[1])))"
+        "import sys; from pathlib import Path; from claimflow.flows.store.store import Store;"
+        "from claimflow.flows.store.read_copy import publish; publish(Store(Path(sys.argv[1])))"
     )
     command = [sys.executable, "-c", code, str(store.path)]
     for process in [subprocess.Popen(command) for _ in range(2)]:

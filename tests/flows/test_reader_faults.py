@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from claimflow.flows.engine.reader import open_samples
+from claimflow.flows.samples.source import open_samples
 
 LINE = "write one JSON object on each line"
 ARRAY = "write one array of objects"

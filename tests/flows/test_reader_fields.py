@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.engine.reader.columns import fields_by_column
-from claimflow.flows.engine.reader.fields import sample_fields
-from claimflow.flows.engine.reader.records import RecordError
+from claimflow.flows.samples.fields import fields_by_column, sample_fields
+from claimflow.flows.samples.records import RecordError
 
 
 def fields(values: dict[str, Any], *, cells: bool = False) -> dict[str, Any]:
@@ -109,4 +108,4 @@ def test_claims_that_are_none(value: Any, wrong: str) -> None:
 def test_claims_in_a_cell_are_a_list_as_json(cell: str) -> None:
     _, wrongs = sample_fields({"response_claims": cell}, fields_by_column({}), cells=True)
     (wrong,) = wrongs
-    assert wrong.right in ("write a list of texts", 'write it as JSON: ["one", "two"]')
+    assert wrong.hint in ("write a list of texts", 'write it as JSON: ["one", "two"]')

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claimflow.flows.engine.reader import open_samples
-from claimflow.flows.engine.reader.json_text import _decode_strictly, _plain_object, decode_object
-from claimflow.flows.engine.reader.records import RecordError
+from claimflow.flows.samples.json_files import _decode_strictly, _plain_object, decode_object
+from claimflow.flows.samples.records import RecordError
+from claimflow.flows.samples.source import open_samples
 
 TEXTS = st.text(st.sampled_from('ab":, \\é🙂\x00\u2028{}'), max_size=6)
 VALUES = st.recursive(
@@ -34,7 +34,7 @@ def strictly(line: bytes) -> Any:
 
 def found(line: bytes) -> Any:
     try:
-        return worded(decode_object(line, right="r"))
+        return worded(decode_object(line, hint="r"))
     except UnicodeDecodeError:
         return "no UTF-8"
 
@@ -77,7 +77,7 @@ def test_both_decoders_agree_on_any_line(
     ],
 )
 def test_a_name_that_stands_twice_is_found_wherever_it_hides(line: bytes, name: str) -> None:
-    told = decode_object(line, right="r")
+    told = decode_object(line, hint="r")
     assert str(told) == f"{name!r} stands twice in one object; keep one of them"
 
 
@@ -86,7 +86,7 @@ def test_ordinary_lines_are_read_quickly_and_those_of_quoted_colons_are_read_too
     assert _plain_object(ordinary) == json.loads(ordinary)
     quoting = rb'{"response": "he said \"yes\": no"}'
     assert _plain_object(quoting) is None
-    assert decode_object(quoting, right="r") == {"response": 'he said "yes": no'}
+    assert decode_object(quoting, hint="r") == {"response": 'he said "yes": no'}
 
 
 def test_faults_of_the_lines_before_a_byte_of_another_encoding_are_told_too(tmp_path: Path) -> None:

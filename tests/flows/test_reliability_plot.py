@@ -9,11 +9,11 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.calibration.corrections import corrections
-from claimflow.flows.engine.findings.results import chosen_run
-from claimflow.flows.engine.storage.store import Store
-from claimflow.flows.report.page import html_report
+from claimflow.flows.cli.main import main
+from claimflow.flows.quality.calibration import corrections
+from claimflow.flows.report.html import html_report
+from claimflow.flows.store.results import chosen_run
+from claimflow.flows.store.store import Store
 from tests.flows.sheets import read_sheet, save_sheet
 
 SAMPLES = [

@@ -4,7 +4,7 @@ import pytest
 from jinja2 import UndefinedError
 from markupsafe import Markup
 
-from claimflow.flows.rendering import hashed, policy, rendered, source
+from claimflow.flows.report.templates import hashed, policy, rendered, source
 
 FACTS = {
     "title": "Two & two",

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.findings.results import chosen_run, lowest
-from claimflow.flows.engine.storage.store import Store
-from tests.endpoint import faults, serve
+from claimflow.flows.cli.main import main
+from claimflow.flows.store.results import chosen_run, lowest
+from claimflow.flows.store.store import Store
+from tests.endpoint import faults
+from tests.endpoint.server import serve
 from tests.flows.judged import Judged, about
 
 NOISE = """

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
-from claimflow.flows.engine.storage.store import Store
-from claimflow.flows.pages.words import visible
-from claimflow.flows.report.page import html_report
+from claimflow.flows.report.html import html_report
+from claimflow.flows.report.text import visible
+from claimflow.flows.store.store import Store
 from tests.flows.browser import Seen
 from tests.flows.compared import claims, put_run, samples
 from tests.flows.reported import EVIL, LONG, put_runs

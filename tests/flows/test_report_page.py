@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.storage import runs
-from claimflow.flows.engine.storage.store import Store
-from claimflow.flows.report.folder import put_report
-from claimflow.flows.report.page import html_report
+from claimflow.flows.cli.main import main
+from claimflow.flows.report.html import html_report, put_report
+from claimflow.flows.store import runs
+from claimflow.flows.store.store import Store
 from tests.flows.compared import Table, put_run, samples, scores
 from tests.flows.reported import put_runs, samples_of
 

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from claimflow.flows.report.payload import Payload, packed
+from claimflow.flows.report.html import Payload, packed
 
 
 def unpacked(payload: Payload) -> list[Any]:

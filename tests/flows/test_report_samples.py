@@ -4,16 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from claimflow.flows.engine.compare.comparison import compare
-from claimflow.flows.engine.compare.pairs import Runs
-from claimflow.flows.engine.findings.results import sample_count
-from claimflow.flows.engine.report.metrics import StepMetric, scored_values
-from claimflow.flows.engine.report.overview import overview
-from claimflow.flows.engine.report.ranking import changed_samples, worst_first
-from claimflow.flows.engine.report.samples import followed
-from claimflow.flows.engine.storage.store import Store
-from claimflow.flows.report.entries import entries
-from claimflow.stages.keys import content_key
+from claimflow.flows.quality.comparison import compare
+from claimflow.flows.quality.metric_differences import Runs
+from claimflow.flows.report.html import entries
+from claimflow.flows.report.overview import StepMetric, overview, scored_values
+from claimflow.flows.report.samples import changed_samples, followed, worst_first
+from claimflow.flows.store.results import sample_count
+from claimflow.flows.store.store import Store
+from claimflow.stages.rows import content_key
 from tests.flows.compared import put_run
 from tests.flows.reported import EVIL, LONG, put_runs, samples_of
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from claimflow.flows.engine.config.rerun import Choice, Rerun, chosen
-from claimflow.flows.engine.errors import InputError
-from claimflow.flows.engine.prepare import prepare
+from claimflow.flows.errors import InputError
+from claimflow.flows.pipeline.rerun import Choice, Rerun, chosen
+from claimflow.flows.runner.prepare import prepare
 
 CLAIMS = "response_claims"
 NEEDED = {"response_claims", "response_in_reference", "precision"}

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.errors import StoreFullError
-from claimflow.flows.engine.prepare import prepare
-from claimflow.flows.engine.running.room import SPARE, check_room, room_needed
-from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.cli.main import main
+from claimflow.flows.errors import StoreFullError
+from claimflow.flows.runner.disk_space import SPARE, check_room, room_needed
+from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.store.store import Store
 
 
 def steps(config: Path) -> list[str]:

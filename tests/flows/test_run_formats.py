@@ -7,14 +7,14 @@ from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.config.rules import Gate
-from claimflow.flows.engine.findings.gates import judge_run
-from claimflow.flows.engine.findings.results import chosen_run
-from claimflow.flows.engine.storage import runs
-from claimflow.flows.engine.storage.store import Store
-from claimflow.flows.engine.storage.tags import add_tag
-from claimflow.flows.pages.run_junit import as_junit
+from claimflow.flows.cli.main import main
+from claimflow.flows.pipeline.checks import Gate
+from claimflow.flows.quality.gates import judge_run
+from claimflow.flows.report.junit import as_junit
+from claimflow.flows.store import runs
+from claimflow.flows.store.results import chosen_run
+from claimflow.flows.store.runs import add_tag
+from claimflow.flows.store.store import Store
 from tests.flows.compared import Table, claims, put_run, samples, scores, verdicts
 
 HOSTILE = "]]> <b>&amp;</b> \x00\x1b[31m\x0b\ufffe \ud83d\ude00 \u202e ü"

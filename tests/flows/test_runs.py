@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from claimflow.flows.engine.findings.results import all_runs
-from claimflow.flows.engine.storage import runs
-from claimflow.flows.engine.storage.artifacts import Draft, Making
-from claimflow.flows.engine.storage.store import Store, now
-from claimflow.stages.keys import content_key
-from claimflow.stages.rows import Sample
+from claimflow.flows.store import runs
+from claimflow.flows.store.artifacts import Draft, Making
+from claimflow.flows.store.results import all_runs
+from claimflow.flows.store.store import Store, now
+from claimflow.stages.rows import Sample, content_key
 from claimflow.stages.tables import build
 
 ABOUT = {"pipeline": "p", "config_path": "p.yaml", "config": "name: p"}

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.commands.local_server import HOME
-from tests.endpoint import Endpoint, serve
+from claimflow.flows.orchestration.local_server import HOME
+from tests.endpoint.server import Endpoint, serve
 from tests.flows.judged import Judged
 from tests.flows.limits import Limit, expire
 from tests.flows.prefect_server import MAIN, ask, environment
@@ -202,8 +202,8 @@ SETTLE = """
 import sys
 from datetime import timedelta
 from uuid import UUID
-from claimflow.flows.missed import settle_missed
-from claimflow.flows.schedule import api
+from claimflow.flows.orchestration.recovery import settle_missed
+from claimflow.flows.orchestration.deployments import api
 with api() as client:
     print(*settle_missed(client, UUID(sys.argv[1]), sys.argv[2], late=timedelta(0)), sep="\\n")
 """
@@ -305,7 +305,7 @@ OUTLIVE = """
 import threading
 from uuid import uuid4
 from prefect import flow_engine
-from claimflow.flows.leases import outlive_leases
+from claimflow.flows.orchestration.recovery import outlive_leases
 outlive_leases()
 with flow_engine.maintain_concurrency_lease(uuid4(), 1, raise_on_lease_renewal_failure=True):
     (renewing,) = (one for one in threading.enumerate() if one.name.startswith("concurrency"))

@@ -7,11 +7,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.config.schedules import read_schedules
-from claimflow.flows.engine.config.schedules_schema import Parameters, schedules_schema
-from claimflow.flows.engine.config.yaml_source import load_yaml
-from claimflow.flows.engine.errors import InputError
+from claimflow.flows.cli.main import main
+from claimflow.flows.errors import InputError
+from claimflow.flows.pipeline.schedules import Parameters, read_schedules, schedules_schema
+from claimflow.flows.pipeline.yaml_source import load_yaml
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "configs/schedules.yaml"

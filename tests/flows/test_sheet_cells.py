@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.flows.engine.sheets.cells import as_saved, guarded, unguarded
+from claimflow.flows.quality.correction_csv import as_saved, guarded, unguarded
 
 HOSTILE = [
     '=HYPERLINK("http://evil","x")',

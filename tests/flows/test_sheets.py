@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.errors import InputError
-from claimflow.flows.engine.findings.results import chosen_run
-from claimflow.flows.engine.sheets.form import COLUMNS, read_sheet, written
-from claimflow.flows.engine.sheets.rows import sheet_rows
-from claimflow.flows.engine.sheets.taking_in import run_of, taken_in
-from claimflow.flows.engine.storage.edits import Kind
-from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.cli.main import main
+from claimflow.flows.errors import InputError
+from claimflow.flows.quality.correction_csv import COLUMNS, read_sheet, sheet_rows, written
+from claimflow.flows.quality.corrections import run_of, taken_in
+from claimflow.flows.store.edits import Kind
+from claimflow.flows.store.results import chosen_run
+from claimflow.flows.store.store import Store
 
 TOWER = "The Eiffel Tower is located in Paris."
 

@@ -7,11 +7,12 @@ from typing import Any, Final
 import polars as pl
 import pytest
 
-from claimflow.flows.engine.storage.checking import check_store
-from claimflow.flows.engine.storage.query import query
-from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.store.integrity import check_store
+from claimflow.flows.store.query import query
+from claimflow.flows.store.store import Store
 from claimflow.stages.rows import row_kinds
-from tests.endpoint import faults, serve
+from tests.endpoint import faults
+from tests.endpoint.server import serve
 from tests.flows.judged import CLAIMS, EMBEDDED, VERIFY, Judged, about, sample
 
 README: Final = (Path(__file__).parents[2] / "flows/README.md").read_text("utf-8")

@@ -9,9 +9,9 @@ import duckdb
 import polars as pl
 import pytest
 
-from claimflow.flows.engine.errors import InputError
-from claimflow.flows.engine.storage.migrations import SCHEMA_VERSION
-from claimflow.flows.engine.storage.store import Store, StoreBusyError, insert, read_table
+from claimflow.flows.errors import InputError, StoreBusyError
+from claimflow.flows.store.schema import SCHEMA_VERSION
+from claimflow.flows.store.store import Store, insert, read_table
 from claimflow.stages.rows import Sample, row_kinds
 from claimflow.stages.tables import build, schema
 

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from claimflow.flows.engine.config.rerun import Rerun, chosen
-from claimflow.flows.engine.errors import InputError
-from claimflow.flows.engine.prepare import Prepared, prepare
-from claimflow.flows.engine.running.execute import execute, open_store, recorded
+from claimflow.flows.api import recorded
+from claimflow.flows.errors import InputError
+from claimflow.flows.pipeline.rerun import Rerun, chosen
+from claimflow.flows.runner.execute import execute, open_store
+from claimflow.flows.runner.prepare import Prepared, prepare
 from tests.flows.judged import Unseen
 
 

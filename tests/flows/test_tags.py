@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.errors import InputError
-from claimflow.flows.engine.findings.results import all_runs, chosen_run
-from claimflow.flows.engine.storage import runs
-from claimflow.flows.engine.storage.runs import NOISE
-from claimflow.flows.engine.storage.store import Store
-from claimflow.flows.engine.storage.tags import add_tag, find_run, newest_of, remove_tag, tags
+from claimflow.flows.cli.main import main
+from claimflow.flows.errors import InputError
+from claimflow.flows.store import runs
+from claimflow.flows.store.results import all_runs, chosen_run
+from claimflow.flows.store.runs import NOISE, add_tag, find_run, newest_of, remove_tag, tags
+from claimflow.flows.store.store import Store
 from tests.flows.compared import put_run, samples
 
 

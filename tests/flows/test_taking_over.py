@@ -9,23 +9,24 @@ from typing import Any
 import polars as pl
 import pytest
 
-from claimflow.flows.engine.config.rerun import Rerun, chosen
-from claimflow.flows.engine.config.wiring import Step
-from claimflow.flows.engine.errors import InputError
-from claimflow.flows.engine.planning.plan import plan
-from claimflow.flows.engine.prepare import prepare
-from claimflow.flows.engine.reader import SampleSource, open_samples
-from claimflow.flows.engine.running.execute import execute, open_store, recorded
-from claimflow.flows.engine.steps import drafting, taking_over
-from claimflow.flows.engine.steps.drafting import Drafting
-from claimflow.flows.engine.steps.runner import Made
-from claimflow.flows.engine.storage.artifacts import Artifact, Making, read_shards
-from claimflow.flows.engine.storage.fingerprint import Digest, step_recipe
-from claimflow.flows.engine.storage.store import Store
-from claimflow.flows.engine.workers.local import LocalWorkers
+from claimflow.flows.api import recorded
+from claimflow.flows.errors import InputError
+from claimflow.flows.pipeline.rerun import Rerun, chosen
+from claimflow.flows.pipeline.wiring import Step
+from claimflow.flows.runner import incremental, table_builder
+from claimflow.flows.runner.execute import execute, open_store
+from claimflow.flows.runner.plan import plan
+from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.runner.run import Made
+from claimflow.flows.runner.table_builder import Drafting
+from claimflow.flows.runner.workers.local import LocalWorkers
+from claimflow.flows.samples.source import SampleSource, open_samples
+from claimflow.flows.store.artifacts import Artifact, Making, read_shards
+from claimflow.flows.store.fingerprint import Digest, step_recipe
+from claimflow.flows.store.store import Store
 from claimflow.stages.base import Stage
 from claimflow.stages.decompose import DecomposeClaims
-from claimflow.stages.match import LexicalMatch
+from claimflow.stages.lexical import LexicalMatch
 from claimflow.stages.tables import schema
 from tests.flows.judged import Unseen
 
@@ -127,9 +128,9 @@ VERSIONS = [
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two samples in a part, two parts at a time."""
-    for module in (drafting, taking_over):
+    for module in (table_builder, incremental):
         monkeypatch.setattr(module, "GROUP", 2)
-    monkeypatch.setattr("claimflow.flows.engine.steps.drafting.SHARD", 2)
+    monkeypatch.setattr("claimflow.flows.runner.prepare.SHARD", 2)
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -147,7 +148,7 @@ def test_a_table_is_the_same_whether_rows_are_taken_over_or_made(tmp_path: Path)
 def test_workers_make_the_rows_of_many_new_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("claimflow.flows.engine.workers.local.WORTH", 1)
+    monkeypatch.setattr("claimflow.flows.runner.workers.local.WORTH", 1)
     tables, stage = Tables(tmp_path), DecomposeClaims(of="response")
     tables.made([TWO, FOUR], {"claims": stage})
     ((table, taken_over),) = tables.made([ONE, TWO, THREE, FOUR, FIVE], {"claims": stage}).values()
@@ -197,7 +198,7 @@ def test_a_plan_says_what_is_taken_over_and_other_settings_take_nothing(tmp_path
 def test_only_the_newest_tables_are_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("claimflow.flows.engine.steps.unchanged._TABLES", 1)
+    monkeypatch.setattr("claimflow.flows.runner.incremental._TABLES", 1)
     tables, claims = Tables(tmp_path), {"claims": STAGES["claims"]}
     for samples, expected in (([ONE, TWO], 0), ([ONE], 1), ([ONE, TWO, THREE], 1)):
         assert tables.made(samples, claims)["claims"][1] == expected

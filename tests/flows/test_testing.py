@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.engine.errors import InputError
-from claimflow.flows.engine.findings.results import chosen_run
-from claimflow.flows.engine.storage.store import Store
+from claimflow.flows.errors import InputError
+from claimflow.flows.store.results import chosen_run
+from claimflow.flows.store.store import Store
 from claimflow.flows.testing import assert_scores
 from tests.flows.compared import put_run, samples, scores
 

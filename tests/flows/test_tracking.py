@@ -12,14 +12,15 @@ import json, sys
 from collections import Counter
 from pathlib import Path
 
-from claimflow.flows.evaluate import evaluate
+from claimflow.flows.orchestration.flow import evaluate
 from prefect import flow
-from claimflow.flows.engine.errors import JudgeError
-from claimflow.flows.engine.running.execute import execute, recorded
-from claimflow.flows.engine.prepare import prepare
-from claimflow.flows.engine.storage.store import Store
-from claimflow.flows.posting import artifact_key
-from claimflow.flows.tracking import Seen, TaskRuns
+from claimflow.flows.errors import JudgeError
+from claimflow.flows.api import recorded
+from claimflow.flows.runner.execute import execute
+from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.store.store import Store
+from claimflow.flows.orchestration.artifacts import artifact_key
+from claimflow.flows.orchestration.task_runs import Seen, TaskRuns
 from tests.flows.held import Held
 
 config = Path(sys.argv[1])

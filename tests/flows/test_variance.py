@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from claimflow.flows.engine.noise.variance import Parts, detectable_difference, split_variance
+from claimflow.flows.quality.variance import Parts, detectable_difference, split_variance
 
 Scores = NDArray[np.float64]
 

@@ -16,13 +16,12 @@ from urllib.parse import urlencode
 
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.storage.store import Store
-from claimflow.flows.engine.storage.tags import add_tag
-from claimflow.flows.view import answers
-from claimflow.flows.view.answers import Asked
-from claimflow.flows.view.pages import POLICY
-from claimflow.flows.view.server import View
+from claimflow.flows.cli.main import main
+from claimflow.flows.store.runs import add_tag
+from claimflow.flows.store.store import Store
+from claimflow.flows.viewer import pages
+from claimflow.flows.viewer.pages import POLICY, Asked
+from claimflow.flows.viewer.server import View
 from tests.flows.compared import put_run, samples, scores
 from tests.flows.held import Held
 
@@ -173,7 +172,7 @@ def test_rows_cells_and_time_are_bounded(client: Client, monkeypatch: pytest.Mon
     assert status == 200
     assert "1,000 rows. The first 1,000 rows; there are more." in page
     assert set(cells(page)) == {"x" * 1_999 + "…"}
-    monkeypatch.setattr(answers, "SECONDS", 0.2)
+    monkeypatch.setattr(pages, "SECONDS", 0.2)
     endless = "SELECT count(*) FROM range(10000000000) a, range(10000000) b WHERE a.range % 7 = 3"
     status, page = client.sql(endless)
     assert status == 400
@@ -256,12 +255,12 @@ def test_a_store_that_another_process_holds_is_told(tmp_path: Path) -> None:
     put_run(store, {"samples": samples(["a"])})
     for path in ("/", "/run/latest"):
         with Held(store.path):
-            answer = answers.answered(store, Asked("GET", path, {}, {}), token="")
+            answer = pages.answered(store, Asked("GET", path, {}, {}), token="")
         assert answer.status == HTTPStatus.SERVICE_UNAVAILABLE
         assert "another process has held the store for 0 s" in answer.page
     asked = Asked("POST", "/sql", {}, {"sql": "SELECT 1"})
     with Held(store.path):
-        assert answers.answered(store, asked, token="").status == HTTPStatus.SERVICE_UNAVAILABLE
+        assert pages.answered(store, asked, token="").status == HTTPStatus.SERVICE_UNAVAILABLE
 
 
 def test_posting_elsewhere_finds_nothing(client: Client) -> None:

@@ -7,8 +7,8 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, Page
 
-from claimflow.flows.engine.storage.store import Store
-from claimflow.flows.view.server import View
+from claimflow.flows.store.store import Store
+from claimflow.flows.viewer.server import View
 from tests.flows.compared import put_run, samples, scores
 
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.cli import main
-from claimflow.flows.engine.llm.estimate import Estimate
-from claimflow.flows.engine.planning.estimating import estimate
-from claimflow.flows.engine.planning.plan import plan
-from claimflow.flows.engine.prepare import prepare
-from tests.endpoint import Endpoint, Rule, faults, serve
+from claimflow.flows.cli.main import main
+from claimflow.flows.judge.estimate import Estimate
+from claimflow.flows.runner.estimate import estimate
+from claimflow.flows.runner.plan import plan
+from claimflow.flows.runner.prepare import prepare
+from tests.endpoint import faults
+from tests.endpoint.fault import Rule
+from tests.endpoint.server import Endpoint, serve
 from tests.flows.judged import LABELS, STEPS, VERIFY, Judged, about
 
 BALLOTS = """
@@ -38,7 +40,7 @@ def seeded(*numbers: int | None) -> Rule:
 
 
 def planned(judged: Judged) -> dict[str, Estimate]:
-    from claimflow.flows.engine.config.rerun import Rerun, chosen
+    from claimflow.flows.pipeline.rerun import Rerun, chosen
 
     prepared = prepare(judged.path)
     steps = plan(prepared, judged.store, choice=chosen(prepared.pipeline, Rerun()))

@@ -12,12 +12,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from claimflow.flows.engine.errors import StoppedError, WorkersError
-from claimflow.flows.engine.steps.parts import make_table
-from claimflow.flows.engine.workers.local import LocalWorkers
+from claimflow.flows.errors import StoppedError, WorkersError
+from claimflow.flows.runner.table_parts import make_table
+from claimflow.flows.runner.workers.local import LocalWorkers
 from claimflow.stages.base import Stage
 from claimflow.stages.decompose import DecomposeClaims
-from claimflow.stages.match import LexicalMatch
+from claimflow.stages.lexical import LexicalMatch
 from claimflow.stages.rows import Sample
 from claimflow.stages.tables import TableError, build
 
@@ -129,7 +129,7 @@ def test_a_few_chunks_are_not_worth_a_process(stop: threading.Event) -> None:
 
 ABANDONED = """
 import os, threading
-from claimflow.flows.engine.workers.local import LocalWorkers
+from claimflow.flows.runner.workers.local import LocalWorkers
 from tests.flows import test_workers as t
 list(t.make(LocalWorkers(threading.Event(), count=1), [t.part(0)]))
 os._exit(0)

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from claimflow.flows.engine.config.yaml_source import load_yaml
-from claimflow.flows.engine.errors import InputError
+from claimflow.flows.errors import InputError
+from claimflow.flows.pipeline.yaml_source import load_yaml
 
 
 def write(folder: Path, text: str) -> Path:

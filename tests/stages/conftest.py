@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 import pytest
 
-from claimflow.stages.keys import content_key
-from claimflow.stages.rows import Claim, Verdict
+from claimflow.stages.rows import Claim, Verdict, content_key
 from claimflow.stages.tables import build
 
 Labels = Mapping[str, Sequence[str | Sequence[str]]]

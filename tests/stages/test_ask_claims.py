@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.ask_claims import Decomposition, Named, ask_claims
+from claimflow.stages.judging.claims import Decomposition, Named, ask_claims
+from claimflow.stages.rows import FailureKind
 from claimflow.stages.tools import Failure, Form, Question, Reply
-from claimflow.stages.words import FailureKind
 
 FORM = Form("{{texts}}", "texts", Decomposition, 1, keep_part=False)
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from claimflow.stages.ask_verdicts import Judged, Opinion, ask_verdicts
+from claimflow.stages.judging.verdicts import Judged, Opinion, ask_verdicts
+from claimflow.stages.rows import FailureKind, Label
 from claimflow.stages.tools import Failure, Form, Pair, Question, Reply
-from claimflow.stages.words import FailureKind, Label
 
 FORM = Form("{{premise}}\n{{claims}}", "claims", Opinion, 8, keep_part=True)
 TOO_LONG = Failure("too_long", "does not fit", "call")

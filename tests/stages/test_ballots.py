@@ -9,13 +9,12 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from claimflow.stages.ask_verdicts import Judged, Opinion
-from claimflow.stages.ballots import Vote, decide
-from claimflow.stages.rows import Claim, Sample, Verdict
+from claimflow.stages.judging.verdicts import Judged, Opinion
+from claimflow.stages.judging.votes import Vote, decide
+from claimflow.stages.rows import Claim, Label, Sample, Verdict
 from claimflow.stages.tables import build, conform
 from claimflow.stages.tools import Failure, Form, Question, Reply, Voter
 from claimflow.stages.verify import VerifyClaims
-from claimflow.stages.words import Label
 
 CALLS: Final = [f"00000000-0000-0000-0000-00000000000{number}" for number in range(8)]
 WORDS: Final[Mapping[str, Label]] = {"e": "entailed", "c": "contradicted", "n": "neutral"}

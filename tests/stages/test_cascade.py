@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from claimflow.stages.ask_verdicts import Opinion
-from claimflow.stages.cascade import Cascade, ask_cascade
-from claimflow.stages.keys import content_key
-from claimflow.stages.rows import Claim, Sample
+from claimflow.stages.judging.cascade import Cascade, ask_cascade
+from claimflow.stages.judging.verdicts import Opinion
+from claimflow.stages.rows import Claim, Sample, content_key
 from claimflow.stages.tables import build
 from claimflow.stages.tools import Failure, Form, Judgement, Pair, Question, Reply, Voter
 from claimflow.stages.verify import VerifyClaims

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.text.claims import Extent, decompose
+from claimflow.stages.claim_rules.decompose import Extent, decompose
 
 EINSTEIN = (
     "Albert Einstein was a German theoretical physicist who developed the theory of relativity "

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.text.composed import composed, is_composed
+from claimflow.stages.text.unicode_words import composed, is_composed
 
 
 @pytest.mark.parametrize(

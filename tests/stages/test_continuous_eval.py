@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.text.continuous_eval import (
+from claimflow.stages.compat.continuous_eval import (
     content_tokens,
     continuous_eval_measures,
     overlap_with,

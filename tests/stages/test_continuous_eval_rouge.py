@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.text import continuous_eval_rouge
-from claimflow.stages.text.continuous_eval_rouge import EmptySourceError, rouge_with
+from claimflow.stages.compat import continuous_eval
+from claimflow.stages.compat.continuous_eval import EmptySourceError, rouge_with
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden_lexical.jsonl"
 WORDS = st.lists(st.sampled_from("abc"), max_size=9)
@@ -104,7 +104,7 @@ def test_equals_the_table_cell_by_cell_in_blocks_of_any_size(
         return
     union = set().union(*(walked_back(s, t) for s in sources for t in texts))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(continuous_eval_rouge, "_BLOCK", block)
+        patch.setattr(continuous_eval, "_BLOCK", block)
         rouge = rouge_with(".".join(map(" ".join, sources)))(".".join(map(" ".join, texts)))
     assert rouge.precision == len(union) / len(set().union(*texts))
     assert rouge.recall == len(union) / len(set().union(*sources))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.text.continuous_eval_sentences import punkt_sentences
+from claimflow.stages.compat.punkt import punkt_sentences
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden_lexical.jsonl"
 

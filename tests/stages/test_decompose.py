@@ -6,10 +6,9 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from claimflow.stages.ask_claims import Decomposition
 from claimflow.stages.decompose import DecomposeClaims
-from claimflow.stages.keys import content_key
-from claimflow.stages.rows import Claim, Sample
+from claimflow.stages.judging.claims import Decomposition
+from claimflow.stages.rows import Claim, Sample, content_key
 from claimflow.stages.tables import build, schema
 from claimflow.stages.tools import Failure, Form, Question, Reply
 

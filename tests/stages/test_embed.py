@@ -4,9 +4,9 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from claimflow.flows.engine.embedding.embedder import OnnxEmbedder
-from claimflow.stages.embed import EmbeddingSimilarity
+from claimflow.flows.models.encoder import OnnxEmbedder
 from claimflow.stages.rows import Sample
+from claimflow.stages.similarity import EmbeddingSimilarity
 from claimflow.stages.tables import build
 
 TEXTS = {

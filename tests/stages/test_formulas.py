@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.formulas import fbeta, passes, share, weighted_mean
+from claimflow.stages.scores.formulas import fbeta, passes, share, weighted_mean
 
 counts = st.integers(0, 10_000)
 

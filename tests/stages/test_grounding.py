@@ -2,7 +2,12 @@
 
 import pytest
 
-from claimflow.stages.text.grounding import new_words, stating_sentences, uncovered, word_forms
+from claimflow.stages.claim_rules.grounding import (
+    new_words,
+    stating_sentences,
+    uncovered,
+    word_forms,
+)
 
 TEXT = "The Eiffel Tower, designed by Gustave Eiffel, was built in Paris from 1887 to 1889."
 

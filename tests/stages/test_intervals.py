@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claimflow.stages.intervals import BOOTSTRAP_UP_TO, mean_interval
+from claimflow.stages.scores.formulas import BOOTSTRAP_UP_TO, mean_interval
 
 
 def bounds(values: list[float]) -> tuple[float | None, float | None]:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.keys import canonical, content_key
+from claimflow.stages.rows import canonical, content_key
 
 JSON = st.recursive(
     st.none()

@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.text import last_words, sentences
+from claimflow.stages.text import sentences
+from claimflow.stages.text import sentences as last_words
 from claimflow.stages.text.abbreviations import ABBREVIATIONS
-from claimflow.stages.text.last_words import FOLLOWERS, followers
-from claimflow.stages.text.sentences import split_sentences
+from claimflow.stages.text.sentences import FOLLOWERS, followers, split_sentences
 
 
 @pytest.mark.parametrize(

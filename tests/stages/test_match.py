@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from pydantic import ValidationError
 
-from claimflow.stages.match import LexicalMatch
+from claimflow.stages.lexical import LexicalMatch
 from claimflow.stages.rows import Sample
 from claimflow.stages.tables import build
 from claimflow.stages.text.bleu import word_bleu
 from claimflow.stages.text.chrf import chrf
-from claimflow.stages.text.composed import composed
 from claimflow.stages.text.rouge import rouge_l
+from claimflow.stages.text.unicode_words import composed
 from claimflow.stages.text.word_letters import WordLetters
 
 PARTS = ["precision", "recall", "f1"]
@@ -141,8 +141,8 @@ def test_chrf_is_measured_of_whole_responses():
 
 
 def test_rows_of_many_samples_are_those_of_each_alone(monkeypatch):
-    monkeypatch.setattr("claimflow.stages.match._AT_ONCE", 2)
-    monkeypatch.setattr("claimflow.stages.text.letters._MOST", 5)
+    monkeypatch.setattr("claimflow.stages.lexical._AT_ONCE", 2)
+    monkeypatch.setattr("claimflow.stages.text.batches._MOST", 5)
     samples = [
         SHAKESPEARE | {"sample_id": str(n), "response": f"He wrote {n}. No. {SHAKESPEARE[r]}"}
         for n, r in enumerate(["reference", "response", "reference", "response", "reference"])
@@ -154,10 +154,11 @@ def test_rows_of_many_samples_are_those_of_each_alone(monkeypatch):
 def test_words_are_forgotten_when_they_are_too_many(monkeypatch):
     made = []
     monkeypatch.setattr(
-        "claimflow.stages.match.WordLetters", lambda *a: made.append(a) or WordLetters(*a)
+        "claimflow.stages.text.word_letters.WordLetters",
+        lambda *a: made.append(a) or WordLetters(*a),
     )
-    monkeypatch.setattr("claimflow.stages.match._AT_ONCE", 1)
-    monkeypatch.setattr("claimflow.stages.text.letters._MOST", 9)
+    monkeypatch.setattr("claimflow.stages.lexical._AT_ONCE", 1)
+    monkeypatch.setattr("claimflow.stages.text.batches._MOST", 9)
     match(*(SHAKESPEARE | {"sample_id": str(n)} for n in range(3)))
     assert len(made) == 4
 

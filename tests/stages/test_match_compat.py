@@ -4,7 +4,7 @@ from typing import Any
 
 import polars as pl
 
-from claimflow.stages.match_compat import compat_matches
+from claimflow.stages.compat.continuous_eval import compat_matches
 from claimflow.stages.rows import Sample, SentenceMatch
 from claimflow.stages.tables import build, conform
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from claimflow.stages.nothing import EmptyPolicy, texts_in
 from claimflow.stages.rows import Sample
-from claimflow.stages.score import ContextRecall, FactualCorrectness, Faithfulness
-from claimflow.stages.score_lexical import DeterministicFaithfulness
+from claimflow.stages.scores.claim_metrics import ContextRecall, FactualCorrectness, Faithfulness
+from claimflow.stages.scores.empty_cases import EmptyPolicy, texts_in
+from claimflow.stages.scores.lexical_metrics import DeterministicFaithfulness
 from claimflow.stages.tables import build
 
 FULL = {"response": "Paris.", "reference": "Paris.", "retrieved_contexts": ["Paris."]}

@@ -5,9 +5,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from claimflow.stages.keys import content_key
-from claimflow.stages.outcomes import count_outcomes
-from claimflow.stages.rows import Claim, Sample, Verdict
+from claimflow.stages.rows import Claim, Sample, Verdict, content_key
+from claimflow.stages.scores.claim_counts import count_outcomes
 from claimflow.stages.tables import TableError, build
 
 Judged = tuple[str, int | None, str | None]

@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claimflow.stages.text import piece_letters
-from claimflow.stages.text.letters import Letters
+from claimflow.stages.text.batches import Letters
 from claimflow.stages.text.piece_letters import UNKNOWN, PieceLetters
 from claimflow.stages.text.rouge import rouge_words
-from claimflow.stages.text.treebank import treebank_words
+from claimflow.stages.text.tokens import treebank_words
 
 PARTS = [*"abxsSdDtTN019.,:;'\"`()[]{}<>*#&?!-«»“”‘’„ \u00a0\t\u3000ıéß", *"      "]
 PARTS += ["'s", "n't", "'ll", "can", "not", "wanna", "cannot", "gimme", "'tis", "more'n", "d'ye"]

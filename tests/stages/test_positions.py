@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from claimflow.stages.positions import positions, tally
+from claimflow.stages.scores.claim_counts import positions, tally
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.premises import Premise, premises_of
+from claimflow.stages.verify import Premise, premises_of
 
 JOINED = Premise("first\nthe second\n\nlast", ("first", "the second", "", "last"))
 

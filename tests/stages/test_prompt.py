@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.prompt import blanks, cut, fill, fill_settings
+from claimflow.stages.prompts import blanks, cut, fill, fill_settings
 
 PIECES = st.lists(
     st.sampled_from(

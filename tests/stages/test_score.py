@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from claimflow.stages.nothing import EmptyPolicy
 from claimflow.stages.rows import Claim, Sample, Verdict
-from claimflow.stages.score import FactualCorrectness
+from claimflow.stages.scores.claim_metrics import FactualCorrectness
+from claimflow.stages.scores.empty_cases import EmptyPolicy
 from claimflow.stages.tables import build
 
 YES, NO, CONTRARY = "entailed", "neutral", "contradicted"

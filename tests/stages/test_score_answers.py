@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from claimflow.stages.nothing import EmptyPolicy
 from claimflow.stages.rows import Sample, Similarity
-from claimflow.stages.score_answers import AnswerCorrectness, SemanticSimilarity
+from claimflow.stages.scores.answer_metrics import AnswerCorrectness, SemanticSimilarity
+from claimflow.stages.scores.empty_cases import EmptyPolicy
 from claimflow.stages.tables import TableError, build
 
 YES, NO = "entailed", "neutral"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from claimflow.stages.rows import Sample
-from claimflow.stages.score import ContextRecall, Faithfulness
+from claimflow.stages.scores.claim_metrics import ContextRecall, Faithfulness
 from claimflow.stages.tables import build
 
 YES, NO, CONTRARY = "entailed", "neutral", "contradicted"

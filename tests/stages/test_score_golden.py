@@ -15,14 +15,13 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from claimflow.stages import ragas
-from claimflow.stages.formulas import weighted_mean
-from claimflow.stages.rows import Sample, Score, Similarity
-from claimflow.stages.score import ContextRecall, FactualCorrectness, Faithfulness
-from claimflow.stages.score_answers import AnswerCorrectness, SemanticSimilarity
-from claimflow.stages.summarize import SummarizeScores
+from claimflow.stages.compat import ragas
+from claimflow.stages.rows import ClaimCompat, Sample, Score, Similarity
+from claimflow.stages.scores.answer_metrics import AnswerCorrectness, SemanticSimilarity
+from claimflow.stages.scores.claim_metrics import ContextRecall, FactualCorrectness, Faithfulness
+from claimflow.stages.scores.formulas import weighted_mean
+from claimflow.stages.scores.summaries import SummarizeScores
 from claimflow.stages.tables import build
-from claimflow.stages.words import ClaimCompat
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden_aggregation.jsonl"
 CASES = {case["id"]: case for case in map(json.loads, GOLDEN.read_text("utf-8").split("\n")[:-1])}

@@ -9,17 +9,16 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from claimflow.stages.nothing import EmptyPolicy
-from claimflow.stages.rows import Sample, SentenceMatch, Similarity
-from claimflow.stages.score import ContextRecall, FactualCorrectness, Faithfulness
-from claimflow.stages.score_answers import AnswerCorrectness, SemanticSimilarity
-from claimflow.stages.score_lexical import (
+from claimflow.stages.rows import ClaimCompat, Sample, SentenceMatch, Similarity
+from claimflow.stages.scores.answer_metrics import AnswerCorrectness, SemanticSimilarity
+from claimflow.stages.scores.claim_metrics import ContextRecall, FactualCorrectness, Faithfulness
+from claimflow.stages.scores.empty_cases import EmptyPolicy
+from claimflow.stages.scores.lexical_metrics import (
     MEASURES,
     DeterministicCorrectness,
     DeterministicFaithfulness,
 )
 from claimflow.stages.tables import build
-from claimflow.stages.words import ClaimCompat
 
 few = settings(
     # Each is of many samples, which one run of a stage scores.

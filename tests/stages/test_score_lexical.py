@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from claimflow.stages.match import LexicalMatch
-from claimflow.stages.nothing import EmptyPolicy
+from claimflow.stages.lexical import LexicalMatch
 from claimflow.stages.rows import Sample, SentenceMatch
-from claimflow.stages.score_lexical import (
+from claimflow.stages.scores.empty_cases import EmptyPolicy
+from claimflow.stages.scores.lexical_metrics import (
     MEASURES,
     DeterministicCorrectness,
     DeterministicFaithfulness,

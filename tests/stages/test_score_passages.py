@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from claimflow.stages.nothing import EmptyPolicy
-from claimflow.stages.ratios import RATIOS
+from claimflow.stages.compat.ragchecker import RATIOS
 from claimflow.stages.rows import Sample
-from claimflow.stages.score_passages import NoiseSensitivity, RagChecker
+from claimflow.stages.scores.empty_cases import EmptyPolicy
+from claimflow.stages.scores.retrieval_metrics import NoiseSensitivity, RagChecker
 from claimflow.stages.tables import TableError, build
 
 few = settings(

@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 from claimflow.stages.rows import Sample
-from claimflow.stages.score_passages import NoiseSensitivity, RagChecker
-from claimflow.stages.summarize import SummarizeScores
+from claimflow.stages.scores.retrieval_metrics import NoiseSensitivity, RagChecker
+from claimflow.stages.scores.summaries import SummarizeScores
 from claimflow.stages.tables import TableError, build
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden_ragchecker.jsonl"

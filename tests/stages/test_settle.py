@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from claimflow.stages.settle import Compat, settle
+from claimflow.stages.scores.finalize import Compat, settle
 
 FRAME = {
     "sample_id": pl.String,

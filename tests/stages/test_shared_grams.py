@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.text import comparison, gram_numbers
-from claimflow.stages.text.comparison import Comparison
-from claimflow.stages.text.shared_grams import shared_grams
+from claimflow.stages.text import batches, ngrams
+from claimflow.stages.text.batches import Comparison
+from claimflow.stages.text.ngrams import shared_grams
 
 TEXT = st.text(alphabet="ab\n\0é東\U0001f600", max_size=12)
 COMPARISONS = st.lists(st.builds(Comparison, st.lists(TEXT, max_size=4), TEXT), max_size=5)
@@ -32,15 +32,15 @@ def test_equal_the_definition_in_any_batches_by_table_or_by_sorting(
     comparisons, orders, largest, batch
 ):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gram_numbers, "_LARGEST", largest)
-        patch.setattr(comparison, "_BATCH", batch)
+        patch.setattr(ngrams, "_LARGEST", largest)
+        patch.setattr(batches, "_BATCH", batch)
         shared = shared_grams(comparisons, orders=orders)
     assert shared.tolist() == by_definition(comparisons, orders)
 
 
 def test_a_table_that_was_used_before_tells_nothing():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison, "_BATCH", 1)
+        patch.setattr(batches, "_BATCH", 1)
         many = [Comparison(["abcdefgh" * 4], "hgfedcba"), Comparison(["ha"], "ahah")]
         assert shared_grams(many, orders=3).tolist() == by_definition(many, 3)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from claimflow.stages.text.claims.standing import open_pronoun
+from claimflow.stages.claim_rules.pronouns import open_pronoun
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claimflow.stages.rows import Sample, Score
-from claimflow.stages.summarize import SummarizeScores
+from claimflow.stages.scores.summaries import SummarizeScores
 from claimflow.stages.tables import build
 
 SAMPLES = build(

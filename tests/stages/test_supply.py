@@ -5,11 +5,9 @@ from collections.abc import Sequence
 import polars as pl
 import pytest
 
-from claimflow.stages.ask_claims import Decomposition
-from claimflow.stages.decompose import DecomposeClaims
-from claimflow.stages.keys import content_key
-from claimflow.stages.rows import Sample
-from claimflow.stages.supply import SuppliedClaims
+from claimflow.stages.decompose import DecomposeClaims, SuppliedClaims
+from claimflow.stages.judging.claims import Decomposition
+from claimflow.stages.rows import Sample, content_key
 from claimflow.stages.tables import build
 from claimflow.stages.tools import Form, Question, Reply
 

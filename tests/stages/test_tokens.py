@@ -7,9 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claimflow.stages.text.overlap import token_overlap
-from claimflow.stages.text.stopwords import ENGLISH
-from claimflow.stages.text.tokens import content_words, tokenize, tokenize_sentence
-from claimflow.stages.text.treebank import treebank_words
+from claimflow.stages.text.tokens import (
+    ENGLISH,
+    content_words,
+    tokenize,
+    tokenize_sentence,
+    treebank_words,
+)
 from claimflow.stages.text.unicode_words import unicode_words
 
 GOLDEN = Path(__file__).parents[1] / "golden"

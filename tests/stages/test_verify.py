@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from claimflow.stages.ask_verdicts import Opinion
-from claimflow.stages.keys import content_key
-from claimflow.stages.rows import Claim, Sample
+from claimflow.stages.judging.verdicts import Opinion
+from claimflow.stages.rows import Claim, Sample, content_key
 from claimflow.stages.tables import build
 from claimflow.stages.tools import Failure, Form, Judgement, Pair, Question, Reply
 from claimflow.stages.verify import VerifyClaims

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claimflow.stages.text import piece_letters, word_letters
-from claimflow.stages.text.composed import composed
 from claimflow.stages.text.rouge import rouge_words
 from claimflow.stages.text.sentences import sentence_bounds
 from claimflow.stages.text.tokens import tokenize, tokenize_sentence
+from claimflow.stages.text.unicode_words import composed
 from claimflow.stages.text.word_letters import WordLetters
 
 PARTS = [*"abxsSdDtTN019.,:;'\"`()[]{}<>*#&?!-«»“”‘’„ \u00a0\t\n\u3000ıéß。।", *"      "]

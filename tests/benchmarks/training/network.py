@@ -14,7 +14,7 @@ from safetensors.torch import load
 from torch.nn import functional
 from transformers import BertConfig, BertModel
 
-from claimflow.flows.engine.entailment.network import Encoded
+from claimflow.flows.models.entailment.model import Encoded
 from tests.benchmarks.training.official import Official
 
 CLASSES = ("entailed", "contradicted", "neutral")

@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
-from claimflow.flows.engine.entailment.network import Encoded
+from claimflow.flows.models.entailment.model import Encoded
 from tests.benchmarks.training.encoding import encoded
 from tests.benchmarks.training.examples import Example, Examples, read_labelled
 from tests.benchmarks.training.network import Network, loss

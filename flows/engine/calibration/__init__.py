@@ -1,1 +1,0 @@
-"""Judges held against people: how often they agree, and what their errors do to a score."""

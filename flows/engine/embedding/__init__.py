@@ -1,1 +1,0 @@
-"""The encoder that runs in this process: texts to vectors."""

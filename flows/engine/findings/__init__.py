@@ -1,1 +1,0 @@
-"""What a run found, read back from the store."""

@@ -1,1 +1,0 @@
-"""What people say of claims, verdicts and samples: drawn, written as a blind sheet, taken in."""

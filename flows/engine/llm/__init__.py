@@ -1,1 +1,0 @@
-"""A language model as judge, through litellm: asked once, bounded, honest about failures."""

@@ -1,1 +1,0 @@
-"""How far scores vary when the same samples are evaluated again."""

@@ -1,1 +1,0 @@
-"""What a run would make and ask, found out before it does."""

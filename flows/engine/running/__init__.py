@@ -1,1 +1,0 @@
-"""A whole run: put on record, its steps made, its end noted."""

@@ -1,1 +1,0 @@
-"""Claims and verdicts as sheets: written for a spreadsheet, read back, held against their run."""

@@ -1,1 +1,0 @@
-"""One step of a run: found on file, or made, part by part and only as far as it changed."""

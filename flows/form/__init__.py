@@ -1,1 +1,0 @@
-"""A blind sheet as a page to label in: one file that opens from disk."""

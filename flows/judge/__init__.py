@@ -1,0 +1,1 @@
+"""Language models as judges: client, retries, limits, budget, replies."""

@@ -1,0 +1,210 @@
+"""Budgets and prices: requests sent and money spent, never more than allowed."""
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+from claimflow.flows.judge.transport import Usage, litellm
+from claimflow.flows.pipeline.models import Endpoint
+
+# What a judge may cost: requests sent and money spent, never more than was allowed.
+
+
+_MILLION_BUDGET: Final = 1_000_000
+_FIRST_OUTPUT: Final = 100
+_FIRST_OUTPUT_PER_ENTRY: Final = 50
+
+
+class Price(NamedTuple):
+    """US dollars per million tokens: of the prompt, of its cached part, of the reply."""
+
+    input: Decimal
+    cached: Decimal
+    output: Decimal
+
+
+def cost_of(usage: Usage, price: Price | None) -> Decimal | None:
+    """US dollars that a call cost; None where its tokens or their price are unknown."""
+    if price is None or usage.prompt is None or usage.completion is None:
+        return None
+    cached = min(usage.cached or 0, usage.prompt)
+    fresh = usage.prompt - cached
+    total = fresh * price.input + cached * price.cached + usage.completion * price.output
+    return total / _MILLION_BUDGET
+
+
+class BudgetSpent(Exception):  # noqa: N818
+    """The next request might cost more than what is left."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reservation:
+    """US dollars set aside for one call, until it is settled or released."""
+
+    usd: Decimal
+
+
+class Budget:
+    """Counts what a judge costs and refuses what would cost too much.
+
+    `usd` and `calls` are the most that may be spent and sent; None is no limit. Money is set
+    aside before a call is sent, by an estimate, so that calls in flight cannot overdraw
+    together: at worst by as much as their estimates fell short. Once a budget refused it is
+    spent for good, so that a run ends instead of picking its cheap calls.
+
+    Coroutines of one loop share it.
+    """
+
+    def __init__(
+        self,
+        usd: Decimal | float | None,
+        calls: int | None,
+        price: Price | None,
+        *,
+        max_tokens: int | None = None,
+    ) -> None:
+        if usd is not None and price is None:
+            raise ValueError("a budget in US dollars needs a price per token")
+        self._usd = None if usd is None else Decimal(str(usd))
+        self._calls = calls
+        self._price = price
+        self._max_tokens = max_tokens
+        self._largest_output = 0
+        self._reserved = Decimal(0)
+        self._open: set[Reservation] = set()
+        self._waiting: deque[tuple[asyncio.Future[bool], Reservation]] = deque()
+        self._refusal: str | None = None
+        self.spent = Decimal(0)
+        self.sent = 0
+
+    async def reserve(self, prompt_tokens: int, entries: int) -> Reservation:
+        """Set aside what a call about `entries` texts may cost.
+
+        While calls in flight might still turn out cheap enough, waits for them, in order of
+        arrival. Raises `BudgetSpent` when this call does not fit for certain.
+        """
+        self._check_calls()
+        reservation = Reservation(self._estimate(prompt_tokens, entries))
+        admitted = asyncio.get_running_loop().create_future()
+        self._waiting.append((admitted, reservation))
+        self._look()
+        try:
+            if not await admitted:
+                raise BudgetSpent(self._refusal)
+        except BaseException:
+            self.release(reservation)
+            raise
+        return reservation
+
+    def count(self) -> None:
+        """Count a request, right before it is sent. Raises `BudgetSpent` if it is one too many."""
+        self._check_calls()
+        if self._refusal is not None:
+            raise BudgetSpent(self._refusal)
+        self.sent += 1
+
+    def settle(self, reservation: Reservation, usage: Usage | None) -> None:
+        """Put what a call cost in the place of its estimate, which stands if that is unknown."""
+        cost = None if usage is None else cost_of(usage, self._price)
+        if usage is not None:
+            self._largest_output = max(self._largest_output, usage.completion or 0)
+        self._close(reservation, reservation.usd if cost is None else cost)
+
+    def release(self, reservation: Reservation) -> None:
+        """Give back the money of a call that cost none; of one that is settled, nothing."""
+        self._close(reservation, Decimal(0))
+
+    def _close(self, reservation: Reservation, cost: Decimal) -> None:
+        if reservation in self._open:
+            self._open.remove(reservation)
+            self._reserved -= reservation.usd
+            self.spent += cost
+        self._look()
+
+    def _look(self) -> None:
+        """Tell those who wait, in order, whether they may go."""
+        while self._waiting:
+            admitted, reservation = self._waiting[0]
+            if not admitted.done():
+                fits = self._refusal is None and self._fits(reservation)
+                if not fits and self._refusal is None and self._open:
+                    return
+                if fits:
+                    self._open.add(reservation)
+                    self._reserved += reservation.usd
+                elif self._refusal is None:
+                    self._refusal = self._too_dear(reservation)
+                admitted.set_result(fits)
+            self._waiting.popleft()
+
+    def _fits(self, reservation: Reservation) -> bool:
+        return self._usd is None or self.spent + self._reserved + reservation.usd <= self._usd
+
+    def _check_calls(self) -> None:
+        if self._refusal is None and self._calls is not None and self.sent >= self._calls:
+            self._refusal = f"the budget of {self._calls} calls is spent"
+            self._look()
+
+    def _estimate(self, prompt_tokens: int, entries: int) -> Decimal:
+        if self._price is None:
+            return Decimal(0)
+        output = self._largest_output or _FIRST_OUTPUT + _FIRST_OUTPUT_PER_ENTRY * entries
+        if self._max_tokens is not None:
+            output = min(output, self._max_tokens)
+        return (prompt_tokens * self._price.input + output * self._price.output) / _MILLION_BUDGET
+
+    def _too_dear(self, reservation: Reservation) -> str:
+        used, more = _money(self.spent), _money(reservation.usd)
+        return (
+            f"the budget of {_money(self._usd or Decimal(0))} USD is spent "
+            f"({used} used, the next call may cost {more})"
+        )
+
+
+def _money(usd: Decimal) -> str:
+    return f"{usd:.2f}" if usd >= 1 or not usd else f"{usd:.2g}"
+
+
+# What an endpoint charges: by the pipeline's own words, else by litellm's bundled table.
+
+
+_MILLION: Final = 1_000_000
+
+
+def charges_of(endpoint: Endpoint) -> Price | None:
+    """What tokens cost; None when nobody says, which is not the same as nothing."""
+    own = endpoint.price
+    if own is None:
+        return listed(endpoint.model)
+    return _price(own.input, own.cached_input, own.output)
+
+
+def listed(model: str) -> Price | None:
+    """List price of a model; None when litellm's table has none, or does not know the model."""
+    entry = _entry(model)
+    prompt, completion = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
+    if prompt is None or completion is None:
+        return None
+    price = _price(prompt, entry.get("cache_read_input_token_cost"), completion)
+    return Price(*(per_token * _MILLION for per_token in price))
+
+
+def _price(prompt: float, cached: float | None, completion: float) -> Price:
+    """The decimal numbers that were written; cached tokens without a price cost the full one."""
+    said = (prompt, prompt if cached is None else cached, completion)
+    return Price(*(Decimal(str(number)) for number in said))
+
+
+def _entry(model: str) -> Mapping[str, Any]:
+    """The table's entry for `provider/name`, or for `name` where it is of that provider.
+
+    Looked up by hand: litellm's own look-up asks a local server about its models.
+    """
+    table: Mapping[str, Mapping[str, Any]] = litellm().model_cost
+    provider, _, name = model.partition("/")
+    bare = table.get(name, {}) if provider else {}
+    ours = str(bare.get("litellm_provider")).startswith(provider)
+    return table.get(model) or (bare if ours else {})

@@ -1,0 +1,103 @@
+"""What earlier calls to an endpoint tell: token rates, and a response format that works."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from claimflow.flows.judge.response_formats import Rung
+from claimflow.flows.pipeline.models import Judge
+from claimflow.flows.store.store import Store, read_table
+
+# How a model counts and how much it says, as far as its calls on record tell.
+
+
+CHARACTERS_PER_TOKEN: Final = 4.0
+"""Of English text, about, where nothing better is known."""
+
+_HASH: Final = 36
+_RECENT: Final = 1_000
+
+
+class Habits(NamedTuple):
+    """Characters of the messages for a token, and tokens of the reply for a text asked about.
+
+    `per_entry` holds the latter by the blank that the texts stood in, once there was a call.
+    """
+
+    characters_per_token: float = CHARACTERS_PER_TOKEN
+    per_entry: Mapping[str, float] = {}
+
+
+def recall_habits(store: Store, judge: Judge) -> Habits:
+    """What the newest calls of the judge's model behind its endpoint were like.
+
+    Calls whose texts are kept as hashes tell nothing.
+    """
+    if not store.path.is_file():
+        return Habits()
+    values = {"model": judge.model, "api_base": judge.api_base, "hash": _HASH, "recent": _RECENT}
+    with store.reading() as connection:
+        found = connection.execute(_QUERY, values).fetchall()[0]
+    ratio, of_claims, of_texts = found
+    per_entry = {"claims": of_claims, "texts": of_texts}
+    known = {blank: tokens for blank, tokens in per_entry.items() if tokens}
+    return Habits(ratio or CHARACTERS_PER_TOKEN, known)
+
+
+_QUERY: Final = """
+WITH recent AS (
+  SELECT length(coalesce(system, '')) + length(prompt) AS characters, prompt_tokens,
+         -- A second asking repeats all texts and is answered for some.
+         CASE WHEN repeats IS NULL THEN completion_tokens END AS completion_tokens,
+         len(regexp_extract_all(prompt, '<claim-[0-9a-f]{8} id="')) AS claims,
+         len(regexp_extract_all(prompt, '<text-[0-9a-f]{8} id="')) AS texts
+  FROM audit.calls
+  WHERE model = $model AND api_base IS NOT DISTINCT FROM $api_base
+    AND prompt_tokens > 0 AND length(prompt) <> $hash
+  ORDER BY asked_at DESC LIMIT $recent
+)
+SELECT sum(characters) / sum(prompt_tokens),
+       sum(completion_tokens) FILTER (claims > 0)
+         / sum(claims) FILTER (claims > 0 AND completion_tokens IS NOT NULL),
+       sum(completion_tokens) FILTER (texts > 0)
+         / sum(texts) FILTER (texts > 0 AND completion_tokens IS NOT NULL)
+FROM recent
+"""
+
+
+# What earlier runs learnt of an endpoint.
+
+
+class OpenReply(NamedTuple):
+    """A reply that was wrong, of a run that ended before the model had been shown it."""
+
+    call_id: str
+    text: str
+    cut_off: bool
+
+
+class Past(NamedTuple):
+    """The rung that worked last, if any did, and the open replies by the hash of their request."""
+
+    rung: Rung | None
+    open: dict[str, OpenReply]
+
+
+def recall_past(store: Store, judge: Judge) -> Past:
+    """What is on file of the judge's model behind its endpoint."""
+    if not store.path.is_file():
+        return Past(None, {})
+    condition = "model = $model AND api_base IS NOT DISTINCT FROM $api_base"
+    values = {"model": judge.model, "api_base": judge.api_base}
+    with store.reading() as connection:
+        rung = connection.execute(
+            f"SELECT arg_max(rung, asked_at) FROM audit.calls WHERE {condition} "
+            "AND outcome IN ('ok', 'repaired')",
+            values,
+        ).fetchall()[0][0]
+        found = read_table(
+            connection,
+            "SELECT request, call_id, reply, coalesce(finish_reason = 'length', false) AS cut "
+            f"FROM audit.calls WHERE {condition} AND open ORDER BY asked_at",
+            **values,
+        )
+    return Past(rung, {request: OpenReply(*rest) for request, *rest in found.iter_rows()})

@@ -1,0 +1,148 @@
+"""Call records: what was sent, what came back, at what cost."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final, Literal, NamedTuple
+from uuid import uuid4
+
+import polars as pl
+
+from claimflow.flows.judge.transport import Request
+from claimflow.flows.store.store import now
+from claimflow.stages.rows import FailureKind, content_key
+
+Outcome = Literal["ok", "repaired", "partial"] | FailureKind
+"""ok: an answer to everything that was asked; repaired: one that took tolerant reading;
+partial: an answer to some of it; else what kept the reply from being one."""
+
+
+class Call(NamedTuple):
+    """One row of `audit.calls`."""
+
+    call_id: str
+    run_id: str
+    step: str
+    judge: str
+    model: str
+    api_base: str | None
+    request: str
+    repeats: str | None
+    rung: str | None
+    system: str | None
+    prompt: str | None
+    asked_at: datetime
+    reply: str | None = None
+    outcome: Outcome = "ok"
+    error: str | None = None
+    finish_reason: str | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    cost: Decimal | None = None
+    seconds: float = 0.0
+    attempts: int = 0
+    open: bool = False
+
+    def redacted(self) -> "Call":
+        """The call with hashes in place of its texts."""
+        return self._replace(
+            system=_hashed(self.system),
+            prompt=_hashed(self.prompt),
+            reply=_hashed(self.reply),
+            # It may repeat words of the reply, or of the prompt where an endpoint does.
+            error=None,
+            open=False,
+        )
+
+
+def _hashed(text: str | None) -> str | None:
+    return None if text is None else content_key("text", text)
+
+
+_SCHEMA: Final[dict[str, Any]] = {
+    "call_id": pl.String,
+    "run_id": pl.String,
+    "step": pl.String,
+    "judge": pl.String,
+    "model": pl.String,
+    "api_base": pl.String,
+    "request": pl.String,
+    "repeats": pl.String,
+    "rung": pl.String,
+    "system": pl.String,
+    "prompt": pl.String,
+    "asked_at": pl.Datetime("us"),
+    "reply": pl.String,
+    "outcome": pl.String,
+    "error": pl.String,
+    "finish_reason": pl.String,
+    "prompt_tokens": pl.Int64,
+    "cached_tokens": pl.Int64,
+    "completion_tokens": pl.Int64,
+    "cost": pl.Decimal(18, 9),
+    "seconds": pl.Float64,
+    "attempts": pl.Int32,
+    "open": pl.Boolean,
+}
+
+
+def chat_call(
+    request: Request, *, run_id: str, step: str, judge: str, rung: str, repeats: str | None
+) -> Call:
+    """The record of a request of a chat model that is about to be sent."""
+    system, prompt = (storable(text) for text in _parted(request.messages))
+    return Call(
+        call_id=str(uuid4()),
+        run_id=run_id,
+        step=step,
+        judge=judge,
+        model=request.model,
+        api_base=request.api_base,
+        request=content_key("request", *request),
+        repeats=repeats,
+        rung=rung,
+        system=system,
+        prompt=prompt,
+        asked_at=now(),
+    )
+
+
+def embedding_call(
+    identity: Mapping[str, Any], texts: Sequence[str], *, run_id: str, step: str
+) -> Call:
+    """The record of a request for embeddings. It keeps no texts, for they are many."""
+    return Call(
+        call_id=str(uuid4()),
+        run_id=run_id,
+        step=step,
+        judge="embedder",
+        model=identity["model"],
+        api_base=identity["api_base"],
+        request=content_key("embeddings", identity, list(texts)),
+        repeats=None,
+        rung=None,
+        system=None,
+        prompt=None,
+        asked_at=now(),
+    )
+
+
+def storable(text: str | None) -> str | None:
+    """The text without lone surrogates, which models can write and no file can hold."""
+    return None if text is None else text.encode("utf-8", "replace").decode()
+
+
+def _parted(messages: Sequence[dict[str, str]]) -> tuple[str | None, str]:
+    """The system message, and all others, each under its role where they are several."""
+    first = messages[0]
+    system = first["content"] if first["role"] == "system" else None
+    rest = messages[1:] if system is not None else messages
+    if len(rest) == 1:
+        return system, rest[0]["content"]
+    return system, "\n\n".join(f"[{message['role']}]\n{message['content']}" for message in rest)
+
+
+def call_table(calls: Sequence[Call]) -> pl.DataFrame:
+    """The calls as rows of `audit.calls`."""
+    return pl.DataFrame(calls, schema=_SCHEMA, orient="row")

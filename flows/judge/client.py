@@ -1,0 +1,264 @@
+"""The judge client: requests within rate limit, budget and response format."""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from decimal import Decimal
+from functools import partial
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+from claimflow.flows.errors import JudgeError, StoppedError
+from claimflow.flows.judge.budget import Budget, BudgetSpent, Price, charges_of, cost_of
+from claimflow.flows.judge.call_statistics import CHARACTERS_PER_TOKEN, OpenReply, Past, recall_past
+from claimflow.flows.judge.calls import Call, chat_call, storable
+from claimflow.flows.judge.provider_errors import Trouble
+from claimflow.flows.judge.rate_limit import Pace
+from claimflow.flows.judge.response_formats import RUNGS, Rung, reply_format
+from claimflow.flows.judge.retry import Delivered, deliver
+from claimflow.flows.judge.session import Session
+from claimflow.flows.judge.transport import Received, Request, Usage, send, warm
+from claimflow.flows.pipeline.models import Endpoint, Judge
+from claimflow.stages.rows import FailureKind
+from claimflow.stages.tools import Failure, Form
+
+# Access to one endpoint, within pace, budget and shared limit, for all steps of a run.
+
+
+_KINDS: Final[dict[str, FailureKind]] = {
+    "throttled": "rate_limited",
+    "server": "server_error",
+    "timeout": "timeout",
+    "refused": "refused",
+    "too_long": "too_long",
+    "rung": "bad_request",
+    "bad_request": "bad_request",
+}
+_HOPELESS: Final = 5
+"""Bad requests, and nothing else, after which the rest is not sent."""
+
+_DOWN: Final = 200
+"""Calls given up in a row, with none answered in between, after which the rest is not tried."""
+
+_OUTPUT_PER_ENTRY: Final = 60
+
+
+class _Used(Protocol):
+    @property
+    def usage(self) -> Usage: ...
+
+
+Answer = TypeVar("Answer", bound=_Used)
+
+
+class Access:
+    """Requests to `endpoint`, which messages call `who`."""
+
+    def __init__(
+        self,
+        who: str,
+        endpoint: Endpoint,
+        session: Session,
+        price: Price | None,
+        *,
+        max_tokens: int | None = None,
+    ) -> None:
+        self._who = who
+        self._endpoint = endpoint
+        self._session = session
+        self._price = price
+        self._pace = Pace(endpoint.max_concurrency, endpoint.rpm, endpoint.tpm)
+        self._turnstile = session.turnstile(endpoint.shared_limit, self._pace.keep_to)
+        limits = (endpoint.budget_usd, endpoint.budget_calls, price)
+        self._budget = Budget(*limits, max_tokens=max_tokens)
+        self._answered = self._bad = self._lost = 0
+        self._characters = self._tokens = 0
+
+    async def request(
+        self, send: Callable[[float], Awaitable[Answer]], *, characters: int, entries: int
+    ) -> Delivered[Answer]:
+        """What `send` brings of a request of so many `characters` about `entries` texts.
+
+        Raises `Trouble`, `BudgetSpent` when the budget does not reach, `StoppedError` when
+        the run is to end.
+        """
+        prompt_tokens = int(characters / self._characters_per_token())
+        reservation = await self._budget.reserve(prompt_tokens, entries)
+        try:
+            async with self._turnstile.passing():
+                delivered = await deliver(
+                    send,
+                    pace=self._pace,
+                    tokens=prompt_tokens + _OUTPUT_PER_ENTRY * entries,
+                    timeout=self._endpoint.timeout,
+                    before_send=self._before_send,
+                )
+            usage = delivered.received.usage
+            self._budget.settle(reservation, usage)
+        except Trouble as trouble:
+            if trouble.kind == "timeout":
+                # What we did not wait for may be on the bill.
+                self._budget.settle(reservation, None)
+            raise
+        finally:
+            self._budget.release(reservation)
+        self._answered += 1
+        self._lost = 0
+        if usage.prompt:
+            self._characters += characters
+            self._tokens += usage.prompt
+        return delivered
+
+    def failure(self, error: Trouble | BudgetSpent, call_id: str) -> Failure:
+        """What a request that brought nothing means for its texts.
+
+        Raises `JudgeError` where it means that no request can succeed.
+        """
+        if isinstance(error, BudgetSpent):
+            return Failure("not_asked", f"{self._who}: {error}; raise it and run again to go on")
+        who = f"{self._who} ({self._endpoint.model})"
+        if error.kind == "fatal":
+            raise JudgeError(f"{who}: {error.message}")
+        kind = _KINDS[error.kind]
+        self._bad += kind == "bad_request"
+        if self._bad >= _HOPELESS and not self._answered:
+            what = f"the first {self._bad} requests were all turned down as wrong"
+            raise JudgeError(f"{who}: {what}: {error.message}")
+        self._lost += kind in ("server_error", "timeout", "rate_limited")
+        if self._lost >= _DOWN:
+            raise JudgeError(f"{who}: {self._lost} calls in a row failed: {error.message}")
+        return Failure(kind, error.message, call_id)
+
+    def cost(self, usage: Usage) -> Decimal | None:
+        """US dollars; None where tokens or their price are unknown."""
+        return cost_of(usage, self._price)
+
+    def _before_send(self) -> None:
+        if self._session.stop.is_set():
+            raise StoppedError
+        self._budget.count()
+
+    def _characters_per_token(self) -> float:
+        return self._characters / self._tokens if self._tokens else CHARACTERS_PER_TOKEN
+
+
+# The line to a judge: one request and its reply, on the best rung that works.
+
+
+Message = dict[str, str]
+
+
+class Exchange(NamedTuple):
+    """What became of one request: the reply's text, or why there is none.
+
+    `call` goes on record once somebody has read the text, unless it is `recorded` already.
+    """
+
+    call: Call
+    text: str
+    cut_off: bool
+    failure: Failure | None
+    recorded: bool = False
+
+
+class Line:
+    """Requests to one judge, by all steps of a run."""
+
+    def __init__(self, name: str, judge: Judge, session: Session, access: Access, past: Past):
+        self._name = name
+        self._judge = judge
+        self._session = session
+        self._access = access
+        self._open = past.open
+        self._rung: Rung = past.rung or RUNGS[0]
+        self._seeds = True
+
+    async def exchange(
+        self,
+        step: str,
+        form: Form,
+        messages: Sequence[Message],
+        *,
+        entries: int,
+        repeats: str | None = None,
+    ) -> Exchange:
+        """Send `messages`, about `entries` texts, and return what came back.
+
+        `repeats` is the call whose reply they show to the model. A reply that a run before
+        this one got and had no time to act on is taken up instead of being asked for again.
+
+        Raises `JudgeError` when no request can succeed, `StoppedError` when the run is to end.
+        """
+        while True:
+            rung = self._rung
+            seed = self._seed(form.draw)
+            parameters = self._judge.parameters() | seed | reply_format(rung, form)
+            model, api_base = self._judge.model, self._judge.api_base
+            request = Request(model, list(messages), parameters, api_base)
+            made_by = {"run_id": self._session.run_id, "step": step, "judge": self._name}
+            call = chat_call(request, **made_by, rung=rung, repeats=repeats)
+            taken_up = self._open.pop(call.request, None)
+            if taken_up and self._session.since(step) is None:
+                return _taken_up(call, taken_up)
+            try:
+                delivered = await self._access.request(
+                    partial(_send, request),
+                    characters=sum(len(message["content"]) for message in messages),
+                    entries=entries,
+                )
+            except Trouble as trouble:
+                if trouble.kind == "rung" and self._step_down(rung):
+                    continue
+                if seed and re.search(r"\bseed\b", trouble.message):
+                    self._seeds = False
+                    continue
+                call = call._replace(seconds=trouble.seconds, attempts=trouble.attempts)
+                return Exchange(call, "", False, self._access.failure(trouble, call.call_id))
+            except BudgetSpent as spent:
+                return Exchange(call, "", False, self._access.failure(spent, call.call_id))
+            return self._received(call, delivered)
+
+    def _received(self, call: Call, delivered: Delivered[Received]) -> Exchange:
+        received = delivered.received
+        usage = received.usage
+        call = call._replace(
+            reply=storable(received.text if received.refusal is None else received.refusal),
+            finish_reason=received.finish,
+            prompt_tokens=usage.prompt,
+            cached_tokens=usage.cached,
+            completion_tokens=usage.completion,
+            cost=self._access.cost(usage),
+            seconds=delivered.seconds,
+            attempts=delivered.attempts,
+        )
+        if received.refusal is not None:
+            failure = Failure("refused", received.refusal[:300] or "refused", call.call_id)
+            return Exchange(call, "", False, failure)
+        return Exchange(call, received.text, received.finish == "length", None)
+
+    def _seed(self, draw: int) -> dict[str, int]:
+        """The seed of a draw other than the usual one, until the endpoint turns seeds down."""
+        return {"seed": (self._judge.seed or 0) + draw} if draw and self._seeds else {}
+
+    def _step_down(self, rung: Rung) -> bool:
+        """Whether there is a lower rung than `rung`, which is used from now on."""
+        if self._rung == rung:
+            if rung == RUNGS[-1]:
+                return False
+            self._rung = RUNGS[RUNGS.index(rung) + 1]
+        return True
+
+
+def open_line(name: str, judge: Judge, session: Session) -> Line:
+    """The line to a judge, with what earlier runs learnt of it. Imports litellm."""
+    session.loop.run(warm(judge.model))
+    who = f"judge {name}" if name != "judge" else "judge"
+    access = Access(who, judge, session, charges_of(judge), max_tokens=judge.max_tokens)
+    return Line(name, judge, session, access, recall_past(session.ledger.store, judge))
+
+
+async def _send(request: Request, seconds: float) -> Received:
+    return await send(request, timeout=seconds)
+
+
+def _taken_up(call: Call, reply: OpenReply) -> Exchange:
+    call = call._replace(call_id=reply.call_id)
+    return Exchange(call, reply.text, reply.cut_off, None, recorded=True)

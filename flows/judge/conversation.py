@@ -1,0 +1,213 @@
+"""A conversation with the judge: render, ask, read, ask again for what is missing."""
+
+import hashlib
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from itertools import chain, count
+from typing import Final, NamedTuple, Protocol
+
+from claimflow.flows.judge.calls import Call
+from claimflow.flows.judge.client import Exchange, Line, Message
+from claimflow.flows.judge.reply_json import read_json
+from claimflow.flows.judge.reply_matching import Problem, match, reask
+from claimflow.stages.prompts import Parts, blanks, cut, fill
+from claimflow.stages.tools import Failure, Form, Reply
+
+# From a form and its texts to the messages of one call.
+
+
+_PREMISE: Final = "premise"
+_BETWEEN: Final = "\n\n"
+_DIGEST_BYTES: Final = 4
+
+
+def render(form: Form, premise: str, texts: Mapping[int, str]) -> list[dict[str, str]]:
+    """The messages of a call that asks about `texts`, by id, held against `premise`.
+
+    The prompt above its first blank is the system message, the same in every call; a
+    prompt that begins with a blank has none. The rest is the user message, with every text
+    byte for byte between tags that occur in no text of the call. The tags of a premise do
+    not depend on the texts asked about, so that calls which share it share their beginning
+    (unless a text holds the premise's own tag).
+
+    Raises `ValueError` for a prompt without the blank of the texts or with one that
+    is neither theirs nor `premise`.
+    """
+    static, varying = _parts(form.prompt, form.blank)
+    name = form.blank.removesuffix("s")
+    listed = list(texts.values())
+    premise_tag = f"{_PREMISE}-{_unseen(premise, [premise, *listed])}"
+    tag = f"{name}-{_unseen(_BETWEEN.join(listed), [premise, *listed])}"
+    blocks = [_block(tag, text, f' id="{number}"') for number, text in texts.items()]
+    values = {_PREMISE: _block(premise_tag, premise), form.blank: _BETWEEN.join(blocks)}
+    user = {"role": "user", "content": fill(varying, values)}
+    return [{"role": "system", "content": static}, user] if static.strip() else [user]
+
+
+@lru_cache(maxsize=64)
+def _parts(prompt: str, blank: str) -> Parts:
+    if blank not in blanks(prompt):
+        raise ValueError(f"the prompt has no blank {{{{{blank}}}}}")
+    return cut(prompt, {_PREMISE, blank})
+
+
+def _unseen(seed: str, texts: Collection[str]) -> str:
+    """Hex digits that follow from `seed` alone and occur in none of `texts`.
+
+    An author of texts can work them out beforehand and write them into one; then the
+    next ones are taken.
+    """
+    first = _hashed(seed)
+    nexts = (_hashed(f"{first} {number}") for number in count())
+    return next(
+        digits for digits in chain([first], nexts) if not any(digits in text for text in texts)
+    )
+
+
+def _hashed(text: str) -> str:
+    content = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def _block(tag: str, text: str, mark: str = "") -> str:
+    return f"<{tag}{mark}>\n{text}\n</{tag}>"
+
+
+# What a judge says of some texts: asked, read, and asked once more for what is open.
+
+
+Answers = dict[int, Reply | Failure]
+"""By the id of the text."""
+
+
+class Save(Protocol):
+    """Puts a call on record, with what it settled."""
+
+    def __call__(self, call: Call, answers: Answers, *, closes: str | None = None) -> None:
+        """`closes` is the call with an open reply that was asked about again."""
+        ...
+
+
+class _Seen(NamedTuple):
+    """A reply as it was read: answers, what is wrong with the others, and with all of it."""
+
+    answers: Answers
+    problems: dict[int, Problem]
+    whole: str | None
+    cut_off: bool
+    repaired: bool
+
+
+class Conversation:
+    """Asks one judge about the texts of one form, on behalf of one step."""
+
+    def __init__(self, line: Line, form: Form, step: str, save: Save) -> None:
+        self._line = line
+        self._form = form
+        self._step = step
+        self._save = save
+
+    async def about(self, premise: str, texts: Mapping[int, str]) -> Answers:
+        """What the judge says of each of `texts`, by id, or why it says nothing.
+
+        Raises what `Line.exchange` raises.
+        """
+        messages = render(self._form, premise, texts)
+        first = await self._exchange(messages, texts)
+        if first.failure:
+            return self._give_up(first.call, first.failure, texts)
+        seen = self._read(first, texts)
+        if not seen.problems:
+            self._put(first, seen)
+            return seen.answers
+        if seen.cut_off:
+            return await self._in_parts(first, seen, premise, texts)
+        self._put(first, seen, is_open=True)
+        return seen.answers | await self._again(first, seen, messages, texts)
+
+    async def _again(
+        self, first: Exchange, seen: _Seen, messages: list[Message], texts: Mapping[int, str]
+    ) -> Answers:
+        """The one re-ask: the model sees its reply, what is wrong with it, and the open ids."""
+        left = {number: texts[number] for number in seen.problems}
+        turns = [
+            *messages,
+            {"role": "assistant", "content": first.text},
+            {"role": "user", "content": reask(seen.problems, seen.whole)},
+        ]
+        second = await self._exchange(turns, left, repeats=first.call.call_id)
+        if second.failure:
+            return self._give_up(second.call, second.failure, left, closes=first.call.call_id)
+        again = self._read(second, left)
+        failures = {
+            number: Failure(kind, message, second.call.call_id)
+            for number, (kind, message) in again.problems.items()
+        }
+        self._put(second, again, closes=first.call.call_id)
+        return again.answers | failures
+
+    async def _in_parts(
+        self, first: Exchange, seen: _Seen, premise: str, texts: Mapping[int, str]
+    ) -> Answers:
+        """After a reply that was cut off: what it left open, in calls that ask for less."""
+        self._put(first, seen)
+        left = list(seen.problems)
+        if len(left) == 1 == len(texts):
+            message = "the reply was cut off; raise max_tokens"
+            return {left[0]: Failure("truncated", message, first.call.call_id)}
+        half = len(left) if seen.answers else -(-len(left) // 2)
+        answers = seen.answers
+        for part in (left[:half], left[half:]):
+            if part:
+                answers |= await self.about(premise, {number: texts[number] for number in part})
+        return answers
+
+    async def _exchange(
+        self, messages: list[Message], texts: Mapping[int, str], *, repeats: str | None = None
+    ) -> Exchange:
+        return await self._line.exchange(
+            self._step, self._form, messages, entries=len(texts), repeats=repeats
+        )
+
+    def _read(self, exchange: Exchange, texts: Mapping[int, str]) -> _Seen:
+        """What the reply says of each of `texts`; of no text when it may not be taken in part."""
+        read = read_json(exchange.text, cut_off=exchange.cut_off)
+        cut_off = exchange.cut_off and (read.cut or read.problem is not None)
+        if read.problem is not None or (cut_off and not self._form.keep_part):
+            kind = "truncated" if cut_off else read.problem or "truncated"
+            problems: dict[int, Problem] = dict.fromkeys(texts, (kind, read.message))
+            return _Seen({}, problems, read.message or None, cut_off, False)
+        matched = match(read.value, self._form, list(texts))
+        call_id = exchange.call.call_id
+        answers: Answers = {
+            number: Reply(answer, call_id) for number, answer in matched.answers.items()
+        }
+        repaired = read.repaired or matched.repaired
+        return _Seen(answers, matched.problems, None, cut_off, repaired)
+
+    def _put(
+        self, exchange: Exchange, seen: _Seen, *, is_open: bool = False, closes: str | None = None
+    ) -> None:
+        if exchange.recorded:
+            return
+        call = exchange.call
+        if not seen.problems:
+            call = call._replace(outcome="repaired" if seen.repaired else "ok")
+        else:
+            kind, message = next(iter(seen.problems.values()))
+            outcome = "partial" if seen.answers else kind
+            # An answer in part is remembered as such; what it leaves open is asked afresh.
+            call = call._replace(
+                outcome=outcome, error=message or None, open=is_open and not seen.answers
+            )
+        self._save(call, seen.answers, closes=closes)
+
+    def _give_up(
+        self, call: Call, failure: Failure, texts: Mapping[int, str], *, closes: str | None = None
+    ) -> Answers:
+        answers: Answers = dict.fromkeys(texts, failure)
+        # What was not sent is no call.
+        if failure.call_id is not None:
+            call = call._replace(outcome=failure.kind, error=failure.message)
+            self._save(call, answers, closes=closes)
+        return answers

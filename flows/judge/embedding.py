@@ -1,0 +1,132 @@
+"""The `Embedder` tool behind an endpoint: batches of texts, none embedded twice."""
+
+import asyncio
+import threading
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from math import fsum, sqrt
+from typing import NamedTuple
+
+import polars as pl
+
+from claimflow.flows.judge.budget import BudgetSpent, charges_of
+from claimflow.flows.judge.calls import Call, embedding_call
+from claimflow.flows.judge.client import Access
+from claimflow.flows.judge.judge import Crew
+from claimflow.flows.judge.provider_errors import Trouble
+from claimflow.flows.judge.session import Session
+from claimflow.flows.judge.transport import Usage, embed, warm
+from claimflow.flows.pipeline.models import EmbeddingEndpoint
+from claimflow.stages.rows import content_key
+from claimflow.stages.tools import embedding_table
+
+WHO = "embedder"
+
+
+class _Embedded(NamedTuple):
+    vectors: list[bytes]
+    usage: Usage
+
+
+class LitellmEmbedder:
+    """Unit vectors of texts, by a model behind an endpoint, for all steps of a run.
+
+    A text that gets none has no row; why not is on the record of calls.
+    """
+
+    def __init__(self, endpoint: EmbeddingEndpoint, session: Session) -> None:
+        self.identity = endpoint.identity()
+        self._endpoint = endpoint
+        self._session = session
+        self._crew = Crew(endpoint.max_concurrency, session.stop)
+        self._turn = threading.Lock()
+        self._access: Access | None = None
+
+    def embed(self, texts: Sequence[str], *, step: str) -> pl.DataFrame:
+        """As `Embedder.embed`, for the step of that name. Everything returned is on file.
+
+        Steps take turns, so that texts they have in common are asked for once. Raises
+        `JudgeError` when the endpoint cannot be used and `StoppedError` when the run is to
+        stop.
+        """
+        keys = {text: content_key("embedding", self.identity, text) for text in texts}
+        with self._turn:
+            since = self._session.since(step)
+            known = self._session.ledger.recall(list(keys.values()), since=since)
+            missing = [text for text, key in keys.items() if key not in known]
+            if missing:
+                self._access = self._access or self._opened()
+                known |= self._session.loop.run(self._ask(missing, keys, step))
+        found = {text: known[key] for text, key in keys.items() if key in known}
+        dimension = len(next(iter(found.values()), b"")) // 4
+        return embedding_table(list(found), list(found.values()), dimension=dimension)
+
+    def _opened(self) -> Access:
+        self._session.loop.run(warm(self._endpoint.model))
+        return Access(WHO, self._endpoint, self._session, charges_of(self._endpoint))
+
+    async def _ask(
+        self, missing: list[str], keys: Mapping[str, str], step: str
+    ) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+
+        async def settle(batch: list[str]) -> None:
+            await self._session.saver.keep_up()
+            call, vectors = await self._one(batch, step)
+            replies = {keys[text]: vector for text, vector in zip(batch, vectors, strict=False)}
+            if call.attempts:
+                self._session.saver.add(call, replies)
+            found.update(replies)
+
+        try:
+            await self._crew.work_through(_batches(missing, self._endpoint.texts_per_call), settle)
+        finally:
+            await self._session.saver.saved()
+        return found
+
+    async def _one(self, batch: list[str], step: str) -> tuple[Call, list[bytes]]:
+        """The record of one request, and the vectors of its texts, none where it failed."""
+        access = self._access
+        if access is None:
+            raise RuntimeError("the endpoint is opened before it is asked")
+        call = embedding_call(self.identity, batch, run_id=self._session.run_id, step=step)
+        try:
+            delivered = await access.request(
+                partial(self._send, batch), characters=sum(map(len, batch)), entries=0
+            )
+        except (Trouble, BudgetSpent) as error:
+            failure = access.failure(error, call.call_id)
+            attempts = error.attempts if isinstance(error, Trouble) else 0
+            call = call._replace(outcome=failure.kind, error=failure.message, attempts=attempts)
+            return call, []
+        usage = delivered.received.usage
+        call = call._replace(
+            prompt_tokens=usage.prompt,
+            cost=access.cost(usage),
+            seconds=delivered.seconds,
+            attempts=delivered.attempts,
+        )
+        return call, delivered.received.vectors
+
+    async def _send(self, batch: list[str], seconds: float) -> _Embedded:
+        endpoint = self._endpoint
+        vectors, usage = await embed(
+            endpoint.model,
+            batch,
+            api_base=endpoint.api_base,
+            parameters=endpoint.parameters(),
+            timeout=seconds,
+        )
+        scaled = await asyncio.to_thread(lambda: [_unit(vector) for vector in vectors])
+        return _Embedded(scaled, usage._replace(completion=0))
+
+
+def _batches(texts: list[str], size: int) -> Iterator[list[str]]:
+    return (texts[start : start + size] for start in range(0, len(texts), size))
+
+
+def _unit(vector: Sequence[float]) -> bytes:
+    """The vector scaled to length 1, as the bytes of its 32-bit numbers."""
+    length = sqrt(fsum(x * x for x in vector)) or 1.0
+    return array("f", (x / length for x in vector)).tobytes()

@@ -1,0 +1,322 @@
+"""The `LLM` tool: answers from memory or from the judge, by one judge or a panel."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from claimflow.flows.errors import StoppedError
+from claimflow.flows.judge.calls import Call
+from claimflow.flows.judge.client import Line, open_line
+from claimflow.flows.judge.conversation import Answers, Conversation
+from claimflow.flows.judge.response_formats import reply_format
+from claimflow.flows.judge.session import Session
+from claimflow.flows.pipeline.models import Judge
+from claimflow.flows.store.ledger import Ledger
+from claimflow.stages.rows import content_key
+from claimflow.stages.tools import Failure, Form, Question, Reply, Respondent, Voter
+
+# The workers on one endpoint: they end together, and let what is paid come back first.
+
+
+_GRACE: Final = 3.0
+"""Seconds that calls in flight have to come back when the work is to end."""
+
+_LOOK: Final = 0.2
+"""Seconds between two looks whether it is."""
+
+CrewBatch = TypeVar("CrewBatch")
+Result = TypeVar("Result")
+
+
+class Crew:
+    """Up to `most` workers for every step that asks; what breaks one step's work ends them all."""
+
+    def __init__(self, most: int, stop: threading.Event) -> None:
+        self._most = most
+        self._stop = stop
+        self._broken: Exception | None = None
+
+    async def work_through(
+        self, batches: Iterator[CrewBatch], settle: Callable[[CrewBatch], Awaitable[None]]
+    ) -> None:
+        """Have each of `batches` settled. A pool and not a task for each: there may be many.
+
+        Raises `StoppedError` when the run is to stop, or what any `settle` raised first.
+        """
+
+        async def work() -> None:
+            # Nothing is raised here, for that would cancel the calls of the others.
+            try:
+                for batch in batches:
+                    if self._is_ending():
+                        return
+                    await settle(batch)
+            except StoppedError:
+                return
+            except Exception as error:
+                self._broken = self._broken or error
+
+        async def all_work() -> None:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(self._most):
+                    workers.create_task(work())
+
+        await self.patiently(all_work())
+
+    async def patiently(self, awaitable: Awaitable[Result]) -> Result:
+        """What is awaited; when the work is to end it gets a moment more."""
+        task = asyncio.ensure_future(awaitable)
+        while not task.done():
+            ending = self._is_ending()
+            await asyncio.wait({task}, timeout=_GRACE if ending else _LOOK)
+            if ending and not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+        if self._broken is not None:
+            raise self._broken
+        if self._stop.is_set() or task.cancelled():
+            raise StoppedError
+        return task.result()
+
+    def _is_ending(self) -> bool:
+        return self._stop.is_set() or self._broken is not None
+
+
+# What a judge said before, question by question: asked once, in whatever company.
+
+
+Answer = Reply | Failure
+
+FINAL: Final = frozenset({"refused", "too_long"})
+"""Failures that are answers: the same question would meet them again."""
+
+
+class Remembered:
+    """The answers of one judge in the ledger.
+
+    An answer belongs to the judge's identity, the form and the question. Which other
+    questions shared its call does not count, so that an edited claim costs no verdict but
+    its own; how many might have shared it does. So does which draw it is, where it is not
+    the usual one: independent answers are kept apart even where they were asked in the same words.
+    """
+
+    def __init__(self, ledger: Ledger, identity: Mapping[str, Any]) -> None:
+        self._ledger = ledger
+        self._identity = dict(identity)
+
+    def keys(self, questions: Iterable[Question], form: Form) -> dict[Question, str]:
+        """The key of each distinct question, in their order."""
+        # What is sent of the answer's shape: its docstring may be edited for nothing.
+        shape = reply_format("schema", form)
+        asked_by = (self._identity, form.prompt, form.blank, shape, form.per_call)
+        form_key = content_key("form", *asked_by, *([form.draw] if form.draw else []))
+        return {
+            question: content_key("answer", form_key, question.premise, question.text)
+            for question in questions
+        }
+
+    def recall(
+        self, keys: Mapping[Question, str], form: Form, *, since: datetime | None = None
+    ) -> dict[Question, Answer]:
+        """The answers on file to the questions with these keys, as `Ledger.recall`."""
+        found = self._ledger.recall(list(keys.values()), since=since)
+        return {
+            question: _from_bytes(found[key], form)
+            for question, key in keys.items()
+            if key in found
+        }
+
+    def replies(self, answers: Mapping[str, Answer]) -> dict[str, bytes]:
+        """Of answers by key those worth remembering, as the ledger keeps them."""
+        return {
+            key: _to_bytes(answer)
+            for key, answer in answers.items()
+            if isinstance(answer, Reply) or answer.kind in FINAL
+        }
+
+
+def _to_bytes(answer: Answer) -> bytes:
+    if isinstance(answer, Failure):
+        said: Any = {"failure": answer.kind, "message": answer.message}
+    else:
+        said = {"answer": answer.answer.model_dump(mode="json")}
+    return json.dumps(said | {"call": answer.call_id}, ensure_ascii=False).encode()
+
+
+def _from_bytes(reply: bytes, form: Form) -> Answer:
+    said = json.loads(reply)
+    if "failure" in said:
+        return Failure(said["failure"], said["message"], said["call"])
+    return Reply(form.answer.model_validate(said["answer"]), said["call"])
+
+
+# The `LLM` tool: a judge that is asked nothing twice, by however many steps.
+
+
+class Batch(NamedTuple):
+    """Questions about one premise that go in one call, by the id that each has in it."""
+
+    premise: str
+    questions: dict[int, Question]
+
+
+class LitellmJudge:
+    """A language model for all steps of a run that ask it."""
+
+    def __init__(self, name: str, judge: Judge, session: Session) -> None:
+        self.identity = judge.identity()
+        self._name = name
+        self._judge = judge
+        self._session = session
+        self._remembered = Remembered(session.ledger, self.identity)
+        self._crew = Crew(judge.max_concurrency, session.stop)
+        self._turn = threading.Lock()
+        self._line: Line | None = None
+        self._flying: dict[str, asyncio.Future[Answer]] = {}
+        self._landings = 0
+
+    def ask(
+        self, questions: Sequence[Question], form: Form, *, step: str
+    ) -> Mapping[Question, Answer]:
+        """As `LLM.ask`, for the step of that name. Everything returned is on file.
+
+        Raises `JudgeError` when the endpoint cannot be used and `StoppedError` when the run
+        is to stop.
+        """
+        keys = self._remembered.keys(questions, form)
+        landings = self._landings
+        known = self._remembered.recall(keys, form, since=self._session.since(step))
+        missing = {question: key for question, key in keys.items() if question not in known}
+        if not missing:
+            return known
+        with self._turn:
+            self._line = self._line or open_line(self._name, self._judge, self._session)
+        conversing = _Conversing(self._line, form, step)
+        return known | self._session.loop.run(self._find_out(missing, conversing, landings))
+
+    async def _find_out(
+        self, missing: Mapping[Question, str], conversing: "_Conversing", landings: int
+    ) -> dict[Question, Answer]:
+        """The answers to questions by key: those that another step is asking, from there.
+
+        `missing` was found when `landings` steps had been told what they asked; what more of
+        them have been told since is on file by now.
+        """
+        told: dict[Question, Answer] = {}
+        while landings != self._landings:
+            landings = self._landings
+            since = self._session.since(conversing.step)
+            told = await asyncio.to_thread(
+                self._remembered.recall, missing, conversing.form, since=since
+            )
+        missing = {question: key for question, key in missing.items() if question not in told}
+        elsewhere = {q: self._flying[key] for q, key in missing.items() if key in self._flying}
+        ours = {question: key for question, key in missing.items() if question not in elsewhere}
+        loop = asyncio.get_running_loop()
+        self._flying |= {key: loop.create_future() for key in ours.values()}
+
+        answered = 0
+
+        async def settle(batch: Batch) -> None:
+            nonlocal answered
+            await self._settle(batch, ours, conversing)
+            answered += len(batch.questions)
+            self._session.answered(conversing.step, answered, len(ours))
+
+        try:
+            batches = batched(ours, conversing.form.per_call)
+            await self._crew.work_through(batches, settle)
+            answers = {question: self._flying[key].result() for question, key in ours.items()}
+            for question, answer in elsewhere.items():
+                answers[question] = await self._crew.patiently(asyncio.shield(answer))
+            return told | answers
+        finally:
+            try:
+                await self._session.saver.saved()
+            finally:
+                for key in ours.values():
+                    self._flying.pop(key).cancel()
+                self._landings += 1
+
+    async def _settle(
+        self, batch: Batch, keys: Mapping[Question, str], conversing: "_Conversing"
+    ) -> None:
+        def save(call: Call, answers: Answers, *, closes: str | None = None) -> None:
+            told = {keys[batch.questions[number]]: found for number, found in answers.items()}
+            self._session.saver.add(call, self._remembered.replies(told), closes=closes)
+
+        await self._session.saver.keep_up()
+        texts = {number: question.text for number, question in batch.questions.items()}
+        answers = await Conversation(*conversing, save).about(batch.premise, texts)
+        for number, question in batch.questions.items():
+            self._flying[keys[question]].set_result(answers[number])
+
+
+class _Conversing(NamedTuple):
+    line: Line
+    form: Form
+    step: str
+
+
+def batched(questions: Iterable[Question], per_call: int) -> Iterator[Batch]:
+    """The questions in groups of up to `per_call` that share a premise, in their order."""
+    by_premise: dict[str, list[Question]] = {}
+    for question in questions:
+        by_premise.setdefault(question.premise, []).append(question)
+    for premise, group in by_premise.items():
+        for start in range(0, len(group), per_call):
+            yield Batch(premise, dict(enumerate(group[start : start + per_call], 1)))
+
+
+# The judges of one step as one: the first answers, all of them vote.
+
+
+class One(Respondent, Protocol):
+    """Whoever answers for one judge."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What could change its replies."""
+        ...
+
+
+class Panel:
+    """An `LLM` of one judge or several, by name.
+
+    `repeat` counts how often the same was asked on purpose: every repeat draws answers of
+    its own, which are remembered beside those of the others. Repeat 0 is the usual one.
+    """
+
+    def __init__(self, judges: Mapping[str, One], *, repeat: int = 0) -> None:
+        self._judges = dict(judges)
+        self._repeat = repeat
+        identities = [judge.identity for judge in self._judges.values()]
+        self.identity = identities[0] if len(identities) == 1 else {"judges": identities}
+
+    def ask(self, questions: Sequence[Question], form: Form) -> Mapping[Question, Answer]:
+        """As `LLM.ask`, of the first judge."""
+        return _Drawing(next(iter(self._judges.values())), self._repeat).ask(questions, form)
+
+    def voters(self, votes: int) -> list[Voter]:
+        """As `LLM.voters`: every judge as often as every other."""
+        each = votes // len(self._judges)
+        return [
+            Voter(name, _Drawing(judge, self._repeat * each + number))
+            for name, judge in self._judges.items()
+            for number in range(each)
+        ]
+
+
+class _Drawing:
+    """A judge that is asked for one of its draws."""
+
+    def __init__(self, judge: One, draw: int) -> None:
+        self._judge = judge
+        self._draw = draw
+
+    def ask(self, questions: Sequence[Question], form: Form) -> Mapping[Question, Answer]:
+        """As `LLM.ask`."""
+        return self._judge.ask(questions, form._replace(draw=self._draw))

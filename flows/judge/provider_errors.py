@@ -1,0 +1,297 @@
+"""Provider errors: classified by status and text, reported without secrets."""
+
+import json
+import os
+import re
+from collections.abc import Container, Iterable, Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from math import isfinite
+from typing import Any, Final, Literal, NamedTuple
+
+# What an endpoint said, made fit to be told: short, on one line, without keys or prompts.
+
+
+LONGEST: Final = 300
+"""Characters of a message."""
+
+_READ: Final = 4_000
+"""Characters of a text that are looked at; an endpoint may reply with a whole page."""
+
+_WINDOW: Final = 20
+"""A stretch of this many characters of a prompt counts as prompt."""
+
+_PREFIX: Final = re.compile(
+    r"(?:(?:litellm\.)?(?:[A-Z]\w*Error|Timeout(?: Error)?): |\w+(?:Exception|Error)(?: \w+)? - )+"
+)
+_SUFFIX: Final = re.compile(r"\.? Handle with `litellm\.\w+`\.?$")
+
+_STARS: Final = "***"
+_DOTS: Final = "[...]"
+
+_SECRETS: Final = (
+    re.compile(r"(?i)\b((?:bearer|basic)\s+)[^\s\"',;]{8,}"),
+    re.compile(r"(?i)([\w-]*(?:key|token|secret|password)[\"']?\s*[=:]\s*[\"']?)[^\s\"',;&)]+"),
+    re.compile(r"(://)[^/\s@]+(?=@)"),
+    re.compile(r"\b()(?:(?:sk|pk|rk|gsk|hf|xai|pplx|nvapi|r8)[-_]|AIza)[\w*.-]+"),
+)
+"""The first group is what may stay."""
+
+
+def words(text: str) -> str:
+    """What the endpoint itself said, out of what litellm wraps it in."""
+    text = _SUFFIX.sub("", _PREFIX.sub("", text[:_READ].strip(), count=1))
+    start = text.find("{")
+    try:
+        reply = json.JSONDecoder().raw_decode(text, start)[0] if start >= 0 else None
+    except (ValueError, RecursionError):
+        reply = None
+    return _message(reply) or text
+
+
+def _message(reply: Any) -> str | None:
+    """The message in the body of an error, in the shapes that endpoints give it."""
+    while isinstance(reply, dict):
+        reply = reply.get("error") or reply.get("message") or reply.get("detail")
+    if isinstance(reply, list):
+        faults = [fault for fault in reply if isinstance(fault, dict)]
+        told = [f"{_place(fault.get('loc'))}{fault.get('msg')}" for fault in faults]
+        return "; ".join(told) or None
+    return reply if isinstance(reply, str) else None
+
+
+def _place(steps: Any) -> str:
+    return ".".join(map(str, steps)) + ": " if isinstance(steps, list) else ""
+
+
+def scrub(text: str, *, hide: Iterable[str] = ()) -> str:
+    """`text` on one line, without control characters and secrets, at most 4,000 characters.
+
+    Secrets are what looks like one, and the values of environment variables whose names
+    end in KEY, TOKEN or SECRET. Stretches of the texts to `hide` go too.
+    """
+    text = text[:_READ]
+    for secret in _known():
+        text = text.replace(secret, _STARS)
+    for pattern in _SECRETS:
+        text = pattern.sub(lambda match: match[1] + _STARS, text)
+    for hidden in hide:
+        text = _without(text, hidden)
+    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+
+
+def clip(text: str, longest: int = LONGEST) -> str:
+    """`text`, cut with an ellipsis when it is longer than that many characters."""
+    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
+
+
+def _known() -> Iterator[str]:
+    """Secrets of the environment, the longest first, since one may hold another."""
+    values = {
+        value
+        for name, value in os.environ.items()
+        if name.upper().endswith(("KEY", "TOKEN", "SECRET")) and len(value) >= 8
+    }
+    yield from sorted(values, key=len, reverse=True)
+
+
+def _without(text: str, hidden: str) -> str:
+    """`text` without what it repeats of `hidden`, but for a few characters at either end.
+
+    Every stretch of twice the window holds a whole window that starts at a multiple of it.
+    """
+    windows = [text[start : start + _WINDOW] for start in range(0, len(text), _WINDOW)]
+    told = [_DOTS if len(window) == _WINDOW and window in hidden else window for window in windows]
+    return re.sub(rf"(?:{re.escape(_DOTS)})+", _DOTS, "".join(told))
+
+
+# What went wrong with a call, told from the status and the words of the endpoint.
+#
+# The classes of litellm's exceptions differ from provider to provider for one and the same
+# failure, so they say nothing here.
+
+
+TroubleKind = Literal[
+    "throttled",  # we ask too much at once: wait, then ask again
+    "server",  # the endpoint broke, or cannot be reached: ask again
+    "timeout",  # no reply in time: ask again
+    "fatal",  # no call can succeed: stop
+    "rung",  # the endpoint does not take this way to ask for JSON
+    "refused",  # the provider declines this text
+    "too_long",  # the text does not fit the model
+    "bad_request",  # the endpoint does not take this request
+]
+
+
+class Trouble(Exception):  # noqa: N818
+    """Why a call has no reply.
+
+    `message` is one line of at most 300 characters without keys and prompts;
+    `retry_after` is how many seconds the endpoint asks us to wait, when it says. Whoever
+    asked more than once notes `attempts`, and `seconds` since the first.
+    """
+
+    def __init__(self, kind: TroubleKind, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.kind: TroubleKind = kind
+        self.message = message
+        self.retry_after = retry_after
+        self.attempts = 1
+        self.seconds = 0.0
+
+
+class _Rule(NamedTuple):
+    """A failure with one of `statuses` and `words` in its text is of this `kind`."""
+
+    kind: TroubleKind
+    statuses: Container[int]
+    words: str = ""
+    hint: str = ""
+
+
+_ANY: Final = range(1000)
+_OURS: Final = range(400, 500)
+_THEIRS: Final = range(500, 600)
+
+_PARAMETER: Final = (
+    r"\b(?:temperature|seed|max_(?:completion_)?tokens|top_[pk]|min_p|logprobs|logit_bias"
+    r"|(?:presence|frequency)_penalty|reasoning_effort)\b"
+)
+_KEY: Final = "set a key in the environment that the endpoint takes"
+_PAY: Final = "the account has nothing left to spend"
+_NAMES: Final = "check the name of the model and the address of the endpoint"
+
+_RULES: Final = [
+    _Rule("timeout", {408, 504}),
+    _Rule(
+        "fatal",
+        _ANY,
+        r"missing credentials|missing [\w ]*api key|api_key client option must be set"
+        r"|api[ _]key (?:is )?(?:not valid|invalid|expired)|control character detected in headers",
+        _KEY,
+    ),
+    _Rule("fatal", _ANY, r"llm provider not provided", "name the provider first: openai/MODEL"),
+    _Rule(
+        "too_long",
+        _ANY,
+        r"contextwindowexceeded|context_length_exceeded|maximum context length"
+        r"|prompt is too long|exceeds? the (?:available |maximum |model'?s )?context"
+        r"|input is too long|input token count exceeds",
+    ),
+    _Rule("too_long", {400, 413, 422}, r"too many (?:input )?tokens"),
+    # Gemini calls a limit per minute a quota, too.
+    _Rule("throttled", {429}, r"(?:retry|try again) in \d"),
+    _Rule(
+        "fatal",
+        _OURS,
+        r"insufficient[_ ](?:quota|credits?|balance)|exceeded your current quota|credit balance"
+        r"|\bbilling",
+        _PAY,
+    ),
+    _Rule("throttled", {429, 529}),
+    _Rule("throttled", _THEIRS, r"overloaded"),
+    # The model failed at the schema this time, which says nothing of the next.
+    _Rule("server", _OURS, r"json_validate_failed|tool_use_failed"),
+    _Rule("server", {409}),
+    _Rule(
+        "refused",
+        {400, 403, 422},
+        r"content[_ ](?:policy|filter|management)|policy[_ ]?violation|safety system"
+        r"|(?:input|prompt|content) was (?:flagged|blocked)|data_?inspection_?failed",
+    ),
+    _Rule(
+        "fatal",
+        {400, 404, 422},
+        r"model_not_found|(?:not a valid|invalid|unknown) model\b"
+        r"|\bmodel\b.{0,80}(?:not found|does not exist)",
+        _NAMES,
+    ),
+    _Rule(
+        "rung",
+        {400, 404, 422, 501},
+        r"response[_ ]?format|json[_ ](?:schema|object|mode)|response_(?:json_)?schema"
+        r"|response_mime|output_(?:format|config)|structured[_ ]outputs?|\btools?\b|\btool_"
+        r"|function[_ ]call|\bgrammar|\bguided",
+    ),
+    _Rule(
+        "fatal",
+        {400, 422},
+        r"unsupported[_ ](?:parameter|value)|unsupportedparamserror"
+        r"|(?:unknown|unrecognized|unexpected|extra)[_ ](?:request )?"
+        r"(?:parameter|argument|field|input|forbidden)"
+        rf"|{_PARAMETER}.{{0,80}}(?:support|permit|allow|invalid|must be|too large|deprecated)"
+        rf"|(?:support|permit|allow|invalid).{{0,40}}{_PARAMETER}",
+        "leave the parameter out (temperature: null), or give it another value",
+    ),
+    _Rule("fatal", {401, 403}, hint=_KEY),
+    _Rule("fatal", {402}, hint=_PAY),
+    _Rule("fatal", {404, 405}, hint=_NAMES),
+    _Rule("bad_request", _OURS),
+    _Rule("server", _ANY),
+]
+"""The first that fits decides."""
+
+
+def classify(error: BaseException, *, hide: Iterable[str] = ()) -> Trouble:
+    """What an exception of a call means; its message tells nothing of the texts to `hide`."""
+    if isinstance(error, Trouble | TimeoutError):
+        return error if isinstance(error, Trouble) else Trouble("timeout", "no reply in time")
+    hidden, status, retry_after = tuple(hide), _status(error), _retry_after(error)
+    text, _, trace = str(error).partition("Traceback (most recent call last)")
+    told = scrub(_told(error, text, broke=bool(trace)), hide=hidden) or type(error).__name__
+    if status in range(400, 600) and status not in (408, 500):
+        # litellm gives these two to failures that came without a status.
+        told = f"{status}: {told}"
+    said = f"{type(error).__name__} {text} {getattr(error, 'body', '')} {_chain(error)[-1]}"
+    said = scrub(said, hide=hidden)
+    if status == 503 and retry_after is not None:
+        status = 429
+    fitting = (rule for rule in _RULES if status in rule.statuses)
+    rule = next(rule for rule in fitting if re.search(rule.words, said, re.IGNORECASE))
+    end = f" ({rule.hint})" if rule.hint else ""
+    return Trouble(rule.kind, clip(told, LONGEST - len(end)) + end, retry_after=retry_after)
+
+
+def _told(error: BaseException, text: str, *, broke: bool) -> str:
+    """The endpoint's words; where litellm broke, or nobody spoke, what lies beneath."""
+    if broke:
+        cause = error.__cause__ or error.__context__
+        return f"the reply cannot be read ({type(cause).__name__}: {cause})"
+    beneath = _chain(error)[-1]
+    if isinstance(beneath, OSError):
+        return f"the endpoint cannot be reached: {beneath}"
+    return words(text) if hasattr(error, "status_code") else f"{type(error).__name__}: {text}"
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """An exception and those that led to it, the first of them last."""
+    chain = [error]
+    while len(chain) < 20 and (before := chain[-1].__cause__ or chain[-1].__context__):
+        chain.append(before)
+    return chain
+
+
+def _status(error: BaseException) -> int:
+    """The status of the reply; 500 or 0 where there was none."""
+    told = [str(getattr(link, "status_code", "")) for link in _chain(error)]
+    found = [int(status) for status in told if re.fullmatch(r"[1-9]\d\d", status)]
+    # Some failures that have another status are given 500 on their way.
+    real = (status for status in found if status in (*_OURS, *_THEIRS) and status != 500)
+    return next(real, found[0] if found else 0)
+
+
+def _retry_after(error: BaseException) -> float | None:
+    """Seconds, from the header of that name, which gives seconds or a date."""
+    reply = getattr(error, "response", None)
+    headers = getattr(error, "litellm_response_headers", None) or getattr(reply, "headers", None)
+    told = str(headers.get("retry-after", "")) if headers else ""
+    try:
+        seconds = float(told)
+    except ValueError:
+        try:
+            until = parsedate_to_datetime(told)
+        except ValueError:
+            return None
+        aware = until if until.tzinfo else until.replace(tzinfo=UTC)
+        seconds = (aware - datetime.now(UTC)).total_seconds()
+    return max(seconds, 0.0) if isfinite(seconds) else None

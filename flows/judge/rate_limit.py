@@ -1,0 +1,263 @@
+"""AIMD concurrency limit, back-off and shared rate of one endpoint."""
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final, NamedTuple, Protocol
+
+from claimflow.flows.judge.provider_errors import Trouble
+
+# What an endpoint bears: how many calls at once, and from when on.
+
+
+_CUT: Final = 0.6
+
+
+class Limit:
+    """How many calls may be in flight: additive increase, multiplicative decrease."""
+
+    def __init__(self, first: int, most: int) -> None:
+        self.now = float(first)
+        self._most = most
+        self._cut_at = -math.inf
+
+    def grow(self) -> None:
+        """Raise the limit for one answer."""
+        step = 1 if self._cut_at == -math.inf else 1 / self.now
+        self.now = min(self.now + step, self._most)
+
+    def cut(self, sent_at: float, now: float) -> None:
+        """Lower the limit, once for all requests that were sent before it was lowered."""
+        if sent_at >= self._cut_at:
+            self.now = max(self.now * _CUT, 1.0)
+            self._cut_at = now
+
+
+class Gate:
+    """Shut for everyone while the endpoint asks to be left alone, and for how long it was."""
+
+    def __init__(self) -> None:
+        self.opens_at = -math.inf
+        self._shut = 0.0
+        self._forgiven = 0.0
+
+    def shut(self, now: float, seconds: float) -> None:
+        """Open no sooner than `seconds` after `now`."""
+        opens_at = max(now + seconds, self.opens_at)
+        self._shut += opens_at - max(now, self.opens_at)
+        self.opens_at = opens_at
+
+    def forgive(self, now: float) -> None:
+        """Count from here: somebody was answered."""
+        self._forgiven = self.elapsed(now)
+
+    def elapsed(self, now: float) -> float:
+        """Seconds it was shut until `now`, in all."""
+        return self._shut - max(self.opens_at - now, 0.0)
+
+    def shut_since(self, elapsed: float) -> float:
+        """Seconds it was and will be shut beyond those that had `elapsed` or are forgiven."""
+        return self._shut - max(elapsed, self._forgiven)
+
+
+# A limit that several runs share, as one run sees it.
+
+
+KeepTo = Callable[[float], None]
+"""Told how many requests a minute a run may send from now on."""
+
+
+class Turnstile(Protocol):
+    """What every request under a shared limit passes. Used in one loop."""
+
+    def passing(self) -> AbstractAsyncContextManager[None]:
+        """Held as long as a request may be sent; entered when this run has its part.
+
+        What can go wrong with the limit is the turnstile's: nothing is raised.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Give back what this run has of the limit, within moments."""
+        ...
+
+
+Sharing = Callable[[str, KeepTo], Turnstile]
+"""The turnstile of a limit by its name, which says what part of it is this run's."""
+
+
+class Unshared:
+    """Lets everybody pass: a run that knows of no others keeps to its own pace."""
+
+    @asynccontextmanager
+    async def passing(self) -> AsyncIterator[None]:
+        """As `Turnstile.passing`."""
+        yield
+
+    async def close(self) -> None:
+        """As `Turnstile.close`."""
+
+
+def unshared(_name: str, _keep_to: KeepTo) -> Turnstile:
+    """The `Sharing` of a run that knows of no others."""
+    return Unshared()
+
+
+# How fast a judge is asked: as fast as its endpoint takes it, found out or told.
+
+
+Clock = Callable[[], float]
+
+_FIRST: Final = 8
+_LATE: Final = 0.05
+"""Seconds that a late timer may be behind and still make up for, at a known rate."""
+
+
+class NoTurn(Trouble):
+    """A call was not sent: its turn would come later than it may wait."""
+
+
+class Pace:
+    """Whose turn it is to be sent, shared by all calls to one endpoint.
+
+    At most `most` calls are in flight. How many the endpoint bears is found out: answers double
+    the limit with every round trip until it first objects and add one from then on; an
+    objection cuts the limit to 0.6 of what it was. A known rate, `rpm` requests and `tpm`
+    estimated tokens a minute, is kept by sending evenly, never in bursts.
+
+    Coroutines of one loop share it; `clock` tells seconds.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        rpm: int | None = None,
+        tpm: int | None = None,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self.clock = clock
+        self._limit = Limit(most if rpm or tpm else min(_FIRST, most), most)
+        self._gate = Gate()
+        self._own = self._per_request = 60 / rpm if rpm else 0.0
+        self._per_token = 60 / tpm if tpm else 0.0
+        self._next_at = -math.inf
+        self._in_flight = 0
+        self._again: deque[_Waiter] = deque()
+        self._fresh: deque[_Waiter] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def limit(self) -> int:
+        """How many calls may be in flight now."""
+        return int(self._limit.now)
+
+    @asynccontextmanager
+    async def turn(self, tokens: int, *, patience: float, again: bool) -> AsyncIterator[None]:
+        """Wait for a turn to send about `tokens` tokens, and hold it.
+
+        Turns come in order of arrival. Calls that were sent before (`again`) go first and wait
+        up to `patience` seconds; others wait for their turn as long as it takes, but only
+        `patience` seconds for an endpoint that asks to be left alone and answers nobody. Raises
+        `NoTurn` as soon as it is clear that this is too short.
+        """
+        await self._admission(tokens, patience, again)
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def keep_to(self, rpm: float) -> None:
+        """From now on send no more than `rpm` requests a minute, nor than the known rate."""
+        self._per_request = max(self._own, 60 / rpm)
+
+    def answered(self) -> None:
+        """Note that the endpoint did its work: it may bear more."""
+        self._gate.forgive(self.clock())
+        if self._in_flight >= self.limit:
+            self._limit.grow()
+
+    def throttled(self, sent_at: float, retry_after: float | None = None) -> None:
+        """Note that a request of `sent_at` was too many: refused as such, or left unanswered.
+
+        None is sent for the next `retry_after` seconds.
+        """
+        now = self.clock()
+        self._limit.cut(sent_at, now)
+        if retry_after:
+            self._gate.shut(now, retry_after)
+            for waiter in (*self._again, *self._fresh):
+                self._turn_away(waiter)
+
+    async def _admission(self, tokens: int, patience: float, again: bool) -> None:
+        now = self.clock()
+        admitted = asyncio.get_running_loop().create_future()
+        until, at_gate = (now + patience, math.inf) if again else (math.inf, patience)
+        waiter = _Waiter(admitted, tokens, until, at_gate, self._gate.elapsed(now))
+        (self._again if again else self._fresh).append(waiter)
+        self._turn_away(waiter)
+        self._admit(now)
+        try:
+            async with asyncio.timeout(patience if again else None):
+                if not await admitted:
+                    raise self._no_turn()
+        except BaseException as error:
+            if admitted.done() and not admitted.cancelled() and admitted.result():
+                self._leave()
+            if isinstance(error, TimeoutError):
+                raise self._no_turn() from None
+            raise
+
+    def _leave(self) -> None:
+        self._in_flight -= 1
+        self._admit(self.clock())
+
+    def _admit(self, now: float) -> None:
+        """Let go, in order, whose turn it is."""
+        while self._in_flight < self.limit and (waiters := self._first_waiters()):
+            due = max(self._gate.opens_at, self._next_at)
+            if due > now:
+                # What is due only ever moves away, so a timer that runs already is no later.
+                if self._timer is None:
+                    loop = asyncio.get_running_loop()
+                    self._timer = loop.call_later(due - self.clock(), self._ring, due)
+                return
+            waiter = waiters.popleft()
+            self._next_at = now + max(self._per_request, waiter.tokens * self._per_token)
+            self._in_flight += 1
+            waiter.admitted.set_result(True)
+
+    def _ring(self, due: float) -> None:
+        self._timer = None
+        self._admit(max(due, self.clock() - _LATE))
+
+    def _first_waiters(self) -> "deque[_Waiter] | None":
+        """The queue whose first waiter is next, rid of those who went away."""
+        for waiters in (self._again, self._fresh):
+            while waiters:
+                if not waiters[0].admitted.done():
+                    return waiters
+                waiters.popleft()
+        return None
+
+    def _turn_away(self, waiter: "_Waiter") -> None:
+        """Let it wait no longer where the gate opens too late for it."""
+        shut = self._gate.shut_since(waiter.shut_before)
+        hopeless = self._gate.opens_at > waiter.until or shut > waiter.patience
+        if hopeless and not waiter.admitted.done():
+            waiter.admitted.set_result(False)
+
+    def _no_turn(self) -> NoTurn:
+        wait = max(self._gate.opens_at - self.clock(), 0.0)
+        message = f"the endpoint asks to wait {wait:.0f} seconds, longer than a call may take"
+        return NoTurn("throttled", message, retry_after=wait)
+
+
+class _Waiter(NamedTuple):
+    admitted: asyncio.Future[bool]
+    tokens: int
+    until: float
+    patience: float
+    shut_before: float

@@ -1,0 +1,83 @@
+"""Response formats, from the strictest JSON schema down to plain instructions."""
+
+import json
+from functools import cache
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel
+
+from claimflow.stages.tools import Form
+
+Rung = Literal["schema", "tool", "object", "text"]
+
+RUNGS: Final[tuple[Rung, ...]] = ("schema", "tool", "object", "text")
+"""The endpoint holds the model to a schema, gives it a tool to call, holds it to some JSON
+object, or leaves it to the prompt. Endpoints differ in what they take."""
+
+TOOL: Final = "reply"
+"""The name of the schema and of the tool."""
+
+_NOTES: Final = frozenset({"title", "description", "default", "examples", "format"})
+_BOUNDS: Final = frozenset(
+    {"minLength", "maxLength", "pattern", "minItems", "maxItems", "uniqueItems"}
+    | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
+)
+"""Providers refuse schemas that say these; the reply is checked against the model anyway."""
+
+
+def reply_format(rung: Rung, form: Form) -> dict[str, Any]:
+    """What to add to the parameters of a request so that the reply has the form's shape.
+
+    The shape is `{"<blank>": [{"id": 1, <fields of answer>}]}`, every field required and no
+    other allowed. Raises `ValueError` for an answer that nests itself, which strict schemas
+    cannot say.
+    """
+    if rung == "text":
+        return {}
+    if rung == "object":
+        return {"response_format": {"type": "json_object"}}
+    # Made anew each time: litellm rewrites schemas in place for some providers.
+    schema = json.loads(_schema(form.answer, form.blank))
+    if rung == "schema":
+        named = {"name": TOOL, "strict": True, "schema": schema}
+        return {"response_format": {"type": "json_schema", "json_schema": named}}
+    function = {"name": TOOL, "strict": True, "parameters": schema}
+    choice = {"type": "function", "function": {"name": TOOL}}
+    return {"tools": [{"type": "function", "function": function}], "tool_choice": choice}
+
+
+@cache
+def _schema(answer: type[BaseModel], blank: str) -> str:
+    """The schema of a whole reply, as JSON."""
+    said = answer.model_json_schema()
+    entry = _inlined(said, said.get("$defs", {}), ())
+    fields = {"id": {"type": "integer"}, **entry["properties"]}
+    return json.dumps(_closed({blank: {"type": "array", "items": _closed(fields)}}))
+
+
+def _closed(fields: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": fields,
+        "required": list(fields),
+        "additionalProperties": False,
+    }
+
+
+def _inlined(said: Any, definitions: dict[str, Any], within: tuple[str, ...]) -> Any:
+    """A schema without references, notes and bounds; `within` are the definitions around it."""
+    if isinstance(said, list):
+        return [_inlined(part, definitions, within) for part in said]
+    if not isinstance(said, dict):
+        return said
+    if "$ref" in said:
+        name = said["$ref"].rpartition("/")[2]
+        if name in within:
+            raise ValueError(f"the answer {name} holds itself; a strict schema cannot say that")
+        return _inlined(definitions[name], definitions, (*within, name))
+    if "properties" in said:
+        # The names of fields are no words of the schema: a field may be called title.
+        fields = said["properties"].items()
+        return _closed({name: _inlined(of, definitions, within) for name, of in fields})
+    kept = said.keys() - _NOTES - _BOUNDS - {"$defs"}
+    return {word: _inlined(said[word], definitions, within) for word in said if word in kept}

@@ -1,0 +1,127 @@
+"""What all endpoints of a run share: event loop, ledger, limits."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+from claimflow.flows.judge.ledger_writer import Saver
+from claimflow.flows.judge.rate_limit import KeepTo, Sharing, Turnstile, Unshared, unshared
+from claimflow.flows.judge.transport import close
+from claimflow.flows.store.ledger import Ledger
+from claimflow.flows.store.store import now
+
+# One asyncio loop in a thread of its own, for all that is asked of endpoints in a run.
+
+
+Result = TypeVar("Result")
+
+_WORKERS: Final = 4
+"""litellm prepares every call in a thread: more of them only take turns at the interpreter.
+Some may wait for the store meanwhile."""
+
+
+class Loop:
+    """Runs coroutines for threads that wait for them. Started when first used."""
+
+    def __init__(self, at_end: Callable[[], Awaitable[None]]) -> None:
+        self._at_end = at_end
+        self._turn = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        """What `coroutine` returns or raises, run among those of other threads."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._started()).result()
+
+    def close(self) -> None:
+        """End the loop, after `at_end` has run in it."""
+        with self._turn:
+            if self._loop is None or self._thread is None:
+                return
+            asyncio.run_coroutine_threadsafe(self._finish(), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+            self._loop = None
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._turn:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._loop.set_default_executor(ThreadPoolExecutor(_WORKERS, "llm worker"))
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name="llm", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+    async def _finish(self) -> None:
+        await self._at_end()
+        loop = asyncio.get_running_loop()
+        await loop.shutdown_asyncgens()
+        await loop.shutdown_default_executor()
+
+
+# What all endpoints of a run share.
+
+
+Answered = Callable[[str, int, int], None]
+
+
+class Session:
+    """One run's loop and its way to the ledger; `stop` asks everything to end.
+
+    With `redact` the record of calls keeps hashes in place of texts. `answered` is told, for
+    a step, how many of how many questions that it asks at a time have been answered. The steps
+    in `fresh` ask anew what was answered before the session began. `sharing` knows the limits
+    that other runs share.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        run_id: str,
+        stop: threading.Event,
+        redact: bool = False,
+        answered: Answered = lambda _step, _done, _of: None,
+        fresh: Collection[str] = (),
+        sharing: Sharing = unshared,
+    ) -> None:
+        self.ledger = ledger
+        self.run_id = run_id
+        self.stop = stop
+        self.answered = answered
+        self._began_at = now()
+        self._since = dict.fromkeys(fresh, self._began_at)
+        self._sharing = sharing
+        self._turnstiles: list[Turnstile] = []
+        self.loop = Loop(at_end=self._finish)
+        self.saver = Saver(ledger, redact=redact)
+
+    def since(self, step: str) -> datetime | None:
+        """The moment from which replies count for a step; None where all of them do."""
+        return self._since.get(step)
+
+    def ask_anew(self, step: str, *, since: datetime | None = None) -> None:
+        """Count no reply for a step from before that moment, or before the session began."""
+        self._since[step] = since or self._began_at
+
+    def turnstile(self, limit: str | None, keep_to: KeepTo) -> Turnstile:
+        """What requests under the shared limit of that name pass, if there is one."""
+        if limit is None:
+            return Unshared()
+        self._turnstiles.append(self._sharing(limit, keep_to))
+        return self._turnstiles[-1]
+
+    def close(self) -> None:
+        """End the loop and its connections."""
+        self.loop.close()
+
+    async def _finish(self) -> None:
+        for turnstile in self._turnstiles:
+            await turnstile.close()
+        await close()

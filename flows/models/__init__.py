@@ -1,0 +1,1 @@
+"""Embedded models: entailment, cross-encoders, sentence encoders, Hugging Face Hub, ONNX."""

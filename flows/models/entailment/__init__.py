@@ -1,0 +1,1 @@
+"""The embedded entailment model: natural language inference without a language model."""

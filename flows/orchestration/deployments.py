@@ -1,0 +1,143 @@
+"""Schedules registered with Prefect."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import prefect
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags
+from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
+from prefect.client.schemas.responses import DeploymentResponse
+from prefect.deployments.runner import RunnerDeployment
+from prefect.exceptions import ObjectNotFound
+from prefect.schedules import Cron, Interval, Schedule
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.types.entrypoint import EntrypointType
+from prefect.workers.process import ProcessWorker
+
+from claimflow.flows.orchestration.flow import evaluate
+from claimflow.flows.orchestration.recovery import MISSED, Orphan, mark_orphans, settle_missed
+from claimflow.flows.pipeline.schedules import Scheduled
+
+TAG: Final = "claimflow"
+
+_COLLISION: Final = {
+    "wait": ConcurrencyLimitStrategy.ENQUEUE,
+    "skip": ConcurrencyLimitStrategy.CANCEL_NEW,
+}
+
+_ANCHOR: Final = datetime(2026, 1, 1, tzinfo=UTC)
+"""What intervals are counted from: the same whenever they are registered."""
+
+
+class Found(NamedTuple):
+    """What was found and put right before a schedule starts anew."""
+
+    orphans: list[Orphan]
+    missed: list[str]
+    """Runs that were missed and are left out, by name."""
+    left: list[str]
+    """Deployments that are no longer in the file and lost their schedule, by name."""
+
+
+@contextmanager
+def api(url: str | None = None) -> Iterator[SyncPrefectClient]:
+    """A client of the configured Prefect API, or of the one at `url`, which is used from then on.
+
+    Raises `RuntimeError` with "reach API" in it where none answers.
+    """
+    settings = temporary_settings({PREFECT_API_URL: url} if url else {})
+    with settings, get_client(sync_client=True) as client:
+        client.raise_for_api_version_mismatch()
+        yield client
+
+
+def settle(
+    client: SyncPrefectClient, file: Path, scheduled: list[Scheduled], *, late: timedelta = MISSED
+) -> Found:
+    """Mark orphans, leave out what was missed, and take the schedule of what left the file.
+
+    To be called before the schedules of `file` are registered again.
+    """
+    written = {one.name: one.written for one in scheduled}
+    registered = _registered(client, file)
+    orphans = mark_orphans(client, [one.id for one in registered])
+    missed: list[str] = []
+    left: list[str] = []
+    for one in registered:
+        rule = written[one.name].missed if one.name in written else "skip"
+        missed += settle_missed(client, one.id, rule, late=late)
+        if one.name not in written and one.schedules:
+            for schedule in one.schedules:
+                client.delete_deployment_schedule(one.id, schedule.id)
+            left.append(one.name)
+    return Found(orphans, missed, left)
+
+
+def serve(client: SyncPrefectClient, file: Path, scheduled: Iterable[Scheduled]) -> None:
+    """Register the deployments and start their runs from this process until it is stopped."""
+    deployments = _deployments(client, file, scheduled)
+    # A schedule that is paused whenever this stops would not survive a restart.
+    prefect.serve(*deployments, pause_on_shutdown=False, print_starting_message=False)
+
+
+def deploy(
+    client: SyncPrefectClient, file: Path, scheduled: Iterable[Scheduled], *, pool: str
+) -> bool:
+    """Register the deployments for the workers of a pool; returns whether the pool is new."""
+    new = False
+    try:
+        client.read_work_pool(pool)
+    except ObjectNotFound:
+        template = ProcessWorker.get_default_base_job_template()
+        client.create_work_pool(
+            WorkPoolCreate(name=pool, type="process", base_job_template=template)
+        )
+        new = True
+    for deployment in _deployments(client, file, scheduled):
+        deployment.apply(work_pool_name=pool)
+    return new
+
+
+def _registered(client: SyncPrefectClient, file: Path) -> list[DeploymentResponse]:
+    tags = DeploymentFilterTags(all_=[TAG, _tag(file)])
+    return client.read_deployments(deployment_filter=DeploymentFilter(tags=tags))
+
+
+def _deployments(
+    client: SyncPrefectClient, file: Path, scheduled: Iterable[Scheduled]
+) -> list[RunnerDeployment]:
+    # Somebody's wish, which Prefect forgets with every registration.
+    paused = {one.name for one in _registered(client, file) if one.paused}
+    return [_deployment(file, one, paused=one.name in paused) for one in scheduled]
+
+
+def _deployment(file: Path, one: Scheduled, *, paused: bool) -> RunnerDeployment:
+    collision = _COLLISION[one.written.overlap]
+    return RunnerDeployment.from_flow(
+        evaluate,
+        one.name,
+        schedule=_schedule(one),
+        paused=paused,
+        concurrency_limit=ConcurrencyLimitConfig(limit=1, collision_strategy=collision),
+        parameters=one.parameters,
+        tags=[TAG, _tag(file)],
+        # Found by its name wherever claimflow is installed.
+        entrypoint_type=EntrypointType.MODULE_PATH,
+    )
+
+
+def _schedule(one: Scheduled) -> Schedule:
+    every = one.written.interval
+    if every is not None:
+        return Interval(every, anchor_date=_ANCHOR, timezone="UTC")
+    return Cron(str(one.written.cron), timezone=one.written.timezone or "UTC")
+
+
+def _tag(file: Path) -> str:
+    """Tells the deployments of one file from those of others."""
+    return str(file.resolve())

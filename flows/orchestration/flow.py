@@ -1,0 +1,112 @@
+"""The Prefect flow: one run of a pipeline with a task run per step."""
+
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from pathlib import Path
+
+from prefect import flow, get_run_logger
+from prefect.client.schemas.objects import State
+from prefect.runtime import flow_run
+from prefect.states import Completed
+
+from claimflow.flows.api import recorded
+from claimflow.flows.errors import InputError
+from claimflow.flows.orchestration.artifacts import final_state, post, post_report
+from claimflow.flows.orchestration.recovery import outlive_leases, sign
+from claimflow.flows.orchestration.shared_limits import shared_by_runs
+from claimflow.flows.orchestration.task_runs import Seen, TaskRuns
+from claimflow.flows.pipeline.rerun import Rerun
+from claimflow.flows.pipeline.yaml_source import load_yaml
+from claimflow.flows.runner.embedded_models import fetched
+from claimflow.flows.runner.execute import execute, open_store
+from claimflow.flows.runner.plan import choose
+from claimflow.flows.runner.prepare import Prepared, prepare
+from claimflow.flows.shutdown import hush_at_exit
+from claimflow.flows.store.export import check_place, publish_run
+
+outlive_leases()
+
+ENDED: ContextVar[list[str] | None] = ContextVar("ENDED", default=None)
+"""Where whoever calls the flow learns the id of the run that came to its end, whatever Prefect
+made of it afterwards."""
+
+
+def run_name() -> str:
+    """The name of the flow run: that of its pipeline, and when it was due, in UTC."""
+    config = flow_run.parameters["config"]
+    due: datetime = flow_run.scheduled_start_time or datetime.now(UTC)
+    try:
+        written = load_yaml(Path(config)).value
+    except InputError:
+        written = None
+    name = written.get("name") if isinstance(written, dict) else None
+    return f"{name or Path(config).stem} {due.astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+@flow(name="evaluate", flow_run_name=run_name, persist_result=False)
+def evaluate(
+    config: str,
+    *,
+    store: str | None = None,
+    limit: int | None = None,
+    again: list[str] | None = None,
+    fresh: bool = False,
+    only: list[str] | None = None,
+    from_step: str | None = None,
+    failed: bool = False,
+    samples: str | None = None,
+    redact: bool = False,
+    publish: str | None = None,
+    report: str | None = None,
+) -> State[str]:
+    """Evaluate a pipeline file: make what is not on file yet; returns the id of the run.
+
+    Fails where a gate fails, or where the run cannot go on; `InputError` tells every mistake
+    in the pipeline or its samples. Where only what failed was asked for and nothing has, the id
+    is that of the run looked at.
+
+    Args:
+        config: The pipeline's YAML file.
+        store: A DuckDB file instead of the pipeline's.
+        limit: Take the first so many samples only.
+        again: Make these steps even though their tables are on file.
+        fresh: Ask models anew, for the steps of `again` or for all that the run has.
+        only: Just these steps; what they need must be on file.
+        from_step: Just this step and what depends on it; what they need must be on file.
+        failed: Just what failed in the newest run and what depends on it.
+        samples: Just these samples, by a file of their ids or a SELECT that answers a sample_id.
+        redact: Keep only hashes of the texts in the record of calls.
+        publish: A folder, or an address as s3://bucket/tables, to write the run's tables to.
+        report: A folder to put a page about the run into, which a browser shows.
+    """
+    hush_at_exit()
+    sign(flow_run.id)
+    rerun = Rerun(tuple(again or ()), fresh, tuple(only or ()), from_step, failed, samples)
+    other = Path(store) if store else None
+    checked = prepare(Path(config), limit=limit, rerun=rerun, store=other)
+    prepared = fetched(checked, get_run_logger().info)
+    file = open_store(prepared, other)
+    choice = choose(prepared, file, rerun)
+    if choice.clean is not None:
+        return Completed(message=choice.nothing(), data=choice.clean)
+    if publish is not None:
+        check_place(publish)
+    _say_mapping(prepared)
+    seen = Seen()
+    sharing = shared_by_runs(prepared.pipeline)
+    with recorded(prepared, file, seen, choice=choice, redact=redact, sharing=sharing) as run:
+        execute(run, TaskRuns(run.run_id, file, run.make, seen).make)
+    ended = ENDED.get()
+    if ended is not None:
+        ended.append(run.run_id)
+    post(file, run.run_id, prepared.pipeline.name)
+    if publish is not None:
+        get_run_logger().info("published: %s", publish_run(file, run.run_id, publish))
+    if report is not None:
+        post_report(file, run.run_id, Path(report))
+    return final_state(file, run.run_id)
+
+
+def _say_mapping(prepared: Prepared) -> None:
+    fields = ", ".join(f"{name} from {column}" for name, column in prepared.samples.mapping.items())
+    get_run_logger().info("%d samples: %s", prepared.samples.count, fields)

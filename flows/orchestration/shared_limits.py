@@ -1,0 +1,280 @@
+"""Request rates shared by runs through Prefect concurrency limits."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import asynccontextmanager
+from contextvars import Context, copy_context
+from datetime import UTC, datetime, timedelta
+from math import inf
+from typing import Final, TypeVar
+from uuid import UUID
+
+import httpx
+from prefect import get_run_logger
+from prefect.client.orchestration import PrefectClient, SyncPrefectClient, get_client
+from prefect.client.schemas.actions import (
+    GlobalConcurrencyLimitCreate,
+    GlobalConcurrencyLimitUpdate,
+)
+from prefect.client.schemas.filters import (
+    FlowFilter,
+    FlowFilterName,
+    FlowRunFilter,
+    FlowRunFilterStartTime,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+)
+from prefect.client.schemas.objects import ConcurrencyLeaseHolder, StateType
+from prefect.client.schemas.responses import GlobalConcurrencyLimitResponse
+from prefect.exceptions import ObjectNotFound
+from prefect.runtime import flow_run
+
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.judge.rate_limit import KeepTo, Sharing, Turnstile, unshared
+from claimflow.flows.pipeline.pipeline import Pipeline
+from claimflow.flows.pipeline.schedules import SharedLimit
+
+# A run's place among those that share a rate.
+#
+# Whoever asks holds one slot of the limit, under a lease that a killed run cannot renew. So the
+# slots in use say among how many the rate is divided, evenly, and each keeps to its part by its
+# own pace. One look a second costs the same however many calls are made.
+#
+# A slot for each call, with Prefect's decay of slots, does worse (measured with 3.8.8, 20 a
+# second): of two runs that take them ten at a time one gets all and the other none, and two that
+# take them one by one get 14 together, at more than an API call for each.
+
+
+_LOOK: Final = 1.0
+"""Seconds between two looks at how many there are."""
+
+_SETTLED: Final = 3.0
+"""Seconds after which the others have seen a new one, and keep to less."""
+
+_LEASE: Final = 60.0
+"""Seconds that a place is kept for a run that is not heard of: the least that Prefect takes."""
+
+_RENEWED: Final = 20.0
+"""Seconds between two signs of life."""
+
+_PATIENCE: Final = 10.0
+"""Seconds that the server may take to answer; Prefect's client asks again meanwhile."""
+
+_FAREWELL: Final = 3.0
+"""Likewise when the run is to end."""
+
+_REFUSED: Final = (404, 410, 422, 423)
+"""What the server answers where there is no such limit, no such lease, or no slot left."""
+
+Reply = TypeVar("Reply")
+
+
+class Place:
+    """The place of one judge of a run, taken while it is asked and given back soon after.
+
+    A run that cannot reach the server goes on with the part it had, and says so once.
+    """
+
+    def __init__(
+        self,
+        limit: GlobalConcurrencyLimitResponse,
+        keep_to: KeepTo,
+        *,
+        holder: UUID,
+        context: Context,
+    ) -> None:
+        self._name = limit.name
+        self._keep_to = keep_to
+        self._holder = ConcurrencyLeaseHolder(type="flow_run", id=holder)
+        self._context = context
+        self._part = max(limit.limit, 1) / (limit.active_slots + 1)
+        self._lease: UUID | None = None
+        self._renew_at = 0.0
+        self._lost = False
+        self._users = 0
+        self._wanted = asyncio.Event()
+        self._taken = asyncio.Event()
+        self._keeping: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def passing(self) -> AsyncIterator[None]:
+        """As `Turnstile.passing`."""
+        self._users += 1
+        self._wanted.set()
+        try:
+            if self._keeping is None:
+                self._keeping = asyncio.create_task(self._keep(), context=self._context.copy())
+            await self._taken.wait()
+            if self._keeping.done():
+                self._keeping.result()
+            yield
+        finally:
+            self._users -= 1
+
+    async def close(self) -> None:
+        """As `Turnstile.close`."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.wait({self._keeping})
+
+    async def _keep(self) -> None:
+        try:
+            async with get_client() as client:
+                while await self._wanted.wait():
+                    await self._stay(client)
+        finally:
+            # Nobody is to wait for a place that nobody keeps any more.
+            self._taken.set()
+
+    async def _stay(self, client: PrefectClient) -> None:
+        """Have a place as long as somebody asks."""
+        try:
+            await self._enter(client)
+            self._taken.set()
+            while self._users:
+                await asyncio.sleep(_LOOK)
+                await self._look(client)
+            self._wanted.clear()
+        finally:
+            self._taken.clear()
+            await self._leave(client)
+
+    async def _enter(self, client: PrefectClient) -> None:
+        """Take a place, and let the others notice before it is used."""
+        while not await self._take(client):
+            if self._lost:
+                self._keep_to(self._part)
+                return
+            await asyncio.sleep(_LOOK)
+        if await self._divide(client) > 1:
+            await asyncio.sleep(_SETTLED)
+            await self._divide(client)
+
+    async def _look(self, client: PrefectClient) -> None:
+        if self._lease is None:
+            await self._take(client)
+        elif time.monotonic() > self._renew_at:
+            self._renew_at = time.monotonic() + _RENEWED
+            renewing = client.renew_concurrency_lease(self._lease, _LEASE)
+            if await self._told(renewing) is None and not self._lost:
+                self._lease = None
+        await self._divide(client)
+
+    async def _take(self, client: PrefectClient) -> bool:
+        reply = await self._told(
+            client.increment_concurrency_slots_with_lease(
+                [self._name], 1, "concurrency", lease_duration=_LEASE, holder=self._holder
+            )
+        )
+        if reply is None:
+            return False
+        self._lease = UUID(reply.json()["lease_id"])
+        self._renew_at = time.monotonic() + _RENEWED
+        return True
+
+    async def _divide(self, client: PrefectClient) -> int:
+        """Keep to this run's part as it is now; returns among how many."""
+        limit = await self._told(client.read_global_concurrency_limit_by_name(self._name))
+        among = max(limit.active_slots, 1) if limit else 1
+        if limit:
+            self._part = max(limit.limit, 1) / among if limit.active else inf
+        self._keep_to(self._part)
+        return among
+
+    async def _leave(self, client: PrefectClient) -> None:
+        lease, self._lease = self._lease, None
+        if lease is not None and not self._lost:
+            leaving = client.release_concurrency_slots_with_lease(lease)
+            await self._told(leaving, patience=_FAREWELL)
+
+    async def _told(self, asked: Awaitable[Reply], *, patience: float = _PATIENCE) -> Reply | None:
+        """What the server says; None where it refuses, and where it cannot be asked."""
+        try:
+            async with asyncio.timeout(patience):
+                reply = await asked
+        except Exception as error:
+            response = error.response if isinstance(error, httpx.HTTPStatusError) else None
+            if response is None or response.status_code not in _REFUSED:
+                self._miss(error)
+            return None
+        self._lost = False
+        return reply
+
+    def _miss(self, error: Exception) -> None:
+        if not self._lost:
+            get_run_logger().warning(
+                "shared limit %s: Prefect does not answer (%s); going on with %.0f requests a "
+                "minute, the part it had",
+                self._name,
+                type(error).__name__,
+                self._part,
+            )
+        self._lost = True
+
+
+# Request rates that runs share, each a global concurrency limit of Prefect.
+#
+# The limit's number is requests a minute; a slot of it is a run that asks, for the rate is
+# divided among those (`places.py`).
+
+
+_LONGEST: Final = timedelta(days=2)
+
+
+def register_limits(client: SyncPrefectClient, limits: Mapping[str, SharedLimit]) -> None:
+    """Have each limit on the server as it is written; who has a place keeps it.
+
+    Places that nobody has are freed where no run goes on: a server may forget, as it
+    restarts, whose they were.
+    """
+    free = bool(limits) and _nobody_runs(client)
+    for name, written in limits.items():
+        # With a decay the server would forget who has a place.
+        change = GlobalConcurrencyLimitUpdate(limit=written.rpm, slot_decay_per_second=0)
+        if free:
+            change.active_slots = 0
+        try:
+            client.update_global_concurrency_limit(name, change)
+        except ObjectNotFound:
+            new = GlobalConcurrencyLimitCreate(name=name, limit=written.rpm)
+            client.create_global_concurrency_limit(new)
+
+
+def _nobody_runs(client: SyncPrefectClient) -> bool:
+    """Whether no run goes on; one that began days ago is one whose end the server missed."""
+    going = FlowRunFilter(
+        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.RUNNING])),
+        start_time=FlowRunFilterStartTime(after_=datetime.now(UTC) - _LONGEST),
+    )
+    ours = FlowFilter(name=FlowFilterName(any_=["evaluate"]))
+    return not client.read_flow_runs(flow_filter=ours, flow_run_filter=going, limit=1)
+
+
+def shared_by_runs(pipeline: Pipeline) -> Sharing:
+    """The limits that a pipeline names, for the flow run that goes on here.
+
+    Raises `InputError` where the server has none of such a name.
+    """
+    named = pipeline.shared_limits()
+    if not named:
+        return unshared
+    limits: dict[str, GlobalConcurrencyLimitResponse] = {}
+    faults = []
+    with get_client(sync_client=True) as client:
+        for place, name in named.items():
+            try:
+                limits[name] = client.read_global_concurrency_limit_by_name(name)
+            except ObjectNotFound:
+                what = f"the Prefect server has no limit {name!r}"
+                hint = "write it under limits in a schedules file and run `claimflow deploy`"
+                faults.append(Fault(place, what, hint))
+    if faults:
+        raise InputError(faults)
+    # Requests are sent in a thread that does not know of the flow run.
+    context, holder = copy_context(), UUID(str(flow_run.id))
+
+    def turnstile(name: str, keep_to: KeepTo) -> Turnstile:
+        return Place(limits[name], keep_to, holder=holder, context=context)
+
+    return turnstile

@@ -1,0 +1,1 @@
+"""Pipeline and schedules files: read from YAML, checked, and put in order."""

@@ -1,0 +1,95 @@
+"""Checks of every run: gates on its scores, and canaries for its judges."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Final, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from claimflow.flows.errors import one_of
+from claimflow.flows.object_storage import known_place
+from claimflow.flows.pipeline.models import Source
+from claimflow.flows.pipeline.times import Span
+
+# What a pipeline may say of its canaries.
+
+
+AGREEMENT: Final = "canary_agreement"
+"""What a gate calls the share of canaries whose verdict is their label."""
+
+
+class CanarySource(Source):
+    """Pairs of premise and claim with a label, which each run's judges are tried on.
+
+    A judge is asked once for each and not again while it, its prompt and its settings are the
+    same, unless `fresh` or `every` says so. With both at most `fresh` of those are asked whose
+    verdict is older than `every`.
+    """
+
+    path: Annotated[str, AfterValidator(known_place)]
+    """A file of premise, claim and label, of any format that samples have; or a glob of them."""
+    fresh: int | None = Field(default=None, ge=1)
+    """So many are asked anew in each run, those first that were not for the longest time."""
+    every: Span | None = None
+    """Those are asked anew whose verdict is older, in seconds or as in 1d."""
+
+
+# What a pipeline may demand of its scores.
+
+
+def _another_run(word: str) -> str:
+    if word == "latest":
+        raise ValueError("latest is the run itself; name a tag, or previous")
+    return word
+
+
+class Gate(Source):
+    """What the mean of a metric must be like for a run to pass."""
+
+    min: float | None = Field(default=None, allow_inf_nan=False)
+    """The mean must not lie below this."""
+    max: float | None = Field(default=None, allow_inf_nan=False)
+    """The mean must not lie above this."""
+    no_worse_than: Annotated[str, Field(min_length=1), AfterValidator(_another_run)] | None = None
+    """A run to compare with: a tag, a run id or its beginning, or previous."""
+    by: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """How much worse than that run the mean may be."""
+    steady: bool = False
+    """Of canaries: the judge must not have moved by more than chance."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.no_worse_than is not None and self.by is None:
+            raise ValueError("no_worse_than needs by: how much worse would do, as in by: 0.02")
+        if self.by is not None and self.no_worse_than is None:
+            raise ValueError("by belongs to no_worse_than: the run to compare with")
+        if not self.steady and (self.min, self.max, self.no_worse_than) == (None, None, None):
+            raise ValueError("write min, max, or no_worse_than and by")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError("min is above max")
+        return self
+
+
+def misnamed(
+    gates: Iterable[str], makers: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, str, str]]:
+    """The gates that name no one metric, each with what is wrong and what would be right.
+
+    `makers` holds the steps that make each metric. Where several do, a gate names one by
+    `step.metric`.
+    """
+    full = {f"{step}.{metric}" for metric, steps in makers.items() for step in steps}
+    for gate in gates:
+        steps = makers.get(gate, ())
+        if len(steps) > 1:
+            choice = " or ".join(f"{step}.{gate}" for step in steps)
+            yield gate, f"{len(steps)} steps make {gate!r}", f"write {choice}"
+        elif not steps and gate not in full:
+            known = full if "." in gate else makers
+            yield gate, f"no step makes the metric {gate!r}", one_of(gate, known)
+
+
+def unsteady(gates: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+    """The gates that ask of another metric what only canaries can be: `steady`."""
+    for gate, rules in gates.items():
+        if isinstance(rules, dict) and rules.get("steady") and gate.rpartition(".")[2] != AGREEMENT:
+            yield gate, "only canaries are steady", f"write steady for {AGREEMENT}"

@@ -1,0 +1,106 @@
+"""Which judges a step asks, and how they share its votes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from claimflow.flows.errors import Fault, one_of
+from claimflow.flows.pipeline.models import DEFAULT_JUDGE, EMBEDDED
+from claimflow.flows.pipeline.schema import asks_llm, cascades, votes
+from claimflow.flows.pipeline.yaml_source import YamlSource
+from claimflow.stages.base import Stage
+
+
+def taken_names(source: YamlSource) -> list[Fault]:
+    """Judges under `judges` whose name already means another model."""
+    taken = {DEFAULT_JUDGE: "that of the whole pipeline", EMBEDDED: "the one without a model"}
+    taken["embedder"] = "the model of embeddings in audit.calls"
+    return [
+        Fault(
+            source.place("judges", name),
+            f"a judge is named {name!r}, as is {taken[name]}",
+            "choose another name",
+        )
+        for name in source.section("judges")
+        if name in taken
+    ]
+
+
+def step_judges(
+    source: YamlSource,
+    step: str,
+    kind: type[Stage],
+    values: Mapping[str, Any],
+    faults: list[Fault],
+) -> tuple[str, ...]:
+    """The language models that a step asks: those it names, or else that of the whole pipeline.
+
+    None where the step asks no language model.
+    """
+    if not asks_llm(kind):
+        return ()
+    known = {EMBEDDED, *source.section("judges")}
+    if source.section("judge"):
+        known.add(DEFAULT_JUDGE)
+    at, written = _written(kind, values)
+    if at and "judge" in values:
+        what = "is written beside a cascade"
+        faults.append(Fault(source.place("steps", step, "judge"), what, "write it in the cascade"))
+    chosen = written or (DEFAULT_JUDGE if DEFAULT_JUDGE in known else EMBEDDED)
+    several = chosen if votes(kind) and isinstance(chosen, list) else [chosen]
+    names = [name for name in several if isinstance(name, str)]
+    place = source.place("steps", step, *at, "judge")
+    faults += [
+        Fault(place, f"there is no judge {name!r}", one_of(name, known))
+        for name in names
+        if name not in known
+    ]
+    faults += _unfit(place, names)
+    return tuple(name for name in dict.fromkeys(names) if name != EMBEDDED)
+
+
+def without_judges(kind: type[Stage], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a step of that kind as written, less which judges it asks."""
+    if not asks_llm(kind):
+        return dict(values)
+    settings = {name: value for name, value in values.items() if name != "judge"}
+    if _written(kind, values)[0]:
+        inner = values["cascade"].items()
+        settings["cascade"] = {name: value for name, value in inner if name != "judge"}
+    return settings
+
+
+def _written(kind: type[Stage], values: Mapping[str, Any]) -> tuple[tuple[str, ...], Any]:
+    """Where in a step its judges are to be written, and what is there: in a cascade, or beside."""
+    cascade = values.get("cascade")
+    if cascades(kind) and isinstance(cascade, dict):
+        return ("cascade",), cascade.get("judge")
+    return (), values.get("judge")
+
+
+def shared_votes(
+    source: YamlSource,
+    step: str,
+    settings: Mapping[str, Any],
+    judges: tuple[str, ...],
+    faults: list[Fault],
+) -> Any:
+    """The votes of a step that several judges share: one each, where it does not say."""
+    written, of = settings.get("votes", len(judges)), len(judges)
+    if isinstance(written, int) and written % of:
+        what = f"votes: {written} cannot be shared equally by {of} judges"
+        hint = f"write {of} or a multiple of it, or remove votes"
+        faults.append(Fault(source.place("steps", step, "votes"), what, hint))
+    return written
+
+
+def _unfit(place: str, names: list[str]) -> list[Fault]:
+    """Judges that have no place in a list of several."""
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    found = [
+        Fault(place, f"names the judge {name!r} twice", "write votes: N for several votes of one")
+        for name in twice
+    ]
+    if EMBEDDED in names and len(names) > 1:
+        what = f"the judge {EMBEDDED!r} has no vote beside language models"
+        found.append(Fault(place, what, f"remove {EMBEDDED}"))
+    return found

@@ -1,0 +1,103 @@
+"""The prompts of steps: read from their files, their blanks checked."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from claimflow.flows.errors import Fault, one_of
+from claimflow.flows.pipeline.yaml_source import YamlSource
+from claimflow.stages.base import Stage
+from claimflow.stages.prompts import Fills, blanks
+
+OURS: Final = Path(__file__).parents[2] / "configs" / "prompts"
+"""The prompts that come along, for steps that name none: a file for each stage."""
+
+_TEXTS: Final = frozenset({"premise", "claims", "texts"})
+"""Blanks for the texts under evaluation: without them a model would judge nothing."""
+
+
+def prompt_texts(
+    source: YamlSource,
+    step: str,
+    kind: type[Stage],
+    settings: Mapping[str, Any],
+    faults: list[Fault],
+    *,
+    judged: bool,
+) -> dict[str, str]:
+    """The text of each prompt of a step, by setting; none where no language model judges.
+
+    A step that names no file gets the prompt that comes along. A file that cannot be read,
+    a blank that the stage does not fill, a text that has no blank and a prompt that nobody
+    would read become faults.
+    """
+    texts = {}
+    for name, field in kind.model_fields.items():
+        fills = next((mark for mark in field.metadata if isinstance(mark, Fills)), None)
+        path = settings.get(name)
+        if fills is None or not isinstance(path, str | None):
+            continue
+        place = source.place("steps", step, name)
+        if judged:
+            file = source.folder / path if path else OURS / f"{kind.use.removesuffix('_claims')}.md"
+            texts[name] = text = _read(file, path or file.name, place, faults)
+            faults += _blank_faults(text, path or file.name, place, fills)
+        elif path:
+            what = "a prompt is read by a language model, and this step asks none"
+            hint = f"write a judge for the pipeline or the step, or remove {name}"
+            faults.append(Fault(place, what, hint))
+    return texts
+
+
+def _blank_faults(text: str, path: str, place: str, fills: Fills) -> list[Fault]:
+    if not text:
+        return []
+    found = blanks(text)
+    unknown = [
+        Fault(
+            place,
+            f"{path}:{line} has the blank {{{{{blank}}}}}, which nothing fills",
+            one_of(blank, fills),
+        )
+        for blank, line in found.items()
+        if blank not in fills
+    ]
+    missing = [
+        Fault(place, f"{path} has no blank {{{{{blank}}}}}", "put one where the text is to stand")
+        for blank in sorted(fills & _TEXTS - set(found))
+    ]
+    return unknown + missing
+
+
+def _read(file: Path, path: str, place: str, faults: list[Fault]) -> str:
+    try:
+        return read_prompt(file)
+    except PromptError as error:
+        hint = f"{error.hint}, relative to this file"
+        faults.append(Fault(place, f"{path} {error.wrong}", hint))
+        return ""
+
+
+class PromptError(ValueError):
+    """A file that holds no prompt: what is wrong with it, and what would be right."""
+
+    def __init__(self, wrong: str, hint: str) -> None:
+        super().__init__(f"{wrong}; {hint}")
+        self.wrong = wrong
+        self.hint = hint
+
+
+def _no_text(error: ValueError) -> str:
+    return "no UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+
+
+def read_prompt(file: Path) -> str:
+    """The text of a prompt file. Raises `PromptError` where there is none."""
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else _no_text(error)
+        raise PromptError(f"cannot be read ({reason})", "name a prompt file") from error
+    if not text.strip():
+        raise PromptError("is empty", "write a prompt, or name another file")
+    return text

@@ -1,0 +1,130 @@
+"""Rerun options (--again, --only, --from) resolved to steps."""
+
+from collections.abc import Collection, Iterable, Iterator
+from itertools import combinations
+from typing import Final, NamedTuple
+
+from claimflow.flows.errors import Fault, one_of
+from claimflow.flows.pipeline.pipeline import Pipeline
+from claimflow.flows.pipeline.wiring import Step
+
+_CHOOSE: Final = "choose one of them"
+
+
+class Rerun(NamedTuple):
+    """What of a pipeline is asked for; the whole of it, where nothing is.
+
+    `again` names steps to make although their tables are on file, and `fresh` asks models
+    anew: for those steps, or for all that the run has. `only` leaves every other step as it
+    is, `from_step` all but that step and what depends on it, `failed` all but the steps that
+    have failed rows in the newest run and what depends on them. `samples` names some of the
+    samples: a file of their ids, or a SELECT on the store.
+    """
+
+    again: tuple[str, ...] = ()
+    fresh: bool = False
+    only: tuple[str, ...] = ()
+    from_step: str | None = None
+    failed: bool = False
+    samples: str | None = None
+
+    def scope(self) -> str | None:
+        """The option that says which steps are in the run, if one does."""
+        return next(iter(self._scopes()), None)
+
+    def clashes(self, *, limit: int | None) -> Iterator[Fault]:
+        """A fault for every two options that make no sense together."""
+        for one, other in combinations(self._scopes(), 2):
+            yield Fault(f"{one} and {other}", "each says which steps are made", _CHOOSE)
+        if self.again and self.failed:
+            yield Fault("--again and --failed", "each says which steps are made again", _CHOOSE)
+        if self.samples is not None and limit is not None:
+            yield Fault("--limit and --samples", "each says which samples are taken", _CHOOSE)
+
+    def unknown(self, pipeline: Pipeline) -> Iterator[Fault]:
+        """A fault for every step that is named and is not there, or not in the run."""
+        names = [step.name for step in pipeline.steps]
+        started = () if self.from_step is None else (self.from_step,)
+        told = {"--again": self.again, "--only": self.only, "--from": started}
+        wrong = {(option, name) for option in told for name in told[option] if name not in names}
+        for option, name in sorted(wrong):
+            yield Fault(option, f"there is no step {name!r}", one_of(name, names))
+        scope = self.scope()
+        if scope is None or wrong or self.failed:
+            return
+        wanted = chosen(pipeline, self).wanted
+        for name in self.again:
+            if name not in wanted:
+                what = f"{name!r} is not made in a run {scope} {' '.join(told[scope])}"
+                yield Fault(f"--again and {scope}", what, f"leave out --again {name} or {scope}")
+
+    def _scopes(self) -> list[str]:
+        given = {
+            "--only": bool(self.only),
+            "--from": self.from_step is not None,
+            "--failed": self.failed,
+        }
+        return [option for option, is_given in given.items() if is_given]
+
+
+class Choice(NamedTuple):
+    """The steps of a run, in an order that can run.
+
+    Those in `again` are made although their tables are on file, those in `found` must be on
+    file, and what those in `fresh` ask a model is asked past the ledger. `clean` is the run
+    in which nothing failed, where only what failed was asked for: there is nothing to do.
+    """
+
+    steps: tuple[Step, ...]
+    again: frozenset[str] = frozenset()
+    found: frozenset[str] = frozenset()
+    fresh: frozenset[str] = frozenset()
+    clean: str | None = None
+
+    def nothing(self) -> str:
+        """Why there is nothing to do, in words."""
+        return f"nothing failed in run {self.clean}: nothing to do"
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """The steps that the run is for."""
+        return frozenset(step.name for step in self.steps) - self.found
+
+
+def chosen(pipeline: Pipeline, rerun: Rerun, failed: Collection[str] = ()) -> Choice:
+    """The steps that `rerun` comes to, where `failed` have failed rows."""
+    steps = pipeline.steps
+    if rerun.only:
+        wanted = frozenset(rerun.only)
+    elif rerun.from_step is not None:
+        wanted = _downstream(steps, {rerun.from_step})
+    elif rerun.failed:
+        wanted = _downstream(steps, failed)
+    else:
+        wanted = frozenset(step.name for step in steps)
+    needed = _upstream(steps, wanted)
+    fresh = frozenset(rerun.again or failed or wanted) if rerun.fresh else frozenset[str]()
+    return Choice(
+        tuple(step for step in steps if step.name in needed),
+        again=fresh.union(rerun.again, failed),
+        found=needed - wanted,
+        fresh=fresh,
+    )
+
+
+def _downstream(steps: Iterable[Step], names: Collection[str]) -> frozenset[str]:
+    """The steps of those names and all that depend on them; `steps` are in order."""
+    reached = set(names)
+    for step in steps:
+        if not reached.isdisjoint(step.needs):
+            reached.add(step.name)
+    return frozenset(reached)
+
+
+def _upstream(steps: tuple[Step, ...], names: Collection[str]) -> frozenset[str]:
+    """The steps of those names and all that they depend on; `steps` are in order."""
+    reached = set(names)
+    for step in reversed(steps):
+        if step.name in reached:
+            reached.update(step.needs)
+    return frozenset(step.name for step in steps if step.name in reached)

@@ -1,0 +1,233 @@
+"""The schema of a pipeline file, built from the registry of stages."""
+
+from functools import cache, reduce
+from operator import or_
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    create_model,
+    model_validator,
+)
+
+from claimflow.flows.object_storage import known_place, local_path
+from claimflow.flows.pipeline.checks import CanarySource, Gate
+from claimflow.flows.pipeline.models import (
+    EmbeddingEndpoint,
+    Judge,
+    OnnxCrossEncoder,
+    OnnxEncoder,
+    Source,
+)
+from claimflow.stages.base import Stage
+from claimflow.stages.judging.cascade import Cascade
+from claimflow.stages.registry import REGISTER
+from claimflow.stages.tools import LLM
+
+# What a pipeline may say of its workers.
+
+
+def _known(engine: Any) -> Any:
+    if engine == "ray":
+        raise ValueError("Ray is not supported; write dask, and start a Dask cluster")
+    return engine
+
+
+class WorkersSetting(Source):
+    """Where work is done that needs no language model: on this machine, or on a Dask cluster."""
+
+    engine: Annotated[Literal["local", "dask"], BeforeValidator(_known)] = "local"
+    """Processes on this machine, or the workers of a Dask scheduler."""
+    count: int | None = Field(default=None, ge=1, le=512)
+    """Processes of engine local; one a core and at most 8 when left out, 1 for none."""
+    address: str | None = Field(default=None, min_length=1)
+    """The scheduler of engine dask, for example tcp://10.0.0.5:8786."""
+    shards: int = Field(default=1, ge=1)
+    """Chunks that a step is cut into, at least; none holds more than 2,000 samples."""
+
+    @model_validator(mode="after")
+    def _fitting(self) -> Self:
+        if self.engine == "dask" and self.address is None:
+            raise ValueError("engine dask needs the address of its scheduler")
+        if self.engine == "local" and self.address is not None:
+            raise ValueError("address belongs to engine dask")
+        if self.engine == "dask" and self.count is not None:
+            raise ValueError("count belongs to engine local; a cluster has the workers it has")
+        return self
+
+
+# What a pipeline's YAML may say, built from the register of stages.
+
+
+STEP_NAME: Final = r"^[a-z][a-z0-9_]*$"
+
+_UNWRITTEN: Final = {"use_attribute_docstrings": False}
+"""For models that stand in no file: pydantic would search every module for their source."""
+
+
+class SamplesSource(Source):
+    """The samples to evaluate."""
+
+    path: Annotated[str, AfterValidator(known_place)]
+    """A JSON Lines, JSON, CSV or Parquet file or a glob of them, relative to this file or s3://."""
+    rename: dict[
+        str,
+        Literal[
+            "sample_id",
+            "user_input",
+            "response",
+            "reference",
+            "retrieved_contexts",
+            "response_claims",
+            "reference_claims",
+        ],
+    ] = Field(default={})
+    """Column of the input -> field of a sample, where the names are not recognised."""
+
+
+def _provider(embedder: Any) -> str:
+    if isinstance(embedder, dict):
+        return str(embedder.get("provider", "onnx"))
+    return str(getattr(embedder, "provider", "onnx"))
+
+
+_Embedder = Annotated[
+    Annotated[OnnxEncoder, Tag("onnx")] | Annotated[EmbeddingEndpoint, Tag("litellm")],
+    Discriminator(_provider),
+]
+
+
+_Several = Annotated[
+    list[str],
+    Field(min_length=1),
+    BeforeValidator(
+        lambda given: [given] if isinstance(given, str) else given,
+        json_schema_input_type=str | list[str],
+    ),
+]
+"""One name, or a list of them."""
+
+
+@cache
+def pipeline_model() -> type[BaseModel]:
+    """The model of a whole pipeline file, its steps a union discriminated by `use`."""
+    models: list[Any] = [step_model(stage) for stage in REGISTER.values()]
+    step: Any = Annotated[reduce(or_, models), Field(discriminator="use")]
+    name: Any = Annotated[str, Field(pattern=STEP_NAME)]
+    fields: dict[str, Any] = {
+        "name": (str, Field(min_length=1, description="Shown with every run.")),
+        "samples": (SamplesSource, ...),
+        "store": (
+            Annotated[str, AfterValidator(local_path)],
+            Field(description="The DuckDB file, relative to this file."),
+        ),
+        "read_copy": (
+            bool,
+            Field(True, description="Leave a copy of the store for queries after each run."),
+        ),
+        "judge": (
+            Judge | None,
+            Field(None, description="The language model that judges; the embedded judge without."),
+        ),
+        "judges": (
+            dict[name, Judge],
+            Field({}, description="More judges by name, for steps that choose one."),
+        ),
+        "embedder": (
+            _Embedder | None,
+            Field(None, description="The sentence encoder; the embedded one when left out."),
+        ),
+        "entailment": (
+            OnnxCrossEncoder | None,
+            Field(None, description="The entailment model; the embedded one when left out."),
+        ),
+        "workers": (
+            WorkersSetting,
+            Field(WorkersSetting(), description="Who does what needs no language model."),
+        ),
+        "canaries": (
+            CanarySource | None,
+            Field(None, description="Labelled pairs that each run's judges are tried on."),
+        ),
+        "gates": (
+            dict[str, Gate],
+            Field({}, description="Metric, or step.metric -> what its mean must be like."),
+        ),
+        "steps": (
+            dict[name, step],
+            Field(
+                min_length=1,
+                description="Name of the table it makes -> how it is made.",
+                json_schema_extra={"additionalProperties": False},
+            ),
+        ),
+    }
+    return _made("Pipeline", Source, None, fields)
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of a pipeline file, for editors."""
+    return pipeline_model().model_json_schema() | {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "claimflow pipeline",
+    }
+
+
+def wired(stage: type[Stage]) -> dict[str, Any]:
+    """The inputs of a stage that a step may wire by name: all but `samples`."""
+    return {name: table for name, table in stage.inputs.items() if name != "samples"}
+
+
+def asks_llm(stage: type[Stage]) -> bool:
+    """Whether a language model can do the work of a stage."""
+    return LLM in stage.tools.values()
+
+
+def votes(stage: type[Stage]) -> bool:
+    """Whether several language models, or one several times, can do the work of a stage."""
+    return "votes" in stage.model_fields
+
+
+def cascades(stage: type[Stage]) -> bool:
+    """Whether a language model can do what the embedded one leaves open of a stage's work."""
+    return "cascade" in stage.model_fields
+
+
+def _cascade_model() -> type[BaseModel]:
+    """What a pipeline may say of a cascade: its settings, and the judges at its end."""
+    what = "The judge to ask: one of judges, or several that vote; the pipeline's when left out."
+    judge: Any = (_Several | None, Field(None, description=what))
+    return _made("Cascade", Cascade, Cascade.__doc__, {"judge": judge})
+
+
+@cache
+def step_model(stage: type[Stage]) -> type[BaseModel]:
+    """The model of a step of that stage."""
+    fields: dict[str, Any] = {
+        name: (field.annotation, field) for name, field in stage.model_fields.items()
+    }
+    for name, table in wired(stage).items():
+        kind = list[str] if table.every else str
+        what = f"{'Steps' if table.every else 'The step'} that makes the {table.row.table} to read."
+        fields[name] = (kind | None, Field(None, description=what))
+    if asks_llm(stage):
+        what = "The judge to ask: one of judges, or embedded for the one that needs no model."
+        more = " Several vote." if votes(stage) else ""
+        judge = _Several if votes(stage) else str
+        fields["judge"] = (judge | None, Field(None, description=f"{what}{more}"))
+    if cascades(stage):
+        what = "The embedded model settles what it is sure of, the judge the rest."
+        fields["cascade"] = (_cascade_model() | None, Field(None, description=what))
+    fields["use"] = (Literal[stage.use], ...)
+    return _made(stage.use, Source, stage.__doc__, fields)
+
+
+def _made(
+    name: str, base: type[BaseModel], what: str | None, fields: dict[str, Any]
+) -> type[BaseModel]:
+    return create_model(name, __base__=base, __doc__=what, __cls_kwargs__=_UNWRITTEN, **fields)

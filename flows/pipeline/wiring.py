@@ -1,0 +1,159 @@
+"""Which step reads which table: names resolved, kinds checked, steps ordered."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, NamedTuple
+
+from claimflow.flows.errors import Fault, one_of
+from claimflow.flows.pipeline.schema import wired
+from claimflow.flows.pipeline.yaml_source import YamlSource
+from claimflow.stages.base import Input, Stage
+
+Wires = Mapping[str, str | tuple[str, ...]]
+"""Input of a stage -> the step that makes it (all the steps, for an input of every table)."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A stage with settings, a name, and where its inputs come from.
+
+    `judges` name the language models that it asks; several where they vote.
+    """
+
+    name: str
+    stage: Stage
+    inputs: Wires
+    judges: tuple[str, ...] = ()
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The steps that must be done before this one, `samples` among them."""
+        flat = [
+            w for wire in self.inputs.values() for w in ([wire] if isinstance(wire, str) else wire)
+        ]
+        return tuple(dict.fromkeys(flat))
+
+
+class Written(NamedTuple):
+    """A step as it stands in the file; `kind` and `stage` are None where they cannot be read."""
+
+    name: str
+    kind: type[Stage] | None
+    stage: Stage | None
+    values: Mapping[str, Any]
+    judges: tuple[str, ...] = ()
+
+
+class Wiring:
+    """Resolves the inputs of the steps of one file; every mistake is added to `faults`."""
+
+    def __init__(self, source: YamlSource, steps: Mapping[str, Written]) -> None:
+        self._source = source
+        self._steps = steps
+        self.faults: list[Fault] = []
+
+    def steps(self) -> tuple[Step, ...]:
+        """The steps that can be read, as they are written wherever that order can run."""
+        wires = {name: self._wires(step) for name, step in self._steps.items()}
+        made = {
+            name: Step(name, step.stage, wires[name], step.judges)
+            for name, step in self._steps.items()
+            if step.stage is not None
+        }
+        try:
+            TopologicalSorter({name: step.needs for name, step in made.items()}).prepare()
+        except CycleError as error:
+            circle = list(reversed(error.args[1]))
+            place = self._source.place("steps", circle[0])
+            what = f"the steps wait for each other: {' -> '.join(circle)}"
+            self.faults.append(Fault(place, what, "let one of them read another table"))
+            return ()
+        return _in_order(made)
+
+    def _wires(self, step: Written) -> Wires:
+        if step.kind is None:
+            return {}
+        wires: dict[str, str | tuple[str, ...]] = {}
+        if "samples" in step.kind.inputs:
+            wires["samples"] = "samples"
+        ignored = step.stage.ignores() if step.stage else frozenset(wired(step.kind))
+        for name, table in wired(step.kind).items():
+            targets = list(self._targets(step, name, table))
+            for target in targets:
+                self._check(step, name, table, target)
+            if name in ignored:
+                continue
+            if targets:
+                wires[name] = tuple(targets) if table.every else targets[0]
+            elif name not in step.values:
+                self._missing(step, name, table)
+        return wires
+
+    def _targets(self, step: Written, name: str, table: Input) -> Iterator[str]:
+        """The steps that an input is wired to, by its own words or by name."""
+        if name in step.values:
+            words = step.values[name]
+            for word in words if isinstance(words, list) else [words]:
+                if not isinstance(word, str):
+                    continue
+                if word in self._steps:
+                    yield word
+                else:
+                    hint = one_of(word, self._makers(table))
+                    self._fault(step, name, f"there is no step {word!r}", hint)
+        elif table.every:
+            yield from self._makers(table)
+        elif name in self._steps:
+            yield name
+
+    def _check(self, step: Written, name: str, table: Input, target: str) -> None:
+        kind = self._steps[target].kind
+        if kind is None:
+            return
+        if kind.makes is not table.row:
+            what = f"{target!r} makes {kind.makes.table}, not {table.row.table}"
+            self._fault(step, name, what, f"name {self._choice(table)}")
+            return
+        if step.kind is None or self._steps[target].stage is None:
+            return
+        expects = step.stage.expecting() if step.stage else step.kind.expects
+        for word, needed in expects.get(name, {}).items():
+            # An input of the step that makes the table must come from the same step as ours.
+            shared = word in kind.inputs
+            wanted = step.values.get(needed, needed) if shared else needed
+            default = word if shared else kind.model_fields[word].default
+            found = self._steps[target].values.get(word, default)
+            if found != wanted:
+                has = f"no {word}" if found is None else f"{word}: {found}"
+                hint = f"name a step that has {word}: {wanted}"
+                self._fault(step, name, f"{target!r} has {has}", hint)
+
+    def _missing(self, step: Written, name: str, table: Input) -> None:
+        what = f"no step is named {name!r}, and the step says not which {table.row.table} to read"
+        self._fault(step, None, what, f"write {name}: and {self._choice(table)}")
+
+    def _choice(self, table: Input) -> str:
+        makers = self._makers(table)
+        if makers:
+            return f"one of {', '.join(makers)}"
+        return f"a step that makes {table.row.table}, of which there is none yet"
+
+    def _makers(self, table: Input) -> list[str]:
+        return [
+            n for n, s in self._steps.items() if s.kind is not None and s.kind.makes is table.row
+        ]
+
+    def _fault(self, step: Written, name: str | None, what: str, hint: str) -> None:
+        path = ("steps", step.name, *([name] if name else []))
+        self.faults.append(Fault(self._source.place(*path), what, hint))
+
+
+def _in_order(steps: dict[str, Step]) -> tuple[Step, ...]:
+    """Always the first step, as they are written, whose inputs are made before it."""
+    left = dict(steps)
+    order = []
+    while left:
+        name = next(n for n, step in left.items() if left.keys().isdisjoint(step.needs))
+        order.append(left.pop(name))
+    return tuple(order)

@@ -1,0 +1,154 @@
+"""A YAML file as plain values, with the line of every key."""
+
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import yaml
+
+from claimflow.flows.errors import Fault, InputError
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_SHOWN: Final = 80
+"""Characters of a value that are told of one that cannot be read."""
+
+
+class YamlSource(NamedTuple):
+    """What a YAML file holds: `value`, and for each path in it the line it stands on."""
+
+    path: Path
+    text: str
+    value: Any
+    lines: dict[tuple[str, ...], int]
+    faults: list[Fault]
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the file, which every path in it is relative to."""
+        return self.path.absolute().parent
+
+    def place(self, *path: str) -> str:
+        """Where `path` stands, or the nearest key above it: `nightly.yaml:7 steps.verify`."""
+        known = path
+        while known and known not in self.lines:
+            known = known[:-1]
+        return f"{self.path}:{self.lines.get(known, 1)} {'.'.join(path)}".rstrip()
+
+    def section(self, key: str) -> dict[str, Any]:
+        """The mapping under a key; empty where there is none."""
+        found = self.value.get(key) if isinstance(self.value, dict) else None
+        return found if isinstance(found, dict) else {}
+
+
+def load_yaml(path: Path) -> YamlSource:
+    """Read a YAML file safely.
+
+    Keys written twice, keys that are no text, and aliases are collected as faults.
+    Raises `InputError` when the file is missing, is no UTF-8 or is no YAML at all.
+    """
+    text = _text(path)
+    reader = _Reader(path)
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        value = reader.read(root, ()) if root is not None else None
+    except RecursionError:
+        what = "its brackets or lists are nested hundreds deep"
+        raise InputError([Fault(str(path), what, "nest them less")]) from None
+    except yaml.MarkedYAMLError as error:
+        raise InputError([_syntax_fault(path, error)]) from error
+    except yaml.YAMLError as error:
+        what = f"is not YAML ({str(error).splitlines()[0]})"
+        raise InputError([Fault(str(path), what, "write it as UTF-8 text")]) from error
+    return YamlSource(path, text, value, reader.lines, reader.faults)
+
+
+class _Reader:
+    """Builds plain values from YAML nodes, noting lines and faults on the way."""
+
+    def __init__(self, path: Path) -> None:
+        self.lines: dict[tuple[str, ...], int] = {}
+        self.faults: list[Fault] = []
+        self._path = path
+        self._seen: set[int] = set()
+        self._scalars = yaml.constructor.SafeConstructor()
+
+    def read(self, node: yaml.Node, path: tuple[str, ...]) -> Any:
+        self.lines.setdefault(path, _line(node))
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        if id(node) in self._seen:
+            self._fault(
+                self.lines[path], path, "an alias repeats another part of the file", "write it out"
+            )
+            return None
+        self._seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path)
+        return [self.read(child, (*path, str(i))) for i, child in enumerate(node.value)]
+
+    def _mapping(self, node: yaml.MappingNode, path: tuple[str, ...]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = key_node.value
+            if key_node.tag != "tag:yaml.org,2002:str":
+                which = f"the key {key!r}" if isinstance(key, str) else "a key"
+                self._fault(_line(key_node), path, f"{which} is no text", "put it in quotes")
+                continue
+            if key in values:
+                first = self.lines[(*path, key)]
+                what = (
+                    f"two steps are named {key!r}"
+                    if path == ("steps",)
+                    else f"{key!r} stands twice"
+                )
+                hint = f"the first is on line {first}; rename or remove one"
+                self._fault(_line(key_node), (*path, key), what, hint)
+                continue
+            self.lines[(*path, key)] = _line(key_node)
+            values[key] = self.read(value_node, (*path, key))
+        return values
+
+    def _scalar(self, node: yaml.ScalarNode, path: tuple[str, ...]) -> Any:
+        # What PyYAML raises for a text that is not of the kind that its tag names.
+        with suppress(yaml.YAMLError, ValueError, LookupError, AttributeError):
+            value = self._scalars.construct_object(node)
+            if _is_plain(value):
+                return value
+        shown = node.value if len(node.value) <= _SHOWN else f"{node.value[:_SHOWN]}…"
+        what = f"{shown!r} cannot be read"
+        self._fault(_line(node), path, what, "write plain text or a number")
+        return None
+
+    def _fault(self, line: int, path: tuple[str, ...], what: str, hint: str) -> None:
+        place = f"{self._path}:{line} {'.'.join(path)}".rstrip()
+        self.faults.append(Fault(place, what, hint))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value may go on as JSON: no halves of characters, no number without bounds."""
+    if isinstance(value, str):
+        return _SURROGATE.search(value) is None
+    return not isinstance(value, int) or value.bit_length() <= 64
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        fault = Fault(str(path), f"is not UTF-8 at byte {error.start}", "save it as UTF-8 text")
+        raise InputError([fault]) from error
+    except OSError as error:
+        what = f"cannot be read ({error.strerror})"
+        raise InputError([Fault(str(path), what, "name a pipeline's YAML file")]) from error
+
+
+def _syntax_fault(path: Path, error: yaml.MarkedYAMLError) -> Fault:
+    mark = error.problem_mark or error.context_mark
+    place = f"{path}:{mark.line + 1}" if mark else str(path)
+    column = f", column {mark.column + 1}" if mark else ""
+    return Fault(place, f"is not YAML: {error.problem}{column}", "mend the line or the one above")

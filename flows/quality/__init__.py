@@ -1,0 +1,1 @@
+"""Quality of scores and judges: labels, calibration, canaries, noise, gates, comparison."""

@@ -1,0 +1,273 @@
+"""Claims and verdicts that changed between two runs, and why."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+import duckdb
+import polars as pl
+
+from claimflow.flows.quality.metric_differences import Runs
+from claimflow.flows.store.store import read_table
+
+# Step by step: what was done otherwise in the second run, as the store has it on record.
+
+
+Cause = Literal["judge", "prompt", "settings", "version", "stage"]
+"""What differs between the two makings of a step's table: the model that was asked or its
+parameters, the prompt's text, other settings, the version of the stage, the stage itself."""
+
+EDITS: Final = "edits"
+"""The stage of a table in which people corrected rows of another one by hand."""
+
+
+class Making(NamedTuple):
+    """How the table of a step came about; `edits` are those laid over it afterwards."""
+
+    artifact_id: str
+    kind: str
+    stage: str
+    version: int
+    settings: Mapping[str, Any]
+    tools: Mapping[str, Any]
+    edits: frozenset[str]
+    inputs: Mapping[str, Any]
+
+
+class StepChange(NamedTuple):
+    """A step of both runs.
+
+    `same` says that both used one table. `causes` are what differs in how it was made, of
+    which `settings` names the settings; none where the same was asked again. `edits` are the
+    imports of corrections by hand that count in one of the runs alone.
+    """
+
+    step: str
+    kind: str
+    same: bool
+    causes: tuple[Cause, ...]
+    settings: tuple[str, ...]
+    edits: frozenset[str]
+
+
+def step_changes(connection: duckdb.DuckDBPyConnection, runs: Runs) -> list[StepChange]:
+    """Every step that both runs have with the same kind of table, in the order of the second."""
+    a, b = (makings(connection, run) for run in runs)
+    return [
+        _change(step, a[step], making)
+        for step, making in b.items()
+        if step in a and a[step].kind == making.kind
+    ]
+
+
+def steps_in_one_run(
+    connection: duckdb.DuckDBPyConnection, runs: Runs
+) -> tuple[list[str], list[str]]:
+    """The steps that only the first, and only the second run has."""
+    a, b = (makings(connection, run) for run in runs)
+    return [step for step in a if step not in b], [step for step in b if step not in a]
+
+
+def _change(step: str, a: Making, b: Making) -> StepChange:
+    settings = _settings(a, b)
+    causes = tuple(causes_between(a, b))
+    same = a.artifact_id == b.artifact_id
+    return StepChange(step, b.kind, same, causes, settings, a.edits ^ b.edits)
+
+
+def _settings(a: Making, b: Making) -> tuple[str, ...]:
+    names = sorted({*a.settings, *b.settings})
+    return tuple(name for name in names if a.settings.get(name) != b.settings.get(name))
+
+
+def causes_between(a: Making, b: Making) -> list[Cause]:
+    """What differs between two makings; none where the same was asked again."""
+    settings = _settings(a, b)
+    if a.stage != b.stage:
+        return ["stage"]
+    found: list[Cause] = []
+    if a.tools != b.tools:
+        found.append("judge")
+    # A prompt that came or went with the language model is no cause of its own.
+    if "prompt" in settings and a.tools.keys() == b.tools.keys():
+        found.append("prompt")
+    if set(settings) - {"prompt"}:
+        found.append("settings")
+    if a.version != b.version:
+        found.append("version")
+    return found
+
+
+def makings(connection: duckdb.DuckDBPyConnection, run: str) -> dict[str, Making]:
+    """How the table of each step of a run was made, in their order."""
+    rows = connection.execute(
+        "SELECT step, artifact_id::VARCHAR FROM audit.run_steps WHERE run_id = $run "
+        "ORDER BY position",
+        {"run": run},
+    ).fetchall()
+    return {step: _making(connection, artifact) for step, artifact in rows}
+
+
+def _making(connection: duckdb.DuckDBPyConnection, artifact: str) -> Making:
+    """Of a table with corrections laid over it, the making of the one below."""
+    kind, stage, version, *texts = connection.execute(
+        "SELECT kind, stage, version, settings, tools, inputs FROM audit.artifacts "
+        "WHERE artifact_id = $id",
+        {"id": artifact},
+    ).fetchall()[0]
+    settings, tools, inputs = map(json.loads, texts)
+    if stage != EDITS:
+        return Making(artifact, kind, stage, version, settings, tools, frozenset(), inputs)
+    below = _making(connection, inputs["base"])
+    return below._replace(artifact_id=artifact, edits=frozenset(settings["edits"]))
+
+
+# Claim by claim: what became of it in the second run, and why.
+
+
+COLUMNS: Final = {
+    "change": pl.String,
+    "cause": pl.String,
+    "step": pl.String,
+    "sample_id": pl.String,
+    "claim": pl.String,
+    "against": pl.String,
+    "passage": pl.Int64,
+    "a": pl.String,
+    "b": pl.String,
+    "reason_a": pl.String,
+    "reason_b": pl.String,
+}
+
+CHANGES: Final = (
+    "verdict flipped",
+    "newly failed",
+    "no longer failed",
+    "claim text changed",
+)
+"""The kinds of change, in the order in which they are told."""
+
+_CLAIMS: Final = """
+WITH a AS (FROM claims WHERE run_id = $a AND step = $step),
+     b AS (FROM claims WHERE run_id = $b AND step = $step),
+     failed AS (
+         SELECT sample_id, any_value(reason) FILTER (side = 'a') AS reason_a,
+                any_value(reason) FILTER (side = 'b') AS reason_b,
+                any_value(coalesce(failure, 'failed')) AS failure,
+                count_if(side = 'a') > 0 AS in_a, count_if(side = 'b') > 0 AS in_b
+         FROM (SELECT *, 'a' AS side FROM a UNION ALL SELECT *, 'b' FROM b)
+         WHERE status = 'failed' GROUP BY sample_id)
+SELECT CASE WHEN in_b THEN 'newly failed' ELSE 'no longer failed' END AS change,
+       NULL AS claim_id, sample_id, NULL AS claim, NULL AS of,
+       CASE WHEN in_a THEN 'failed' ELSE 'made' END AS a,
+       CASE WHEN in_b THEN 'failed' ELSE 'made' END AS b,
+       reason_a, reason_b, failure
+FROM failed WHERE in_a <> in_b
+UNION ALL
+SELECT 'claim text changed', claim_id::VARCHAR, sample_id, claim, of, claim, NULL, NULL, NULL, NULL
+FROM a ANTI JOIN b USING (claim_id) ANTI JOIN failed USING (sample_id) WHERE status = 'made'
+UNION ALL
+SELECT 'claim text changed', claim_id::VARCHAR, sample_id, claim, of, NULL, claim, NULL, NULL, NULL
+FROM b ANTI JOIN a USING (claim_id) ANTI JOIN failed USING (sample_id) WHERE status = 'made'
+ORDER BY ALL
+"""
+
+_VERDICTS: Final = """
+SELECT CASE WHEN b.status = 'failed' THEN 'newly failed'
+            WHEN a.status = 'failed' THEN 'no longer failed' ELSE 'verdict flipped' END AS change,
+       a.claim_id::VARCHAR AS claim_id, sample_id, claim, a.against, a.passage,
+       coalesce(a.verdict, a.status) AS a, coalesce(b.verdict, b.status) AS b,
+       a.reason AS reason_a, b.reason AS reason_b,
+       CASE WHEN 'failed' IN (a.status, b.status)
+            THEN coalesce(b.failure, a.failure, 'failed') END AS failure
+FROM (FROM verdicts WHERE run_id = $a AND step = $step) a
+JOIN (FROM verdicts WHERE run_id = $b AND step = $step) b
+     ON a.claim_id = b.claim_id AND a.against = b.against
+     AND a.passage IS NOT DISTINCT FROM b.passage
+JOIN (SELECT claim_id, any_value(sample_id) AS sample_id, any_value(claim) AS claim
+      FROM claims WHERE run_id = $b GROUP BY claim_id) c ON c.claim_id = a.claim_id
+WHERE a.verdict IS DISTINCT FROM b.verdict ORDER BY ALL
+"""
+
+
+def claim_changes(
+    connection: duckdb.DuckDBPyConnection,
+    runs: Runs,
+    steps: Iterable[StepChange],
+    samples: pl.DataFrame,
+) -> pl.DataFrame:
+    """Every claim that was made, judged or lost otherwise, with the cause: `COLUMNS`.
+
+    `samples` are those that are not the same in both runs. Those that only one run has are
+    left out: all their claims are new, or gone. `a` and `b` are the verdicts, the claims
+    where their text changed, or whether there are any. Failures are caused by their kind.
+    """
+    fields = dict(samples.select("sample_id", "fields").iter_rows())
+    others = samples.filter(pl.col("state") != "changed")["sample_id"]
+    tables = [
+        table.with_columns(
+            step=pl.lit(change.step),
+            cause=pl.Series(list(_causes(connection, change, table, fields)), dtype=pl.String),
+        )
+        .filter(~pl.col("sample_id").is_in(others.implode()))
+        .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+        for change in steps
+        if not change.same and (table := _rows(connection, runs, change)) is not None
+    ]
+    order = pl.Enum(CHANGES)
+    return pl.concat([pl.DataFrame(schema=COLUMNS), *tables]).sort(
+        pl.col("change").cast(order), "step", "sample_id", "claim", "passage", maintain_order=True
+    )
+
+
+def _rows(
+    connection: duckdb.DuckDBPyConnection, runs: Runs, change: StepChange
+) -> pl.DataFrame | None:
+    values = {"a": runs.a, "b": runs.b, "step": change.step}
+    if change.kind == "claims":
+        none = {"against": pl.lit(None, pl.String), "passage": pl.lit(None, pl.Int64)}
+        return read_table(connection, _CLAIMS, **values).with_columns(**none)
+    return read_table(connection, _VERDICTS, **values) if change.kind == "verdicts" else None
+
+
+def _causes(
+    connection: duckdb.DuckDBPyConnection,
+    change: StepChange,
+    table: pl.DataFrame,
+    fields: dict[str, list[str]],
+) -> Iterator[str]:
+    """The cause of each row: its failure, its sample, a person, what was asked, or chance."""
+    edited = _edited(connection, change)
+    asked = " and ".join(change.causes) or "chance"
+    for row in table.iter_rows(named=True):
+        if row["failure"]:
+            yield row["failure"]
+        elif _read_by(row) & set(fields.get(row["sample_id"], ())):
+            yield "sample changed"
+        elif edited & {row["sample_id"], row["claim_id"]}:
+            yield "edited by hand"
+        else:
+            yield asked
+
+
+def _read_by(row: dict[str, Any]) -> set[str]:
+    """The fields of the sample that the row was made of."""
+    if row["against"]:
+        return {row["against"]}
+    return {row["of"], f"{row['of']}_claims"}
+
+
+def _edited(connection: duckdb.DuckDBPyConnection, change: StepChange) -> set[str]:
+    """What was corrected by hand for one of the runs: samples, or claims whose verdict was."""
+    rows = connection.execute(
+        "SELECT kind, sample_id, rows FROM audit.edits "
+        "WHERE step = $step AND list_contains($edits, edit_id::VARCHAR)",
+        {"step": change.step, "edits": sorted(change.edits)},
+    ).fetchall()
+    return {
+        name
+        for kind, sample_id, verdicts in rows
+        for name in (
+            [sample_id] if kind == "claims" else [one["claim_id"] for one in json.loads(verdicts)]
+        )
+    }

@@ -1,0 +1,166 @@
+"""Two runs compared: numbers, samples, claims and causes."""
+
+import json
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import duckdb
+import polars as pl
+
+from claimflow.flows.quality.claim_changes import (
+    StepChange,
+    claim_changes,
+    step_changes,
+    steps_in_one_run,
+)
+from claimflow.flows.quality.metric_differences import (
+    MetricDifference,
+    Runs,
+    chosen,
+    in_one_run,
+    metric_differences,
+    moved_scores,
+    other_samples,
+    paired_scores,
+    unit_of_samples,
+)
+from claimflow.flows.store.runs import CURRENT
+from claimflow.flows.store.store import Store
+
+# All that is to be said of two runs, read from the store in one window.
+
+
+class RunFacts(NamedTuple):
+    """A run, as the head of a comparison names it."""
+
+    run_id: str
+    pipeline: str
+    status: str
+    started_at: datetime
+    samples: int
+    tags: list[str]
+
+
+class Comparison(NamedTuple):
+    """What changed from run `a` to run `b`.
+
+    `samples`, `scores` and `claims` are tables of what is not the same in both, as
+    `other_samples`, `moved_scores` and `claim_changes` give them. `only` names the metrics and
+    the steps that one of the runs has and the other lacks.
+    """
+
+    a: RunFacts
+    b: RunFacts
+    by: str | None
+    metrics: list[MetricDifference]
+    steps: list[StepChange]
+    samples: pl.DataFrame
+    scores: pl.DataFrame
+    claims: pl.DataFrame
+    only: dict[str, tuple[list[str], list[str]]]
+
+    @property
+    def causes(self) -> pl.DataFrame:
+        """How many claims changed in which way and why: change, cause, count."""
+        counts = self.claims.group_by("change", "cause", maintain_order=True).agg(count=pl.len())
+        first = pl.col("change").rle_id()
+        return counts.sort(first, pl.col("count"), descending=[False, True], maintain_order=True)
+
+
+def compare(
+    store: Store, runs: Runs, *, by: str | None = None, metrics: Iterable[str] = ()
+) -> Comparison:
+    """Run `b` held against run `a`, both in `store`.
+
+    `by` names the metadata field whose samples count as one unit, `metrics` those to compare
+    (all by default). Raises `InputError` for a field or a metric that neither run has.
+    """
+    with store.reading() as connection:
+        pairs = chosen(paired_scores(connection, runs), metrics)
+        units = unit_of_samples(connection, runs.b, by) if by else None
+        steps = step_changes(connection, runs)
+        samples = other_samples(connection, runs)
+        claims = claim_changes(connection, runs, steps, samples)
+        a, b = (_facts(connection, run) for run in runs)
+        only = {"metrics": in_one_run(pairs), "steps": steps_in_one_run(connection, runs)}
+    differences = metric_differences(pairs, units)
+    return Comparison(a, b, by, differences, steps, samples, moved_scores(pairs), claims, only)
+
+
+def _facts(connection: duckdb.DuckDBPyConnection, run: str) -> RunFacts:
+    found: tuple[Any, ...] = connection.execute(
+        f"""
+        SELECT run_id, pipeline, status, started_at,
+               (SELECT count(*) FROM samples WHERE run_id = $run),
+               (SELECT coalesce(list(tag ORDER BY tag), []) FROM ({CURRENT}) WHERE run_id = $run)
+        FROM audit.runs WHERE run_id = $run
+        """,
+        {"run": run},
+    ).fetchall()[0]
+    return RunFacts(*found)
+
+
+# A comparison as JSON: nothing left out, keys that stay.
+
+
+def as_json(comparison: Comparison) -> str:
+    """The whole comparison as one JSON object, described in `flows/README.md`."""
+    one = comparison
+    document: dict[str, Any] = {
+        "a": _run(one.a),
+        "b": _run(one.b),
+        "by": one.by,
+        "metrics": [_metric(metric) for metric in one.metrics],
+        "steps": [
+            {
+                "step": step.step,
+                "kind": step.kind,
+                "same": step.same,
+                "causes": [*step.causes, *(["edited by hand"] if step.edits else [])],
+                "settings": list(step.settings),
+            }
+            for step in one.steps
+        ],
+        "only_a": {kind: names[0] for kind, names in one.only.items()},
+        "only_b": {kind: names[1] for kind, names in one.only.items()},
+        "samples": one.samples.to_dicts(),
+        "scores": [
+            {
+                "metric": row["name"],
+                "sample_id": row["sample_id"],
+                "a": row["score_a"],
+                "b": row["score_b"],
+                "difference": row["difference"],
+                **{key: row[key] for key in ("status_a", "status_b", "reason_a", "reason_b")},
+            }
+            for row in one.scores.iter_rows(named=True)
+        ],
+        "causes": one.causes.to_dicts(),
+        "claims": one.claims.to_dicts(),
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _run(run: RunFacts) -> dict[str, Any]:
+    return run._asdict() | {"started_at": f"{run.started_at.isoformat(timespec='seconds')}Z"}
+
+
+def _metric(metric: MetricDifference) -> dict[str, Any]:
+    found = metric.difference
+    return {
+        "metric": metric.metric,
+        "lower_is_better": metric.lower_is_better,
+        "a": metric.a._asdict(),
+        "b": metric.b._asdict(),
+        "paired": found.samples if found else 0,
+        "units": found.units if found else 0,
+        "mean_a": metric.mean_a,
+        "mean_b": metric.mean_b,
+        "difference": found.mean if found else None,
+        "low": found.low if found else None,
+        "high": found.high if found else None,
+        "p": found.p if found else None,
+        "p_holm": metric.p_holm,
+        "finding": metric.finding,
+    }

@@ -1,0 +1,255 @@
+"""Differences of metrics between two runs on the same samples."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, NamedTuple
+
+import duckdb
+import polars as pl
+
+from claimflow.flows.errors import Fault, InputError, one_of
+from claimflow.flows.quality.paired_statistics import ROUNDING, Difference, holm, paired_difference
+from claimflow.flows.store.store import read_table
+from claimflow.stages.registry import LOWER_IS_BETTER
+from claimflow.stages.rows import Sample
+
+# The scores and the samples of two runs, side by side.
+
+
+TEXTS: Final = tuple(name for name in Sample.model_fields if name not in ("sample_id", "metadata"))
+"""The fields of a sample that a claim, a verdict or a score may depend on."""
+
+
+class Runs(NamedTuple):
+    """The ids of the two runs: what changed from `a` to `b`."""
+
+    a: str
+    b: str
+
+
+def paired_scores(connection: duckdb.DuckDBPyConnection, runs: Runs) -> pl.DataFrame:
+    """One row per metric and sample of either run.
+
+    Columns: name, metric, sample_id, and for `_a` and `_b` each: status, score, reason.
+    `name` is the metric, led by its step where several steps of a run make it. The status
+    is NULL where a run has no such row.
+    """
+    sides = [_scores(connection, run) for run in runs]
+    several = pl.concat(
+        side.unique(["step", "metric"]).group_by("metric").len().filter(pl.col("len") > 1)
+        for side in sides
+    )["metric"]
+    name = (
+        pl.when(pl.col("metric").is_in(several.implode()))
+        .then(pl.format("{}.{}", "step", "metric"))
+        .otherwise("metric")
+    )
+    a, b = (side.with_columns(name=name).drop("step") for side in sides)
+    keys = ["name", "metric", "sample_id"]
+    both = a.join(b, on=keys, how="full", coalesce=True, suffix="_b", maintain_order="left_right")
+    return both.rename({name: f"{name}_a" for name in ("status", "score", "reason")})
+
+
+def _scores(connection: duckdb.DuckDBPyConnection, run: str) -> pl.DataFrame:
+    return read_table(
+        connection,
+        """
+        SELECT step, metric, sample_id, status, score, reason
+        FROM scores JOIN audit.run_steps USING (run_id, step)
+        WHERE run_id = $run ORDER BY position, metric, sample_id
+        """,
+        run=run,
+    )
+
+
+def moved_scores(pairs: pl.DataFrame) -> pl.DataFrame:
+    """The pairs whose score or status is another one, the largest differences first.
+
+    Adds `difference`, b less a, NULL where only one side is scored; those come last.
+    """
+    return (
+        pairs.filter(pl.col("status_a").is_not_null() & pl.col("status_b").is_not_null())
+        .with_columns(difference=pl.col("score_b") - pl.col("score_a"))
+        .filter(
+            (pl.col("difference").abs() > ROUNDING) | (pl.col("status_a") != pl.col("status_b"))
+        )
+        .sort(
+            pl.col("difference").abs(),
+            "sample_id",
+            "name",
+            descending=[True, False, False],
+            nulls_last=True,
+        )
+    )
+
+
+def other_samples(connection: duckdb.DuckDBPyConnection, runs: Runs) -> pl.DataFrame:
+    """The samples that are not the same in both runs: sample_id, state, fields.
+
+    The state is new, removed or changed; `fields` names the fields whose content is another
+    one. Metadata do not count.
+    """
+    changed = ", ".join(f"CASE WHEN a.{f} IS DISTINCT FROM b.{f} THEN '{f}' END" for f in TEXTS)
+    return read_table(
+        connection,
+        f"""
+        SELECT sample_id, state, CASE WHEN state = 'changed' THEN fields ELSE [] END AS fields
+        FROM (
+            SELECT coalesce(a.sample_id, b.sample_id) AS sample_id,
+                   CASE WHEN a.sample_id IS NULL THEN 'new'
+                        WHEN b.sample_id IS NULL THEN 'removed' ELSE 'changed' END AS state,
+                   list_filter([{changed}], lambda field: field IS NOT NULL)::VARCHAR[] AS fields
+            FROM (FROM samples WHERE run_id = $a) a
+            FULL JOIN (FROM samples WHERE run_id = $b) b ON a.sample_id = b.sample_id)
+        WHERE len(fields) > 0 ORDER BY state, sample_id
+        """,
+        a=runs.a,
+        b=runs.b,
+    )
+
+
+def unit_of_samples(connection: duckdb.DuckDBPyConnection, run: str, field: str) -> dict[str, str]:
+    """The value of a metadata field by sample; a sample without it is a unit of its own.
+
+    Raises `InputError` where no sample has the field.
+    """
+    rows = connection.execute(
+        """
+        SELECT sample_id, json_extract_string(metadata, $pointer) AS value
+        FROM samples WHERE run_id = $run
+        """,
+        {"pointer": "/" + field.replace("~", "~0").replace("/", "~1"), "run": run},
+    ).fetchall()
+    if all(value is None for _, value in rows):
+        known = connection.execute(
+            "SELECT DISTINCT unnest(json_keys(metadata)) FROM samples WHERE run_id = $run "
+            "ORDER BY ALL",
+            {"run": run},
+        ).fetchall()
+        hint = one_of(field, [name for (name,) in known])
+        raise InputError([Fault("--by", f"no sample has the field {field!r}", hint)])
+    return {name: f"s{name}" if value is None else f"v{value}" for name, value in rows}
+
+
+# Metric by metric: how far two runs lie apart on the samples that both have scored.
+
+
+Finding = Literal["better", "worse", "unclear", "same"]
+
+SIGNIFICANT: Final = 0.05
+"""Corrected p below which a difference is taken for more than chance."""
+
+
+class Side(NamedTuple):
+    """The rows of a metric in one run; `absent` counts samples that only the other run has."""
+
+    scored: int
+    undefined: int
+    failed: int
+    absent: int
+
+
+class MetricDifference(NamedTuple):
+    """A metric in both runs.
+
+    The means are over the samples that both have scored, `difference` is theirs, b less a,
+    and None where there is no such sample. `p_holm` is p corrected for the number of metrics of
+    which any score moved.
+    """
+
+    metric: str
+    lower_is_better: bool
+    a: Side
+    b: Side
+    mean_a: float | None
+    mean_b: float | None
+    difference: Difference | None
+    p_holm: float | None
+
+    @property
+    def finding(self) -> Finding:
+        """What may be said of it: unclear is what chance alone could give."""
+        if self.difference is None or self.p_holm is None:
+            return "unclear"
+        if self.difference.still:
+            return "same"
+        if self.p_holm >= SIGNIFICANT:
+            return "unclear"
+        return "better" if (self.difference.mean < 0) == self.lower_is_better else "worse"
+
+
+def metric_differences(
+    pairs: pl.DataFrame, units: Mapping[str, str] | None = None
+) -> list[MetricDifference]:
+    """Every metric that both runs have, in the order of their steps.
+
+    `pairs` are those of `paired_scores`, `units` names the unit of each sample.
+    """
+    found = [
+        _metric(table, units)
+        for table in pairs.partition_by("name", maintain_order=True)
+        if table["status_a"].count() and table["status_b"].count()
+    ]
+    # A test that cannot come out significant takes nothing from the others (Tarone 1990).
+    tested = [
+        one.difference.p if one.difference and not one.difference.still else None for one in found
+    ]
+    return [
+        one._replace(p_holm=one.difference.p if p is None and one.difference else p)
+        for one, p in zip(found, holm(tested), strict=True)
+    ]
+
+
+def in_one_run(pairs: pl.DataFrame) -> tuple[list[str], list[str]]:
+    """The metrics that only the first, and only the second run has."""
+    has = pairs.group_by("name", maintain_order=True).agg(
+        a=pl.col("status_a").count() > 0, b=pl.col("status_b").count() > 0
+    )
+    only_a, only_b = (has.filter(~pl.col(other))["name"].to_list() for other in ("b", "a"))
+    return only_a, only_b
+
+
+def chosen(pairs: pl.DataFrame, metrics: Iterable[str]) -> pl.DataFrame:
+    """The pairs of some metrics, by name or by metric; all of them where none is named.
+
+    Raises `InputError` for names of which there is no score.
+    """
+    wanted = set(metrics)
+    known = {*pairs["name"], *pairs["metric"]}
+    faults = [
+        Fault("--metric", f"neither run has scores of {name!r}", one_of(name, known))
+        for name in sorted(wanted - known)
+    ]
+    if faults:
+        raise InputError(faults)
+    named = pl.col("name").is_in(wanted) | pl.col("metric").is_in(wanted)
+    return pairs.filter(named) if wanted else pairs
+
+
+def _metric(table: pl.DataFrame, units: Mapping[str, str] | None) -> MetricDifference:
+    name, metric = table["name"][0], table["metric"][0]
+    a, b = (_side(table[f"status_{side}"]) for side in "ab")
+    lower = metric in LOWER_IS_BETTER
+    # Sorted, so that no result depends on the order of the samples.
+    both = table.filter((pl.col("status_a") == "scored") & (pl.col("status_b") == "scored")).sort(
+        "sample_id"
+    )
+    if both.is_empty():
+        return MetricDifference(name, lower, a, b, None, None, None, None)
+    differences = (both["score_b"] - both["score_a"]).to_numpy()
+    of_samples = None if units is None else [units[sample] for sample in both["sample_id"]]
+    difference = _bounded(paired_difference(differences, of_samples), both)
+    means = [float(both[column].to_numpy().mean()) for column in ("score_a", "score_b")]
+    return MetricDifference(name, lower, a, b, means[0], means[1], difference, None)
+
+
+def _bounded(difference: Difference, both: pl.DataFrame) -> Difference:
+    """Without what is out of reach of scores in [0, 1], where all of them lie there."""
+    scores = pl.concat([both["score_a"], both["score_b"]])
+    if difference.low is None or difference.high is None or not scores.is_between(0, 1).all():
+        return difference
+    return difference._replace(low=max(difference.low, -1.0), high=min(difference.high, 1.0))
+
+
+def _side(status: pl.Series) -> Side:
+    counts = {word: int((status == word).sum()) for word in ("scored", "undefined", "failed")}
+    return Side(**counts, absent=status.null_count())

@@ -1,0 +1,290 @@
+"""A run or a comparison as Markdown."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import polars as pl
+
+from claimflow.flows.quality.calibration import corrections
+from claimflow.flows.quality.cascades import cascades_of
+from claimflow.flows.quality.comparison import Comparison, compare
+from claimflow.flows.quality.gates import outcomes_of
+from claimflow.flows.quality.metric_differences import Runs
+from claimflow.flows.report.comparison_text import (
+    METRICS,
+    READING,
+    claim_words,
+    metric_cells,
+    only_words,
+    other_steps,
+    run_words,
+    sample_counts,
+    score_words,
+)
+from claimflow.flows.report.comparison_text import step_words as step_words_of_comparison_text
+from claimflow.flows.report.overview import audited_claims
+from claimflow.flows.report.phrases import (
+    GATES,
+    cascade_words,
+    found_words,
+    gate_cells,
+    judge_lines,
+    run_counts,
+    sample_words,
+    step_words,
+    vote_words,
+)
+from claimflow.flows.report.text import counted, number, signed, visible
+from claimflow.flows.store import results
+from claimflow.flows.store import results as accounts
+from claimflow.flows.store.runs import PREVIOUS, find_run
+from claimflow.flows.store.store import Store
+
+# Markdown in which text under evaluation stays text.
+
+
+_LONGEST: Final = 300
+
+
+def code(text: str | None) -> str:
+    """Text under evaluation as a code span of one line, in which nothing is markup.
+
+    In a table even there a bar would end the cell, so another one stands for it.
+    """
+    flat = " ".join(visible(text or "").split()).replace("|", "\u2502")
+    if not flat:
+        return "-"
+    flat = flat if len(flat) <= _LONGEST else f"{flat[: _LONGEST - 1]}\u2026"
+    fence = "`" * (1 + max(map(len, re.findall("`+", flat)), default=0))
+    room = " " if "`" in flat else ""
+    return f"{fence}{room}{flat}{room}{fence}"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table, with an empty one behind it."""
+    yield f"| {' | '.join(columns)} |"
+    yield f"|{'---|' * len(columns)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+    yield ""
+
+
+# A comparison of two runs as Markdown, fit for a pull request.
+
+
+def as_markdown(comparison: Comparison, *, limit: int) -> str:
+    """Metrics, then samples, then claims, of either at most `limit`."""
+    return "\n".join(_lines(comparison, limit)) + "\n"
+
+
+def _lines(comparison: Comparison, limit: int) -> Iterator[str]:
+    yield "### What changed from A to B"
+    yield ""
+    for side, run in (("A", comparison.a), ("B", comparison.b)):
+        yield f"- {side}: {code(run.run_id)} {code(run_words(run))}"
+    yield f"- {sample_counts(comparison)}"
+    yield from (
+        f"- made otherwise: {code(step_words_of_comparison_text(step))}"
+        for step in other_steps(comparison)
+    )
+    yield from (f"- {code(words)}" for words in only_words(comparison))
+    yield ""
+    yield from _metrics(comparison)
+    yield from _scores(comparison, limit)
+    yield from _claims(comparison, limit)
+
+
+def _metrics(comparison: Comparison) -> Iterator[str]:
+    if not comparison.metrics:
+        yield "No metric was scored in both runs."
+        return
+    cells = [metric_cells(m, units=comparison.by is not None) for m in comparison.metrics]
+    yield from table(METRICS, cells)
+    by = f"; one unit for each {code(comparison.by)}" if comparison.by else ""
+    yield f"<sub>{READING}{by}</sub>"
+
+
+def _scores(comparison: Comparison, limit: int) -> Iterator[str]:
+    scores = comparison.scores
+    yield ""
+    yield f"**Scores that changed: {scores.height:,}**{_shown(scores.height, limit)}"
+    if scores.is_empty():
+        return
+    yield ""
+    yield from table(
+        ("sample", "metric", "A", "B", "B - A"),
+        (
+            (
+                code(row["sample_id"]),
+                row["name"],
+                *(score_words(row, side) for side in "ab"),
+                signed(row["difference"]),
+            )
+            for row in scores.head(limit).iter_rows(named=True)
+        ),
+    )
+
+
+def _claims(comparison: Comparison, limit: int) -> Iterator[str]:
+    claims = comparison.claims
+    yield ""
+    yield f"**Claims that changed: {claims.height:,}**{_shown(claims.height, limit)}"
+    if claims.is_empty():
+        return
+    yield ""
+    counts = ((*row[:2], f"{row[2]:,}") for row in comparison.causes.iter_rows())
+    yield from table(("change", "cause", "claims"), counts)
+    yield from table(
+        ("sample", "claim", "change", "", "cause", "step"),
+        (
+            (
+                code(row["sample_id"]),
+                code(row["claim"]),
+                row["change"],
+                claim_words(row),
+                row["cause"],
+                row["step"],
+            )
+            for row in claims.head(limit).iter_rows(named=True)
+        ),
+    )
+
+
+def _shown(count: int, limit: int) -> str:
+    return f", {limit:,} of them below" if count > limit else ""
+
+
+# What a run found, as a page of Markdown and as a table of its worst samples.
+
+
+COMPARED_UP_TO: Final = 100_000
+"""Samples up to which a page has the difference to the run before: all of it is in memory."""
+
+_CHANGES: Final = 10
+_WORST: Final = 20
+_CLAIMS: Final = 3
+
+_METRICS: Final = ("metric", "mean", "95 % interval", "scored", "undefined", "failed", "of")
+
+
+def run_page(store: Store, run_id: str) -> str:
+    """Means with their intervals and counts, gates, failures, cost, and what has changed since."""
+    return "\n".join(_run_lines(store, run_id)) + "\n"
+
+
+def worst_samples(store: Store, run_id: str) -> list[dict[str, Any]]:
+    """The samples with the lowest mean over their scores, with the claims that were not entailed.
+
+    Every cell of text is a code span, for Prefect renders cells as Markdown.
+    """
+    return [
+        {
+            "sample": code(row["sample_id"]),
+            "mean": number(row["mean"]),
+            "asked": code(row["user_input"]),
+            "response": code(row["response"]),
+            "claims": _not_entailed(store, run_id, row["sample_id"]),
+        }
+        for row in results.lowest(store, run_id, _WORST).iter_rows(named=True)
+    ]
+
+
+def metric_name(row: dict[str, str], summaries: pl.DataFrame) -> str:
+    """The metric of a row of `summaries`, led by its step where several make it, and the slice."""
+    makers = summaries.filter(pl.col("metric") == row["metric"])["scores"].n_unique()
+    name = row["metric"] if makers == 1 else f"{row['scores']}.{row['metric']}"
+    if row["slice_field"] is None:
+        return name
+    return f"{name} [{row['slice_field']}={row['slice_value']}]"
+
+
+def call_words(row: dict[str, Any]) -> str:
+    """What a judge was asked and what it cost; `row` is one of `accounts.calls_made`."""
+    tokens = "tokens not told" if row["tokens"] is None else counted(row["tokens"], "token")
+    unpriced = row["calls"] - row["priced"]
+    cost = "" if row["cost"] is None else f", {row['cost']:.4f} USD"
+    unknown = f", {counted(unpriced, 'call')} of unknown price" if unpriced else ""
+    repaired = f", {row['repaired']:,} repaired" if row["repaired"] else ""
+    who = f"{row['judge']} {row['model']}"
+    return f"{who}: {counted(row['calls'], 'call')}{repaired}, {tokens}{cost}{unknown}"
+
+
+def _run_lines(store: Store, run_id: str) -> Iterator[str]:
+    steps = results.run_steps(store, run_id)
+    yield f"### Run {code(run_id)}"
+    yield ""
+    yield f"{run_counts(steps)}; store {code(str(store.path))}"
+    yield ""
+    yield from _run_metrics(results.summaries(store, run_id))
+    outcomes = outcomes_of(store, run_id)
+    if outcomes:
+        cells = map(gate_cells, outcomes)
+        yield from table(GATES, ((code(g), v, i, o, code(why)) for g, v, i, o, why in cells))
+    for row in accounts.failures(store, run_id).iter_rows(named=True):
+        kind = f" {row['failure']}" if row["failure"] else ""
+        yield f"- {code(row['step'])}: {row['failed']:,} failed{kind}: {code(row['reason'])}"
+    votes = vote_words(*accounts.votes(store, run_id))
+    if votes:
+        yield f"- {code(votes)}"
+    for cascade in cascades_of(store, run_id):
+        yield f"- {code(' '.join(line.strip() for line in cascade_words(cascade)))}"
+    for line in judge_lines(store, run_id, corrections(store, run_id)):
+        mark = "**warning** " if line.warning else ""
+        yield f"- {mark}{code(line.words.strip().removeprefix('warning: '))}"
+    for row in accounts.calls_made(store, run_id).iter_rows(named=True):
+        yield f"- {code(call_words(row))}"
+    yield from _run_claims(store, run_id)
+    yield ""
+    yield from _difference(store, run_id, results.sample_count(steps))
+
+
+def _run_metrics(summaries: pl.DataFrame) -> Iterator[str]:
+    whole = summaries.filter(pl.col("slice_field").is_null())
+    if whole.is_empty():
+        yield "No means: add a step that uses `summarize_scores`."
+        yield ""
+        return
+    yield from table(
+        _METRICS,
+        (
+            (
+                code(metric_name(row, whole)),
+                number(row["mean"]),
+                f"{number(row['low'])} to {number(row['high'])}",
+                *(f"{row[name]:,}" for name in ("n_scored", "n_undefined", "n_failed", "n")),
+            )
+            for row in whole.iter_rows(named=True)
+        ),
+    )
+
+
+def _run_claims(store: Store, run_id: str) -> Iterator[str]:
+    """What is wrong with the claims of each step, whatever the judges say of them."""
+    audit = audited_claims(store, run_id)
+    for step in audit.steps:
+        found = [one for one in step.checks if one.found]
+        if found:
+            yield f"- {code(f'{step_words(step)} ({sample_words(audit)})')}"
+            yield from (f"  - {code(found_words(one))}" for one in found)
+
+
+def _difference(store: Store, run_id: str, samples: int) -> Iterator[str]:
+    before = find_run(store, PREVIOUS, before=run_id)
+    if before is None:
+        yield "The first run of its pipeline: there is none to compare it with."
+    elif samples > COMPARED_UP_TO:
+        yield f"What changed: `claimflow diff {before} {run_id}`"
+    else:
+        yield as_markdown(compare(store, Runs(before, run_id)), limit=_CHANGES)
+
+
+def _not_entailed(store: Store, run_id: str, sample_id: str) -> str:
+    verdicts = results.verdicts_of(store, run_id, sample_id)
+    those = verdicts.filter(pl.col("verdict").is_in(["contradicted", "neutral"]))
+    worst = those.sort(pl.col("verdict") != "contradicted", maintain_order=True)
+    told = [
+        f"{row['verdict']}: {code(row['claim'])}" for row in worst.head(_CLAIMS).rows(named=True)
+    ]
+    more = [f"and {those.height - _CLAIMS:,} more"] if those.height > _CLAIMS else []
+    return "; ".join([*told, *more]) or "-"

@@ -1,0 +1,253 @@
+"""What reports say in words: cascades, audits, corrections, gates, judges, votes."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import polars as pl
+
+from claimflow.flows.quality.agreement import Figure
+from claimflow.flows.quality.calibration import MOST, Correction, Earlier, earlier
+from claimflow.flows.quality.canaries import CanaryAccount, canaries_of
+from claimflow.flows.quality.cascades import CascadeAccount
+from claimflow.flows.quality.claim_audit import Check, Checked, ClaimAudit, Example, StepAudit
+from claimflow.flows.quality.gates import Outcome, Verdict
+from claimflow.flows.quality.step_calibration import Corrected
+from claimflow.flows.report.text import counted, number, signed
+from claimflow.flows.runner.run import Made
+from claimflow.flows.store.results import sample_count
+from claimflow.flows.store.store import Store
+
+# A cascade in words.
+
+
+def cascade_words(of: CascadeAccount) -> Iterator[str]:
+    """Who judged and what that saved, then how the audits came out: a line each."""
+    failed = f", {of.failed:,} failed" if of.failed else ""
+    yield (
+        f"cascade of {of.step}: {of.settled:,} of {counted(of.verdicts, 'verdict')} settled by the "
+        f"embedded model, {counted(of.calls_saved, 'call')} saved; {of.referred:,} referred to "
+        f"the judge, {of.audited:,} audited by it{failed}"
+    )
+    if of.low is None or of.high is None:
+        if of.settled:
+            yield "  nothing was audited: nobody knows how often the judge would disagree"
+        return
+    share = f"{of.disagreed / of.audited:.1%}, 95 % interval {of.low:.1%} to {of.high:.1%}"
+    yield (
+        f"  where the embedded model was sure the judge disagrees in {of.disagreed:,} of "
+        f"{of.audited:,} on whether the claim is entailed ({share}), in {of.relabelled:,} on the "
+        "verdict"
+    )
+
+
+# What was found in the claims of a run, in words.
+
+
+CHECK_WORDS: Final[dict[Check, str]] = {
+    "repeated": "claims say what another claim of the text says",
+    "unplaced": "claims have no place in the text",
+    "new_words": "claims have words that the text has not",
+    "open_pronoun": "claims have a pronoun that nothing in them stands for",
+    "other_language": "claims are in another language than the text",
+    "uncovered": "sentences of the texts are in no claim",
+}
+
+_LONGEST: Final = 300
+
+
+def step_words(step: StepAudit) -> str:
+    """How many claims a step made of how many texts."""
+    texts = counted(step.texts, step.side)
+    failed = f", {step.failed:,} of which failed" if step.failed else ""
+    return f"{step.step}: {counted(step.claims, 'claim')} of {texts}{failed}"
+
+
+def sample_words(found: ClaimAudit) -> str:
+    """How many samples were looked at."""
+    if found.samples == found.every:
+        return f"all {counted(found.every, 'sample')}"
+    return f"{found.samples:,} of {counted(found.every, 'sample')}, drawn by a hash of their ids"
+
+
+def found_words(one: Checked) -> str:
+    """How many of how many, and what is wrong with them."""
+    return f"{one.found:,} of {one.of:,} {CHECK_WORDS[one.check]}"
+
+
+def example_words(check: Check, example: Example) -> str:
+    """A claim or sentence, and what speaks against it; of long ones the beginning."""
+    said, words = _short(example.said), _short(", ".join(example.words))
+    if check == "repeated":
+        words = f"as: {words}"
+    return f"{said} ({words})" if words else said
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+# What a run found with its judges' errors taken into account, in words.
+
+
+def correction_lines(found: Sequence[Correction]) -> Iterator[str]:
+    """A line on each: the mean of a metric, or the share that is entailed, as it was judged and
+    as people would say.
+    """
+    for one in found:
+        words = "; ".join(_words(c) for c in one.corrected if _told(c))
+        what = f"{one.metric} of {one.step}" if one.metric else f"entailed in {one.step}"
+        if one.too_many:
+            yield f"{what}: not corrected here, more than {MOST:,} rows: see claimflow calibrate"
+        elif words:
+            labels = counted(one.labelled, "row")
+            yield f"{what}: {words}, by labels on {labels}"
+
+
+def figure_words(figure: Figure) -> str:
+    """`0.812 [0.713, 0.882]`, or a dash."""
+    if figure.low is None:
+        return number(figure.value)
+    return f"{number(figure.value)} [{number(figure.low)}, {number(figure.high)}]"
+
+
+def _told(one: Corrected) -> bool:
+    return one.what not in ("contradicted", "neutral") and one.corrected.value is not None
+
+
+def _words(one: Corrected) -> str:
+    by_sample = " by sample" if one.by else ""
+    corrected = figure_words(one.corrected)
+    return f"{number(one.judged)}{by_sample} as judged, {corrected} corrected ({one.method})"
+
+
+# The outcomes of gates in words.
+
+
+GATES = ("gate", "value", "95 % interval", "outcome", "because")
+"""The columns of the table of gates."""
+
+
+def gate_cells(one: Outcome) -> tuple[str, ...]:
+    """A row of the table of gates."""
+    digits = signed if "no worse" in one.rule else number
+    interval = "-" if one.low is None else f"{digits(one.low)} to {digits(one.high)}"
+    return f"{one.metric}: {one.rule}", digits(one.value), interval, one.outcome, one.reason
+
+
+def gate_line(outcomes: Sequence[Outcome], outcome: Verdict) -> str | None:
+    """The first gate of that outcome in one line, and how many more there are; or None."""
+    those = [one for one in outcomes if one.outcome == outcome]
+    if not those:
+        return None
+    gate, value, interval, _, reason = gate_cells(those[0])
+    more = f"; and {len(those) - 1} more" if len(those) > 1 else ""
+    what = "failed" if outcome == "fail" else outcome
+    return f"gate {what}: {gate}: {value} ({interval}), {reason}{more}"
+
+
+# How far the judges of a run can be trusted, in words: canaries, labels, stale calibrations.
+
+
+class Said(NamedTuple):
+    """A line on a judge; `warning` where somebody should look."""
+
+    words: str
+    warning: bool = False
+
+
+def judge_lines(store: Store, run_id: str, found: Sequence[Correction]) -> Iterator[Said]:
+    """How the judges of a run did on its canaries, what becomes of its figures by the labels that
+    were `found`, and which calibrations are of other judges.
+    """
+    for one in canaries_of(store, run_id):
+        yield from canary_lines(one)
+    for words in correction_lines(found):
+        yield Said(words)
+    for step, before in earlier(store, run_id).items():
+        if before.stale:
+            yield Said(f"warning: {step}: {earlier_words(before)}", warning=True)
+
+
+def canary_lines(one: CanaryAccount) -> Iterator[Said]:
+    """How a judge did: beside the labels, beside its past, and a warning where it has moved."""
+    failed = f", {one.failed:,} failed" if one.failed else ""
+    anew = f", {one.anew:,} asked anew" if one.anew else ""
+    share = f" ({_share(one)})" if one.judged else ""
+    name = ", ".join(one.steps)
+    yield Said(
+        f"canaries of {name}: {one.agreed:,} of {one.judged:,} verdicts are as labelled{share}; "
+        f"{one.judged:,} of {one.canaries:,} canaries judged{failed}{anew}"
+    )
+    if one.moved is None:
+        return
+    moved = one.moved
+    then = f"run {one.since}" + ("" if one.same else ", by another judge, prompt or setting")
+    right = f"{moved.were_right:,} were as labelled and {moved.are_right:,} are"
+    yield Said(
+        f"  since {then}: {moved.flipped:,} of {moved.both:,} verdicts are other ones; "
+        f"{right} (exact McNemar test, {_chance(moved.p)})"
+    )
+    if moved.beyond_chance:
+        way = "further from" if moved.lost > moved.gained else "nearer to"
+        words = f"has moved {way} the labels since {then}, by more than chance"
+        yield Said(f"warning: the judge of {name} {words}", warning=True)
+    restless = one.restless
+    if restless.beyond_chance:
+        yield Said(
+            f"warning: the judge of {name} says otherwise more often than it used to: "
+            f"{restless.unusual:,} of {restless.of:,} canaries asked anew got another verdict than "
+            f"usual, {restless.expected:.1f} by chance (exact permutation test, "
+            f"{_chance(restless.p)})",
+            warning=True,
+        )
+
+
+def earlier_words(one: Earlier) -> str:
+    """The newest calibration of a judge, and whether it is still the one that was calibrated."""
+    when = f"{one.calibrated_at:%Y-%m-%d}"
+    words = f"calibration of run {one.run_id} ({when}, {counted(one.labels, 'label')}, "
+    words += f"accuracy {number(one.accuracy)})"
+    if one.stale:
+        return f"{words} is stale: another {' and another '.join(one.causes)}"
+    return f"{words} is of the same judge"
+
+
+def _share(one: CanaryAccount) -> str:
+    share = f"{one.agreed / one.judged:.1%}"
+    if one.low is None or one.high is None:
+        return share
+    return f"{share}, 95 % interval {one.low:.1%} to {one.high:.1%}"
+
+
+def _chance(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+# What became of the steps of a run, in words.
+
+
+def made_words(made: Made) -> str:
+    """A finished step in one line: rows, whether reused, taken over, failed."""
+    failures = f", {made.artifact.failures} failed" if made.artifact.failures else ""
+    how = "reused" if made.reused else f"made in {made.seconds:.1f} s"
+    taken = f", those of {counted(made.taken_over, 'sample')} taken over" if made.taken_over else ""
+    return f"{counted(made.artifact.row_count, 'row')} {how}{taken}{failures}"
+
+
+def run_counts(steps: pl.DataFrame) -> str:
+    """The steps of a run, as `results.run_steps` gives them, counted in one line."""
+    reused, failures = int(steps["reused"].sum()), int(steps["failures"].sum())
+    failed = f", {counted(failures, 'row')} failed" if failures else ""
+    made = f"{counted(steps.height - reused, 'step')} made, {reused} reused{failed}"
+    return f"{counted(sample_count(steps), 'sample')}, {made}"
+
+
+# Whether the votes on claims were of one mind, in words.
+
+
+def vote_words(unstable: int, voted: int) -> str | None:
+    """On how many claims the votes differ, with where to see them; None where nobody voted."""
+    if not voted:
+        return None
+    see = ': see `claimflow sql "SELECT * FROM unstable"`' if unstable else ""
+    return f"{unstable:,} of {counted(voted, 'claim')} unstable{see}"

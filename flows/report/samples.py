@@ -1,0 +1,193 @@
+"""Samples of a report: which ones, and what led to their scores."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import duckdb
+import polars as pl
+
+from claimflow.flows.quality.comparison import Comparison
+from claimflow.flows.store.store import Store, read_table
+from claimflow.stages.registry import LOWER_IS_BETTER
+
+# Which samples a report shows: those that matter most come first.
+
+
+def worst_first(
+    store: Store, run_id: str, count: int, *, before: Sequence[str] = ()
+) -> pl.DataFrame:
+    """Up to `count` samples of a run: sample_id, mean.
+
+    `before` come first, in their order. The others follow by the mean of their scores, the
+    lowest first; a score that is best at 0 counts as what it lacks to 1, one that failed as 0,
+    and a sample without any as if it were best.
+    """
+    with store.reading() as connection:
+        return read_table(
+            connection,
+            """
+            SELECT sample_id, mean
+            FROM (SELECT sample_id FROM samples WHERE run_id = $run)
+            LEFT JOIN (SELECT sample_id,
+                              avg(CASE WHEN status = 'failed' THEN 0
+                                       WHEN list_contains($lower, metric) THEN 1 - score
+                                       ELSE score END) AS mean
+                       FROM scores WHERE run_id = $run GROUP BY sample_id) USING (sample_id)
+            LEFT JOIN (SELECT unnest($before::VARCHAR[]) AS sample_id,
+                              generate_subscripts($before::VARCHAR[], 1) AS place)
+                      USING (sample_id)
+            ORDER BY place NULLS LAST, mean NULLS LAST, sample_id LIMIT $count
+            """,
+            run=run_id,
+            count=count,
+            lower=sorted(LOWER_IS_BETTER),
+            before=list(before),
+        )
+
+
+def changed_samples(comparison: Comparison) -> list[str]:
+    """The samples of run b that are not the same in both, most flipped verdicts first.
+
+    Among those with as many, the largest move of a score comes first.
+    """
+    flips = comparison.claims.group_by("sample_id").agg(
+        flips=(pl.col("change") == "verdict flipped").sum()
+    )
+    moves = comparison.scores.group_by("sample_id").agg(move=pl.col("difference").abs().max())
+    others = comparison.samples.filter(pl.col("state") != "removed").select("sample_id")
+    every = pl.concat([flips.select("sample_id"), moves.select("sample_id"), others]).unique()
+    return (
+        every.join(flips, on="sample_id", how="left")
+        .join(moves, on="sample_id", how="left")
+        .sort(
+            pl.col("flips").fill_null(0),
+            pl.col("move").fill_null(0.0),
+            "sample_id",
+            descending=[True, True, False],
+        )["sample_id"]
+        .to_list()
+    )
+
+
+# Samples one by one, with all that led to their scores.
+
+
+_TOGETHER: Final = 100
+"""Samples that are in memory at a time."""
+
+Rows = dict[str, list[dict[str, Any]]]
+"""By sample, or by claim."""
+
+
+class Followed(NamedTuple):
+    """A sample and what became of it; rows are by the names of their columns.
+
+    Each of `claims` has its `verdicts`. Positions are in code points of the text that they are
+    in. `calls` are those that gave the claims, the verdicts and the votes on them, `sentences` the
+    lexical matches.
+    """
+
+    sample: dict[str, Any]
+    claims: list[dict[str, Any]]
+    scores: list[dict[str, Any]]
+    sentences: list[dict[str, Any]]
+    calls: list[dict[str, Any]]
+
+
+def followed(store: Store, run_id: str, sample_ids: Sequence[str]) -> Iterator[Followed]:
+    """These samples of a run in their order, a few in memory at a time; unknown ids are left out.
+
+    The store is free between two of them.
+    """
+    for first in range(0, len(sample_ids), _TOGETHER):
+        some = sample_ids[first : first + _TOGETHER]
+        with store.reading() as connection:
+            found = _followed(connection, run_id, some)
+        yield from (found[name] for name in some if name in found)
+
+
+def _followed(
+    connection: duckdb.DuckDBPyConnection, run_id: str, some: Sequence[str]
+) -> dict[str, Followed]:
+    def rows(query: str, by: str = "sample_id") -> Rows:
+        return _by(connection, query, by, run=run_id, ids=list(some))
+
+    claims, scores, sentences = rows(_CLAIMS), rows(_SCORES), rows(_SENTENCES)
+    verdicts, calls = rows(_VERDICTS, "claim_id"), rows(_CALLS)
+    for claim in (claim for of_sample in claims.values() for claim in of_sample):
+        claim["verdicts"] = verdicts.get(claim.pop("claim_id"), [])
+    for verdict in (verdict for of_claim in verdicts.values() for verdict in of_claim):
+        verdict["ballot"] = json.loads(verdict["ballot"] or "[]")
+    samples = {name: row for name, (row,) in rows(_SAMPLES).items()}
+    for name, row in samples.items():
+        row["metadata"] = json.loads(row["metadata"])
+        row["sample_id"] = name
+    return {
+        name: Followed(
+            row,
+            claims.get(name, []),
+            [score | {"details": json.loads(score["details"])} for score in scores.get(name, [])],
+            sentences.get(name, []),
+            calls.get(name, []),
+        )
+        for name, row in samples.items()
+    }
+
+
+def _by(connection: duckdb.DuckDBPyConnection, query: str, by: str, **values: Any) -> Rows:
+    found: Rows = {}
+    for row in read_table(connection, query, **values).iter_rows(named=True):
+        found.setdefault(row.pop(by), []).append(row)
+    return found
+
+
+_SAMPLES: Final = """
+SELECT sample_id, user_input, response, reference, other_references, retrieved_contexts, metadata
+FROM samples WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))
+"""
+
+_CLAIMS: Final = """
+SELECT sample_id, claim_id::VARCHAR AS claim_id, step, of, claim, start, "end", status, failure,
+       reason, call_id::VARCHAR AS call_id
+FROM claims JOIN audit.run_steps USING (run_id, step)
+WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))
+ORDER BY position, start, claim, claim_id
+"""
+
+_VERDICTS: Final = """
+SELECT claim_id::VARCHAR AS claim_id, step, against, passage, verdict, status, failure, reason,
+       p_entailed, p_contradicted, p_neutral, evidence, evidence_passage, evidence_start,
+       evidence_end, agreement, ballot, judged_by, model_verdict, call_id::VARCHAR AS call_id
+FROM verdicts JOIN audit.run_steps USING (run_id, step)
+WHERE run_id = $run AND claim_id IN (
+    SELECT claim_id FROM claims WHERE run_id = $run AND sample_id IN (SELECT unnest($ids)))
+ORDER BY position, against, passage
+"""
+
+_SCORES: Final = """
+SELECT sample_id, step, metric, score, status, reason, details
+FROM scores JOIN audit.run_steps USING (run_id, step)
+WHERE run_id = $run AND sample_id IN (SELECT unnest($ids)) ORDER BY run_steps.position, metric
+"""
+
+_SENTENCES: Final = """
+SELECT sample_id, step, against, source, sentence_matches.position, start, "end",
+       rouge_l_precision, rouge_l_f1, token_overlap_precision, token_overlap_f1, bleu, chrf
+FROM sentence_matches JOIN audit.run_steps USING (run_id, step)
+WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))
+ORDER BY run_steps.position, source, sentence_matches.position
+"""
+
+_CALLS: Final = """
+WITH named AS (
+    SELECT sample_id, call_id FROM claims
+    WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))
+    UNION
+    SELECT sample_id, unnest(list_append((ballot ->> '$[*].call_id')::UUID[], verdicts.call_id))
+    FROM claims JOIN verdicts USING (run_id, claim_id)
+    WHERE run_id = $run AND sample_id IN (SELECT unnest($ids)))
+SELECT sample_id, call_id::VARCHAR AS call_id, step, model, outcome, system, prompt, reply, error,
+       prompt_tokens, completion_tokens, cost::DOUBLE AS cost, seconds
+FROM audit.calls JOIN named USING (call_id) ORDER BY asked_at, call_id
+"""

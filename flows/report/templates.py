@@ -1,0 +1,56 @@
+"""HTML from templates: everything escaped, content policies."""
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from claimflow.flows.report.text import number, signed, visible
+
+
+def rendered(package: str, template: str, facts: Mapping[str, Any]) -> str:
+    """A template of a package, filled with facts; one that it needs and does not get raises.
+
+    What steers the direction of text or a terminal is shown as a sign. `Markup` alone is put in
+    as it is.
+    """
+    return _environment(package).get_template(template).render(facts)
+
+
+def source(package: str, name: str) -> Markup:
+    """A style or a script of ours, to stand in a page as it is."""
+    return Markup((files(package) / name).read_text("utf-8"))  # noqa: S704
+
+
+def hashed(text: str) -> str:
+    """How a content security policy allows a style or a script: by its hash, in quotes."""
+    return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def policy(*directives: str) -> Markup:
+    """The content security policy under which nothing is fetched or run but what is named."""
+    return Markup("; ".join(("default-src 'none'", *directives)))  # noqa: S704
+
+
+@cache
+def _environment(package: str) -> Environment:
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        loader=FunctionLoader(lambda name: str(source(package, name))),
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"number": number, "signed": signed}
+    return environment
+
+
+def _shown(value: Any) -> Any:
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value

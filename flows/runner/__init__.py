@@ -1,0 +1,1 @@
+"""Running a pipeline: prepare, plan, execute, reuse."""

@@ -1,0 +1,95 @@
+"""Free disk space checked before a run starts."""
+
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from claimflow.flows.errors import StoreFullError
+from claimflow.flows.runner.prepare import Prepared
+from claimflow.flows.store.schema import SCHEMA_VERSION
+from claimflow.flows.store.store import Store, store_version
+
+SPARE: Final = 100_000_000
+"""Bytes that a disk must have beside what was estimated: what else writes there does not wait."""
+
+_LAST: Final = """
+SELECT sum(row_count) FILTER (step IN (SELECT unnest($wanted))),
+       max(row_count) FILTER (step = 'samples')
+FROM audit.run_steps JOIN (SELECT artifact_id, row_count FROM audit.artifacts) USING (artifact_id)
+WHERE run_id = (SELECT run_id FROM audit.runs WHERE pipeline = $pipeline AND status = 'done'
+                ORDER BY started_at DESC LIMIT 1)
+"""
+
+
+class Need(NamedTuple):
+    """Bytes that a run may need: `tables` by `source`, and for the read copy."""
+
+    tables: int
+    copy: int
+    source: str
+
+    def __str__(self) -> str:
+        copy = f", {_size(self.copy)} for the read copy" if self.copy else ""
+        tables = f"{_size(self.tables)} for its tables by {self.source}"
+        return f"{_size(self.tables + self.copy + SPARE)} ({tables}{copy}, {_size(SPARE)} to spare)"
+
+
+def check_room(
+    prepared: Prepared, store: Store, *, wanted: Collection[str], free: int | None = None
+) -> None:
+    """Raise `StoreFullError` where the store's disk has less room than the run may need.
+
+    `wanted` are the steps that the run may make; `free` bytes are those of the disk, asked
+    of it where they are None.
+    """
+    need = room_needed(prepared, store, wanted=wanted)
+    left = shutil.disk_usage(_folder(store.path)).free if free is None else free
+    if left < need.tables + need.copy + SPARE:
+        hint = "make room (claimflow prune removes old runs)"
+        if need.copy:
+            hint += " or do without the copy (read_copy: false)"
+        raise StoreFullError(
+            f"{store.path}: its disk has {_size(left)} free, and the run may need {need}; {hint}"
+        )
+
+
+def room_needed(prepared: Prepared, store: Store, *, wanted: Collection[str]) -> Need:
+    """So many bytes, as if every wanted step were made anew.
+
+    By the rows of the pipeline's newest run that is done, at the bytes that a row takes in
+    this store with all that goes with it. Where there is none, the samples alone count, which
+    are written in any case: a run wrote 1 to 9 times as much, and a guess is no reason to
+    refuse one.
+    """
+    size = store.path.stat().st_size if store.path.is_file() else 0
+    known = size and store_version(store) == SCHEMA_VERSION  # An older one is yet to be migrated.
+    added = _as_last(prepared, store, wanted, size) if known else None
+    source = f"the last run of {prepared.pipeline.name}"
+    if added is None:
+        added, source = prepared.samples.size, "the size of the samples"
+    copy = size + added if prepared.pipeline.read_copy else 0
+    return Need(added, copy, source)
+
+
+def _as_last(prepared: Prepared, store: Store, wanted: Collection[str], size: int) -> int | None:
+    with store.reading() as connection:
+        asked = {"wanted": ["samples", *sorted(wanted)], "pipeline": prepared.pipeline.name}
+        [(rows, samples)] = connection.execute(_LAST, asked).fetchall()
+        [(on_file,)] = connection.execute("SELECT sum(row_count) FROM audit.artifacts").fetchall()
+    if not rows or not samples or not on_file:
+        return None
+    return int(size / on_file * rows * prepared.samples.count / samples)
+
+
+def _folder(path: Path) -> Path:
+    """The folder of a store, or the one that it will be made in."""
+    return next(folder for folder in path.parents if folder.is_dir())
+
+
+def _size(count: int) -> str:
+    """In units of 1,000 with three digits or fewer: 64 MB, 1.2 GB."""
+    for unit, scale in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
+        if count >= scale:
+            return f"{count / scale:,.{1 if count < 10 * scale else 0}f} {unit}"
+    return f"{count / 1000:,.0f} kB"

@@ -1,0 +1,234 @@
+"""Estimated calls, tokens and cost of a planned run."""
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Any, Final
+
+import polars as pl
+
+from claimflow.flows.judge.estimate import NOT_ASKED, Estimate, together
+from claimflow.flows.pipeline.pipeline import Pipeline
+from claimflow.flows.pipeline.wiring import Step
+from claimflow.flows.runner.corrections import edited
+from claimflow.flows.runner.counting import (
+    CountedCascade,
+    Counter,
+    Endpoints,
+    ForeseenEntailment,
+    asking,
+    cascading,
+    foresee,
+)
+from claimflow.flows.runner.incremental import SAMPLES
+from claimflow.flows.runner.plan import Planned
+from claimflow.flows.runner.prepare import SHARD, Prepared
+from claimflow.flows.samples.source import SampleSource
+from claimflow.flows.store.artifacts import read
+from claimflow.flows.store.store import Store
+from claimflow.stages.base import Stage
+from claimflow.stages.decompose import DecomposeClaims
+from claimflow.stages.rows import Claim
+from claimflow.stages.tables import schema
+from claimflow.stages.text.sentences import split_sentences
+
+# Claims that a judge has yet to name, guessed well enough to count what verifying them costs.
+
+
+_BY_RULES: Final = 500
+"""Texts that the rules decompose, which takes them about two milliseconds each."""
+
+
+class ClaimGuesses:
+    """Fills the tables of claims that a plan walks through; `steps` are those it guessed for."""
+
+    def __init__(self) -> None:
+        self._by_step: dict[str, ClaimGuess] = {}
+
+    @property
+    def steps(self) -> Set[str]:
+        """The steps with claims that nobody knows yet."""
+        return self._by_step.keys()
+
+    def complete(
+        self, step: str, stage: Stage, table: pl.DataFrame, samples: pl.DataFrame
+    ) -> pl.DataFrame:
+        """The table that a counting tool gave `step`, with claims where a judge is to be asked.
+
+        `samples` are those that it is about. A table of anything else stays as it is.
+        """
+        if not isinstance(stage, DecomposeClaims):
+            return table
+        unknown = pl.col("failure").eq_missing(pl.lit(NOT_ASKED.kind))
+        texts = samples.join(table.filter(unknown), on="sample_id", how="semi")
+        if texts.is_empty():
+            return table
+        guess = self._by_step.setdefault(step, ClaimGuess(stage))
+        return pl.concat([table.filter(~unknown), guess.claims(texts)])
+
+
+class ClaimGuess:
+    """Guesses the claims that a step's judge would name.
+
+    The rules make those of the first texts. Of every other text its sentences are taken, as
+    many more or fewer as the rules made claims of the sentences they saw.
+    """
+
+    def __init__(self, stage: DecomposeClaims) -> None:
+        self._stage = stage.model_copy(update={"prompt": None})
+        self._left = _BY_RULES
+        self._claims = self._sentences = 0
+        self._due = 0.0
+
+    def claims(self, samples: pl.DataFrame) -> pl.DataFrame:
+        """A table of claims of `samples`, for counting and for nothing else."""
+        first, rest = samples.head(self._left), samples.slice(self._left)
+        self._left -= first.height
+        by_rules = self._stage.run(first)
+        self._claims += by_rules.height
+        self._sentences += sum(len(_sentences(text)) for text in first[self._stage.of])
+        by_sentence = pl.DataFrame(list(self._rows(rest)), schema=schema(Claim))
+        return pl.concat([by_rules, by_sentence])
+
+    def _rows(self, samples: pl.DataFrame) -> Iterator[dict[str, Any]]:
+        claims_of_one = self._claims / self._sentences if self._sentences else 1.0
+        for sample_id, text in samples.select("sample_id", self._stage.of).iter_rows():
+            sentences = _sentences(text)
+            self._due += claims_of_one * len(sentences)
+            # What is rounded off here is added to the next text, so that the sum is right.
+            count = round(self._due)
+            self._due -= count
+            for number in range(count):
+                again, which = divmod(number, len(sentences))
+                claim = sentences[which] + " again" * again
+                claim_id = f"{sample_id} {number}"
+                of = self._stage.of
+                row = {"claim_id": claim_id, "sample_id": sample_id, "of": of, "claim": claim}
+                yield row | {"status": "made"}
+
+
+def _sentences(text: str) -> list[str]:
+    return [text[start:end] for start, end in split_sentences(text)]
+
+
+# What a planned run would ask of endpoints: its steps walked through, with nobody asked.
+
+
+_SHARDS: Final = 10
+"""Parts of the samples that are looked at; of more, so many, evenly spread."""
+
+
+def estimate(prepared: Prepared, store: Store, planned: Sequence[Planned]) -> dict[str, Estimate]:
+    """What each step that asks an endpoint would ask, by the name of the step.
+
+    Nobody is asked, nothing is written. Claims that a judge has yet to name are guessed.
+    """
+    steps = {one.step for one in planned}
+    endpoints = {name: of for name, of in asking(prepared.pipeline).items() if name in steps}
+    foreseen = foresee(prepared.pipeline, store)
+    walk = _Walk(prepared.pipeline, store, planned, endpoints, foreseen)
+    seen = 0
+    if walk.counters:
+        for part, samples in _parts(prepared.samples):
+            walk.through(part, samples)
+            seen += samples.height
+    scale = prepared.samples.count / seen if seen else 1.0
+    estimates = {name: together([Estimate(who) for who in of]) for name, of in endpoints.items()}
+    for name, counter in walk.counters.items():
+        cascade = walk.cascades.get(name)
+        about = scale > 1 or name in walk.guessed or bool(cascade and foreseen.guessed)
+        one = counter.estimate(scale=scale, about=about)
+        whose = cascade.foreseen(one.calls, scale=scale) if cascade else None
+        estimates[name] = one._replace(cascade=whose)
+    return estimates
+
+
+def _parts(samples: SampleSource) -> Iterator[tuple[int, pl.DataFrame]]:
+    """The parts to look at by number: of many the first, the last, and some between."""
+    last = -(-samples.count // SHARD) - 1
+    some = {round(i * last / (_SHARDS - 1)) for i in range(_SHARDS)}
+    for part, frame in enumerate(samples.shards(SHARD)):
+        if last < _SHARDS or part in some:
+            yield part, frame
+
+
+class _Walk:
+    """Runs the stages that ask an endpoint, and those whose tables they read.
+
+    `counters` lend tools to the former, by step; `cascades` count what those steps would ask
+    that have one. `guessed` are the steps that read claims nobody knows yet.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        store: Store,
+        planned: Sequence[Planned],
+        endpoints: Mapping[str, Endpoints],
+        foreseen: ForeseenEntailment,
+    ) -> None:
+        self._store = store
+        self._found = {
+            one.step: found for one in planned if (found := one.artifact or one.below) is not None
+        }
+        self._edits = {one.step: one.edits for one in planned if one.edits}
+        self._steps: list[Step] = []
+        self._read: set[str] = set()
+        self._guesses = ClaimGuesses()
+        self.guessed: set[str] = set()
+        asked: set[str] = set()
+        unaided: set[str] = set()
+        fresh = {one.step for one in planned if one.fresh}
+
+        def counter(name: str, known: set[str]) -> Counter:
+            return Counter(endpoints[name], store, known, foreseen, fresh=name in fresh)
+
+        self.counters = {
+            name: counter(name, asked) for name in endpoints if name not in self._found
+        }
+        self.cascades = {
+            name: CountedCascade(stage, counter(name, unaided))
+            for name, stage in cascading(pipeline)
+            if name in self.counters
+        }
+        for step in reversed(pipeline.steps):
+            if step.name in self.counters or step.name in self._read:
+                self._steps.insert(0, step)
+                self._read.update(() if step.name in self._found else step.needs)
+
+    def through(self, part: int, samples: pl.DataFrame) -> None:
+        """Count what the steps would ask for one part of the samples."""
+        tables = {SAMPLES: samples}
+        for step in self._steps:
+            table = self._table(step, part, tables)
+            if step.name in self._read:
+                whole = self._whole(step, table, samples)
+                edits = self._edits.get(step.name, ())
+                row = step.stage.makes
+                tables[step.name] = edited(row, whole, samples, edits) if edits else whole
+
+    def _table(self, step: Step, part: int, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
+        """The table found, or what the stage makes of the tables before it."""
+        if step.name in self._found:
+            with self._store.reading() as connection:
+                row = step.stage.makes
+                # Edits are laid over whole rows.
+                columns = tuple(row.model_fields) if step.name in self._edits else ()
+                return read(connection, row, self._found[step.name], shard=part, columns=columns)
+        if not self._guesses.steps.isdisjoint(step.needs):
+            self.guessed.add(step.name)
+        inputs: dict[str, Any] = {
+            name: tables[wire] if isinstance(wire, str) else {one: tables[one] for one in wire}
+            for name, wire in step.inputs.items()
+        }
+        if step.name not in self.counters:
+            lent = step.stage.tools.keys() - step.stage.ignores()
+            return step.stage.run(**inputs, **dict.fromkeys(lent))
+        table = step.stage.run(**inputs, **self.counters[step.name].lend(step.stage))
+        if step.name in self.cascades:
+            self.cascades[step.name].add(inputs, table)
+        return table
+
+    def _whole(self, step: Step, table: pl.DataFrame, samples: pl.DataFrame) -> pl.DataFrame:
+        """The table with claims guessed where a judge has yet to be asked for them."""
+        if step.name not in self.counters:
+            return table
+        return self._guesses.complete(step.name, step.stage, table, samples)

@@ -1,0 +1,185 @@
+"""A whole run: recorded, its steps executed, its end noted."""
+
+import importlib
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from claimflow.flows.errors import Fault, InputError, StoreError
+from claimflow.flows.judge.ledger_writer import take_in_journals
+from claimflow.flows.judge.session import Session
+from claimflow.flows.pipeline.pipeline import Pipeline
+from claimflow.flows.pipeline.schema import WorkersSetting
+from claimflow.flows.runner.incremental import SAMPLES
+from claimflow.flows.runner.prepare import Prepared
+from claimflow.flows.runner.run import Run, Watch
+from claimflow.flows.runner.tools import Toolbox
+from claimflow.flows.runner.workers.local import LocalWorkers
+from claimflow.flows.runner.workers.protocol import Workers
+from claimflow.flows.store import runs
+from claimflow.flows.store.artifacts import Artifact
+from claimflow.flows.store.ledger import Ledger
+from claimflow.flows.store.read_copy import publish_after_run
+from claimflow.flows.store.store import Store
+
+# Work that asks models, done such that Ctrl-C ends it in order.
+
+
+Done = TypeVar("Done")
+
+_LOOK: Final = 0.2
+"""Seconds until the main thread looks up from its wait."""
+
+
+def unless_interrupted(work: Callable[[], Done], stop: threading.Event) -> Done:
+    """What `work` returns, done in another thread: what is on its way at Ctrl-C is still noted.
+
+    `stop` is set where the wait ends otherwise.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="work") as pool:
+        future = pool.submit(work)
+        try:
+            await_all([future])
+            return future.result()
+        except BaseException:
+            stop.set()
+            raise
+
+
+def await_all(futures: Iterable[Future[Any]]) -> None:
+    """Return when all of them are done; raises what one of them raised as soon as it did.
+
+    Not for ever at a time: Polars handles Ctrl-C such that it does not end a wait.
+    """
+    every = list(futures)
+    while (looked := wait(every, _LOOK, FIRST_EXCEPTION)).not_done:
+        for future in looked.done:
+            future.result()
+
+
+# A run put on record, with the tools that it asks; let go of and published when it is over.
+
+
+@contextmanager
+def on_record(
+    pipeline: Pipeline,
+    store: Store,
+    watch: Watch,
+    session: Callable[[str], Session],
+    *,
+    about: str = "",
+    workers: Workers | None = None,
+) -> Iterator[tuple[str, Toolbox]]:
+    """The id of a new run of a pipeline, and its tools; its end is for the caller to note.
+
+    `session` opens that of a run by its id, `about` is added to the pipeline's name. What runs
+    before this one left in journals is taken in first. Afterwards tools and `workers` are let go of
+    and the read copy is published, unless it was the store that failed.
+    """
+    take_in_journals(Ledger(store))
+    run_id, killed = runs.start(
+        store,
+        pipeline=f"{pipeline.name}{about}",
+        config_path=str(pipeline.source.path.resolve()),
+        config=pipeline.source.text,
+    )
+    toolbox = Toolbox(pipeline, session(run_id), workers)
+    watch.began(run_id, killed)
+    readable = True
+    try:
+        yield run_id, toolbox
+    except StoreError:
+        readable = False
+        raise
+    finally:
+        # They are not needed any more, and copying the store may take a while.
+        if workers is not None:
+            workers.close()
+        toolbox.close()
+        if readable:
+            publish_after_run(store, wanted=pipeline.read_copy)
+
+
+# The workers that a pipeline asks for, ready to work.
+
+
+def open_workers(
+    setting: WorkersSetting, stop: threading.Event, place: Callable[[str], str]
+) -> Workers:
+    """The workers of `setting`, which see to it that a run ends when `stop` is set.
+
+    Raises `InputError` where a cluster cannot be used; `place` says where a key of the
+    setting stands.
+    """
+    if setting.engine == "local" or setting.address is None:
+        return LocalWorkers(stop, setting.count, setting.shards)
+    try:
+        cluster = importlib.import_module("claimflow.flows.runner.workers.dask")
+    except ModuleNotFoundError as error:
+        if error.name not in ("distributed", "dask"):
+            raise
+        what, hint = "Dask is not installed", "run: pip install 'claimflow[dask]'"
+        raise InputError([Fault(place("engine"), what, hint)]) from None
+    try:
+        workers: Workers = cluster.DaskWorkers(setting.address, stop, setting.shards)
+    except ValueError as error:
+        hint = "start its scheduler and workers, all with this version of claimflow"
+        raise InputError([Fault(place("address"), str(error), hint)]) from None
+    return workers
+
+
+# A whole run: put on record, its steps made as soon as their inputs are, its end noted.
+
+
+Submit = Callable[[str, Mapping[str, Any]], Any]
+"""Starts a step by name, given what was returned for each step that it needs."""
+
+Make = Callable[[str, Mapping[str, Artifact]], Artifact]
+"""Makes a step by name, given the table of each step that it needs."""
+
+_THREADS: Final = 4
+
+
+def walk(run: Run, submit: Submit) -> dict[str, Any]:
+    """Submit every step of `run` after those it needs; what `submit` returned, by step."""
+    submitted: dict[str, Any] = {SAMPLES: submit(SAMPLES, {})}
+    for name, step in run.steps.items():
+        submitted[name] = submit(name, {need: submitted[need] for need in step.needs})
+    return submitted
+
+
+def execute(run: Run, make: Make | None = None) -> dict[str, Artifact]:
+    """Make every step in this process, side by side where the DAG allows it.
+
+    Steps are submitted in an order that can run and threads take them in that order, so a
+    step that waits for others never keeps them from a thread. `make` is called for each in
+    place of `run.make`, by whoever has something to do around it.
+    """
+    make_step = make or run.make
+
+    def make_after(name: str, inputs: Mapping[str, Future[Artifact]]) -> Artifact:
+        return make_step(name, {need: future.result() for need, future in inputs.items()})
+
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="step") as pool:
+        futures = walk(run, lambda name, inputs: pool.submit(make_after, name, inputs))
+        try:
+            await_all(futures.values())
+            return {name: future.result() for name, future in futures.items()}
+        except BaseException:
+            run.stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def open_store(prepared: Prepared, override: Path | None) -> Store:
+    """The store that a pipeline writes to, or the one that was asked for instead.
+
+    Raises `InputError` where a folder lies at its path.
+    """
+    path = (override or prepared.pipeline.store).resolve()
+    if path.is_dir():
+        raise InputError([Fault(str(path), "a folder", "name a file in it as the store")])
+    return Store(path)

@@ -1,0 +1,177 @@
+"""Incremental reuse: rows of unchanged samples are taken from an earlier table."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import duckdb
+import polars as pl
+
+from claimflow.flows.pipeline.wiring import Step
+from claimflow.flows.runner.table_parts import GROUP, Tables, grouped, make_parts
+from claimflow.flows.runner.workers.protocol import Workers
+from claimflow.flows.store.arrow import Arrow
+from claimflow.flows.store.artifacts import Artifact, by_shard, read_shards
+from claimflow.flows.store.store import Store, read_table
+from claimflow.stages.base import Stage
+from claimflow.stages.rows import Row, Sample
+from claimflow.stages.tables import conform, content_columns, python_type
+
+# Samples that are as they were when an earlier table was made in the same way.
+
+
+SAMPLES: Final = "samples"
+
+_TABLES: Final = 5
+"""Earlier tables looked at, the newest first: a run on a few samples is not the only base."""
+
+_FOUND: Final = pl.Schema({"sample_id": pl.String, "artifact_id": pl.String, "shard": pl.Int32})
+
+
+def can_take_over(stage: Stage, tools: Mapping[str, Any]) -> bool:
+    """Whether rows of unchanged samples are worth taking over from an earlier table.
+
+    A stage that asks a tool has what it was told in the ledger; the others, but for those
+    that go through the samples in Python, are done before the samples are compared.
+    """
+    alone = set(stage.inputs) == {SAMPLES} and "sample_id" in stage.makes.model_fields
+    return stage.by_row and stage.per_sample and alone and not tools
+
+
+def unchanged(
+    store: Store, stage: Stage, recipe: str, samples: Iterable[pl.DataFrame]
+) -> pl.DataFrame:
+    """Those of `samples` of which a table on file was made by that recipe, and where it is.
+
+    Columns sample_id, artifact_id (String) and shard (Int32). Samples are compared in the
+    columns that the stage reads; tables with failed rows do not count. `samples` come in
+    parts.
+    """
+    columns = stage.columns.get(SAMPLES) or content_columns(Sample)
+    with store.reading() as connection:
+        _remember_earlier(connection, stage, recipe, columns)
+        parts = samples if _has_rows(connection) else ()
+        found = [_found(connection, part, columns) for part in parts]
+    return pl.concat([pl.DataFrame(schema=_FOUND), *found])
+
+
+def _remember_earlier(
+    connection: duckdb.DuckDBPyConnection, stage: Stage, recipe: str, columns: Iterable[str]
+) -> None:
+    """Make a temporary table of the samples of earlier tables, the newest of each content."""
+    connection.execute(
+        f"""
+        CREATE TEMP TABLE earlier AS
+        WITH made AS (
+            SELECT artifact_id, (inputs->>'{SAMPLES}')::UUID AS samples, made_at
+            FROM audit.artifacts
+            WHERE recipe = $recipe AND kind = $kind AND digest IS NOT NULL AND failures = 0
+            QUALIFY row_number() OVER (PARTITION BY samples ORDER BY made_at DESC) = 1
+            ORDER BY made_at DESC LIMIT {_TABLES}
+        )
+        SELECT sample_id, content, unnest(newest) FROM (
+            SELECT sample_id, {_content(columns)} AS content,
+                   arg_max({{'artifact_id': made.artifact_id, 'shard': shard}}, made_at) AS newest
+            FROM stored.samples AS stored JOIN made ON stored.artifact_id = made.samples
+            GROUP BY sample_id, content
+        )
+        """,
+        {"recipe": recipe, "kind": stage.makes.table},
+    )
+
+
+def _has_rows(connection: duckdb.DuckDBPyConnection) -> bool:
+    return bool(connection.execute("SELECT 1 FROM earlier LIMIT 1").fetchall())
+
+
+def _found(
+    connection: duckdb.DuckDBPyConnection, samples: pl.DataFrame, columns: Iterable[str]
+) -> pl.DataFrame:
+    connection.register("incoming", Arrow(samples))
+    query = (
+        "SELECT sample_id, artifact_id::VARCHAR AS artifact_id, shard FROM earlier "
+        f"JOIN (SELECT sample_id, {_content(columns)} AS content FROM incoming) "
+        "USING (sample_id, content)"
+    )
+    found = read_table(connection, query)
+    connection.unregister("incoming")
+    return found
+
+
+def _content(columns: Iterable[str]) -> str:
+    """SQL that hashes `columns` such that no two contents are taken for one another."""
+    values = [
+        f'"{name}"' if python_type(Sample, name) == list[str] else f'"{name}"::VARCHAR'
+        for name in columns
+    ]
+    texts = ", ".join(f"to_json({value})" for value in values)
+    return f"unhex(sha256(to_json([{texts}])::VARCHAR))"
+
+
+# A table made of an earlier one: only rows of new and changed samples are made.
+
+
+_PLACE: Final = "place"
+"""Where a sample stands among those read with it: its rows go where they would have been made."""
+
+
+class TakingOver:
+    """Makes the parts of a table whose stage goes through the samples one by one.
+
+    The rows of samples in `unchanged` are read back from the tables that they are in, all
+    others are made. Rows, their order and the parts they lie in are the same as when all are made.
+    """
+
+    def __init__(
+        self, store: Store, step: Step, inputs: Mapping[str, Artifact], unchanged: pl.DataFrame
+    ) -> None:
+        self._store = store
+        self._stage = step.stage
+        self._samples = inputs[SAMPLES]
+        self._unchanged = unchanged
+        self._waiting: deque[tuple[pl.DataFrame, pl.DataFrame]] = deque()
+
+    def parts(self, workers: Workers, *, worth: int) -> Iterator[pl.DataFrame]:
+        """The parts in their order; `worth` says how many parts the samples to go through fill."""
+        for made in make_parts(self._stage, self._new(), {}, workers, of=worth):
+            places, kept = self._waiting.popleft()
+            yield self._merged(made, places, kept)
+
+    def _new(self) -> Iterator[Tables]:
+        """New and changed samples of each part; places and rows of the others wait."""
+        columns = self._stage.columns.get(SAMPLES, ())
+        for shards in grouped(range(self._samples.shards), GROUP):
+            with self._store.reading() as connection:
+                samples = read_shards(connection, Sample, self._samples, shards, columns=columns)
+                placed = samples.with_row_index(_PLACE)
+                found = placed.select("sample_id", _PLACE, part="shard").join(
+                    self._unchanged, on="sample_id"
+                )
+                kept = _rows(connection, self._stage.makes, found)
+            by_part = by_shard(kept.rename({"part": "shard"}), shards)
+            for part, rows in zip(by_shard(placed, shards), by_part, strict=True):
+                self._waiting.append((part.select("sample_id", _PLACE), rows))
+                new = part.join(found, on="sample_id", how="anti", maintain_order="left")
+                yield {SAMPLES: new.drop(_PLACE)}
+
+    def _merged(self, made: pl.DataFrame, places: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
+        placed = made.join(places, on="sample_id", how="left", maintain_order="left")
+        row = self._stage.makes
+        before = conform(row, kept.drop(_PLACE)).with_columns(kept[_PLACE])
+        both = pl.concat([before, placed]).sort(_PLACE, maintain_order=True)
+        return both.drop(_PLACE)
+
+
+def _rows(
+    connection: duckdb.DuckDBPyConnection, row: type[Row], found: pl.DataFrame
+) -> pl.DataFrame:
+    """The rows of the samples in `found`, with place and part, each sample's in their order."""
+    connection.register("found", Arrow(found))
+    names = ", ".join(f'stored."{name}"' for name in row.model_fields)
+    return read_table(
+        connection,
+        f"SELECT found.{_PLACE}, found.part, {names} FROM stored.{row.table} AS stored "
+        "JOIN found ON stored.artifact_id = found.artifact_id::UUID "
+        "AND stored.shard = found.shard AND stored.sample_id = found.sample_id "
+        f"ORDER BY found.{_PLACE}, stored.rowid",
+    )

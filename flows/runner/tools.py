@@ -1,0 +1,195 @@
+"""The tools lent to stages, each backed by the ledger."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import polars as pl
+
+from claimflow.flows.errors import StoppedError
+from claimflow.flows.judge.embedding import LitellmEmbedder
+from claimflow.flows.judge.judge import Answer, LitellmJudge, Panel
+from claimflow.flows.judge.session import Session
+from claimflow.flows.pipeline.pipeline import Pipeline
+from claimflow.flows.pipeline.wiring import Step
+from claimflow.flows.runner.embedded_models import ModelWork
+from claimflow.flows.runner.workers.protocol import Workers
+from claimflow.flows.store.ledger import Ledger
+from claimflow.stages.rows import content_key
+from claimflow.stages.tools import LLM, Embedder, EntailmentModel, Form, Judgement, Pair, Question
+
+Asked = TypeVar("Asked")
+
+_BATCH: Final = 100
+"""Questions asked at once: how long a stopped run goes on."""
+
+_HELD: Final = 1.0
+"""Seconds for which replies are held before they are put on file: what a killed run can lose."""
+
+
+class Memory:
+    """Asks a model only what the ledger does not hold, until the run is asked to stop."""
+
+    def __init__(self, ledger: Ledger, stop: threading.Event) -> None:
+        self._ledger = ledger
+        self._stop = stop
+
+    def replies(
+        self,
+        tool: str,
+        keys: Mapping[Asked, str],
+        ask: Callable[[Sequence[list[Asked]]], Iterator[Sequence[bytes]]],
+    ) -> dict[Asked, bytes]:
+        """The reply to each question, `keys` giving its key; new ones are on file first.
+
+        `ask` gives the replies to batches of questions, one by one. Raises `StoppedError`
+        between batches when the run was asked to stop.
+        """
+        known = self._ledger.recall(list(keys.values()))
+        missing = [question for question, key in keys.items() if key not in known]
+        batches = [missing[start : start + _BATCH] for start in range(0, len(missing), _BATCH)]
+        fresh: dict[str, bytes] = {}
+        written = time.monotonic()
+        for batch, replies in zip(batches, self._unless_stopped(ask(batches)), strict=True):
+            fresh |= zip((keys[question] for question in batch), replies, strict=True)
+            if time.monotonic() - written > _HELD:
+                self._ledger.remember(tool, fresh)
+                known |= fresh
+                fresh, written = {}, time.monotonic()
+        if fresh:
+            self._ledger.remember(tool, fresh)
+            known |= fresh
+        return {question: known[key] for question, key in keys.items()}
+
+    def _unless_stopped(self, replies: Iterator[Sequence[bytes]]) -> Iterator[Sequence[bytes]]:
+        while not self._stop.is_set():
+            try:
+                yield next(replies)
+            except StopIteration:
+                return
+        raise StoppedError
+
+
+class RememberingEmbedder:
+    """An `Embedder` that computes no embedding twice."""
+
+    def __init__(self, models: ModelWork, memory: Memory) -> None:
+        self.identity = models.embedder.identity
+        self._models = models
+        self._memory = memory
+
+    def embed(self, texts: Sequence[str]) -> pl.DataFrame:
+        """As `Embedder.embed`."""
+        keys = {text: content_key("embedding", self.identity, text) for text in texts}
+        replies = self._memory.replies("embedder", keys, self._models.vectors)
+        return self._models.embedder.table(list(replies), list(replies.values()))
+
+
+class RememberingEntailment:
+    """An `EntailmentModel` that judges no pair twice."""
+
+    def __init__(self, models: ModelWork, memory: Memory) -> None:
+        self.identity = models.entailment.identity
+        self._models = models
+        self._memory = memory
+
+    def judge(self, pairs: Sequence[Pair]) -> dict[Pair, Judgement]:
+        """As `EntailmentModel.judge`."""
+        keys = entailment_keys(self.identity, pairs)
+        replies = self._memory.replies("entailment", keys, self._models.judgements)
+        return {pair: Judgement(*json.loads(reply)) for pair, reply in replies.items()}
+
+
+def entailment_keys(identity: Mapping[str, Any], pairs: Sequence[Pair]) -> dict[Pair, str]:
+    """The key under which the judgement of each pair is remembered."""
+    return {pair: content_key("entailment", identity, *pair) for pair in pairs}
+
+
+class StepJudge:
+    """A judge for one step: it knows on whose behalf it is asked."""
+
+    def __init__(self, judge: LitellmJudge, step: str) -> None:
+        self.identity = judge.identity
+        self._judge = judge
+        self._step = step
+
+    def ask(self, questions: Sequence[Question], form: Form) -> Mapping[Question, Answer]:
+        """As `LLM.ask`."""
+        return self._judge.ask(questions, form, step=self._step)
+
+
+class StepEmbedder:
+    """An `Embedder` for one step: an endpoint that knows on whose behalf it is asked."""
+
+    def __init__(self, embedder: LitellmEmbedder, step: str) -> None:
+        self.identity = embedder.identity
+        self._embedder = embedder
+        self._step = step
+
+    def embed(self, texts: Sequence[str]) -> pl.DataFrame:
+        """As `Embedder.embed`."""
+        return self._embedder.embed(texts, step=self._step)
+
+
+class Toolbox:
+    """Lends the tools of one pipeline. A model is loaded when first asked something new.
+
+    `workers` do the work of the models that claimflow carries, where that is worth it; they
+    are let go of with the rest.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, session: Session, workers: Workers | None = None
+    ) -> None:
+        self._session = session
+        self._workers = workers
+        memory = Memory(session.ledger, session.stop)
+        folder = pipeline.embedder if isinstance(pipeline.embedder, Path) else None
+        models = ModelWork(folder, workers, entailment=pipeline.entailment)
+        self._embedded = RememberingEmbedder(models, memory)
+        self._entailment = RememberingEntailment(models, memory)
+        self._endpoint = (
+            LitellmEmbedder(pipeline.embedder, session)
+            if pipeline.embedder is not None and not isinstance(pipeline.embedder, Path)
+            else None
+        )
+        self._judges = {
+            name: LitellmJudge(name, judge, session) for name, judge in pipeline.judges.items()
+        }
+
+    def lend(self, step: Step, *, repeat: int = 0) -> dict[str, Any]:
+        """The tools that a step's stage asks for, by the name of its parameter.
+
+        Each `repeat` of a question to a judge has an answer of its own.
+        """
+        needed = step.stage.tools.keys() - step.stage.ignores()
+        return {name: self._tool(step, step.stage.tools[name], repeat) for name in sorted(needed)}
+
+    def lend_anew(self, step: Step, *, since: datetime | None = None) -> dict[str, Any]:
+        """As `lend`, to ask endpoints past what they replied before `since`, or before the run."""
+        self._session.ask_anew(step.name, since=since)
+        return self.lend(step)
+
+    def identities(self, step: Step) -> dict[str, dict[str, Any]]:
+        """For each tool that a step asks for, everything that could change its replies."""
+        return {name: tool.identity for name, tool in self.lend(step).items()}
+
+    def close(self) -> None:
+        """Let go of everything that the run asked."""
+        if self._workers:
+            self._workers.close()
+        self._session.close()
+
+    def _tool(self, step: Step, protocol: type, repeat: int) -> Any:
+        if protocol is LLM and step.judges:
+            judges = {name: StepJudge(self._judges[name], step.name) for name in step.judges}
+            return Panel(judges, repeat=repeat)
+        if protocol is Embedder:
+            return StepEmbedder(self._endpoint, step.name) if self._endpoint else self._embedded
+        if protocol is EntailmentModel:
+            return self._entailment
+        raise TypeError(f"no tool serves {protocol.__name__}")

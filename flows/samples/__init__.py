@@ -1,0 +1,1 @@
+"""Samples and canaries read from files of every format."""

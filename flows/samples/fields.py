@@ -1,0 +1,223 @@
+"""The columns and values of a record mapped to the fields of a sample."""
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
+
+from claimflow.flows.errors import Fault, one_of
+from claimflow.flows.samples.json_files import KINDS, TOO_DEEP, replace_lone_surrogates
+from claimflow.flows.samples.records import RecordError
+from claimflow.stages.rows import Sample, canonical
+
+# Which column of the input gives which field of a sample.
+
+
+FIELDS: Final = tuple(name for name in Sample.model_fields if name != "metadata")
+"""The fields of a sample that a column can give; every other column becomes metadata."""
+
+ALIASES: Final[Mapping[str, str]] = {
+    "id": "sample_id",
+    "question": "user_input",
+    "query": "user_input",
+    "input": "user_input",
+    "answer": "response",
+    "actual_output": "response",
+    "ground_truth": "reference",
+    "ground_truths": "reference",
+    "ground_truth_answers": "reference",
+    "gt_answer": "reference",
+    "expected_output": "reference",
+    "contexts": "retrieved_contexts",
+    "retrieved_context": "retrieved_contexts",
+    "retrieval_context": "retrieved_contexts",
+}
+"""The names that ragas, DeepEval, continuous-eval and RAGChecker give the same fields."""
+
+
+def fields_by_column(rename: Mapping[str, str]) -> dict[str, str]:
+    """Every column name that gives a field.
+
+    A field that `rename` fills is filled by nothing else: a column of its own name, or of
+    an alias of it, is metadata then.
+    """
+    known = {name: name for name in FIELDS} | dict(ALIASES)
+    renamed = set(rename.values())
+    return {name: field for name, field in known.items() if field not in renamed} | dict(rename)
+
+
+def unknown_fields(rename: Mapping[str, str]) -> Iterator[Fault]:
+    """A fault for every entry of `rename` whose right side is no field of a sample."""
+    for column, field in rename.items():
+        if field not in FIELDS:
+            what = f"{field!r} is no field of a sample"
+            yield Fault(f"rename.{column}", what, one_of(field, FIELDS))
+
+
+def mapping_faults(
+    path: str, columns: Collection[str], rename: Mapping[str, str]
+) -> Iterator[Fault]:
+    """A fault for every field that two columns give, and every renamed column there is not."""
+    by_column = fields_by_column(rename)
+    for field in FIELDS:
+        giving = sorted(name for name in columns if by_column.get(name) == field)
+        if len(giving) > 1:
+            what = f"{' and '.join(map(repr, giving))} give the same field, {field}"
+            hint = f"choose one under rename, such as {{{giving[0]}: {field}}}"
+            yield Fault(path, what, hint)
+    for column in rename:
+        if column not in columns:
+            yield Fault(f"rename.{column}", f"no sample has {column!r}", one_of(column, columns))
+
+
+# The values of one record -> the fields of one sample, or everything wrong with them.
+
+
+_PASSAGE: Final = ("text", "page_content", "content", "doc")
+"""What the text of a retrieved context is called where contexts are objects."""
+
+_CLAIMS: Final = ("response_claims", "reference_claims")
+_LISTS: Final = ("reference", "other_references", "retrieved_contexts", *_CLAIMS)
+"""The fields that a list of texts can fill."""
+
+_WRITE_TEXTS: Final = "write a list of texts"
+_PYTHON_LIST: Final = re.compile(r"\[\s*['\"].*['\"]\s*\]\s*", re.DOTALL)
+
+
+def sample_fields(
+    values: Mapping[str, Any], by_column: Mapping[str, str], *, cells: bool
+) -> tuple[dict[str, Any], list[RecordError]]:
+    """(fields of the sample, everything wrong with them) of one record.
+
+    `by_column` names the field that a column gives; the other columns are metadata.
+    `cells` says that every value is text, in which a list is written as JSON. Values are
+    taken as they are: nothing is trimmed, and a number is no text.
+    """
+    fields: dict[str, Any] = dict.fromkeys(Sample.model_fields) | {"other_references": []}
+    metadata: dict[str, Any] = {}
+    wrongs: list[RecordError] = []
+    for column, value in values.items():
+        field = by_column.get(column)
+        if field is None:
+            metadata[column] = value
+            continue
+        try:
+            rest = _fill(fields, field, _listed(value) if cells and field in _LISTS else value)
+        except RecordError as wrong:
+            wrongs.append(RecordError(f"{column!r} {wrong.what}", wrong.hint))
+        else:
+            metadata |= {column: rest} if rest else {}
+    try:
+        fields["metadata"] = canonical(metadata).decode()
+    except RecursionError:
+        wrongs.append(TOO_DEEP)
+    except ValueError:
+        wrongs.append(RecordError("a number is NaN or beyond 64-bit floats", "write null or text"))
+    return fields, wrongs
+
+
+def _fill(fields: dict[str, Any], field: str, value: Any) -> Any:
+    """Set `field` to `value`; returns what of it is no text and belongs to the metadata."""
+    match field:
+        case "sample_id":
+            fields[field] = _identity(value)
+        case "reference":
+            texts = _texts(value)
+            fields[field] = texts[0] if texts else None
+            fields["other_references"][:0] = texts[1:]
+        case "other_references":
+            fields[field] += _texts(value)
+        case "retrieved_contexts":
+            passages, rest = _passages(value)
+            fields[field] = passages
+            return rest
+        case "response_claims" | "reference_claims":
+            fields[field] = None if value is None else _claims(value)
+        case _:
+            fields[field] = None if value is None else _text(value)
+    return None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise RecordError(f"is {KINDS[type(value)]}", "write it as text")
+    return value
+
+
+def _texts(value: Any) -> list[str]:
+    """A text or a list of texts, as a list; none for None."""
+    texts, objects = _passages(value)
+    if objects:
+        raise RecordError("holds objects", _WRITE_TEXTS)
+    return texts or []
+
+
+def _claims(value: Any) -> list[str]:
+    """A list of texts with something in each: one text could be many claims."""
+    if not isinstance(value, list):
+        raise RecordError(f"is {KINDS[type(value)]}", _WRITE_TEXTS)
+    for place, claim in enumerate(value, start=1):
+        if not isinstance(claim, str):
+            raise RecordError(f"holds {KINDS[type(claim)]} in place {place}", _WRITE_TEXTS)
+        if not claim.strip():
+            raise RecordError(f"holds a blank claim in place {place}", "leave it out")
+    return value
+
+
+def _passages(value: Any) -> tuple[list[str] | None, list[Any]]:
+    """(the texts, what the objects that held them hold besides) of retrieved contexts."""
+    match value:
+        case None:
+            return None, []
+        case str():
+            return [value], []
+        case list() if all(isinstance(member, str) for member in value):
+            return value, []
+        case list():
+            pairs = [_passage(member, n) for n, member in enumerate(value, start=1)]
+            rests = [rest for _, rest in pairs]
+            return [text for text, _ in pairs], rests if any(rests) else []
+        case _:
+            raise RecordError(f"is {KINDS[type(value)]}", _WRITE_TEXTS)
+
+
+def _passage(member: Any, place: int) -> tuple[str, dict[str, Any]]:
+    if isinstance(member, str):
+        return member, {}
+    if isinstance(member, dict):
+        for name in _PASSAGE:
+            if isinstance(member.get(name), str):
+                return member[name], {key: member[key] for key in member if key != name}
+    what = f"holds {KINDS[type(member)]} in place {place}"
+    names = ", ".join(_PASSAGE)
+    if isinstance(member, dict):
+        raise RecordError(f"{what} without a text in it", f"name its text one of {names}")
+    raise RecordError(what, _WRITE_TEXTS)
+
+
+def _identity(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bool | list | dict):
+        raise RecordError(f"is {KINDS[type(value)]}", "write a text or a number")
+    if isinstance(value, str) and not value.strip():
+        raise RecordError("is empty", "write an id, or leave it out to have one made")
+    return str(value)
+
+
+def _listed(cell: str | None) -> Any:
+    """The list that a cell holds as JSON, or else the cell.
+
+    Raises `RecordError` for a list as Python prints it, which would pass for one long text.
+    """
+    if not cell or not (cell.startswith("[") and cell.rstrip().endswith("]")):
+        return cell
+    try:
+        found = json.loads(replace_lone_surrogates(cell))
+    except (ValueError, RecursionError):
+        if _PYTHON_LIST.fullmatch(cell):
+            raise RecordError(
+                "is a list as Python prints it", 'write it as JSON: ["one", "two"]'
+            ) from None
+        return cell
+    return found if all(isinstance(member, str | dict) for member in found) else cell

@@ -1,0 +1,1 @@
+"""The store: one DuckDB file with every row, run and model reply."""

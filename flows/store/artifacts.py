@@ -1,0 +1,174 @@
+"""Artifacts: stored tables, found by how they were made."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import duckdb
+import polars as pl
+
+from claimflow.flows.store.fingerprint import Digest
+from claimflow.flows.store.store import Store, insert, now, read_table
+from claimflow.stages.rows import Row, canonical
+from claimflow.stages.tables import content_columns
+
+
+class Artifact(NamedTuple):
+    """A complete table in the store. `shards` counts the parts that it was made in."""
+
+    artifact_id: str
+    digest: str
+    kind: str
+    shards: int
+    row_count: int
+    failures: int
+
+
+class Making(NamedTuple):
+    """How a table is made, as it goes on record."""
+
+    run_id: str
+    fingerprint: str
+    recipe: str
+    inputs: Mapping[str, Any]
+    stage: str
+    version: int
+    settings: dict[str, Any]
+    tools: dict[str, Any]
+
+
+class Draft:
+    """A table being written, one transaction an `add`; nobody sees it before its last part."""
+
+    def __init__(self, store: Store, row: type[Row], making: Making, *, shards: int) -> None:
+        self._store = store
+        self._row = row
+        self._making = making
+        self._digest = Digest(row)
+        self._id = str(uuid4())
+        self.shards = shards
+        self._row_count = self._failures = 0
+
+    def add(self, shard: int, *frames: pl.DataFrame) -> None:
+        """Write part number `shard` and those that follow it; parts come in order from 0."""
+        for frame in frames:
+            self._digest.add(frame)
+            self._row_count += frame.height
+            if "status" in frame.columns:
+                self._failures += frame.filter(pl.col("status") == "failed").height
+        numbered = pl.concat(
+            frame.with_columns(shard=pl.lit(number, pl.Int32))
+            for number, frame in enumerate(frames, start=shard)
+        )
+        with self._store.writing() as connection:
+            if shard == 0:
+                self._sweep(connection)
+                insert(connection, "audit.artifacts", self._record())
+            insert(connection, f"stored.{self._row.table}", numbered, artifact_id=self._id)
+            if shard + len(frames) == self.shards:
+                connection.execute(
+                    "UPDATE audit.artifacts SET digest = $digest, row_count = $rows, "
+                    "failures = $failures WHERE artifact_id = $id",
+                    {
+                        "digest": self._digest.value(),
+                        "rows": self._row_count,
+                        "failures": self._failures,
+                        "id": self._id,
+                    },
+                )
+
+    def artifact(self) -> Artifact:
+        """The finished table."""
+        counts = (self.shards, self._row_count, self._failures)
+        return Artifact(self._id, self._digest.value(), self._row.table, *counts)
+
+    def _sweep(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Remove what this run had of the table when the store was kept from it: it starts anew."""
+        made_again = {"run": self._making.run_id, "fingerprint": self._making.fingerprint}
+        left = connection.execute(
+            "DELETE FROM audit.artifacts WHERE run_id = $run AND fingerprint = $fingerprint "
+            "AND digest IS NULL RETURNING artifact_id::VARCHAR",
+            made_again,
+        ).fetchall()
+        for (artifact,) in left:
+            connection.execute(
+                f"DELETE FROM stored.{self._row.table} WHERE artifact_id = $id", {"id": artifact}
+            )
+
+    def _record(self) -> pl.DataFrame:
+        making = self._making
+        return pl.DataFrame(
+            {
+                "artifact_id": self._id,
+                "run_id": making.run_id,
+                "fingerprint": making.fingerprint,
+                "recipe": making.recipe,
+                "inputs": canonical(dict(making.inputs)).decode(),
+                "kind": self._row.table,
+                "stage": making.stage,
+                "version": making.version,
+                "settings": canonical(making.settings).decode(),
+                "tools": canonical(making.tools).decode(),
+                "shards": self.shards,
+                "row_count": 0,
+                "failures": 0,
+                "made_at": now(),
+            }
+        )
+
+
+def find(connection: duckdb.DuckDBPyConnection, fingerprint: str) -> Artifact | None:
+    """The newest complete table of that fingerprint without failures, if there is one."""
+    found = connection.execute(
+        "SELECT artifact_id::VARCHAR, digest::VARCHAR, kind, shards, row_count, failures "
+        "FROM audit.artifacts "
+        "WHERE fingerprint = $fingerprint AND digest IS NOT NULL AND failures = 0 "
+        "ORDER BY made_at DESC LIMIT 1",
+        {"fingerprint": fingerprint},
+    ).fetchall()
+    return Artifact(*found[0]) if found else None
+
+
+def read(
+    connection: duckdb.DuckDBPyConnection,
+    row: type[Row],
+    artifact: Artifact,
+    *,
+    shard: int | None = None,
+    columns: Sequence[str] = (),
+) -> pl.DataFrame:
+    """The content columns (or just `columns`) of a table, whole or one part of it."""
+    if shard is not None:
+        return read_shards(connection, row, artifact, [shard], columns=columns).drop("shard")
+    names = _names(columns or content_columns(row))
+    query = f"SELECT {names} FROM stored.{row.table} WHERE artifact_id = $id"
+    return read_table(connection, query, id=artifact.artifact_id)
+
+
+def read_shards(
+    connection: duckdb.DuckDBPyConnection,
+    row: type[Row],
+    artifact: Artifact,
+    shards: Sequence[int],
+    *,
+    columns: Sequence[str] = (),
+) -> pl.DataFrame:
+    """The content columns (or just `columns`) of parts that follow on, led by their `shard`."""
+    return read_table(
+        connection,
+        f"SELECT shard, {_names(columns or content_columns(row))} FROM stored.{row.table} "
+        "WHERE artifact_id = $id AND shard BETWEEN $first AND $last",
+        id=artifact.artifact_id,
+        first=shards[0],
+        last=shards[-1],
+    )
+
+
+def by_shard(table: pl.DataFrame, shards: Sequence[int]) -> list[pl.DataFrame]:
+    """The rows of each of `shards`, without that column."""
+    found = table.partition_by("shard", as_dict=True, include_key=False, maintain_order=True)
+    return [found.get((shard,), table.clear().drop("shard")) for shard in shards]
+
+
+def _names(columns: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in columns)

@@ -1,0 +1,193 @@
+"""Tables exported as Parquet to a folder or to object storage."""
+
+import json
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NamedTuple
+
+import duckdb
+
+from claimflow.flows.errors import Fault, InputError, StoreFullError, one_of
+from claimflow.flows.object_storage import Address, address, is_remote, open_bucket
+from claimflow.flows.store.store import Store
+from claimflow.flows.version import VERSION
+from claimflow.stages.rows import row_kinds
+
+# Tables of a store as Parquet files, for whatever reads those.
+
+
+_REPLIES: Final = "audit.replies"
+
+_OF_RUN: Final = {
+    "audit.artifacts": "artifact_id IN (SELECT artifact_id FROM audit.run_steps "
+    "WHERE run_id = $run)",
+    # Reused rows name calls of the runs that made them.
+    "audit.calls": "run_id = $run OR call_id IN (SELECT call_id FROM claims WHERE run_id = $run) "
+    "OR call_id IN (SELECT call_id FROM verdicts WHERE run_id = $run)",
+}
+"""What belongs to a run of the tables where that is not what bears its id."""
+
+
+class Written(NamedTuple):
+    """A file with a table, where it is, and whether one of that name was replaced."""
+
+    table: str
+    place: str
+    rows: int
+    replaced: bool
+
+
+def export_tables(
+    store: Store, folder: Path, *, tables: Sequence[str] = (), run_id: str | None = None
+) -> Iterator[Written]:
+    """Write tables (all but the ledger's replies, or those named) as `folder`/TABLE.parquet.
+
+    With `run_id` only what belongs to that run. UUIDs and JSON are text in the files. Each
+    file appears whole or not at all. Raises `InputError` for tables that are not there and
+    for a folder that cannot be written.
+    """
+    with store.reading() as connection:
+        known = _known(connection)
+        wanted = [name for name in known if name in tables or (not tables and name != _REPLIES)]
+        unknown = [name for name in tables if name not in known]
+        if unknown:
+            raise InputError(
+                Fault("export", f"there is no table {name!r}", one_of(name, known))
+                for name in unknown
+            )
+        _make(folder)
+        for table in wanted:
+            yield _write(connection, table, folder / f"{table}.parquet", run_id)
+
+
+def _known(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """The tables there are: views of rows in the order of the vocabulary, then the record."""
+    audit = connection.execute(
+        "SELECT 'audit.' || table_name FROM duckdb_tables() "
+        "WHERE database_name = current_database() AND schema_name = 'audit' ORDER BY 1"
+    ).fetchall()
+    return [*(row.table for row in row_kinds()), *(name for (name,) in audit)]
+
+
+def _write(
+    connection: duckdb.DuckDBPyConnection, table: str, path: Path, run_id: str | None
+) -> Written:
+    columns = connection.execute(f"DESCRIBE {table}").fetchall()
+    as_text = [
+        f'"{name}"::VARCHAR AS "{name}"' if kind in ("UUID", "JSON") else f'"{name}"'
+        for name, kind, *_ in columns
+    ]
+    query = f"SELECT {', '.join(as_text)} FROM {table}"
+    values: dict[str, Any] = {}
+    if run_id is not None and (table in _OF_RUN or "run_id" in {name for name, *_ in columns}):
+        query += f" WHERE {_OF_RUN.get(table, 'run_id = $run')}"
+        values["run"] = run_id
+    part = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    replaced = path.exists()
+    try:
+        copied = connection.execute(
+            f"COPY ({query}) TO $path (FORMAT parquet, COMPRESSION zstd)",
+            values | {"path": str(part)},
+        ).fetchall()
+        part.replace(path)
+    except (duckdb.IOException, OSError) as error:
+        raise StoreFullError(f"{path}: cannot be written ({error})") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return Written(table, str(path), int(copied[0][0]), replaced)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        what, hint = f"cannot be made ({error.strerror})", "name a folder of yours"
+        raise InputError([Fault(str(folder), what, hint)]) from error
+
+
+# Tables of a store where others read them: in a folder, or on object storage.
+#
+# What is read there while it is written needs a sign of being whole. That is the manifest: it is
+# removed before the first table and written behind the last, and says what there must be.
+
+
+MANIFEST: Final = "manifest.json"
+
+
+def export_to(
+    store: Store, place: str, *, tables: Sequence[str] = (), run_id: str | None = None
+) -> Iterator[Written]:
+    """Do as `export_tables` for a folder or an address; at the latter a manifest comes last.
+
+    Raises `InputError` where that cannot be written, too.
+    """
+    if is_remote(place):
+        yield from _put_tables(store, address(place), tables, run_id)
+    else:
+        yield from export_tables(store, Path(place), tables=tables, run_id=run_id)
+
+
+def publish_run(store: Store, run_id: str, place: str) -> str:
+    """Write the tables of a run and a manifest below `place`, by the run's id; returns where."""
+    if is_remote(place):
+        own = address(place).below(run_id)
+        for _ in _put_tables(store, own, (), run_id):
+            pass
+        return str(own)
+    folder = Path(place) / run_id
+    manifest = folder / MANIFEST
+    if folder.is_dir():
+        manifest.unlink(missing_ok=True)
+    content = _manifest(export_tables(store, folder, run_id=run_id), run_id)
+    part = manifest.with_name(f".{MANIFEST}.part")
+    try:
+        part.write_bytes(content)
+        part.replace(manifest)
+    except OSError as error:
+        raise StoreFullError(f"{manifest}: cannot be written ({error})") from error
+    return str(folder)
+
+
+def check_place(place: str) -> None:
+    """Raise `InputError` where no run can be published: told before a night's work, not after.
+
+    An object is removed that is not there, which needs all that publishing needs.
+    """
+    if is_remote(place):
+        at = address(place)
+        open_bucket(at).remove(at.below(".claimflow").key)
+
+
+def _put_tables(
+    store: Store, at: Address, tables: Sequence[str], run_id: str | None
+) -> Iterator[Written]:
+    """The tables as objects below `at`, by way of files: a store does not wait for a network."""
+    bucket = open_bucket(at)
+    manifest = at.below(MANIFEST).key
+    with TemporaryDirectory(prefix="claimflow-") as folder:
+        written = list(export_tables(store, Path(folder), tables=tables, run_id=run_id))
+        content = _manifest(written, run_id)
+        bucket.remove(manifest)
+        for one in written:
+            path = Path(one.place)
+            target = at.below(path.name)
+            bucket.put(target.key, path)
+            yield one._replace(place=str(target))
+        bucket.put(manifest, content)
+
+
+def _manifest(written: Iterable[Written], run_id: str | None) -> bytes:
+    """Which files there must be, with their rows and bytes."""
+    tables = {
+        one.table: {
+            "file": Path(one.place).name,
+            "rows": one.rows,
+            "bytes": Path(one.place).stat().st_size,
+        }
+        for one in written
+    }
+    said = {"claimflow": VERSION, "run_id": run_id, "tables": tables}
+    return json.dumps(said, indent=2).encode()

@@ -1,0 +1,63 @@
+"""Fingerprints and digests: how a table was made, and what is in it."""
+
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import polars as pl
+
+from claimflow.stages.base import Stage
+from claimflow.stages.rows import Row, content_key
+from claimflow.stages.tables import content_columns
+
+
+def step_fingerprint(
+    stage: Stage,
+    inputs: Mapping[str, str | tuple[str, ...]],
+    digests: Mapping[str, str],
+    tools: Mapping[str, Any],
+) -> str:
+    """Key of the table that a stage makes.
+
+    `inputs` says which step each input comes from, `digests` what each step made, `tools`
+    the identity of each tool. Which steps they are does not count, except where a stage
+    takes many tables by name: two steps that compute the same share one artifact.
+    """
+    contents = {
+        name: digests[wire] if isinstance(wire, str) else {step: digests[step] for step in wire}
+        for name, wire in inputs.items()
+    }
+    settings = stage.model_dump(mode="json")
+    return content_key("step", stage.use, stage.version, settings, contents, tools)
+
+
+def step_recipe(stage: Stage, tools: Mapping[str, Any]) -> str:
+    """Key of how a stage makes its table, whatever its inputs hold."""
+    return content_key(
+        "recipe", stage.use, stage.version, stage.model_dump(mode="json"), dict(tools)
+    )
+
+
+class Digest:
+    """Digest of a table that arrives in parts; the borders between parts do not count.
+
+    Covers the rows in their order and only the columns that stages may read, so that
+    the same verdicts given for other reasons leave everything downstream as it is; `columns`
+    are those of another time.
+    """
+
+    def __init__(self, row: type[Row], columns: Sequence[str] | None = None) -> None:
+        self._columns = list(columns or content_columns(row))
+        self._hash = hashlib.blake2b(repr((row.table, self._columns)).encode(), digest_size=16)
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Count the rows of `frame`."""
+        rows = io.BytesIO()
+        frame.select(self._columns).write_ndjson(rows)
+        self._hash.update(rows.getbuffer())
+
+    def value(self) -> str:
+        """The digest so far, as a UUID string."""
+        return str(UUID(bytes=self._hash.digest()))

@@ -1,0 +1,225 @@
+"""Old runs removed, and the file compacted."""
+
+import shutil
+import time
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+import duckdb
+
+from claimflow.flows.errors import StoreBusyError
+from claimflow.flows.store.integrity import CALLS_OF_VOTES
+from claimflow.flows.store.read_copy import fold_log, log_path
+from claimflow.flows.store.runs import in_progress
+from claimflow.flows.store.store import Store, now
+from claimflow.stages.rows import row_kinds
+
+# A store's file made smaller: rewritten without the room that removed rows left in it.
+
+
+_GRACE: Final = 0.2
+"""Seconds to keep the lock of a file that was replaced, for those who had just opened it."""
+
+
+def compact(store: Store) -> None:
+    """Rewrite the file; the new one takes the place of the old one in a single step.
+
+    A crash leaves either. Readers go on meanwhile. Raises `StoreFullError` where there is no
+    room for both.
+    """
+    part = store.path.with_name(f".{store.path.name}.compact")
+    part.unlink(missing_ok=True)
+    fold_log(store)
+    try:
+        with store.reading(alone=True) as connection:
+            if log_path(store.path).exists():
+                return
+            ((name,),) = connection.execute("SELECT current_database()").fetchall()
+            connection.execute("ATTACH $path AS compact (READ_WRITE)", {"path": str(part)})
+            connection.execute(f'COPY FROM DATABASE "{name}" TO compact')
+            connection.execute("DETACH compact")
+            shutil.copymode(store.path, part)
+            part.replace(store.path)
+            # Somebody may have opened the old file and not asked for its lock yet: who got
+            # it would write into a file without a name.
+            time.sleep(_GRACE)
+    finally:
+        part.unlink(missing_ok=True)
+        log_path(part).unlink(missing_ok=True)
+
+
+# Old runs removed, with what only they need, and the file made smaller.
+
+
+class Keeping(NamedTuple):
+    """What to keep beside all that is labelled.
+
+    `runs` is how many of the newest runs of each pipeline that came to their end, `days` for
+    how many days; one of them is None. With `replies` models' replies are kept whatever
+    happens to the runs.
+    """
+
+    runs: int | None = None
+    days: int | None = None
+    replies: bool = True
+
+
+class Pruned(NamedTuple):
+    """What was removed, or would be: how many of each, and the bytes of the file around it."""
+
+    removed: list[str]
+    kept: int
+    tables: int
+    rows: int
+    calls: int
+    emptied: int
+    replies: int
+    before: int
+    after: int | None
+
+
+def prune(store: Store, keeping: Keeping, *, dry_run: bool = False) -> Pruned:
+    """Remove the runs that are not to be kept, and what only they used.
+
+    Tables that a kept run reused stay, whoever made them, and so do edits by hand and the
+    calls that a kept row names. Calls that only a remembered reply names stay without their
+    texts. Raises `StoreBusyError` while a run is in progress.
+    """
+    before = store.path.stat().st_size if store.path.is_file() else 0
+    window = store.reading() if dry_run else store.writing()
+    with window as connection:
+        for run_id, host, process in in_progress(connection):
+            where = f"process {process} on {host}"
+            raise StoreBusyError(
+                f"{store.path}: run {run_id} is in progress ({where}); wait for it"
+            )
+        _decide(connection, keeping)
+        found = _counted(connection, before)
+        if not dry_run:
+            for statement in _statements():
+                connection.execute(statement)
+        for name in _LISTS:
+            connection.execute(f"DROP TABLE {name}")
+    if dry_run:
+        return found
+    compact(store)
+    return found._replace(after=store.path.stat().st_size)
+
+
+_LISTS: Final = ("kept_runs", "kept_tables", "named_calls", "remembered_calls")
+
+
+def _decide(connection: duckdb.DuckDBPyConnection, keeping: Keeping) -> None:
+    """Write into temporary tables which runs, tables, calls and replies are kept."""
+    since = now() - timedelta(days=keeping.days) if keeping.days else None
+    connection.execute(_KEPT_RUNS, {"runs": keeping.runs, "since": since})
+    connection.execute(_KEPT_TABLES)
+    named = " UNION ".join(
+        f"SELECT call_id FROM stored.{row.table} SEMI JOIN kept_tables USING (artifact_id)"
+        for row in row_kinds()
+        if "call_id" in row.model_fields
+    )
+    named += (
+        f" UNION SELECT {CALLS_OF_VOTES} FROM stored.verdicts SEMI JOIN kept_tables "
+        "USING (artifact_id)"
+    )
+    connection.execute(f"CREATE TEMP TABLE named_calls AS {named}")
+    connection.execute(_REMEMBERED, {"forget": not keeping.replies})
+
+
+_KEPT_RUNS: Final = """
+CREATE TEMP TABLE kept_runs AS
+WITH ended AS (
+  SELECT pipeline, started_at,
+         row_number() OVER (PARTITION BY pipeline ORDER BY started_at DESC) AS place
+  FROM audit.runs WHERE status IN ('done', 'measured')
+),
+-- A pipeline that has not had so many yet keeps them all.
+first AS (SELECT pipeline, started_at FROM ended WHERE place = $runs),
+recent AS (
+  SELECT run_id FROM audit.runs LEFT JOIN first USING (pipeline)
+  WHERE CASE WHEN $since::TIMESTAMP IS NULL
+             THEN runs.started_at >= coalesce(first.started_at, '-infinity'::TIMESTAMP)
+             ELSE runs.started_at >= $since::TIMESTAMP END
+),
+labelled AS (SELECT arg_max(run_id, tagged_at) AS run_id FROM audit.tags GROUP BY tag),
+wanted AS (FROM recent UNION FROM labelled)
+FROM wanted
+UNION
+SELECT baseline FROM audit.gates SEMI JOIN wanted USING (run_id) WHERE baseline IS NOT NULL
+"""
+
+# A table with edits laid over it keeps the one below, which no run names.
+_KEPT_TABLES: Final = """
+CREATE TEMP TABLE kept_tables AS
+WITH used AS (
+  SELECT DISTINCT artifact_id FROM audit.run_steps SEMI JOIN kept_runs USING (run_id)
+)
+FROM used
+UNION
+SELECT (inputs->>'base')::UUID FROM audit.artifacts SEMI JOIN used USING (artifact_id)
+WHERE stage = 'edits'
+"""
+
+_REMEMBERED: Final = """
+CREATE TEMP TABLE remembered_calls AS
+WITH oldest AS (
+  SELECT min(started_at) AS began FROM audit.runs SEMI JOIN kept_runs USING (run_id)
+),
+replies AS (
+  SELECT key, made_at,
+         -- An embedding that an endpoint gave is filed with them, and is no text.
+         CASE WHEN tool = 'judge'
+              THEN try_cast(try_cast(try(decode(reply)) AS JSON) ->> '$.call' AS UUID) END
+           AS call_id
+  FROM audit.replies
+)
+SELECT key, call_id FROM replies
+WHERE NOT $forget OR made_at >= (SELECT began FROM oldest)
+      OR call_id IN (SELECT call_id FROM named_calls WHERE call_id IS NOT NULL)
+"""
+
+_GONE: Final = "run_id NOT IN (SELECT run_id FROM kept_runs)"
+_UNUSED: Final = "artifact_id NOT IN (SELECT artifact_id FROM kept_tables)"
+_UNNAMED: Final = (
+    f"{_GONE} AND NOT EXISTS (SELECT 1 FROM named_calls n WHERE n.call_id = calls.call_id)"
+)
+_IN_MEMORY: Final = "EXISTS (SELECT 1 FROM remembered_calls r WHERE r.call_id = calls.call_id)"
+_FORGOTTEN: Final = "NOT EXISTS (SELECT 1 FROM remembered_calls r WHERE r.key = replies.key)"
+
+
+def _counted(connection: duckdb.DuckDBPyConnection, before: int) -> Pruned:
+    def count(table: str, condition: str) -> int:
+        query = f"SELECT count(*) FROM {table} WHERE {condition}"
+        return int(connection.execute(query).fetchall()[0][0])
+
+    gone = connection.execute(
+        f"SELECT run_id FROM audit.runs WHERE {_GONE} ORDER BY started_at"
+    ).fetchall()
+    return Pruned(
+        removed=[run_id for (run_id,) in gone],
+        kept=count("audit.runs", f"NOT ({_GONE})"),
+        tables=count("audit.artifacts", _UNUSED),
+        rows=sum(count(f"stored.{row.table}", _UNUSED) for row in row_kinds()),
+        calls=count("audit.calls", f"{_UNNAMED} AND NOT {_IN_MEMORY}"),
+        emptied=count("audit.calls", f"{_UNNAMED} AND {_IN_MEMORY} AND prompt IS NOT NULL"),
+        replies=count("audit.replies", _FORGOTTEN),
+        before=before,
+        after=None,
+    )
+
+
+def _statements() -> list[str]:
+    """What removes it all, in one transaction."""
+    return [
+        *(f"DELETE FROM stored.{row.table} WHERE {_UNUSED}" for row in row_kinds()),
+        f"DELETE FROM audit.artifacts WHERE {_UNUSED}",
+        f"DELETE FROM audit.calls WHERE {_UNNAMED} AND NOT {_IN_MEMORY}",
+        "UPDATE audit.calls SET system = NULL, prompt = NULL, reply = NULL, open = false "
+        f"WHERE {_UNNAMED} AND prompt IS NOT NULL",
+        f"DELETE FROM audit.replies WHERE {_FORGOTTEN}",
+        *(
+            f"DELETE FROM audit.{table} WHERE {_GONE}"
+            for table in ("run_steps", "gates", "tags", "runs")
+        ),
+    ]

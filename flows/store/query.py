@@ -1,0 +1,90 @@
+"""User queries: read-only SQL without files or network, bounded in time."""
+
+import re
+import threading
+from typing import Final
+
+import duckdb
+import polars as pl
+
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.store.arrow import Arrow
+from claimflow.flows.store.store import Store
+
+_LIMITS: Final = (
+    "SET memory_limit = '2GB'",
+    "SET temp_directory = ''",
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
+    "SET python_enable_replacements = false",
+    # A limit set after these two would be refused: they come last.
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+
+_UNKNOWN: Final = re.compile(r"\b(?:INTERVAL|UNION|BIGNUM|VARIANT|BIT|TIME WITH TIME ZONE)\b|BLOB.")
+"""Types that Polars lacks, or of which it would lose a part, and bytes in lists or structs."""
+
+
+def query(store: Store, sql: str, *, seconds: float, rows: int | None = None) -> pl.DataFrame:
+    """The answer to one SQL query, on a store of any schema version; its first `rows` alone.
+
+    Of columns of one name all but the first are numbered. Values of types that Polars lacks,
+    such as spans of time, are text.
+
+    Raises `InputError` when DuckDB refuses the query, when it answers no rows and columns,
+    or when it takes longer than `seconds`.
+    """
+    with store.reading(any_version=True, alone=True) as connection:
+        for limit in _LIMITS:
+            connection.execute(limit)
+        timer = threading.Timer(seconds, connection.interrupt)
+        timer.start()
+        try:
+            answer = connection.sql(sql)
+            if answer is None:
+                raise InputError([Fault("sql", "answers nothing", "write a SELECT")])
+            readable = _readable(answer)
+            return pl.DataFrame(Arrow(readable if rows is None else readable.limit(rows)))
+        except duckdb.InterruptException as error:
+            what = f"took longer than {seconds:g} s"
+            raise InputError([Fault("sql", what, "narrow it, or raise --timeout")]) from error
+        except duckdb.Error as error:
+            what = str(error).partition("\n\nLINE")[0].strip()
+            hint = "see `claimflow schema --tables` for the tables and columns"
+            raise InputError([Fault("sql", what, hint)]) from error
+        finally:
+            timer.cancel()
+
+
+def _readable(answer: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """The same answer as a table that Polars can have."""
+    if len(set(answer.columns)) < len(answer.columns):
+        # As a subquery its columns of one name are told apart: a, a_1.
+        answer = answer.project("*")
+    unknown = [bool(_UNKNOWN.search(str(kind))) for kind in answer.types]
+    if not any(unknown):
+        return answer
+    quoted = [name.replace('"', '""') for name in answer.columns]
+    # By place: to DuckDB names that differ in case alone are one.
+    return answer.project(
+        ", ".join(
+            f'#{place}{"::VARCHAR" if as_text else ""} AS "{name}"'
+            for place, (name, as_text) in enumerate(zip(quoted, unknown, strict=True), 1)
+        )
+    )
+
+
+def tables(store: Store) -> pl.DataFrame:
+    """Every table and view of a store with its columns and their types."""
+    return query(
+        store,
+        """
+        SELECT CASE schema_name WHEN 'main' THEN '' ELSE schema_name || '.' END
+               || table_name AS table_name, column_name, data_type
+        FROM duckdb_columns() WHERE NOT internal AND database_name = current_database()
+          AND schema_name IN ('main', 'audit')
+        ORDER BY schema_name DESC, table_name, column_index
+        """,
+        seconds=10,
+    )

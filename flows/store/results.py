@@ -1,0 +1,307 @@
+"""Results of a run, read back: summaries, scores, verdicts, failures, calls."""
+
+from typing import Any
+
+import polars as pl
+
+from claimflow.flows.errors import Fault, InputError, nearest, one_of
+from claimflow.flows.store import runs
+from claimflow.flows.store.runs import CURRENT, find_run, tags
+from claimflow.flows.store.store import Store, read_table
+from claimflow.stages.registry import LOWER_IS_BETTER
+
+# What a run found, read back from the store for people to look at.
+
+
+def chosen_run(store: Store, word: str | None, *, before: str | None = None) -> str:
+    """The run that `word` means as in `find_run`, or the newest of all; else `InputError`."""
+    found = find_run(store, word, before=before) if word else runs.latest(store)
+    if found is not None:
+        return found
+    tagged = tags(store)["tag"].to_list()
+    known = [*tagged, *all_runs(store)["run_id"].head(5)]
+    what = f"there is no run {word!r}" if word else "holds no run"
+    hint = one_of(word, known) if word and known else "run a pipeline first"
+    raise InputError([Fault(str(store.path), what, hint)])
+
+
+def all_runs(store: Store) -> pl.DataFrame:
+    """Every run, newest first: id, tags, pipeline, status, times, steps by how, failures."""
+    return _read_rows(
+        store,
+        f"""
+        SELECT run_id, tags, pipeline, status, started_at, runs.ended_at,
+               count(artifact_id) FILTER (NOT reused) AS made,
+               count(artifact_id) FILTER (reused) AS reused,
+               coalesce(sum(failures), 0)::BIGINT AS failures,
+               reason
+        FROM audit.runs
+        LEFT JOIN (SELECT run_id, string_agg(tag, ', ' ORDER BY tag) AS tags
+                   FROM ({CURRENT}) GROUP BY run_id) USING (run_id)
+        LEFT JOIN audit.run_steps USING (run_id)
+        LEFT JOIN (SELECT artifact_id, failures FROM audit.artifacts) USING (artifact_id)
+        GROUP BY ALL ORDER BY started_at DESC, run_id DESC
+        """,
+    )
+
+
+def run_steps(store: Store, run_id: str) -> pl.DataFrame:
+    """The steps of a run in order: stage, rows, failures, whether reused, seconds."""
+    return _read_rows(
+        store,
+        """
+        SELECT step, stage, reused, row_count, failures, seconds, artifact_id
+        FROM audit.run_steps
+        JOIN (SELECT * EXCLUDE (run_id) FROM audit.artifacts) USING (artifact_id)
+        WHERE run_id = $run ORDER BY position
+        """,
+        run=run_id,
+    )
+
+
+def sample_count(steps: pl.DataFrame) -> int:
+    """How many samples a run has, by its steps as `run_steps` gives them; 0 where none was read."""
+    return int(steps.filter(pl.col("step") == "samples")["row_count"].sum())
+
+
+def summaries(store: Store, run_id: str) -> pl.DataFrame:
+    """The summaries of a run, those over all samples before those by slice."""
+    return _read_rows(
+        store,
+        """
+        SELECT summaries.* EXCLUDE (run_id, step)
+        FROM summaries
+        JOIN audit.run_steps ON run_steps.run_id = summaries.run_id
+             AND run_steps.step = summaries.scores
+        WHERE summaries.run_id = $run
+        ORDER BY slice_field NULLS FIRST, slice_value, position, metric
+        """,
+        run=run_id,
+    )
+
+
+def lowest(store: Store, run_id: str, count: int) -> pl.DataFrame:
+    """The samples with the lowest mean over their scores: sample_id, mean, user_input, response.
+
+    Scores that are best at 0 count as what they lack to 1.
+    """
+    return _read_rows(
+        store,
+        """
+        SELECT sample_id, mean, user_input, response
+        FROM (SELECT sample_id,
+                     avg(CASE WHEN list_contains($lower, metric) THEN 1 - score ELSE score END)
+                         AS mean
+              FROM scores
+              WHERE run_id = $run AND status = 'scored' GROUP BY sample_id)
+        JOIN (SELECT sample_id, user_input, response FROM samples WHERE run_id = $run)
+             USING (sample_id)
+        ORDER BY mean, sample_id LIMIT $count
+        """,
+        run=run_id,
+        count=count,
+        lower=sorted(LOWER_IS_BETTER),
+    )
+
+
+def verdicts_of(store: Store, run_id: str, sample_id: str) -> pl.DataFrame:
+    """The claims of a sample, each with its verdicts (one row without any where it has none)."""
+    return _read_rows(
+        store,
+        """
+        SELECT c.step AS claims_step, c.claim, c.status AS claim_status, c.reason AS claim_reason,
+               v.step AS verdicts_step, v.against, v.passage, v.verdict, v.p_entailed, v.agreement,
+               v.judged_by, v.model_verdict, v.evidence, v.status AS verdict_status,
+               v.reason AS verdict_reason
+        FROM claims c
+        JOIN audit.run_steps cs ON cs.run_id = c.run_id AND cs.step = c.step
+        LEFT JOIN verdicts v ON v.run_id = c.run_id AND v.claim_id = c.claim_id
+        LEFT JOIN audit.run_steps vs ON vs.run_id = v.run_id AND vs.step = v.step
+        WHERE c.run_id = $run AND c.sample_id = $sample
+        ORDER BY cs.position, c.start, c.claim, vs.position, v.passage
+        """,
+        run=run_id,
+        sample=sample_id,
+    )
+
+
+def scores_of(store: Store, run_id: str, sample_id: str) -> pl.DataFrame:
+    """The scores of a sample in the order of their steps."""
+    return _read_rows(
+        store,
+        """
+        SELECT scores.step, metric, score, status, reason, details
+        FROM scores
+        JOIN audit.run_steps USING (run_id, step)
+        WHERE run_id = $run AND sample_id = $sample ORDER BY position, metric
+        """,
+        run=run_id,
+        sample=sample_id,
+    )
+
+
+def scores_of_samples(store: Store, run_id: str, samples: list[str]) -> pl.DataFrame:
+    """The scores of some samples in the order of their steps: sample_id, step, metric and so on."""
+    return _read_rows(
+        store,
+        """
+        SELECT sample_id, step, metric, score, status, reason
+        FROM scores
+        JOIN audit.run_steps USING (run_id, step)
+        WHERE run_id = $run AND sample_id IN (SELECT unnest($samples))
+        ORDER BY sample_id, position, metric
+        """,
+        run=run_id,
+        samples=samples,
+    )
+
+
+def sample(store: Store, run_id: str, sample_id: str) -> dict[str, Any]:
+    """The sample whose id is, or starts with, `sample_id`; `InputError` when none or several."""
+    found = _read_rows(
+        store,
+        """
+        SELECT sample_id, user_input, response, reference, retrieved_contexts FROM samples
+        WHERE run_id = $run AND starts_with(sample_id, $sample)
+        ORDER BY sample_id <> $sample, sample_id
+        """,
+        run=run_id,
+        sample=sample_id,
+    )
+    if found.height == 1 or (found.height and found["sample_id"][0] == sample_id):
+        return found.row(0, named=True)
+    if found.height:
+        what, hint = f"{sample_id!r} begins {found.height} sample ids", "write more of it"
+    else:
+        every = "SELECT sample_id FROM samples WHERE run_id = $run ORDER BY sample_id"
+        ids = _read_rows(store, every, run=run_id)
+        what = f"run {run_id} has no sample {sample_id!r}"
+        near = nearest(sample_id, ids["sample_id"].head(1_000))
+        hint = f"did you mean {near!r}?" if near else "see the samples table for its samples"
+    raise InputError([Fault(str(store.path), what, hint)])
+
+
+def _read_rows(store: Store, query: str, **values: Any) -> pl.DataFrame:
+    with store.reading() as connection:
+        return read_table(connection, query, **values)
+
+
+# What failed in a run, and what its calls were: read back from the store for people to look at.
+
+
+def failures(store: Store, run_id: str) -> pl.DataFrame:
+    """The failed rows of a run by step and kind: step, failure, failed, reason (one of theirs)."""
+    return _read(
+        store,
+        """
+        SELECT step, failure, count(*) AS failed, min(reason) AS reason
+        FROM (SELECT run_id, step, failure, reason FROM claims WHERE status = 'failed'
+              UNION ALL
+              SELECT run_id, step, failure, reason FROM verdicts WHERE status = 'failed'
+              UNION ALL
+              SELECT run_id, step, NULL, reason FROM similarities WHERE status = 'failed')
+        JOIN audit.run_steps USING (run_id, step)
+        WHERE run_id = $run GROUP BY step, position, failure ORDER BY position, failed DESC, failure
+        """,
+        run=run_id,
+    )
+
+
+def failed_rows(store: Store, run_id: str, step: str, count: int) -> pl.DataFrame:
+    """The first failed rows of a step, by sample: sample_id, failure, reason.
+
+    Scores and similarities have no kind of failure.
+    """
+    return _read(
+        store,
+        """
+        SELECT sample_id, failure, reason
+        FROM (SELECT run_id, step, sample_id, status, failure, reason FROM claims
+              UNION ALL
+              SELECT run_id, v.step, sample_id, v.status, v.failure, v.reason
+              FROM verdicts v JOIN (SELECT DISTINCT run_id, claim_id, sample_id FROM claims)
+                   USING (run_id, claim_id)
+              UNION ALL
+              SELECT run_id, step, sample_id, status, NULL, reason FROM similarities
+              UNION ALL
+              SELECT run_id, step, sample_id, status, NULL, reason FROM scores)
+        WHERE run_id = $run AND step = $step AND status = 'failed'
+        ORDER BY sample_id, failure, reason LIMIT $count
+        """,
+        run=run_id,
+        step=step,
+        count=count,
+    )
+
+
+def calls_made(store: Store, run_id: str) -> pl.DataFrame:
+    """The calls that a run made, by judge: judge, model, calls, repaired, tokens, cost.
+
+    `priced` counts the calls whose cost is known.
+    """
+    return _read(
+        store,
+        """
+        SELECT judge, model, count(*) AS calls,
+               count(*) FILTER (outcome = 'repaired') AS repaired,
+               (sum(prompt_tokens) + sum(coalesce(completion_tokens, 0)))::BIGINT AS tokens,
+               sum(cost)::DOUBLE AS cost, count(cost) AS priced
+        FROM audit.calls WHERE run_id = $run GROUP BY judge, model
+        ORDER BY min(asked_at), judge, model
+        """,
+        run=run_id,
+    )
+
+
+def calls_of_step(store: Store, run_id: str, step: str) -> tuple[int, int, float | None]:
+    """The calls that a step of a run made, those of known cost, and what these cost in USD."""
+    query = """
+        SELECT count(*) AS calls, count(cost) AS priced, sum(cost)::DOUBLE AS cost
+        FROM audit.calls WHERE run_id = $run AND step = $step
+        """
+    calls, priced, cost = _read(store, query, run=run_id, step=step).row(0)
+    return calls, priced, cost
+
+
+def votes(store: Store, run_id: str) -> tuple[int, int]:
+    """Of the claims of a run that several votes were asked on: those whose votes differ, and all.
+
+    A claim that was held against several premises counts for each.
+    """
+    found = _read(
+        store,
+        """
+        SELECT count(*) FILTER (agreement < 1) AS unstable, count(agreement) AS voted
+        FROM verdicts WHERE run_id = $run
+        """,
+        run=run_id,
+    )
+    unstable, voted = found.row(0)
+    return unstable, voted
+
+
+def calls_of(store: Store, run_id: str, sample_id: str) -> pl.DataFrame:
+    """The calls that gave the claims and verdicts of a sample, those of other runs too."""
+    return _read(
+        store,
+        """
+        SELECT call_id::VARCHAR AS call_id, calls.step, calls.model, outcome, system, prompt,
+               reply, error, (prompt_tokens + completion_tokens)::BIGINT AS tokens,
+               cost::DOUBLE AS cost
+        FROM audit.calls
+        SEMI JOIN (
+            SELECT call_id FROM claims WHERE run_id = $run AND sample_id = $sample
+            UNION ALL
+            SELECT v.call_id FROM verdicts v JOIN claims c USING (run_id, claim_id)
+            WHERE v.run_id = $run AND c.sample_id = $sample
+        ) USING (call_id)
+        ORDER BY asked_at, call_id
+        """,
+        run=run_id,
+        sample=sample_id,
+    )
+
+
+def _read(store: Store, query: str, **values: str | int) -> pl.DataFrame:
+    with store.reading() as connection:
+        return read_table(connection, query, **values)

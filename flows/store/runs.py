@@ -1,0 +1,296 @@
+"""Runs on record: pipeline, steps, artifacts, and the tags that name runs."""
+
+import os
+import platform
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Literal
+
+import duckdb
+import polars as pl
+
+from claimflow.flows.errors import (
+    Fault,
+    InputError,
+    JudgeError,
+    StoppedError,
+    StoreError,
+    WorkersError,
+    one_of,
+)
+from claimflow.flows.store.artifacts import Artifact
+from claimflow.flows.store.store import Store, now, read_table
+from claimflow.flows.version import VERSION
+from claimflow.stages.rows import row_kinds
+
+# Runs on record: which pipeline ran when, and which artifact each of its steps used.
+
+
+Ending = Literal["done", "measured", "failed", "stopped"]
+"""measured: a run that was about noise came to its end. It has no tables and is nobody's newest."""
+
+NOISE: Final = " (noise)"
+"""What ends the pipeline's name in runs that are about noise."""
+
+
+def start(store: Store, *, pipeline: str, config_path: str, config: str) -> tuple[str, list[str]]:
+    """Put a new run on record; returns its id and the ids of runs found killed.
+
+    A run is killed when it is on record as running and its process is gone. Rows of
+    tables that it had not finished are deleted: no run can reuse them, and what models
+    replied is in the ledger.
+    """
+    with store.writing() as connection:
+        # Of two processes that begin at once one waits here: no two runs get one id.
+        started = now()
+        # The last four digits are parts of the second, for whoever sorts by ids means the time.
+        run_id = f"{started:%Y%m%d-%H%M%S}-{started.microsecond * 65_536 // 1_000_000:04x}"
+        killed = _bury_killed(connection)
+        connection.execute(
+            "INSERT INTO audit.runs VALUES ($run_id, $pipeline, $config_path, $config, 'running', "
+            "NULL, $started, NULL, $host, $process, $made_by)",
+            {
+                "run_id": run_id,
+                "pipeline": pipeline,
+                "config_path": config_path,
+                "config": config,
+                "started": started,
+                "host": platform.node(),
+                "process": os.getpid(),
+                "made_by": VERSION,
+            },
+        )
+    return run_id, killed
+
+
+def note(
+    connection: duckdb.DuckDBPyConnection,
+    run_id: str,
+    *,
+    step: str,
+    position: int,
+    artifact: Artifact,
+    reused: bool,
+    seconds: float,
+) -> None:
+    """Put on record which artifact a step of a run used."""
+    connection.execute(
+        "INSERT INTO audit.run_steps VALUES ($run, $step, $position, $id, $reused, $s, $now)",
+        {
+            "run": run_id,
+            "step": step,
+            "position": position,
+            "id": artifact.artifact_id,
+            "reused": reused,
+            "s": seconds,
+            "now": now(),
+        },
+    )
+
+
+def end(store: Store, run_id: str, status: Ending, reason: str | None = None) -> None:
+    """Put the end of a run on record."""
+    with store.writing() as connection:
+        connection.execute(
+            "UPDATE audit.runs SET status = $status, reason = $reason, ended_at = $now "
+            "WHERE run_id = $run",
+            {"status": status, "reason": reason, "now": now(), "run": run_id},
+        )
+
+
+@contextmanager
+def ending(
+    store: Store, run_id: str, stop: threading.Event, *, well: Ending = "done"
+) -> Iterator[None]:
+    """Notes the end of a run, however it comes; `stop` is set where it is no good one."""
+    try:
+        yield
+    except StoreError:
+        # Its end cannot be noted either: the next run finds that its process is gone.
+        stop.set()
+        raise
+    except BaseException as error:
+        stop.set()
+        if isinstance(error, StoppedError) or not isinstance(error, Exception):
+            # Ctrl-C, and whatever else makes a process end because somebody wishes so.
+            end(store, run_id, "stopped", "asked to stop")
+        else:
+            plain = isinstance(error, JudgeError | WorkersError)
+            end(store, run_id, "failed", f"{'' if plain else f'{type(error).__name__}: '}{error}")
+        raise
+    else:
+        end(store, run_id, well)
+
+
+def in_progress(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, int]]:
+    """The runs whose process may live: run id, host, process.
+
+    What lives on another host cannot be seen: its runs count for a day.
+    """
+    found = connection.execute(
+        "SELECT run_id, host, process, started_at > $now - INTERVAL 1 DAY FROM audit.runs "
+        "WHERE status = 'running' ORDER BY started_at, run_id",
+        {"now": now()},
+    ).fetchall()
+    return [
+        (run_id, host, process)
+        for run_id, host, process, young in found
+        if (alive(process) if host == platform.node() else young)
+    ]
+
+
+def latest(store: Store, run_id: str | None = None) -> str | None:
+    """The newest run whose id starts with `run_id`, or the newest that is not about noise."""
+    with store.reading() as connection:
+        found = connection.execute(
+            "SELECT run_id FROM audit.runs WHERE starts_with(run_id, $start) "
+            "AND ($start <> '' OR NOT ends_with(pipeline, $noise)) "
+            "ORDER BY started_at DESC LIMIT 1",
+            {"start": run_id or "", "noise": NOISE},
+        ).fetchall()
+    return found[0][0] if found else None
+
+
+def _bury_killed(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    running = connection.execute(
+        "SELECT run_id, process FROM audit.runs WHERE status = 'running' AND host = $host",
+        {"host": platform.node()},
+    ).fetchall()
+    killed = [run_id for run_id, process in running if not alive(process)]
+    for run_id in killed:
+        _bury(connection, run_id)
+    return killed
+
+
+def _bury(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
+    for row in row_kinds():
+        connection.execute(
+            f"DELETE FROM stored.{row.table} WHERE artifact_id IN "
+            "(SELECT artifact_id FROM audit.artifacts WHERE run_id = $run AND digest IS NULL)",
+            {"run": run_id},
+        )
+    connection.execute(
+        "DELETE FROM audit.artifacts WHERE run_id = $run AND digest IS NULL", {"run": run_id}
+    )
+    connection.execute(
+        "UPDATE audit.runs SET status = 'killed', reason = 'its process ended without a word' "
+        "WHERE run_id = $run",
+        {"run": run_id},
+    )
+
+
+def alive(process: int) -> bool:
+    """Whether a process of this host lives, whoever owns it."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+# Names that people give to runs, and the run that a word on the command line means.
+
+
+LATEST: Final = "latest"
+PREVIOUS: Final = "previous"
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_LIKE_AN_ID: Final = re.compile(r"\d{1,8}|\d{8}-.*")
+
+CURRENT: Final = """
+SELECT tag, run_id, tagged_at FROM audit.tags SEMI JOIN audit.runs USING (run_id)
+QUALIFY row_number() OVER (PARTITION BY tag ORDER BY tagged_at DESC, tags.rowid DESC) = 1
+"""
+"""The tags that count, each with its run: the newest row of every name."""
+
+
+def add_tag(store: Store, run_id: str, tag: str) -> None:
+    """Let `tag` mean this run from now on. Raises `InputError` for what cannot be a tag."""
+    wrong = why_no_tag(tag)
+    if wrong:
+        raise InputError([Fault("tag", *wrong)])
+    with store.writing() as connection:
+        connection.execute(
+            "INSERT INTO audit.tags (tag, run_id, tagged_at) VALUES ($tag, $run, $now)",
+            {"tag": tag, "run": run_id, "now": now()},
+        )
+
+
+def remove_tag(store: Store, tag: str) -> None:
+    """Forget a tag; the run stays. Raises `InputError` where there is no such tag."""
+    known = tags(store)["tag"].to_list()
+    if tag not in known:
+        raise InputError([Fault("tag", f"there is no tag {tag!r}", one_of(tag, known))])
+    with store.writing() as connection:
+        connection.execute("DELETE FROM audit.tags WHERE tag = $tag", {"tag": tag})
+
+
+def tags(store: Store) -> pl.DataFrame:
+    """Every tag with its run and since when: tag, run_id, tagged_at; by name."""
+    with store.reading() as connection:
+        return read_table(connection, f"{CURRENT} ORDER BY tag")
+
+
+def why_no_tag(tag: str) -> tuple[str, str] | None:
+    """What keeps a text from being a tag, and what would be right; None for a tag."""
+    if tag in (LATEST, PREVIOUS):
+        return f"{tag!r} always means a run of its own", "choose another name"
+    if not _NAME.fullmatch(tag):
+        return f"{tag!r} cannot be a tag", "use up to 100 letters, digits, points, _ and -"
+    if _LIKE_AN_ID.fullmatch(tag):
+        return f"{tag!r} looks like a run id", "choose a name such as main"
+    return None
+
+
+def find_run(store: Store, word: str, *, before: str | None = None) -> str | None:
+    """The run that `word` means: a tag, `latest`, `previous`, a run id or its beginning.
+
+    `latest` is the newest run that is done. `previous` is the newest done run of the same
+    pipeline that started before the run `before`, which is the latest where it is None. Of an
+    id's beginning it is the newest run. None where there is no such run.
+    """
+    with store.reading() as connection:
+        return found_run(connection, word, before=before)
+
+
+def newest_of(store: Store, pipeline: str) -> str | None:
+    """The newest done run of a pipeline, by its name."""
+    with store.reading() as connection:
+        return _first(connection, "status = 'done' AND pipeline = $pipeline", pipeline=pipeline)
+
+
+def found_run(
+    connection: duckdb.DuckDBPyConnection, word: str, *, before: str | None = None
+) -> str | None:
+    """As `find_run`, on an open store."""
+    if word == LATEST:
+        return _latest(connection)
+    if word == PREVIOUS:
+        return _first(
+            connection,
+            """
+            status = 'done' AND pipeline = (SELECT pipeline FROM audit.runs WHERE run_id = $run)
+            AND started_at < (SELECT started_at FROM audit.runs WHERE run_id = $run)
+            """,
+            run=before or _latest(connection),
+        )
+    tagged = connection.execute(
+        f"SELECT run_id FROM ({CURRENT}) WHERE tag = $tag", {"tag": word}
+    ).fetchall()
+    return tagged[0][0] if tagged else _first(connection, "starts_with(run_id, $word)", word=word)
+
+
+def _latest(connection: duckdb.DuckDBPyConnection) -> str | None:
+    return _first(connection, "status = 'done'")
+
+
+def _first(connection: duckdb.DuckDBPyConnection, where: str, **values: str | None) -> str | None:
+    found = connection.execute(
+        f"SELECT run_id FROM audit.runs WHERE {where} ORDER BY started_at DESC LIMIT 1",
+        values or None,
+    ).fetchall()
+    return found[0][0] if found else None

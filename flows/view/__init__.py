@@ -1,1 +1,0 @@
-"""Reports and a page for SQL, served to the browser of this machine and to nobody else."""

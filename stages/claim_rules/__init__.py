@@ -1,0 +1,1 @@
+"""Claim decomposition by rules, for English; no model needed."""

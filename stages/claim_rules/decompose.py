@@ -1,0 +1,162 @@
+"""Claims of a text by rules: split and complete to the degree asked for."""
+
+import re
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple
+
+from claimflow.stages.claim_rules.clauses import first_finite
+from claimflow.stages.claim_rules.pronouns import Referents
+from claimflow.stages.claim_rules.simplify import plain, without_connective
+from claimflow.stages.claim_rules.split import split
+from claimflow.stages.claim_rules.tags import tag
+from claimflow.stages.claim_rules.tokens import TIMES, Clause, render, span, tokenize, trimmed
+from claimflow.stages.claim_rules.words import ENGLISH, FOREIGN
+from claimflow.stages.text.refusals import is_refusal
+from claimflow.stages.text.sentences import Span, split_sentences
+
+# Sentences that claim nothing: questions, greetings, offers of help, headings, code.
+
+
+_HEADING: Final = re.compile(r"\s*(?:#{1,6}\s|(?:\*\*|__)[^*_\n]{1,200}(?:\*\*|__)\s*:?\s*$)")
+_CLOSERS: Final = "\"'”’»)]}*_ \t"
+_FENCE: Final = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
+_CHAT: Final = re.compile(
+    r"""(?:hello|hi|hey|greetings|welcome|dear|good\ (?:morning|afternoon|evening|day|question)
+    |thanks|thank\ you|you['’]?re\ (?:very\ )?welcome|sure|certainly|of\ course|absolutely|okay|ok
+    |great|yes|no|sorry|apologies|cheers|goodbye|bye|got\ it|no\ problem|my\ pleasure)
+    (?:[ ,]+(?:there|everyone|all|again|you|so\ much|very\ much|thing|question|for\ asking
+    |for\ (?:your|the)\ question|i\ can\ help(?:\ you)?(?:\ with\ that)?|happy\ to\ help))*\s*$
+    |i(?:['’]m|\ am)\ (?:happy|glad|here|delighted)\ to\ help
+    |(?:i(?:['’]d|\ would)\ be|i(?:['’]m|\ am))\ (?:happy|glad|pleased)\ to\ (?:help|assist)
+    |i(?:['’]m|\ am)\ (?:really\ |very\ |so\ )?sorry\b(?!,?\ but)|i\ apologi[sz]e
+    |(?:i\ )?hope\ (?:this|that|it)\ (?:helps|answers|was|is|clarifies)
+    |let\ me\ know|let['’]s\ |let\ us\ (?:look|see|know|explore)|let\ me\ (?:explain|help|break)
+    |feel\ free|please\ (?:let|feel|do\ not\ hesitate|don['’]t\ hesitate|ask|contact|provide
+    |clarify|specify|try)
+    |(?:do\ not|don['’]t)\ hesitate|if\ you\ (?:have|need|want|would\ like)\ (?:any|more|further)
+    \ .{0,60}(?:let\ me|feel\ free|ask|please)
+    |click\ here|stay\ tuned|have\ a\ (?:great|nice|good|wonderful)|enjoy\b.{0,30}$
+    |here(?:['’]s|\ is|\ are)\ (?:the|a|an|some|your|my)\ .{0,120}:\s*$""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def is_non_claim(sentence: str, *, alone: bool) -> bool:
+    """Whether a sentence says nothing that could be true or false.
+
+    `alone` says that the sentence is the whole text: then a bold line is an answer, not a
+    heading.
+    """
+    bare = sentence.rstrip(_CLOSERS)
+    if not any(character.isalnum() for character in bare):
+        return True
+    if bare.endswith(("?", "？", "؟", "⁇")):
+        return True
+    if not alone and (_HEADING.match(sentence) or bare.endswith((":", "："))):
+        return True
+    if len(bare) > 300:
+        return False
+    return _CHAT.match(bare.strip(" .!…*_#-•").strip()) is not None
+
+
+def code_blocks(text: str) -> list[tuple[int, int]]:
+    """Spans between fences of three backticks or tildes; an open one runs to the end."""
+    fences = [match.start() for match in _FENCE.finditer(text)]
+    if len(fences) % 2:
+        fences.append(len(text))
+    return list(zip(fences[::2], fences[1::2], strict=True))
+
+
+# Claims of a text by rules: what is said, split as finely and kept as fully as asked.
+#
+# | atomicity | coverage | a sentence gives |
+# |---|---|---|
+# | low | high | itself |
+# | low | low | itself without details |
+# | high | high | every statement in it, each with its subject |
+# | high | low | the statements in it that are left without the details |
+#
+# The rules are of English. A sentence of another language, one longer than the rules can
+# overlook, and one that they cannot take apart with certainty is a claim as it stands.
+
+
+Extent = Literal["low", "high"]
+
+_LONGEST: Final = 1500
+_MARKER: Final = re.compile(r"(?:(?:[-*+•‣◦–>]|#{1,6}|\(?\d{1,3}[.)]|\(?[a-zA-Z]\))\s+)+")
+_MARKUP: Final = re.compile(rf"(?!{TIMES})\*\*|__|\s*\[\d{{1,3}}\]|`")
+_LINK: Final = re.compile(r"\[([^\[\]\n]{1,200})\]\([^()\s]{1,300}\)")
+
+
+class TextClaim(NamedTuple):
+    """A claim and the characters `start:end` of the text that it was taken from."""
+
+    claim: str
+    start: int
+    end: int
+
+
+def decompose(text: str, *, atomicity: Extent, coverage: Extent) -> list[TextClaim]:
+    """Claims of `text` in the order in which they are made, each once."""
+    claims: dict[str, TextClaim] = {}
+    referents = Referents()
+    for sentence in _stating(text):
+        for claim in _claims(text, sentence, referents, atomicity, coverage):
+            claims.setdefault(claim.claim, claim)
+    return sorted(claims.values(), key=lambda claim: (claim.start, claim.end))
+
+
+def _stating(text: str) -> Iterator[Span]:
+    """Sentences that can be true or false, without their list markers."""
+    sentences = split_sentences(text)
+    blocks = code_blocks(text)
+    for start, end in sentences:
+        while blocks and blocks[0][1] < start:
+            blocks.pop(0)
+        if blocks and blocks[0][0] <= start:
+            continue
+        piece = text[start:end]
+        if is_non_claim(piece, alone=len(sentences) == 1) or is_refusal(piece):
+            continue
+        marker = _MARKER.match(piece)
+        if marker is None or marker.end() < len(piece):
+            yield Span(start + (marker.end() if marker else 0), end)
+
+
+def _claims(
+    text: str, sentence: Span, referents: Referents, atomicity: Extent, coverage: Extent
+) -> list[TextClaim]:
+    whole = TextClaim(_clean(text[sentence.start : sentence.end]), *sentence)
+    kept_whole = (atomicity, coverage) == ("low", "high")
+    if kept_whole or sentence.end - sentence.start > _LONGEST:
+        return [whole]
+    tokens = tokenize(text, *sentence)
+    if not _is_english([token.low for token in tokens]):
+        return [whole]
+    clause = trimmed(tag(tokens))
+    if first_finite(clause) is None:
+        referents.note(clause)
+        return [whole]
+    told = without_connective(clause)
+    if coverage == "low":
+        told = plain(told)
+    parts = split(referents.resolve(told)) if atomicity == "high" else [told]
+    referents.note(clause)
+    if parts == [clause] or not all(parts):
+        return [whole]
+    return [_claim(part, sentence) for part in parts]
+
+
+def _claim(part: Clause, sentence: Span) -> TextClaim:
+    start, end = span(part) or sentence
+    return TextClaim(render(part), start, end)
+
+
+def _clean(sentence: str) -> str:
+    """The sentence without markup, on one line."""
+    return " ".join(_LINK.sub(r"\1", _MARKUP.sub("", sentence)).split())
+
+
+def _is_english(words: list[str]) -> bool:
+    """Whether nothing speaks against English: a name alone may be of any language."""
+    return sum(word in ENGLISH for word in words) >= sum(word in FOREIGN for word in words)

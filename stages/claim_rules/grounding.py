@@ -1,0 +1,82 @@
+"""Words of a claim that its text lacks, and sentences of a text that no claim covers."""
+
+import unicodedata
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from claimflow.stages.claim_rules.decompose import TextClaim, decompose
+from claimflow.stages.text.languages import FUNCTION_WORDS
+from claimflow.stages.text.tokens import ENGLISH
+from claimflow.stages.text.unicode_words import unicode_words
+
+_ENDING: Final = 3
+_SHORTEST: Final = 4
+_LONGEST_WORD: Final = 100
+_NO_OTHER: Final[frozenset[str]] = frozenset()
+
+
+class Uncovered(NamedTuple):
+    """A sentence `start:end` of a text, and its content words that no claim holds."""
+
+    start: int
+    end: int
+    words: list[str]
+
+
+def content_words(text: str, language: str | None) -> list[str]:
+    """The words of a text, each once, that are no function words of English or its language.
+
+    Of a word with an apostrophe what stands before it counts: "Einstein's" is Einstein.
+    """
+    other = FUNCTION_WORDS.get(language or "", _NO_OTHER)
+    return [word for word in _words(text) if word not in ENGLISH and word not in other]
+
+
+def word_forms(text: str) -> frozenset[str]:
+    """What the words of a text are known by, whatever their endings."""
+    return frozenset(form for word in _words(text) for form in _forms(word))
+
+
+def new_words(claim: str, known: frozenset[str], language: str | None) -> list[str]:
+    """The content words of a claim of which no form is `known`: those that its text has not."""
+    words = content_words(claim, language)
+    return [word for word in words if known.isdisjoint(_forms(word))]
+
+
+def uncovered(
+    sentences: Iterable[TextClaim], claims: Iterable[str], language: str | None
+) -> list[Uncovered]:
+    """Those `stating_sentences` of a text most of whose content words are in none of its claims."""
+    known = word_forms("\n".join(claims))
+    found = []
+    for sentence, start, end in sentences:
+        lacking = new_words(sentence, known, language)
+        if 2 * len(lacking) > len(content_words(sentence, language)):
+            found.append(Uncovered(start, end, lacking))
+    return found
+
+
+def stating_sentences(text: str) -> list[TextClaim]:
+    """The sentences of a text that claim something, each once and without markup."""
+    return decompose(text, atomicity="low", coverage="high")
+
+
+def _words(text: str) -> list[str]:
+    words = (_without_accents(word.partition("'")[0]) for word in unicode_words(text))
+    return list(dict.fromkeys(word for word in words if word))
+
+
+def _without_accents(word: str) -> str:
+    # Normalising takes quadratic time on a long run of combining marks.
+    if word.isascii() or len(word) > _LONGEST_WORD:
+        return word
+    apart = unicodedata.normalize("NFD", word)
+    return "".join(character for character in apart if unicodedata.category(character) != "Mn")
+
+
+def _forms(word: str) -> list[str]:
+    """The word, and what is left of a long one without one to three letters at its end."""
+    if not word.isalpha():
+        return [word]
+    shortest = max(_SHORTEST, len(word) - _ENDING)
+    return [word[:end] for end in range(min(shortest, len(word)), len(word) + 1)]

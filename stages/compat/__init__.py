@@ -1,0 +1,1 @@
+"""Scores as other libraries compute them."""

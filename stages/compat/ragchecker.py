@@ -1,0 +1,117 @@
+"""The metrics of RAGChecker as ratios of counts."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import polars as pl
+
+from claimflow.stages.rows import PassageCompat
+from claimflow.stages.scores.empty_cases import Case
+from claimflow.stages.scores.finalize import Compat
+from claimflow.stages.scores.formulas import fbeta, share
+
+RIGHT, RECALLED = "response_in_reference", "reference_in_response"
+BACKED, FOUND = "response_in_passages", "reference_in_passages"
+
+RESPONSE: Final[tuple[Case, ...]] = ("response", "refusal")
+BOTH_SIDES: Final[tuple[Case, ...]] = (*RESPONSE, "reference")
+EVERY_CASE: Final[tuple[Case, ...]] = (*BOTH_SIDES, "contexts")
+
+NOTHING: Final[Mapping[str, tuple[pl.Expr, str]]] = {
+    "response": (pl.col(f"{BACKED}_claims") == 0, "no claims in the response"),
+    "reference": (pl.col(f"{FOUND}_claims") == 0, "no claims in the reference"),
+    "passages": (pl.col("passages") == 0, "no passages were retrieved"),
+    "found": (pl.col(f"{FOUND}_entailed") == 0, "no claim of the reference is in a passage"),
+}
+"""What there may be none of, and how that is said."""
+
+
+class Ratio(NamedTuple):
+    """`part` / `whole` of the columns of `count_passages`.
+
+    It is undefined where any of `needs`, names in `NOTHING`, is not there, and failed where one
+    of its `directions` is. `cases` are the ways of having nothing that bear on it, `shown` the
+    columns that stand in its details under these names.
+    """
+
+    part: str
+    whole: str
+    directions: tuple[str, ...]
+    needs: tuple[str, ...]
+    cases: tuple[Case, ...]
+    shown: Mapping[str, str]
+
+    def value(self) -> pl.Expr:
+        """The ratio; NULL where it is undefined."""
+        lacking = pl.any_horizontal(NOTHING[need][0] for need in self.needs)
+        return pl.when(~lacking).then(share(pl.col(self.part), pl.col(self.whole)))
+
+    def nothing(self) -> pl.Expr:
+        """The first of its needs that is not there."""
+        return pl.coalesce(
+            pl.when(lacking).then(pl.lit(said))
+            for lacking, said in (NOTHING[need] for need in self.needs)
+        )
+
+
+def _of_claims(direction: str, need: str, cases: tuple[Case, ...]) -> Ratio:
+    outcomes = ("claims", "entailed", "contradicted", "neutral")
+    shown = {outcome: f"{direction}_{outcome}" for outcome in outcomes}
+    part, whole = shown["entailed"], shown["claims"]
+    return Ratio(part, whole, (direction,), (need,), cases, shown)
+
+
+def _of_response(part: str, *shown: str, directions: tuple[str, ...]) -> Ratio:
+    needs = ("response", "reference") if FOUND in directions else ("response",)
+    columns = {name: name for name in (*shown, part)} | {"claims": f"{BACKED}_claims"}
+    return Ratio(part, columns["claims"], directions, needs, EVERY_CASE, columns)
+
+
+RATIOS: Final[Mapping[str, Ratio]] = {
+    "precision": _of_claims(RIGHT, "response", BOTH_SIDES),
+    "recall": _of_claims(RECALLED, "reference", BOTH_SIDES),
+    "claim_recall": _of_claims(FOUND, "reference", ("reference", "contexts")),
+    "context_precision": Ratio(
+        "relevant",
+        "passages",
+        (FOUND,),
+        ("reference", "passages"),
+        ("reference", "contexts"),
+        {"passages": "passages", "relevant": "relevant"},
+    ),
+    "context_utilization": Ratio(
+        "recalled",
+        f"{FOUND}_entailed",
+        (FOUND, RECALLED),
+        ("reference", "found"),
+        EVERY_CASE,
+        {"found": f"{FOUND}_entailed", "recalled": "recalled"},
+    ),
+    "noise_sensitivity_in_relevant": _of_response(
+        "wrong_in_relevant", "wrong", directions=(RIGHT, BACKED, FOUND)
+    ),
+    "noise_sensitivity_in_irrelevant": _of_response(
+        "wrong_in_irrelevant", "wrong", directions=(RIGHT, BACKED, FOUND)
+    ),
+    "hallucination": _of_response(
+        "wrong_unbacked", "wrong", "wrong_contradicted", directions=(RIGHT, BACKED)
+    ),
+    "self_knowledge": _of_response("right_unbacked", directions=(RIGHT, BACKED)),
+    "faithfulness": _of_claims(BACKED, "response", (*RESPONSE, "contexts")),
+}
+"""By metric; `F1` is the one that is no ratio of counts, since its two are of unlike claims."""
+
+LOWER_IS_BETTER: Final = frozenset(
+    {"noise_sensitivity_in_relevant", "noise_sensitivity_in_irrelevant", "hallucination"}
+)
+
+F1: Final = fbeta(RATIOS["precision"].value(), RATIOS["recall"].value(), 1.0)
+
+ZERO_WITHOUT_PASSAGES: Final = ("hallucination", "self_knowledge", "faithfulness")
+
+
+def ragchecker(compat: PassageCompat, metric: str, value: pl.Expr) -> Compat:
+    """What ragchecker 0.1.9 gives for a metric of this `value`: 0 for a share of nothing."""
+    if metric in ZERO_WITHOUT_PASSAGES:
+        value = pl.when(pl.col("passages") > 0).then(value)
+    return Compat(compat, value.fill_null(0.0), pl.lit(None, pl.String))

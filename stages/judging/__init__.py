@@ -1,0 +1,1 @@
+"""How stages ask a language model: claims, verdicts, votes, cascades."""

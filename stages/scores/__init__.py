@@ -1,0 +1,1 @@
+"""Scores: metrics from claims, verdicts, similarities and lexical matches."""

@@ -1,0 +1,221 @@
+"""Answer metrics: semantic similarity and answer correctness."""
+
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+import polars as pl
+from pydantic import Field, ValidationInfo, field_validator
+
+from claimflow.stages.compat import ragas
+from claimflow.stages.rows import ClaimCompat
+from claimflow.stages.scores.claim_counts import (
+    COUNT_DETAILS,
+    FN,
+    FP,
+    PRECISION,
+    RECALL,
+    TP,
+    both_sides,
+    f_score,
+)
+from claimflow.stages.scores.empty_cases import Case, ScoreStage, texts_in
+from claimflow.stages.scores.finalize import Compat, settle
+from claimflow.stages.scores.formulas import Beta, passes, weighted_mean
+from claimflow.stages.tables import Claims, Samples, Scores, Similarities, TableError, Verdicts
+
+# The similarity of response and reference beside what each sample lacks.
+
+
+ZERO: Final = pl.col("zero")
+NOTHING: Final = pl.col("similarity_nothing")
+
+
+def with_similarity(
+    frame: pl.DataFrame, samples: pl.DataFrame, similarity: pl.DataFrame | None
+) -> pl.DataFrame:
+    """`frame` with `cosine`, `similarity_failure`, `similarity_nothing`, `zero` and `raises`.
+
+    `zero` says that texts which are not blank have no similarity: an embedding is zero.
+    """
+    blank = (texts_in("response") == 0) | (texts_in("reference") == 0)
+    frame = frame.with_columns(samples.select(blank=blank), raises=pl.lit(None, pl.String))
+    if similarity is None:
+        nulls = dict.fromkeys(("similarity_failure", "similarity_nothing"), pl.lit(None, pl.String))
+        return frame.with_columns(cosine=pl.lit(None, pl.Float64), zero=pl.lit(False), **nulls)
+    if similarity.filter((pl.col("left") != "response") | (pl.col("right") != "reference")).height:
+        raise TableError("expected similarities of response and reference, found others")
+    status = pl.col("status")
+    said = pl.concat_str(
+        pl.format("similarity {}", status), "reason", separator=": ", ignore_nulls=True
+    )
+    measured = similarity.select(
+        "sample_id",
+        "cosine",
+        arrived=pl.lit(True),
+        similarity_failure=pl.when(status == "failed").then(said),
+        similarity_nothing=pl.when(status == "undefined").then(said),
+    )
+    lost = pl.when(pl.col("arrived").is_null()).then(pl.lit("no similarity was measured"))
+    return frame.join(measured, on="sample_id", how="left", maintain_order="left").with_columns(
+        similarity_failure=pl.coalesce("similarity_failure", lost),
+        zero=NOTHING.is_not_null() & ~pl.col("blank"),
+    )
+
+
+# Answer metrics: how similar response and reference are, alone or weighed with factuality.
+
+
+Weight = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+Threshold = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
+
+CLAIM_INPUTS: Final = frozenset(
+    {"response_claims", "reference_claims", "response_in_reference", "reference_in_response"}
+)
+
+
+class SemanticSimilarity(ScoreStage):
+    """Cosine of the embeddings of response and reference, in [-1, 1].
+
+    `range` clipped raises negative cosines to 0. With a `threshold`, 0.0 included, the
+    score is 1.0 where the cosine reaches it and 0.0 below.
+    """
+
+    use = "semantic_similarity"
+    metrics = ("semantic_similarity",)
+    version = 2
+    cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "reference")
+    own: ClassVar = ("range",)
+    columns: ClassVar = {
+        "samples": ("sample_id", "response", "reference"),
+        "similarity": ("sample_id", "left", "right", "cosine", "status", "reason"),
+    }
+    expects: ClassVar = {"similarity": {"left": "response", "right": "reference"}}
+
+    compat: ClaimCompat | None = None
+    threshold: Threshold | None = None
+    range: Literal["raw", "clipped"] = "raw"
+
+    def run(self, samples: Samples, similarity: Similarities) -> Scores:
+        """One score per sample."""
+        frame = with_similarity(self.situation(samples), samples, similarity)
+        cosine = pl.col("cosine")
+        ranged = cosine if self.range == "raw" else cosine.clip(lower_bound=0.0)
+        theirs = ragas.semantic_similarity(cosine, self.threshold, zero=ZERO)
+        return settle(
+            frame.with_columns(failure=pl.col("similarity_failure")),
+            metric=self.use,
+            value=passes(ranged, self.threshold),
+            nothing=NOTHING,
+            details={"cosine": cosine},
+            compat=ragas.stated(
+                self.compat, theirs, nothing=ragas.no_similarity(self.compat, NOTHING, zero=ZERO)
+            ),
+        )
+
+
+class AnswerCorrectness(ScoreStage):
+    """Weighted mean of factuality, in [0, 1], and semantic similarity, in [-1, 1].
+
+    Factuality is F-beta of precision TP/(TP+FP) and recall TP/(TP+FN), which for beta 1
+    is TP/(TP + 0.5 (FP+FN)). It is 0 when one side has no claims and undefined when both
+    have none. `weights` (factuality, similarity) need not sum to 1; a part of weight 0 is
+    not looked at. With a `threshold` the score is 1.0 where the mean reaches it, else 0.0.
+    """
+
+    use = "answer_correctness"
+    metrics = ("answer_correctness",)
+    version = 2
+    cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "reference")
+    own: ClassVar = ("threshold",)
+    columns: ClassVar = SemanticSimilarity.columns
+    expects: ClassVar = {
+        "response_claims": {"of": "response"},
+        "reference_claims": {"of": "reference"},
+        "response_in_reference": {"claims": "response_claims", "against": "reference"},
+        "reference_in_response": {"claims": "reference_claims", "against": "response"},
+        "similarity": {"left": "response", "right": "reference"},
+    }
+
+    compat: ClaimCompat | None = None
+    weights: tuple[Weight, Weight] = (0.75, 0.25)
+    beta: Beta = 1.0
+    threshold: Threshold | None = None
+
+    @field_validator("beta", mode="before")
+    @classmethod
+    def _a_decimal(cls, beta: Any, info: ValidationInfo) -> Any:
+        if info.data.get("compat"):
+            ragas.refuse_whole(beta, info.data["compat"])
+        return beta
+
+    @field_validator("weights")
+    @classmethod
+    def _not_both_zero(cls, weights: tuple[float, float]) -> tuple[float, float]:
+        if sum(weights) == 0:
+            raise ValueError("at least one of the weights must be above 0")
+        return weights
+
+    def ignores(self) -> frozenset[str]:
+        """The inputs of the part that has weight 0."""
+        factuality, similarity = self.weights
+        if factuality == 0:
+            return CLAIM_INPUTS
+        return frozenset({"similarity"}) if similarity == 0 else frozenset()
+
+    def run(
+        self,
+        samples: Samples,
+        response_claims: Claims | None = None,
+        reference_claims: Claims | None = None,
+        response_in_reference: Verdicts | None = None,
+        reference_in_response: Verdicts | None = None,
+        similarity: Similarities | None = None,
+    ) -> Scores:
+        """One score per sample."""
+        given = self.needed(
+            response_claims=response_claims,
+            reference_claims=reference_claims,
+            response_in_reference=response_in_reference,
+            reference_in_response=reference_in_response,
+            similarity=similarity,
+        )
+        frame = with_similarity(self.situation(samples), samples, given.pop("similarity"))
+        frame = pl.concat([frame, both_sides(samples, **given)], how="horizontal").with_columns(
+            failure=pl.coalesce("failure", "similarity_failure")
+        )
+        factuality = _factuality(self.beta)
+        mean = weighted_mean(factuality, pl.col("cosine"), self.weights)
+        return settle(
+            frame,
+            metric=self.use,
+            value=passes(mean, self.threshold),
+            nothing=self._nothing(factuality),
+            details=COUNT_DETAILS
+            | {"precision": PRECISION, "recall": RECALL["response"], "f_beta": factuality}
+            | {"similarity": pl.col("cosine"), "weighted_mean": mean},
+            compat=self._theirs(self.compat) if self.compat else None,
+        )
+
+    def _nothing(self, factuality: pl.Expr) -> pl.Expr:
+        no_claims = pl.lit("no claims in the response or the reference")
+        if not self.weights[0]:
+            return NOTHING
+        return pl.when(factuality.is_null()).then(no_claims).otherwise(NOTHING)
+
+    def _theirs(self, compat: ClaimCompat) -> Compat | None:
+        statements = pl.col("response_claims"), pl.col("reference_claims")
+        factuality = ragas.factuality(
+            TP, FP, FN, statements=statements, beta=self.beta, compat=compat
+        )
+        similarity = ragas.answer_similarity(pl.col("cosine"), zero=ZERO, compat=compat)
+        return ragas.stated(
+            compat,
+            weighted_mean(factuality, similarity, self.weights),
+            nothing=ragas.no_similarity(compat, NOTHING, zero=ZERO),
+        )
+
+
+def _factuality(beta: float) -> pl.Expr:
+    response, reference = pl.col("response_claims"), pl.col("reference_claims")
+    one_side_empty = (response == 0) != (reference == 0)
+    f = f_score(beta)
+    return pl.when(f.is_not_null() & one_side_empty).then(0.0).otherwise(f)

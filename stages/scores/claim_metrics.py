@@ -1,0 +1,189 @@
+"""Claim metrics: factual correctness, faithfulness, context recall."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+import polars as pl
+from pydantic import ValidationInfo, field_validator
+
+from claimflow.stages.compat import ragas
+from claimflow.stages.rows import ClaimCompat, SampleField, Side
+from claimflow.stages.scores.claim_counts import (
+    COUNT_DETAILS,
+    FN,
+    FP,
+    PRECISION,
+    RECALL,
+    TP,
+    Mode,
+    both_sides,
+    count_outcomes,
+    f_score,
+    ratio_of_counts,
+)
+from claimflow.stages.scores.empty_cases import Case, ScoreStage
+from claimflow.stages.scores.finalize import settle
+from claimflow.stages.scores.formulas import Beta, share
+from claimflow.stages.tables import Claims, Samples, Scores, Verdicts
+
+LACKING: Final[Mapping[Mode, str]] = {
+    "precision": "response",
+    "recall": "reference",
+    "f1": "response or the reference",
+}
+
+
+class FactualCorrectness(ScoreStage):
+    """Agreement of the claims of the response with those of the reference, in [0, 1].
+
+    TP and FP are response claims that the reference entails or not, FN reference claims
+    that the response does not entail. P = TP/(TP+FP), and R = TP/(TP+FN); with
+    `recall_of` reference R is the share of reference claims that the response entails.
+    F-beta takes 0 for a side without claims and is undefined when both have none.
+    """
+
+    use = "factual_correctness"
+    metrics = ("factual_correctness",)
+    version = 3
+    cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "reference")
+    own: ClassVar = ("recall_of",)
+    columns: ClassVar = {"samples": ("sample_id", "response", "reference")}
+    expects: ClassVar = {
+        "response_claims": {"of": "response"},
+        "reference_claims": {"of": "reference"},
+        "response_in_reference": {"claims": "response_claims", "against": "reference"},
+        "reference_in_response": {"claims": "reference_claims", "against": "response"},
+    }
+
+    compat: ClaimCompat | None = None
+    mode: Mode = "f1"
+    beta: Beta = 1.0
+    recall_of: Side = "response"
+
+    @field_validator("beta", mode="before")
+    @classmethod
+    def _a_decimal(cls, beta: Any, info: ValidationInfo) -> Any:
+        if info.data.get("compat") == "ragas-0.4-legacy":
+            ragas.refuse_whole(beta, "ragas-0.4-legacy")
+        return beta
+
+    def ignores(self) -> frozenset[str]:
+        """Precision looks at the response's claims alone, `recall_of` reference at the others."""
+        if self.mode == "precision":
+            return frozenset({"reference_claims", "reference_in_response"})
+        if self.mode == "recall" and self.recall_of == "reference":
+            return frozenset({"response_claims", "response_in_reference"})
+        return frozenset()
+
+    def run(
+        self,
+        samples: Samples,
+        response_claims: Claims | None = None,
+        reference_claims: Claims | None = None,
+        response_in_reference: Verdicts | None = None,
+        reference_in_response: Verdicts | None = None,
+    ) -> Scores:
+        """One score per sample."""
+        given = self.needed(
+            response_claims=response_claims,
+            reference_claims=reference_claims,
+            response_in_reference=response_in_reference,
+            reference_in_response=reference_in_response,
+        )
+        raises = ragas.raises(samples, ("response", "reference"), compat=self.compat)
+        counts = both_sides(samples, **given)
+        recall = RECALL[self.recall_of]
+        f = f_score(self.beta, recall_of=self.recall_of)
+        # In the other modes a side may not have been looked at, and F would be of half the facts.
+        shown = f if self.mode == "f1" else pl.lit(None, pl.Float64)
+        part, whole = ratio_of_counts(self.mode, self.beta, recall_of=self.recall_of)
+        theirs = ragas.factual_correctness(TP, FP, FN, mode=self.mode, beta=self.beta)
+        return settle(
+            pl.concat([self.situation(samples), counts, raises], how="horizontal"),
+            metric=self.use,
+            value={"precision": PRECISION, "recall": recall, "f1": f}[self.mode],
+            nothing=pl.lit(f"no claims in the {LACKING[self.mode]}"),
+            details=COUNT_DETAILS | {"precision": PRECISION, "recall": recall, "f_beta": shown},
+            part=part,
+            whole=whole,
+            compat=ragas.stated(self.compat, theirs),
+        )
+
+
+class Faithfulness(ScoreStage):
+    """Share of the response's claims that the retrieved contexts entail, in [0, 1]."""
+
+    use = "faithfulness"
+    metrics = ("faithfulness",)
+    version = 3
+    cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "contexts")
+    columns: ClassVar = {"samples": ("sample_id", "user_input", "response", "retrieved_contexts")}
+    expects: ClassVar = {
+        "response_claims": {"of": "response"},
+        "response_in_contexts": {"claims": "response_claims", "against": "retrieved_contexts"},
+    }
+
+    compat: ClaimCompat | None = None
+
+    def run(
+        self, samples: Samples, response_claims: Claims, response_in_contexts: Verdicts
+    ) -> Scores:
+        """One score per sample."""
+        return _share_in_contexts(
+            self, samples, response_claims, response_in_contexts, of="response", compat=self.compat
+        )
+
+
+class ContextRecall(ScoreStage):
+    """Share of the reference's claims that the retrieved contexts entail, in [0, 1]."""
+
+    use = "context_recall"
+    metrics = ("context_recall",)
+    version = 2
+    cases: ClassVar[tuple[Case, ...]] = ("reference", "contexts")
+    columns: ClassVar = {"samples": ("sample_id", "user_input", "reference", "retrieved_contexts")}
+    expects: ClassVar = {
+        "reference_claims": {"of": "reference"},
+        "reference_in_contexts": {"claims": "reference_claims", "against": "retrieved_contexts"},
+    }
+
+    compat: ClaimCompat | None = None
+
+    def run(
+        self, samples: Samples, reference_claims: Claims, reference_in_contexts: Verdicts
+    ) -> Scores:
+        """One score per sample."""
+        return _share_in_contexts(
+            self,
+            samples,
+            reference_claims,
+            reference_in_contexts,
+            of="reference",
+            compat=self.compat,
+        )
+
+
+def _share_in_contexts(
+    stage: ScoreStage,
+    samples: pl.DataFrame,
+    claims: pl.DataFrame,
+    verdicts: pl.DataFrame,
+    *,
+    of: Side,
+    compat: ClaimCompat | None,
+) -> pl.DataFrame:
+    fields: tuple[SampleField, ...] = (of, "user_input", "retrieved_contexts")
+    raises = ragas.raises(samples, fields, compat=compat)
+    counts = count_outcomes(samples, claims, verdicts, of=of, against="retrieved_contexts")
+    part, whole = pl.col("entailed"), pl.col("claims")
+    nothing = pl.lit(f"no claims in the {of}")
+    return settle(
+        pl.concat([stage.situation(samples), counts, raises], how="horizontal"),
+        metric=stage.use,
+        value=share(part, whole),
+        nothing=nothing,
+        details={name: pl.col(name) for name in ("claims", "entailed", "contradicted", "neutral")},
+        part=part,
+        whole=whole,
+        compat=ragas.stated(compat, share(part, whole), nothing=ragas.gives_nan(compat, nothing)),
+    )

@@ -1,0 +1,123 @@
+"""Formulas of scores as Polars expressions, and confidence intervals of means."""
+
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Annotated, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field
+
+# Formulas of scores, as Polars expressions. NULL means undefined: nothing to divide by.
+
+
+Beta = Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)]
+"""Weight of recall against precision in F-beta: 1 is even, 0 is precision alone."""
+
+
+def share(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
+    """`part / whole`; undefined when the whole is 0."""
+    return pl.when(whole > 0).then(part / whole)
+
+
+def fbeta(precision: pl.Expr, recall: pl.Expr, beta: float) -> pl.Expr:
+    """F-beta of precision and recall, van Rijsbergen 1979.
+
+    Undefined when both are; an undefined one counts as 0 beside a defined one. The order
+    of the operations is fixed, since other orders round otherwise in the last digit.
+    """
+    p, r = precision.fill_null(0.0), recall.fill_null(0.0)
+    divisor = (beta**2 * p) + r
+    f = pl.when(divisor > 0).then(((1 + beta**2) * (p * r)) / divisor).otherwise(0.0)
+    return pl.when(precision.is_not_null() | recall.is_not_null()).then(f)
+
+
+def passes(score: pl.Expr, threshold: float | None) -> pl.Expr:
+    """1.0 where the score reaches the threshold and 0.0 below it; without one the score."""
+    return score if threshold is None else (score >= threshold).cast(pl.Float64)
+
+
+def weighted_mean(one: pl.Expr, other: pl.Expr, weights: tuple[float, float]) -> pl.Expr:
+    """Mean of two by weights that need not sum to 1; one of weight 0 may be undefined."""
+    w_one, w_other = weights
+    first = one if w_one else pl.lit(0.0)
+    second = other if w_other else pl.lit(0.0)
+    return (w_one * first + w_other * second) / (w_one + w_other)
+
+
+# 95 % intervals of a mean.
+
+
+RESAMPLES: Final = 1_000
+
+BOOTSTRAP_UP_TO: Final = 1_000
+"""Values up to which the bootstrap is run: above it agrees with the normal interval, and
+it costs `RESAMPLES` draws per value, 1 ms CPU for 1,000 values."""
+
+Z: Final = NormalDist().inv_cdf(0.975)
+
+
+def mean_interval(values: NDArray[np.float64]) -> tuple[float, float] | tuple[None, None]:
+    """Bounds of the 95 % interval of the mean of `values`, which must be sorted.
+
+    Where every value is 0 or 1 the score interval of a proportion (Wilson 1927), which says
+    of 20 ones in 20 that the share is above 0.83, where a resample of ones is all ones. Of
+    other values the percentile bootstrap (Efron 1979) with 1,000 resamples, its tails as much
+    lighter as few values need (Hesterberg 2015), and above 1,000 values the normal interval
+    with the standard error of the mean. In simulations of shares and of skewed values they
+    hold the true mean at least 92 times in 100 from 10 values on, of 5 values 87 times. The
+    same values always give the same bounds. None below two values.
+    """
+    n = len(values)
+    if n < 2:
+        return None, None
+    if bool(np.all((values == 0) | (values == 1))):
+        return _proportion(int(values.sum()), n)
+    if n <= BOOTSTRAP_UP_TO:
+        means = np.sort(values.take(_picks(n), mode="clip").mean(axis=1))
+        tail = _tail(n)
+        return float(means[tail]), float(means[-1 - tail])
+    mean, reach = float(values.mean()), Z * float(values.std(ddof=1)) / n**0.5
+    return mean - reach, mean + reach
+
+
+def _proportion(ones: int, n: int) -> tuple[float, float]:
+    share, square = ones / n, Z**2 / n
+    middle = (share + square / 2) / (1 + square)
+    reach = (square * (share * (1 - share) + square / 4)) ** 0.5 / (1 + square)
+    # Where all values are alike one bound is that value, and rounding must not miss it.
+    return (middle - reach if ones else 0.0), (middle + reach if ones < n else 1.0)
+
+
+def _tail(n: int) -> int:
+    """How many resampled means lie outside the interval at either end: 2.5 % of many values.
+
+    Resamples of few spread too little, by (n - 1) / n and as the normal does beside Student's t
+    (its quantile by Abramowitz and Stegun 1964, 26.7.5).
+    """
+    powers = Z ** np.arange(8)
+    terms = (
+        powers[3] + powers[1],
+        5 * powers[5] + 16 * powers[3] + 3 * powers[1],
+        3 * powers[7] + 19 * powers[5] + 17 * powers[3] - 15 * powers[1],
+    )
+    divisors = (4 * (n - 1), 96 * (n - 1) ** 2, 384 * (n - 1) ** 3)
+    t = Z + sum(term / divisor for term, divisor in zip(terms, divisors, strict=True))
+    return round(RESAMPLES * NormalDist().cdf(-float(t) * (n / (n - 1)) ** 0.5))
+
+
+@lru_cache(maxsize=1)
+def _picks(n: int) -> NDArray[np.intp]:
+    """Which of `n` values each resample holds, one resample a row."""
+    drawn = (_draws()[: n * RESAMPLES] * np.uint64(n)) >> np.uint64(32)
+    return drawn.astype(np.intp).reshape(RESAMPLES, n)
+
+
+@lru_cache(maxsize=1)
+def _draws() -> NDArray[np.uint64]:
+    """32-bit numbers, the same on every machine: numpy keeps the raw stream of a bit generator
+    for good, which it does not promise of what is drawn from it (NEP 19).
+    """
+    raw = np.random.PCG64(0).random_raw(BOOTSTRAP_UP_TO * RESAMPLES // 2)
+    return raw.astype("<u8").view("<u4").astype(np.uint64)

@@ -1,0 +1,295 @@
+"""Metrics of retrieval and generation from verdicts on every passage."""
+
+from collections.abc import Mapping
+from typing import ClassVar, Final, Literal, Self
+
+import polars as pl
+from pydantic import model_validator
+
+from claimflow.stages.compat.ragchecker import (
+    BOTH_SIDES,
+    F1,
+    LOWER_IS_BETTER,
+    RATIOS,
+    Ratio,
+    ragchecker,
+)
+from claimflow.stages.rows import PassageCompat, SampleField, Side
+from claimflow.stages.scores.claim_counts import Judged, count_judged, judge_claims, tally
+from claimflow.stages.scores.empty_cases import Case, ScoreStage
+from claimflow.stages.scores.finalize import settle
+from claimflow.stages.tables import Claims, Samples, Scores, TableError, Verdicts
+
+# Passages: which of the retrieved contexts hold the claims of either side.
+
+
+DIRECTIONS: Final[Mapping[str, tuple[Side, SampleField]]] = {
+    "response_in_reference": ("response", "reference"),
+    "reference_in_response": ("reference", "response"),
+    "response_in_passages": ("response", "retrieved_contexts"),
+    "reference_in_passages": ("reference", "retrieved_contexts"),
+}
+
+
+def count_passages(
+    samples: pl.DataFrame, claims: Mapping[Side, pl.DataFrame], verdicts: Mapping[str, pl.DataFrame]
+) -> pl.DataFrame:
+    """One row per sample, in order: what the verdicts of these `DIRECTIONS` say together.
+
+    The `COUNTS` of each direction, prefixed with its name, and
+
+    - `passages`, `relevant`: the retrieved contexts, blank ones too, and those that entail any
+      claim of the reference;
+    - `wrong`: response claims that the reference does not entail. A relevant passage entails
+      `wrong_in_relevant` of them, other passages alone `wrong_in_irrelevant`, none
+      `wrong_unbacked`, of which a passage contradicts `wrong_contradicted`;
+    - `right_unbacked`: response claims that the reference entails and no passage does;
+    - `recalled`: reference claims that both a passage and the response entail.
+
+    Raises `TableError` for tables of another direction, for verdicts on all contexts at once
+    and for verdicts on a passage that the sample does not have.
+    """
+    judged = {
+        name: judge_claims(samples, claims[of], verdicts[name], of=of, against=against)
+        for name, (of, against) in DIRECTIONS.items()
+        if name in verdicts
+    }
+    counts = [
+        count_judged(one, samples.height, of=DIRECTIONS[name][0]).select(
+            pl.all().name.prefix(f"{name}_")
+        )
+        for name, one in judged.items()
+    ]
+    return pl.concat([*counts, _crossed(samples, judged)], how="horizontal")
+
+
+def _crossed(samples: pl.DataFrame, judged: Mapping[str, Judged]) -> pl.DataFrame:
+    passages = samples["retrieved_contexts"].list.len().cast(pl.Int64).fill_null(0)
+    holding = _entailing(judged["reference_in_passages"], passages)
+    response = _response_claims(judged, holding["place"], passages)
+    wrong, backed, in_relevant = ~pl.col("right"), pl.col("backed"), pl.col("in_relevant")
+    counted = {
+        "wrong": wrong,
+        "wrong_in_relevant": wrong & in_relevant,
+        "wrong_in_irrelevant": wrong & backed & ~in_relevant,
+        "wrong_unbacked": wrong & ~backed,
+        "wrong_contradicted": wrong & pl.col("contradicted"),
+        "right_unbacked": ~wrong & ~backed,
+    }
+    each = {name: response.filter(claims)["sample"] for name, claims in counted.items()}
+    each["relevant"] = holding.unique("place")["sample"]
+    if "reference_in_response" in judged:
+        stated = judged["reference_in_response"].claims["entailed"]
+        found = judged["reference_in_passages"].claims
+        each["recalled"] = found.filter(found["entailed"] & stated)["sample"]
+    tallies = {name: tally(places, samples.height) for name, places in each.items()}
+    return pl.DataFrame({"passages": passages, **tallies})
+
+
+def _response_claims(
+    judged: Mapping[str, Judged], relevant: pl.Series, passages: pl.Series
+) -> pl.DataFrame:
+    """`sample`, `right`, `backed`, `contradicted` and `in_relevant` of every claim."""
+    claims = judged["response_in_passages"].claims
+    entailing = _entailing(judged["response_in_passages"], passages)
+    is_relevant = tally(relevant, int(passages.sum())) > 0
+    in_relevant = entailing["claim"].filter(is_relevant.gather(entailing["place"]))
+    return claims.select(
+        "sample",
+        "contradicted",
+        "made",
+        backed="entailed",
+        right=judged["response_in_reference"].claims["entailed"],
+        in_relevant=tally(in_relevant, claims.height) > 0,
+    ).filter("made")
+
+
+def _entailing(judged: Judged, passages: pl.Series) -> pl.DataFrame:
+    """`claim`, `sample` and `place` of every verdict that a passage entails a claim.
+
+    `place` counts the passages of all samples, of which each has so many `passages`.
+    """
+    sample = judged.claims["sample"].gather(judged.verdicts["claim"])
+    _check(judged.verdicts["passage"], passages.gather(sample))
+    before = (passages.cum_sum() - passages).gather(sample)
+    place = judged.verdicts["passage"] + before
+    return (
+        judged.verdicts.select("claim", "entailed")
+        .with_columns(sample, place.alias("place"))
+        .filter("entailed")
+    )
+
+
+def _check(passage: pl.Series, passages: pl.Series) -> None:
+    if passage.null_count():
+        raise TableError("expected verdicts by passage (premises: each), found some on all joined")
+    beyond = (passage >= passages).arg_true()
+    if len(beyond):
+        row = beyond[0]
+        raise TableError(
+            f"found a verdict on passage {passage[row]} of a sample with {passages[row]} contexts"
+        )
+
+
+# Metrics of retrieval and generation, from verdicts on every passage.
+
+
+EXPECTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "response_claims": {"of": "response"},
+    "reference_claims": {"of": "reference"},
+    "response_in_reference": {"claims": "response_claims", "against": "reference"},
+    "reference_in_response": {"claims": "reference_claims", "against": "response"},
+    "response_in_passages": {
+        "claims": "response_claims",
+        "against": "retrieved_contexts",
+        "premises": "each",
+    },
+    "reference_in_passages": {
+        "claims": "reference_claims",
+        "against": "retrieved_contexts",
+        "premises": "each",
+    },
+}
+
+
+class RagChecker(ScoreStage):
+    """The eleven claim metrics of RAGChecker (Ru et al. 2024), each in [0, 1].
+
+    Overall `precision`, `recall` and their `f1`: response claims that the reference entails,
+    and the reverse. Of the retriever `claim_recall`, reference claims that a passage entails, and
+    `context_precision`, passages that entail a reference claim, which are the relevant ones.
+    Of the generator `context_utilization`, found reference claims that the response states;
+    and as shares of the response's claims `faithfulness`, backed by a passage,
+    `self_knowledge`, right and not backed, `hallucination`, wrong and not backed,
+    `noise_sensitivity_in_relevant`, wrong and in a relevant passage, and
+    `noise_sensitivity_in_irrelevant`, wrong and in other passages alone. A share of nothing is
+    undefined; without passages nothing is backed. Blank passages count and entail nothing.
+    """
+
+    use = "rag_checker"
+    metrics = (*RATIOS, "f1")
+    version = 2
+    lower_is_better = LOWER_IS_BETTER
+    cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "reference", "contexts")
+    columns: ClassVar = {"samples": ("sample_id", "response", "reference", "retrieved_contexts")}
+    expects: ClassVar = EXPECTS
+
+    compat: PassageCompat | None = None
+
+    @model_validator(mode="after")
+    def _no_declared_number(self) -> Self:
+        for case, worth in self.empty:
+            if worth not in ("formula", "undefined"):
+                raise ValueError(
+                    f"empty.{case} is {worth}, which is the best of some of these metrics and "
+                    "the worst of others: write formula or undefined"
+                )
+        return self
+
+    def run(
+        self,
+        samples: Samples,
+        response_claims: Claims,
+        reference_claims: Claims,
+        response_in_reference: Verdicts,
+        reference_in_response: Verdicts,
+        response_in_passages: Verdicts,
+        reference_in_passages: Verdicts,
+    ) -> Scores:
+        """Eleven scores per sample."""
+        counts = count_passages(
+            samples,
+            {"response": response_claims, "reference": reference_claims},
+            {
+                "response_in_reference": response_in_reference,
+                "reference_in_response": reference_in_response,
+                "response_in_passages": response_in_passages,
+                "reference_in_passages": reference_in_passages,
+            },
+        )
+        some = {ratio.cases for ratio in RATIOS.values()}
+        frames = {
+            cases: pl.concat([situation, counts], how="horizontal")
+            for cases, situation in self.situations(samples, some).items()
+        }
+        tables = [
+            _settle(frames[RATIOS[metric].cases], metric, RATIOS[metric], self.compat)
+            for metric in RATIOS
+        ]
+        return pl.concat([*tables, _settle_f1(frames[BOTH_SIDES], self.compat)])
+
+
+class NoiseSensitivity(ScoreStage):
+    """Share of the response's claims that are wrong and stand in the passages, in [0, 1].
+
+    Noise sensitivity of ragas, by the formulas of RAGChecker: wrong is what the reference does
+    not entail, and `mode` says in which passages: in a relevant one, which entails any claim of
+    the reference, or in irrelevant ones alone. Lower is better.
+    """
+
+    use = "noise_sensitivity"
+    metrics = ("noise_sensitivity",)
+    version = 2
+    lower_is_better = frozenset(metrics)
+    cases: ClassVar[tuple[Case, ...]] = RagChecker.cases
+    columns: ClassVar = RagChecker.columns
+    expects: ClassVar = {
+        name: wanted for name, wanted in EXPECTS.items() if name != "reference_in_response"
+    }
+
+    mode: Literal["relevant", "irrelevant"] = "relevant"
+
+    def run(
+        self,
+        samples: Samples,
+        response_claims: Claims,
+        reference_claims: Claims,
+        response_in_reference: Verdicts,
+        response_in_passages: Verdicts,
+        reference_in_passages: Verdicts,
+    ) -> Scores:
+        """One score per sample."""
+        counts = count_passages(
+            samples,
+            {"response": response_claims, "reference": reference_claims},
+            {
+                "response_in_reference": response_in_reference,
+                "response_in_passages": response_in_passages,
+                "reference_in_passages": reference_in_passages,
+            },
+        )
+        frame = pl.concat([self.situation(samples), counts], how="horizontal")
+        return _settle(frame, self.use, RATIOS[f"noise_sensitivity_in_{self.mode}"], None)
+
+
+def _settle(
+    frame: pl.DataFrame, metric: str, ratio: Ratio, compat: PassageCompat | None
+) -> pl.DataFrame:
+    failure = pl.coalesce(f"{name}_failure" for name in ratio.directions)
+    return settle(
+        frame.with_columns(failure=failure),
+        metric=metric,
+        value=ratio.value(),
+        nothing=ratio.nothing(),
+        details={
+            # Counts of the verdicts that happened to arrive would mislead.
+            name: pl.when(pl.col("failure").is_null()).then(column)
+            for name, column in ratio.shown.items()
+        },
+        part=pl.col(ratio.part),
+        whole=pl.col(ratio.whole),
+        compat=ragchecker(compat, metric, ratio.value()) if compat else None,
+    )
+
+
+def _settle_f1(frame: pl.DataFrame, compat: PassageCompat | None) -> pl.DataFrame:
+    parts = {name: RATIOS[name] for name in ("precision", "recall")}
+    directions = [name for ratio in parts.values() for name in ratio.directions]
+    return settle(
+        frame.with_columns(failure=pl.coalesce(f"{name}_failure" for name in directions)),
+        metric="f1",
+        value=F1,
+        nothing=pl.lit("no claims in the response or the reference"),
+        details={name: ratio.value() for name, ratio in parts.items()},
+        compat=ragchecker(compat, "f1", F1) if compat else None,
+    )

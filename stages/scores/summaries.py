@@ -1,0 +1,94 @@
+"""Summaries: means, 95 % intervals and counts of scores, over all samples and by slice."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Final
+
+import polars as pl
+
+from claimflow.stages.base import Stage
+from claimflow.stages.rows import Summary, canonical
+from claimflow.stages.scores.formulas import mean_interval
+from claimflow.stages.tables import Samples, Scores, Summaries, schema
+
+READ: Final = ("sample_id", "metric", "score", "status", "part", "whole")
+
+
+class SummarizeScores(Stage):
+    """One row per metric of every scores table, over all samples and by metadata field.
+
+    `slices` names metadata fields. Samples that lack the field form a slice of their own,
+    whose `slice_value` is NULL, so that the counts of a field's slices add up to all.
+    Statistics are over the scored samples alone; n counts the others too. `mean` counts every
+    sample the same (macro), `micro_mean` every claim, or whatever a score is a share of.
+    """
+
+    use = "summarize_scores"
+    version = 2
+    per_sample = False
+    columns: ClassVar = {"samples": ("sample_id", "metadata"), "scores": READ}
+
+    slices: tuple[str, ...] = ()
+
+    def run(self, samples: Samples, scores: Mapping[str, Scores]) -> Summaries:
+        """One row per (scores, metric), then one per value of each slice field."""
+        if not scores:
+            return pl.DataFrame(schema=schema(Summary))
+        step = pl.Enum(list(scores))
+        rows = pl.concat(
+            table.select(pl.lit(name, step).alias("scores"), *READ)
+            for name, table in scores.items()
+        )
+        parts = [_summarize(rows.with_columns(slice_value=pl.lit(None, pl.String)), None)]
+        fields = tuple(dict.fromkeys(self.slices))
+        for field, values in zip(fields, _values(samples["metadata"], fields), strict=True):
+            by_sample = samples.select("sample_id", slice_value=values)
+            parts.append(_summarize(rows.join(by_sample, on="sample_id", how="left"), field))
+        return pl.concat(parts)
+
+
+def _summarize(rows: pl.DataFrame, field: str | None) -> pl.DataFrame:
+    """One row per step, metric and `slice_value`, which is that of `field`."""
+    by = ("scores", "metric", "slice_value")
+    score, status = pl.col("score").drop_nulls(), pl.col("status")
+    counted = pl.all_horizontal(pl.col("part", "whole").is_not_null()) & (status == "scored")
+    # Sorted, so that sums do not depend on the order of the samples.
+    part, whole = (pl.col(c).filter(counted).sort().sum() for c in ("part", "whole"))
+    cells = rows.group_by(by).agg(
+        n=pl.len(),
+        n_scored=(status == "scored").sum(),
+        n_undefined=(status == "undefined").sum(),
+        n_failed=(status == "failed").sum(),
+        values=score.sort(),
+        mean=score.sort().mean(),
+        micro_mean=pl.when(whole != 0).then(part / whole),
+        minimum=score.min(),
+        median=score.median(),
+        maximum=score.max(),
+    )
+    intervals = [mean_interval(values.to_numpy()) for values in cells["values"]]
+    return (
+        cells.with_columns(
+            slice_field=pl.lit(field, pl.String),
+            low=pl.Series([low for low, _ in intervals], dtype=pl.Float64),
+            high=pl.Series([high for _, high in intervals], dtype=pl.Float64),
+        )
+        .sort(by)
+        .with_columns(pl.col("scores").cast(pl.String))
+        .select(schema(Summary).names())
+    )
+
+
+def _values(metadata: pl.Series, fields: Sequence[str]) -> list[pl.Series]:
+    """Each field's value in every sample: text as it is, other JSON values as JSON."""
+    found: list[list[str | None]] = [[] for _ in fields]
+    if fields:
+        for text in metadata:
+            values = json.loads(text)
+            for field, column in zip(fields, found, strict=True):
+                column.append(_as_text(values.get(field)))
+    return [pl.Series(column, dtype=pl.String) for column in found]
+
+
+def _as_text(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else canonical(value).decode()

@@ -1,0 +1,95 @@
+"""Embedding similarity: the cosine of two texts of a sample."""
+
+from typing import Annotated, ClassVar, Self
+
+import polars as pl
+from pydantic import Field, model_validator
+
+from claimflow.stages.base import Stage
+from claimflow.stages.rows import SampleField, SampleText
+from claimflow.stages.tables import Samples, Similarities
+from claimflow.stages.tools import Embedder
+
+
+class EmbeddingSimilarity(Stage):
+    """Cosine of the embeddings of two texts of a sample, in [-1, 1].
+
+    With a `threshold`, 0.0 included, `similar` says whether the cosine reaches it. A
+    missing or blank text is never embedded: its sample is `undefined`. A sample whose text
+    the embedder gives no embedding for is `failed`.
+    """
+
+    use: ClassVar[str] = "embedding_similarity"
+    columns: ClassVar = {"samples": ("sample_id", "user_input", "response", "reference")}
+
+    left: SampleText
+    right: SampleText
+    threshold: Annotated[float, Field(ge=-1, le=1)] | None = None
+
+    @model_validator(mode="after")
+    def _two_texts(self) -> Self:
+        if self.left == self.right:
+            raise ValueError(f"left and right are both {self.left}; compare two different texts")
+        return self
+
+    def reads(self) -> frozenset[SampleField]:
+        """The two texts."""
+        return frozenset((self.left, self.right))
+
+    def run(self, samples: Samples, *, embedder: Embedder) -> Similarities:
+        """One row per sample."""
+        texts = samples.select(
+            "sample_id",
+            left_text=self.left,
+            right_text=self.right,
+            nothing=pl.coalesce(_nothing(self.left), _nothing(self.right)),
+        )
+        comparable = texts.filter(pl.col("nothing").is_null())
+        both = pl.concat([comparable["left_text"], comparable["right_text"]])
+        embedded = embedder.embed(both.unique(maintain_order=True).to_list())
+        measured = self._cosines(comparable, embedded)
+        return self._rows(texts.join(measured, on="sample_id", how="left", maintain_order="left"))
+
+    def _cosines(self, texts: pl.DataFrame, embedded: pl.DataFrame) -> pl.DataFrame:
+        """`sample_id`, `cosine` and `lost`: what has no embedding."""
+        for side in ("left", "right"):
+            of_side = embedded.rename({"text": f"{side}_text", "embedding": side})
+            texts = texts.join(of_side, on=f"{side}_text", how="left")
+        product = (pl.col("left") * pl.col("right")).arr.sum()
+        return texts.select(
+            "sample_id",
+            # Lengths are 1 only up to rounding, so a product may leave the range by a hair.
+            cosine=product.cast(pl.Float64).clip(-1.0, 1.0),
+            lost=pl.when(pl.col("left").is_null())
+            .then(pl.lit(self.left))
+            .when(pl.col("right").is_null())
+            .then(pl.lit(self.right)),
+        )
+
+    def _rows(self, texts: pl.DataFrame) -> pl.DataFrame:
+        nothing, lost = pl.col("nothing"), pl.col("lost")
+        cosine = pl.when(lost.is_null()).then("cosine")
+        return texts.select(
+            "sample_id",
+            left=pl.lit(self.left),
+            right=pl.lit(self.right),
+            cosine=cosine,
+            similar=cosine >= pl.lit(self.threshold, pl.Float64),
+            status=pl.when(nothing.is_not_null())
+            .then(pl.lit("undefined"))
+            .when(lost.is_not_null())
+            .then(pl.lit("failed"))
+            .otherwise(pl.lit("measured")),
+            reason=pl.coalesce(nothing, pl.format("the {} has no embedding", lost)),
+        )
+
+
+def _nothing(field: SampleText) -> pl.Expr:
+    """Why a text has nothing to compare; NULL when it has."""
+    text = pl.col(field)
+    return (
+        pl.when(text.is_null())
+        .then(pl.lit(f"missing: {field}"))
+        .when(text.str.strip_chars() == "")
+        .then(pl.lit(f"the {field} is empty"))
+    )
