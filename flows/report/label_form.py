@@ -26,8 +26,8 @@ def form_page(sheet: pl.DataFrame, kind: Kind) -> str:
     its own script and style. What it saves is the sheet as `claimflow label import` reads it.
     """
     style, script = (
-        source("claimflow.flows.form", "form.css"),
-        source("claimflow.flows.form", "form.js"),
+        source("claimflow.flows.report", "form.css"),
+        source("claimflow.flows.report", "form.js"),
     )
     allowed = policy(
         f"script-src {hashed(script)}",
@@ -36,7 +36,7 @@ def form_page(sheet: pl.DataFrame, kind: Kind) -> str:
         "form-action 'none'",
     )
     facts = {"policy": allowed, "style": style, "script": script, "sheet": _json(sheet, kind)}
-    return rendered("claimflow.flows.form", "form.html.j2", facts)
+    return rendered("claimflow.flows.report", "form.html.j2", facts)
 
 
 def _json(sheet: pl.DataFrame, kind: Kind) -> Markup:

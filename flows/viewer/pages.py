@@ -22,7 +22,7 @@ from claimflow.flows.store.store import Store
 Name = Literal["runs", "sql", "refused"]
 
 _STYLE: Final = source("claimflow.flows.report", "style.css") + source(
-    "claimflow.flows.view", "style.css"
+    "claimflow.flows.viewer", "style.css"
 )
 
 POLICY: Final = str(
@@ -38,7 +38,7 @@ POLICY: Final = str(
 
 def page(name: Name, **facts: Any) -> str:
     """A page as HTML; the template says which facts it needs."""
-    return rendered("claimflow.flows.view", f"{name}.html.j2", facts | {"style": _STYLE})
+    return rendered("claimflow.flows.viewer", f"{name}.html.j2", facts | {"style": _STYLE})
 
 
 # The answer to a query as rows of words, no more than a browser can show.

@@ -14,7 +14,7 @@ FACTS = {
 
 
 def test_words_are_text_and_markup_is_put_in_as_it_is() -> None:
-    page = rendered("claimflow.flows.view", "refused.html.j2", FACTS)
+    page = rendered("claimflow.flows.viewer", "refused.html.j2", FACTS)
     assert "&lt;b&gt;one&lt;/b&gt; &amp; " in page
     assert "<style>p > a {}</style>" in page
     assert "\u202e" not in page
@@ -23,7 +23,7 @@ def test_words_are_text_and_markup_is_put_in_as_it_is() -> None:
 
 def test_a_fact_that_a_template_needs_is_not_left_out() -> None:
     with pytest.raises(UndefinedError, match="'style' is undefined"):
-        rendered("claimflow.flows.view", "refused.html.j2", {"title": "Two", "words": []})
+        rendered("claimflow.flows.viewer", "refused.html.j2", {"title": "Two", "words": []})
 
 
 def test_a_policy_allows_what_is_named() -> None:
@@ -35,4 +35,4 @@ def test_a_policy_allows_what_is_named() -> None:
 
 
 def test_sources_are_files_of_ours() -> None:
-    assert source("claimflow.flows.form", "form.js").startswith('"use strict";')
+    assert source("claimflow.flows.report", "form.js").startswith('"use strict";')
