@@ -1,64 +1,57 @@
-"""Files: paths checked safely, and content digests."""
+"""Path checks that treat invalid file names as missing, and SHA-256 digests of files."""
 
 import hashlib
-import os
 import time
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-# What lies at a path, asked of whatever somebody wrote as one.
-#
-# Nothing does where no file could have such a name, of which `pathlib` makes an error.
+_MIN_AGE: Final = 2.0
+"""Seconds since a file's last change, after which its next change surely has another time."""
 
 
-def exists(path: Path) -> bool:
-    """Whether anything lies there."""
+def path_exists(path: Path) -> bool:
+    """Whether there is a file or folder; False for a name that no file can have.
+
+    `pathlib` raises for some of those, such as a name that is too long.
+    """
     with suppress(OSError):
         return path.exists()
     return False
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file lies there."""
-    return exists(path) and path.is_file()
+    """Whether `path` is a file; False for a name that no file can have."""
+    return path_exists(path) and path.is_file()
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder lies there."""
-    return exists(path) and path.is_dir()
-
-
-# What a file holds, as one number: models count by their content, not by their place.
-
-
-_SETTLED: Final = 2.0
-"""Seconds since the last change, after which the next one is sure to have another time."""
+    """Whether `path` is a folder; False for a name that no folder can have."""
+    return path_exists(path) and path.is_dir()
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of the bytes in a file, in hexadecimal; read in pieces, however long it is.
+    """SHA-256 of a file's bytes, in hexadecimal; files of any size are read in blocks.
 
-    A run asks for that of a model several times: what this process has read before is not
-    read again, as long as nobody has touched the file.
+    One run asks for the digest of a model several times, so the digest is cached for this
+    process until the file changes. A file that changed within the last two seconds is not
+    cached, since its next change could have the same time. Raises `OSError` for a file that
+    cannot be read.
     """
-    found = path.stat()
-    if abs(time.time() - found.st_ctime) < _SETTLED:
-        return _read(path)
-    return _remembered(path.absolute(), _touched(found))
-
-
-def _touched(found: os.stat_result) -> tuple[int, ...]:
-    """What is another with every change; the time of writing alone anybody may set."""
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    status = path.stat()
+    if abs(time.time() - status.st_ctime) < _MIN_AGE:
+        return _read_sha256(path)
+    # The modification time alone can be set by anybody, the change time (ctime) cannot.
+    version = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    return _cached_sha256(path.absolute(), version)
 
 
 @lru_cache(maxsize=64)
-def _remembered(path: Path, _as_of: tuple[int, ...]) -> str:
-    return _read(path)
+def _cached_sha256(path: Path, _version: tuple[int, ...]) -> str:
+    return _read_sha256(path)
 
 
-def _read(path: Path) -> str:
+def _read_sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

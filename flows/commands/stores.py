@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.files import exists
+from claimflow.flows.files import path_exists
 from claimflow.flows.pipeline.pipeline import build_pipeline
 from claimflow.flows.pipeline.yaml_source import load_yaml
 from claimflow.flows.store.read_copy import is_current, read_copy_path
@@ -47,7 +47,7 @@ def _remembered() -> Path | None:
     """The store that was last used here, where that is on file and can be read."""
     with suppress(OSError, UnicodeDecodeError):
         path = Path(_MEMORY.read_text("utf-8"))
-        return path if path.is_absolute() and exists(path.parent) else None
+        return path if path.is_absolute() and path_exists(path.parent) else None
     return None
 
 

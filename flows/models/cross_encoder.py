@@ -247,7 +247,7 @@ def _windows(session: "Session", pairs: Sequence[Pair]) -> Iterator[list[_Window
 # A model that is not on this machine yet.
 
 
-class Unfetched:
+class UnfetchedModel:
     """Stands for a model of the Hub in a plan: nobody knows what it will say.
 
     Its identity is nobody's, so that nothing on file passes for what it said.

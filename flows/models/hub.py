@@ -121,7 +121,7 @@ _EXPORT: Final = (
 )
 
 
-def cached(model: HubModel) -> Path | None:
+def find_cached(model: HubModel) -> Path | None:
     """The folder of the cache that holds the model, or None; the network is not asked.
 
     Its name is the commit. A branch or a tag is what it was when it was fetched.
@@ -137,7 +137,7 @@ def cached(model: HubModel) -> Path | None:
     return Path(needed[0]).parent if whole and needed[0] else None
 
 
-def fetch(model: HubModel, place: str, tell: Callable[[str], None]) -> Path:
+def fetch_model(model: HubModel, place: str, tell: Callable[[str], None]) -> Path:
     """The folder of the cache that holds the model, which is fetched where it is not there.
 
     `tell` is told beforehand how much that is. The Hub, the cache and the token are those of
@@ -146,7 +146,7 @@ def fetch(model: HubModel, place: str, tell: Callable[[str], None]) -> Path:
     where the disk is full.
     """
     try:
-        folder = cached(model) or _fetched(model, place, tell)
+        folder = find_cached(model) or _fetched(model, place, tell)
         _check_labels(model, place, folder / _CONFIG)
         return folder
     except (OSError, RuntimeError, ValueError, http_error()) as error:

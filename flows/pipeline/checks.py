@@ -6,7 +6,7 @@ from typing import Annotated, Final, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from claimflow.flows.errors import one_of
-from claimflow.flows.object_storage import known_place
+from claimflow.flows.object_storage import valid_location
 from claimflow.flows.pipeline.models import Source
 from claimflow.flows.pipeline.times import Span
 
@@ -25,7 +25,7 @@ class CanarySource(Source):
     verdict is older than `every`.
     """
 
-    path: Annotated[str, AfterValidator(known_place)]
+    path: Annotated[str, AfterValidator(valid_location)]
     """A file of premise, claim and label, of any format that samples have; or a glob of them."""
     fresh: int | None = Field(default=None, ge=1)
     """So many are asked anew in each run, those first that were not for the longest time."""

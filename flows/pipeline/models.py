@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from claimflow.flows.files import exists
+from claimflow.flows.files import path_exists
 
 # A model that a pipeline names: a folder, or one of the Hugging Face Hub.
 
@@ -36,7 +36,7 @@ def folder_or_hub_model(base: Path, written: str) -> Path | HubModel:
     """
     folder = base / written
     named = _NAMED.fullmatch(written)
-    if named is None or exists(folder):
+    if named is None or path_exists(folder):
         return folder
     return HubModel(named[1], named[2] or _NEWEST)
 

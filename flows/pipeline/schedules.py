@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from claimflow.flows.errors import Fault, InputError, one_of
 from claimflow.flows.files import is_file, is_folder
-from claimflow.flows.object_storage import is_remote, known_place
+from claimflow.flows.object_storage import is_remote, valid_location
 from claimflow.flows.pipeline.models import LIMIT_NAME, Source
 from claimflow.flows.pipeline.pipeline import Pipeline, build_pipeline
 from claimflow.flows.pipeline.rerun import Rerun
@@ -77,7 +77,7 @@ class Deployment(Source):
     """What a run does whose forerunner still runs: wait for it, or be left out."""
     missed: Literal["run", "skip"] = "run"
     """What becomes of times missed while everything was down: one run for all, or none."""
-    publish: Annotated[str, AfterValidator(known_place)] | None = None
+    publish: Annotated[str, AfterValidator(valid_location)] | None = None
     """Where the tables of each run go as Parquet: a folder, relative to this file, or s3://."""
     report: Annotated[str, AfterValidator(_folder)] | None = None
     """The folder, relative to this file, where a page about each run is put."""

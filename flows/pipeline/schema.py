@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from claimflow.flows.object_storage import known_place, local_path
+from claimflow.flows.object_storage import valid_location, valid_path
 from claimflow.flows.pipeline.checks import CanarySource, Gate
 from claimflow.flows.pipeline.models import (
     EmbeddingEndpoint,
@@ -73,7 +73,7 @@ _UNWRITTEN: Final = {"use_attribute_docstrings": False}
 class SamplesSource(Source):
     """The samples to evaluate."""
 
-    path: Annotated[str, AfterValidator(known_place)]
+    path: Annotated[str, AfterValidator(valid_location)]
     """A JSON Lines, JSON, CSV or Parquet file or a glob of them, relative to this file or s3://."""
     rename: dict[
         str,
@@ -123,7 +123,7 @@ def pipeline_model() -> type[BaseModel]:
         "name": (str, Field(min_length=1, description="Shown with every run.")),
         "samples": (SamplesSource, ...),
         "store": (
-            Annotated[str, AfterValidator(local_path)],
+            Annotated[str, AfterValidator(valid_path)],
             Field(description="The DuckDB file, relative to this file."),
         ),
         "read_copy": (

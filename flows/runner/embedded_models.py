@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from claimflow.flows.errors import InputError, StoreFullError, WorkersError
-from claimflow.flows.models.cross_encoder import CrossEncoder, Unfetched
-from claimflow.flows.models.encoder import OnnxEmbedder
+from claimflow.flows.models.cross_encoder import CrossEncoder, UnfetchedModel
 from claimflow.flows.models.entailment.model import EmbeddedEntailment
-from claimflow.flows.models.hub import cached, fetch, hub_host
+from claimflow.flows.models.hub import fetch_model, find_cached, hub_host
+from claimflow.flows.models.sentence_encoder import SentenceEncoder
 from claimflow.flows.pipeline.models import HubModel
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.runner.prepare import Prepared
@@ -23,12 +23,12 @@ from claimflow.stages.tools import EntailmentModel, Pair
 
 Batches = Sequence[Sequence[Any]]
 
-Entailment = EmbeddedEntailment | CrossEncoder | Unfetched
+Entailment = EmbeddedEntailment | CrossEncoder | UnfetchedModel
 
 Source = Path | HubModel | None
 """Where a model is: a folder, the Hub's cache, or with claimflow itself."""
 
-Model = TypeVar("Model", OnnxEmbedder, Entailment)
+Model = TypeVar("Model", SentenceEncoder, Entailment)
 
 _WORTH: Final = 10
 """Batches, at least, for which each worker may load its model."""
@@ -45,7 +45,7 @@ class ModelWork:
     def __init__(
         self, folder: Path | None, workers: Workers | None, *, entailment: Source = None
     ) -> None:
-        self.embedder = OnnxEmbedder(folder)
+        self.embedder = SentenceEncoder(folder)
         self.entailment = _entailment(entailment)
         self._sources = folder, entailment
         self._workers = workers
@@ -91,8 +91,8 @@ def _entailment(source: Source, threads: int | None = None) -> Entailment:
         return EmbeddedEntailment(threads=threads)
     if isinstance(source, Path):
         return CrossEncoder(source, threads)
-    folder = cached(source)
-    return CrossEncoder(folder, threads, name=source.name) if folder else Unfetched(source)
+    folder = find_cached(source)
+    return CrossEncoder(folder, threads, name=source.name) if folder else UnfetchedModel(source)
 
 
 def _judged(entailment: EntailmentModel, pairs: Sequence[Pair]) -> list[bytes]:
@@ -102,14 +102,14 @@ def _judged(entailment: EntailmentModel, pairs: Sequence[Pair]) -> list[bytes]:
 
 # A worker's models have one thread: the other workers have their own cores.
 @cache
-def _own_embedder(folder: Path | None) -> OnnxEmbedder:
-    return OnnxEmbedder(folder, threads=1)
+def _own_embedder(folder: Path | None) -> SentenceEncoder:
+    return SentenceEncoder(folder, threads=1)
 
 
 @cache
 def _own_entailment(source: Source) -> Entailment:
     if isinstance(source, HubModel):
-        fetch(source, "entailment.model", lambda _: None)
+        fetch_model(source, "entailment.model", lambda _: None)
     return _entailment(source, threads=1)
 
 
@@ -138,7 +138,7 @@ def fetched(prepared: Prepared, tell: Callable[[str], None]) -> Prepared:
     pipeline = prepared.pipeline
     model = _asked_hub_model(pipeline)
     if model is not None:
-        commit = fetch(model, pipeline.source.place("entailment", "model"), tell).name
+        commit = fetch_model(model, pipeline.source.place("entailment", "model"), tell).name
         pinned = model._replace(revision=commit)
         if pinned != model:
             is_commit = f"{model.revision} is commit {commit} (to stay: {pinned})"
@@ -152,7 +152,7 @@ def fetched(prepared: Prepared, tell: Callable[[str], None]) -> Prepared:
 def to_fetch(pipeline: Pipeline) -> str | None:
     """For a plan: that a run would fetch the model, if so."""
     model = _asked_hub_model(pipeline)
-    if model is None or cached(model) is not None:
+    if model is None or find_cached(model) is not None:
         return None
     return (
         f"entailment model {model}: not on this machine, a run fetches it from {hub_host()}; "

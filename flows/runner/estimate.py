@@ -21,7 +21,7 @@ from claimflow.flows.runner.counting import (
 from claimflow.flows.runner.incremental import SAMPLES
 from claimflow.flows.runner.plan import Planned
 from claimflow.flows.runner.prepare import SHARD, Prepared
-from claimflow.flows.samples.source import SampleSource
+from claimflow.flows.samples.reader import SampleSource
 from claimflow.flows.store.artifacts import read
 from claimflow.flows.store.store import Store
 from claimflow.stages.base import Stage

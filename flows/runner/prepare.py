@@ -14,8 +14,8 @@ from claimflow.flows.pipeline.pipeline import (
 from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.pipeline.yaml_source import YamlSource, load_yaml
 from claimflow.flows.samples.canaries import Canary, read_canaries
-from claimflow.flows.samples.source import SampleSource, open_samples
-from claimflow.flows.samples.subset import some_samples
+from claimflow.flows.samples.reader import SampleSource, read_samples
+from claimflow.flows.samples.subset import select_samples
 from claimflow.flows.store.store import Store
 
 SHARD: Final = 2_000
@@ -53,7 +53,7 @@ def prepare(
     if faults or pipeline is None or samples is None:
         raise InputError(faults)
     if rerun.samples is not None:
-        samples = some_samples(samples, rerun.samples, Store((store or pipeline.store).resolve()))
+        samples = select_samples(samples, rerun.samples, Store((store or pipeline.store).resolve()))
     return Prepared(pipeline, samples, canaries or ())
 
 
@@ -70,7 +70,7 @@ def _samples(source: YamlSource, limit: int | None) -> SampleSource | None:
     wanted = samples_source(source)
     if wanted is None:
         return None
-    samples = open_samples(wanted.path, base=source.folder, rename=wanted.rename, limit=limit)
+    samples = read_samples(wanted.path, base=source.folder, rename=wanted.rename, limit=limit)
     if samples.faults:
         raise InputError([_placed(source, fault) for fault in samples.faults])
     return samples

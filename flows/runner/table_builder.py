@@ -22,7 +22,7 @@ from claimflow.flows.runner.table_parts import (
     whole_inputs,
 )
 from claimflow.flows.runner.workers.protocol import Workers
-from claimflow.flows.samples.source import SampleSource
+from claimflow.flows.samples.reader import SampleSource
 from claimflow.flows.store.artifacts import Artifact, Draft, Making
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import Sample

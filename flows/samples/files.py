@@ -1,25 +1,19 @@
 """Sample files by path, address or glob; objects on S3 are copied first."""
 
+import codecs
+import glob
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from glob import has_magic
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
 from claimflow.flows.errors import Fault, InputError, nearest
-from claimflow.flows.object_storage import Address, address, open_bucket
-
-if TYPE_CHECKING:
-    from claimflow.flows.object_storage import Bucket
-import codecs
-import glob
-from itertools import chain
-from typing import NamedTuple
-
-from claimflow.flows.files import exists, is_folder
-from claimflow.flows.object_storage import is_remote
+from claimflow.flows.files import is_folder, path_exists
+from claimflow.flows.object_storage import Address, Bucket, is_remote, parse_address
 from claimflow.flows.samples.csv_files import read_csv
 from claimflow.flows.samples.json_files import read_json_array, read_json_lines
 from claimflow.flows.samples.parquet_files import read_parquet
@@ -40,11 +34,11 @@ def fetch_objects(
     endings; of other endings than `endings` there is no copy. What cannot be fetched is a fault.
     """
     try:
-        at = address(place)
+        at = parse_address(place)
         if not at.key or at.key.endswith("/"):
             hint = f"name its objects, such as {at.below('*.parquet')}"
             return [], [Fault(place, "a folder", hint)]
-        bucket = open_bucket(at)
+        bucket = Bucket(at)
         versions = _matching_objects(at.key, bucket) if has_magic(at.key) else {at.key: None}
     except InputError as error:
         return [], error.faults
@@ -56,7 +50,7 @@ def fetch_objects(
 
 def _copied(
     at: Address,
-    bucket: "Bucket",
+    bucket: Bucket,
     versions: Mapping[str, str | None],
     folder: Path,
     endings: Collection[str],
@@ -72,7 +66,7 @@ def _copied(
     return found, [fault for faults in told for fault in faults]
 
 
-def _copy(at: Address, bucket: "Bucket", key: str, version: str | None, copy: Path) -> list[Fault]:
+def _copy(at: Address, bucket: Bucket, key: str, version: str | None, copy: Path) -> list[Fault]:
     try:
         bucket.fetch(key, copy, version=version)
     except InputError as error:
@@ -83,7 +77,7 @@ def _copy(at: Address, bucket: "Bucket", key: str, version: str | None, copy: Pa
     return []
 
 
-def _with_near_name(fault: Fault, bucket: "Bucket", key: str) -> Fault:
+def _with_near_name(fault: Fault, bucket: Bucket, key: str) -> Fault:
     """`fault`, with the name that was probably meant where there is no such object."""
     if fault.what == "no such object":
         folder, _, name = key.rpartition("/")
@@ -95,7 +89,7 @@ def _with_near_name(fault: Fault, bucket: "Bucket", key: str) -> Fault:
     return fault
 
 
-def _matching_objects(pattern: str, bucket: "Bucket") -> dict[str, str | None]:
+def _matching_objects(pattern: str, bucket: Bucket) -> dict[str, str | None]:
     """Key -> version of what the glob `pattern` names, as it would name files."""
     found = bucket.versions(_start(pattern))
     if pattern in found:
@@ -172,7 +166,7 @@ def find_files(path: str, base: Path, folder: Path) -> tuple[list[SampleFile], l
 
 
 def _local(path: str, base: Path) -> tuple[list[tuple[str, Path]], list[Fault]]:
-    names = [path] if exists(base / path) else _matching(path, base)
+    names = [path] if path_exists(base / path) else _matching(path, base)
     return [(name, base / name) for name in names], [] if names else [_missing(path, base)]
 
 

@@ -9,8 +9,8 @@ import polars as pl
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.files import is_file
 from claimflow.flows.samples.files import FORMATS, SampleFile, unreadable
+from claimflow.flows.samples.reader import SampleSource
 from claimflow.flows.samples.records import RecordError
-from claimflow.flows.samples.source import SampleSource
 from claimflow.flows.store.query import query
 from claimflow.flows.store.store import Store
 
@@ -21,7 +21,7 @@ _TOLD: Final = 5
 _SQL: Final = ("select", "with", "from")
 
 
-def some_samples(samples: SampleSource, words: str, store: Store) -> SampleSource:
+def select_samples(samples: SampleSource, words: str, store: Store) -> SampleSource:
     """Those of `samples` that `words` name, in their own order.
 
     `words` are the path of a file, which holds one id a line or, where its name ends as

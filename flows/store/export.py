@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import duckdb
 
 from claimflow.flows.errors import Fault, InputError, StoreFullError, one_of
-from claimflow.flows.object_storage import Address, address, is_remote, open_bucket
+from claimflow.flows.object_storage import Address, Bucket, is_remote, parse_address
 from claimflow.flows.store.store import Store
 from claimflow.flows.version import VERSION
 from claimflow.stages.rows import row_kinds
@@ -125,7 +125,7 @@ def export_to(
     Raises `InputError` where that cannot be written, too.
     """
     if is_remote(place):
-        yield from _put_tables(store, address(place), tables, run_id)
+        yield from _put_tables(store, parse_address(place), tables, run_id)
     else:
         yield from export_tables(store, Path(place), tables=tables, run_id=run_id)
 
@@ -133,7 +133,7 @@ def export_to(
 def publish_run(store: Store, run_id: str, place: str) -> str:
     """Write the tables of a run and a manifest below `place`, by the run's id; returns where."""
     if is_remote(place):
-        own = address(place).below(run_id)
+        own = parse_address(place).below(run_id)
         for _ in _put_tables(store, own, (), run_id):
             pass
         return str(own)
@@ -157,15 +157,15 @@ def check_place(place: str) -> None:
     An object is removed that is not there, which needs all that publishing needs.
     """
     if is_remote(place):
-        at = address(place)
-        open_bucket(at).remove(at.below(".claimflow").key)
+        at = parse_address(place)
+        Bucket(at).remove(at.below(".claimflow").key)
 
 
 def _put_tables(
     store: Store, at: Address, tables: Sequence[str], run_id: str | None
 ) -> Iterator[Written]:
     """The tables as objects below `at`, by way of files: a store does not wait for a network."""
-    bucket = open_bucket(at)
+    bucket = Bucket(at)
     manifest = at.below(MANIFEST).key
     with TemporaryDirectory(prefix="claimflow-") as folder:
         written = list(export_tables(store, Path(folder), tables=tables, run_id=run_id))

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from claimflow.flows.models.encoder import OnnxEmbedder
+from claimflow.flows.models.sentence_encoder import SentenceEncoder
 from claimflow.stages.text.sentences import split_sentences
 from tests.benchmarks.cpu_time import in_turns
 
@@ -47,10 +47,10 @@ def main() -> None:
     options = parser.parse_args()
     whole, sentences = demo_texts()
     print(f"{len(whole)} demo texts, {len(sentences)} sentences of them\n")
-    embedder = OnnxEmbedder(threads=1)
+    embedder = SentenceEncoder(threads=1)
     encoders: dict[str, Embed] = {"8-bit": embedder.vectors}
     if options.full:
-        full = OnnxEmbedder(options.full, threads=1)
+        full = SentenceEncoder(options.full, threads=1)
         encoders["32-bit"] = full.vectors
         texts = {"demo texts": whole, "sentences of them": sentences} | timed_texts()
         deviations(embedder, full, texts)
@@ -112,7 +112,7 @@ def sentence_transformers(folder: Path) -> dict[str, Embed]:
     return {"sentence-transformers": lambda texts: model.encode(texts, show_progress_bar=False)}
 
 
-def deviations(small: OnnxEmbedder, full: OnnxEmbedder, texts: dict[str, list[str]]) -> None:
+def deviations(small: SentenceEncoder, full: SentenceEncoder, texts: dict[str, list[str]]) -> None:
     """Differences of cosines, 8-bit from 32-bit."""
     heads = f"{'max':>8} {'99.9%':>8} {'mean':>8} {'over 0.02':>10}"
     print(f"{'cosines, 8-bit from 32-bit':30} {'pairs':>9} {heads}")
@@ -124,7 +124,7 @@ def deviations(small: OnnxEmbedder, full: OnnxEmbedder, texts: dict[str, list[st
     print()
 
 
-def neighbours(embedder: OnnxEmbedder, sentences: list[str]) -> None:
+def neighbours(embedder: SentenceEncoder, sentences: list[str]) -> None:
     """How far a vector moves with the texts it is embedded with."""
     some = sentences[:100]
     alone = np.concatenate([vectors(embedder, [text]) for text in some])
@@ -152,7 +152,7 @@ def speeds(encoders: dict[str, Embed], rounds: int) -> None:
         )
 
 
-def vectors(embedder: OnnxEmbedder, texts: list[str]) -> NDArray[np.float32]:
+def vectors(embedder: SentenceEncoder, texts: list[str]) -> NDArray[np.float32]:
     """Embeddings of distinct texts, in their order."""
     return embedder.embed(texts)["embedding"].to_numpy()
 

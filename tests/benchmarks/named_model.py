@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from claimflow.flows.models.hub import fetch
+from claimflow.flows.models.hub import fetch_model
 from claimflow.flows.pipeline.models import HubModel, folder_or_hub_model
 from claimflow.flows.runner.embedded_models import Entailment, ModelWork
 from tests.benchmarks.entailment_rows import Labelled
@@ -13,7 +13,7 @@ def model_named(name: str | None) -> Entailment:
     """The embedded model, or the one in a folder or of the Hub, which is fetched."""
     source = folder_or_hub_model(Path(), name) if name else None
     if isinstance(source, HubModel):
-        fetch(source, "MODEL", print)
+        fetch_model(source, "MODEL", print)
     return ModelWork(None, None, entailment=source).entailment
 
 

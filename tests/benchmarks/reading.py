@@ -18,7 +18,7 @@ from typing import Any
 
 import polars as pl
 
-from claimflow.flows.samples.source import open_samples
+from claimflow.flows.samples.reader import read_samples
 
 COUNTS = (10_000, 100_000)
 ENDINGS = (".jsonl", ".json", ".csv", ".parquet")
@@ -46,7 +46,7 @@ def run(*words: object) -> str:
 def measure(path: Path) -> None:
     """Print CPU seconds and peak resident megabytes of reading `path`."""
     start = time.process_time()
-    source = open_samples(path.name, base=path.parent, rename={})
+    source = read_samples(path.name, base=path.parent, rename={})
     count = sum(shard.height for shard in source.shards(2_000))
     if source.faults or count != source.count:
         sys.exit(f"read {count} of {source.count}: {source.faults[:3]}")

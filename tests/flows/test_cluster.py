@@ -15,7 +15,7 @@ import pytest
 from claimflow.flows.api import recorded
 from claimflow.flows.commands.guard import guarded
 from claimflow.flows.errors import InputError, StoppedError, WorkersError
-from claimflow.flows.models.encoder import MINILM
+from claimflow.flows.models.sentence_encoder import MINILM
 from claimflow.flows.runner import embedded_models, table_builder, tools
 from claimflow.flows.runner.execute import execute, open_store
 from claimflow.flows.runner.prepare import prepare

@@ -18,7 +18,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 from claimflow.flows.errors import InputError
-from claimflow.flows.models.encoder import MINILM, OnnxEmbedder
+from claimflow.flows.models.sentence_encoder import MINILM, SentenceEncoder
 
 TINY = Path(__file__).parents[1] / "data" / "tiny_encoder" / "model.onnx"
 EIFFEL = "The Eiffel Tower is located in Paris."
@@ -40,15 +40,15 @@ COSINES = [
     ("\x00", "?", 0.7257),
 ]
 CLAIMS = [text for left, right, _ in COSINES for text in (left, right)]
-SHARED = OnnxEmbedder(threads=1)
+SHARED = SentenceEncoder(threads=1)
 
 
 @pytest.fixture(scope="module")
-def embedder() -> OnnxEmbedder:
+def embedder() -> SentenceEncoder:
     return SHARED
 
 
-def vectors(embedder: OnnxEmbedder, *texts: str) -> np.ndarray:
+def vectors(embedder: SentenceEncoder, *texts: str) -> np.ndarray:
     """Embeddings in the order of `texts`, repetitions included."""
     found = dict(embedder.embed(texts).iter_rows())
     return np.array([found[text] for text in texts])
@@ -67,7 +67,7 @@ def test_one_row_per_distinct_text_in_the_order_first_seen(embedder):
 
 
 def test_no_texts_no_rows_and_no_model():
-    embedder = OnnxEmbedder()
+    embedder = SentenceEncoder()
     assert embedder.embed([]).schema == {
         "text": pl.String,
         "embedding": pl.Array(pl.Float32, 384),
@@ -100,11 +100,11 @@ def test_a_vector_does_not_depend_on_the_order(embedder):
 
 
 def test_the_same_texts_give_the_same_bytes(embedder):
-    assert OnnxEmbedder(threads=1).embed(CLAIMS).equals(embedder.embed(CLAIMS))
+    assert SentenceEncoder(threads=1).embed(CLAIMS).equals(embedder.embed(CLAIMS))
 
 
 def test_several_threads_may_ask_a_model_that_is_not_loaded():
-    fresh = OnnxEmbedder(threads=1)
+    fresh = SentenceEncoder(threads=1)
     with ThreadPoolExecutor(4) as pool:
         tables = list(pool.map(fresh.embed, [CLAIMS[:6]] * 4))
     assert all(table.equals(tables[0]) for table in tables)
@@ -146,21 +146,21 @@ def direction(*numbers: float) -> list[float]:
 
 
 def test_mean_pooling_of_another_encoder(tmp_path):
-    other = OnnxEmbedder(tiny(tmp_path))
+    other = SentenceEncoder(tiny(tmp_path))
     assert vectors(other, "a c")[0] == direction(2, 0, 2)
     assert other.identity["dimension"] == 3
 
 
 def test_cls_pooling_of_another_encoder(tmp_path):
-    assert vectors(OnnxEmbedder(tiny(tmp_path, pooling="cls")), "c a a")[0] == direction(3, 0, 2)
+    assert vectors(SentenceEncoder(tiny(tmp_path, pooling="cls")), "c a a")[0] == direction(3, 0, 2)
 
 
 def test_a_text_without_tokens_gets_zeros(tmp_path):
-    assert vectors(OnnxEmbedder(tiny(tmp_path)), "")[0].tolist() == [0, 0, 0]
+    assert vectors(SentenceEncoder(tiny(tmp_path)), "")[0].tolist() == [0, 0, 0]
 
 
 def test_every_piece_of_a_long_text_counts(tmp_path):
-    other = OnnxEmbedder(tiny(tmp_path, pooling="cls", max_length=3))
+    other = SentenceEncoder(tiny(tmp_path, pooling="cls", max_length=3))
     text = "a a a  b b b  c c c  d d d  e e e"
     of_words = vectors(other, "a", "b", "c", "d", "e")
     assert vectors(other, text)[0] == direction(*of_words.sum(axis=0))
@@ -174,14 +174,14 @@ def test_a_folder_as_sentence_transformers_publishes_it(tmp_path, embedder):
     pooling = {"pooling_mode_mean_tokens": True, "word_embedding_dimension": 384}
     (tmp_path / "1_Pooling/config.json").write_text(json.dumps(pooling), "utf-8")
     (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 256}', "utf-8")
-    published = OnnxEmbedder(tmp_path, threads=1)
+    published = SentenceEncoder(tmp_path, threads=1)
     assert published.embed(CLAIMS).equals(embedder.embed(CLAIMS))
     assert published.identity["model_sha256"] == embedder.identity["model_sha256"]
 
 
 def said(folder: Path, **changes: object) -> list[str]:
     with pytest.raises(InputError) as caught:
-        OnnxEmbedder(folder, **changes).embed(["a"])
+        SentenceEncoder(folder, **changes).embed(["a"])
     return str(caught.value).replace(f"{folder}/", "").splitlines()
 
 
@@ -239,10 +239,10 @@ def test_the_identity_is_that_of_the_shipped_files(embedder):
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
 def test_other_files_have_another_identity(tmp_path, name):
     """What is remembered of one encoder is not taken for another's."""
-    before = OnnxEmbedder(tiny(tmp_path)).identity
+    before = SentenceEncoder(tiny(tmp_path)).identity
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes() + b" ")
     changed = {
-        key for key, value in OnnxEmbedder(tmp_path).identity.items() if value != before[key]
+        key for key, value in SentenceEncoder(tmp_path).identity.items() if value != before[key]
     }
     assert changed == {name.replace(".onnx", "_sha256").replace(".json", "_sha256")}
 

@@ -12,7 +12,7 @@ import pytest
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import InputError, StoreFullError, WorkersError
 from claimflow.flows.models.cross_encoder import CrossEncoder
-from claimflow.flows.models.hub import cached, fetch
+from claimflow.flows.models.hub import fetch_model, find_cached
 from claimflow.flows.pipeline.models import HubModel, folder_or_hub_model
 from claimflow.flows.runner.counting import ForeseenEntailment
 from claimflow.flows.runner.embedded_models import ModelWork, worker_judgements
@@ -74,7 +74,7 @@ def write(path: Path, model: str, **more: Any) -> Path:
 
 
 def told(found: list[str], model: HubModel = MODEL) -> Path:
-    return fetch(model, "nightly.yaml:4 entailment.model", found.append)
+    return fetch_model(model, "nightly.yaml:4 entailment.model", found.append)
 
 
 def refused(model: HubModel = MODEL) -> str:
@@ -122,7 +122,7 @@ def verdicts(pipeline: Path) -> list[tuple[str, float]]:
 
 
 def test_a_model_in_the_cache_needs_no_network(pipeline: Path, hub: Hub, home: Path) -> None:
-    fetch(MODEL, "here", lambda _: None)
+    fetch_model(MODEL, "here", lambda _: None)
     hub.asked.clear()
     with hub_settings(HF_HOME=str(home), HF_HUB_OFFLINE="1"):
         assert main(["run", str(pipeline)]) == 0
@@ -367,9 +367,9 @@ def test_the_model_is_fetched_last_so_that_where_it_is_everything_is(hub: Hub, h
     assert "model.onnx_data_sha256" in identity
     # What was broken off is no model, and is completed.
     (folder / "onnx" / "model.onnx").unlink()
-    assert cached(MODEL) is None
+    assert find_cached(MODEL) is None
     assert told([]) == folder
-    assert cached(MODEL) == folder
+    assert find_cached(MODEL) == folder
 
 
 def test_a_full_disk(hub: Hub, home: Path) -> None:
@@ -384,7 +384,7 @@ def test_a_full_disk(hub: Hub, home: Path) -> None:
         f"nightly.yaml:4 entailment.model: no room for {NAME} in {home / 'hub'}: free some, or "
         "set HF_HOME to a folder elsewhere"
     )
-    assert cached(MODEL) is None
+    assert find_cached(MODEL) is None
 
 
 def test_a_cache_that_cannot_be_written(hub: Hub, home: Path) -> None:

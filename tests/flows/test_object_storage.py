@@ -14,8 +14,8 @@ import pytest
 from claimflow.flows import object_storage
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import InputError
-from claimflow.flows.object_storage import Address, open_bucket
-from claimflow.flows.samples.source import SampleSource, open_samples
+from claimflow.flows.object_storage import Address, Bucket, parse_address
+from claimflow.flows.samples.reader import SampleSource, read_samples
 from claimflow.flows.store.export import check_place, export_to, publish_run
 from claimflow.flows.store.store import Store
 from tests.flows.prefect_server import environment
@@ -53,8 +53,8 @@ def s3(way: Way, request: pytest.FixtureRequest) -> str:
 
 
 def put(place: str, content: bytes | Path) -> None:
-    at = object_storage(place)
-    open_bucket(at).put(at.key, content)
+    at = parse_address(place)
+    Bucket(at).put(at.key, content)
 
 
 def parquet(path: Path, samples: list[dict[str, str]]) -> Path:
@@ -67,7 +67,7 @@ def lines(samples: list[dict[str, str]]) -> bytes:
 
 
 def read(place: str, folder: Path) -> SampleSource:
-    return open_samples(place, base=folder, rename={})
+    return read_samples(place, base=folder, rename={})
 
 
 def told(place: str, folder: Path) -> list[str]:
@@ -91,7 +91,7 @@ def ids(source: SampleSource) -> list[str]:
     ],
 )
 def test_an_address_is_a_bucket_and_a_key(place: str, parts: tuple[str, str]) -> None:
-    assert object_storage(place) == Address(*parts)
+    assert parse_address(place) == Address(*parts)
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_where_there_is_no_room_for_a_copy_is_told(
 def test_without_obstore_it_is_said_how_to_get_it(
     way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "claimflow.flows.object_storage", None)
+    monkeypatch.setitem(sys.modules, "obstore.store", None)
     assert told("s3://b/a.jsonl", tmp_path) == [
         "s3://b/a.jsonl: obstore is not installed; pip install 'claimflow[s3]'"
     ]
@@ -303,8 +303,8 @@ def run_ids(store: Store) -> list[str]:
 
 
 def fetched(place: str, folder: Path) -> dict[str, Path]:
-    at = object_storage(place)
-    found = open_bucket(at)
+    at = parse_address(place)
+    found = Bucket(at)
     copies = {key: folder / key.replace("/", "_") for key in found.versions(at.key)}
     for key, path in copies.items():
         found.fetch(key, path)

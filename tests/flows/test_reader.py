@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from claimflow.flows.samples.source import SampleSource, open_samples
+from claimflow.flows.samples.reader import SampleSource, read_samples
 from claimflow.stages.rows import Sample
 from claimflow.stages.tables import schema
 
@@ -73,7 +73,7 @@ WRITERS = {
 def read(
     folder: Path, path: str, *, rename: Mapping[str, str] | None = None, limit: int | None = None
 ) -> SampleSource:
-    source = open_samples(path, base=folder, rename=rename or {}, limit=limit)
+    source = read_samples(path, base=folder, rename=rename or {}, limit=limit)
     assert source.faults == ()
     return source
 
@@ -293,7 +293,7 @@ def test_a_limit_reads_the_first_samples_only(tmp_path: Path) -> None:
 def test_samples_beyond_memory_are_put_aside_in_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("claimflow.flows.samples.source._IN_MEMORY", 1000)
+    monkeypatch.setattr("claimflow.flows.samples.reader._IN_MEMORY", 1000)
     write_jsonl(tmp_path / "s.jsonl", [{"id": n, "response": "x" * 100} for n in range(600)])
     assert [row["sample_id"] for row in rows(read(tmp_path, "s.jsonl"))] == [
         str(n) for n in range(600)

@@ -7,14 +7,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from claimflow.flows.samples.source import open_samples
+from claimflow.flows.samples.reader import read_samples
 
 LINE = "write one JSON object on each line"
 ARRAY = "write one array of objects"
 
 
 def told(folder: Path, path: str, rename: Mapping[str, str] | None = None) -> list[str]:
-    return [str(f) for f in open_samples(path, base=folder, rename=rename or {}).faults]
+    return [str(f) for f in read_samples(path, base=folder, rename=rename or {}).faults]
 
 
 def told_of(folder: Path, name: str, text: str | bytes) -> list[str]:

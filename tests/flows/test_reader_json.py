@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claimflow.flows.samples.json_files import _decode_strictly, _plain_object, decode_object
+from claimflow.flows.samples.reader import read_samples
 from claimflow.flows.samples.records import RecordError
-from claimflow.flows.samples.source import open_samples
 
 TEXTS = st.text(st.sampled_from('ab":, \\é🙂\x00\u2028{}'), max_size=6)
 VALUES = st.recursive(
@@ -91,7 +91,7 @@ def test_ordinary_lines_are_read_quickly_and_those_of_quoted_colons_are_read_too
 
 def test_faults_of_the_lines_before_a_byte_of_another_encoding_are_told_too(tmp_path: Path) -> None:
     (tmp_path / "s.jsonl").write_bytes(b'\nnot JSON\n{"id": "\xe9"}\n')
-    assert [str(fault) for fault in open_samples("s.jsonl", base=tmp_path, rename={}).faults] == [
+    assert [str(fault) for fault in read_samples("s.jsonl", base=tmp_path, rename={}).faults] == [
         "s.jsonl:2: broken JSON at column 1 (Expecting value); write one JSON object on each line",
         "s.jsonl:3: the byte 0xe9 is not UTF-8; save the file as UTF-8",
     ]
@@ -100,7 +100,7 @@ def test_faults_of_the_lines_before_a_byte_of_another_encoding_are_told_too(tmp_
 def test_lines_of_unicode_blanks_are_blank(tmp_path: Path) -> None:
     text = '{"id": 1}\n\u00a0\u2003\n\x85\n \t\r\n{"id": 2}\r'
     (tmp_path / "s.jsonl").write_bytes(text.encode())
-    source = open_samples("s.jsonl", base=tmp_path, rename={})
+    source = read_samples("s.jsonl", base=tmp_path, rename={})
     assert (source.count, source.faults) == (2, ())
 
 
@@ -108,7 +108,7 @@ def test_other_references_may_stand_in_some_samples_alone(tmp_path: Path) -> Non
     lines = [json.dumps({"id": n}) for n in range(300)]
     lines[280] = '{"id": 280, "ground_truths": ["one", "two"]}'
     (tmp_path / "s.jsonl").write_text("\n".join(lines))
-    (table,) = open_samples("s.jsonl", base=tmp_path, rename={}).shards(1_000)
+    (table,) = read_samples("s.jsonl", base=tmp_path, rename={}).shards(1_000)
     others = table["other_references"].to_list()
     assert others[280] == ["two"]
     assert others.count([]) == 299

@@ -20,7 +20,7 @@ from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.runner.run import Made
 from claimflow.flows.runner.table_builder import Drafting
 from claimflow.flows.runner.workers.local import LocalWorkers
-from claimflow.flows.samples.source import SampleSource, open_samples
+from claimflow.flows.samples.reader import SampleSource, read_samples
 from claimflow.flows.store.artifacts import Artifact, Making, read_shards
 from claimflow.flows.store.fingerprint import Digest, step_recipe
 from claimflow.flows.store.store import Store
@@ -59,7 +59,7 @@ def silent(name: str) -> Row:
 def write(folder: Path, samples: Sequence[Row]) -> SampleSource:
     lines = [json.dumps(one) + "\n" for one in samples]
     (folder / "s.jsonl").write_text("".join(lines), "utf-8")
-    return open_samples("s.jsonl", base=folder, rename={})
+    return read_samples("s.jsonl", base=folder, rename={})
 
 
 class Tables:
@@ -99,7 +99,7 @@ class Tables:
 def whole(folder: Path, stage: Stage) -> tuple[pl.DataFrame, str]:
     """The rows that the stage makes of all samples, two at a time, and their digest."""
     parts, digest = [], Digest(stage.makes)
-    source = open_samples("s.jsonl", base=folder, rename={})
+    source = read_samples("s.jsonl", base=folder, rename={})
     for number, samples in enumerate(source.shards(2)):
         made = stage.make({"samples": samples}, {})
         digest.add(made)

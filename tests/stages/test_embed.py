@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from claimflow.flows.models.encoder import OnnxEmbedder
+from claimflow.flows.models.sentence_encoder import SentenceEncoder
 from claimflow.stages.rows import Sample
 from claimflow.stages.similarity import EmbeddingSimilarity
 from claimflow.stages.tables import build
@@ -36,7 +36,7 @@ class Recording:
         return ONNX.embed([text for text in texts if text not in self._loses])
 
 
-ONNX = OnnxEmbedder(threads=1)
+ONNX = SentenceEncoder(threads=1)
 
 
 def similarities(samples=SAMPLES, embedder=None, **settings):

@@ -207,7 +207,7 @@ _CHARACTERS: Final = 1_000_000
 """Texts are embedded in groups of about this many characters, which bounds memory."""
 
 
-class OnnxEmbedder:
+class SentenceEncoder:
     """Unit vectors of texts, by the encoder in `folder` (see `read_folder`).
 
     The default is the all-MiniLM-L6-v2 that claimflow carries. `threads` bounds the

@@ -1,4 +1,4 @@
-"""Files by their content: told again from memory until somebody touches them."""
+"""SHA-256 digests of files, cached until a file changes."""
 
 import hashlib
 import os
@@ -10,13 +10,13 @@ from claimflow.flows import files
 from claimflow.flows.files import sha256_of
 
 
-def test_it_is_that_of_the_bytes(tmp_path: Path) -> None:
+def test_the_digest_is_that_of_the_bytes(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(b"weights")
     assert sha256_of(path) == sha256_of(path) == hashlib.sha256(b"weights").hexdigest()
 
 
-def test_a_file_is_read_once_until_somebody_touches_it(
+def test_a_file_is_read_once_until_it_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = []
@@ -25,8 +25,8 @@ def test_a_file_is_read_once_until_somebody_touches_it(
         read.append(path)
         return path.read_text("utf-8")
 
-    monkeypatch.setattr(files, "_read", reading)
-    monkeypatch.setattr(files, "_SETTLED", 0.0)
+    monkeypatch.setattr(files, "_read_sha256", reading)
+    monkeypatch.setattr(files, "_MIN_AGE", 0.0)
     path = tmp_path / "model.onnx"
     path.write_text("weights", "utf-8")
     assert [sha256_of(path), sha256_of(path)] == ["weights"] * 2
@@ -34,21 +34,23 @@ def test_a_file_is_read_once_until_somebody_touches_it(
     before = path.stat()
     while path.stat().st_ctime_ns == before.st_ctime_ns:
         path.write_text("WEIGHTS", "utf-8")
-        # Whoever copies a model may keep its time.
+        # A copy may keep the modification time.
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert [sha256_of(path), sha256_of(path)] == ["WEIGHTS"] * 2
     assert len(read) == 2
 
 
-def test_a_file_that_was_just_written_is_not_remembered(tmp_path: Path) -> None:
+def test_the_digest_of_a_file_just_written_is_not_cached(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     for content in (b"one", b"two", b"six"):
         path.write_bytes(content)
         assert sha256_of(path) == hashlib.sha256(content).hexdigest()
 
 
-def test_another_file_in_its_place_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_SETTLED", 0.0)
+def test_a_file_that_replaces_another_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_MIN_AGE", 0.0)
     path, other = tmp_path / "model.onnx", tmp_path / "other.onnx"
     for place, content in ((path, b"one"), (other, b"two")):
         place.write_bytes(content)

@@ -197,7 +197,7 @@ class SampleSource:
         return replace(self, count=kept.rows, size=kept.size, digest=digest, _shelf=kept.shelf)
 
 
-def open_samples(
+def read_samples(
     path: str, *, base: Path, rename: Mapping[str, str], limit: int | None = None
 ) -> SampleSource:
     """Read and check the samples that `path`, a file below `base`, an object or a glob, names.
