@@ -31,7 +31,7 @@ def compact(store: Store) -> None:
     part.unlink(missing_ok=True)
     fold_log(store)
     try:
-        with store.reading(alone=True) as connection:
+        with store.reading(exclusive=True) as connection:
             if log_path(store.path).exists():
                 return
             ((name,),) = connection.execute("SELECT current_database()").fetchall()

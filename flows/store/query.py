@@ -35,7 +35,7 @@ def query(store: Store, sql: str, *, seconds: float, rows: int | None = None) ->
     Raises `InputError` when DuckDB refuses the query, when it answers no rows and columns,
     or when it takes longer than `seconds`.
     """
-    with store.reading(any_version=True, alone=True) as connection:
+    with store.reading(any_version=True, exclusive=True) as connection:
         for limit in _LIMITS:
             connection.execute(limit)
         timer = threading.Timer(seconds, connection.interrupt)

@@ -65,7 +65,7 @@ def publish(store: Store) -> None:
     part = copy.with_name(f".{copy.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     fold_log(store)
     try:
-        with store.reading(alone=True):
+        with store.reading(exclusive=True):
             if is_current(store.path) or log_path(store.path).exists():
                 return
             _copy_file(store.path, part)
