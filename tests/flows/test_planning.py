@@ -304,8 +304,8 @@ def test_final_failures_are_on_file_and_others_are_asked_for_again(tmp_path: Pat
 def test_parts_of_the_samples_count_as_they_are_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr("claimflow.flows.runner.prepare.SHARD", size)
-    monkeypatch.setattr("claimflow.flows.runner.prepare.SHARD", size)
+    monkeypatch.setattr("claimflow.flows.runner.estimate.SHARD", size)
+    monkeypatch.setattr("claimflow.flows.runner.table_builder.SHARD", size)
     same = own("one") | {"sample_id": "copy"}
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
@@ -316,7 +316,7 @@ def test_parts_of_the_samples_count_as_they_are_asked(
 def test_of_very_many_samples_some_are_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("claimflow.flows.runner.prepare.SHARD", 1)
+    monkeypatch.setattr("claimflow.flows.runner.estimate.SHARD", 1)
     monkeypatch.setattr("claimflow.flows.runner.estimate._SHARDS", 3)
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)

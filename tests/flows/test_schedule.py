@@ -291,7 +291,7 @@ def test_deployments_orphans_and_missed_runs(
 def label(api: Api, process: int, *flow_runs: str) -> None:
     """Put on runs which process each is, as the flow does itself."""
     code = (
-        "import sys, os, flows.orphans as o\n"
+        "import sys, os, claimflow.flows.orchestration.recovery as o\n"
         "o.os.getpid = lambda: int(sys.argv[1])\nfor run in sys.argv[2:]: o.sign(run)"
     )
     subprocess.run(

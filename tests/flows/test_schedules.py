@@ -56,7 +56,7 @@ def test_the_json_schema_is_current(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_parameters_are_those_of_the_flow() -> None:
     # Prefect takes seconds to import: the flow's source says what it takes.
-    source = (ROOT / "flows/evaluate.py").read_text("utf-8")
+    source = (ROOT / "flows/orchestration/flow.py").read_text("utf-8")
     signature = source.partition("def evaluate(")[2].partition(") -> ")[0]
     taken = {line.split(":")[0].strip() for line in signature.splitlines() if ":" in line}
     assert set(Parameters.model_fields) == taken - {"config", "publish", "report"}

@@ -130,7 +130,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two samples in a part, two parts at a time."""
     for module in (table_builder, incremental):
         monkeypatch.setattr(module, "GROUP", 2)
-    monkeypatch.setattr("claimflow.flows.runner.prepare.SHARD", 2)
+    monkeypatch.setattr("claimflow.flows.runner.table_builder.SHARD", 2)
 
 
 @pytest.mark.usefixtures("small_parts")
