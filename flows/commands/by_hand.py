@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.tree import Tree
 
 from claimflow.flows.commands.answers import shown
-from claimflow.flows.quality.corrections import edits_of, lapsed
+from claimflow.flows.quality.corrections import edits_of_sample, unused_edits
 from claimflow.flows.report.text import counted
 from claimflow.flows.store.edits import Edit
 from claimflow.flows.store.store import Store
@@ -17,7 +17,7 @@ _TOLD: Final = 5
 
 def print_lapsed(console: Console, store: Store, run_id: str) -> None:
     """Say which edits a run could not use, and why."""
-    found = lapsed(store, run_id)
+    found = unused_edits(store, run_id)
     if not found:
         return
     apply = "applies" if len(found) == 1 else "apply"
@@ -32,7 +32,7 @@ def print_lapsed(console: Console, store: Store, run_id: str) -> None:
 
 def add_edits(tree: Tree, store: Store, run_id: str, sample_id: str) -> None:
     """Add what people corrected in a sample: who, when, why, and what became of what."""
-    edits = edits_of(store, run_id, sample_id)
+    edits = edits_of_sample(store, run_id, sample_id)
     if not edits:
         return
     undone = {edit.undoes for edit in edits}

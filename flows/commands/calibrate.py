@@ -9,8 +9,7 @@ from claimflow.flows.commands.answers import standard_output
 from claimflow.flows.commands.calibrate_tables import print_calibration
 from claimflow.flows.commands.output import write_text
 from claimflow.flows.commands.stores import named_store
-from claimflow.flows.quality.calibration import RunCalibration, calibrate
-from claimflow.flows.quality.step_calibration import as_json
+from claimflow.flows.quality.calibration import RunCalibration, as_json, calibrate
 from claimflow.flows.store.read_copy import publish_again
 from claimflow.flows.store.results import chosen_run
 from claimflow.flows.store.runs import LATEST

@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.table import Table
 
 from claimflow.flows.commands.answers import shown
-from claimflow.flows.quality.agreement import Agreement, Annotators, Ranks
-from claimflow.flows.quality.calibration import Earlier, RunCalibration
-from claimflow.flows.quality.step_calibration import Calibration, Slice
+from claimflow.flows.quality.agreement import Agreement, AnnotatorAgreement, RankCorrelations
+from claimflow.flows.quality.calibration import EarlierCalibration, RunCalibration
+from claimflow.flows.quality.step_calibration import Slice, StepCalibration
 from claimflow.flows.report.phrases import earlier_words, figure_words
 from claimflow.flows.report.text import counted, number
 
@@ -29,7 +29,7 @@ def print_calibration(console: Console, found: RunCalibration) -> None:
             _print_earlier(console, before)
 
 
-def _print_part(console: Console, one: Calibration, by: str | None) -> None:
+def _print_part(console: Console, one: StepCalibration, by: str | None) -> None:
     metric = f" {one.metric}" if one.metric else ""
     console.print(shown(f"{one.kind} of step {one.step}{metric}", style="bold"), soft_wrap=True)
     for line in _counts(one):
@@ -47,7 +47,7 @@ def _print_part(console: Console, one: Calibration, by: str | None) -> None:
     _print_corrected(console, one)
 
 
-def _counts(one: Calibration) -> Iterator[str]:
+def _counts(one: StepCalibration) -> Iterator[str]:
     words = f"{one.labelled:,} of {counted(one.rows, 'row')} labelled"
     if one.divided:
         words += f", people are divided on {one.divided:,}"
@@ -58,7 +58,7 @@ def _counts(one: Calibration) -> Iterator[str]:
         yield "not drawn at random: agreement is that of the rows that were labelled, not of all"
 
 
-def _people(people: Annotators) -> Iterator[str]:
+def _people(people: AnnotatorAgreement) -> Iterator[str]:
     yield ", ".join(f"{name}: {counted(n, 'label')}" for name, n in people.labels.items())
     if people.shared:
         words = figure_words(people.alpha)
@@ -70,7 +70,7 @@ def _people(people: Annotators) -> Iterator[str]:
         yield f"{pair.one} and {pair.other}, {pair.n:,} shared: {said}"
 
 
-def _ranks(ranks: Ranks) -> str:
+def _ranks(ranks: RankCorrelations) -> str:
     spearman, kendall = figure_words(ranks.spearman), figure_words(ranks.kendall)
     return f"Spearman {spearman}, Kendall {kendall}, {counted(ranks.n, 'sample')}"
 
@@ -93,7 +93,7 @@ def _print_agreement(console: Console, one: Agreement) -> None:
     _print_table(console, ["people \\ judge", *one.labels, "base rate"], confusion)
 
 
-def _print_slices(console: Console, one: Calibration, by: str | None) -> None:
+def _print_slices(console: Console, one: StepCalibration, by: str | None) -> None:
     if not one.slices:
         return
     columns = {
@@ -117,7 +117,7 @@ def _slice_cells(one: Slice) -> list[str]:
     return ["0", "-", "-"]
 
 
-def _print_reliability(console: Console, one: Calibration) -> None:
+def _print_reliability(console: Console, one: StepCalibration) -> None:
     if one.reliability is None:
         return
     rows = [
@@ -129,7 +129,7 @@ def _print_reliability(console: Console, one: Calibration) -> None:
     console.print(f"  off by {off} on average, Brier score {brier}\n")
 
 
-def _print_corrected(console: Console, one: Calibration) -> None:
+def _print_corrected(console: Console, one: StepCalibration) -> None:
     if not one.corrected:
         return
     rows = [
@@ -150,7 +150,7 @@ def _print_corrected(console: Console, one: Calibration) -> None:
         console.print(shown(f"  {words}"), soft_wrap=True)
 
 
-def _print_earlier(console: Console, one: Earlier) -> None:
+def _print_earlier(console: Console, one: EarlierCalibration) -> None:
     console.print(shown(f"  {earlier_words(one)}"), soft_wrap=True)
 
 

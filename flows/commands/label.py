@@ -9,8 +9,9 @@ from claimflow.flows.commands.answers import shown, standard_output
 from claimflow.flows.commands.output import write_bytes
 from claimflow.flows.commands.stores import named_store
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.quality.label_sheets import Blind, blind_sheet, read_blind, taken_in, written
-from claimflow.flows.quality.labels import chosen_part, parts, record
+from claimflow.flows.quality.csv_sheets import Sheet, read_sheet, to_csv
+from claimflow.flows.quality.label_sheets import LAYOUTS, draw_sheet, find_labels
+from claimflow.flows.quality.labels import Kind, choose_target, label_targets, record
 from claimflow.flows.report.text import counted
 from claimflow.flows.store import results
 from claimflow.flows.store.read_copy import publish_again
@@ -25,20 +26,20 @@ def _export(options: Namespace) -> int:
     store = named_store(options)
     run_id = results.chosen_run(store, options.run)
     with store.reading() as connection:
-        known = parts(connection, run_id, options.of)
-    part = chosen_part(known, run_id, options.of, step=options.step, metric=options.metric)
-    sheet = blind_sheet(store, part, size=options.sample, by=options.by, seed=options.seed)
+        targets = label_targets(connection, run_id, options.of)
+    target = choose_target(targets, run_id, options.of, step=options.step, metric=options.metric)
+    sheet = draw_sheet(store, target, size=options.sample, by=options.by, seed=options.seed)
     content = _content(sheet, options)
     write_bytes(content, options.output)
     if options.output is not None:
-        draw = f"{sheet['draw'][0]} from step {part.step} of run {run_id}"
+        draw = f"{sheet['draw'][0]} from step {target.step} of run {run_id}"
         print(f"{counted(sheet.height, 'row')} in {options.output}: {draw}", file=sys.stderr)
     return 0
 
 
 def _content(sheet: pl.DataFrame, options: Namespace) -> bytes:
     if options.output is None or options.output.suffix != ".html":
-        return written(sheet)
+        return to_csv(sheet)
     # Only a page needs Jinja2.
     from claimflow.flows.report.label_form import form_page
 
@@ -48,10 +49,10 @@ def _content(sheet: pl.DataFrame, options: Namespace) -> bytes:
 def _import(options: Namespace) -> int:
     if not options.who.strip():
         raise InputError([Fault("--who", "is blank", "name whoever labelled it")])
-    sheet = read_blind(options.file)
+    sheet = read_sheet(options.file, LAYOUTS)
     store = named_store(options)
     run_id = results.chosen_run(store, _run_of(sheet))
-    labels = taken_in(sheet, store, run_id, who=options.who.strip())
+    labels = find_labels(sheet, store, run_id, who=options.who.strip())
     new = record(store, labels)
     if new:
         publish_again(store)
@@ -65,7 +66,7 @@ def _import(options: Namespace) -> int:
     return 0
 
 
-def _run_of(sheet: Blind) -> str:
+def _run_of(sheet: Sheet[Kind]) -> str:
     """The one run that the rows of a sheet are of."""
     named = {row.cell("run").strip(): row for row in reversed(sheet.rows)}
     if len(named) == 1 and "" not in named:

@@ -5,7 +5,7 @@ from argparse import Namespace
 from claimflow.flows.commands.output import write_file
 from claimflow.flows.commands.stores import read_store
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.quality.calibration import reliability_of
+from claimflow.flows.quality.calibration import reliability_of_step
 from claimflow.flows.quality.comparison import compare
 from claimflow.flows.quality.metric_differences import Runs
 from claimflow.flows.report.overview import named_metrics, past_means, scored_values
@@ -79,7 +79,7 @@ def _of_metric(store: Store, run_id: str, name: str, kind: str | None) -> Chart:
 
 
 def _of_step(store: Store, run_id: str, step: str) -> Chart:
-    bins = reliability_of(store, run_id, step).bins
+    bins = reliability_of_step(store, run_id, step).bins
     points = [Believed(one.mean, *one.entailed, one.n) for one in bins]
     return reliability(points, label=f"p entailed, {step}")
 

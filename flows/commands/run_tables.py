@@ -14,7 +14,7 @@ from claimflow.flows.commands.answers import shown, standard_output
 from claimflow.flows.commands.by_hand import print_lapsed
 from claimflow.flows.commands.gate_report import gate_code, print_gates
 from claimflow.flows.judge.judge import FINAL
-from claimflow.flows.quality.calibration import corrections
+from claimflow.flows.quality.calibration import corrected_steps
 from claimflow.flows.quality.cascades import CascadeAccount, cascades_of
 from claimflow.flows.quality.gates import outcomes_of
 from claimflow.flows.report.markdown import call_words, metric_name
@@ -52,7 +52,7 @@ def print_report(
     print_lapsed(console, store, run_id)
     _print_votes(console, vote_words(*accounts.votes(store, run_id)))
     _print_cascades(console, cascades_of(store, run_id))
-    labelled = corrections(store, run_id)
+    labelled = corrected_steps(store, run_id)
     _print_judges(console, list(judge_lines(store, run_id, labelled)))
     _print_calls(console, accounts.calls_made(store, run_id))
     lowest = results.lowest(store, run_id, _LOWEST)

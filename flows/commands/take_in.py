@@ -7,11 +7,16 @@ from collections.abc import Iterator, Sequence
 from claimflow.flows.commands.answers import shown, standard_output
 from claimflow.flows.commands.stores import named_store
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.quality.correction_csv import Sheet, read_sheet
-from claimflow.flows.quality.corrections import Taken, run_of, taken_in
+from claimflow.flows.quality.correction_sheets import (
+    LAYOUTS,
+    CorrectedSample,
+    find_corrections,
+    run_of_sheet,
+)
+from claimflow.flows.quality.csv_sheets import Sheet, read_sheet
 from claimflow.flows.report.text import counted
 from claimflow.flows.store import results
-from claimflow.flows.store.edits import record
+from claimflow.flows.store.edits import Kind, record
 from claimflow.flows.store.read_copy import publish_again
 from claimflow.flows.store.store import Store
 
@@ -19,10 +24,10 @@ from claimflow.flows.store.store import Store
 def main(options: Namespace) -> int:
     """Put on record what was changed in a sheet, with who, when and why."""
     who, why = signed(options)
-    sheet = read_sheet(options.file)
+    sheet = read_sheet(options.file, LAYOUTS)
     store = named_store(options)
     run_id = _run(sheet, store, options.run)
-    taken = taken_in(sheet, store, run_id, who=who, why=why)
+    taken = find_corrections(sheet, store, run_id, who=who, why=why)
     console = standard_output()
     if not taken:
         words = f"nothing in {options.file} is new to run {run_id} and the edits on record"
@@ -51,9 +56,9 @@ def signed(options: Namespace) -> tuple[str, str]:
         raise InputError([Fault("--who", what, "name whoever edits")]) from error
 
 
-def _run(sheet: Sheet, store: Store, named: str | None) -> str:
+def _run(sheet: Sheet[Kind], store: Store, named: str | None) -> str:
     """The run that a sheet is held against: its own, or else the one that was asked for."""
-    own = run_of(sheet)
+    own = run_of_sheet(sheet)
     asked = results.chosen_run(store, named) if named is not None or own is None else None
     if own is None or asked in (None, own):
         return asked or results.chosen_run(store, own)
@@ -61,7 +66,7 @@ def _run(sheet: Sheet, store: Store, named: str | None) -> str:
     raise InputError([Fault("--run", what, hint)])
 
 
-def _told(taken: Sequence[Taken]) -> Iterator[str]:
+def _told(taken: Sequence[CorrectedSample]) -> Iterator[str]:
     """What was taken in, step by step, and how to take it back."""
     for step in dict.fromkeys(one.edit.step for one in taken):
         of_step = [one for one in taken if one.edit.step == step]

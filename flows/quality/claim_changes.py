@@ -21,7 +21,7 @@ EDITS: Final = "edits"
 """The stage of a table in which people corrected rows of another one by hand."""
 
 
-class Making(NamedTuple):
+class Provenance(NamedTuple):
     """How the table of a step came about; `edits` are those laid over it afterwards."""
 
     artifact_id: str
@@ -52,7 +52,7 @@ class StepChange(NamedTuple):
 
 def step_changes(connection: duckdb.DuckDBPyConnection, runs: Runs) -> list[StepChange]:
     """Every step that both runs have with the same kind of table, in the order of the second."""
-    a, b = (makings(connection, run) for run in runs)
+    a, b = (step_provenance(connection, run) for run in runs)
     return [
         _change(step, a[step], making)
         for step, making in b.items()
@@ -64,23 +64,23 @@ def steps_in_one_run(
     connection: duckdb.DuckDBPyConnection, runs: Runs
 ) -> tuple[list[str], list[str]]:
     """The steps that only the first, and only the second run has."""
-    a, b = (makings(connection, run) for run in runs)
+    a, b = (step_provenance(connection, run) for run in runs)
     return [step for step in a if step not in b], [step for step in b if step not in a]
 
 
-def _change(step: str, a: Making, b: Making) -> StepChange:
+def _change(step: str, a: Provenance, b: Provenance) -> StepChange:
     settings = _settings(a, b)
     causes = tuple(causes_between(a, b))
     same = a.artifact_id == b.artifact_id
     return StepChange(step, b.kind, same, causes, settings, a.edits ^ b.edits)
 
 
-def _settings(a: Making, b: Making) -> tuple[str, ...]:
+def _settings(a: Provenance, b: Provenance) -> tuple[str, ...]:
     names = sorted({*a.settings, *b.settings})
     return tuple(name for name in names if a.settings.get(name) != b.settings.get(name))
 
 
-def causes_between(a: Making, b: Making) -> list[Cause]:
+def causes_between(a: Provenance, b: Provenance) -> list[Cause]:
     """What differs between two makings; none where the same was asked again."""
     settings = _settings(a, b)
     if a.stage != b.stage:
@@ -98,7 +98,7 @@ def causes_between(a: Making, b: Making) -> list[Cause]:
     return found
 
 
-def makings(connection: duckdb.DuckDBPyConnection, run: str) -> dict[str, Making]:
+def step_provenance(connection: duckdb.DuckDBPyConnection, run: str) -> dict[str, Provenance]:
     """How the table of each step of a run was made, in their order."""
     rows = connection.execute(
         "SELECT step, artifact_id::VARCHAR FROM audit.run_steps WHERE run_id = $run "
@@ -108,7 +108,7 @@ def makings(connection: duckdb.DuckDBPyConnection, run: str) -> dict[str, Making
     return {step: _making(connection, artifact) for step, artifact in rows}
 
 
-def _making(connection: duckdb.DuckDBPyConnection, artifact: str) -> Making:
+def _making(connection: duckdb.DuckDBPyConnection, artifact: str) -> Provenance:
     """Of a table with corrections laid over it, the making of the one below."""
     kind, stage, version, *texts = connection.execute(
         "SELECT kind, stage, version, settings, tools, inputs FROM audit.artifacts "
@@ -117,7 +117,7 @@ def _making(connection: duckdb.DuckDBPyConnection, artifact: str) -> Making:
     ).fetchall()[0]
     settings, tools, inputs = map(json.loads, texts)
     if stage != EDITS:
-        return Making(artifact, kind, stage, version, settings, tools, frozenset(), inputs)
+        return Provenance(artifact, kind, stage, version, settings, tools, frozenset(), inputs)
     below = _making(connection, inputs["base"])
     return below._replace(artifact_id=artifact, edits=frozenset(settings["edits"]))
 

@@ -1,314 +1,229 @@
-"""Blind label sheets: drawn, written and read back."""
+"""Blind label sheets: drawn from a run, written without the judge's verdicts, read back."""
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
-from uuid import UUID, uuid4
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from claimflow.flows.errors import Fault, InputError, one_of
-from claimflow.flows.quality.correction_csv import (
+from claimflow.flows.quality.csv_sheets import (
+    Problem,
+    Sheet,
+    SheetLayout,
     SheetRow,
-    as_csv,
-    as_saved,
-    check_header,
-    read_rows,
+    normalize_newlines,
+    raise_faults,
+)
+from claimflow.flows.quality.label_sampling import (
+    Draw,
+    DrawMethod,
+    draw_rows,
+    parse_draw,
+    uncertainty,
 )
 from claimflow.flows.quality.labels import (
-    KINDS,
     TABLES,
     VALUES,
     Kind,
-    Labelled,
-    Part,
+    LabelRecord,
+    LabelTarget,
     frame_key,
-    parts,
-    units,
+    label_targets,
+    row_keys,
+    target_rows,
     with_texts,
 )
 from claimflow.flows.store.store import Store, now
-from claimflow.stages.rows import content_key
 
-# Which rows are labelled: drawn at random, or more often where a judge is unsure.
-
-
-By = Literal["random", "uncertainty"]
-
-EVEN: Final = 0.2
-"""Share of a draw by uncertainty that is spread evenly, so that no row is out of reach."""
-
-_WORDS: Final = re.compile(r"(random|uncertainty) (\d{1,9}) of (\d{1,9}), seed (\d{1,9})")
-
-
-class Draw(NamedTuple):
-    """A draw that can be repeated: `size` of `of` rows, in the order that `seed` gives them."""
-
-    by: By
-    size: int
-    of: int
-    seed: int
-
-    def __str__(self) -> str:
-        return f"{self.by} {self.size} of {self.of}, seed {self.seed}"
-
-
-def read_draw(words: str) -> Draw | None:
-    """The draw that `str` made the words of; None where it did not."""
-    found = _WORDS.fullmatch(words.strip())
-    if not found:
-        return None
-    by: By = "random" if found[1] == "random" else "uncertainty"
-    return Draw(by, *map(int, found.groups()[1:]))
-
-
-def unsure(rows: pl.DataFrame) -> NDArray[np.float64] | None:
-    """How unsure the judge was of each row, from 0; None where nothing says so.
-
-    1 less the largest of its three probabilities, or the share of votes that disagreed; 1
-    where it gave no verdict.
-    """
-    likeliest = pl.max_horizontal("p_entailed", "p_contradicted", "p_neutral")
-    doubt = rows.select(1 - pl.coalesce(likeliest, "agreement"))[:, 0]
-    if doubt.null_count() == rows.height:
-        return None
-    return doubt.fill_null(1.0).to_numpy().astype(np.float64)
-
-
-def drawn(rows: pl.DataFrame, draw: Draw) -> dict[int, float]:
-    """The places of the rows that are drawn, in a random order, with the probability of each.
-
-    By uncertainty it is a systematic sample from that order with probabilities proportional
-    to size (Madow 1949), so that each row is drawn exactly as often as its probability says.
-    """
-    keys = [
-        content_key("draw", draw.seed, *row)
-        for row in rows.select("sample_id", "claim_id", "passage").iter_rows()
-    ]
-    order = sorted(range(rows.height), key=keys.__getitem__)
-    size = min(draw.size, rows.height)
-    doubts = unsure(rows) if draw.by == "uncertainty" else None
-    if doubts is None:
-        return dict.fromkeys(order[:size], size / rows.height) if size else {}
-    chances = probabilities(doubts, size)[order]
-    start = UUID(content_key("start", draw.seed)).int / 2**128
-    ends = np.floor(np.cumsum(chances) + start + 1e-9)
-    chosen = np.flatnonzero(np.diff(ends, prepend=0.0) > 0)
-    return {order[place]: float(chances[place]) for place in chosen}
-
-
-def probabilities(doubts: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    """The probability to draw each row, `size` in sum: even in part, the rest by its doubt."""
-    n = len(doubts)
-    total = doubts.sum()
-    shares = EVEN / n + (1 - EVEN) * (doubts / total if total > 0 else np.full(n, 1 / n))
-    sure = np.zeros(n, dtype=bool)
-    while True:
-        left = size - int(sure.sum())
-        chances = np.where(sure, 1.0, left * shares / max(shares[~sure].sum(), 1e-300))
-        over = ~sure & (chances >= 1)
-        if not over.any():
-            return chances
-        sure |= over
-
-
-def places(rows: Sequence[dict[str, object]]) -> list[tuple[object, object, object]]:
-    """What tells the rows of one part from each other."""
-    return [(row["sample_id"], row["claim_id"], row["passage"]) for row in rows]
-
-
-# A blind sheet: what an annotator reads and where the label goes, no word of the judge's.
-
-
-READ: Final[Mapping[Kind, tuple[str, ...]]] = {
+TEXT_COLUMNS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "verdicts": ("premise", "claim"),
     "claims": ("text", "claim"),
     "samples": ("user_input", "response", "reference", "retrieved_contexts"),
 }
-"""The texts that an annotator reads, by column."""
+"""The columns of the texts that an annotator reads."""
 
-_PLACE: Final[Mapping[Kind, tuple[str, ...]]] = {
+_KEY_COLUMNS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "verdicts": ("sample_id", "claim_id", "against", "passage"),
     "claims": ("sample_id", "claim_id"),
     "samples": ("sample_id", "metric"),
 }
 
-COLUMNS: Final[Mapping[Kind, tuple[str, ...]]] = {
-    kind: ("run", "step", "draw", *_PLACE[kind], *READ[kind], "label") for kind in KINDS
+_IDENTIFIED_BY: Final[Mapping[Kind, str | None]] = {
+    "verdicts": "premise",
+    "claims": "claim",
+    "samples": None,
 }
 
+LAYOUTS: Final[tuple[SheetLayout[Kind], ...]] = tuple(
+    SheetLayout(
+        kind,
+        column,
+        columns=(
+            columns := ("run", "step", "draw", *_KEY_COLUMNS[kind], *TEXT_COLUMNS[kind], "label")
+        ),
+        required=[name for name in columns if name not in ("against", "user_input")],
+    )
+    for kind, column in _IDENTIFIED_BY.items()
+)
 
-class Blind(NamedTuple):
-    """A sheet of labels as it was read."""
+_Key = tuple[str, str, str]
+"""Sample, claim and passage of a row, as texts; "" for none."""
 
-    path: Path
-    kind: Kind
-    rows: list[SheetRow]
-
-    def fault(self, row: SheetRow, what: str, hint: str) -> Fault:
-        """What is wrong with a row."""
-        return Fault(f"{self.path}:{row.line}", what, hint)
+_Source = tuple[str, str, str]
+"""The step, the metric ("" for none) and the draw that a row of a sheet names."""
 
 
-def blind_sheet(store: Store, part: Part, *, size: int, by: By, seed: int) -> pl.DataFrame:
-    """The rows to be labelled of a part, in a random order, with an empty column `label`.
+class _RepeatedDraw(NamedTuple):
+    """A draw made again: each row that it gives and its inclusion probability, by key."""
 
-    Raises `InputError` where there is nothing to draw from, or nothing says how sure the judge
-    was.
+    target: LabelTarget
+    draw: Draw
+    frame: str
+    rows: Mapping[_Key, tuple[dict[str, Any], float]]
+
+
+class _Import(NamedTuple):
+    """What all labels of one import share."""
+
+    import_id: str
+    annotator: str
+    labelled_at: datetime
+
+
+def draw_sheet(
+    store: Store, target: LabelTarget, *, size: int, by: DrawMethod, seed: int
+) -> pl.DataFrame:
+    """The rows to label, in a random order, with an empty column `label`.
+
+    Raises `InputError` where there are no rows, or where `by` is uncertainty and the rows do not
+    tell how certain the judge was.
     """
     with store.reading() as connection:
-        rows = units(connection, part)
+        rows = target_rows(connection, target)
         if rows.is_empty():
-            what = f"step {part.step} of run {part.run_id} has no {part.kind}"
+            what = f"step {target.step} of run {target.run_id} has no {target.kind}"
             raise InputError([Fault("--of", what, "choose another step or run")])
-        if by == "uncertainty" and unsure(rows) is None:
-            what = f"nothing says how sure step {part.step} was: no probabilities, no votes"
+        if by == "uncertainty" and uncertainty(rows) is None:
+            what = f"nothing says how sure step {target.step} was: no probabilities, no votes"
             raise InputError([Fault("--by uncertainty", what, "draw them by random")])
         draw = Draw(by, min(size, rows.height), rows.height, seed)
-        chosen = with_texts(connection, part, rows[list(drawn(rows, draw))])
-    known = {"run": part.run_id, "step": part.step, "draw": str(draw), "label": None}
+        drawn = with_texts(connection, target, rows[list(draw_rows(rows, draw))])
+    (columns,) = (layout.columns for layout in LAYOUTS if layout.kind == target.kind)
+    shared = {"run": target.run_id, "step": target.step, "draw": str(draw), "label": None}
     return pl.DataFrame(
-        [{name: (known | row)[name] for name in COLUMNS[part.kind]} for row in chosen],
+        [{name: (shared | row)[name] for name in columns} for row in drawn],
         infer_schema_length=None,
     )
 
 
-def written(sheet: pl.DataFrame) -> bytes:
-    """The sheet as CSV for spreadsheets."""
-    return as_csv(sheet)
+def find_labels(sheet: Sheet[Kind], store: Store, run_id: str, *, who: str) -> list[LabelRecord]:
+    """The labels in a sheet of a run, checked against the draws that its rows name.
 
-
-def read_blind(path: Path) -> Blind:
-    """The sheet in a file, its kind known by its header. Raises `InputError` for any other."""
-    header, rows = read_rows(path)
-    kind: Kind = "verdicts" if "premise" in header else "claims" if "claim" in header else "samples"
-    needed = [name for name in COLUMNS[kind] if name not in ("against", "user_input")]
-    check_header(path, header, needed=needed, exported=COLUMNS[kind])
-    return Blind(path, kind, rows)
-
-
-# A labelled sheet taken in: checked whole against the run and the draw that it came from.
-
-
-Source = tuple[str, str, str]
-"""The step, the metric ("" for none) and the draw that a row of a sheet says it is of."""
-
-
-Common = tuple[str, str, datetime]
-"""What all labels of one import share: its id, who labelled, when."""
-
-
-class Drawn(NamedTuple):
-    """What a draw gave: each row by its place as a sheet has it, and its probability."""
-
-    part: Part
-    draw: Draw
-    frame: str
-    rows: Mapping[tuple[str, str, str], tuple[dict[str, Any], float]]
-
-
-def taken_in(sheet: Blind, store: Store, run_id: str, *, who: str) -> list[Labelled]:
-    """The labels of a sheet of that run; rows without one are left out.
-
-    Nothing is written. Raises `InputError` with everything that is wrong with the sheet.
+    Rows without a label are left out. Writes nothing. Raises `InputError` with every fault of the
+    sheet.
     """
-    sources: dict[Source, list[SheetRow]] = defaultdict(list)
+    sources: dict[_Source, list[SheetRow]] = defaultdict(list)
     for row in sheet.rows:
         metric = row.cell("metric").strip() if sheet.kind == "samples" else ""
         sources[row.cell("step").strip(), metric, row.cell("draw").strip()].append(row)
     faults: list[Fault] = []
-    labels: list[Labelled] = []
-    common = (str(uuid4()), who, now())
+    labels: list[LabelRecord] = []
+    shared = _Import(str(uuid4()), who, now())
     for source, rows in sources.items():
-        found = _drawn_again(sheet, store, run_id, source)
-        if isinstance(found, Drawn):
-            labels += _labels(sheet, rows, found, common, faults)
+        found = _repeat_draw(sheet.kind, store, run_id, source)
+        if isinstance(found, _RepeatedDraw):
+            labels += _labels(sheet, rows, found, shared, faults)
         else:
             faults += [sheet.fault(row, *found) for row in rows]
     if faults:
-        raise InputError(sorted(faults, key=lambda fault: int(fault.place.rpartition(":")[2])))
+        raise_faults(faults)
     return labels
 
 
-def _labels(
-    sheet: Blind, rows: Sequence[SheetRow], source: Drawn, common: Common, faults: list[Fault]
-) -> Iterator[Labelled]:
-    """The labels of the rows of one draw; what is wrong goes to `faults`."""
-    lines: dict[tuple[str, str, str], int] = {}
-    said: dict[str, SheetRow] = {}
-    for row in rows:
-        place = _place(row)
-        stood = source.rows.get(place)
-        fault = _fault(sheet, row, stood, lines.get(place))
-        lines.setdefault(place, row.line)
-        if fault is None and stood is not None and row.cell("label").strip():
-            first = said.setdefault(stood[0]["subject"], row)
-            fault = _divided(row, first)
-            yield _labelled(sheet, row, source, common)
-        if fault:
-            faults.append(sheet.fault(row, *fault))
-
-
-def _drawn_again(
-    sheet: Blind, store: Store, run_id: str, source: Source
-) -> Drawn | tuple[str, str]:
-    """What the draw gave that a sheet says it is of; (what is wrong, what would be right)."""
-    step, metric, words = source
+def _repeat_draw(kind: Kind, store: Store, run_id: str, source: _Source) -> _RepeatedDraw | Problem:
+    step, metric, draw_text = source
     with store.reading() as connection:
-        known = parts(connection, run_id, sheet.kind)
-        same = [part for part in known if (part.step, part.metric or "") == (step, metric)]
-        if not same:
-            names = list(dict.fromkeys(part.step for part in known))
-            if step in names:
+        targets = label_targets(connection, run_id, kind)
+        named = [one for one in targets if (one.step, one.metric or "") == (step, metric)]
+        if not named:
+            steps = list(dict.fromkeys(one.step for one in targets))
+            if step in steps:
                 what = f"step {step!r} of run {run_id} has no metric {metric!r}"
                 return what, "keep it as it was exported"
-            what = f"no step {step!r} of run {run_id} makes {TABLES[sheet.kind]}"
-            return what, one_of(step, names)
-        rows = units(connection, same[0])
-        draw = read_draw(words)
+            return f"no step {step!r} of run {run_id} makes {TABLES[kind]}", one_of(step, steps)
+        (target,) = named
+        rows = target_rows(connection, target)
+        draw = parse_draw(draw_text)
         if draw is None or draw.of != rows.height:
-            return f"{words!r} is no draw from run {run_id}", "keep draw as it was exported"
-        chosen = drawn(rows, draw)
-        texts = with_texts(connection, same[0], rows[list(chosen)])
-        frame = frame_key(connection, same[0])
-    found = {
-        _words(place): (row, chance)
-        for place, row, chance in zip(places(texts), texts, chosen.values(), strict=True)
+            return f"{draw_text!r} is no draw from run {run_id}", "keep draw as it was exported"
+        probabilities = draw_rows(rows, draw)
+        drawn = with_texts(connection, target, rows[list(probabilities)])
+        frame = frame_key(connection, target)
+    by_key = {
+        _key(*key): (row, probability)
+        for key, row, probability in zip(
+            row_keys(drawn), drawn, probabilities.values(), strict=True
+        )
     }
-    return Drawn(same[0], draw, frame, found)
+    return _RepeatedDraw(target, draw, frame, by_key)
 
 
-def _words(place: tuple[object, object, object]) -> tuple[str, str, str]:
-    """A place as a sheet has it."""
-    sample_id, claim_id, passage = ("" if part is None else str(part) for part in place)
-    return sample_id, claim_id, passage
+def _key(sample_id: object, claim_id: object, passage: object) -> _Key:
+    texts = ("" if part is None else str(part) for part in (sample_id, claim_id, passage))
+    sample, claim, place = texts
+    return sample, claim, place
 
 
-def _fault(
-    sheet: Blind, row: SheetRow, found: tuple[dict[str, Any], float] | None, line: int | None
-) -> tuple[str, str] | None:
-    """(what is wrong with a row, what would be right)."""
-    if found is None:
+def _labels(
+    sheet: Sheet[Kind],
+    rows: Sequence[SheetRow],
+    source: _RepeatedDraw,
+    shared: _Import,
+    faults: list[Fault],
+) -> Iterator[LabelRecord]:
+    """The labels of the rows of one draw; adds what is wrong with them to `faults`."""
+    lines: dict[_Key, int] = {}
+    first_by_subject: dict[str, SheetRow] = {}
+    for row in rows:
+        key = _key(row.cell("sample_id"), row.cell("claim_id").strip(), row.cell("passage").strip())
+        drawn, probability = source.rows.get(key, (None, 0.0))
+        problem = _row_problem(sheet.kind, row, drawn, lines.get(key))
+        lines.setdefault(key, row.line)
+        label = row.cell("label").strip()
+        if problem is None and drawn is not None and label:
+            first = first_by_subject.setdefault(drawn["subject"], row)
+            earlier = first.cell("label").strip()
+            if earlier != label:
+                what = f"the same texts are labelled {earlier!r} on line {first.line}"
+                problem = what, "give both one label"
+            yield _label_record(sheet, source, shared, drawn, probability, label)
+        if problem:
+            faults.append(sheet.fault(row, *problem))
+
+
+def _row_problem(
+    kind: Kind, row: SheetRow, drawn: dict[str, Any] | None, earlier_line: int | None
+) -> Problem | None:
+    if drawn is None:
         return "was not drawn", "keep the columns before the texts as they were exported"
-    if line is not None:
-        return f"the same stands already on line {line}", "delete one of them"
-    stood, _ = found
-    for name in READ[sheet.kind]:
-        if name != "user_input" and as_saved(row.cell(name)) != as_saved(stood[name] or ""):
+    if earlier_line is not None:
+        return f"the same stands already on line {earlier_line}", "delete one of them"
+    for name in TEXT_COLUMNS[kind]:
+        text = drawn[name] or ""
+        if name != "user_input" and normalize_newlines(row.cell(name)) != normalize_newlines(text):
             return f"its {name} is another one", "label what was exported"
-    return _value_fault(row.cell("label").strip(), VALUES.get(sheet.kind))
+    return _label_problem(row.cell("label").strip(), VALUES.get(kind))
 
 
-def _value_fault(label: str, known: Sequence[str] | None) -> tuple[str, str] | None:
-    if not label or (known and label in known):
+def _label_problem(label: str, values: Sequence[str] | None) -> Problem | None:
+    """What is wrong with a label, which is one of `values`, or a number where they are None."""
+    if not label or (values and label in values):
         return None
-    if known:
-        return f"{label!r} is no label", one_of(label, known)
+    if values:
+        return f"{label!r} is no label", one_of(label, values)
     hint = "write a number from 0 to 1, as 0.5"
     try:
         inside = 0 <= float(label) <= 1
@@ -317,37 +232,27 @@ def _value_fault(label: str, known: Sequence[str] | None) -> tuple[str, str] | N
     return None if inside else (f"{label} is not from 0 to 1", hint)
 
 
-def _divided(row: SheetRow, first: SheetRow) -> tuple[str, str] | None:
-    before = first.cell("label").strip()
-    if before == row.cell("label").strip():
-        return None
-    what = f"the same texts are labelled {before!r} on line {first.line}"
-    return what, "give both one label"
-
-
-def _place(row: SheetRow) -> tuple[str, str, str]:
-    return row.cell("sample_id"), row.cell("claim_id").strip(), row.cell("passage").strip()
-
-
-def _labelled(sheet: Blind, row: SheetRow, source: Drawn, common: Common) -> Labelled:
-    import_id, who, at = common
-    stood, probability = source.rows[_place(row)]
-    said = row.cell("label").strip()
-    named = sheet.kind != "samples"
-    return Labelled(
-        import_id=import_id,
+def _label_record(
+    sheet: Sheet[Kind],
+    source: _RepeatedDraw,
+    shared: _Import,
+    drawn: Mapping[str, Any],
+    probability: float,
+    label: str,
+) -> LabelRecord:
+    rated = sheet.kind == "samples"
+    return LabelRecord(
+        **shared._asdict(),
         kind=sheet.kind,
-        subject=stood["subject"],
-        run_id=source.part.run_id,
-        step=source.part.step,
-        **{name: stood[name] for name in ("sample_id", "claim_id", "claim", "against", "passage")},
-        metric=source.part.metric,
-        label=said if named else None,
-        rating=None if named else float(said),
-        annotator=who,
+        subject=drawn["subject"],
+        run_id=source.target.run_id,
+        step=source.target.step,
+        **{name: drawn[name] for name in ("sample_id", "claim_id", "claim", "against", "passage")},
+        metric=source.target.metric,
+        label=None if rated else label,
+        rating=float(label) if rated else None,
         file=sheet.path.name,
         draw=str(source.draw),
         frame=source.frame,
         probability=probability,
-        labelled_at=at,
     )

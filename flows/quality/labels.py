@@ -1,4 +1,4 @@
-"""Labels: what can be labelled, and what people said."""
+"""Labels by people: what of a run can be labelled, and the labels recorded in the store."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -8,13 +8,10 @@ import duckdb
 import polars as pl
 
 from claimflow.flows.errors import Fault, InputError, one_of
-from claimflow.flows.quality.claim_changes import Making, makings
+from claimflow.flows.quality.claim_changes import Provenance, step_provenance
 from claimflow.flows.store.store import Store, insert, read_table
 from claimflow.stages.rows import Label, content_key
 from claimflow.stages.verify import premises_of
-
-# What of a run can be labelled: its verdicts, claims or samples, and the texts of each.
-
 
 Kind = Literal["verdicts", "claims", "samples"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
@@ -23,185 +20,32 @@ VALUES: Final[Mapping[Kind, tuple[str, ...]]] = {
     "verdicts": get_args(Label),
     "claims": ("good", "bad"),
 }
-"""The labels of each kind; a sample gets a number from 0 to 1."""
+"""The labels of each kind; a sample is rated by a number from 0 to 1 instead."""
 
 TABLES: Final[Mapping[Kind, str]] = {
     "verdicts": "verdicts",
     "claims": "claims",
     "samples": "scores",
 }
-"""The kind of table that a step makes whose rows can be labelled."""
-
-_NONE: Final = ", ".join(
-    f"NULL::DOUBLE AS {name}" for name in ("p_entailed", "p_contradicted", "p_neutral")
-)
-
-# What a person corrected is not what the judge said.
-_QUERIES: Final[Mapping[Kind, str]] = {
-    "verdicts": """
-        SELECT about.sample_id, claim_id::VARCHAR AS claim_id, about.claim, against, passage,
-               NULL::VARCHAR AS metric,
-               CASE WHEN starts_with(coalesce(reason, ''), 'edited by ') THEN NULL
-                    ELSE verdict END AS said,
-               NULL::DOUBLE AS score, p_entailed, p_contradicted, p_neutral, agreement
-        FROM (SELECT * FROM verdicts WHERE run_id = $run AND step = $step)
-        JOIN (SELECT claim_id, any_value(sample_id) AS sample_id, any_value(claim) AS claim
-              FROM claims WHERE run_id = $run GROUP BY claim_id) about USING (claim_id)
-        WHERE $metric::VARCHAR IS NULL ORDER BY ALL
-    """,
-    "claims": f"""
-        SELECT sample_id, claim_id::VARCHAR AS claim_id, claim, "of" AS against,
-               NULL::BIGINT AS passage, NULL::VARCHAR AS metric, NULL::VARCHAR AS said,
-               NULL::DOUBLE AS score, {_NONE}, NULL::DOUBLE AS agreement
-        FROM claims WHERE run_id = $run AND step = $step AND claim IS NOT NULL
-                          AND $metric::VARCHAR IS NULL ORDER BY ALL
-    """,
-    "samples": f"""
-        SELECT sample_id, NULL::VARCHAR AS claim_id, NULL::VARCHAR AS claim,
-               NULL::VARCHAR AS against, NULL::BIGINT AS passage, metric,
-               NULL::VARCHAR AS said, score, {_NONE}, NULL::DOUBLE AS agreement
-        FROM scores WHERE run_id = $run AND step = $step AND metric = $metric ORDER BY ALL
-    """,
-}
-
-_SAMPLES: Final = """
-SELECT sample_id, user_input, response, reference, retrieved_contexts FROM samples
-WHERE run_id = $run AND list_contains($ids, sample_id)
-"""
+"""The kind of table whose rows are labelled."""
 
 
-class Part(NamedTuple):
-    """What can be labelled of one step of a run: its rows of one kind, of samples one metric."""
+class LabelTarget(NamedTuple):
+    """The rows of one step of a run that can be labelled; of samples, those of one metric."""
 
     kind: Kind
     run_id: str
     step: str
     metric: str | None
-    making: Making
+    provenance: Provenance
 
 
-def parts(connection: duckdb.DuckDBPyConnection, run_id: str, kind: Kind) -> list[Part]:
-    """What of a run can be labelled, in the order of its steps."""
-    found: list[Part] = []
-    for step, making in makings(connection, run_id).items():
-        if making.kind != TABLES[kind]:
-            continue
-        metrics: Sequence[str | None] = [None]
-        if kind == "samples":
-            rows = connection.execute(
-                "SELECT DISTINCT metric FROM scores "
-                "WHERE run_id = $run AND step = $step ORDER BY metric",
-                {"run": run_id, "step": step},
-            ).fetchall()
-            metrics = [metric for (metric,) in rows]
-        found += [Part(kind, run_id, step, metric, making) for metric in metrics]
-    return found
+class LabelRecord(NamedTuple):
+    """The label that one annotator gave to one row, as `audit.labels` has it.
 
-
-def chosen_part(
-    parts: Sequence[Part], run_id: str, kind: Kind, *, step: str | None, metric: str | None
-) -> Part:
-    """The one of `parts` that the options mean. Raises `InputError` where that is not one."""
-    if not parts:
-        what, hint = f"no step of run {run_id} makes {TABLES[kind]}", "choose a run that has some"
-        raise InputError([Fault("--of", what, hint)])
-    faults = []
-    if metric is not None and kind != "samples":
-        what = f"means samples, and these are {kind}"
-        raise InputError([Fault("--metric", what, "leave it out, or write --of samples")])
-    for option, asked, known in (
-        ("step", step, [part.step for part in parts]),
-        ("metric", metric, [part.metric or "" for part in parts]),
-    ):
-        if asked is not None and asked not in known:
-            what = f"run {run_id} has no {option} {asked!r} of {TABLES[kind]}"
-            faults.append(Fault(f"--{option}", what, one_of(asked, dict.fromkeys(known))))
-    if faults:
-        raise InputError(faults)
-    left = [p for p in parts if step in (None, p.step) and metric in (None, p.metric)]
-    if len(left) == 1:
-        return left[0]
-    option = "metric" if kind == "samples" and len({p.metric for p in left}) > 1 else "step"
-    names = ", ".join(dict.fromkeys(str(getattr(part, option)) for part in left))
-    if not left:
-        what = f"step {step!r} of run {run_id} has no metric {metric!r}"
-        known = [part.metric or "" for part in parts if part.step == step]
-        raise InputError([Fault("--metric", what, one_of(metric or "", known))])
-    what = f"run {run_id} has several"
-    raise InputError([Fault(f"--{option}", what, f"choose one of {names}")])
-
-
-def units(connection: duckdb.DuckDBPyConnection, part: Part) -> pl.DataFrame:
-    """The rows of a part, in one order: what each is of, and what its judge said of it.
-
-    Columns: sample_id, claim_id, claim, against, passage, metric; said (a label), score, the
-    three probabilities and agreement, NULL where there is none.
+    `subject` is the key of the texts that the annotator read, `frame` that of all that the row was
+    drawn from, `probability` its inclusion probability in that `draw`.
     """
-    values = {"run": part.run_id, "step": part.step, "metric": part.metric}
-    return read_table(connection, _QUERIES[part.kind], **values)
-
-
-def frame_key(connection: duckdb.DuckDBPyConnection, part: Part) -> str:
-    """Key of all that can be drawn from: equal ones are the same claims, premises or samples."""
-    making = part.making
-    sources = {"own": making.artifact_id} if part.kind == "claims" else making.inputs
-    named = {
-        (name, step): artifact
-        for name, wire in sources.items()
-        for step, artifact in (wire.items() if isinstance(wire, dict) else [("", wire)])
-        if part.kind != "samples" or name == "samples"
-    }
-    digests = dict(
-        connection.execute(
-            "SELECT artifact_id::VARCHAR, digest::VARCHAR FROM audit.artifacts "
-            "WHERE list_contains($ids, artifact_id::VARCHAR)",
-            {"ids": list(named.values())},
-        ).fetchall()
-    )
-    contents = sorted([*place, digests.get(artifact, "")] for place, artifact in named.items())
-    how = {name: making.settings.get(name) for name in ("against", "premises")}
-    return content_key("frame", part.kind, contents, how, part.metric)
-
-
-def with_texts(
-    connection: duckdb.DuckDBPyConnection, part: Part, rows: pl.DataFrame
-) -> list[dict[str, Any]]:
-    """`rows` of a part with what an annotator reads, and `subject`, the key of that.
-
-    Of verdicts `premise`, of claims `text`, of samples the four fields.
-    """
-    ids = rows["sample_id"].unique().to_list()
-    samples = read_table(connection, _SAMPLES, run=part.run_id, ids=ids)
-    fields = {row.pop("sample_id"): row for row in samples.iter_rows(named=True)}
-    return [_read(part, row, fields[row["sample_id"]]) for row in rows.iter_rows(named=True)]
-
-
-def _read(part: Part, row: dict[str, Any], sample: dict[str, Any]) -> dict[str, Any]:
-    if part.kind == "samples":
-        subject = content_key("labelled", part.kind, row["metric"], *sample.values())
-        contexts = sample["retrieved_contexts"]
-        shown = sample | {"retrieved_contexts": "\n\n".join(contexts) if contexts else None}
-        return row | shown | {"subject": subject}
-    field = sample[row["against"]]
-    if part.kind == "claims":
-        return row | {
-            "text": field,
-            "subject": content_key("labelled", part.kind, row["claim"], field),
-        }
-    how = part.making.settings.get("premises", "joined")
-    premises = {premise.passage: premise.text for premise in premises_of(field, how)}
-    premise = premises.get(row["passage"])
-    return row | {
-        "premise": premise,
-        "subject": content_key("labelled", part.kind, row["claim"], premise),
-    }
-
-
-# Labels on record, and which of them count.
-
-
-class Labelled(NamedTuple):
-    """What one person said of one thing, as `audit.labels` has it."""
 
     import_id: str
     kind: Kind
@@ -224,20 +68,177 @@ class Labelled(NamedTuple):
     labelled_at: datetime
 
     @property
-    def said(self) -> tuple[object, ...]:
-        """Who said what of what: an equal one is on record already."""
+    def identity(self) -> tuple[object, ...]:
+        """What an equal label that is recorded already has in common with this one."""
         drawn = (self.frame, self.draw)
         return (self.kind, self.subject, self.annotator, self.label, self.rating, *drawn)
 
 
-_TYPES: Final = {
+def label_targets(
+    connection: duckdb.DuckDBPyConnection, run_id: str, kind: Kind
+) -> list[LabelTarget]:
+    """What of a run can be labelled, in the order of its steps."""
+    found: list[LabelTarget] = []
+    for step, provenance in step_provenance(connection, run_id).items():
+        if provenance.kind != TABLES[kind]:
+            continue
+        metrics: Sequence[str | None] = [None]
+        if kind == "samples":
+            rows = connection.execute(
+                "SELECT DISTINCT metric FROM scores "
+                "WHERE run_id = $run AND step = $step ORDER BY metric",
+                {"run": run_id, "step": step},
+            ).fetchall()
+            metrics = [metric for (metric,) in rows]
+        found += [LabelTarget(kind, run_id, step, metric, provenance) for metric in metrics]
+    return found
+
+
+def choose_target(
+    targets: Sequence[LabelTarget], run_id: str, kind: Kind, *, step: str | None, metric: str | None
+) -> LabelTarget:
+    """The one of `targets` that the options name. Raises `InputError` where that is not one."""
+    if not targets:
+        what, hint = f"no step of run {run_id} makes {TABLES[kind]}", "choose a run that has some"
+        raise InputError([Fault("--of", what, hint)])
+    if metric is not None and kind != "samples":
+        what = f"means samples, and these are {kind}"
+        raise InputError([Fault("--metric", what, "leave it out, or write --of samples")])
+    faults = []
+    for option, given, known in (
+        ("step", step, [target.step for target in targets]),
+        ("metric", metric, [target.metric or "" for target in targets]),
+    ):
+        if given is not None and given not in known:
+            what = f"run {run_id} has no {option} {given!r} of {TABLES[kind]}"
+            faults.append(Fault(f"--{option}", what, one_of(given, dict.fromkeys(known))))
+    if faults:
+        raise InputError(faults)
+    left = [t for t in targets if step in (None, t.step) and metric in (None, t.metric)]
+    if len(left) == 1:
+        return left[0]
+    if not left:
+        what = f"step {step!r} of run {run_id} has no metric {metric!r}"
+        known = [target.metric or "" for target in targets if target.step == step]
+        raise InputError([Fault("--metric", what, one_of(metric or "", known))])
+    option = "metric" if kind == "samples" and len({t.metric for t in left}) > 1 else "step"
+    names = ", ".join(dict.fromkeys(str(getattr(target, option)) for target in left))
+    what = f"run {run_id} has several"
+    raise InputError([Fault(f"--{option}", what, f"choose one of {names}")])
+
+
+_NO_PROBABILITIES: Final = ", ".join(
+    f"NULL::DOUBLE AS {name}" for name in ("p_entailed", "p_contradicted", "p_neutral")
+)
+
+# A verdict that a person corrected is not the judge's.
+_ROWS: Final[Mapping[Kind, str]] = {
+    "verdicts": """
+        SELECT about.sample_id, claim_id::VARCHAR AS claim_id, about.claim, against, passage,
+               NULL::VARCHAR AS metric,
+               CASE WHEN starts_with(coalesce(reason, ''), 'edited by ') THEN NULL
+                    ELSE verdict END AS verdict,
+               NULL::DOUBLE AS score, p_entailed, p_contradicted, p_neutral, agreement
+        FROM (SELECT * FROM verdicts WHERE run_id = $run AND step = $step)
+        JOIN (SELECT claim_id, any_value(sample_id) AS sample_id, any_value(claim) AS claim
+              FROM claims WHERE run_id = $run GROUP BY claim_id) about USING (claim_id)
+        WHERE $metric::VARCHAR IS NULL ORDER BY ALL
+    """,
+    "claims": f"""
+        SELECT sample_id, claim_id::VARCHAR AS claim_id, claim, "of" AS against,
+               NULL::BIGINT AS passage, NULL::VARCHAR AS metric, NULL::VARCHAR AS verdict,
+               NULL::DOUBLE AS score, {_NO_PROBABILITIES}, NULL::DOUBLE AS agreement
+        FROM claims WHERE run_id = $run AND step = $step AND claim IS NOT NULL
+                          AND $metric::VARCHAR IS NULL ORDER BY ALL
+    """,
+    "samples": f"""
+        SELECT sample_id, NULL::VARCHAR AS claim_id, NULL::VARCHAR AS claim,
+               NULL::VARCHAR AS against, NULL::BIGINT AS passage, metric,
+               NULL::VARCHAR AS verdict, score, {_NO_PROBABILITIES}, NULL::DOUBLE AS agreement
+        FROM scores WHERE run_id = $run AND step = $step AND metric = $metric ORDER BY ALL
+    """,
+}
+
+_SAMPLES: Final = """
+SELECT sample_id, user_input, response, reference, retrieved_contexts FROM samples
+WHERE run_id = $run AND list_contains($ids, sample_id)
+"""
+
+
+def target_rows(connection: duckdb.DuckDBPyConnection, target: LabelTarget) -> pl.DataFrame:
+    """The rows of a target, always in the same order, with the judge's result.
+
+    Columns: sample_id, claim_id, claim, against, passage, metric; verdict, score, p_entailed,
+    p_contradicted, p_neutral and agreement, NULL where there is none.
+    """
+    values = {"run": target.run_id, "step": target.step, "metric": target.metric}
+    return read_table(connection, _ROWS[target.kind], **values)
+
+
+def row_keys(rows: Sequence[Mapping[str, object]]) -> list[tuple[object, object, object]]:
+    """(sample_id, claim_id, passage) of each row: unique within one target."""
+    return [(row["sample_id"], row["claim_id"], row["passage"]) for row in rows]
+
+
+def frame_key(connection: duckdb.DuckDBPyConnection, target: LabelTarget) -> str:
+    """Key of the sampling frame: equal for the same claims, premises or samples."""
+    provenance = target.provenance
+    sources = {"own": provenance.artifact_id} if target.kind == "claims" else provenance.inputs
+    artifacts = {
+        (name, step): artifact
+        for name, wire in sources.items()
+        for step, artifact in (wire.items() if isinstance(wire, dict) else [("", wire)])
+        if target.kind != "samples" or name == "samples"
+    }
+    digests = dict(
+        connection.execute(
+            "SELECT artifact_id::VARCHAR, digest::VARCHAR FROM audit.artifacts "
+            "WHERE list_contains($ids, artifact_id::VARCHAR)",
+            {"ids": list(artifacts.values())},
+        ).fetchall()
+    )
+    contents = sorted([*place, digests.get(artifact, "")] for place, artifact in artifacts.items())
+    settings = {name: provenance.settings.get(name) for name in ("against", "premises")}
+    return content_key("frame", target.kind, contents, settings, target.metric)
+
+
+def with_texts(
+    connection: duckdb.DuckDBPyConnection, target: LabelTarget, rows: pl.DataFrame
+) -> list[dict[str, Any]]:
+    """`rows` with the texts that an annotator reads, and `subject`, the key of those texts.
+
+    The texts of a verdict are `premise` and the claim, of a claim `text` and the claim, of a
+    sample its four fields.
+    """
+    ids = rows["sample_id"].unique().to_list()
+    samples = read_table(connection, _SAMPLES, run=target.run_id, ids=ids)
+    fields = {row.pop("sample_id"): row for row in samples.iter_rows(named=True)}
+    return [_with_text(target, row, fields[row["sample_id"]]) for row in rows.iter_rows(named=True)]
+
+
+def _with_text(target: LabelTarget, row: dict[str, Any], sample: dict[str, Any]) -> dict[str, Any]:
+    if target.kind == "samples":
+        subject = content_key("labelled", target.kind, row["metric"], *sample.values())
+        contexts = sample["retrieved_contexts"]
+        texts = sample | {"retrieved_contexts": "\n\n".join(contexts) if contexts else None}
+        return row | texts | {"subject": subject}
+    text = sample[row["against"]]
+    name = "text"
+    if target.kind == "verdicts":
+        how = target.provenance.settings.get("premises", "joined")
+        premises = {premise.passage: premise.text for premise in premises_of(text, how)}
+        name, text = "premise", premises.get(row["passage"])
+    return row | {name: text, "subject": content_key("labelled", target.kind, row["claim"], text)}
+
+
+_COLUMN_TYPES: Final = {
     **dict.fromkeys(("claim_id", "claim", "against", "metric", "label"), pl.String),
     "passage": pl.Int64,
     "rating": pl.Float64,
 }
 
-# Of one person's labels of one thing the newest counts.
-_IN_FORCE: Final = """
+# The newest label of each annotator for each subject counts.
+_CURRENT: Final = """
 SELECT subject::VARCHAR AS subject, claim, metric, annotator, label, rating, draw
 FROM audit.labels WHERE kind = $kind
 QUALIFY row_number() OVER (
@@ -246,13 +247,13 @@ QUALIFY row_number() OVER (
 ORDER BY subject, annotator
 """
 
-_DRAWS: Final = """
+_DRAWN: Final = """
 SELECT DISTINCT draw, subject::VARCHAR AS subject, sample_id, claim_id::VARCHAR AS claim_id,
        passage, probability
 FROM audit.labels WHERE kind = $kind AND frame = $frame::UUID ORDER BY ALL
 """
 
-_SAID: Final = """
+_IDENTITIES: Final = """
 SELECT kind, subject::VARCHAR, annotator, label, rating, frame::VARCHAR, draw FROM audit.labels
 WHERE kind = $kind AND annotator = $who
 QUALIFY row_number() OVER (
@@ -261,26 +262,29 @@ QUALIFY row_number() OVER (
 """
 
 
-def record(store: Store, labels: Sequence[Labelled]) -> list[Labelled]:
-    """Put labels on record, all in one transaction; returns those that were not yet."""
+def record(store: Store, labels: Sequence[LabelRecord]) -> list[LabelRecord]:
+    """Record labels of one kind by one annotator in one transaction; returns the new ones."""
     if not labels:
         return []
     with store.writing() as connection:
         values = {"kind": labels[0].kind, "who": labels[0].annotator}
-        known = set(connection.execute(_SAID, values).fetchall())
-        new = [one for one in labels if one.said not in known]
+        recorded = set(connection.execute(_IDENTITIES, values).fetchall())
+        new = [label for label in labels if label.identity not in recorded]
         if new:
-            rows = [one._asdict() for one in new]
-            frame = pl.DataFrame(rows, schema_overrides=_TYPES, infer_schema_length=None)
+            rows = [label._asdict() for label in new]
+            frame = pl.DataFrame(rows, schema_overrides=_COLUMN_TYPES, infer_schema_length=None)
             insert(connection, "audit.labels", frame)
     return new
 
 
-def in_force(connection: duckdb.DuckDBPyConnection, kind: Kind) -> pl.DataFrame:
+def current_labels(connection: duckdb.DuckDBPyConnection, kind: Kind) -> pl.DataFrame:
     """The labels that count: subject, claim, metric, annotator, label, rating, draw."""
-    return read_table(connection, _IN_FORCE, kind=kind)
+    return read_table(connection, _CURRENT, kind=kind)
 
 
-def draws(connection: duckdb.DuckDBPyConnection, kind: Kind, frame: str) -> pl.DataFrame:
-    """What was drawn from a frame and labelled: draw, subject, what it is of, probability."""
-    return read_table(connection, _DRAWS, kind=kind, frame=frame)
+def drawn_rows(connection: duckdb.DuckDBPyConnection, kind: Kind, frame: str) -> pl.DataFrame:
+    """The labelled rows drawn from a frame.
+
+    Columns: draw, subject, sample_id, claim_id, passage, probability.
+    """
+    return read_table(connection, _DRAWN, kind=kind, frame=frame)

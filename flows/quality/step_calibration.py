@@ -1,12 +1,6 @@
-"""One step of a run compared with labels."""
+"""One step of a run compared with labels: agreement, reliability and corrected rates."""
 
-import json
 from collections.abc import Mapping
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from claimflow.flows.quality.calibration import RunCalibration
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,50 +9,28 @@ from numpy.typing import NDArray
 
 from claimflow.flows.quality.agreement import (
     Agreement,
-    Annotators,
-    Figure,
-    Ranks,
+    AnnotatorAgreement,
+    IntervalEstimate,
+    RankCorrelations,
     agreement,
-    annotators,
-    ranks,
-    share,
+    annotator_agreement,
+    proportion,
+    rank_correlations,
 )
 from claimflow.flows.quality.corrected_rates import (
     Reliability,
-    effective_number,
+    effective_sample_size,
     prediction_powered,
-    reliability,
+    reliability_diagram,
     rogan_gladen,
 )
 from claimflow.flows.quality.labels import VALUES
-from claimflow.flows.quality.paired_labels import Drawing, Held, judged, slices
+from claimflow.flows.quality.paired_labels import Drawing, PairedLabels
 
-# A calibration as JSON: nothing left out, keys that stay.
+# The fields of these classes are the keys of `claimflow calibrate --format json`.
 
-
-def as_json(found: "RunCalibration") -> str:
-    """All that was found of a run as one JSON object, described in `flows/README.md`."""
-    return json.dumps(plain(found), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def plain(value: Any) -> Any:
-    """A named tuple as an object, whatever it holds likewise."""
-    if hasattr(value, "_asdict"):
-        return {name: plain(one) for name, one in value._asdict().items()}
-    if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
-    if isinstance(value, datetime):
-        return f"{value.isoformat(timespec='seconds')}Z"
-    return value
-
-
-# One step of a run held against people: what `claimflow calibrate` says of it.
-
-
-POWERED: Final = "prediction-powered"
-ADJUSTED: Final = "Rogan-Gladen"
+PREDICTION_POWERED: Final = "prediction-powered"
+ROGAN_GLADEN: Final = "Rogan-Gladen"
 
 
 class Slice(NamedTuple):
@@ -66,30 +38,30 @@ class Slice(NamedTuple):
 
     value: str | None
     agreement: Agreement | None
-    ranks: Ranks | None
-    good: Figure | None
+    ranks: RankCorrelations | None
+    good: IntervalEstimate | None
 
 
-class Corrected(NamedTuple):
-    """A share or mean as the judge has it, and with its errors taken into account.
+class CorrectedRate(NamedTuple):
+    """A rate or mean by the judge, and corrected for the judge's errors.
 
-    `what` is a label, whose share it is, or a metric, whose mean; over all rows (`by` None) or
-    over the samples' shares (`by` sample).
+    `what` is a label, whose share it is, or a metric, whose mean it is; over all rows (`by`
+    None), or over the shares of the samples (`by` sample).
     """
 
     what: str
     by: str | None
     method: str
     judged: float
-    corrected: Figure
+    corrected: IntervalEstimate
 
 
-class Calibration(NamedTuple):
-    """A part of a run beside people.
+class StepCalibration(NamedTuple):
+    """One step of a run, or one of its metrics, compared with labels.
 
-    Of its `rows` so many are `labelled`; of those `divided` have as many labels of one kind as
-    of another, and on `failed` the judge said nothing. `at_random` says whether the rows that
-    the agreement is measured on were drawn at random.
+    Of its `rows`, `labelled` have labels; on `divided` of those the annotators disagree without a
+    majority, and on `failed` the judge gave no result. `at_random` says whether the rows that the
+    agreement is measured on were drawn at random.
     """
 
     kind: str
@@ -100,133 +72,138 @@ class Calibration(NamedTuple):
     divided: int
     failed: int
     at_random: bool
-    annotators: Annotators
+    annotators: AnnotatorAgreement
     agreement: Agreement | None
-    ranks: Ranks | None
-    good: Figure | None
+    ranks: RankCorrelations | None
+    good: IntervalEstimate | None
     reliability: Reliability | None
     slices: list[Slice]
     drawing: Drawing | None
-    corrected: list[Corrected]
+    corrected: list[CorrectedRate]
 
 
-def calibration(held: Held, *, slice_of: Mapping[str, str | None] | None = None) -> Calibration:
-    """Everything that labels say of one part of a run; `slice_of` has the slice by sample."""
-    kind, usable = held.part.kind, held.usable
-    divided = sum(word is None for word in held.words.values())
-    answered = [row for row in usable if _said(held, row) is not None]
-    parted = slices(held, slice_of) if slice_of is not None else {}
-    return Calibration(
+def calibrate_step(
+    pairs: PairedLabels, *, slice_of: Mapping[str, str | None] | None = None
+) -> StepCalibration:
+    """Everything that labels tell about one step; `slice_of` maps samples to slices."""
+    kind, usable = pairs.target.kind, pairs.usable
+    failed = sum(pairs.judge_result(row) is None for row in usable)
+    rows_by_slice = pairs.slices(slice_of) if slice_of is not None else {}
+    return StepCalibration(
         kind=kind,
-        step=held.part.step,
-        metric=held.part.metric,
-        rows=held.rows.height,
-        labelled=len(held.words),
-        divided=divided,
-        failed=len(usable) - len(answered) if kind != "claims" else 0,
-        at_random=bool(usable) and all(row in held.at_random for row in usable),
-        annotators=annotators(held.labels, VALUES.get(kind)),
-        agreement=_agreement(held, usable),
-        ranks=_ranks(held, usable),
-        good=_good(held, usable),
-        reliability=step_reliability(held),
+        step=pairs.target.step,
+        metric=pairs.target.metric,
+        rows=pairs.rows.height,
+        labelled=len(pairs.consensus),
+        divided=sum(label is None for label in pairs.consensus.values()),
+        failed=failed if kind != "claims" else 0,
+        at_random=bool(usable) and all(row in pairs.at_random for row in usable),
+        annotators=annotator_agreement(pairs.labels, VALUES.get(kind)),
+        agreement=_agreement(pairs, usable),
+        ranks=_ranks(pairs, usable),
+        good=_good_claims(pairs, usable),
+        reliability=step_reliability(pairs),
         slices=[
-            Slice(value, _agreement(held, rows), _ranks(held, rows), _good(held, rows))
-            for value, rows in parted.items()
+            Slice(value, _agreement(pairs, rows), _ranks(pairs, rows), _good_claims(pairs, rows))
+            for value, rows in rows_by_slice.items()
         ],
-        drawing=held.drawing,
-        corrected=corrected(held),
+        drawing=pairs.drawing,
+        corrected=corrected_rates(pairs),
     )
 
 
-def _said(held: Held, row: int) -> str | float | None:
-    found: str | float | None = held.rows["score" if held.part.kind == "samples" else "said"][row]
-    return found
-
-
-def _agreement(held: Held, rows: list[int]) -> Agreement | None:
-    answered = [row for row in rows if _said(held, row) is not None]
-    if held.part.kind != "verdicts" or not answered:
+def step_reliability(pairs: PairedLabels) -> Reliability | None:
+    """How reliable the probabilities of entailment of a step are; None where it gave none."""
+    if pairs.target.kind != "verdicts":
         return None
-    truth = [str(held.words[row]) for row in answered]
-    return agreement(truth, [str(_said(held, row)) for row in answered], VALUES["verdicts"])
-
-
-def _ranks(held: Held, rows: list[int]) -> Ranks | None:
-    if held.part.kind != "samples":
-        return None
-    pairs = [
-        (float(word), float(score))
-        for row in rows
-        if (word := held.words[row]) is not None and (score := _said(held, row)) is not None
-    ]
-    return ranks([rating for rating, _ in pairs], [score for _, score in pairs]) if pairs else None
-
-
-def _good(held: Held, rows: list[int]) -> Figure | None:
-    if held.part.kind != "claims":
-        return None
-    return share(sum(held.words[row] == "good" for row in rows), len(rows))
-
-
-def step_reliability(held: Held) -> Reliability | None:
-    """Whether the probabilities of a step can be believed; None where it gave none."""
-    if held.part.kind != "verdicts":
-        return None
-    probabilities = held.rows["p_entailed"]
-    known = [row for row in held.usable if probabilities[row] is not None]
-    return reliability(
-        np.array([probabilities[row] for row in known], dtype=np.float64),
-        np.array([held.words[row] == "entailed" for row in known], dtype=np.bool_),
+    probabilities = pairs.rows["p_entailed"]
+    rows = [row for row in pairs.usable if probabilities[row] is not None]
+    return reliability_diagram(
+        np.array([probabilities[row] for row in rows], dtype=np.float64),
+        np.array([pairs.consensus[row] == "entailed" for row in rows], dtype=np.bool_),
     )
 
 
-def corrected(held: Held) -> list[Corrected]:
-    """The shares or the mean of a step with its errors taken into account."""
-    if held.part.kind == "samples":
-        return _corrected_mean(held)
-    if held.part.kind == "claims":
+def corrected_rates(pairs: PairedLabels) -> list[CorrectedRate]:
+    """The share of each verdict, or the mean score, corrected for the judge's errors."""
+    if pairs.target.kind == "samples":
+        return _corrected_mean(pairs)
+    if pairs.target.kind == "claims":
         return []
-    return [one for label in VALUES["verdicts"] for one in _corrected_share(held, label)]
+    return [rate for label in VALUES["verdicts"] for rate in _corrected_shares(pairs, label)]
 
 
-def _corrected_mean(held: Held) -> list[Corrected]:
-    scores = held.rows["score"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
-    values = {row: float(held.words[row] or 0.0) for row in held.chances}
-    rows = judged(held, scores, values)
+def _agreement(pairs: PairedLabels, rows: list[int]) -> Agreement | None:
+    both = [(pairs.consensus[row], pairs.judge_result(row)) for row in rows]
+    both = [(label, verdict) for label, verdict in both if verdict is not None]
+    if pairs.target.kind != "verdicts" or not both:
+        return None
+    labels, verdicts = zip(*both, strict=True)
+    return agreement([*map(str, labels)], [*map(str, verdicts)], VALUES["verdicts"])
+
+
+def _ranks(pairs: PairedLabels, rows: list[int]) -> RankCorrelations | None:
+    if pairs.target.kind != "samples":
+        return None
+    both = [
+        (float(rating), float(score))
+        for row in rows
+        if (rating := pairs.consensus[row]) is not None
+        and (score := pairs.judge_result(row)) is not None
+    ]
+    if not both:
+        return None
+    return rank_correlations([rating for rating, _ in both], [score for _, score in both])
+
+
+def _good_claims(pairs: PairedLabels, rows: list[int]) -> IntervalEstimate | None:
+    if pairs.target.kind != "claims":
+        return None
+    return proportion(sum(pairs.consensus[row] == "good" for row in rows), len(rows))
+
+
+def _corrected_mean(pairs: PairedLabels) -> list[CorrectedRate]:
+    scores = pairs.rows["score"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+    ratings = {row: float(pairs.consensus[row] or 0.0) for row in pairs.probabilities}
+    rows = pairs.judged_rows(scores, ratings)
     if not rows.labelled.any():
         return []
-    found = prediction_powered(rows)
-    return [Corrected(held.part.metric or "", None, POWERED, float(rows.said.mean()), found)]
+    mean = float(rows.judged.mean())
+    metric = pairs.target.metric or ""
+    return [CorrectedRate(metric, None, PREDICTION_POWERED, mean, prediction_powered(rows))]
 
 
-def _corrected_share(held: Held, label: str) -> list[Corrected]:
-    """The share of a label, where the judge gave none counted as another."""
-    if held.rows.is_empty():
+def _corrected_shares(pairs: PairedLabels, label: str) -> list[CorrectedRate]:
+    """The share of a verdict; rows without a verdict count as another one."""
+    if pairs.rows.is_empty():
         return []
-    said = (held.rows["said"] == label).fill_null(False).to_numpy().astype(np.float64)
-    found: list[Corrected] = []
-    if held.chances:
-        values = {row: float(held.words[row] == label) for row in held.chances}
-        rows = judged(held, said, values)
+    judged = (pairs.rows["verdict"] == label).fill_null(False).to_numpy().astype(np.float64)
+    rate = float(judged.mean())
+    found: list[CorrectedRate] = []
+    if pairs.probabilities:
+        labels = {row: float(pairs.consensus[row] == label) for row in pairs.probabilities}
+        rows = pairs.judged_rows(judged, labels)
+        mean_of_samples = _mean_of_samples(judged, rows.sample)
+        by_sample = prediction_powered(rows, by_sample=True)
         found += [
-            Corrected(label, None, POWERED, float(said.mean()), prediction_powered(rows)),
-            Corrected(
-                label, "sample", POWERED, _mean_of_samples(said, rows.sample),
-                prediction_powered(rows, by_sample=True),
-            ),
-        ]  # fmt: skip
-    random = [r for r in held.at_random if held.words[r] is not None and _said(held, r) is not None]
-    if not random:
+            CorrectedRate(label, None, PREDICTION_POWERED, rate, prediction_powered(rows)),
+            CorrectedRate(label, "sample", PREDICTION_POWERED, mean_of_samples, by_sample),
+        ]
+    both = [(pairs.consensus[row], pairs.judge_result(row)) for row in pairs.at_random]
+    both = [one for one in both if None not in one]
+    if not both:
         return found
-    yes = [_said(held, row) == label for row in random if held.words[row] == label]
-    no = [_said(held, row) != label for row in random if held.words[row] != label]
-    number = effective_number(said, held.samples)
-    rate = float(said.mean())
-    adjusted = rogan_gladen(rate, number, (sum(yes), len(yes)), (sum(no), len(no)))
-    return [*found, Corrected(label, None, ADJUSTED, rate, adjusted)]
+    positive = [verdict == label for truth, verdict in both if truth == label]
+    negative = [verdict != label for truth, verdict in both if truth != label]
+    adjusted = rogan_gladen(
+        rate,
+        effective_sample_size(judged, pairs.samples),
+        sensitivity=(sum(positive), len(positive)),
+        specificity=(sum(negative), len(negative)),
+    )
+    return [*found, CorrectedRate(label, None, ROGAN_GLADEN, rate, adjusted)]
 
 
-def _mean_of_samples(said: NDArray[np.float64], sample: NDArray[np.intp]) -> float:
+def _mean_of_samples(values: NDArray[np.float64], sample: NDArray[np.intp]) -> float:
     number = np.unique(sample, return_inverse=True)[1]
-    return float((np.bincount(number, said) / np.bincount(number)).mean())
+    return float((np.bincount(number, values) / np.bincount(number)).mean())

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
 
-from claimflow.flows.quality.calibration import Correction, corrections
+from claimflow.flows.quality.calibration import CorrectedStep, corrected_steps
 from claimflow.flows.quality.claim_audit import ClaimAudit
 from claimflow.flows.quality.comparison import Comparison, compare
 from claimflow.flows.quality.metric_differences import Runs
@@ -195,7 +195,7 @@ def html_report(
     comparison = compare(store, Runs(against, run_id)) if against else None
     first = changed_samples(comparison) if comparison else []
     ranked = worst_first(store, run_id, samples, before=first)
-    labelled = corrections(store, run_id)
+    labelled = corrected_steps(store, run_id)
     payload = packed(entries(store, run_id, ranked.rows(), comparison), most=_MOST)
     return _rendered(
         head=found.head,
@@ -255,7 +255,7 @@ def _slices(found: Overview) -> dict[str, list[dict[str, Any]]]:
     return by_field
 
 
-def _judges(store: Store, found: Overview, labelled: list[Correction]) -> Iterator[Said]:
+def _judges(store: Store, found: Overview, labelled: list[CorrectedStep]) -> Iterator[Said]:
     """What is known of the judges: cascades, votes, canaries, labels, calibrations."""
     for cascade in found.cascades:
         yield from map(Said, cascade_words(cascade))

@@ -6,10 +6,9 @@ from typing import Any
 
 import polars as pl
 
-from claimflow.flows.quality.calibration import Correction, corrections
+from claimflow.flows.quality.calibration import CorrectedStep, corrected_steps, plain
 from claimflow.flows.quality.canaries import CanaryAccount, canaries_of
 from claimflow.flows.quality.claim_audit import as_document
-from claimflow.flows.quality.step_calibration import plain
 from claimflow.flows.report.overview import SAMPLES, RunHead, overview
 from claimflow.flows.store import results
 from claimflow.flows.store.store import Store
@@ -36,7 +35,7 @@ def as_json(store: Store, run_id: str, *, samples: int = SAMPLES) -> str:
         "cascades": [one._asdict() for one in found.cascades],
         "canaries": [_canaries(one) for one in canaries_of(store, run_id)],
         "claims": as_document(found.claims),
-        "corrected": [_corrected(one) for one in corrections(store, run_id)],
+        "corrected": [_corrected(one) for one in corrected_steps(store, run_id)],
         "lowest": _lowest(store, run_id, samples),
     }
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
@@ -53,7 +52,7 @@ def _canaries(one: CanaryAccount) -> dict[str, Any]:
     return one._asdict() | told | {"moved": moved, "restless": one.restless._asdict()}
 
 
-def _corrected(one: Correction) -> dict[str, Any]:
+def _corrected(one: CorrectedStep) -> dict[str, Any]:
     told: dict[str, Any] = plain(one)
     return {name: value for name, value in told.items() if name != "reliability"}
 

@@ -7,8 +7,8 @@ from typing import Final
 import polars as pl
 from markupsafe import Markup
 
-from claimflow.flows.quality.correction_csv import guarded
-from claimflow.flows.quality.label_sheets import READ
+from claimflow.flows.quality.csv_sheets import escape_formula
+from claimflow.flows.quality.label_sheets import TEXT_COLUMNS
 from claimflow.flows.quality.labels import VALUES, Kind
 from claimflow.flows.report.templates import hashed, policy, rendered, source
 
@@ -45,13 +45,13 @@ def _json(sheet: pl.DataFrame, kind: Kind) -> Markup:
     rows = []
     for texts in sheet.rows():
         plain = ["" if text is None else str(text) for text in texts]
-        cells = [guarded(text) for text in plain]
+        cells = [escape_formula(text) for text in plain]
         pairs = zip(sheet.columns, plain, cells, strict=True)
         rows.append({"cells": cells, "guarded": [name for name, was, now in pairs if was != now]})
     content = {
         "question": _QUESTIONS[kind] + metric,
         "columns": sheet.columns,
-        "read": READ[kind],
+        "read": TEXT_COLUMNS[kind],
         "values": VALUES.get(kind, ()),
         "rows": rows,
     }

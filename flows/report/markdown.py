@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from claimflow.flows.quality.calibration import corrections
+from claimflow.flows.quality.calibration import corrected_steps
 from claimflow.flows.quality.cascades import cascades_of
 from claimflow.flows.quality.comparison import Comparison, compare
 from claimflow.flows.quality.gates import outcomes_of
@@ -229,7 +229,7 @@ def _run_lines(store: Store, run_id: str) -> Iterator[str]:
         yield f"- {code(votes)}"
     for cascade in cascades_of(store, run_id):
         yield f"- {code(' '.join(line.strip() for line in cascade_words(cascade)))}"
-    for line in judge_lines(store, run_id, corrections(store, run_id)):
+    for line in judge_lines(store, run_id, corrected_steps(store, run_id)):
         mark = "**warning** " if line.warning else ""
         yield f"- {mark}{code(line.words.strip().removeprefix('warning: '))}"
     for row in accounts.calls_made(store, run_id).iter_rows(named=True):

@@ -5,13 +5,18 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from claimflow.flows.quality.agreement import Figure
-from claimflow.flows.quality.calibration import MOST, Correction, Earlier, earlier
+from claimflow.flows.quality.agreement import IntervalEstimate
+from claimflow.flows.quality.calibration import (
+    MAX_ROWS,
+    CorrectedStep,
+    EarlierCalibration,
+    earlier_calibrations,
+)
 from claimflow.flows.quality.canaries import CanaryAccount, canaries_of
 from claimflow.flows.quality.cascades import CascadeAccount
 from claimflow.flows.quality.claim_audit import Check, Checked, ClaimAudit, Example, StepAudit
 from claimflow.flows.quality.gates import Outcome, Verdict
-from claimflow.flows.quality.step_calibration import Corrected
+from claimflow.flows.quality.step_calibration import CorrectedRate
 from claimflow.flows.report.text import counted, number, signed
 from claimflow.flows.runner.run import Made
 from claimflow.flows.store.results import sample_count
@@ -89,7 +94,7 @@ def _short(text: str) -> str:
 # What a run found with its judges' errors taken into account, in words.
 
 
-def correction_lines(found: Sequence[Correction]) -> Iterator[str]:
+def correction_lines(found: Sequence[CorrectedStep]) -> Iterator[str]:
     """A line on each: the mean of a metric, or the share that is entailed, as it was judged and
     as people would say.
     """
@@ -97,24 +102,25 @@ def correction_lines(found: Sequence[Correction]) -> Iterator[str]:
         words = "; ".join(_words(c) for c in one.corrected if _told(c))
         what = f"{one.metric} of {one.step}" if one.metric else f"entailed in {one.step}"
         if one.too_many:
-            yield f"{what}: not corrected here, more than {MOST:,} rows: see claimflow calibrate"
+            large = f"not corrected here, more than {MAX_ROWS:,} rows"
+            yield f"{what}: {large}: see claimflow calibrate"
         elif words:
             labels = counted(one.labelled, "row")
             yield f"{what}: {words}, by labels on {labels}"
 
 
-def figure_words(figure: Figure) -> str:
+def figure_words(figure: IntervalEstimate) -> str:
     """`0.812 [0.713, 0.882]`, or a dash."""
     if figure.low is None:
         return number(figure.value)
     return f"{number(figure.value)} [{number(figure.low)}, {number(figure.high)}]"
 
 
-def _told(one: Corrected) -> bool:
+def _told(one: CorrectedRate) -> bool:
     return one.what not in ("contradicted", "neutral") and one.corrected.value is not None
 
 
-def _words(one: Corrected) -> str:
+def _words(one: CorrectedRate) -> str:
     by_sample = " by sample" if one.by else ""
     corrected = figure_words(one.corrected)
     return f"{number(one.judged)}{by_sample} as judged, {corrected} corrected ({one.method})"
@@ -155,7 +161,7 @@ class Said(NamedTuple):
     warning: bool = False
 
 
-def judge_lines(store: Store, run_id: str, found: Sequence[Correction]) -> Iterator[Said]:
+def judge_lines(store: Store, run_id: str, found: Sequence[CorrectedStep]) -> Iterator[Said]:
     """How the judges of a run did on its canaries, what becomes of its figures by the labels that
     were `found`, and which calibrations are of other judges.
     """
@@ -163,7 +169,7 @@ def judge_lines(store: Store, run_id: str, found: Sequence[Correction]) -> Itera
         yield from canary_lines(one)
     for words in correction_lines(found):
         yield Said(words)
-    for step, before in earlier(store, run_id).items():
+    for step, before in earlier_calibrations(store, run_id).items():
         if before.stale:
             yield Said(f"warning: {step}: {earlier_words(before)}", warning=True)
 
@@ -202,7 +208,7 @@ def canary_lines(one: CanaryAccount) -> Iterator[Said]:
         )
 
 
-def earlier_words(one: Earlier) -> str:
+def earlier_words(one: EarlierCalibration) -> str:
     """The newest calibration of a judge, and whether it is still the one that was calibrated."""
     when = f"{one.calibrated_at:%Y-%m-%d}"
     words = f"calibration of run {one.run_id} ({when}, {counted(one.labels, 'label')}, "

@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import vl_convert
 
-from claimflow.flows.quality.calibration import Correction
+from claimflow.flows.quality.calibration import CorrectedStep
 from claimflow.flows.quality.comparison import Comparison
 from claimflow.flows.quality.metric_differences import MetricDifference
 from claimflow.flows.report.overview import PastMean
@@ -268,7 +268,7 @@ def trend_svg(past: Sequence[PastMean], metric: str) -> str | None:
     return svg(trend(points, label=metric, width=240, height=44))
 
 
-def reliability_svgs(found: Sequence[Correction]) -> Iterator[str]:
+def reliability_svgs(found: Sequence[CorrectedStep]) -> Iterator[str]:
     """Whether labels bear out the probabilities of a judge, of each step that has some."""
     for one in found:
         if one.reliability is not None:

@@ -22,8 +22,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from claimflow.flows.cli.main import main as claimflow
-from claimflow.flows.quality.agreement import agreement, ranks
-from claimflow.flows.quality.corrected_rates import reliability
+from claimflow.flows.quality.agreement import agreement, rank_correlations
+from claimflow.flows.quality.corrected_rates import reliability_diagram
 from claimflow.flows.report.phrases import figure_words
 from claimflow.flows.store.store import Store, read_table
 from tests.benchmarks.answers import CORRECTNESS, FAITHFULNESS, Numbers, rows_of, scored
@@ -78,7 +78,7 @@ def print_agreement(family: str, said: Sequence[Said]) -> None:
 
 
 def print_reliability(said: Sequence[Said]) -> None:
-    found = reliability(
+    found = reliability_diagram(
         np.array([one.probability for one in said]), np.array([one.row.entailed for one in said])
     )
     assert found is not None
@@ -108,7 +108,7 @@ def print_metrics(name: str, scores: Mapping[str, Numbers], human: Numbers) -> N
     for metric, found in sorted(scores.items()):
         known = np.isfinite(found)
         if known.any() and np.ptp(found[known]):
-            one = ranks(human[known].tolist(), found[known].tolist())
+            one = rank_correlations(human[known].tolist(), found[known].tolist())
             cells = f"{figure_words(one.spearman):>24}{figure_words(one.kendall):>24}"
             print(f"{name:32}{metric:34}{one.n:5}{cells}", flush=True)
 

@@ -18,14 +18,20 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from claimflow.flows.quality.agreement import Figure, alpha, balanced_accuracy, kappa, pairs
+from claimflow.flows.quality.agreement import (
+    IntervalEstimate,
+    balanced_accuracy,
+    cohen_kappa,
+    krippendorff_alpha,
+    rating_counts,
+)
 from claimflow.flows.quality.corrected_rates import (
-    Judged,
-    effective_number,
+    JudgedRows,
+    effective_sample_size,
     prediction_powered,
     rogan_gladen,
 )
-from claimflow.flows.quality.label_sheets import probabilities
+from claimflow.flows.quality.label_sampling import inclusion_probabilities
 
 Values = NDArray[np.float64]
 
@@ -72,7 +78,9 @@ def line(by: str, n: int, rate: float, errors: float, draws: int) -> Iterator[st
     yield f"{widths[0] / widths[1]:.2f}"
 
 
-def run(rng: np.random.Generator, by: str, n: int, rate: float, errors: float) -> list[Figure]:
+def run(
+    rng: np.random.Generator, by: str, n: int, rate: float, errors: float
+) -> list[IntervalEstimate]:
     """The intervals of one made-up run, in the order of the columns."""
     sample = np.repeat(np.arange(SAMPLES), rng.integers(1, 7, SAMPLES))
     rates = rng.beta(4 * rate, 4 * (1 - rate), SAMPLES)
@@ -80,32 +88,36 @@ def run(rng: np.random.Generator, by: str, n: int, rate: float, errors: float) -
     doubt = rng.beta(1, 3, len(sample)) / 2
     wrong = rng.random(len(sample)) < np.minimum(1, doubt / doubt.mean() * errors)
     said = np.where(wrong, 1 - truth, truth)
-    chances = probabilities(doubt, n) if by == "uncertainty" else np.full(len(said), n / len(said))
+    chances = (
+        inclusion_probabilities(doubt, n)
+        if by == "uncertainty"
+        else np.full(len(said), n / len(said))
+    )
     order = rng.permutation(len(said))
     ends = np.floor(np.cumsum(chances[order]) + rng.random() + 1e-9)
     drawn = order[np.diff(ends, prepend=0.0) > 0]
     label, probability = np.full(len(said), np.nan), np.full(len(said), np.nan)
     label[drawn], probability[drawn] = truth[drawn], chances[drawn]
-    judged = Judged(said, sample, label, probability)
+    judged = JudgedRows(said, sample, label, probability)
     yes = truth[drawn] == 1
     right = int((said[drawn] == 1)[yes].sum()), int(yes.sum())
     clear = int((said[drawn] == 0)[~yes].sum()), int((~yes).sum())
     every = np.ones(len(said))
     return [
-        prediction_powered(Judged(said, sample, said, every)),
+        prediction_powered(JudgedRows(said, sample, said, every)),
         prediction_powered(judged),
         prediction_powered(judged, by_sample=True),
-        rogan_gladen(float(said.mean()), effective_number(said, sample), right, clear),
-        prediction_powered(judged._replace(said=np.zeros(len(said)))),
+        rogan_gladen(float(said.mean()), effective_sample_size(said, sample), right, clear),
+        prediction_powered(judged._replace(judged=np.zeros(len(said)))),
     ]
 
 
-def holds(figure: Figure, truth: float) -> bool:
+def holds(figure: IntervalEstimate, truth: float) -> bool:
     """Whether the interval, where there is one, has the truth in it."""
     return figure.low is not None and figure.high is not None and figure.low <= truth <= figure.high
 
 
-def width(figure: Figure) -> float:
+def width(figure: IntervalEstimate) -> float:
     """Of the interval; none where there is none."""
     return 0.0 if figure.low is None or figure.high is None else figure.high - figure.low
 
@@ -121,7 +133,11 @@ def agreement(draws: int) -> None:
             held = np.zeros(len(MEASURES))
             for _ in range(draws):
                 counts = rng.multinomial(n, cells.ravel()).reshape(cells.shape)
-                found = (kappa(counts), balanced_accuracy(counts), alpha(pairs(counts)))
+                found = (
+                    cohen_kappa(counts),
+                    balanced_accuracy(counts),
+                    krippendorff_alpha(rating_counts(counts)),
+                )
                 held += [holds(figure, truth) for figure, truth in zip(found, truths, strict=True)]
             print(f"{name:12}{n:7}" + "".join(f"{100 * one / draws:20.1f}" for one in held))
 

@@ -4,7 +4,7 @@ import csv
 import io
 from pathlib import Path
 
-from claimflow.flows.quality.correction_csv import guarded, unguarded
+from claimflow.flows.quality.csv_sheets import escape_formula, unescape_formula
 
 SHEET = Path("sheet.csv")
 
@@ -15,7 +15,7 @@ def read_sheet() -> list[Row]:
     """The rows of the sheet in the current folder, by column."""
     text = SHEET.read_bytes().decode("utf-8-sig")
     rows = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-    return [{name: unguarded(cell) for name, cell in row.items()} for row in rows]
+    return [{name: unescape_formula(cell) for name, cell in row.items()} for row in rows]
 
 
 def save_sheet(rows: list[Row]) -> None:
@@ -23,4 +23,4 @@ def save_sheet(rows: list[Row]) -> None:
     with SHEET.open("w", newline="", encoding="utf-8") as file:
         sheet = csv.DictWriter(file, list(rows[0]))
         sheet.writeheader()
-        sheet.writerows({name: guarded(cell) for name, cell in row.items()} for row in rows)
+        sheet.writerows({name: escape_formula(cell) for name, cell in row.items()} for row in rows)

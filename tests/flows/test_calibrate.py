@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from claimflow.flows.cli.main import main
-from claimflow.flows.quality.calibration import corrections, earlier
+from claimflow.flows.quality.calibration import corrected_steps, earlier_calibrations
 from claimflow.flows.report.html import html_report
 from claimflow.flows.report.json_document import as_json
 from claimflow.flows.report.markdown import run_page
@@ -128,7 +128,9 @@ def test_a_run_tells_its_figures_with_the_errors_of_the_judge_taken_into_account
     label("--sample", "30")
     label("--metric", "factual_correctness", of="samples")
     run = chosen_run(judged.store, None)
-    told = [line.words for line in judge_lines(judged.store, run, corrections(judged.store, run))]
+    told = [
+        line.words for line in judge_lines(judged.store, run, corrected_steps(judged.store, run))
+    ]
     (found, rated) = json.loads(as_json(judged.store, run))["corrected"]
     assert [(one["what"], one["by"], one["method"]) for one in found["corrected"][:3]] == [
         ("entailed", None, "prediction-powered"),
@@ -159,9 +161,9 @@ def test_a_run_of_many_rows_is_not_corrected_by_the_way(
 ) -> None:
     label()
     run = chosen_run(judged.store, None)
-    [found] = corrections(judged.store, run, most=48)
+    [found] = corrected_steps(judged.store, run, max_rows=48)
     assert (found.too_many, found.labelled) == (False, 48)
-    few = corrections(judged.store, run, most=47)
+    few = corrected_steps(judged.store, run, max_rows=47)
     assert list(correction_lines(few)) == [
         f"entailed in {VERDICTS}: not corrected here, more than 50,000 rows: "
         "see claimflow calibrate"
@@ -236,7 +238,7 @@ def test_labels_stand_for_a_new_prompt_and_an_old_calibration_is_stale(
     )
     judged.run()
     ((newest,),) = judged.ask("SELECT arg_max(run_id, started_at) FROM audit.runs")
-    assert earlier(judged.store, newest)[VERDICTS].stale
+    assert earlier_calibrations(judged.store, newest)[VERDICTS].stale
     second = calibrated(capsys)
     assert second["run_id"] == newest != first["run_id"]
     assert second["earlier"][VERDICTS]["causes"] == ["judge", "settings"]

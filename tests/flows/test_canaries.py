@@ -17,7 +17,7 @@ from claimflow.flows.cli.main import main
 from claimflow.flows.errors import InputError, StoppedError
 from claimflow.flows.quality.canaries import CanaryAccount, canaries_of
 from claimflow.flows.quality.gates import outcomes_of
-from claimflow.flows.quality.labels import Labelled, record
+from claimflow.flows.quality.labels import LabelRecord, record
 from claimflow.flows.report.html import html_report
 from claimflow.flows.report.json_document import as_json
 from claimflow.flows.report.markdown import run_page
@@ -384,13 +384,13 @@ def test_labels_make_canaries_as_the_readme_says(judged: Judged) -> None:
     }
 
 
-def labelled(judged: Judged, name: str, claim: str, label: str | None) -> Labelled:
+def labelled(judged: Judged, name: str, claim: str, label: str | None) -> LabelRecord:
     """A label that somebody gave a claim of a sample, held against the reference."""
     step, key = "response_in_reference", str(uuid4())
     run = chosen_run(judged.store, None)
     of = (key, run, step, name, None, claim, "reference", None, None)
     how = ("ann", "sheet.csv", "random 2 of 3, seed 0", key, 1.0, now())
-    return Labelled(key, "verdicts", *of, label or "neutral", None, *how)
+    return LabelRecord(key, "verdicts", *of, label or "neutral", None, *how)
 
 
 def test_a_calibration_of_another_judge_is_told_where_the_run_is(judged: Judged) -> None:

@@ -1,15 +1,18 @@
 """The page to label in, in a real Chromium: what it shows, and the sheet that it saves."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 from playwright.sync_api import Browser
 
-from claimflow.flows.quality.label_sheets import COLUMNS, read_blind
+from claimflow.flows.quality.csv_sheets import read_sheet
+from claimflow.flows.quality.label_sheets import LAYOUTS
 from claimflow.flows.quality.labels import Kind
 from claimflow.flows.report.label_form import form_page
 from tests.flows.browser import Seen
 
+COLUMNS: dict[Kind, Sequence[str]] = {layout.kind: layout.columns for layout in LAYOUTS}
 HOSTILE = [
     "</script><script>window.hacked = 1</script><!-- <img src=x onerror='window.hacked=1'>",
     '=HYPERLINK("http://evil";"x")\r\n"quoted", and\tmore',
@@ -66,7 +69,7 @@ def test_verdicts_are_labelled_by_mouse_and_by_keys(browser: Browser, tmp_path: 
     page.get_by_role("button", name="Back").click()
     assert page.get_by_label("entailed").is_checked()
     assert page.locator("#progress").inner_text() == "Row 2 of 3, 2 labelled"
-    sheet = read_blind(saved(seen, tmp_path))
+    sheet = read_sheet(saved(seen, tmp_path), LAYOUTS)
     assert sheet.kind == "verdicts"
     assert [row.cell("label") for row in sheet.rows] == ["neutral", "entailed", ""]
     assert [row.cell("claim") for row in sheet.rows] == HOSTILE
@@ -87,7 +90,7 @@ def test_samples_are_rated(browser: Browser, tmp_path: Path) -> None:
     page.get_by_role("button", name="Next").click()
     page.get_by_label("From 0 to 1").fill("7")
     page.get_by_role("button", name="Next").click()
-    rows = read_blind(saved(seen, tmp_path)).rows
+    rows = read_sheet(saved(seen, tmp_path), LAYOUTS).rows
     assert [row.cell("label") for row in rows] == ["0.25", "", ""]
     nothing_ran(seen)
 
@@ -101,5 +104,9 @@ def test_claims_are_good_or_bad(browser: Browser, tmp_path: Path) -> None:
     seen.page.get_by_role("button", name="No label").click()
     assert seen.page.locator("#progress").inner_text() == "Row 1 of 3, 0 labelled"
     seen.page.keyboard.press("2")
-    assert [row.cell("label") for row in read_blind(saved(seen, tmp_path)).rows] == ["bad", "", ""]
+    assert [row.cell("label") for row in read_sheet(saved(seen, tmp_path), LAYOUTS).rows] == [
+        "bad",
+        "",
+        "",
+    ]
     nothing_ran(seen)

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import fromstring
 import pytest
 
 from claimflow.flows.cli.main import main
-from claimflow.flows.quality.calibration import corrections
+from claimflow.flows.quality.calibration import corrected_steps
 from claimflow.flows.report.html import html_report
 from claimflow.flows.store.results import chosen_run
 from claimflow.flows.store.store import Store
@@ -70,7 +70,7 @@ def test_the_diagram_has_the_bins_of_the_step() -> None:
     marks = fromstring(Path("r.svg").read_text("utf-8")).iter("{http://www.w3.org/2000/svg}path")
     dots = [told for mark in marks if "rows: " in (told := mark.get("aria-label", ""))]
     store = Store(Path("s.duckdb"))
-    [found] = corrections(store, chosen_run(store, None))
+    [found] = corrected_steps(store, chosen_run(store, None))
     assert found.reliability is not None
     assert sum(int(dot.rpartition(": ")[2]) for dot in dots) == found.reliability.n == 6
     assert len(dots) == len(found.reliability.bins) >= 2

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.flows.quality.correction_csv import as_saved, guarded, unguarded
+from claimflow.flows.quality.csv_sheets import escape_formula, normalize_newlines, unescape_formula
 
 HOSTILE = [
     '=HYPERLINK("http://evil","x")',
@@ -29,25 +29,25 @@ TEXTS = st.text(CHARACTERS) | st.text("'=+-@ \t\r\n\"a,;＝🗼")
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_could_run_is_led_by_an_apostrophe(text: str) -> None:
-    assert guarded(text) == f"'{text}"
-    assert unguarded(f"'{text}") == text
+    assert escape_formula(text) == f"'{text}"
+    assert unescape_formula(f"'{text}") == text
 
 
 @pytest.mark.parametrize("text", ["", "a = b", "'tis so", "''", "1889", "'", "a\n=b", '"=1"'])
 def test_what_cannot_stays_as_it_is(text: str) -> None:
-    assert guarded(text) == text
-    assert unguarded(text) == text
+    assert escape_formula(text) == text
+    assert unescape_formula(text) == text
 
 
 def test_a_text_that_looks_guarded_is_guarded_once_more() -> None:
-    assert guarded("'=1") == "''=1"
-    assert unguarded("''=1") == "'=1"
+    assert escape_formula("'=1") == "''=1"
+    assert unescape_formula("''=1") == "'=1"
 
 
 @given(TEXTS)
 def test_every_text_comes_back_and_none_can_run(text: str) -> None:
-    cell = guarded(text)
-    assert unguarded(cell) == text
+    cell = escape_formula(text)
+    assert unescape_formula(cell) == text
     assert not cell.lstrip().startswith(("=", "+", "-", "@", "＝", "＋", "－", "＠"))
     assert not cell.startswith(("\t", "\r", "\n"))
 
@@ -55,10 +55,10 @@ def test_every_text_comes_back_and_none_can_run(text: str) -> None:
 @given(st.lists(TEXTS, min_size=1))
 def test_every_row_of_texts_comes_back_through_csv(texts: list[str]) -> None:
     text = io.StringIO(newline="")
-    csv.writer(text).writerow([guarded(one) for one in texts])
+    csv.writer(text).writerow([escape_formula(one) for one in texts])
     (cells,) = csv.reader(io.StringIO(text.getvalue(), newline=""), strict=True)
-    assert [unguarded(cell) for cell in cells] == texts
+    assert [unescape_formula(cell) for cell in cells] == texts
 
 
 def test_line_ends_as_a_spreadsheet_writes_them() -> None:
-    assert as_saved("a\r\nb\rc\n") == "a\nb\nc\n"
+    assert normalize_newlines("a\r\nb\rc\n") == "a\nb\nc\n"

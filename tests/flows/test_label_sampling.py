@@ -6,7 +6,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from claimflow.flows.quality.label_sheets import By, Draw, drawn, probabilities, read_draw, unsure
+from claimflow.flows.quality.label_sampling import (
+    Draw,
+    DrawMethod,
+    draw_rows,
+    inclusion_probabilities,
+    parse_draw,
+    uncertainty,
+)
 
 COLUMNS = {
     "sample_id": pl.String,
@@ -28,41 +35,41 @@ def rows(count: int, **columns: Any) -> pl.DataFrame:
 
 
 def test_a_random_draw_is_the_same_again_and_another_by_another_seed() -> None:
-    first = drawn(rows(50), Draw("random", 5, 50, 0))
-    assert first == drawn(rows(50), Draw("random", 5, 50, 0))
+    first = draw_rows(rows(50), Draw("random", 5, 50, 0))
+    assert first == draw_rows(rows(50), Draw("random", 5, 50, 0))
     assert list(first) == [29, 32, 49, 27, 14]
     assert set(first.values()) == {0.1}
-    assert list(drawn(rows(50), Draw("random", 5, 50, 1))) != list(first)
-    assert list(drawn(rows(50), Draw("random", 9, 50, 0)))[:5] == list(first)
+    assert list(draw_rows(rows(50), Draw("random", 5, 50, 1))) != list(first)
+    assert list(draw_rows(rows(50), Draw("random", 9, 50, 0)))[:5] == list(first)
 
 
 def test_more_than_there_are_is_all_of_them() -> None:
-    assert sorted(drawn(rows(3), Draw("random", 9, 3, 0)).items()) == [(0, 1), (1, 1), (2, 1)]
-    assert drawn(rows(0), Draw("random", 9, 0, 0)) == {}
+    assert sorted(draw_rows(rows(3), Draw("random", 9, 3, 0)).items()) == [(0, 1), (1, 1), (2, 1)]
+    assert draw_rows(rows(0), Draw("random", 9, 0, 0)) == {}
 
 
 def test_doubt_is_less_the_surer_the_judge() -> None:
     frame = rows(
         3, p_entailed=[0.5, 0.1, None], p_contradicted=[0.3, 0.9, None], p_neutral=[0.2, 0, None]
     )
-    found = unsure(frame)
+    found = uncertainty(frame)
     assert found is not None
     assert found.tolist() == pytest.approx([0.5, 0.1, 1.0])
-    voted = unsure(rows(2, agreement=[1.0, 0.6]))
+    voted = uncertainty(rows(2, agreement=[1.0, 0.6]))
     assert voted is not None
     assert voted.tolist() == pytest.approx([0.0, 0.4])
-    assert unsure(rows(2)) is None
+    assert uncertainty(rows(2)) is None
 
 
 def test_probabilities_follow_doubt_and_leave_no_row_out() -> None:
-    found = probabilities(np.array([0.5, 0.25, 0.25, 0.0]), 2)
+    found = inclusion_probabilities(np.array([0.5, 0.25, 0.25, 0.0]), 2)
     # 0.2 spread evenly, 0.8 by doubt, times 2.
     assert found.tolist() == pytest.approx([0.9, 0.5, 0.5, 0.1])
-    sure = probabilities(np.array([0.9, 0.05, 0.05, 0.0]), 2)
+    sure = inclusion_probabilities(np.array([0.9, 0.05, 0.05, 0.0]), 2)
     assert sure[0] == 1.0
     assert sure.sum() == pytest.approx(2.0)
     assert sure[3] > 0
-    assert probabilities(np.zeros(4), 2).tolist() == pytest.approx([0.5] * 4)
+    assert inclusion_probabilities(np.zeros(4), 2).tolist() == pytest.approx([0.5] * 4)
 
 
 def test_by_uncertainty_each_row_is_drawn_as_often_as_its_probability_says() -> None:
@@ -70,18 +77,18 @@ def test_by_uncertainty_each_row_is_drawn_as_often_as_its_probability_says() -> 
     frame = rows(8, agreement=[1 - doubt for doubt in doubts])
     times = np.zeros(8)
     for seed in range(2_000):
-        found = drawn(frame, Draw("uncertainty", 3, 8, seed))
+        found = draw_rows(frame, Draw("uncertainty", 3, 8, seed))
         assert len(found) == 3
         times[list(found)] += 1
-    expected = probabilities(np.array(doubts), 3)
+    expected = inclusion_probabilities(np.array(doubts), 3)
     assert times / 2_000 == pytest.approx(expected, abs=0.035)
     assert found == {row: pytest.approx(expected[row]) for row in found}
 
 
 @pytest.mark.parametrize("by", ["random", "uncertainty"])
-def test_a_draw_is_read_from_its_words(by: By) -> None:
+def test_a_draw_is_read_from_its_words(by: DrawMethod) -> None:
     draw = Draw(by, 100, 480, 7)
     assert str(draw) == f"{by} 100 of 480, seed 7"
-    assert read_draw(f" {draw} ") == draw
+    assert parse_draw(f" {draw} ") == draw
     for words in ("", "random", "random 1 of 2", "best 1 of 2, seed 3", f"{draw}0000000000"):
-        assert read_draw(words) is None
+        assert parse_draw(words) is None

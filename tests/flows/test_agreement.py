@@ -5,24 +5,24 @@ import polars as pl
 import pytest
 
 from claimflow.flows.quality.agreement import (
-    Figure,
+    IntervalEstimate,
     agreement,
-    alpha,
-    annotators,
+    annotator_agreement,
     balanced_accuracy,
-    clipped,
-    kappa,
-    ranks,
-    share,
-    word_of,
+    clipped_interval,
+    cohen_kappa,
+    consensus,
+    krippendorff_alpha,
+    proportion,
+    rank_correlations,
 )
-from claimflow.flows.quality.corrected_rates import reliability
+from claimflow.flows.quality.corrected_rates import reliability_diagram
 
 LABELS = ("entailed", "contradicted", "neutral")
-NOTHING = Figure(None, None, None)
+NOTHING = IntervalEstimate(None, None, None)
 
 
-def rounded(figure: Figure) -> tuple[float, float, float]:
+def rounded(figure: IntervalEstimate) -> tuple[float, float, float]:
     assert figure.value is not None
     assert figure.low is not None
     assert figure.high is not None
@@ -30,14 +30,14 @@ def rounded(figure: Figure) -> tuple[float, float, float]:
 
 
 def test_share_is_wilsons() -> None:
-    assert rounded(share(20, 20)) == (1.0, 0.839, 1.0)
-    assert rounded(share(8, 10)) == (0.8, 0.49, 0.943)
-    assert share(0, 0) == NOTHING
+    assert rounded(proportion(20, 20)) == (1.0, 0.839, 1.0)
+    assert rounded(proportion(8, 10)) == (0.8, 0.49, 0.943)
+    assert proportion(0, 0) == NOTHING
 
 
 def test_intervals_are_cut_to_what_can_be() -> None:
-    assert clipped(0.95, 0.1, 0, 1) == Figure(0.95, 0.95 - 0.1, 1)
-    assert clipped(1.2, 0.1, 0, 1).value == 1
+    assert clipped_interval(0.95, 0.1, 0, 1) == IntervalEstimate(0.95, 0.95 - 0.1, 1)
+    assert clipped_interval(1.2, 0.1, 0, 1).value == 1
 
 
 def test_agreement_of_a_judge_and_people() -> None:
@@ -60,8 +60,8 @@ def test_agreement_of_a_judge_and_people() -> None:
 
 def test_a_judge_that_was_always_right_is_not_certain_to_be() -> None:
     counts = np.diag([30, 0, 10])
-    assert rounded(kappa(counts))[0] == 1
-    assert 0.85 < rounded(kappa(counts))[1] < 0.95
+    assert rounded(cohen_kappa(counts))[0] == 1
+    assert 0.85 < rounded(cohen_kappa(counts))[1] < 0.95
     assert 0.9 < rounded(balanced_accuracy(counts))[1] < 1
 
 
@@ -70,7 +70,7 @@ def test_where_only_one_thing_is_said_there_is_no_kappa() -> None:
     assert found.accuracy.value == 1
     assert found.kappa == NOTHING
     assert found.alpha == NOTHING
-    assert found.balanced_accuracy == Figure(1, None, None)
+    assert found.balanced_accuracy == IntervalEstimate(1, None, None)
 
 
 def test_alpha_of_several_annotators_who_leave_things_out() -> None:
@@ -85,25 +85,29 @@ def test_alpha_of_several_annotators_who_leave_things_out() -> None:
     votes = np.array(
         [[sum(line[unit] == label for line in said) for label in "12345"] for unit in range(12)]
     )
-    assert rounded(alpha(votes))[0] == 0.743
-    interval = alpha(votes, domain=np.array([1.0, 2, 3, 4, 5]))
+    assert rounded(krippendorff_alpha(votes))[0] == 0.743
+    interval = krippendorff_alpha(votes, domain=np.array([1.0, 2, 3, 4, 5]))
     assert rounded(interval)[0] == 0.849
     assert rounded(interval)[1] < 0.849 < rounded(interval)[2]
 
 
 def test_ranks() -> None:
-    found = ranks([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], [0.1, 0.3, 0.2, 0.4, 0.6, 0.5])
+    found = rank_correlations([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], [0.1, 0.3, 0.2, 0.4, 0.6, 0.5])
     assert found.n == 6
     assert rounded(found.spearman) == (0.886, 0.066, 0.992)
     assert rounded(found.kendall) == (0.733, 0.02, 0.952)
-    assert ranks([0.1, 0.2, 0.3, 0.4, 0.5], [1, 2, 3, 4, 5]).spearman.value == pytest.approx(1)
-    assert ranks([0.1, 0.2, 0.3], [0.5, 0.5, 0.5]).spearman == NOTHING
-    assert ranks([0.1, 0.2], [0.1, 0.2]).kendall == NOTHING
-    assert ranks([0.1, 0.2, 0.3], [0.1, 0.2, 0.3]).spearman.low is None
+    assert rank_correlations(
+        [0.1, 0.2, 0.3, 0.4, 0.5], [1, 2, 3, 4, 5]
+    ).spearman.value == pytest.approx(1)
+    assert rank_correlations([0.1, 0.2, 0.3], [0.5, 0.5, 0.5]).spearman == NOTHING
+    assert rank_correlations([0.1, 0.2], [0.1, 0.2]).kendall == NOTHING
+    assert rank_correlations([0.1, 0.2, 0.3], [0.1, 0.2, 0.3]).spearman.low is None
 
 
 def test_reliability() -> None:
-    found = reliability(np.array([0.05, 0.95, 0.92, 1.0]), np.array([False, True, False, True]))
+    found = reliability_diagram(
+        np.array([0.05, 0.95, 0.92, 1.0]), np.array([False, True, False, True])
+    )
     assert found is not None
     assert found.n == 4
     assert [(one.low, one.high, one.n) for one in found.bins] == [(0, 0.1, 1), (0.9, 1, 3)]
@@ -111,7 +115,7 @@ def test_reliability() -> None:
     assert found.bins[1].entailed.value == pytest.approx(2 / 3)
     assert found.off == pytest.approx((0.05 + 3 * (0.95667 - 0.66667)) / 4, abs=1e-5)
     assert found.brier == pytest.approx((0.05**2 + 0.05**2 + 0.92**2) / 4)
-    assert reliability(np.array([]), np.array([], dtype=bool)) is None
+    assert reliability_diagram(np.array([]), np.array([], dtype=bool)) is None
 
 
 def said_by(**people: str) -> pl.DataFrame:
@@ -130,18 +134,18 @@ def said_by(**people: str) -> pl.DataFrame:
 
 def test_what_people_say_together() -> None:
     labels = said_by(ann="eenn", bob="ee.c", eve="en..")
-    assert word_of(labels) == {"0": "entailed", "1": "entailed", "2": "neutral", "3": None}
+    assert consensus(labels) == {"0": "entailed", "1": "entailed", "2": "neutral", "3": None}
     rated = pl.DataFrame(
         {"subject": ["0"] * 2, "annotator": ["a", "b"], "label": [None] * 2, "rating": [0.0, 0.5]},
         schema_overrides={"label": pl.String},
     )
-    assert word_of(rated) == {"0": 0.25}
+    assert consensus(rated) == {"0": 0.25}
 
 
 def test_annotators_beside_each_other() -> None:
     from sklearn.metrics import cohen_kappa_score
 
-    found = annotators(said_by(ann="eennee", bob="ee.cee", eve="e....."), LABELS)
+    found = annotator_agreement(said_by(ann="eennee", bob="ee.cee", eve="e....."), LABELS)
     assert found.labels == {"ann": 6, "bob": 5, "eve": 1}
     assert found.shared == 5
     assert [(pair.one, pair.other, pair.n) for pair in found.pairs] == [
@@ -155,7 +159,7 @@ def test_annotators_beside_each_other() -> None:
     assert found.pairs[0].kappa.value == pytest.approx(
         cohen_kappa_score(list("eenee"), list("eecee"))
     )
-    alone = annotators(said_by(ann="en"), LABELS)
+    alone = annotator_agreement(said_by(ann="en"), LABELS)
     assert (alone.alpha, alone.pairs, alone.shared) == (NOTHING, [], 0)
 
 
@@ -169,7 +173,7 @@ def test_ratings_beside_each_other() -> None:
         },
         schema_overrides={"label": pl.String, "rating": pl.Float64},
     )
-    found = annotators(rated, None)
+    found = annotator_agreement(rated, None)
     assert found.alpha.value == pytest.approx(0.9476, abs=1e-3)
     assert found.pairs[0].kappa is None
     assert found.pairs[0].ranks is not None

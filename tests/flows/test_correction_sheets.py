@@ -12,12 +12,18 @@ import pytest
 
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import InputError
-from claimflow.flows.quality.correction_csv import COLUMNS, read_sheet, sheet_rows, written
-from claimflow.flows.quality.corrections import run_of, taken_in
+from claimflow.flows.quality.correction_sheets import (
+    LAYOUTS,
+    find_corrections,
+    run_of_sheet,
+    sheet_rows,
+)
+from claimflow.flows.quality.csv_sheets import read_sheet, to_csv
 from claimflow.flows.store.edits import Kind
 from claimflow.flows.store.results import chosen_run
 from claimflow.flows.store.store import Store
 
+COLUMNS = {layout.kind: layout.columns for layout in LAYOUTS}
 TOWER = "The Eiffel Tower is located in Paris."
 
 
@@ -54,7 +60,7 @@ def faults_of(store: Store, run_id: str, rows: list[dict[str, str]]) -> list[str
         sheet.writeheader()
         sheet.writerows(rows)
     with pytest.raises(InputError) as caught:
-        taken_in(read_sheet(path), store, run_id, who="ann", why="because")
+        find_corrections(read_sheet(path, LAYOUTS), store, run_id, who="ann", why="because")
     return str(caught.value).splitlines()
 
 
@@ -77,7 +83,7 @@ def test_a_sheet_of_claims(store: Store, run_id: str) -> None:
 
 
 def test_a_sheet_is_csv_that_every_spreadsheet_knows(store: Store, run_id: str) -> None:
-    content = written("claims", sheet_rows(store, run_id, "claims"))
+    content = to_csv(sheet_rows(store, run_id, "claims"))
     header, first, *_ = content.split(b"\r\n")
     assert header == b"\xef\xbb\xbf" + ",".join(COLUMNS["claims"]).encode()
     assert first.decode().startswith(f"{run_id},birth,response_claims,response,")
@@ -143,10 +149,10 @@ def test_rows_of_several_runs(tmp_path: Path) -> None:
     path = tmp_path / "s.csv"
     path.write_text("run,sample_id,step,claim_id,claim\na,,,,x\n,,,,x\nb,,,,x\n")
     with pytest.raises(InputError) as caught:
-        run_of(read_sheet(path))
+        run_of_sheet(read_sheet(path, LAYOUTS))
     assert str(caught.value) == f"{path}:4: is of run b, the rows above of a; keep one run"
     path.write_text("sample_id,step,claim_id,claim\na,b,,x\n")
-    assert run_of(read_sheet(path)) is None
+    assert run_of_sheet(read_sheet(path, LAYOUTS)) is None
 
 
 @pytest.mark.parametrize(
@@ -179,7 +185,7 @@ def test_what_is_no_sheet(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "s.csv"
     path.write_bytes(content)
     with pytest.raises(InputError) as caught:
-        read_sheet(path)
+        read_sheet(path, LAYOUTS)
     assert str(caught.value) == f"{path}{message}"
 
 
@@ -189,7 +195,7 @@ def test_rows_know_their_lines(tmp_path: Path, mark: bytes, parted_by: bytes) ->
     path = tmp_path / "s.csv"
     text = b'sample_id,step,claim_id,claim,notes\r\na,s,,"x\r\ny",mine\r\n,,,,\r\n\r\nb,s,,z\r\n'
     path.write_bytes(mark + text.replace(b",", parted_by))
-    sheet = read_sheet(path)
+    sheet = read_sheet(path, LAYOUTS)
     rows = [(row.line, row.cell("sample_id"), row.cell("claim")) for row in sheet.rows]
     assert (sheet.kind, rows) == ("claims", [(2, "a", "x\r\ny"), (6, "b", "z")])
     assert sheet.rows[1].cell("notes") == ""
@@ -199,5 +205,8 @@ def test_a_sheet_as_it_was_exported_changes_nothing(store: Store, run_id: str) -
     kinds: tuple[Kind, ...] = ("claims", "verdicts")
     for kind in kinds:
         path = Path(f"{kind}.csv")
-        path.write_bytes(written(kind, sheet_rows(store, run_id, kind)))
-        assert taken_in(read_sheet(path), store, run_id, who="ann", why="because") == []
+        path.write_bytes(to_csv(sheet_rows(store, run_id, kind)))
+        assert (
+            find_corrections(read_sheet(path, LAYOUTS), store, run_id, who="ann", why="because")
+            == []
+        )

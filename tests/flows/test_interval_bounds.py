@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from claimflow.flows.quality.agreement import (
-    Figure,
-    alpha,
+    IntervalEstimate,
     balanced_accuracy,
-    clipped,
-    kappa,
-    pairs,
-    ranks,
-    share,
+    clipped_interval,
+    cohen_kappa,
+    krippendorff_alpha,
+    proportion,
+    rank_correlations,
+    rating_counts,
 )
 from claimflow.flows.quality.corrected_rates import (
-    Judged,
-    effective_number,
+    JudgedRows,
+    effective_sample_size,
     prediction_powered,
-    reliability,
+    reliability_diagram,
     rogan_gladen,
 )
 
@@ -34,7 +34,7 @@ UNIT: Final = st.floats(0, 1, width=32)
 HALVES: Final = st.sampled_from([0.0, 0.5, 1.0])
 
 
-def holds(figure: Figure, lowest: float, highest: float) -> None:
+def holds(figure: IntervalEstimate, lowest: float, highest: float) -> None:
     """A figure lies within its interval, and that within its bounds; or there is none of it."""
     value, low, high = figure
     if value is None or low is None or high is None:
@@ -46,7 +46,7 @@ def holds(figure: Figure, lowest: float, highest: float) -> None:
 
 @given(st.floats(-3, 3), st.floats(0, 3))
 def test_a_clipped_interval_never_says_that_nothing_else_can_be(value: float, reach: float) -> None:
-    found = clipped(value, reach, 0, 1)
+    found = clipped_interval(value, reach, 0, 1)
     holds(found, 0, 1)
     assert found.low is not None
     assert found.high is not None
@@ -56,7 +56,7 @@ def test_a_clipped_interval_never_says_that_nothing_else_can_be(value: float, re
 @given(st.integers(0, 40), st.integers(0, 40))
 @few
 def test_shares(part: int, rest: int) -> None:
-    holds(share(part, part + rest), 0, 1)
+    holds(proportion(part, part + rest), 0, 1)
 
 
 @given(COUNTS)
@@ -64,13 +64,16 @@ def test_shares(part: int, rest: int) -> None:
 def test_agreement_whatever_was_said(cells: list[int]) -> None:
     counts = np.array(cells).reshape(3, 3)
     assume(counts.sum())
-    agreed, right = kappa(counts), balanced_accuracy(counts)
-    together = alpha(pairs(counts))
+    agreed, right = cohen_kappa(counts), balanced_accuracy(counts)
+    together = krippendorff_alpha(rating_counts(counts))
     for figure, lowest in ((agreed, -1), (right, 0), (together, -1)):
         holds(figure, lowest, 1)
     # The names of the labels say nothing.
     turned = counts[::-1, ::-1]
-    for one, other in ((agreed, kappa(turned)), (together, alpha(pairs(turned)))):
+    for one, other in (
+        (agreed, cohen_kappa(turned)),
+        (together, krippendorff_alpha(rating_counts(turned))),
+    ):
         assert one == pytest.approx(other, nan_ok=True) or one == other
     if counts.trace() == counts.sum() and agreed.value is not None:
         assert (agreed.value, together.value) == (pytest.approx(1), pytest.approx(1))
@@ -83,7 +86,7 @@ def test_alpha_is_the_librarys_at_both_levels(things: list[list[int]]) -> None:
     assume((votes.sum(axis=0) > 0).sum() > 1)
     domain = np.array([0.0, 0.25, 0.5, 1.0])
     for numbers, level in ((None, "nominal"), (domain, "interval")):
-        found = alpha(votes, domain=numbers)
+        found = krippendorff_alpha(votes, domain=numbers)
         holds(found, -np.inf, 1)
         assert found.value == pytest.approx(
             krippendorff.alpha(value_counts=votes, value_domain=domain, level_of_measurement=level)
@@ -113,7 +116,7 @@ def test_the_interval_of_alpha_is_that_of_the_library_asked_without_each_thing()
     votes = np.array(
         [np.bincount(rng.integers(0, 6, rng.integers(2, 5)), minlength=6) for _ in range(12)]
     )
-    found = alpha(votes, domain=domain)
+    found = krippendorff_alpha(votes, domain=domain)
     assert found.value is not None
     assert found.high is not None
     assert found.high - found.value == pytest.approx(jackknifed(votes, domain))
@@ -126,7 +129,7 @@ def test_hundreds_of_different_ratings_are_no_burden() -> None:
     domain, place = np.unique([*one, *other], return_inverse=True)
     votes = np.zeros((2_000, len(domain)), dtype=np.int_)
     np.add.at(votes, (np.tile(np.arange(2_000), 2), place), 1)
-    found = alpha(votes, domain=domain)
+    found = krippendorff_alpha(votes, domain=domain)
     assert found.value == pytest.approx(0.985, abs=0.01)
 
 
@@ -134,7 +137,7 @@ def test_hundreds_of_different_ratings_are_no_burden() -> None:
 @few
 def test_ranks_whatever_was_rated(pairs: list[tuple[float, float]]) -> None:
     ratings, scores = [rating for rating, _ in pairs], [score for _, score in pairs]
-    found = ranks(ratings, scores)
+    found = rank_correlations(ratings, scores)
     holds(found.spearman, -1, 1)
     holds(found.kendall, -1, 1)
     for figure in found[1:]:
@@ -151,13 +154,13 @@ def test_a_corrected_mean_whatever_was_labelled(
     # Two in three have a label.
     known = np.arange(len(rows)) % 3 > 0
     of = sample.astype(np.intp)
-    judged = Judged(said, of, np.where(known, label, np.nan), np.where(known, chance, np.nan))
+    judged = JudgedRows(said, of, np.where(known, label, np.nan), np.where(known, chance, np.nan))
     for by_sample in (False, True):
         figure = prediction_powered(judged, by_sample=by_sample)
         holds(figure, 0, 1)
         # A judge that is a constant is no help, and no harm.
-        useless = judged._replace(said=np.zeros(len(rows)))
-        shifted = judged._replace(said=np.ones(len(rows)))
+        useless = judged._replace(judged=np.zeros(len(rows)))
+        shifted = judged._replace(judged=np.ones(len(rows)))
         assert prediction_powered(useless, by_sample=by_sample) == pytest.approx(
             prediction_powered(shifted, by_sample=by_sample), nan_ok=True
         )
@@ -180,14 +183,14 @@ def test_rogan_and_gladen_whatever_was_right(
 @few
 def test_an_effective_number_is_at_most_the_number(rows: list[tuple[bool, int]]) -> None:
     said, sample = (np.array(column) for column in zip(*rows, strict=True))
-    assert 0 < effective_number(said.astype(np.float64), sample) <= len(rows)
+    assert 0 < effective_sample_size(said.astype(np.float64), sample) <= len(rows)
 
 
 @given(st.lists(st.tuples(UNIT, st.booleans()), max_size=30))
 @few
 def test_every_probability_is_in_one_bin(rows: list[tuple[float, bool]]) -> None:
     said, truth = np.array([p for p, _ in rows]), np.array([t for _, t in rows], dtype=bool)
-    found = reliability(said, truth)
+    found = reliability_diagram(said, truth)
     if found is None:
         assert not rows
         return

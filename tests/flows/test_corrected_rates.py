@@ -3,23 +3,23 @@
 import numpy as np
 import pytest
 
-from claimflow.flows.quality.agreement import Figure
+from claimflow.flows.quality.agreement import IntervalEstimate
 from claimflow.flows.quality.corrected_rates import (
-    Judged,
-    effective_number,
+    JudgedRows,
+    effective_sample_size,
     prediction_powered,
     rogan_gladen,
 )
 
-NOTHING = Figure(None, None, None)
+NOTHING = IntervalEstimate(None, None, None)
 
 
-def judged(said: str, labels: str, *, probability: float, per_sample: int = 1) -> Judged:
+def judged(said: str, labels: str, *, probability: float, per_sample: int = 1) -> JudgedRows:
     """Rows that the judge said 0 or 1 of, and people 0, 1 or nothing (a point)."""
     label = np.array([np.nan if one == "." else float(one) for one in labels])
     values = np.array([float(one) for one in said])
     sample = np.arange(len(said)) // per_sample
-    return Judged(values, sample, label, np.where(np.isnan(label), np.nan, probability))
+    return JudgedRows(values, sample, label, np.where(np.isnan(label), np.nan, probability))
 
 
 def test_the_mean_error_on_the_labels_is_taken_off() -> None:
@@ -47,10 +47,10 @@ def test_a_good_judge_makes_the_interval_narrower() -> None:
     truth = (rng.random(1_000) < 0.7).astype(float)
     label = np.where(np.arange(1_000) < 100, truth, np.nan)
     chances = np.where(np.arange(1_000) < 100, 0.1, np.nan)
-    good = prediction_powered(Judged(truth, np.arange(1_000), label, chances))
-    none = prediction_powered(Judged(np.zeros(1_000), np.arange(1_000), label, chances))
+    good = prediction_powered(JudgedRows(truth, np.arange(1_000), label, chances))
+    none = prediction_powered(JudgedRows(np.zeros(1_000), np.arange(1_000), label, chances))
 
-    def width(figure: Figure) -> float:
+    def width(figure: IntervalEstimate) -> float:
         assert figure.high is not None
         assert figure.low is not None
         return figure.high - figure.low
@@ -65,14 +65,14 @@ def test_unequal_probabilities_are_weighed() -> None:
     label = np.full(100, np.nan)
     label[:40], label[50:60] = 1.0, 0.0
     chances = np.where(np.isnan(label), np.nan, np.repeat([0.8, 0.2], 50))
-    found = prediction_powered(Judged(np.full(100, 0.0), np.arange(100), label, chances))
+    found = prediction_powered(JudgedRows(np.full(100, 0.0), np.arange(100), label, chances))
     assert found.value == pytest.approx(0.5)
 
 
 def test_by_sample_each_sample_counts_the_same() -> None:
     sample = np.array([0] * 9 + [1])
     label = np.array([1.0] * 9 + [0.0])
-    rows = Judged(label, sample, label, np.ones(10))
+    rows = JudgedRows(label, sample, label, np.ones(10))
     assert prediction_powered(rows).value == pytest.approx(0.9)
     assert prediction_powered(rows, by_sample=True).value == pytest.approx(0.5)
 
@@ -108,7 +108,7 @@ def test_rogan_and_gladens_rate_stays_a_rate() -> None:
 
 def test_effective_number() -> None:
     said = np.repeat([1.0, 0.0], 50)
-    assert effective_number(said, np.arange(100)) == pytest.approx(99)
+    assert effective_sample_size(said, np.arange(100)) == pytest.approx(99)
     # Ten rows a sample that all say the same are worth one.
-    assert effective_number(said, np.arange(100) // 10) == pytest.approx(9)
-    assert effective_number(np.ones(100), np.arange(100) // 10) == 10
+    assert effective_sample_size(said, np.arange(100) // 10) == pytest.approx(9)
+    assert effective_sample_size(np.ones(100), np.arange(100) // 10) == 10
