@@ -3,17 +3,19 @@ from collections.abc import Callable
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
+from pydantic import create_model
 
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import InputError
 from claimflow.flows.store.integrity import check_store
 from claimflow.flows.store.query import query
-from claimflow.flows.store.schema import ADDED, SCHEMA_VERSION, content_columns_at
+from claimflow.flows.store.schema import ADDED, SCHEMA_VERSION, Added, content_columns_at
 from claimflow.flows.store.store import Store
-from claimflow.stages.rows import Sample, SentenceMatch
+from claimflow.stages.rows import Claim, Row, Sample, SentenceMatch, row_kinds
 
 FIRST = Path(__file__).parents[1] / "data/first_release/small.duckdb.gz"
 
@@ -23,7 +25,7 @@ FROM duckdb_columns() WHERE NOT internal
 """
 VIEWS = "SELECT schema_name, view_name, sql FROM duckdb_views() WHERE NOT internal"
 
-NEVER = "00000000-0000-0000-0000-000000000000"
+NO_RECIPE = "00000000-0000-0000-0000-000000000000"
 
 
 @pytest.fixture
@@ -39,6 +41,17 @@ def migrated(first: Store) -> Store:
     with first.writing():
         pass
     return first
+
+
+def with_column(row: type[Row], name: str) -> type[Row]:
+    """The row model with one more field, and not registered as a kind of row of its own."""
+    field: Any = (str | None, None)
+    return create_model(row.__name__, __base__=row, __module__=row.__module__, **{name: field})
+
+
+def kinds_with(changed: type[Row]) -> Callable[[], tuple[type[Row], ...]]:
+    kinds = tuple(changed if row.table == changed.table else row for row in row_kinds())
+    return lambda: kinds
 
 
 def ask(store: Store, sql: str) -> list[tuple[object, ...]]:
@@ -60,7 +73,7 @@ def test_a_migrated_store_has_the_tables_and_views_of_a_fresh_one(
     assert ask(migrated, "SELECT schema_version FROM audit.store") == [(SCHEMA_VERSION,)]
 
 
-def test_the_rows_are_what_they_were_and_lack_what_is_new(first: Store) -> None:
+def test_old_rows_are_unchanged_and_hold_null_in_new_columns(first: Store) -> None:
     scores = "SELECT sample_id, score, status FROM scores WHERE step = 'precision' ORDER BY 1"
     claims = "SELECT claim_id, sample_id, claim FROM claims ORDER BY ALL"
     before = ask(first, scores), ask(first, claims)
@@ -75,16 +88,14 @@ def test_the_rows_are_what_they_were_and_lack_what_is_new(first: Store) -> None:
     assert ask(first, "SELECT DISTINCT part, whole FROM scores") == [(None, None)]
     assert ask(first, "SELECT DISTINCT failure, call_id, ballot FROM verdicts") == [(None,) * 3]
     how = "SELECT DISTINCT recipe::VARCHAR, inputs FROM audit.artifacts"
-    assert ask(first, how) == [(NEVER, "{}")]
+    assert ask(first, how) == [(NO_RECIPE, "{}")]
 
 
-def test_what_is_migrated_is_in_order(migrated: Store) -> None:
+def test_a_migrated_store_passes_the_integrity_checks(migrated: Store) -> None:
     assert check_store(migrated).faults == []
 
 
-def test_a_run_goes_on_with_a_migrated_store(
-    first: Store, write_small: Callable[[Path], Path]
-) -> None:
+def test_a_run_uses_a_migrated_store(first: Store, write_small: Callable[[Path], Path]) -> None:
     path = write_small(first.path.parent)
     with redirect_stdout(StringIO()) as told, redirect_stderr(StringIO()), chdir(path.parent):
         assert main(["run", "small.yaml"]) == 0
@@ -99,7 +110,7 @@ def test_a_run_goes_on_with_a_migrated_store(
     assert check_store(first).faults == []
 
 
-def test_sql_reads_an_older_store_and_others_say_what_to_do(first: Store) -> None:
+def test_sql_reads_an_older_store_and_other_reads_are_refused(first: Store) -> None:
     assert query(first, "SELECT count(*) AS n FROM claims", seconds=20).rows() == [(6,)]
     with pytest.raises(InputError) as caught, first.reading():
         pass
@@ -109,7 +120,7 @@ def test_sql_reads_an_older_store_and_others_say_what_to_do(first: Store) -> Non
     )
 
 
-def test_migrate_brings_it_up_to_date(first: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_migrate(first: Store, capsys: pytest.CaptureFixture[str]) -> None:
     for told in (f"schema version 1, now {SCHEMA_VERSION}", f"schema version {SCHEMA_VERSION}"):
         assert main(["migrate", "--store", str(first.path)]) == 0
         assert capsys.readouterr().out == f"{first.path}: {told}\n"
@@ -117,7 +128,7 @@ def test_migrate_brings_it_up_to_date(first: Store, capsys: pytest.CaptureFixtur
         pass
 
 
-def test_a_migration_that_breaks_leaves_the_store_as_it_was(
+def test_a_migration_that_fails_leaves_the_store_unchanged(
     first: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = {**ADDED, SCHEMA_VERSION: (*ADDED[SCHEMA_VERSION], ADDED[SCHEMA_VERSION][0])}
@@ -131,7 +142,65 @@ def test_a_migration_that_breaks_leaves_the_store_as_it_was(
     assert ask(first, "SELECT schema_version FROM audit.store") == [(SCHEMA_VERSION,)]
 
 
-def test_what_a_digest_covered_in_the_past_is_known() -> None:
+def test_every_column_of_a_row_is_in_the_first_release_or_has_a_migration(first: Store) -> None:
+    columns = ask(
+        first,
+        "SELECT table_name, column_name FROM duckdb_columns() WHERE schema_name = 'stored'",
+    )
+    known = {("stored." + str(table), column) for table, column in columns}
+    known |= {(added.table, added.column) for version in ADDED.values() for added in version}
+    missing = [
+        f"{row.__name__}.{name} has no migration: add one to ADDED in flows/store/schema.py"
+        for row in row_kinds()
+        for name in row.model_fields
+        if (f"stored.{row.table}", name) not in known
+    ]
+    assert missing == []
+    assert list(ADDED) == list(range(2, SCHEMA_VERSION + 1))
+
+
+@pytest.mark.parametrize("how", ["reading", "writing"])
+def test_a_column_without_a_migration_is_told_when_a_store_is_opened(
+    migrated: Store, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    changed = kinds_with(with_column(Claim, "mood"))
+    monkeypatch.setattr("claimflow.flows.store.schema.row_kinds", changed)
+    with pytest.raises(InputError) as caught, getattr(Store(migrated.path), how)():
+        pass
+    assert str(caught.value) == (
+        f"{migrated.path}: the row Claim (claimflow.stages.rows) has the column 'mood', and the "
+        "table stored.claims lacks it; add its migration, a new schema version in ADDED of "
+        "flows/store/schema.py"
+    )
+
+
+def test_a_column_with_its_migration_is_added(
+    first: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = kinds_with(with_column(Claim, "mood"))
+    version = SCHEMA_VERSION + 1
+    monkeypatch.setattr("claimflow.flows.store.schema.row_kinds", changed)
+    monkeypatch.setattr("claimflow.flows.store.schema.SCHEMA_VERSION", version)
+    added = {**ADDED, version: (Added("stored.claims", "mood", "VARCHAR"),)}
+    monkeypatch.setattr("claimflow.flows.store.schema.ADDED", added)
+    with first.writing():
+        pass
+    assert ask(first, "SELECT DISTINCT mood FROM claims") == [(None,)]
+
+
+def test_a_new_kind_of_row_gets_its_table_and_views_in_an_old_store(
+    migrated: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Mood(Claim):
+        table = "moods"
+
+    monkeypatch.setattr("claimflow.flows.store.schema.row_kinds", lambda: (*row_kinds(), Mood))
+    with Store(migrated.path).writing():
+        pass
+    assert ask(migrated, "FROM moods") == ask(migrated, "FROM latest.moods") == []
+
+
+def test_the_columns_that_digests_covered_in_older_versions() -> None:
     assert content_columns_at(Sample, 3) == (
         "sample_id",
         "user_input",

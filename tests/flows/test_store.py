@@ -24,7 +24,7 @@ sys.stdin.read()
 
 
 def hold(path: Path, how: str) -> subprocess.Popen[str]:
-    """Another process that keeps the file open."""
+    """Start another process that keeps the file open."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(path), how],
         stdin=subprocess.PIPE,
@@ -53,7 +53,7 @@ def test_every_kind_of_row_has_a_table_and_a_view(store: Store) -> None:
             assert latest.columns == ["step", *schema(row)]
 
 
-def test_rows_come_back_as_they_went_in(store: Store) -> None:
+def test_rows_are_read_as_they_were_written(store: Store) -> None:
     samples = build(
         Sample,
         [
@@ -73,7 +73,7 @@ def test_rows_come_back_as_they_went_in(store: Store) -> None:
         assert read_table(connection, query, shard=0).equals(samples)
 
 
-def test_an_error_inside_a_window_rolls_everything_back(store: Store) -> None:
+def test_an_error_while_writing_rolls_everything_back(store: Store) -> None:
     with pytest.raises(RuntimeError), store.writing() as connection:
         connection.execute("CREATE TABLE half (a INTEGER)")
         raise RuntimeError
@@ -81,7 +81,7 @@ def test_an_error_inside_a_window_rolls_everything_back(store: Store) -> None:
         connection.execute("FROM half")
 
 
-def test_a_reader_elsewhere_makes_a_writer_wait_and_then_say_so(store: Store) -> None:
+def test_a_writer_waits_for_a_reader_in_another_process_and_then_gives_up(store: Store) -> None:
     process = hold(store.path, "read")
     with process, store.reading():
         pass
@@ -95,7 +95,7 @@ def test_a_reader_elsewhere_makes_a_writer_wait_and_then_say_so(store: Store) ->
     )
 
 
-def test_a_writer_elsewhere_that_ends_in_time_is_waited_for(store: Store) -> None:
+def test_a_writer_in_another_process_that_ends_in_time_is_waited_for(store: Store) -> None:
     patient = Store(store.path, wait=20)
     process = hold(store.path, "write")
     threading.Timer(0.3, process.communicate).start()
@@ -121,7 +121,7 @@ def test_threads_take_turns(store: Store) -> None:
         assert connection.execute("SELECT count(*) FROM audit.replies").fetchall() == [(40,)]
 
 
-def test_no_store_is_a_mistake(tmp_path: Path) -> None:
+def test_reading_where_there_is_no_store_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught, Store(tmp_path / "none.duckdb").reading():
         pass
     path = tmp_path / "none.duckdb"
@@ -136,7 +136,7 @@ def test_a_file_of_other_tables_is_no_store(tmp_path: Path) -> None:
     assert str(caught.value) == f"{path}: there is no store in it; run a pipeline first"
 
 
-def test_another_file_is_a_mistake(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_an_input_error(tmp_path: Path) -> None:
     path = tmp_path / "text.duckdb"
     path.write_text("not a database, but long enough to be looked at " * 200)
     with pytest.raises(InputError) as caught, Store(path).writing():
@@ -146,7 +146,7 @@ def test_another_file_is_a_mistake(tmp_path: Path) -> None:
     )
 
 
-def test_a_database_of_others_is_left_alone(tmp_path: Path) -> None:
+def test_a_database_with_other_tables_is_refused_and_left_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "other.duckdb"
     with duckdb.connect(path) as other:
         other.execute("CREATE TABLE claims (a INTEGER)")
@@ -161,7 +161,7 @@ def test_a_database_of_others_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "cause"),
     [
         (lambda raw: raw[: len(raw) // 2], "Could not read enough bytes"),
         (
@@ -171,8 +171,8 @@ def test_a_database_of_others_is_left_alone(tmp_path: Path) -> None:
     ],
     ids=["cut off", "garbled"],
 )
-def test_a_damaged_store_is_told(
-    store: Store, tmp_path: Path, damage: Callable[[bytes], bytes], told: str
+def test_a_damaged_store_is_an_input_error(
+    store: Store, tmp_path: Path, damage: Callable[[bytes], bytes], cause: str
 ) -> None:
     with store.writing():
         pass
@@ -181,11 +181,11 @@ def test_a_damaged_store_is_told(
     with pytest.raises(InputError) as caught, Store(damaged).reading() as connection:
         connection.execute("SELECT * FROM audit.runs").fetchall()
     assert str(caught.value) == (
-        f"{damaged}: is damaged ({told}); put a whole copy in its place, or name another store"
+        f"{damaged}: is damaged ({cause}); put a whole copy in its place, or name another store"
     )
 
 
-def test_a_folder_that_cannot_be_made_is_a_mistake(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_an_input_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     path = tmp_path / "file" / "s.duckdb"
     with pytest.raises(InputError) as caught, Store(path).writing():

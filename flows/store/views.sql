@@ -1,0 +1,37 @@
+-- Views over the views of the rows, made anew whenever the schema version of a store changes.
+
+-- Verdicts on which several votes were cast that differ.
+CREATE OR REPLACE VIEW unstable AS
+SELECT run_id, step, sample_id, claim, against, passage, verdict, agreement, ballot
+FROM verdicts
+JOIN (SELECT DISTINCT run_id, claim_id, sample_id, claim FROM claims) USING (run_id, claim_id)
+WHERE agreement < 1;
+
+-- Cascades: who gave the verdicts of each step, and how often the judge disagrees where the
+-- embedded model was sure.
+CREATE OR REPLACE VIEW cascades AS
+SELECT run_id, step, sum(verdicts)::BIGINT AS verdicts, sum(settled)::BIGINT AS settled,
+       sum(referred)::BIGINT AS referred, sum(audited)::BIGINT AS audited,
+       sum(failed)::BIGINT AS failed, sum(disagreed)::BIGINT AS disagreed,
+       sum(relabelled)::BIGINT AS relabelled,
+       sum(votes * (ceil(verdicts / per_call) - ceil((verdicts - settled) / per_call)))::BIGINT
+           AS calls_saved
+FROM (
+  SELECT run_id, step, sample_id, passage,
+         (settings ->> '$.claims_per_call')::INTEGER AS per_call,
+         (settings ->> '$.votes')::INTEGER AS votes, count(*) AS verdicts,
+         count(*) FILTER (judged_by = 'embedded') AS settled,
+         count(*) FILTER (judged_by = 'judge') AS referred,
+         count(*) FILTER (judged_by = 'audit' AND verdict IS NOT NULL) AS audited,
+         count(*) FILTER (verdict IS NULL) AS failed,
+         count(*) FILTER (judged_by = 'audit'
+             AND (verdict = 'entailed') <> (model_verdict = 'entailed')) AS disagreed,
+         count(*) FILTER (judged_by = 'audit' AND verdict <> model_verdict) AS relabelled
+  FROM verdicts
+  JOIN (SELECT DISTINCT run_id, claim_id, sample_id FROM claims) USING (run_id, claim_id)
+  JOIN audit.run_steps USING (run_id, step)
+  JOIN (SELECT artifact_id, settings FROM audit.artifacts) USING (artifact_id)
+  WHERE judged_by IS NOT NULL
+  GROUP BY ALL
+)
+GROUP BY run_id, step;
