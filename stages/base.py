@@ -1,4 +1,4 @@
-"""Stage: settings as fields, one method `run`, wiring read from its signature."""
+"""Stage: the base class of every computation on tables, and what the engine knows of one."""
 
 import inspect
 import types
@@ -8,15 +8,16 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Union, get_args, get_or
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from claimflow.stages.rows import ClaimsField, Row, SampleField
+from claimflow.stages.rows import ClaimsField, Row, SampleField, Side
 from claimflow.stages.tables import conform
+from claimflow.stages.tools import Form
 
 
 class Input(NamedTuple):
     """A table that `run` takes: its kind of row.
 
-    `every` marks a parameter that takes all tables of that kind, by the name of the
-    step that makes each.
+    `every` marks a parameter that takes all tables of that kind, as a mapping from the name
+    of the step that makes each to the table.
     """
 
     row: type[Row]
@@ -24,25 +25,77 @@ class Input(NamedTuple):
 
 
 class Stage(BaseModel):
-    """One computation on tables.
+    '''One computation: it takes tables and makes one table.
 
-    A subclass declares its settings as fields and one method
-    `run(self, <tables>, *, <tools>) -> <table>`. Parameters annotated with a table are
-    its inputs: `Claims`, or `Mapping[str, Scores]` for every table of that kind. Parameters
-    annotated with a protocol are the tools it asks for. What some settings make needless
-    (`ignores` says which) is annotated `Claims | None` or `LLM | None`. A subclass whose
-    `run` cannot be read that way raises `TypeError` when it is defined.
+    A subclass declares its settings as pydantic fields, the name by which pipeline files ask
+    for it as `use`, and its work as one method `run`:
 
-    `version` is raised when the same settings start to mean other rows. `per_sample`
-    says that the rows of a sample depend on that sample alone, so that the engine may
-    run the stage on any part of the samples at a time, and `by_row` that it works through
-    them one by one in Python, so that parts are worth handing to other processes: its rows
-    come sample by sample, and those of samples that did not change are not made again. `columns`
-    names, for an input that is read only in part, the columns it is read for. `expects`
-    says for an input what its maker must be like, so that a table of the wrong direction
-    is refused before anything runs: a setting and its value, or an input of the maker and
-    the input of this stage that must come from the same step.
-    """
+        class ResponseLength(Stage):
+            """Length of each response in characters, at most `limit`."""
+
+            use: ClassVar[str] = "response_length"
+            metrics: ClassVar[tuple[str, ...]] = ("response_length",)
+            columns: ClassVar = {"samples": ("sample_id", "response")}
+
+            limit: int = Field(default=1000, ge=1)
+
+            def run(self, samples: Samples) -> Scores:
+                length = pl.col("response").str.len_chars().clip(upper_bound=self.limit)
+                missing = length.is_null()
+                return samples.select(
+                    "sample_id",
+                    metric=pl.lit("response_length"),
+                    score=length,
+                    status=pl.when(missing).then(pl.lit("undefined")).otherwise(pl.lit("scored")),
+                    reason=pl.when(missing).then(pl.lit("missing: response")),
+                )
+
+    **Wiring** is read from the signature of `run` when the class is defined; `TypeError` is
+    raised where it cannot be read.
+
+    - A parameter annotated with a table of `stages.tables` (`Claims`) is an input: the table of
+      the step of that name, or of the step that the pipeline file names for it. `samples` are
+      the samples themselves. `Mapping[str, Scores]` takes every table of scores, by step.
+    - A parameter annotated with a protocol of `stages.tools` (`LLM`) is a tool that the engine
+      provides.
+    - An input or tool that only some settings need is annotated `Claims | None = None`, and
+      `ignores` names it for the other settings.
+    - The return annotation is the kind of table that is made. `make` casts its columns and adds
+      defaults for missing ones; a table that is still wrong raises `TableError`.
+
+    **Rules for `run`.** Stored tables are reused, so the same settings, inputs and replies of
+    tools must give the same rows: no files, clock or random numbers. What fails for one sample
+    becomes a row with status `failed` and a reason; only tables of the wrong kind raise.
+
+    **Class attributes**, all but `use` with a default:
+
+    - `version`: raised when the same settings start to give other rows, so that stored tables
+      are made again.
+    - `per_sample`: the rows of a sample depend on that sample alone, so that the engine may run
+      the stage on parts of the samples. Without it `run` gets all samples at once.
+    - `by_row`: the stage works through the samples one by one in Python, and its rows come in
+      the order of the samples. The engine then divides the work between processes, and reuses
+      the rows of unchanged samples.
+    - `columns`: for an input that is read in part, the columns that are read. No others are
+      loaded, and a sample in which only others changed counts as unchanged.
+    - `expects`: for an input, what the step that makes it must be like, so that a table of the
+      wrong direction is refused before anything runs. `{"of": "response"}` is a setting and its
+      value; `{"claims": "response_claims"}` an input of that step that must come from the same
+      step as the input `response_claims` of this stage.
+    - `metrics`, `lower_is_better`: the metrics in the scores that are made, and those of them
+      that are best at 0.
+    - `canary_settings`: settings with which a stage that takes `samples` and `claims` and makes
+      verdicts verifies each claim against the whole `reference` of its sample. The engine uses
+      them to put labelled pairs of premise and claim (canaries) to the judge of the stage; with
+      None it does not.
+
+    **Settings that the engine knows by name**, in a stage with a tool `llm: LLM | None`:
+
+    - `prompt: Annotated[str | None, Fills({...})]`: a file in the pipeline, its text here; None
+      where no language model is asked.
+    - `votes: int`: how many independent replies decide; allows several judges.
+    - `cascade: Cascade | None`: an entailment model decides what it is sure of.
+    '''
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -52,6 +105,9 @@ class Stage(BaseModel):
     by_row: ClassVar[bool] = False
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     expects: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    metrics: ClassVar[tuple[str, ...]] = ()
+    lower_is_better: ClassVar[frozenset[str]] = frozenset()
+    canary_settings: ClassVar[Mapping[str, Any] | None] = None
 
     inputs: ClassVar[Mapping[str, Input]]
     tools: ClassVar[Mapping[str, type]]
@@ -59,22 +115,65 @@ class Stage(BaseModel):
 
     run: ClassVar[Callable[..., pl.DataFrame]]
 
-    def reads(self) -> frozenset[SampleField | ClaimsField]:
-        """The sample fields without which no sample could give a row."""
+    def required_fields(self) -> frozenset[SampleField | ClaimsField]:
+        """The sample fields without which no sample could give a row or a score."""
         return frozenset()
-
-    def expecting(self) -> Mapping[str, Mapping[str, str]]:
-        """`expects`, with what these settings add to it."""
-        return self.expects
 
     def ignores(self) -> frozenset[str]:
-        """The inputs and tools that these settings make needless; they are not given."""
+        """The inputs and tools that are not needed with these settings; `run` gets none of them."""
         return frozenset()
+
+    def expected_inputs(self) -> Mapping[str, Mapping[str, str]]:
+        """`expects`, and what these settings add to it."""
+        return self.expects
+
+    @property
+    def needed_tools(self) -> dict[str, type]:
+        """The tools that `run` needs with these settings, by the name of the parameter."""
+        ignored = self.ignores()
+        return {name: tool for name, tool in self.tools.items() if name not in ignored}
+
+    @property
+    def claims_of(self) -> Side | None:
+        """The text of a sample that the claims made here are statements of.
+
+        None for a stage that makes no claims, or claims that cannot be corrected by hand.
+        """
+        return None
+
+    @property
+    def premise(self) -> SampleField | None:
+        """The field of a sample against which claims are verified here.
+
+        None for a stage that makes no verdicts, or verdicts that cannot be corrected by hand.
+        """
+        return None
+
+    def form(self) -> Form | None:
+        """How a language model is asked; None for a stage that asks none.
+
+        It may use `prompt` and settings with a default only: prompts are checked without others.
+        """
+        return None
+
+    def without_llm(self) -> "Stage | None":
+        """The same stage with rules in place of a language model; None where it has none.
+
+        The engine estimates with it how many claims a language model would name.
+        """
+        return None
+
+    def without_cascade(self) -> "Stage | None":
+        """The same stage with a language model alone; None where there is no cascade.
+
+        The engine estimates with it how many calls the cascade saves.
+        """
+        return None
 
     def make(self, tables: Mapping[str, Any], tools: Mapping[str, Any]) -> pl.DataFrame:
         """Run on `tables` and `tools` and return a checked table of `makes`.
 
-        Raises `TableError` when the stage returned anything else.
+        Raises `TableError` when `run` returns anything else.
         """
         return conform(self.makes, self.run(**tables, **tools))
 
@@ -88,18 +187,20 @@ class Stage(BaseModel):
 
 
 def _wiring(stage: type[Stage]) -> tuple[dict[str, Input], dict[str, type], type[Row]]:
+    """The inputs, the tools and the kind of table of a stage, from the signature of its `run`."""
     run = vars(stage)["run"]
     hints = get_type_hints(run, include_extras=True)
-    makes = _row(hints.get("return"))
+    makes = _row_of(hints.get("return"))
     if makes is None:
         raise TypeError(f"{stage.__name__}.run must be annotated with the table it returns")
     inputs: dict[str, Input] = {}
     tools: dict[str, type] = {}
     for name in list(inspect.signature(run).parameters)[1:]:
-        annotation = _present(hints.get(name))
-        table = _input(annotation)
-        if table is not None:
-            inputs[name] = table
+        annotation = _without_none(hints.get(name))
+        every = get_origin(annotation) is Mapping
+        row = _row_of(get_args(annotation)[1] if every else annotation)
+        if row is not None:
+            inputs[name] = Input(row, every)
         elif isinstance(annotation, type) and getattr(annotation, "_is_protocol", False):
             tools[name] = annotation
         else:
@@ -111,23 +212,15 @@ def _wiring(stage: type[Stage]) -> tuple[dict[str, Input], dict[str, type], type
     return inputs, tools, makes
 
 
-def _present(annotation: Any) -> Any:
-    """The annotation without `| None`."""
+def _without_none(annotation: Any) -> Any:
     if get_origin(annotation) in (Union, types.UnionType):
         parts = [part for part in get_args(annotation) if part is not type(None)]
         return parts[0] if len(parts) == 1 else annotation
     return annotation
 
 
-def _input(annotation: Any) -> Input | None:
-    if get_origin(annotation) is Mapping:
-        row = _row(get_args(annotation)[1])
-        return Input(row, every=True) if row is not None else None
-    row = _row(annotation)
-    return Input(row) if row is not None else None
-
-
-def _row(annotation: Any) -> type[Row] | None:
+def _row_of(annotation: Any) -> type[Row] | None:
+    """The kind of row of an annotated table; None for any other annotation."""
     if get_origin(annotation) is Annotated:
         for mark in get_args(annotation)[1:]:
             if isinstance(mark, type) and issubclass(mark, Row):

@@ -1,7 +1,7 @@
 """Claim decomposition: the statements of a response or a reference."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import polars as pl
 from pydantic import Field
@@ -59,7 +59,12 @@ class SuppliedClaims(Stage):
 
     of: Side
 
-    def reads(self) -> frozenset[ClaimsField]:
+    @property
+    def claims_of(self) -> Side:
+        """The side whose claims are taken."""
+        return self.of
+
+    def required_fields(self) -> frozenset[ClaimsField]:
         """The claims of that side."""
         return frozenset({CLAIMS_OF[self.of]})
 
@@ -106,13 +111,22 @@ class DecomposeClaims(Stage):
     texts_per_call: int = Field(default=1, ge=1, le=50)
     supplied: Literal["prefer", "ignore"] = "prefer"
 
-    def reads(self) -> frozenset[SampleField]:
+    @property
+    def claims_of(self) -> Side:
+        """The side that is decomposed."""
+        return self.of
+
+    def required_fields(self) -> frozenset[SampleField]:
         """The side that is decomposed."""
         return frozenset({self.of})
 
     def ignores(self) -> frozenset[str]:
         """The language model, where no prompt is for it."""
         return frozenset() if self.prompt else frozenset({"llm"})
+
+    def without_llm(self) -> Self:
+        """The same decomposition by rules."""
+        return self.model_copy(update={"prompt": None})
 
     def form(self) -> Form:
         """How a language model is asked."""

@@ -61,7 +61,7 @@ class LexicalMatch(Stage):
     bleu_unit: Literal["character", "word"] = "character"
     compat: MatchCompat | None = None
 
-    def reads(self) -> frozenset[SampleField]:
+    def required_fields(self) -> frozenset[SampleField]:
         """The response and what it is compared with."""
         return frozenset(("response", self.against))
 

@@ -7,7 +7,6 @@ from claimflow.stages.decompose import DecomposeClaims, SuppliedClaims
 from claimflow.stages.lexical import LexicalMatch
 from claimflow.stages.scores.answer_metrics import AnswerCorrectness, SemanticSimilarity
 from claimflow.stages.scores.claim_metrics import ContextRecall, FactualCorrectness, Faithfulness
-from claimflow.stages.scores.empty_cases import ScoreStage
 from claimflow.stages.scores.lexical_metrics import (
     DeterministicCorrectness,
     DeterministicFaithfulness,
@@ -35,9 +34,9 @@ _STAGES: Final[tuple[type[Stage], ...]] = (
     SummarizeScores,
 )
 
-REGISTER: Final[dict[str, type[Stage]]] = {stage.use: stage for stage in _STAGES}
+STAGES: Final[dict[str, type[Stage]]] = {stage.use: stage for stage in _STAGES}
 
 LOWER_IS_BETTER: Final[frozenset[str]] = frozenset().union(
-    *(stage.lower_is_better for stage in _STAGES if issubclass(stage, ScoreStage))
+    *(stage.lower_is_better for stage in _STAGES)
 )
 """Metrics whose best score is 0."""

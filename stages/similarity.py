@@ -32,7 +32,7 @@ class EmbeddingSimilarity(Stage):
             raise ValueError(f"left and right are both {self.left}; compare two different texts")
         return self
 
-    def reads(self) -> frozenset[SampleField]:
+    def required_fields(self) -> frozenset[SampleField]:
         """The two texts."""
         return frozenset((self.left, self.right))
 

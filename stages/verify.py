@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
 
 import polars as pl
 from pydantic import Field, ValidationInfo, field_validator
@@ -82,6 +82,7 @@ class VerifyClaims(Stage):
 
     use: ClassVar[str] = "verify_claims"
     version: ClassVar[int] = 4
+    canary_settings: ClassVar = {"against": "reference", "premises": "joined"}
 
     against: Literal["reference", "response", "retrieved_contexts"]
     premises: Literal["joined", "each"] = "joined"
@@ -112,13 +113,22 @@ class VerifyClaims(Stage):
             raise ValueError(f"between must hold threshold, which is {info.data['threshold']:g}")
         return cascade
 
-    def reads(self) -> frozenset[SampleField]:
+    @property
+    def premise(self) -> SampleField:
+        """The field that claims are verified against."""
+        return self.against
+
+    def required_fields(self) -> frozenset[SampleField]:
         """The field that is the premise."""
         return frozenset({self.against})
 
     def ignores(self) -> frozenset[str]:
         """The one of the two models that does not judge; none in a cascade."""
         return frozenset(() if self.cascade else ("model" if self.prompt else "llm",))
+
+    def without_cascade(self) -> Self | None:
+        """The same verification by a language model alone."""
+        return self.model_copy(update={"cascade": None}) if self.cascade else None
 
     def form(self) -> Form:
         """How a language model is asked."""

@@ -1,17 +1,20 @@
 """The rules of the house that no linter knows."""
 
+import ast
+import importlib
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 from claimflow.flows.pipeline.schema import json_schema
-from claimflow.stages.registry import LOWER_IS_BETTER, REGISTER
-from claimflow.stages.scores.empty_cases import ScoreStage
+from claimflow.stages.base import Stage
+from claimflow.stages.registry import LOWER_IS_BETTER, STAGES
 
 ROOT = Path(__file__).parent.parent
 
@@ -77,6 +80,24 @@ def test_the_top_level_is_fixed() -> None:
     }
 
 
+def test_the_engine_knows_stages_through_their_base_class_alone() -> None:
+    concrete = {
+        (module, name)
+        for path in ROOT.glob("flows/**/*.py")
+        for module, name in _imported(path)
+        if module.startswith("claimflow.stages.") and module != "claimflow.stages.base"
+        for found in (getattr(importlib.import_module(module), name, None),)
+        if isinstance(found, type) and issubclass(found, Stage)
+    }
+    assert concrete == set()
+
+
+def _imported(path: Path) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            yield from ((node.module or "", alias.name) for alias in node.names)
+
+
 def test_the_json_schema_is_current() -> None:
     written = json.loads((ROOT / "configs/pipeline.schema.json").read_text("utf-8"))
     assert written == json_schema(), "run: claimflow schema > configs/pipeline.schema.json"
@@ -84,12 +105,12 @@ def test_the_json_schema_is_current() -> None:
 
 def test_every_stage_is_in_the_table_of_stages() -> None:
     table = (ROOT / "stages/README.md").read_text("utf-8")
-    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == set(REGISTER)
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == set(STAGES)
 
 
 def test_the_table_of_stages_names_every_setting() -> None:
     rows = (ROOT / "stages/README.md").read_text("utf-8").splitlines()
-    for use, stage in REGISTER.items():
+    for use, stage in STAGES.items():
         (row,) = [line for line in rows if line.startswith(f"| `{use}` |")]
         lacking = [name for name in stage.model_fields if f"`{name}" not in row]
         assert lacking == [], f"{use}: {lacking}"
@@ -99,11 +120,11 @@ def test_the_table_of_metrics_names_every_metric_and_its_compat() -> None:
     table = (ROOT / "stages/README.md").read_text("utf-8").partition("## Every metric")[2]
     rows = re.findall(r"^\| ([\w, ]+?)( ↓)? \| `(\w+)` \|.*\|([^|]*)\|$", table, re.MULTILINE)
     named = {(step, metric) for metrics, _, step, _ in rows for metric in metrics.split(", ")}
-    scoring = [stage for stage in REGISTER.values() if issubclass(stage, ScoreStage)]
+    scoring = [stage for stage in STAGES.values() if stage.metrics]
     assert named == {(stage.use, metric) for stage in scoring for metric in stage.metrics}
     assert {metric for metric, low, _, _ in rows if low} == LOWER_IS_BETTER
     for _, _, step, compat in rows:
-        field = REGISTER[step].model_fields.get("compat")
+        field = STAGES[step].model_fields.get("compat")
         libraries = set(re.findall(r"[a-z]+(?:-[a-z]+)?-0\.\d(?:-legacy)?", compat))
         assert libraries <= (set(_words(field.annotation)) if field else set()), step
     for stage in scoring:

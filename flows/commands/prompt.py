@@ -5,27 +5,28 @@ from argparse import Namespace
 from collections.abc import Iterator
 from math import ceil
 from pathlib import Path
-from typing import Final, Literal, get_args, get_origin
+from typing import Any, Final, Literal, cast, get_args, get_origin
 
 from claimflow.flows.commands.answers import shown, standard_output
 from claimflow.flows.errors import Fault, InputError, one_of
 from claimflow.flows.judge.call_statistics import CHARACTERS_PER_TOKEN
 from claimflow.flows.judge.conversation import render
 from claimflow.flows.pipeline.prompts import PromptError, read_prompt
-from claimflow.stages.decompose import DecomposeClaims
+from claimflow.stages.base import Stage
 from claimflow.stages.prompts import Fills, blanks, cut, fill
+from claimflow.stages.registry import STAGES
 from claimflow.stages.tools import Form
-from claimflow.stages.verify import VerifyClaims
-
-Asking = DecomposeClaims | VerifyClaims
-"""The stages that ask a language model."""
 
 _PREMISE: Final = "The Eiffel Tower is located in Paris. It has a height of 1000ft."
 _TEXTS: Final = {
     "texts": {1: _PREMISE},
     "claims": {1: "The Eiffel Tower is in France.", 2: "The Eiffel Tower was built by Romans."},
 }
-_STAGES: Final[dict[str, type[Asking]]] = {"texts": DecomposeClaims, "claims": VerifyClaims}
+_STAGES: Final[dict[str, type[Stage]]] = {
+    "texts": STAGES["decompose_claims"],
+    "claims": STAGES["verify_claims"],
+}
+"""The stages that ask a language model, by the blank that is in their prompts alone."""
 
 _LABEL: Final = 100
 """Characters of text between the texts that no cache would gain by: `Premise:` and the like."""
@@ -38,14 +39,16 @@ def main(options: Namespace) -> int:
     """
     place = str(options.file)
     text = _read(options.file)
-    stage = _stage(place, text)
-    form = stage.form()
+    kind = _stage(place, text)
+    # Not validated: the settings without a default do not change how a model is asked.
+    settings: dict[str, Any] = {"prompt": text}
+    form = cast(Form, kind.model_construct(**settings).form())
     console = standard_output()
-    console.print(shown(f"{place}: a prompt for {stage.use}", style="bold"))
+    console.print(shown(f"{place}: a prompt for {kind.use}", style="bold"))
     for message in render(form, _PREMISE, _TEXTS[form.blank]):
         console.print(shown(f"\n{_heading(message)}\n", style="bold"))
         console.print(shown(message["content"].rstrip("\n")), soft_wrap=True)
-    for warning in (*_unsaid(place, text, form, stage), *_uncached(place, form)):
+    for warning in (*_unsaid(place, text, form, kind), *_uncached(place, form)):
         console.print(shown(f"\nwarning: {warning}", style="yellow"), soft_wrap=True)
     return 0
 
@@ -70,8 +73,8 @@ def _read(path: Path) -> str:
         raise InputError([Fault(str(path), error.wrong, error.hint)]) from error
 
 
-def _stage(place: str, text: str) -> Asking:
-    """The stage that a prompt is for, with its default settings, told by the blanks."""
+def _stage(place: str, text: str) -> type[Stage]:
+    """The stage that a prompt is for, known by the blanks of the prompt."""
     found = blanks(text)
     named = [blank for blank in _STAGES if blank in found]
     known = frozenset().union(*(_fills(_STAGES[blank]) for blank in named or _STAGES))
@@ -89,17 +92,15 @@ def _stage(place: str, text: str) -> Asking:
         faults.append(Fault(place, what, hint))
     if faults:
         raise InputError(faults)
-    if named == ["texts"]:
-        return DecomposeClaims(of="response", prompt=text)
-    return VerifyClaims(against="reference", prompt=text)
+    return _STAGES[named[0]]
 
 
-def _fills(stage: type[Asking]) -> Fills:
+def _fills(stage: type[Stage]) -> Fills:
     marks = stage.model_fields["prompt"].metadata
     return next(mark for mark in marks if isinstance(mark, Fills))
 
 
-def _unsaid(place: str, text: str, form: Form, stage: Asking) -> Iterator[Fault]:
+def _unsaid(place: str, text: str, form: Form, kind: type[Stage]) -> Iterator[Fault]:
     """What the prompt does not say of the reply, and settings that it does not pass on."""
     said = fill(text, dict.fromkeys(blanks(text), " "))
     if "json" not in said.casefold():
@@ -108,7 +109,7 @@ def _unsaid(place: str, text: str, form: Form, stage: Asking) -> Iterator[Fault]
     for word in _reply_words(form):
         if not re.search(rf"\b{word}\b", said):
             yield Fault(place, f"does not name {word!r}", "the reply is read by that name")
-    for setting in sorted(_fills(type(stage)) - {"premise", form.blank} - set(blanks(text))):
+    for setting in sorted(_fills(kind) - {"premise", form.blank} - set(blanks(text))):
         hint = f"put {{{{{setting}}}}} where it is to stand, or the setting changes nothing"
         yield Fault(place, f"has no blank {{{{{setting}}}}}", hint)
 

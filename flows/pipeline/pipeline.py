@@ -30,9 +30,7 @@ from claimflow.flows.pipeline.wiring import Step, Wiring, Written
 from claimflow.flows.pipeline.yaml_errors import yaml_faults
 from claimflow.flows.pipeline.yaml_source import YamlSource
 from claimflow.stages.base import Stage
-from claimflow.stages.registry import REGISTER
-from claimflow.stages.scores.empty_cases import ScoreStage
-from claimflow.stages.verify import VerifyClaims
+from claimflow.stages.registry import STAGES
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,7 @@ def _step(source: YamlSource, name: str, values: Any, faults: list[Fault]) -> Wr
         return Written(name, None, None, {})
     values = values if isinstance(values, dict) else {}
     use = values.get("use")
-    kind = REGISTER.get(use) if isinstance(use, str) else None
+    kind = STAGES.get(use) if isinstance(use, str) else None
     judges = step_judges(source, name, kind, values, faults) if kind else ()
     stage = _stage(source, name, kind, values, judges, faults) if kind else None
     return Written(name, kind, stage, values, judges)
@@ -160,10 +158,9 @@ def _misnamed_gates(source: YamlSource, steps: Mapping[str, Written]) -> Iterato
     for name, step in steps.items():
         if step.kind is None:
             return
-        if issubclass(step.kind, ScoreStage):
-            for metric in step.kind.metrics:
-                makers.setdefault(metric, []).append(name)
-        if issubclass(step.kind, VerifyClaims) and source.section("canaries"):
+        for metric in step.kind.metrics:
+            makers.setdefault(metric, []).append(name)
+        if step.kind.canary_settings is not None and source.section("canaries"):
             makers.setdefault(AGREEMENT, []).append(name)
     gates = source.section("gates")
     for gate, what, hint in (*unsteady(gates), *misnamed(gates, makers)):
@@ -173,7 +170,8 @@ def _misnamed_gates(source: YamlSource, steps: Mapping[str, Written]) -> Iterato
 def _untried(source: YamlSource, steps: Mapping[str, Written]) -> Iterator[Fault]:
     """Canaries with no judge to put them to; none is told while a step's stage is not known."""
     kinds = [step.kind for step in steps.values()]
-    if source.section("canaries") and None not in kinds and VerifyClaims not in kinds:
+    judged = any(kind is None or kind.canary_settings is not None for kind in kinds)
+    if source.section("canaries") and not judged:
         hint = "add a step that uses verify_claims, or remove them"
         yield Fault(source.place("canaries"), "no step verifies claims", hint)
 

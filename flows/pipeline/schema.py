@@ -26,7 +26,7 @@ from claimflow.flows.pipeline.models import (
 )
 from claimflow.stages.base import Stage
 from claimflow.stages.judging.cascade import Cascade
-from claimflow.stages.registry import REGISTER
+from claimflow.stages.registry import STAGES
 from claimflow.stages.tools import LLM
 
 # What a pipeline may say of its workers.
@@ -116,7 +116,7 @@ _Several = Annotated[
 @cache
 def pipeline_model() -> type[BaseModel]:
     """The model of a whole pipeline file, its steps a union discriminated by `use`."""
-    models: list[Any] = [step_model(stage) for stage in REGISTER.values()]
+    models: list[Any] = [step_model(stage) for stage in STAGES.values()]
     step: Any = Annotated[reduce(or_, models), Field(discriminator="use")]
     name: Any = Annotated[str, Field(pattern=STEP_NAME)]
     fields: dict[str, Any] = {

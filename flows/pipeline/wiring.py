@@ -117,7 +117,7 @@ class Wiring:
             return
         if step.kind is None or self._steps[target].stage is None:
             return
-        expects = step.stage.expecting() if step.stage else step.kind.expects
+        expects = step.stage.expected_inputs() if step.stage else step.kind.expects
         for word, needed in expects.get(name, {}).items():
             # An input of the step that makes the table must come from the same step as ours.
             shared = word in kind.inputs

@@ -10,7 +10,7 @@ from claimflow.flows.errors import Fault, one_of
 from claimflow.flows.pipeline.models import SECRET, EmbeddingEndpoint, OnnxEncoder
 from claimflow.flows.pipeline.schema import asks_llm, pipeline_model, step_model, wired
 from claimflow.flows.pipeline.yaml_source import YamlSource
-from claimflow.stages.registry import REGISTER
+from claimflow.stages.registry import STAGES
 
 
 def yaml_faults(
@@ -29,7 +29,7 @@ def _path(finding: ErrorDetails, root: Any) -> tuple[str, ...]:
     """The keys that lead to a finding, without the tags that pydantic puts in for unions."""
     path: list[str] = []
     for key in finding["loc"]:
-        tag = (len(path) == 2 and path[0] == "steps" and key in REGISTER) or (
+        tag = (len(path) == 2 and path[0] == "steps" and key in STAGES) or (
             path == ["embedder"] and key in ("onnx", "litellm")
         )
         if not (root is not None and tag) and key != "[key]":
@@ -87,13 +87,13 @@ def _kind(context: Mapping[str, Any], path: tuple[str, ...]) -> tuple[str, str]:
         return f"unknown provider {tag!r}", "write onnx or litellm"
     if tag is None:
         return "does not say which stage to use", _use(None)
-    return f"unknown stage {tag!r}", one_of(str(tag), REGISTER)
+    return f"unknown stage {tag!r}", one_of(str(tag), STAGES)
 
 
 def _keys(source: YamlSource, path: tuple[str, ...]) -> set[str]:
     """The keys that may stand at `path`."""
     if path[:1] == ("steps",) and len(path) == 2:
-        stage = REGISTER[source.value["steps"][path[1]]["use"]]
+        stage = STAGES[source.value["steps"][path[1]]["use"]]
         return {
             "use",
             *stage.model_fields,
@@ -102,7 +102,7 @@ def _keys(source: YamlSource, path: tuple[str, ...]) -> set[str]:
         }
     model: Any = pipeline_model()
     if path[:1] == ("steps",) and len(path) > 2:
-        model, path = step_model(REGISTER[source.value["steps"][path[1]]["use"]]), path[2:]
+        model, path = step_model(STAGES[source.value["steps"][path[1]]["use"]]), path[2:]
     for key in path:
         fields = getattr(model, "model_fields", {})
         model = _model(fields[key].annotation if key in fields else model, source, path)
@@ -121,7 +121,7 @@ def _model(annotation: Any, source: YamlSource, path: tuple[str, ...]) -> Any:
 def _example(source: YamlSource, path: tuple[str, ...]) -> str:
     """What may be written for a missing setting: its words, where it has a closed set."""
     if path[:1] == ("steps",) and len(path) == 3:
-        field = REGISTER[source.value["steps"][path[1]]["use"]].model_fields.get(path[2])
+        field = STAGES[source.value["steps"][path[1]]["use"]].model_fields.get(path[2])
         if field is not None and get_origin(field.annotation) is Literal:
             return " or ".join(map(str, get_args(field.annotation)))
     return "..."
@@ -129,6 +129,6 @@ def _example(source: YamlSource, path: tuple[str, ...]) -> str:
 
 def _use(given: Any) -> str:
     """What may be written for a step that names no stage; `given` may be the bare name of one."""
-    if isinstance(given, str) and given in REGISTER:
+    if isinstance(given, str) and given in STAGES:
         return f"write {{use: {given}}}"
-    return f"write use: and one of {', '.join(sorted(REGISTER))}"
+    return f"write use: and one of {', '.join(sorted(STAGES))}"

@@ -21,8 +21,7 @@ from claimflow.flows.runner.run import Watch
 from claimflow.flows.store import runs
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
-from claimflow.stages.decompose import DecomposeClaims
-from claimflow.stages.rows import Score
+from claimflow.stages.rows import Claim, Score
 
 # A pipeline's tables made several times over, as though nobody had asked its judges before.
 
@@ -120,7 +119,7 @@ class Repeats:
             for name, wire in step.inputs.items()
         }
         number = cell.decomposition
-        if not isinstance(step.stage, DecomposeClaims):
+        if step.stage.makes is not Claim:
             number = number * self.design.verifications + cell.verification
         return self._complete(step, step.stage.make(tables, self._lend(step, number)))
 
@@ -131,7 +130,7 @@ def _sources(steps: Mapping[str, Step]) -> dict[str, frozenset[Source]]:
     for name, step in steps.items():
         own: set[Source] = set()
         if step.judges:
-            own = {"decomposition" if isinstance(step.stage, DecomposeClaims) else "verification"}
+            own = {"decomposition" if step.stage.makes is Claim else "verification"}
         found[name] = frozenset(own).union(*(found[need] for need in step.needs))
     return found
 
@@ -237,7 +236,7 @@ def count_calls(
     def lend(step: Step, repeat: int) -> Mapping[str, Any]:
         if step.name in counters:
             return counters[step.name].lend(step.stage, repeat=repeat)
-        return dict.fromkeys(step.stage.tools.keys() - step.stage.ignores())
+        return dict.fromkeys(step.stage.needed_tools)
 
     def complete(step: Step, table: pl.DataFrame) -> pl.DataFrame:
         return guesses.complete(step.name, step.stage, table, samples) if step.judges else table

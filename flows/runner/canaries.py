@@ -21,9 +21,9 @@ from claimflow.flows.samples.canaries import Canary
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.schema import has_table
 from claimflow.flows.store.store import Store, insert, now, read_table
+from claimflow.stages.base import Stage
 from claimflow.stages.rows import Claim, content_key
 from claimflow.stages.tables import schema
-from claimflow.stages.verify import VerifyClaims
 
 # What judges said of canaries, on record.
 
@@ -128,7 +128,7 @@ class Trial(NamedTuple):
     steps: tuple[str, ...]
     step: Step
     anew: Step
-    stage: VerifyClaims
+    stage: Stage
 
 
 def trials(pipeline: Pipeline, toolbox: Toolbox, wanted: Iterable[str]) -> list[Trial]:
@@ -136,9 +136,9 @@ def trials(pipeline: Pipeline, toolbox: Toolbox, wanted: Iterable[str]) -> list[
     wanted = set(wanted)
     found: dict[str, Trial] = {}
     for step in pipeline.steps if pipeline.canaries else ():
-        if step.name not in wanted or not isinstance(step.stage, VerifyClaims):
+        if step.name not in wanted or step.stage.canary_settings is None:
             continue
-        stage = step.stage.model_copy(update={"against": "reference", "premises": "joined"})
+        stage = step.stage.model_copy(update=dict(step.stage.canary_settings))
         how = (stage.use, stage.version, stage.model_dump(mode="json"), toolbox.identities(step))
         key = content_key("canary judge", *how)
         if key in found:
@@ -236,7 +236,7 @@ def _verdicts(
     if not canaries:
         return {}
     samples, claims = as_tables(canaries)
-    made = trial.stage.run(samples, claims, **tools)
+    made = trial.stage.run(samples=samples, claims=claims, **tools)
     return {row[0]: row[1:] for row in made.select("claim_id", *_SAID).iter_rows()}
 
 
@@ -286,6 +286,7 @@ def _estimate(prepared: Prepared, store: Store, trial: Trial) -> Estimate:
     for some, fresh, moment in ((rest, False, None), (again, since is None, since)):
         counter = Counter(endpoints, store, set(), foreseen, fresh=fresh, since=moment)
         if some:
-            trial.stage.run(*as_tables(some), **counter.lend(trial.stage))
+            samples, claims = as_tables(some)
+            trial.stage.run(samples=samples, claims=claims, **counter.lend(trial.stage))
         parts.append(counter.estimate(about=foreseen.guessed))
     return together(parts)._replace(who=parts[0].who)

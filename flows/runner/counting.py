@@ -29,7 +29,6 @@ from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
 from claimflow.stages.base import Stage
 from claimflow.stages.tools import Embedder, EntailmentModel, Judgement, Pair
-from claimflow.stages.verify import VerifyClaims
 
 # What an entailment model will say of pairs, found out for a plan: nothing is written.
 
@@ -94,11 +93,12 @@ def asking(pipeline: Pipeline) -> dict[str, Endpoints]:
     return found
 
 
-def cascading(pipeline: Pipeline) -> Iterator[tuple[str, VerifyClaims]]:
-    """The steps that have a cascade, by name."""
+def cascading(pipeline: Pipeline) -> Iterator[tuple[str, Stage]]:
+    """The steps that have a cascade, by name, each with its stage without the cascade."""
     for step in pipeline.steps:
-        if isinstance(step.stage, VerifyClaims) and step.stage.cascade:
-            yield step.name, step.stage
+        alone = step.stage.without_cascade()
+        if alone is not None:
+            yield step.name, alone
 
 
 def foresee(pipeline: Pipeline, store: Store) -> ForeseenEntailment:
@@ -142,8 +142,8 @@ class Counter:
 
     def lend(self, stage: Stage, *, repeat: int = 0) -> dict[str, Any]:
         """The tools of the step's stage, as a toolbox lends them, at this `repeat`."""
-        lent = stage.tools.keys() - stage.ignores()
-        return {name: self._tool(stage.tools[name], repeat) for name in sorted(lent)}
+        needed = sorted(stage.needed_tools.items())
+        return {name: self._tool(tool, repeat) for name, tool in needed}
 
     def _tool(self, protocol: type, repeat: int) -> Any:
         if protocol is EntailmentModel:
@@ -164,11 +164,11 @@ class Counter:
 class CountedCascade:
     """Counts who would judge the pairs of one step that has a cascade.
 
-    `unaided` counts what the judge would be asked if the step had none.
+    `alone` is the stage without the cascade, `unaided` counts what its judge would be asked.
     """
 
-    def __init__(self, stage: VerifyClaims, unaided: Counter) -> None:
-        self._alone = stage.model_copy(update={"cascade": None})
+    def __init__(self, alone: Stage, unaided: Counter) -> None:
+        self._alone = alone
         self._unaided = unaided
         self._whose: Counts[str] = Counts()
 

@@ -162,9 +162,5 @@ def to_fetch(pipeline: Pipeline) -> str | None:
 
 def _asked_hub_model(pipeline: Pipeline) -> HubModel | None:
     model = pipeline.entailment
-    lent = (
-        step.stage.tools[name]
-        for step in pipeline.steps
-        for name in step.stage.tools.keys() - step.stage.ignores()
-    )
-    return model if isinstance(model, HubModel) and EntailmentModel in lent else None
+    needed = (tool for step in pipeline.steps for tool in step.stage.needed_tools.values())
+    return model if isinstance(model, HubModel) and EntailmentModel in needed else None

@@ -25,8 +25,7 @@ from claimflow.flows.samples.reader import SampleSource
 from claimflow.flows.store.artifacts import read
 from claimflow.flows.store.store import Store
 from claimflow.stages.base import Stage
-from claimflow.stages.decompose import DecomposeClaims
-from claimflow.stages.rows import Claim
+from claimflow.stages.rows import Claim, Side
 from claimflow.stages.tables import schema
 from claimflow.stages.text.sentences import split_sentences
 
@@ -55,13 +54,14 @@ class ClaimGuesses:
 
         `samples` are those that it is about. A table of anything else stays as it is.
         """
-        if not isinstance(stage, DecomposeClaims):
+        by_rules = stage.without_llm()
+        if by_rules is None or stage.claims_of is None:
             return table
         unknown = pl.col("failure").eq_missing(pl.lit(NOT_ASKED.kind))
         texts = samples.join(table.filter(unknown), on="sample_id", how="semi")
         if texts.is_empty():
             return table
-        guess = self._by_step.setdefault(step, ClaimGuess(stage))
+        guess = self._by_step.setdefault(step, ClaimGuess(by_rules, stage.claims_of))
         return pl.concat([table.filter(~unknown), guess.claims(texts)])
 
 
@@ -72,8 +72,9 @@ class ClaimGuess:
     many more or fewer as the rules made claims of the sentences they saw.
     """
 
-    def __init__(self, stage: DecomposeClaims) -> None:
-        self._stage = stage.model_copy(update={"prompt": None})
+    def __init__(self, by_rules: Stage, of: Side) -> None:
+        self._stage = by_rules
+        self._of = of
         self._left = _BY_RULES
         self._claims = self._sentences = 0
         self._due = 0.0
@@ -82,15 +83,15 @@ class ClaimGuess:
         """A table of claims of `samples`, for counting and for nothing else."""
         first, rest = samples.head(self._left), samples.slice(self._left)
         self._left -= first.height
-        by_rules = self._stage.run(first)
+        by_rules = self._stage.run(samples=first)
         self._claims += by_rules.height
-        self._sentences += sum(len(_sentences(text)) for text in first[self._stage.of])
+        self._sentences += sum(len(_sentences(text)) for text in first[self._of])
         by_sentence = pl.DataFrame(list(self._rows(rest)), schema=schema(Claim))
         return pl.concat([by_rules, by_sentence])
 
     def _rows(self, samples: pl.DataFrame) -> Iterator[dict[str, Any]]:
         claims_of_one = self._claims / self._sentences if self._sentences else 1.0
-        for sample_id, text in samples.select("sample_id", self._stage.of).iter_rows():
+        for sample_id, text in samples.select("sample_id", self._of).iter_rows():
             sentences = _sentences(text)
             self._due += claims_of_one * len(sentences)
             # What is rounded off here is added to the next text, so that the sum is right.
@@ -100,8 +101,7 @@ class ClaimGuess:
                 again, which = divmod(number, len(sentences))
                 claim = sentences[which] + " again" * again
                 claim_id = f"{sample_id} {number}"
-                of = self._stage.of
-                row = {"claim_id": claim_id, "sample_id": sample_id, "of": of, "claim": claim}
+                row = {"claim_id": claim_id, "sample_id": sample_id, "of": self._of, "claim": claim}
                 yield row | {"status": "made"}
 
 
@@ -185,8 +185,8 @@ class _Walk:
             name: counter(name, asked) for name in endpoints if name not in self._found
         }
         self.cascades = {
-            name: CountedCascade(stage, counter(name, unaided))
-            for name, stage in cascading(pipeline)
+            name: CountedCascade(alone, counter(name, unaided))
+            for name, alone in cascading(pipeline)
             if name in self.counters
         }
         for step in reversed(pipeline.steps):
@@ -220,8 +220,7 @@ class _Walk:
             for name, wire in step.inputs.items()
         }
         if step.name not in self.counters:
-            lent = step.stage.tools.keys() - step.stage.ignores()
-            return step.stage.run(**inputs, **dict.fromkeys(lent))
+            return step.stage.run(**inputs, **dict.fromkeys(step.stage.needed_tools))
         table = step.stage.run(**inputs, **self.counters[step.name].lend(step.stage))
         if step.name in self.cascades:
             self.cascades[step.name].add(inputs, table)

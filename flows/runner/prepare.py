@@ -97,5 +97,5 @@ def _missing_fields(pipeline: Pipeline, samples: SampleSource) -> list[Fault]:
             "rename a column to it under samples, or remove the step",
         )
         for step in pipeline.steps
-        for field in sorted(step.stage.reads() - samples.present)
+        for field in sorted(step.stage.required_fields() - samples.present)
     ]

@@ -166,8 +166,8 @@ class Toolbox:
 
         Each `repeat` of a question to a judge has an answer of its own.
         """
-        needed = step.stage.tools.keys() - step.stage.ignores()
-        return {name: self._tool(step, step.stage.tools[name], repeat) for name in sorted(needed)}
+        needed = sorted(step.stage.needed_tools.items())
+        return {name: self._tool(step, tool, repeat) for name, tool in needed}
 
     def lend_anew(self, step: Step, *, since: datetime | None = None) -> dict[str, Any]:
         """As `lend`, to ask endpoints past what they replied before `since`, or before the run."""

@@ -10,9 +10,7 @@ import polars as pl
 
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.store.store import Store, insert, read_table
-from claimflow.stages.decompose import DecomposeClaims, SuppliedClaims
 from claimflow.stages.rows import canonical, content_key
-from claimflow.stages.verify import VerifyClaims
 
 Kind = Literal["claims", "verdicts"]
 
@@ -55,10 +53,7 @@ def text_key(text: str | list[str] | None) -> str:
 
 def edited_field(step: Step) -> str | None:
     """The field that a step's claims are of or held against; None where no edit could stand."""
-    stage = step.stage
-    if isinstance(stage, DecomposeClaims | SuppliedClaims):
-        return stage.of
-    return stage.against if isinstance(stage, VerifyClaims) else None
+    return step.stage.claims_of or step.stage.premise
 
 
 def record(store: Store, edits: Iterable[Edit]) -> None:

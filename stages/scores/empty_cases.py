@@ -47,18 +47,15 @@ class ScoreStage(Stage):
     `cases` names the ways in which its samples can have nothing; their fields are the
     fields it needs. Setting the worth of any other case is an error. So is, in a stage that
     can follow another library (`compat`), setting any worth or what is its `own`: settings
-    that the library knows nothing of. `metrics` are the names of its scores, of which those in
-    `lower_is_better` are best at 0.
+    that the library knows nothing of.
     """
 
-    metrics: ClassVar[tuple[str, ...]]
-    lower_is_better: ClassVar[frozenset[str]] = frozenset()
     cases: ClassVar[tuple[Case, ...]]
     own: ClassVar[tuple[str, ...]] = ()
 
     empty: EmptyPolicy = EmptyPolicy()
 
-    def reads(self) -> frozenset[SampleField]:
+    def required_fields(self) -> frozenset[SampleField]:
         """The fields of a sample without which its score is undefined."""
         return frozenset(FIELD[case] for case in self.cases)
 
@@ -93,7 +90,10 @@ class ScoreStage(Stage):
         """The situation for metrics that know only `some` of the cases and need their fields."""
         held = samples.select(
             "sample_id",
-            *(pl.col(field).is_null().name.prefix("no ") for field in sorted(self.reads())),
+            *(
+                pl.col(field).is_null().name.prefix("no ")
+                for field in sorted(self.required_fields())
+            ),
             **{case: _holds(case, samples) for case in self.cases},
         )
         return {cases: held.select("sample_id", **self._among(cases)) for cases in some}

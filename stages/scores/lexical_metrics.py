@@ -36,7 +36,7 @@ class LexicalScore(ScoreStage):
 
     compat: MatchCompat | None = None
 
-    def expecting(self) -> Mapping[str, Mapping[str, str]]:
+    def expected_inputs(self) -> Mapping[str, Mapping[str, str]]:
         """With `compat` the maker of the matches must have the same."""
         if self.compat is None:
             return self.expects

@@ -27,7 +27,7 @@ import yaml
 from claimflow.flows.cli.main import main as claimflow
 from claimflow.stages.decompose import DecomposeClaims
 from claimflow.stages.lexical import LexicalMatch
-from claimflow.stages.registry import REGISTER
+from claimflow.stages.registry import STAGES
 from claimflow.stages.rows import SentenceMatch
 from claimflow.stages.scores.empty_cases import ScoreStage
 from claimflow.stages.scores.summaries import SummarizeScores
@@ -129,7 +129,7 @@ def write_pipeline(path: Path, *, changed: bool) -> None:
     pipeline |= {"samples": {"path": "samples.jsonl"}, "store": "store.duckdb"}
     pipeline["steps"] = BY_PASSAGE | pipeline["steps"]
     for step in pipeline["steps"].values():
-        kind = REGISTER[step["use"]]
+        kind = STAGES[step["use"]]
         if changed and issubclass(kind, ScoreStage):
             step["empty"] = dict.fromkeys(kind.cases[:1], "undefined")
         elif kind is SummarizeScores and not changed:

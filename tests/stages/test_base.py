@@ -1,5 +1,7 @@
+import re
 from collections.abc import Mapping
-from typing import Protocol
+from textwrap import dedent
+from typing import Any, Protocol
 
 import polars as pl
 import pytest
@@ -149,3 +151,20 @@ def test_a_stage_that_runs_by_sample_takes_samples() -> None:
 
             def run(self, claims: Claims) -> Scores:
                 return claims
+
+
+def test_the_example_in_the_docstring_is_a_stage() -> None:
+    blocks = re.findall(
+        r"^        class .*?(?=^    \S)", Stage.__doc__ or "", re.DOTALL | re.MULTILINE
+    )
+    names: dict[str, Any] = {}
+    exec("from typing import *\nimport polars as pl\nfrom pydantic import Field", names)
+    exec("from claimflow.stages.base import *\nfrom claimflow.stages.tables import *", names)
+    exec(dedent(blocks[0]), names)
+    stage = names["ResponseLength"](limit=3)
+    samples = build(Sample, [{"sample_id": "a", "response": "Paris"}, {"sample_id": "b"}])
+    rows = stage.make({"samples": samples}, {}).select("sample_id", "score", "status", "reason")
+    assert rows.rows() == [
+        ("a", 3.0, "scored", None),
+        ("b", None, "undefined", "missing: response"),
+    ]

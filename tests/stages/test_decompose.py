@@ -83,7 +83,7 @@ def test_the_other_side_has_other_claims() -> None:
     ids = set()
     for of, claim in (("response", "Rome is old."), ("reference", "Oslo.")):
         stage = DecomposeClaims.model_validate({"of": of})
-        assert stage.reads() == {of}
+        assert stage.required_fields() == {of}
         made = stage.make({"samples": table}, {})
         assert made["claim"].to_list() == [claim]
         ids |= set(made["claim_id"])

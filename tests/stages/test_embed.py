@@ -117,7 +117,7 @@ def test_no_samples_no_rows():
 
 def test_reads_its_two_texts():
     stage = EmbeddingSimilarity(left="user_input", right="response")
-    assert stage.reads() == {"user_input", "response"}
+    assert stage.required_fields() == {"user_input", "response"}
 
 
 def test_a_text_is_not_compared_with_itself():

@@ -115,7 +115,7 @@ def test_other_references_keep_their_number_when_the_first_is_missing():
 
 def test_needs_the_response_and_its_source():
     for against in ("reference", "retrieved_contexts"):
-        assert LexicalMatch(against=against).reads() == {"response", against}
+        assert LexicalMatch(against=against).required_fields() == {"response", against}
     assert LexicalMatch(against="reference").per_sample
 
 

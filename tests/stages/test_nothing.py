@@ -69,9 +69,9 @@ def test_only_the_four_worths_are_taken(worth: Any) -> None:
 
 
 def test_a_score_reads_the_fields_of_its_cases() -> None:
-    assert FactualCorrectness().reads() == {"response", "reference"}
-    assert ContextRecall().reads() == {"reference", "retrieved_contexts"}
-    assert DeterministicFaithfulness().reads() == {"response", "retrieved_contexts"}
+    assert FactualCorrectness().required_fields() == {"response", "reference"}
+    assert ContextRecall().required_fields() == {"reference", "retrieved_contexts"}
+    assert DeterministicFaithfulness().required_fields() == {"response", "retrieved_contexts"}
 
 
 def test_texts_in_a_field() -> None:

@@ -335,5 +335,7 @@ def test_compat_takes_no_policy_for_empty_fields(stage: Any) -> None:
 @pytest.mark.parametrize("stage", [DeterministicFaithfulness, DeterministicCorrectness])
 def test_compat_expects_matches_of_the_same_compat(stage: Any) -> None:
     (name,) = stage.expects
-    assert stage().expecting() == stage.expects
-    assert stage(compat=COMPAT).expecting() == {name: {**stage.expects[name], "compat": COMPAT}}
+    assert stage().expected_inputs() == stage.expects
+    assert stage(compat=COMPAT).expected_inputs() == {
+        name: {**stage.expects[name], "compat": COMPAT}
+    }

@@ -62,8 +62,8 @@ def test_claims_are_taken_as_they_are() -> None:
 
 
 def test_it_reads_the_claims_of_its_side() -> None:
-    assert SuppliedClaims(of="response").reads() == {"response_claims"}
-    assert SuppliedClaims(of="reference").reads() == {"reference_claims"}
+    assert SuppliedClaims(of="response").required_fields() == {"response_claims"}
+    assert SuppliedClaims(of="reference").required_fields() == {"reference_claims"}
 
 
 def test_decomposition_takes_the_claims_that_there_are() -> None:

@@ -200,7 +200,7 @@ def test_a_pair_without_a_judgement_is_a_failed_row() -> None:
 
 
 def test_reads_and_wiring() -> None:
-    assert VerifyClaims(against="response").reads() == {"response"}
+    assert VerifyClaims(against="response").required_fields() == {"response"}
     assert set(VerifyClaims.inputs) == {"samples", "claims"}
     assert list(VerifyClaims.tools) == ["model", "llm"]
 

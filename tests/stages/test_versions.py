@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import claimflow
-from claimflow.stages.registry import REGISTER
+from claimflow.stages.registry import STAGES
 
 ACCEPTED = Path(__file__).with_name("versions.json")
 ROOT = Path(claimflow.__file__).parent.parent
@@ -58,14 +58,14 @@ def _is_text(node: ast.AST) -> bool:
 
 def state(use: str) -> dict[str, object]:
     """The version of a stage and a hash of the code that its rows come from."""
-    stage = REGISTER[use]
+    stage = STAGES[use]
     modules = sorted(sources(stage.__module__, set()))
     code = "\n".join(syntax(path_of(module).read_text("utf-8")) for module in modules)
     source = hashlib.sha256(code.encode()).hexdigest()[:16]
     return {"version": stage.version, "source": source}
 
 
-@pytest.mark.parametrize("use", REGISTER)
+@pytest.mark.parametrize("use", STAGES)
 def test_the_source_of_a_stage_is_accepted(use: str) -> None:
     accepted = json.loads(ACCEPTED.read_text("utf-8"))
     assert accepted.get(use) == state(use), __doc__
@@ -83,4 +83,4 @@ def test_only_code_counts() -> None:
 
 
 if __name__ == "__main__":
-    ACCEPTED.write_text(json.dumps({use: state(use) for use in REGISTER}, indent=2) + "\n")
+    ACCEPTED.write_text(json.dumps({use: state(use) for use in STAGES}, indent=2) + "\n")
