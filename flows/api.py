@@ -1,49 +1,80 @@
-"""The Python interface: run a pipeline and read what it found."""
+"""The Python interface: `run_pipeline` runs a pipeline that `prepare` has read and checked."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from functools import partial
+from typing import NamedTuple
 
 from claimflow.flows.judge.rate_limit import Sharing, unshared
 from claimflow.flows.judge.session import Session
-from claimflow.flows.pipeline.rerun import Choice, Rerun, chosen
+from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.quality.gates import judge_run
 from claimflow.flows.runner.canaries import try_judges
 from claimflow.flows.runner.disk_space import check_room
-from claimflow.flows.runner.execute import on_record, open_workers, unless_interrupted
-from claimflow.flows.runner.prepare import Prepared
+from claimflow.flows.runner.embedded_models import fetched
+from claimflow.flows.runner.execute import (
+    execute_steps,
+    on_record,
+    open_workers,
+    unless_interrupted,
+)
+from claimflow.flows.runner.observer import RunObserver, StepResult
+from claimflow.flows.runner.plan import choose
+from claimflow.flows.runner.prepare import Prepared, open_store
 from claimflow.flows.runner.readiness import check_endpoints
-from claimflow.flows.runner.run import Run, Watch
+from claimflow.flows.runner.run import Run
 from claimflow.flows.store import runs
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
 
 
-@contextmanager
-def recorded(
-    prepared: Prepared,
-    store: Store,
-    watch: Watch,
-    *,
-    choice: Choice | None = None,
-    redact: bool = False,
-    sharing: Sharing = unshared,
-) -> Iterator[Run]:
-    """A run on record in `store`, whose end is noted however it comes.
+class RunResult(NamedTuple):
+    """A finished run: its id, the store it is in, and the result of each step by name.
 
-    `choice` says which steps it makes, if not all. With `redact` the record of calls keeps
-    hashes in place of texts. `sharing` knows the limits that other runs share. Raises
-    `InputError` where an endpoint that may be asked lacks a key, or a price that its budget
-    needs, and where the workers cannot be reached, and `StoreFullError` where the disk has too
-    little room.
+    Where a rerun of failed steps finds that nothing failed, no step is run: `nothing_to_do` says
+    so and `run_id` is the run that was looked at.
     """
+
+    run_id: str
+    store: Store
+    steps: Mapping[str, StepResult]
+    nothing_to_do: str | None = None
+
+
+def run_pipeline(
+    prepared: Prepared,
+    store: Store | None = None,
+    *,
+    rerun: Rerun | None = None,
+    redact: bool = False,
+    observer: RunObserver | None = None,
+    sharing: Sharing = unshared,
+    stop: threading.Event | None = None,
+) -> RunResult:
+    """Run a pipeline: reuse the tables that are in `store`, make the others, record the run.
+
+    `store` is the pipeline's own if None. `rerun` selects steps and what to make anew; give
+    `prepare` the same. With `redact` the record of model calls keeps hashes instead of texts.
+    `observer` receives the events of the run. `sharing` knows the rate limits that several
+    runs share. Setting `stop` from another thread ends the run within moments.
+
+    Raises `InputError` where an endpoint that may be asked lacks a key, or a price that its
+    budget needs, where a step that is to be reused is not in the store, and where the workers
+    cannot be reached; `StoreFullError` where the disk has too little space; `StoppedError` when
+    the run was stopped; `JudgeError` and `StoreError` when a model or the store fails. The end
+    of the run is recorded in any case.
+    """
+    observer, stop = observer or RunObserver(), stop or threading.Event()
+    prepared = fetched(prepared, observer.message)
     pipeline = prepared.pipeline
-    choice = choice or chosen(pipeline, Rerun())
+    store = store or open_store(prepared)
+    choice = choose(prepared, store, rerun or Rerun())
+    if choice.clean is not None:
+        return RunResult(choice.clean, store, {}, choice.nothing())
+    observer.run_prepared(prepared)
     check_endpoints(prepared, store, choice=choice)
     check_room(prepared, store, wanted=choice.wanted)
-    stop = threading.Event()
-    place = partial(pipeline.source.place, "workers")
 
     def session(run_id: str) -> Session:
         return Session(
@@ -51,17 +82,24 @@ def recorded(
             run_id=run_id,
             stop=stop,
             redact=redact,
-            answered=watch.answered,
+            answered=observer.questions_answered,
             fresh=choice.fresh,
             sharing=sharing,
         )
 
+    steps = [step.name for step in choice.steps]
+    place = partial(pipeline.source.place, "workers")
     with (
         closing(open_workers(pipeline.workers, stop, place)) as workers,
-        on_record(pipeline, store, watch, session, workers=workers) as (run_id, toolbox),
+        on_record(pipeline, store, observer, session, steps=steps, workers=workers) as recorded,
     ):
+        run_id, toolbox = recorded
         with runs.ending(store, run_id, stop):
-            yield Run(run_id, prepared, choice, store, toolbox, workers, stop=stop, watch=watch)
+            run = Run(
+                run_id, prepared, choice, store, toolbox, workers, stop=stop, observer=observer
+            )
+            execute_steps(run, observer)
             trying = partial(try_judges, prepared, store, toolbox, run_id, choice.wanted)
             unless_interrupted(trying, stop)
         judge_run(store, run_id, pipeline.gates)
+    return RunResult(run_id, store, run.results)

@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from claimflow.flows.api import recorded
+from claimflow.flows.api import run_pipeline
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.pipeline.checks import Gate
 from claimflow.flows.quality.gates import Outcome, held, outcomes_of
@@ -14,10 +14,7 @@ from claimflow.flows.quality.paired_statistics import ROUNDING
 from claimflow.flows.report.overview import StepMetric, named_metrics
 from claimflow.flows.report.phrases import gate_cells
 from claimflow.flows.report.text import counted, number, visible
-from claimflow.flows.runner.embedded_models import fetched
-from claimflow.flows.runner.execute import execute, open_store
-from claimflow.flows.runner.prepare import prepare
-from claimflow.flows.runner.run import Made
+from claimflow.flows.runner.prepare import open_store, prepare
 from claimflow.flows.store.results import chosen_run, run_steps
 from claimflow.flows.store.store import Store, read_table
 
@@ -75,11 +72,9 @@ def _run(
         what, hint = "has a pipeline and a run", "name the pipeline, or the run and its store"
         raise InputError([Fault("assert_scores", what, hint)])
     place = None if store is None else Path(store)
-    prepared = fetched(prepare(Path(pipeline), limit=limit, store=place), lambda _: None)
-    on_file = open_store(prepared, place)
-    with recorded(prepared, on_file, _Unwatched()) as made:
-        execute(made)
-    return on_file, made.run_id
+    prepared = prepare(Path(pipeline), limit=limit, store=place)
+    result = run_pipeline(prepared, open_store(prepared, place))
+    return result.store, result.run_id
 
 
 def _not_met(
@@ -140,15 +135,3 @@ def _failed_rows(store: Store, run_id: str, allowed: int) -> Iterator[str]:
     if failed > allowed:
         where = ", ".join(f"{row['step']} {row['failures']:,}" for row in steps.to_dicts())
         yield f"{counted(failed, 'row')} failed, and {allowed:,} may: {where}"
-
-
-class _Unwatched:
-    """A test suite shows what went wrong and nothing else."""
-
-    def began(self, run_id: str, killed: list[str]) -> None: ...
-
-    def advanced(self, step: str, done: int, of: int) -> None: ...
-
-    def answered(self, step: str, done: int, of: int) -> None: ...
-
-    def finished(self, made: Made) -> None: ...

@@ -12,16 +12,14 @@ from rich.table import Table
 
 from claimflow.flows.commands.answers import shown, standard_output
 from claimflow.flows.commands.plan import beyond, total
-from claimflow.flows.commands.progress import watching
-from claimflow.flows.commands.stores import remember_store
+from claimflow.flows.commands.progress import progress_observer
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.judge.estimate import Estimate
 from claimflow.flows.quality.noise import Design, Spread, count_calls, first_samples, measure
 from claimflow.flows.quality.variance import Source
 from claimflow.flows.report.text import counted
 from claimflow.flows.runner.embedded_models import fetched
-from claimflow.flows.runner.execute import open_store
-from claimflow.flows.runner.prepare import Prepared, prepare
+from claimflow.flows.runner.prepare import Prepared, open_store, prepare
 from claimflow.stages.rows import Score
 
 
@@ -41,9 +39,10 @@ def main(options: Namespace) -> int:
     counts = f"{samples.height:,} of {counted(prepared.samples.count, 'sample')}"
     for line in (f"{counts}, {_words(design)}", *_costs(prepared, estimates)):
         say(line)
-    with watching(1) as watch:
-        spreads = measure(prepared, store, samples, options.repeats, watch, redact=options.redact)
-    remember_store(store)
+    with progress_observer(store) as observer:
+        spreads = measure(
+            prepared, store, samples, options.repeats, observer, redact=options.redact
+        )
     if options.json:
         print(json.dumps(_json(spreads, design, samples.height, prepared), indent=2))
     else:

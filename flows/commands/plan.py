@@ -16,9 +16,8 @@ from claimflow.flows.report.text import counted
 from claimflow.flows.runner.canaries import canary_estimates
 from claimflow.flows.runner.embedded_models import to_fetch
 from claimflow.flows.runner.estimate import estimate
-from claimflow.flows.runner.execute import open_store
 from claimflow.flows.runner.plan import Planned, choose, plan
-from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.runner.prepare import open_store, prepare
 
 
 def main(options: Namespace) -> int:

@@ -1,100 +1,132 @@
-"""What a run says while it goes on: a bar on a terminal, a line a step in a log."""
+"""Progress of a run on standard error: a bar on a terminal, one line per step in a log."""
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
+from claimflow.flows.commands.stores import remember_store
 from claimflow.flows.report.phrases import made_words
-from claimflow.flows.runner.run import Made, Watch
+from claimflow.flows.report.text import counted
+from claimflow.flows.runner.observer import RunObserver, StepResult
+from claimflow.flows.runner.prepare import Prepared
+from claimflow.flows.store.store import Store
 
 _SECONDS: Final = 15.0
 """Between two lines on how many questions are answered."""
 
 
-class LineWatch:
-    """A plain line on standard error for every step."""
+class LineObserver(RunObserver):
+    """Writes one plain line for every step. Later commands find the `store` of the run."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
         self._clock = clock
-        self._told_at = clock()
+        self._written_at = clock()
 
-    def began(self, run_id: str, killed: list[str]) -> None:
-        """Name the run, and earlier ones that died."""
+    def message(self, text: str) -> None:
+        """Write it."""
+        _line(text)
+
+    def run_prepared(self, prepared: Prepared) -> None:
+        """Write the number of samples, the columns they are read from, and unshared limits."""
+        mapping = prepared.samples.mapping.items()
+        renamed = [f"{field} from {column}" for field, column in mapping if field != column]
+        columns = f" ({', '.join(renamed)})" if renamed else ""
+        _line(f"{counted(prepared.samples.count, 'sample')}{columns}")
+        for place, limit in prepared.pipeline.shared_limits().items():
+            _line(
+                f"{place}: {limit} is shared by runs that Prefect tracks; this one keeps to its "
+                "own pace (set PREFECT_API_URL to share it)"
+            )
+
+    def run_started(
+        self,
+        run_id: str,
+        steps: Sequence[str],  # noqa: ARG002
+        killed: Sequence[str],
+    ) -> None:
+        """Write the id of the run, and of earlier ones that were killed."""
         for name in killed:
             _line(f"run {name} was killed; the tables it had made are kept and will be reused")
         _line(f"run {run_id}")
+        remember_store(self._store)
 
-    def advanced(self, step: str, done: int, of: int) -> None:
-        """Say how far a table of many parts has come, every tenth part."""
-        if of >= 10 and done < of and done % (of // 10) == 0:
-            _line(f"  {step}: {done} of {of} parts")
+    def step_progress(self, step: str, done: int, total: int) -> None:
+        """Write how many parts of a table are made, every tenth part of a long one."""
+        if total >= 10 and done < total and done % (total // 10) == 0:
+            _line(f"  {step}: {done} of {total} parts")
 
-    def answered(self, step: str, done: int, of: int) -> None:
-        """Say how far a model has come, every now and then."""
-        if self._clock() - self._told_at >= _SECONDS:
-            self._told_at = self._clock()
-            _line(f"  {step}: {done:,} of {of:,} questions answered")
+    def questions_answered(self, step: str, done: int, total: int) -> None:
+        """Write how many questions are answered, at most every 15 seconds."""
+        if self._clock() - self._written_at >= _SECONDS:
+            self._written_at = self._clock()
+            _line(f"  {step}: {done:,} of {total:,} questions answered")
 
-    def finished(self, made: Made) -> None:
-        """Say what became of a step."""
-        _line(step_line(made))
+    def step_finished(self, result: StepResult) -> None:
+        """Write how the step ended."""
+        _line(step_line(result))
 
 
-class BarWatch(LineWatch):
-    """The same lines above a bar of the steps that are being made."""
+class BarObserver(LineObserver):
+    """The same lines above progress bars of the steps that are being made."""
 
-    def __init__(self, progress: Progress, steps: int) -> None:
-        super().__init__()
+    def __init__(self, store: Store, progress: Progress) -> None:
+        super().__init__(store)
         self._progress = progress
-        self._all = progress.add_task("steps", total=steps)
+        self._all = progress.add_task("steps", total=None)
         self._bars: dict[str, TaskID] = {}
 
-    def advanced(self, step: str, done: int, of: int) -> None:
+    def run_started(self, run_id: str, steps: Sequence[str], killed: Sequence[str]) -> None:
+        """As above; the number of steps is known from now on."""
+        super().run_started(run_id, steps, killed)
+        self._progress.update(self._all, total=len(steps))
+
+    def step_progress(self, step: str, done: int, total: int) -> None:
         """Move the bar of a table of many parts."""
-        if of > 1:
-            self._move(step, done, of)
+        if total > 1:
+            self._move(step, done, total)
 
-    def answered(self, step: str, done: int, of: int) -> None:
+    def questions_answered(self, step: str, done: int, total: int) -> None:
         """Move the bar of the questions that a step is asking."""
-        self._move(f"{step}: questions", done, of)
+        self._move(f"{step}: questions", done, total)
 
-    def _move(self, name: str, done: int, of: int) -> None:
+    def _move(self, name: str, done: int, total: int) -> None:
         if name not in self._bars:
-            self._bars[name] = self._progress.add_task(name, total=of)
-        self._progress.update(self._bars[name], completed=done, total=of)
+            self._bars[name] = self._progress.add_task(name, total=total)
+        self._progress.update(self._bars[name], completed=done, total=total)
 
-    def finished(self, made: Made) -> None:
+    def step_finished(self, result: StepResult) -> None:
         """Print the step's line above the bars and count it."""
-        for name in (made.step, f"{made.step}: questions"):
+        for name in (result.step, f"{result.step}: questions"):
             if name in self._bars:
                 self._progress.remove_task(self._bars.pop(name))
-        self._progress.console.print(step_line(made), markup=False, highlight=False)
+        self._progress.console.print(step_line(result), markup=False, highlight=False)
         self._progress.advance(self._all)
 
 
 @contextmanager
-def watching(steps: int) -> Iterator[Watch]:
-    """A watch for a run of `steps` steps, fit for where standard error goes."""
+def progress_observer(store: Store) -> Iterator[RunObserver]:
+    """An observer for a run on `store`: bars where standard error is a terminal, else lines."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield LineWatch()
+        yield LineObserver(store)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        yield BarWatch(progress, steps)
+        yield BarObserver(store, progress)
 
 
-def step_line(made: Made) -> str:
+def step_line(result: StepResult) -> str:
     """One line on a finished step."""
-    return f"  {made.step}: {made_words(made)}"
+    return f"  {result.step}: {made_words(result)}"
 
 
 def _line(text: str) -> None:
-    # Steps end side by side: `print` writes the end of a line apart, and another comes between.
+    # Steps end side by side: `print` writes the end of a line separately, so lines would mix.
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()

@@ -1,77 +1,57 @@
-"""`claimflow run`: evaluate, then show what was found."""
+"""`claimflow run`: run a pipeline, then print its results."""
 
 import sys
 from argparse import Namespace
 from functools import partial
 
-from claimflow.flows.api import recorded
+from claimflow.flows.api import RunResult, run_pipeline
 from claimflow.flows.commands.asked import asked_for
-from claimflow.flows.commands.progress import watching
+from claimflow.flows.commands.progress import progress_observer
 from claimflow.flows.commands.run_tables import print_report
 from claimflow.flows.commands.stores import remember_store
 from claimflow.flows.errors import InputError, JudgeError, StoreError, WorkersError
 from claimflow.flows.orchestration.local_server import is_configured, reached
 from claimflow.flows.pipeline.rerun import Rerun
-from claimflow.flows.report.text import counted
 from claimflow.flows.runner.embedded_models import fetched
-from claimflow.flows.runner.execute import execute, open_store
 from claimflow.flows.runner.plan import choose
-from claimflow.flows.runner.prepare import Prepared, prepare
+from claimflow.flows.runner.prepare import Prepared, open_store, prepare
+from claimflow.flows.store.store import Store
 
 
 def main(options: Namespace) -> int:
-    """Run a pipeline; returns what `print_report` makes of it."""
+    """Run a pipeline; returns the exit code of `print_report`."""
     rerun = asked_for(options)
-    checked = prepare(options.config, limit=options.limit, rerun=rerun, store=options.store)
-    prepared = fetched(checked, partial(print, file=sys.stderr, flush=True))
+    prepared = prepare(options.config, limit=options.limit, rerun=rerun, store=options.store)
     store = open_store(prepared, options.store)
-    choice = choose(prepared, store, rerun)
-    if choice.clean is not None:
-        print(choice.nothing())
-        return 0
     if options.prefect or is_configured():
-        run_id = _tracked(options, rerun, str(store.path))
-        remember_store(store)
+        result = _run_in_prefect(options, rerun, prepared, store)
     else:
-        _say_mapping(prepared)
-        _say_unshared(prepared)
-        with (
-            watching(len(choice.steps) + 1) as watch,
-            recorded(prepared, store, watch, choice=choice, redact=options.redact) as run,
-        ):
-            remember_store(store)
-            execute(run)
-        run_id = run.run_id
-    return print_report(store, run_id, config=options.config)
+        with progress_observer(store) as observer:
+            result = run_pipeline(
+                prepared, store, rerun=rerun, redact=options.redact, observer=observer
+            )
+    if result.nothing_to_do:
+        print(result.nothing_to_do)
+        return 0
+    return print_report(store, result.run_id, config=options.config)
 
 
-def _say_mapping(prepared: Prepared) -> None:
-    mapping = prepared.samples.mapping.items()
-    renamed = [f"{field} from {column}" for field, column in mapping if field != column]
-    how = f" ({', '.join(renamed)})" if renamed else ""
-    print(f"{counted(prepared.samples.count, 'sample')}{how}", file=sys.stderr)
+def _run_in_prefect(
+    options: Namespace, rerun: Rerun, prepared: Prepared, store: Store
+) -> RunResult:
+    # Prefect takes seconds to import and logs errors with a traceback: mistakes are found first.
+    choice = choose(fetched(prepared, partial(print, file=sys.stderr, flush=True)), store, rerun)
+    if choice.clean is not None:
+        return RunResult(choice.clean, store, {}, choice.nothing())
+    from claimflow.flows.orchestration.flow import FINISHED, evaluate
 
-
-def _say_unshared(prepared: Prepared) -> None:
-    for place, limit in prepared.pipeline.shared_limits().items():
-        print(
-            f"{place}: {limit} is shared by runs that Prefect tracks; this one keeps to its own "
-            "pace (set PREFECT_API_URL to share it)",
-            file=sys.stderr,
-        )
-
-
-def _tracked(options: Namespace, rerun: Rerun, store: str) -> str:
-    # Prefect takes seconds to import, so only a run that it tracks does.
-    from claimflow.flows.orchestration.flow import ENDED, evaluate
-
-    ended: list[str] = []
-    ENDED.set(ended)
+    finished: list[RunResult] = []
+    FINISHED.set(finished)
     try:
         with reached("start one with `prefect server start`, or unset it to run without Prefect"):
             evaluate(
                 str(options.config),
-                store=store,
+                store=str(store.path),
                 limit=options.limit,
                 again=list(rerun.again),
                 fresh=rerun.fresh,
@@ -84,7 +64,8 @@ def _tracked(options: Namespace, rerun: Rerun, store: str) -> str:
     except (InputError, StoreError, JudgeError, WorkersError):
         raise
     except Exception:
-        # A gate that failed, or a server that was lost: the run itself came to its end.
-        if not ended:
+        # A gate failed, or the server was lost: the run itself has finished.
+        if not finished:
             raise
-    return ended[0]
+    remember_store(store)
+    return finished[0]

@@ -9,26 +9,23 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed
 
-from claimflow.flows.api import recorded
+from claimflow.flows.api import RunResult, run_pipeline
 from claimflow.flows.errors import InputError
 from claimflow.flows.orchestration.artifacts import final_state, post, post_report
 from claimflow.flows.orchestration.recovery import outlive_leases, sign
 from claimflow.flows.orchestration.shared_limits import shared_by_runs
-from claimflow.flows.orchestration.task_runs import Seen, TaskRuns
+from claimflow.flows.orchestration.task_runs import TaskRunObserver
 from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.pipeline.yaml_source import load_yaml
-from claimflow.flows.runner.embedded_models import fetched
-from claimflow.flows.runner.execute import execute, open_store
-from claimflow.flows.runner.plan import choose
-from claimflow.flows.runner.prepare import Prepared, prepare
+from claimflow.flows.runner.prepare import open_store, prepare
 from claimflow.flows.shutdown import hush_at_exit
 from claimflow.flows.store.export import check_place, publish_run
 
 outlive_leases()
 
-ENDED: ContextVar[list[str] | None] = ContextVar("ENDED", default=None)
-"""Where whoever calls the flow learns the id of the run that came to its end, whatever Prefect
-made of it afterwards."""
+FINISHED: ContextVar[list[RunResult] | None] = ContextVar("FINISHED", default=None)
+"""A list that receives the result of a finished run: a caller of the flow that gets an exception,
+because a gate failed or the server was lost, finds it there."""
 
 
 def run_name() -> str:
@@ -82,31 +79,27 @@ def evaluate(
     hush_at_exit()
     sign(flow_run.id)
     rerun = Rerun(tuple(again or ()), fresh, tuple(only or ()), from_step, failed, samples)
-    other = Path(store) if store else None
-    checked = prepare(Path(config), limit=limit, rerun=rerun, store=other)
-    prepared = fetched(checked, get_run_logger().info)
-    file = open_store(prepared, other)
-    choice = choose(prepared, file, rerun)
-    if choice.clean is not None:
-        return Completed(message=choice.nothing(), data=choice.clean)
+    store_path = Path(store) if store else None
+    prepared = prepare(Path(config), limit=limit, rerun=rerun, store=store_path)
     if publish is not None:
         check_place(publish)
-    _say_mapping(prepared)
-    seen = Seen()
-    sharing = shared_by_runs(prepared.pipeline)
-    with recorded(prepared, file, seen, choice=choice, redact=redact, sharing=sharing) as run:
-        execute(run, TaskRuns(run.run_id, file, run.make, seen).make)
-    ended = ENDED.get()
-    if ended is not None:
-        ended.append(run.run_id)
-    post(file, run.run_id, prepared.pipeline.name)
+    target = open_store(prepared, store_path)
+    result = run_pipeline(
+        prepared,
+        target,
+        rerun=rerun,
+        redact=redact,
+        observer=TaskRunObserver(target),
+        sharing=shared_by_runs(prepared.pipeline),
+    )
+    if result.nothing_to_do:
+        return Completed(message=result.nothing_to_do, data=result.run_id)
+    finished = FINISHED.get()
+    if finished is not None:
+        finished.append(result)
+    post(result.store, result.run_id, prepared.pipeline.name)
     if publish is not None:
-        get_run_logger().info("published: %s", publish_run(file, run.run_id, publish))
+        get_run_logger().info("published: %s", publish_run(result.store, result.run_id, publish))
     if report is not None:
-        post_report(file, run.run_id, Path(report))
-    return final_state(file, run.run_id)
-
-
-def _say_mapping(prepared: Prepared) -> None:
-    fields = ", ".join(f"{name} from {column}" for name, column in prepared.samples.mapping.items())
-    get_run_logger().info("%d samples: %s", prepared.samples.count, fields)
+        post_report(result.store, result.run_id, Path(report))
+    return final_state(result.store, result.run_id)

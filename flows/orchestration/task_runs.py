@@ -1,7 +1,7 @@
 """The steps of a run as Prefect task runs."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import copy_context
 from typing import Any, Final
 
@@ -13,106 +13,105 @@ from prefect.states import Completed
 from claimflow.flows.errors import StoreBusyError, StoreError
 from claimflow.flows.report.phrases import made_words
 from claimflow.flows.report.text import counted
-from claimflow.flows.runner.execute import Make
-from claimflow.flows.runner.run import Made
+from claimflow.flows.runner.observer import MakeStep, RunObserver, StepResult
+from claimflow.flows.runner.prepare import Prepared
 from claimflow.flows.store.artifacts import Artifact
 from claimflow.flows.store.results import calls_of_step
 from claimflow.flows.store.store import Store
 
 RETRIES: Final = 2
-"""How often a step is tried again when another process kept the store, each time for a minute."""
+"""How often a step is retried while another process keeps the store locked."""
 
 RETRY_DELAY: Final = 60.0
+"""Seconds between two tries."""
 
 
-def _short(record: logging.LogRecord) -> bool:
-    """Whether a line is worth it: of an event without a server two are written, one of pages."""
+def _is_not_event_traceback(record: logging.LogRecord) -> bool:
+    """Filter: of an event that the server did not take Prefect logs a line and a traceback."""
     return "failed to process item" not in record.getMessage()
 
 
-logging.getLogger("prefect._internal.concurrency").addFilter(_short)
+logging.getLogger("prefect._internal.concurrency").addFilter(_is_not_event_traceback)
 
 
-class Seen:
-    """Watches a run: says which one it is, and keeps how its steps ended."""
+class TaskRunObserver(RunObserver):
+    """Makes each step in a task run of the current flow run, and logs with Prefect's logger.
 
-    def __init__(self) -> None:
-        self.made: dict[str, Made] = {}
-
-    def began(self, run_id: str, killed: list[str]) -> None:
-        """Say which run this is, and which earlier ones died."""
-        logger = get_run_logger()
-        for name in killed:
-            logger.warning("run %s was killed; what it had made is kept", name)
-        logger.info("run %s", run_id)
-
-    def advanced(self, step: str, done: int, of: int) -> None:
-        """Parts of a table are not worth a line."""
-
-    def answered(self, step: str, done: int, of: int) -> None:
-        """Nor are questions."""
-
-    def finished(self, made: Made) -> None:
-        """Keep what became of a step."""
-        self.made[made.step] = made
-
-
-class TaskRuns:
-    """Makes the steps of the run `run_id`, each in a task run of the flow run that goes on here.
-
-    `seen` watches the same run. A task run ends with a line on rows made, reused, taken over
-    and failed, calls and their cost, which Prefect logs and shows as the message of its state.
+    A task run ends with a line on rows made, reused, taken over and failed, calls and their cost,
+    which Prefect logs and shows as the message of its state. A step whose task run Prefect
+    cannot record is made all the same.
     """
 
-    def __init__(
-        self, run_id: str, store: Store, make: Make, seen: Seen, *, delay: float = RETRY_DELAY
-    ) -> None:
-        self._run_id = run_id
+    def __init__(self, store: Store, *, delay: float = RETRY_DELAY) -> None:
         self._store = store
-        self._make_step = make
-        self._seen = seen
         self._delay = delay
+        self._run_id = ""
+        self._results: dict[str, StepResult] = {}
         self._states: dict[str, State[Any]] = {}
-        # The engine's threads do not know of the flow run.
+        # Steps are made in threads, which do not inherit the context of the flow run.
         self._context = copy_context()
 
-    def make(self, name: str, inputs: Mapping[str, Artifact]) -> Artifact:
-        """As `Run.make`, and raises what that does; nothing that goes wrong in Prefect."""
-        return self._context.copy().run(self._make, name, inputs)
+    def message(self, text: str) -> None:
+        """Log it."""
+        get_run_logger().info(text)
 
-    def _make(self, name: str, inputs: Mapping[str, Artifact]) -> Artifact:
-        step = _Step(self._make_step, name, inputs)
+    def run_prepared(self, prepared: Prepared) -> None:
+        """Log how many samples there are and which columns their fields are read from."""
+        mapping = prepared.samples.mapping.items()
+        fields = ", ".join(f"{name} from {column}" for name, column in mapping)
+        get_run_logger().info("%d samples: %s", prepared.samples.count, fields)
+
+    def run_started(
+        self,
+        run_id: str,
+        steps: Sequence[str],  # noqa: ARG002
+        killed: Sequence[str],
+    ) -> None:
+        """Log the id of the run, and of earlier ones that were killed."""
+        self._run_id = run_id
+        for name in killed:
+            get_run_logger().warning("run %s was killed; what it had made is kept", name)
+        get_run_logger().info("run %s", run_id)
+
+    def step_finished(self, result: StepResult) -> None:
+        """Keep the result for the message of the task run."""
+        self._results[result.step] = result
+
+    def make_step(self, step: str, inputs: Mapping[str, Artifact], make: MakeStep) -> Artifact:
+        """Make a step in a task run; raises only what `make` raises."""
+        return self._context.copy().run(self._make_in_task, step, inputs, make)
+
+    def _make_in_task(self, step: str, inputs: Mapping[str, Artifact], make: MakeStep) -> Artifact:
+        made = _MakeOnce(step, inputs, make)
 
         def work() -> State[None]:
-            step.make()
-            return Completed(message=self._words(name))
+            made.artifact()
+            return Completed(message=self._message(step))
 
-        after = [self._states[need] for need in inputs if need in self._states]
-        try:
-            self._states[name] = self._task(name, work)(return_state=True, wait_for=after)
-        except Exception as error:
-            get_run_logger().warning("%s: not on record in Prefect (%r)", name, error)
-        return step.result()
-
-    def _task(self, name: str, work: Any) -> Task[[], Any]:
-        return Task(
+        task = Task(
             work,
-            name=name,
-            task_run_name=name,
+            name=step,
+            task_run_name=step,
             cache_policy=NO_CACHE,
             persist_result=False,
             retries=RETRIES,
             retry_delay_seconds=self._delay,
             retry_condition_fn=_store_was_busy,
         )
-
-    def _words(self, name: str) -> str:
-        made = self._seen.made[name]
-        return f"{made_words(made)}{'' if made.reused else self._cost(name)}"
-
-    def _cost(self, name: str) -> str:
+        after = [self._states[need] for need in inputs if need in self._states]
         try:
-            calls, priced, cost = calls_of_step(self._store, self._run_id, name)
+            self._states[step] = task(return_state=True, wait_for=after)
+        except Exception as error:
+            get_run_logger().warning("%s: not on record in Prefect (%r)", step, error)
+        return made.result()
+
+    def _message(self, step: str) -> str:
+        result = self._results[step]
+        return f"{made_words(result)}{'' if result.reused else self._cost(step)}"
+
+    def _cost(self, step: str) -> str:
+        try:
+            calls, priced, cost = calls_of_step(self._store, self._run_id, step)
         except StoreError:
             return ""
         if not calls:
@@ -122,30 +121,31 @@ class TaskRuns:
         return f", {counted(calls, 'call')}{known}{unknown}"
 
 
-class _Step:
-    """A step, made once and for all whatever becomes of the word about it."""
+class _MakeOnce:
+    """Makes a step once, however often Prefect calls or retries its task."""
 
-    def __init__(self, make: Make, name: str, inputs: Mapping[str, Artifact]) -> None:
-        self._make = make
-        self._name = name
+    def __init__(self, step: str, inputs: Mapping[str, Artifact], make: MakeStep) -> None:
+        self._step = step
         self._inputs = inputs
+        self._make = make
         self._artifact: Artifact | None = None
         self._error: Exception | None = None
 
-    def make(self) -> Artifact:
+    def artifact(self) -> Artifact:
+        """The table; made now unless it was made before. A failed attempt is repeated."""
         if self._artifact is None:
             try:
-                self._artifact = self._make(self._name, self._inputs)
+                self._artifact = self._make(self._step, self._inputs)
             except Exception as error:
                 self._error = error
                 raise
         return self._artifact
 
     def result(self) -> Artifact:
-        """What was made, or what kept it from being made; made now where nobody came to it."""
+        """The table, or the error of the last attempt; made now if Prefect never called it."""
         if self._artifact is None and self._error is not None:
             raise self._error
-        return self.make()
+        return self.artifact()
 
 
 def _store_was_busy(_task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:

@@ -15,9 +15,9 @@ from claimflow.flows.quality.variance import Parts, Source, detectable_differenc
 from claimflow.flows.runner.counting import Counter, asking, foresee
 from claimflow.flows.runner.estimate import ClaimGuesses
 from claimflow.flows.runner.execute import on_record, unless_interrupted
+from claimflow.flows.runner.observer import RunObserver
 from claimflow.flows.runner.prepare import SHARD, Prepared
 from claimflow.flows.runner.readiness import check_pipeline
-from claimflow.flows.runner.run import Watch
 from claimflow.flows.store import runs
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
@@ -254,7 +254,7 @@ def measure(
     store: Store,
     samples: pl.DataFrame,
     repeats: int,
-    watch: Watch,
+    observer: RunObserver,
     *,
     redact: bool = False,
 ) -> list[Spread]:
@@ -268,17 +268,24 @@ def measure(
 
     def session(run_id: str) -> Session:
         return Session(
-            Ledger(store), run_id=run_id, stop=stop, redact=redact, answered=watch.answered
+            Ledger(store),
+            run_id=run_id,
+            stop=stop,
+            redact=redact,
+            answered=observer.questions_answered,
         )
 
     with (
-        on_record(prepared.pipeline, store, watch, session, about=runs.NOISE) as (run_id, toolbox),
+        on_record(prepared.pipeline, store, observer, session, about=runs.NOISE) as (
+            run_id,
+            toolbox,
+        ),
         runs.ending(store, run_id, stop, well="measured"),
     ):
         walk = Repeats(
             prepared.pipeline, samples, repeats, lambda step, n: toolbox.lend(step, repeat=n)
         )
-        tables = unless_interrupted(lambda: _scores(walk, watch), stop)
+        tables = unless_interrupted(lambda: _scores(walk, observer), stop)
     return [
         spread
         for step in walk.scores
@@ -286,12 +293,12 @@ def measure(
     ]
 
 
-def _scores(walk: Repeats, watch: Watch) -> dict[tuple[str, Cell], pl.DataFrame]:
+def _scores(walk: Repeats, observer: RunObserver) -> dict[tuple[str, Cell], pl.DataFrame]:
     """The scores of each step at each of its repeats."""
     cells = [(step.name, cell) for step in walk.scores for cell in walk.cells(step.name)]
     tables: dict[tuple[str, Cell], pl.DataFrame] = {}
     # By repeat, so that a run that is stopped has whole repeats on file.
     for done, (step, cell) in enumerate(sorted(cells, key=lambda one: one[1]), 1):
         tables[step, cell] = walk.table(step, cell)
-        watch.advanced(STEP, done, len(cells))
+        observer.step_progress(STEP, done, len(cells))
     return tables

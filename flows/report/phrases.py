@@ -18,7 +18,7 @@ from claimflow.flows.quality.claim_audit import Check, Checked, ClaimAudit, Exam
 from claimflow.flows.quality.gates import Outcome, Verdict
 from claimflow.flows.quality.step_calibration import CorrectedRate
 from claimflow.flows.report.text import counted, number, signed
-from claimflow.flows.runner.run import Made
+from claimflow.flows.runner.observer import StepResult
 from claimflow.flows.store.results import sample_count
 from claimflow.flows.store.store import Store
 
@@ -232,7 +232,7 @@ def _chance(p: float) -> str:
 # What became of the steps of a run, in words.
 
 
-def made_words(made: Made) -> str:
+def made_words(made: StepResult) -> str:
     """A finished step in one line: rows, whether reused, taken over, failed."""
     failures = f", {made.artifact.failures} failed" if made.artifact.failures else ""
     how = "reused" if made.reused else f"made in {made.seconds:.1f} s"

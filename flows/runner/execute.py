@@ -2,10 +2,9 @@
 
 import importlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from claimflow.flows.errors import Fault, InputError, StoreError
@@ -14,8 +13,8 @@ from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.schema import WorkersSetting
 from claimflow.flows.runner.incremental import SAMPLES
-from claimflow.flows.runner.prepare import Prepared
-from claimflow.flows.runner.run import Run, Watch
+from claimflow.flows.runner.observer import RunObserver
+from claimflow.flows.runner.run import Run
 from claimflow.flows.runner.tools import Toolbox
 from claimflow.flows.runner.workers.local import LocalWorkers
 from claimflow.flows.runner.workers.protocol import Workers
@@ -67,9 +66,10 @@ def await_all(futures: Iterable[Future[Any]]) -> None:
 def on_record(
     pipeline: Pipeline,
     store: Store,
-    watch: Watch,
+    observer: RunObserver,
     session: Callable[[str], Session],
     *,
+    steps: Sequence[str] = (),
     about: str = "",
     workers: Workers | None = None,
 ) -> Iterator[tuple[str, Toolbox]]:
@@ -87,7 +87,7 @@ def on_record(
         config=pipeline.source.text,
     )
     toolbox = Toolbox(pipeline, session(run_id), workers)
-    watch.began(run_id, killed)
+    observer.run_started(run_id, [SAMPLES, *steps], killed)
     readable = True
     try:
         yield run_id, toolbox
@@ -134,52 +134,27 @@ def open_workers(
 # A whole run: put on record, its steps made as soon as their inputs are, its end noted.
 
 
-Submit = Callable[[str, Mapping[str, Any]], Any]
-"""Starts a step by name, given what was returned for each step that it needs."""
-
-Make = Callable[[str, Mapping[str, Artifact]], Artifact]
-"""Makes a step by name, given the table of each step that it needs."""
-
 _THREADS: Final = 4
 
 
-def walk(run: Run, submit: Submit) -> dict[str, Any]:
-    """Submit every step of `run` after those it needs; what `submit` returned, by step."""
-    submitted: dict[str, Any] = {SAMPLES: submit(SAMPLES, {})}
-    for name, step in run.steps.items():
-        submitted[name] = submit(name, {need: submitted[need] for need in step.needs})
-    return submitted
-
-
-def execute(run: Run, make: Make | None = None) -> dict[str, Artifact]:
-    """Make every step in this process, side by side where the DAG allows it.
+def execute_steps(run: Run, observer: RunObserver) -> None:
+    """Make every step of `run` by way of `observer`, side by side where the DAG allows it.
 
     Steps are submitted in an order that can run and threads take them in that order, so a
-    step that waits for others never keeps them from a thread. `make` is called for each in
-    place of `run.make`, by whoever has something to do around it.
+    step that waits for others never blocks them.
     """
-    make_step = make or run.make
 
-    def make_after(name: str, inputs: Mapping[str, Future[Artifact]]) -> Artifact:
-        return make_step(name, {need: future.result() for need, future in inputs.items()})
+    def make(name: str, needed: Mapping[str, Future[Artifact]]) -> Artifact:
+        inputs = {need: future.result() for need, future in needed.items()}
+        return observer.make_step(name, inputs, run.make)
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="step") as pool:
-        futures = walk(run, lambda name, inputs: pool.submit(make_after, name, inputs))
+        futures = {SAMPLES: pool.submit(make, SAMPLES, {})}
+        for name, step in run.steps.items():
+            futures[name] = pool.submit(make, name, {need: futures[need] for need in step.needs})
         try:
             await_all(futures.values())
-            return {name: future.result() for name, future in futures.items()}
         except BaseException:
             run.stop.set()
             pool.shutdown(cancel_futures=True)
             raise
-
-
-def open_store(prepared: Prepared, override: Path | None) -> Store:
-    """The store that a pipeline writes to, or the one that was asked for instead.
-
-    Raises `InputError` where a folder lies at its path.
-    """
-    path = (override or prepared.pipeline.store).resolve()
-    if path.is_dir():
-        raise InputError([Fault(str(path), "a folder", "name a file in it as the store")])
-    return Store(path)

@@ -57,6 +57,17 @@ def prepare(
     return Prepared(pipeline, samples, canaries or ())
 
 
+def open_store(prepared: Prepared, path: Path | None = None) -> Store:
+    """The store at `path`, or else the one that the pipeline writes to.
+
+    Raises `InputError` where a folder lies at its path.
+    """
+    path = (path or prepared.pipeline.store).resolve()
+    if path.is_dir():
+        raise InputError([Fault(str(path), "a folder", "name a file in it as the store")])
+    return Store(path)
+
+
 def _unless_wrong(found: Callable[[], Found], faults: list[Fault]) -> Found | None:
     """What is `found`, or None where its faults were added to those of all."""
     try:

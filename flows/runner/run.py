@@ -4,7 +4,6 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
 
 import duckdb
 
@@ -12,6 +11,7 @@ from claimflow.flows.pipeline.rerun import Choice
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.runner.corrections import Overlay, found_overlay, made_overlay
 from claimflow.flows.runner.incremental import SAMPLES
+from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.prepare import SHARD, Prepared
 from claimflow.flows.runner.table_builder import Drafted, Drafting
 from claimflow.flows.runner.tools import Toolbox
@@ -22,39 +22,6 @@ from claimflow.flows.store.fingerprint import step_fingerprint, step_recipe
 from claimflow.flows.store.runs import note
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import content_key
-
-
-class Made(NamedTuple):
-    """How a step ended: its table, whether it was found or made, and in what time.
-
-    `taken_over` counts the samples whose rows were taken over from an earlier table.
-    """
-
-    step: str
-    artifact: Artifact
-    reused: bool
-    seconds: float
-    taken_over: int = 0
-
-
-class Watch(Protocol):
-    """Whoever wants to see a run go on. Called from several threads."""
-
-    def began(self, run_id: str, killed: list[str]) -> None:
-        """A run is on record; `killed` are earlier runs that were found to have died."""
-        ...
-
-    def advanced(self, step: str, done: int, of: int) -> None:
-        """`done` of `of` parts of a step's table are made."""
-        ...
-
-    def answered(self, step: str, done: int, of: int) -> None:
-        """`done` of the `of` questions that a step is asking a model have been answered."""
-        ...
-
-    def finished(self, made: Made) -> None:
-        """A step is done."""
-        ...
 
 
 class Run:
@@ -73,7 +40,7 @@ class Run:
         workers: Workers,
         *,
         stop: threading.Event,
-        watch: Watch,
+        observer: RunObserver,
     ) -> None:
         self.run_id = run_id
         self.steps = {step.name: step for step in choice.steps}
@@ -82,10 +49,11 @@ class Run:
         self._again = choice.again
         self._store = store
         self._toolbox = toolbox
-        self._watch = watch
+        self._observer = observer
+        self.results: dict[str, StepResult] = {}
         self._position = {name: i for i, name in enumerate([SAMPLES, *self.steps])}
         self._turns: dict[str, threading.Lock] = defaultdict(threading.Lock)
-        self._drafting = Drafting(prepared.samples, store, workers, stop, watch)
+        self._drafting = Drafting(prepared.samples, store, workers, stop, observer)
         self._edits = Edits(store, prepared.pipeline.name, lambda: prepared.samples.shards(SHARD))
 
     def make(self, name: str, inputs: Mapping[str, Artifact]) -> Artifact:
@@ -101,13 +69,14 @@ class Run:
             if made is None:
                 artifact, taken_over = self._drafted(name, making, inputs)
                 seconds = time.monotonic() - started
-                made = Made(name, artifact, False, seconds, taken_over)
+                made = StepResult(name, artifact, False, seconds, taken_over)
                 if not edits:
                     with self._store.writing() as connection:
                         self._note(connection, made)
             if edits:
                 made = self._edited(made, making, edits, started)
-        self._watch.finished(made)
+        self.results[name] = made
+        self._observer.step_finished(made)
         return made.artifact
 
     def _drafted(self, name: str, making: Making, inputs: Mapping[str, Artifact]) -> Drafted:
@@ -139,7 +108,9 @@ class Run:
             tools,
         )
 
-    def _edited(self, below: Made, making: Making, edits: Sequence[Edit], started: float) -> Made:
+    def _edited(
+        self, below: StepResult, making: Making, edits: Sequence[Edit], started: float
+    ) -> StepResult:
         """The table with what people corrected laid over the one that the step gave."""
         row = self.steps[below.step].stage.makes
         overlay = Overlay(row, below.artifact, edits)
@@ -148,12 +119,12 @@ class Run:
             self._store, overlay, making, lambda: self._prepared.samples.shards(SHARD)
         )
         seconds = time.monotonic() - started
-        made = Made(below.step, artifact, found is not None, seconds, below.taken_over)
+        made = StepResult(below.step, artifact, found is not None, seconds, below.taken_over)
         with self._store.writing() as connection:
             self._note(connection, made)
         return made
 
-    def _found(self, name: str, making: Making, started: float, *, last: bool) -> Made | None:
+    def _found(self, name: str, making: Making, started: float, *, last: bool) -> StepResult | None:
         """The table on file; put on record where it is the `last` word on the step."""
         if name in self._again:
             return None
@@ -161,12 +132,12 @@ class Run:
             artifact = find(connection, making.fingerprint)
             if artifact is None:
                 return None
-            made = Made(name, artifact, True, time.monotonic() - started)
+            made = StepResult(name, artifact, True, time.monotonic() - started)
             if last:
                 self._note(connection, made)
         return made
 
-    def _note(self, connection: duckdb.DuckDBPyConnection, made: Made) -> None:
+    def _note(self, connection: duckdb.DuckDBPyConnection, made: StepResult) -> None:
         note(
             connection,
             self.run_id,

@@ -2,13 +2,14 @@
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from claimflow.flows.errors import StoppedError
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.runner.incremental import SAMPLES, TakingOver, can_take_over, unchanged
+from claimflow.flows.runner.observer import RunObserver
 from claimflow.flows.runner.prepare import SHARD
 from claimflow.flows.runner.table_parts import (
     AT_ONCE,
@@ -28,14 +29,6 @@ from claimflow.flows.store.store import Store
 from claimflow.stages.rows import Sample
 
 
-class Progress(Protocol):
-    """Is told how far a table has come."""
-
-    def advanced(self, step: str, done: int, of: int) -> None:
-        """`done` of `of` parts of a step's table are made."""
-        ...
-
-
 class Drafted(NamedTuple):
     """A table on file, and how many samples' rows in it were taken over from earlier ones."""
 
@@ -52,12 +45,12 @@ class Drafting:
         store: Store,
         workers: Workers,
         stop: threading.Event,
-        progress: Progress,
+        observer: RunObserver,
     ) -> None:
         self._samples = samples
         self._store = store
         self._stop = stop
-        self._progress = progress
+        self._observer = observer
         self._workers = workers
 
     def samples(self, making: Making) -> Drafted:
@@ -110,7 +103,7 @@ class Drafting:
             draft.add(done, *group)
             for _ in group:
                 done += 1
-                self._progress.advanced(name, done, draft.shards)
+                self._observer.step_progress(name, done, draft.shards)
         return draft.artifact()
 
     def _unless_stopped(self, things: Iterable[Thing]) -> Iterator[Thing]:

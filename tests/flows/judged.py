@@ -10,14 +10,12 @@ from typing import Any
 
 import yaml
 
-from claimflow.flows.api import recorded
+from claimflow.flows.api import run_pipeline
 from claimflow.flows.cli.main import main
 from claimflow.flows.judge.judge import LitellmJudge
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.models import Judge
-from claimflow.flows.runner.execute import execute
 from claimflow.flows.runner.prepare import prepare
-from claimflow.flows.runner.run import Made
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store, read_table
 from claimflow.stages.judging.verdicts import Opinion
@@ -82,18 +80,6 @@ def said(answer: Reply | Failure) -> str:
     return answer.answer.verdict
 
 
-class Unseen:
-    """Watches nothing."""
-
-    def began(self, run_id: str, killed: list[str]) -> None: ...
-
-    def advanced(self, step: str, done: int, of: int) -> None: ...
-
-    def answered(self, step: str, done: int, of: int) -> None: ...
-
-    def finished(self, made: Made) -> None: ...
-
-
 class Judged:
     """A pipeline in a folder, whose judge asks `endpoint`."""
 
@@ -137,9 +123,7 @@ class Judged:
     def run(self) -> None:
         """Run the pipeline; requests of earlier runs are forgotten."""
         self._endpoint.clear()
-        prepared = prepare(self.path)
-        with recorded(prepared, self.store, Unseen()) as going:
-            execute(going)
+        run_pipeline(prepare(self.path), self.store)
 
     def command(self, *options: str) -> int:
         """As `run`, by the command line; returns the exit code."""

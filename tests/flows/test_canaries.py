@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from claimflow.flows.api import recorded
+from claimflow.flows.api import run_pipeline
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import InputError, StoppedError
 from claimflow.flows.quality.canaries import CanaryAccount, canaries_of
@@ -23,7 +23,7 @@ from claimflow.flows.report.json_document import as_json
 from claimflow.flows.report.markdown import run_page
 from claimflow.flows.report.phrases import Said, canary_lines, judge_lines
 from claimflow.flows.runner.canaries import canary_estimates
-from claimflow.flows.runner.execute import execute
+from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.samples.canaries import read_canaries
 from claimflow.flows.store.read_copy import publish_again
@@ -31,7 +31,7 @@ from claimflow.flows.store.results import chosen_run
 from claimflow.flows.store.store import now
 from tests.endpoint import faults
 from tests.endpoint.server import Endpoint, serve
-from tests.flows.judged import STEPS, Judged, Unseen, sample
+from tests.flows.judged import STEPS, Judged, sample
 
 CANARIES = [
     {
@@ -238,9 +238,15 @@ def test_what_a_killed_run_was_told_anew_is_not_asked_again(
     judged.run()
     endpoint.clear()
     change_its_mind(endpoint)
-    with pytest.raises(StoppedError), recorded(prepare(judged.path), judged.store, Unseen()) as run:
-        execute(run)
-        endpoint.behaviour.fault = stopping(run.stop, at=3, fault=endpoint.behaviour.fault)
+    stop = threading.Event()
+
+    class StopAmongCanaries(RunObserver):
+        def step_finished(self, result: StepResult) -> None:
+            if result.step == "response_in_reference":
+                endpoint.behaviour.fault = stopping(stop, at=3, fault=endpoint.behaviour.fault)
+
+    with pytest.raises(StoppedError):
+        run_pipeline(prepare(judged.path), judged.store, observer=StopAmongCanaries(), stop=stop)
     told = endpoint.hits
     assert 3 <= told < 8
     endpoint.behaviour.fault = None

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.api import recorded
+from claimflow.flows.api import run_pipeline
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import InputError, StoppedError
 from claimflow.flows.judge.judge import LitellmJudge
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.models import Judge
-from claimflow.flows.pipeline.rerun import Rerun, chosen
-from claimflow.flows.runner.execute import execute
+from claimflow.flows.pipeline.rerun import Rerun
+from claimflow.flows.runner.observer import RunObserver
 from claimflow.flows.runner.plan import choose
 from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.store.ledger import Ledger
@@ -31,7 +31,6 @@ from tests.flows.judged import (
     STEPS,
     VERIFY,
     Judged,
-    Unseen,
     about,
     judge_of,
     sample,
@@ -140,19 +139,17 @@ def test_what_follows_a_fresh_step_takes_the_replies_on_file(
 def test_a_fresh_run_that_ends_early_is_not_paid_for_again(
     judged: Judged, endpoint: Endpoint
 ) -> None:
-    class StopAtOnce(Unseen):
-        def answered(self, step: str, done: int, of: int) -> None:
-            going.stop.set()
+    stop = threading.Event()
+
+    class StopAtOnce(RunObserver):
+        def questions_answered(self, step: str, done: int, total: int) -> None:
+            stop.set()
 
     endpoint.clear()
     judged.write(SAMPLES, max_concurrency=1)
-    prepared = prepare(judged.path)
-    every = chosen(prepared.pipeline, Rerun(fresh=True))
-    with (
-        pytest.raises(StoppedError),
-        recorded(prepared, judged.store, StopAtOnce(), choice=every) as going,
-    ):
-        execute(going)
+    prepared, fresh = prepare(judged.path), Rerun(fresh=True)
+    with pytest.raises(StoppedError):
+        run_pipeline(prepared, judged.store, rerun=fresh, observer=StopAtOnce(), stop=stop)
     asked = endpoint.hits
     assert 1 <= asked < 3
     assert judged.command() == 0

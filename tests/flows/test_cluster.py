@@ -12,14 +12,13 @@ from typing import NamedTuple
 
 import pytest
 
-from claimflow.flows.api import recorded
+from claimflow.flows.api import run_pipeline
 from claimflow.flows.commands.guard import guarded
 from claimflow.flows.errors import InputError, StoppedError, WorkersError
 from claimflow.flows.models.sentence_encoder import MINILM
 from claimflow.flows.runner import embedded_models, table_builder, tools
-from claimflow.flows.runner.execute import execute, open_store
+from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.prepare import prepare
-from claimflow.flows.runner.run import Made
 from claimflow.flows.runner.workers import dask, local
 from claimflow.flows.runner.workers.dask import DaskWorkers
 from claimflow.flows.store.store import read_table
@@ -44,23 +43,19 @@ steps:
 SAMPLES = 6
 
 
-class Watch:
+class Watch(RunObserver):
     """Notes which steps were made, and does something once when the first part of one is."""
 
     def __init__(self, once: object = None) -> None:
         self.reused: dict[str, bool] = {}
         self._once = once
 
-    def began(self, run_id: str, killed: list[str]) -> None: ...
-
-    def advanced(self, step: str, done: int, of: int) -> None:
+    def step_progress(self, step: str, done: int, total: int) -> None:
         if callable(self._once) and step == "context_matches" and done == 1:
             self._once()
 
-    def answered(self, step: str, done: int, of: int) -> None: ...
-
-    def finished(self, made: Made) -> None:
-        self.reused[made.step] = made.reused
+    def step_finished(self, result: StepResult) -> None:
+        self.reused[result.step] = result.reused
 
 
 @pytest.fixture(scope="module")
@@ -101,11 +96,8 @@ def digests(folder: Path, workers: str, watch: Watch | None = None) -> dict[str,
     shutil.copy(DEMO, folder / "demo.jsonl")
     config = folder / "scale.yaml"
     config.write_text(PIPELINE.replace("WORKERS", workers), "utf-8")
-    prepared = prepare(config, limit=SAMPLES)
-    file = open_store(prepared, None)
-    with recorded(prepared, file, watch or Watch()) as run:
-        execute(run)
-    with file.reading() as connection:
+    run = run_pipeline(prepare(config, limit=SAMPLES), observer=watch)
+    with run.store.reading() as connection:
         query = (
             "SELECT step, digest::VARCHAR FROM audit.run_steps "
             "JOIN audit.artifacts USING (artifact_id) WHERE audit.run_steps.run_id = $id"

@@ -2,19 +2,20 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from claimflow.flows.api import recorded
+from claimflow.flows.api import run_pipeline
 from claimflow.flows.errors import InputError, StoppedError
 from claimflow.flows.pipeline.rerun import Rerun
-from claimflow.flows.runner.execute import execute, open_store
-from claimflow.flows.runner.plan import choose, plan
-from claimflow.flows.runner.prepare import prepare
-from claimflow.flows.runner.run import Made
+from claimflow.flows.runner.observer import RunObserver, StepResult
+from claimflow.flows.runner.plan import plan
+from claimflow.flows.runner.prepare import open_store, prepare
 from claimflow.flows.store.results import all_runs, run_steps, summaries
 from claimflow.flows.store.store import Store, read_table
 
@@ -33,24 +34,24 @@ STEPS = [
 ]
 
 
-class Seen:
+class Seen(RunObserver):
     """Remembers what a run says of itself."""
 
     def __init__(self) -> None:
-        self.killed: list[str] = []
-        self.made: list[Made] = []
+        self.killed: Sequence[str] = ()
+        self.made: list[StepResult] = []
 
-    def began(self, run_id: str, killed: list[str]) -> None:
+    def run_started(self, run_id: str, steps: Sequence[str], killed: Sequence[str]) -> None:
         self.killed = killed
 
-    def advanced(self, step: str, done: int, of: int) -> None:
-        assert 0 < done <= of
+    def step_progress(self, step: str, done: int, total: int) -> None:
+        assert 0 < done <= total
 
-    def answered(self, step: str, done: int, of: int) -> None:
-        assert 0 < done <= of
+    def questions_answered(self, step: str, done: int, total: int) -> None:
+        assert 0 < done <= total
 
-    def finished(self, made: Made) -> None:
-        self.made.append(made)
+    def step_finished(self, result: StepResult) -> None:
+        self.made.append(result)
 
     def names(self, *, reused: bool) -> set[str]:
         return {made.step for made in self.made if made.reused == reused}
@@ -62,11 +63,7 @@ def run(path: Path, *again: str) -> Seen:
 
 def rerun(path: Path, wanted: Rerun) -> Seen:
     seen = Seen()
-    prepared = prepare(path, rerun=wanted)
-    store = open_store(prepared, None)
-    choice = choose(prepared, store, wanted)
-    with recorded(prepared, store, seen, choice=choice) as going:
-        execute(going)
+    run_pipeline(prepare(path, rerun=wanted), rerun=wanted, observer=seen)
     return seen
 
 
@@ -109,8 +106,7 @@ def test_the_first_run_makes_every_table_and_the_second_none(small: Path) -> Non
 def test_the_pipelines_we_ship_run(config: Path, tmp_path: Path) -> None:
     prepared = prepare(config, limit=2)
     store = Store(tmp_path / "s.duckdb")
-    with recorded(prepared, store, Seen()) as going:
-        execute(going)
+    going = run_pipeline(prepared, store, observer=Seen())
     steps = run_steps(store, going.run_id)
     assert steps.height == len(prepared.pipeline.steps) + 1
     assert steps["failures"].sum() == 0
@@ -236,14 +232,15 @@ def test_a_run_that_is_stopped_keeps_what_is_done_and_says_so(small: Path) -> No
     prepared = prepare(small)
     store = open_store(prepared, None)
 
-    class StopAfterClaims(Seen):
-        def finished(self, made: Made) -> None:
-            super().finished(made)
-            if made.step == "response_claims":
-                going.stop.set()
+    stop = threading.Event()
 
-    with pytest.raises(StoppedError), recorded(prepared, store, StopAfterClaims()) as going:
-        execute(going)
+    class StopAfterClaims(RunObserver):
+        def step_finished(self, result: StepResult) -> None:
+            if result.step == "response_claims":
+                stop.set()
+
+    with pytest.raises(StoppedError):
+        run_pipeline(prepared, store, observer=StopAfterClaims(), stop=stop)
     assert all_runs(store).select("status", "reason").rows() == [("stopped", "asked to stop")]
     assert "response_claims" in run(small).names(reused=True)
 
@@ -254,13 +251,13 @@ def test_a_run_that_breaks_is_on_record_as_failed(
     prepared = prepare(small)
     store = open_store(prepared, None)
 
-    class Breaking(Seen):
-        def finished(self, made: Made) -> None:
-            if made.step == "precision":
+    class Breaking(RunObserver):
+        def step_finished(self, result: StepResult) -> None:
+            if result.step == "precision":
                 raise RuntimeError("the disk is full")
 
-    with pytest.raises(RuntimeError), recorded(prepared, store, Breaking()) as going:
-        execute(going)
+    with pytest.raises(RuntimeError):
+        run_pipeline(prepared, store, observer=Breaking())
     assert all_runs(store).select("status", "reason").rows() == [
         ("failed", "RuntimeError: the disk is full")
     ]

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from claimflow.flows.api import recorded
+from claimflow.flows.api import run_pipeline
 from claimflow.flows.judge.rate_limit import KeepTo
-from claimflow.flows.runner.execute import execute
 from claimflow.flows.runner.prepare import prepare
 from tests.endpoint.server import serve
-from tests.flows.judged import Judged, Unseen
+from tests.flows.judged import Judged
 
 
 class Counting:
@@ -46,9 +45,7 @@ def test_every_request_passes_and_the_turnstile_is_closed(tmp_path: Path) -> Non
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
         judged.write(["a", "b", "c"], shared_limit="pool")
-        prepared = prepare(judged.path)
-        with recorded(prepared, judged.store, Unseen(), sharing=sharing) as run:
-            execute(run)
+        run_pipeline(prepare(judged.path), judged.store, sharing=sharing)
         assert endpoint.hits == 3
     assert [(one.name, one.passed, one.inside, one.closed) for one in opened] == [
         ("pool", 3, 0, True)

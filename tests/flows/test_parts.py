@@ -6,42 +6,33 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from claimflow.flows.api import recorded
+from claimflow.flows.api import run_pipeline
 from claimflow.flows.runner import table_builder, table_parts
-from claimflow.flows.runner.execute import execute, open_store
+from claimflow.flows.runner.observer import RunObserver
 from claimflow.flows.runner.prepare import prepare
-from claimflow.flows.runner.run import Made
 from claimflow.flows.runner.workers import local
 from claimflow.flows.store.results import run_steps
 from claimflow.flows.store.store import read_table
 
 
-class Watch:
+class Watch(RunObserver):
     """Remembers what a run says of the parts that it has made."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, int, int]] = []
 
-    def began(self, run_id: str, killed: list[str]) -> None: ...
-
-    def advanced(self, step: str, done: int, of: int) -> None:
-        self.told.append((step, done, of))
-
-    def answered(self, step: str, done: int, of: int) -> None: ...
-
-    def finished(self, made: Made) -> None: ...
+    def step_progress(self, step: str, done: int, total: int) -> None:
+        self.told.append((step, done, total))
 
 
 def tables(config: Path, watch: Watch) -> dict[str, pl.DataFrame]:
     """What every step of a run made, with the part that each row lies in."""
     prepared = prepare(config)
-    store = open_store(prepared, None)
-    with recorded(prepared, store, watch) as run:
-        execute(run)
+    run = run_pipeline(prepared, observer=watch)
     kinds = {step.name: step.stage.makes.table for step in prepared.pipeline.steps}
-    steps = run_steps(store, run.run_id)
+    steps = run_steps(run.store, run.run_id)
     found = {}
-    with store.reading() as connection:
+    with run.store.reading() as connection:
         for step, artifact in steps.select("step", "artifact_id").iter_rows():
             kind = kinds.get(step, "samples")
             query = f"SELECT * EXCLUDE (artifact_id) FROM stored.{kind} WHERE artifact_id = $id"

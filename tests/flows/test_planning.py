@@ -12,14 +12,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from claimflow.flows.api import recorded
+from claimflow.flows.api import run_pipeline
 from claimflow.flows.cli.main import main
 from claimflow.flows.judge.call_statistics import Habits, recall_habits
 from claimflow.flows.judge.estimate import Estimate
 from claimflow.flows.pipeline.models import Judge
-from claimflow.flows.pipeline.rerun import Rerun, chosen
+from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.runner.estimate import ClaimGuess, estimate
-from claimflow.flows.runner.execute import execute, open_store
 from claimflow.flows.runner.plan import choose, plan
 from claimflow.flows.runner.prepare import prepare
 from claimflow.stages.decompose import DecomposeClaims
@@ -35,7 +34,6 @@ from tests.flows.judged import (
     STEPS,
     VERIFY,
     Judged,
-    Unseen,
     about,
     sample,
 )
@@ -235,8 +233,7 @@ def test_what_is_made_again_is_planned_as_it_is_run(
     estimates = estimate(prepared, ran.store, plan(prepared, ran.store, choice=choice))
     assert sum(calls(estimates).values()) == expected
     endpoint.clear()
-    with recorded(prepared, ran.store, Unseen(), choice=choice) as going:
-        execute(going)
+    run_pipeline(prepared, ran.store, rerun=options)
     assert endpoint.hits == expected
     assert made(ran) == {name: number for name, number in calls(estimates).items() if number}
 
@@ -252,10 +249,7 @@ def test_only_what_is_chosen_is_in_the_plan(
 
 
 def test_the_table_says_what_is_taken_over(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    prepared = prepare(small)
-    rules = chosen(prepared.pipeline, Rerun(only=("response_claims", "context_matches")))
-    with recorded(prepared, open_store(prepared, None), Unseen(), choice=rules) as going:
-        execute(going)
+    run_pipeline(prepare(small), rerun=Rerun(only=("response_claims", "context_matches")))
     samples = small.with_name("samples.jsonl")
     more = '{"sample_id": "new", "response": "Rome is old.", "reference": "Rome is old."}\n'
     samples.write_text(more + samples.read_text("utf-8"), "utf-8")

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from claimflow.flows.commands.progress import LineWatch, step_line
-from claimflow.flows.runner.run import Made
+from claimflow.flows.commands.progress import LineObserver, step_line
+from claimflow.flows.runner.observer import StepResult
 from claimflow.flows.store.artifacts import Artifact
+from claimflow.flows.store.store import Store
 
 MAIN = "import sys; from claimflow.flows.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 
-def made(*, reused: bool = False, failures: int = 0) -> Made:
-    return Made("claims", Artifact("id", "digest", "claims", 1, 1234, failures), reused, 2.04)
+def made(*, reused: bool = False, failures: int = 0) -> StepResult:
+    return StepResult("claims", Artifact("id", "digest", "claims", 1, 1234, failures), reused, 2.04)
 
 
 def test_a_line_says_what_became_of_a_step() -> None:
@@ -37,21 +38,24 @@ class Pieces(io.StringIO):
 
 
 def test_a_line_is_written_whole_so_that_no_other_comes_into_it(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     written = Pieces()
     monkeypatch.setattr(sys, "stderr", written)
-    LineWatch().finished(made())
+    LineObserver(Store(tmp_path / "s.duckdb")).step_finished(made())
     assert written.pieces == ["  claims: 1,234 rows made in 2.0 s\n"]
 
 
-def test_lines_of_a_long_table_come_every_tenth_part(capsys: pytest.CaptureFixture[str]) -> None:
-    watch = LineWatch()
-    watch.began("the-run", ["a-dead-run"])
+def test_lines_of_a_long_table_come_every_tenth_part(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    watch = LineObserver(Store(tmp_path / "s.duckdb"))
+    watch.run_started("the-run", ["claims", "few"], ["a-dead-run"])
     for done in range(1, 31):
-        watch.advanced("claims", done, 30)
+        watch.step_progress("claims", done, 30)
     for done in range(1, 5):
-        watch.advanced("few", done, 4)
+        watch.step_progress("few", done, 4)
     told = capsys.readouterr().err.splitlines()
     assert told[:2] == [
         "run a-dead-run was killed; the tables it had made are kept and will be reused",
@@ -60,11 +64,13 @@ def test_lines_of_a_long_table_come_every_tenth_part(capsys: pytest.CaptureFixtu
     assert told[2:] == [f"  claims: {done} of 30 parts" for done in range(3, 30, 3)]
 
 
-def test_lines_on_questions_come_every_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_on_questions_come_every_now_and_then(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     seconds = iter([0.0, 14.9, 15.0, 15.0, 29.0, 31.0, 31.0])
-    watch = LineWatch(clock=lambda: next(seconds))
+    watch = LineObserver(Store(tmp_path / "s.duckdb"), clock=lambda: next(seconds))
     for done in (10, 1200, 1300, 2400):
-        watch.answered("verdicts", done, 5000)
+        watch.questions_answered("verdicts", done, 5000)
     assert capsys.readouterr().err.splitlines() == [
         "  verdicts: 1,200 of 5,000 questions answered",
         "  verdicts: 2,400 of 5,000 questions answered",

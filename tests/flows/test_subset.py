@@ -4,12 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from claimflow.flows.api import recorded
+from claimflow.flows.api import run_pipeline
 from claimflow.flows.errors import InputError
-from claimflow.flows.pipeline.rerun import Rerun, chosen
-from claimflow.flows.runner.execute import execute, open_store
+from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.runner.prepare import Prepared, prepare
-from tests.flows.judged import Unseen
 
 
 def some(small: Path, words: str) -> Prepared:
@@ -45,14 +43,11 @@ def test_a_file_names_samples_which_keep_their_order(small: Path, name: str, tex
 
 
 def test_a_query_names_samples(small: Path) -> None:
-    prepared = prepare(small)
-    matches = chosen(prepared.pipeline, Rerun(only=("context_matches",)))
-    with recorded(prepared, open_store(prepared, None), Unseen(), choice=matches) as going:
-        execute(going)
+    matches = Rerun(only=("context_matches",))
+    run_pipeline(prepare(small), rerun=matches)
     found = some(small, "FROM latest.sentence_matches WHERE sentence LIKE '%Eiffel%'")
     assert ids(found) == ["tower"]
-    with recorded(found, open_store(found, None), Unseen(), choice=matches) as going:
-        execute(going)
+    run_pipeline(found, rerun=matches)
     assert ids(some(small, "SELECT sample_id FROM latest.sentence_matches")) == ["tower"]
     assert told(small, "SELECT 1 AS one, 2 AS two") == (
         "--samples: the query answers one, two; let it answer a column sample_id"

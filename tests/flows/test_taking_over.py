@@ -9,15 +9,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from claimflow.flows.api import recorded
+from claimflow.flows.api import run_pipeline
 from claimflow.flows.errors import InputError
-from claimflow.flows.pipeline.rerun import Rerun, chosen
+from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.runner import incremental, table_builder
-from claimflow.flows.runner.execute import execute, open_store
+from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.plan import plan
-from claimflow.flows.runner.prepare import prepare
-from claimflow.flows.runner.run import Made
+from claimflow.flows.runner.prepare import open_store, prepare
 from claimflow.flows.runner.table_builder import Drafting
 from claimflow.flows.runner.workers.local import LocalWorkers
 from claimflow.flows.samples.reader import SampleSource, read_samples
@@ -28,7 +27,6 @@ from claimflow.stages.base import Stage
 from claimflow.stages.decompose import DecomposeClaims
 from claimflow.stages.lexical import LexicalMatch
 from claimflow.stages.tables import schema
-from tests.flows.judged import Unseen
 
 PIPELINE = """
 name: p
@@ -76,7 +74,7 @@ class Tables:
         source = write(self.folder, samples)
         stop = threading.Event()
         workers = LocalWorkers(stop)
-        going = Drafting(source, self.store, workers, stop, Unseen())
+        going = Drafting(source, self.store, workers, stop, RunObserver())
         key = "00000000-0000-0000-0000-000000000000"
         samples_table = going.samples(Making("r", key, key, {}, "samples", 1, {}, {})).artifact
         inputs = {"samples": samples_table}
@@ -156,22 +154,19 @@ def test_workers_make_the_rows_of_many_new_samples(
     assert tables.rows(stage, table).equals(whole(tmp_path, stage)[0])
 
 
-class Seen(Unseen):
+class Seen(RunObserver):
     def __init__(self) -> None:
         self.taken_over: dict[str, int] = {}
 
-    def finished(self, made: Made) -> None:
-        self.taken_over[made.step] = made.taken_over
+    def step_finished(self, result: StepResult) -> None:
+        self.taken_over[result.step] = result.taken_over
 
 
 def run(folder: Path, samples: Sequence[Row], *again: str) -> Seen:
     (folder / "p.yaml").write_text(PIPELINE, "utf-8")
     write(folder, samples)
     seen = Seen()
-    prepared = prepare(folder / "p.yaml")
-    choice = chosen(prepared.pipeline, Rerun(again=again))
-    with recorded(prepared, open_store(prepared, None), seen, choice=choice) as going:
-        execute(going)
+    run_pipeline(prepare(folder / "p.yaml"), rerun=Rerun(again=again), observer=seen)
     return seen
 
 

@@ -15,12 +15,11 @@ from pathlib import Path
 from claimflow.flows.orchestration.flow import evaluate
 from prefect import flow
 from claimflow.flows.errors import JudgeError
-from claimflow.flows.api import recorded
-from claimflow.flows.runner.execute import execute
+from claimflow.flows.api import run_pipeline
 from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.store.store import Store
 from claimflow.flows.orchestration.artifacts import artifact_key
-from claimflow.flows.orchestration.task_runs import Seen, TaskRuns
+from claimflow.flows.orchestration.task_runs import TaskRunObserver
 from tests.flows.held import Held
 
 config = Path(sys.argv[1])
@@ -30,17 +29,18 @@ tries = Counter()
 
 @flow
 def night(refused):
-    seen = Seen()
-    with recorded(prepared, store, seen) as run:
-        def make(step, inputs):
-            tries[step] += 1
-            if step == refused:
-                raise JudgeError("no such model")
-            if step == "precision" and tries[step] == 1:
-                with Held(store.path):
-                    return run.make(step, inputs)
-            return run.make(step, inputs)
-        execute(run, TaskRuns(run.run_id, store, make, seen, delay=0.2).make)
+    class Refusing(TaskRunObserver):
+        def make_step(self, step, inputs, make):
+            def try_to_make(step, inputs):
+                tries[step] += 1
+                if step == refused:
+                    raise JudgeError("no such model")
+                if step == "precision" and tries[step] == 1:
+                    with Held(store.path):
+                        return make(step, inputs)
+                return make(step, inputs)
+            return super().make_step(step, inputs, try_to_make)
+    run_pipeline(prepared, store, observer=Refusing(store, delay=0.2))
 
 night("")
 busy = dict(tries)
