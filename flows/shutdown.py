@@ -6,19 +6,20 @@ import sys
 from functools import cache
 from typing import Final
 
-_KEEPERS: Final = frozenset({"litellm", "prefect"})
+_LIBRARIES: Final = frozenset({"litellm", "prefect"})
+"""Libraries that keep references to our modules until the interpreter ends."""
 
 
 @cache
-def hush_at_exit() -> None:
-    """Send what is said after exit to nowhere, where a library keeps our modules until then.
+def silence_stderr_at_exit() -> None:
+    """Discard what is written to stderr after exit, where litellm or prefect was imported.
 
-    DuckDB's binding takes that for a leak and prints pages about it.
+    DuckDB takes the references that they keep for a leak and prints pages about it.
     """
-    atexit.register(_hush)
+    atexit.register(_silence_stderr)
 
 
-def _hush() -> None:
-    if _KEEPERS & set(sys.modules):
+def _silence_stderr() -> None:
+    if _LIBRARIES & set(sys.modules):
         sys.stderr.flush()
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

@@ -1,7 +1,5 @@
 """claimflow: evaluate the answers of RAG and LLM systems claim by claim."""
 
-from importlib.metadata import version
-
-__version__ = version("claimflow")
+from claimflow.flows import __version__
 
 __all__ = ["__version__"]

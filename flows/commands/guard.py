@@ -17,12 +17,12 @@ from claimflow.flows.errors import (
     WorkersError,
 )
 from claimflow.flows.report.text import visible
-from claimflow.flows.shutdown import hush_at_exit
+from claimflow.flows.shutdown import silence_stderr_at_exit
 
 
 def guarded(command: Callable[[Namespace], int], options: Namespace) -> int:
     """Run a command and return its exit code."""
-    hush_at_exit()
+    silence_stderr_at_exit()
     _make_ready()
     try:
         return command(options)

@@ -2,11 +2,11 @@
 
 from argparse import Namespace
 
-from claimflow.flows.version import VERSION
+from claimflow.flows import __version__
 
 
 def main(options: Namespace) -> int:
     """Print the version."""
     del options
-    print(f"claimflow {VERSION}")
+    print(f"claimflow {__version__}")
     return 0

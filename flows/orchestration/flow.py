@@ -18,7 +18,7 @@ from claimflow.flows.orchestration.task_runs import TaskRunObserver
 from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.pipeline.yaml_source import load_yaml
 from claimflow.flows.runner.prepare import open_store, prepare
-from claimflow.flows.shutdown import hush_at_exit
+from claimflow.flows.shutdown import silence_stderr_at_exit
 from claimflow.flows.store.export import check_place, publish_run
 
 outlive_leases()
@@ -76,7 +76,7 @@ def evaluate(
         publish: A folder, or an address as s3://bucket/tables, to write the run's tables to.
         report: A folder to put a page about the run into, which a browser shows.
     """
-    hush_at_exit()
+    silence_stderr_at_exit()
     sign(flow_run.id)
     rerun = Rerun(tuple(again or ()), fresh, tuple(only or ()), from_step, failed, samples)
     store_path = Path(store) if store else None

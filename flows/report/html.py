@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
 
+from claimflow.flows import __version__
 from claimflow.flows.quality.calibration import CorrectedStep, corrected_steps
 from claimflow.flows.quality.claim_audit import ClaimAudit
 from claimflow.flows.quality.comparison import Comparison, compare
@@ -37,7 +38,6 @@ from claimflow.flows.report.text import counted, visible
 from claimflow.flows.store.results import run_steps, sample_count
 from claimflow.flows.store.runs import PREVIOUS, find_run
 from claimflow.flows.store.store import Store
-from claimflow.flows.version import VERSION
 from claimflow.stages.registry import LOWER_IS_BETTER
 
 # The samples of a run as the page's script reads them, with what changed since another run.
@@ -199,7 +199,7 @@ def html_report(
     payload = packed(entries(store, run_id, ranked.rows(), comparison), most=_MOST)
     return _rendered(
         head=found.head,
-        version=VERSION,
+        version=__version__,
         counts=run_counts(found.steps),
         metrics=list(_metrics(store, found)),
         slices=_slices(found),

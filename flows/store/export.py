@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple
 
 import duckdb
 
+from claimflow.flows import __version__
 from claimflow.flows.errors import Fault, InputError, StoreFullError, one_of
 from claimflow.flows.object_storage import Address, Bucket, is_remote, parse_address
 from claimflow.flows.store.store import Store
-from claimflow.flows.version import VERSION
 from claimflow.stages.rows import row_kinds
 
 # Tables of a store as Parquet files, for whatever reads those.
@@ -189,5 +189,5 @@ def _manifest(written: Iterable[Written], run_id: str | None) -> bytes:
         }
         for one in written
     }
-    said = {"claimflow": VERSION, "run_id": run_id, "tables": tables}
+    said = {"claimflow": __version__, "run_id": run_id, "tables": tables}
     return json.dumps(said, indent=2).encode()

@@ -11,6 +11,7 @@ from typing import Final, Literal
 import duckdb
 import polars as pl
 
+from claimflow.flows import __version__
 from claimflow.flows.errors import (
     Fault,
     InputError,
@@ -22,7 +23,6 @@ from claimflow.flows.errors import (
 )
 from claimflow.flows.store.artifacts import Artifact
 from claimflow.flows.store.store import Store, now, read_table
-from claimflow.flows.version import VERSION
 from claimflow.stages.rows import row_kinds
 
 # Runs on record: which pipeline ran when, and which artifact each of its steps used.
@@ -59,7 +59,7 @@ def start(store: Store, *, pipeline: str, config_path: str, config: str) -> tupl
                 "started": started,
                 "host": platform.node(),
                 "process": os.getpid(),
-                "made_by": VERSION,
+                "made_by": __version__,
             },
         )
     return run_id, killed

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import duckdb
 
+from claimflow.flows import __version__
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.version import VERSION
 from claimflow.stages.rows import JSON, Row, row_kinds
 from claimflow.stages.tables import content_columns, python_type
 
@@ -79,7 +79,7 @@ def prepare(connection: duckdb.DuckDBPyConnection, path: Path, at: datetime) -> 
     if found is None:
         connection.execute(
             "INSERT INTO audit.store VALUES ($version, $by, $at)",
-            {"version": SCHEMA_VERSION, "by": VERSION, "at": at},
+            {"version": SCHEMA_VERSION, "by": __version__, "at": at},
         )
     elif found < SCHEMA_VERSION:
         _migrate(connection, found)
