@@ -1,4 +1,4 @@
-"""The columns and values of a record mapped to the fields of a sample."""
+"""Columns of the input mapped to fields of a sample, and values checked."""
 
 import json
 import re
@@ -6,15 +6,12 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from claimflow.flows.errors import Fault, one_of
-from claimflow.flows.samples.json_files import KINDS, TOO_DEEP, replace_lone_surrogates
+from claimflow.flows.samples.json_files import TOO_DEEP, VALUE_KINDS, replace_lone_surrogates
 from claimflow.flows.samples.records import RecordError
 from claimflow.stages.rows import Sample, canonical
 
-# Which column of the input gives which field of a sample.
-
-
 FIELDS: Final = tuple(name for name in Sample.model_fields if name != "metadata")
-"""The fields of a sample that a column can give; every other column becomes metadata."""
+"""The fields of a sample that a column can fill; every other column becomes metadata."""
 
 ALIASES: Final[Mapping[str, str]] = {
     "id": "sample_id",
@@ -32,14 +29,24 @@ ALIASES: Final[Mapping[str, str]] = {
     "retrieved_context": "retrieved_contexts",
     "retrieval_context": "retrieved_contexts",
 }
-"""The names that ragas, DeepEval, continuous-eval and RAGChecker give the same fields."""
+"""The names of these fields in ragas, DeepEval, continuous-eval and RAGChecker."""
+
+_PASSAGE_KEYS: Final = ("text", "page_content", "content", "doc")
+"""The key of the text in a retrieved context that is an object."""
+
+_CLAIM_FIELDS: Final = ("response_claims", "reference_claims")
+_LIST_FIELDS: Final = ("reference", "other_references", "retrieved_contexts", *_CLAIM_FIELDS)
+"""The fields that a list of texts can fill."""
+
+_LIST_HINT: Final = "write a list of texts"
+_PYTHON_LIST: Final = re.compile(r"\[\s*['\"].*['\"]\s*\]\s*", re.DOTALL)
 
 
 def fields_by_column(rename: Mapping[str, str]) -> dict[str, str]:
-    """Every column name that gives a field.
+    """Column name -> field that it fills, for every known name.
 
-    A field that `rename` fills is filled by nothing else: a column of its own name, or of
-    an alias of it, is metadata then.
+    A field that `rename` fills is filled by no other column: a column with its own name or an
+    alias of it becomes metadata.
     """
     known = {name: name for name in FIELDS} | dict(ALIASES)
     renamed = set(rename.values())
@@ -47,7 +54,7 @@ def fields_by_column(rename: Mapping[str, str]) -> dict[str, str]:
 
 
 def unknown_fields(rename: Mapping[str, str]) -> Iterator[Fault]:
-    """A fault for every entry of `rename` whose right side is no field of a sample."""
+    """A fault for every value of `rename` that is not a field of a sample."""
     for column, field in rename.items():
         if field not in FIELDS:
             what = f"{field!r} is no field of a sample"
@@ -57,70 +64,58 @@ def unknown_fields(rename: Mapping[str, str]) -> Iterator[Fault]:
 def mapping_faults(
     path: str, columns: Collection[str], rename: Mapping[str, str]
 ) -> Iterator[Fault]:
-    """A fault for every field that two columns give, and every renamed column there is not."""
+    """A fault for every field that two columns fill, and every renamed column that is missing."""
     by_column = fields_by_column(rename)
     for field in FIELDS:
-        giving = sorted(name for name in columns if by_column.get(name) == field)
-        if len(giving) > 1:
-            what = f"{' and '.join(map(repr, giving))} give the same field, {field}"
-            hint = f"choose one under rename, such as {{{giving[0]}: {field}}}"
+        filling = sorted(name for name in columns if by_column.get(name) == field)
+        if len(filling) > 1:
+            what = f"{' and '.join(map(repr, filling))} give the same field, {field}"
+            hint = f"choose one under rename, such as {{{filling[0]}: {field}}}"
             yield Fault(path, what, hint)
     for column in rename:
         if column not in columns:
             yield Fault(f"rename.{column}", f"no sample has {column!r}", one_of(column, columns))
 
 
-# The values of one record -> the fields of one sample, or everything wrong with them.
-
-
-_PASSAGE: Final = ("text", "page_content", "content", "doc")
-"""What the text of a retrieved context is called where contexts are objects."""
-
-_CLAIMS: Final = ("response_claims", "reference_claims")
-_LISTS: Final = ("reference", "other_references", "retrieved_contexts", *_CLAIMS)
-"""The fields that a list of texts can fill."""
-
-_WRITE_TEXTS: Final = "write a list of texts"
-_PYTHON_LIST: Final = re.compile(r"\[\s*['\"].*['\"]\s*\]\s*", re.DOTALL)
-
-
 def sample_fields(
     values: Mapping[str, Any], by_column: Mapping[str, str], *, cells: bool
 ) -> tuple[dict[str, Any], list[RecordError]]:
-    """(fields of the sample, everything wrong with them) of one record.
+    """(fields of the sample, errors) of one record.
 
-    `by_column` names the field that a column gives; the other columns are metadata.
-    `cells` says that every value is text, in which a list is written as JSON. Values are
-    taken as they are: nothing is trimmed, and a number is no text.
+    `by_column` maps columns to the fields they fill; the other columns become metadata. With
+    `cells` every value is text, in which a list is written as JSON. Values are taken as they
+    are: nothing is trimmed, and a number is not accepted as text.
     """
     fields: dict[str, Any] = dict.fromkeys(Sample.model_fields) | {"other_references": []}
     metadata: dict[str, Any] = {}
-    wrongs: list[RecordError] = []
+    errors: list[RecordError] = []
     for column, value in values.items():
         field = by_column.get(column)
         if field is None:
             metadata[column] = value
             continue
         try:
-            rest = _fill(fields, field, _listed(value) if cells and field in _LISTS else value)
-        except RecordError as wrong:
-            wrongs.append(RecordError(f"{column!r} {wrong.what}", wrong.hint))
+            rest = _fill(
+                fields, field, _parse_list_cell(value) if cells and field in _LIST_FIELDS else value
+            )
+        except RecordError as error:
+            errors.append(RecordError(f"{column!r} {error.what}", error.hint))
         else:
             metadata |= {column: rest} if rest else {}
     try:
         fields["metadata"] = canonical(metadata).decode()
     except RecursionError:
-        wrongs.append(TOO_DEEP)
+        errors.append(TOO_DEEP)
     except ValueError:
-        wrongs.append(RecordError("a number is NaN or beyond 64-bit floats", "write null or text"))
-    return fields, wrongs
+        errors.append(RecordError("a number is NaN or beyond 64-bit floats", "write null or text"))
+    return fields, errors
 
 
 def _fill(fields: dict[str, Any], field: str, value: Any) -> Any:
-    """Set `field` to `value`; returns what of it is no text and belongs to the metadata."""
+    """Set `field` to `value`; returns the part of the value that belongs to the metadata."""
     match field:
         case "sample_id":
-            fields[field] = _identity(value)
+            fields[field] = _sample_id(value)
         case "reference":
             texts = _texts(value)
             fields[field] = texts[0] if texts else None
@@ -140,32 +135,32 @@ def _fill(fields: dict[str, Any], field: str, value: Any) -> Any:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise RecordError(f"is {KINDS[type(value)]}", "write it as text")
+        raise RecordError(f"is {VALUE_KINDS[type(value)]}", "write it as text")
     return value
 
 
 def _texts(value: Any) -> list[str]:
-    """A text or a list of texts, as a list; none for None."""
+    """A text or a list of texts, as a list; None is the empty list."""
     texts, objects = _passages(value)
     if objects:
-        raise RecordError("holds objects", _WRITE_TEXTS)
+        raise RecordError("holds objects", _LIST_HINT)
     return texts or []
 
 
 def _claims(value: Any) -> list[str]:
-    """A list of texts with something in each: one text could be many claims."""
+    """A list of texts that are not blank; a single text is refused, it could be many claims."""
     if not isinstance(value, list):
-        raise RecordError(f"is {KINDS[type(value)]}", _WRITE_TEXTS)
+        raise RecordError(f"is {VALUE_KINDS[type(value)]}", _LIST_HINT)
     for place, claim in enumerate(value, start=1):
         if not isinstance(claim, str):
-            raise RecordError(f"holds {KINDS[type(claim)]} in place {place}", _WRITE_TEXTS)
+            raise RecordError(f"holds {VALUE_KINDS[type(claim)]} in place {place}", _LIST_HINT)
         if not claim.strip():
             raise RecordError(f"holds a blank claim in place {place}", "leave it out")
     return value
 
 
 def _passages(value: Any) -> tuple[list[str] | None, list[Any]]:
-    """(the texts, what the objects that held them hold besides) of retrieved contexts."""
+    """(texts, the other keys of contexts that are objects) of retrieved contexts."""
     match value:
         case None:
             return None, []
@@ -178,37 +173,37 @@ def _passages(value: Any) -> tuple[list[str] | None, list[Any]]:
             rests = [rest for _, rest in pairs]
             return [text for text, _ in pairs], rests if any(rests) else []
         case _:
-            raise RecordError(f"is {KINDS[type(value)]}", _WRITE_TEXTS)
+            raise RecordError(f"is {VALUE_KINDS[type(value)]}", _LIST_HINT)
 
 
 def _passage(member: Any, place: int) -> tuple[str, dict[str, Any]]:
     if isinstance(member, str):
         return member, {}
     if isinstance(member, dict):
-        for name in _PASSAGE:
+        for name in _PASSAGE_KEYS:
             if isinstance(member.get(name), str):
                 return member[name], {key: member[key] for key in member if key != name}
-    what = f"holds {KINDS[type(member)]} in place {place}"
-    names = ", ".join(_PASSAGE)
+    what = f"holds {VALUE_KINDS[type(member)]} in place {place}"
+    names = ", ".join(_PASSAGE_KEYS)
     if isinstance(member, dict):
         raise RecordError(f"{what} without a text in it", f"name its text one of {names}")
-    raise RecordError(what, _WRITE_TEXTS)
+    raise RecordError(what, _LIST_HINT)
 
 
-def _identity(value: Any) -> str | None:
+def _sample_id(value: Any) -> str | None:
     if value is None:
         return None
     if isinstance(value, bool | list | dict):
-        raise RecordError(f"is {KINDS[type(value)]}", "write a text or a number")
+        raise RecordError(f"is {VALUE_KINDS[type(value)]}", "write a text or a number")
     if isinstance(value, str) and not value.strip():
         raise RecordError("is empty", "write an id, or leave it out to have one made")
     return str(value)
 
 
-def _listed(cell: str | None) -> Any:
-    """The list that a cell holds as JSON, or else the cell.
+def _parse_list_cell(cell: str | None) -> Any:
+    """The list that a cell holds as JSON, or else the cell itself.
 
-    Raises `RecordError` for a list as Python prints it, which would pass for one long text.
+    Raises `RecordError` for a list as Python prints it, which would count as one long text.
     """
     if not cell or not (cell.startswith("[") and cell.rstrip().endswith("]")):
         return cell

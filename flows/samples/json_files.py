@@ -16,21 +16,29 @@ from pydantic_core import from_json
 
 from claimflow.flows.samples.records import Record, RecordError
 
-# One JSON object as text -> its values, or what is wrong with it.
+_BATCH_ROWS: Final = 250
+_BLOCK: Final = 1 << 20
+_LARGEST_OBJECT: Final = 1 << 26
+_ELEMENTS: Final = """
+    SELECT json FROM read_json_objects($file, format = 'array', maximum_object_size = $largest)
+"""
+_RECORD_IN_MESSAGE: Final = re.compile(r"in record/value (?P<record>\d+): (?P<what>.*?)\.")
+_LINE_HINT: Final = "write one JSON object on each line"
+_ARRAY_HINT: Final = "write one array of objects"
 
-
-# A valid pair, a lone surrogate, or any other escape, so that in \\ud800 the backslash
-# that is itself escaped is passed over.
+# A valid surrogate pair, a lone surrogate, or any other escape: the last one skips the escaped
+# backslash in \\ud800.
 _ESCAPE: Final = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     r"|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
     r"|\\."
 )
 
-# A name of an object with its colon; what looks like one within a text does no harm.
-_NAME: Final = re.compile(rb'"\s*:')
+# A quote and a colon end a name of an object. The same within a text makes the count too high,
+# so that the slow decoder is used.
+_NAME_END: Final = re.compile(rb'"\s*:')
 
-KINDS: Final = {
+VALUE_KINDS: Final = {
     str: "text",
     int: "a number",
     float: "a number",
@@ -39,42 +47,113 @@ KINDS: Final = {
     dict: "an object",
     type(None): "null",
 }
-"""What a reader of JSON calls a value of each Python type."""
+"""The JSON kind of each Python type, for messages."""
 
 TOO_DEEP: Final = RecordError("brackets nested about a thousand deep", "nest them less")
 
 
-def decode_object(line: bytes, *, hint: str) -> dict[str, Any] | RecordError:
-    """Values of the JSON object `line`; `right` is what to write instead of anything else.
+def read_json_lines(path: Path) -> Iterator[Record]:
+    """One record per line that is not blank, numbered by its line."""
+    with path.open("rb", buffering=_BLOCK) as file:
+        for number, line in enumerate(file, start=1):
+            text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+            if not _is_blank(text):
+                text = text.removesuffix(b"\n").removesuffix(b"\r")
+                yield Record(number, decode_object(text, hint=_LINE_HINT))
 
-    Strict: NaN, infinities and a name that stands twice in one object are wrong. Lone
-    surrogates, which no UTF-8 text can hold, become U+FFFD. Raises `UnicodeDecodeError` where
-    the bytes are no UTF-8.
+
+def _is_blank(line: bytes) -> bool:
+    return not (line.startswith(b"{") or line.decode().strip())
+
+
+def read_json_array(path: Path) -> Iterator[Record]:
+    """One record per element, numbered from 1.
+
+    Nothing can be read behind a malformed element, so that is the last record then.
     """
-    found = _plain_object(line)
+    elements = enumerate(_elements_without_lone_surrogates(path), start=1)
+    try:
+        for number, text in elements:
+            yield Record(number, decode_object(text.encode(), hint=_ARRAY_HINT))
+    except duckdb.InvalidInputException as error:
+        if "UTF-8" in str(error):
+            raise
+        yield _malformed_array(str(error))
+
+
+def _elements_without_lone_surrogates(path: Path) -> Iterator[str]:
+    """The elements as JSON text; a file with lone surrogates is read on from a corrected copy."""
+    done = 0
+    try:
+        for text in _elements(path):
+            yield text
+            done += 1
+    except duckdb.InvalidInputException as error:
+        if "surrogate" not in str(error):
+            raise
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / "corrected.json"
+            corrected = pl.col("line").map_elements(replace_lone_surrogates, pl.String)
+            lines = pl.scan_lines(path, name="line", glob=False).select(corrected)
+            lines.sink_csv(copy, include_header=False, quote_style="never")
+            yield from islice(_elements(copy), done, None)
+
+
+def _elements(path: Path) -> Iterator[str]:
+    options = {"file": glob.escape(str(path)), "largest": _LARGEST_OBJECT}
+    with duckdb.connect(config={"threads": 1}) as connection:
+        found = connection.execute(_ELEMENTS, options)
+        while rows := found.fetchmany(_BATCH_ROWS):
+            for (text,) in rows:
+                yield text
+
+
+def _malformed_array(message: str) -> Record:
+    if "Expected top-level JSON array" in message:
+        return Record(
+            1, RecordError("the file is not an array", f"{_ARRAY_HINT}, or call it .jsonl")
+        )
+    found = _RECORD_IN_MESSAGE.search(message)
+    if found is None:
+        return Record(1, RecordError(f"broken JSON ({message.splitlines()[0]})", _ARRAY_HINT))
+    # DuckDB counts the opening bracket as a record.
+    what = f"broken JSON ({found['what']})"
+    return Record(max(1, int(found["record"]) - 1), RecordError(what, _ARRAY_HINT))
+
+
+def decode_object(line: bytes, *, hint: str) -> dict[str, Any] | RecordError:
+    """Values of the JSON object `line`, or a `RecordError` for anything else.
+
+    Strict: NaN, infinities and repeated names in one object are errors. Lone surrogates, which
+    UTF-8 cannot hold, become U+FFFD. `hint` is that of the error where the line is not a JSON
+    object. Raises `UnicodeDecodeError` where the bytes are not UTF-8.
+    """
+    found = _decode_fast(line)
     return _decode_strictly(line.decode(), hint) if found is None else found
 
 
-def _plain_object(line: bytes) -> dict[str, Any] | None:
-    """Values of an object in which nothing is out of the ordinary; else None.
+def _decode_fast(line: bytes) -> dict[str, Any] | None:
+    """Values of an object that needs no correction and has no error; else None.
 
-    Pydantic's decoder takes a quarter of the time of the standard library's and accepts less of
-    what this module must refuse or mend, but for names that stand twice: there are then more
-    colons behind quotes than names.
+    Pydantic's decoder takes a quarter of the time of the standard library's. Of what must be
+    refused or corrected here it accepts only repeated names: then there are more colons behind
+    quotes than names.
     """
     try:
         value = from_json(line, allow_inf_nan=False)
     except ValueError:
         return None
-    if isinstance(value, dict) and _names(value) == len(_NAME.findall(line)):
+    if isinstance(value, dict) and _count_names(value) == len(_NAME_END.findall(line)):
         return value
     return None
 
 
-def _names(value: dict[str, Any] | list[Any]) -> int:
-    """How many names the objects in `value` have, in all depths."""
+def _count_names(value: dict[str, Any] | list[Any]) -> int:
+    """How many names the objects in `value` have, at all depths."""
     own, members = (len(value), value.values()) if isinstance(value, dict) else (0, value)
-    return own + sum([_names(one) for one in members if isinstance(one, dict | list)])
+    return own + sum(
+        [_count_names(member) for member in members if isinstance(member, dict | list)]
+    )
 
 
 def _decode_strictly(text: str, hint: str) -> dict[str, Any] | RecordError:
@@ -84,12 +163,12 @@ def _decode_strictly(text: str, hint: str) -> dict[str, Any] | RecordError:
         return RecordError(f"broken JSON at column {error.colno} ({error.msg})", hint)
     except RecursionError:
         return TOO_DEEP
-    except RecordError as wrong:
-        return wrong
+    except RecordError as error:
+        return error
     except ValueError:
         return RecordError("a number of thousands of digits", "write it as text")
     if not isinstance(value, dict):
-        return RecordError(f"{KINDS[type(value)]} instead of an object", hint)
+        return RecordError(f"{VALUE_KINDS[type(value)]} instead of an object", hint)
     return value
 
 
@@ -104,8 +183,8 @@ def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise RecordError(f"{twice!r} stands twice in one object", "keep one of them")
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise RecordError(f"{repeated!r} stands twice in one object", "keep one of them")
     return values
 
 
@@ -116,86 +195,3 @@ def _no_constant(name: str) -> NoReturn:
 _decode: Final[Callable[[str], Any]] = json.JSONDecoder(
     object_pairs_hook=_unique_names, parse_constant=_no_constant
 ).decode
-
-
-# JSON Lines and JSON arrays -> records.
-
-
-_AT_A_TIME: Final = 250
-_BLOCK: Final = 1 << 20
-_LARGEST_OBJECT: Final = 1 << 26
-_ELEMENTS: Final = """
-    SELECT json FROM read_json_objects($file, format = 'array', maximum_object_size = $largest)
-"""
-_WHERE: Final = re.compile(r"in record/value (?P<record>\d+): (?P<what>.*?)\.")
-_LINE_IS_RIGHT: Final = "write one JSON object on each line"
-_ARRAY_IS_RIGHT: Final = "write one array of objects"
-
-
-def read_json_lines(path: Path) -> Iterator[Record]:
-    """One record per line that is not blank, numbered by its line."""
-    with path.open("rb", buffering=_BLOCK) as file:
-        for number, line in enumerate(file, start=1):
-            text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-            if not _is_blank(text):
-                text = text.removesuffix(b"\n").removesuffix(b"\r")
-                yield Record(number, decode_object(text, hint=_LINE_IS_RIGHT))
-
-
-def _is_blank(line: bytes) -> bool:
-    return not (line.startswith(b"{") or line.decode().strip())
-
-
-def read_json_array(path: Path) -> Iterator[Record]:
-    """One record per element, numbered from 1.
-
-    Nothing can be read behind a broken element, so that is the last record then.
-    """
-    elements = enumerate(_well_formed_elements(path), start=1)
-    try:
-        for number, text in elements:
-            yield Record(number, decode_object(text.encode(), hint=_ARRAY_IS_RIGHT))
-    except duckdb.InvalidInputException as error:
-        if "UTF-8" in str(error):
-            raise
-        yield _broken_array(str(error))
-
-
-def _well_formed_elements(path: Path) -> Iterator[str]:
-    """The elements as JSON text; a file with lone surrogates is read from a mended copy."""
-    done = 0
-    try:
-        for text in _elements(path):
-            yield text
-            done += 1
-    except duckdb.InvalidInputException as error:
-        if "surrogate" not in str(error):
-            raise
-        with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder) / "mended.json"
-            mended = pl.col("line").map_elements(replace_lone_surrogates, pl.String)
-            lines = pl.scan_lines(path, name="line", glob=False).select(mended)
-            lines.sink_csv(copy, include_header=False, quote_style="never")
-            yield from islice(_elements(copy), done, None)
-
-
-def _elements(path: Path) -> Iterator[str]:
-    options = {"file": glob.escape(str(path)), "largest": _LARGEST_OBJECT}
-    with duckdb.connect(config={"threads": 1}) as connection:
-        found = connection.execute(_ELEMENTS, options)
-        while rows := found.fetchmany(_AT_A_TIME):
-            for (text,) in rows:
-                yield text
-
-
-def _broken_array(message: str) -> Record:
-    if "Expected top-level JSON array" in message:
-        return Record(
-            1, RecordError("the file is not an array", f"{_ARRAY_IS_RIGHT}, or call it .jsonl")
-        )
-    where = _WHERE.search(message)
-    if where is None:
-        return Record(1, RecordError(f"broken JSON ({message.splitlines()[0]})", _ARRAY_IS_RIGHT))
-    # DuckDB counts the opening bracket as a record of its own.
-    what = f"broken JSON ({where['what']})"
-    return Record(max(1, int(where["record"]) - 1), RecordError(what, _ARRAY_IS_RIGHT))

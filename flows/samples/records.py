@@ -1,12 +1,12 @@
-"""Records: what every file format is read as."""
+"""Records: what every file format is read as, and the protocol of a reader."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 
 class RecordError(ValueError):
-    """A record, or one value of it, that cannot be used: what it is, what would be right."""
+    """A record, or one value of it, that cannot be used: what is wrong, and a hint."""
 
     def __init__(self, what: str, hint: str) -> None:
         super().__init__(f"{what}; {hint}")
@@ -15,21 +15,34 @@ class RecordError(ValueError):
 
 
 class Record(NamedTuple):
-    """One sample as it stands in a file: its number, and its values or what is wrong."""
+    """One sample as it is in a file: its number, and its values or what is wrong with it."""
 
     number: int
     values: dict[str, Any] | RecordError
 
 
-class Format(NamedTuple):
-    """How to read a kind of file.
+class RecordReader(Protocol):
+    """Reads the files of one format."""
 
-    `place` says where a record stands, given the file's name and the record's number.
-    `text`: the file is UTF-8. `cells`: every value is text, so that a list of texts can
-    only be written as JSON within it.
+    def __call__(self, path: Path, /) -> Iterator[Record]:
+        """The records of the file, in order.
+
+        A record that cannot be used has a `RecordError` as its values, and the next ones follow
+        where they can be read. Raises `OSError`, `UnicodeError`, `polars` or `duckdb` errors for
+        a file that cannot be read on.
+        """
+        ...
+
+
+class Format(NamedTuple):
+    """How to read the files of one format.
+
+    `place` names a record in messages, given the file's `name` and the record's `number`.
+    `text`: the file is UTF-8 text. `cells`: every value is text, in which a list of texts is
+    written as JSON.
     """
 
-    read: Callable[[Path], Iterator[Record]]
+    read: RecordReader
     place: str
     text: bool = True
     cells: bool = False

@@ -1,14 +1,11 @@
-"""A part of the samples, chosen by a file of ids or a query."""
+"""Part of the samples, selected by a file of ids or by an SQL query."""
 
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
-import polars as pl
-
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.files import is_file
-from claimflow.flows.samples.files import FORMATS, SampleFile, unreadable
+from claimflow.flows.samples.formats import FORMATS, SampleFile, read_records
 from claimflow.flows.samples.reader import SampleSource
 from claimflow.flows.samples.records import RecordError
 from claimflow.flows.store.query import query
@@ -16,56 +13,57 @@ from claimflow.flows.store.store import Store
 
 _OPTION: Final = "--samples"
 _COLUMN: Final = "sample_id"
-_SECONDS: Final = 60.0
-_TOLD: Final = 5
+_QUERY_SECONDS: Final = 60.0
+_SHOWN: Final = 5
 _SQL: Final = ("select", "with", "from")
 
 
-def select_samples(samples: SampleSource, words: str, store: Store) -> SampleSource:
-    """Those of `samples` that `words` name, in their own order.
+def select_samples(samples: SampleSource, selection: str, store: Store) -> SampleSource:
+    """Those of `samples` that `selection` names, in their own order.
 
-    `words` are the path of a file, which holds one id a line or, where its name ends as
-    that of a samples file, a column sample_id, or else a SELECT on `store` that answers one.
-    Raises `InputError` for ids that no sample has, and where there is none.
+    `selection` is the path of a file, or a SELECT on `store` that answers a column sample_id.
+    The file has such a column where its ending is that of a samples file, else one id a line.
+    Raises `InputError` for ids that no sample has, and where no id is named.
     """
-    path = Path(words)
-    first, *more = words.split() or [""]
+    path = Path(selection)
+    first, *more = selection.split() or [""]
     # A query may be too long for a file's name.
     is_query = bool(more) and first.lower() in _SQL and not is_file(path)
-    wanted = dict.fromkeys(_queried(words, store) if is_query else _listed(path))
-    if not wanted:
+    ids = dict.fromkeys(_ids_by_query(selection, store) if is_query else _ids_in_file(path))
+    if not ids:
         raise InputError([Fault(_OPTION, "names no sample", "name one at least")])
-    chosen = samples.only(wanted)
-    if chosen.count < len(wanted):
-        known = {name for table in chosen.shards(2_000) for name in table[_COLUMN]}
-        raise InputError([_unknown([name for name in wanted if name not in known], samples)])
-    return chosen
+    selected = samples.only(ids)
+    if selected.count < len(ids):
+        known = {sample_id for table in selected.shards(2_000) for sample_id in table[_COLUMN]}
+        raise InputError([_unknown([one for one in ids if one not in known], samples)])
+    return selected
 
 
-def _queried(sql: str, store: Store) -> list[str]:
-    answer = query(store, sql, seconds=_SECONDS)
+def _ids_by_query(sql: str, store: Store) -> list[str]:
+    answer = query(store, sql, seconds=_QUERY_SECONDS)
     if _COLUMN not in answer.columns:
         what = f"the query answers {', '.join(answer.columns)}"
         raise InputError([Fault(_OPTION, what, f"let it answer a column {_COLUMN}")])
-    return [str(name) for name in answer[_COLUMN].drop_nulls()]
+    return [str(sample_id) for sample_id in answer[_COLUMN].drop_nulls()]
 
 
-def _listed(path: Path) -> list[str]:
+def _ids_in_file(path: Path) -> list[str]:
     if not is_file(path):
         hint = "name a file of sample ids, or write a SELECT"
         raise InputError([Fault(_OPTION, f"there is no file {str(path)!r}", hint)])
-    form = FORMATS.get(path.suffix.lower())
-    if form is None:
+    file_format = FORMATS.get(path.suffix.lower())
+    if file_format is None:
         return _lines(path)
-    file = SampleFile(str(path), path, form)
-    try:
-        found = [(file.place(number), _id(values)) for number, values in form.read(path)]
-    except (pl.exceptions.PolarsError, duckdb.Error, OSError, UnicodeError) as error:
-        raise InputError([unreadable(file, error)]) from error
-    wrong = [(place, one) for place, one in found if isinstance(one, RecordError)]
-    if wrong:
-        raise InputError([Fault(place, error.what, error.hint) for place, error in wrong])
-    return [one for _, one in found if isinstance(one, str)]
+    ids: list[str] = []
+    faults: list[Fault] = []
+    for file, record in read_records([SampleFile(str(path), path, file_format)], faults):
+        try:
+            ids.append(_sample_id(record.values))
+        except RecordError as error:
+            faults.append(Fault(file.place(record.number), error.what, error.hint))
+    if faults:
+        raise InputError(faults)
+    return ids
 
 
 def _lines(path: Path) -> list[str]:
@@ -78,17 +76,17 @@ def _lines(path: Path) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def _id(values: dict[str, Any] | RecordError) -> str | RecordError:
+def _sample_id(values: dict[str, Any] | RecordError) -> str:
     if isinstance(values, RecordError):
-        return values
+        raise values
     found = values.get(_COLUMN)
     if isinstance(found, str | int) and not isinstance(found, bool):
         return str(found)
-    return RecordError(f"has no {_COLUMN}", "write one")
+    raise RecordError(f"has no {_COLUMN}", "write one")
 
 
-def _unknown(names: list[str], samples: SampleSource) -> Fault:
-    told = ", ".join(repr(name) for name in names[:_TOLD])
-    more = f" and {len(names) - _TOLD:,} more" if len(names) > _TOLD else ""
-    are = "is no sample" if len(names) == 1 else f"are no samples ({len(names):,} of them)"
-    return Fault(_OPTION, f"{told}{more} {are} of {samples.path}", "name ids that it has")
+def _unknown(ids: list[str], samples: SampleSource) -> Fault:
+    shown = ", ".join(repr(sample_id) for sample_id in ids[:_SHOWN])
+    more = f" and {len(ids) - _SHOWN:,} more" if len(ids) > _SHOWN else ""
+    are = "is no sample" if len(ids) == 1 else f"are no samples ({len(ids):,} of them)"
+    return Fault(_OPTION, f"{shown}{more} {are} of {samples.path}", "name ids that it has")

@@ -1,4 +1,4 @@
-"""A real S3 server on loopback, and a way to it on which things go wrong."""
+"""A real S3 server on loopback behind a proxy that can inject failures."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -9,28 +9,28 @@ from threading import Thread
 from typing import NamedTuple
 
 KEYS = {"AWS_ACCESS_KEY_ID": "testkey", "AWS_SECRET_ACCESS_KEY": "hush-hush"}
-OTHERS = ("AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3", "AWS_DEFAULT_REGION", "AWS_PROFILE")
+UNSET = ("AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3", "AWS_DEFAULT_REGION", "AWS_PROFILE")
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     method: str
     path: str
     span: str | None
 
 
-class Way(ThreadingHTTPServer):
-    """Passes requests on to the server; `trouble` says of each what becomes of it.
+class S3Proxy(ThreadingHTTPServer):
+    """Forwards requests to the server and records them in `requests`.
 
-    That is a status with which it is answered, `cut` for half an answer, or None.
+    `failure` decides for each: a status to answer with, `cut` for half a response, or None.
     """
 
     daemon_threads = True
 
     def __init__(self, port: int) -> None:
-        super().__init__(("127.0.0.1", 0), _Passing)
+        super().__init__(("127.0.0.1", 0), _ProxyHandler)
         self.port = port
-        self.asked: list[Asked] = []
-        self.trouble: Callable[[Asked], int | str | None] = lambda asked: None
+        self.requests: list[Request] = []
+        self.failure: Callable[[Request], int | str | None] = lambda request: None
 
     @property
     def host(self) -> str:
@@ -41,7 +41,7 @@ class Way(ThreadingHTTPServer):
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """The server looks at keys meanwhile, and knows none."""
+        """The server checks keys meanwhile, and accepts none."""
         for allowed in ("0", "inf"):
             connection = HTTPConnection("127.0.0.1", self.port)
             connection.request("POST", "/moto-api/reset-auth", allowed, {"content-type": "text"})
@@ -51,17 +51,17 @@ class Way(ThreadingHTTPServer):
                 yield
 
 
-class _Passing(BaseHTTPRequestHandler):
+class _ProxyHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: Way
+    server: S3Proxy
 
-    def _pass(self) -> None:
+    def _forward(self) -> None:
         content = self.rfile.read(int(self.headers.get("content-length") or 0))
-        asked = Asked(self.command, self.path, self.headers.get("range"))
-        self.server.asked.append(asked)
-        trouble = self.server.trouble(asked)
-        if isinstance(trouble, int):
-            self._answer(trouble, {}, b"")
+        request = Request(self.command, self.path, self.headers.get("range"))
+        self.server.requests.append(request)
+        failure = self.server.failure(request)
+        if isinstance(failure, int):
+            self._answer(failure, {}, b"")
             return
         server = HTTPConnection("127.0.0.1", self.server.port)
         server.request(self.command, self.path, content, dict(self.headers))
@@ -73,7 +73,7 @@ class _Passing(BaseHTTPRequestHandler):
             for name, value in reply.getheaders()
             if name.lower() not in ("transfer-encoding", "content-length", "connection")
         }
-        self._answer(reply.status, kept, body, cut=trouble == "cut")
+        self._answer(reply.status, kept, body, cut=failure == "cut")
 
     def _answer(
         self, status: int, headers: Mapping[str, str], body: bytes, *, cut: bool = False
@@ -93,38 +93,38 @@ class _Passing(BaseHTTPRequestHandler):
             return
 
     def do_GET(self) -> None:
-        self._pass()
+        self._forward()
 
     def do_PUT(self) -> None:
-        self._pass()
+        self._forward()
 
     def do_POST(self) -> None:
-        self._pass()
+        self._forward()
 
     def log_message(self, format: str, *args: object) -> None:
         return
 
 
 @contextmanager
-def s3_server() -> Iterator[Way]:
-    """The way to an S3 server that is empty at first."""
+def s3_server() -> Iterator[S3Proxy]:
+    """A proxy to an S3 server without buckets."""
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
-    way = Way(server.get_host_and_port()[1])
-    Thread(target=way.serve_forever, daemon=True).start()
+    proxy = S3Proxy(server.get_host_and_port()[1])
+    Thread(target=proxy.serve_forever, daemon=True).start()
     try:
-        yield way
+        yield proxy
     finally:
-        way.shutdown()
-        way.server_close()
+        proxy.shutdown()
+        proxy.server_close()
         server.stop()
 
 
-def make_bucket(way: Way, name: str) -> None:
-    connection = HTTPConnection("127.0.0.1", way.port)
+def make_bucket(proxy: S3Proxy, name: str) -> None:
+    connection = HTTPConnection("127.0.0.1", proxy.port)
     connection.request("PUT", f"/{name}")
     assert connection.getresponse().read() == b""
     connection.close()

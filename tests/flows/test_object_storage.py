@@ -1,4 +1,4 @@
-"""Samples from S3 and tables to it, on a real server on loopback."""
+"""Samples read from S3 and tables exported to it, with a real server on loopback."""
 
 import json
 import resource
@@ -19,7 +19,7 @@ from claimflow.flows.samples.reader import SampleSource, read_samples
 from claimflow.flows.store.export import check_place, export_to, publish_run
 from claimflow.flows.store.store import Store
 from tests.flows.prefect_server import environment
-from tests.flows.s3_server import KEYS, OTHERS, Asked, Way, make_bucket, s3_server
+from tests.flows.s3_server import KEYS, UNSET, Request, S3Proxy, make_bucket, s3_server
 
 SAMPLES = [
     {"sample_id": f"s{n}", "response": f"Answer {n}.", "reference": "It is so.", "topic": "a"}
@@ -28,27 +28,27 @@ SAMPLES = [
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Way]:
-    with s3_server() as way:
-        yield way
+def served() -> Iterator[S3Proxy]:
+    with s3_server() as proxy:
+        yield proxy
 
 
 @pytest.fixture
-def way(served: Way, monkeypatch: pytest.MonkeyPatch) -> Iterator[Way]:
-    for name in OTHERS:
+def proxy(served: S3Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Proxy]:
+    for name in UNSET:
         monkeypatch.delenv(name, raising=False)
     for name, value in served.environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(object_storage, "_RETRIES", 2)
     yield served
-    served.trouble = lambda asked: None
+    served.failure = lambda request: None
 
 
 @pytest.fixture
-def s3(way: Way, request: pytest.FixtureRequest) -> str:
+def s3(proxy: S3Proxy, request: pytest.FixtureRequest) -> str:
     """The address of a bucket of the test's own."""
     name = request.node.name.partition("[")[0].replace("_", "-")[5:60].strip("-")
-    make_bucket(way, name)
+    make_bucket(proxy, name)
     return f"s3://{name}"
 
 
@@ -70,7 +70,7 @@ def read(place: str, folder: Path) -> SampleSource:
     return read_samples(place, base=folder, rename={})
 
 
-def told(place: str, folder: Path) -> list[str]:
+def messages(place: str, folder: Path) -> list[str]:
     faults = [str(fault) for fault in read(place, folder).faults]
     assert not any(KEYS["AWS_SECRET_ACCESS_KEY"] in fault for fault in faults)
     return faults
@@ -104,18 +104,18 @@ def test_an_address_is_a_bucket_and_a_key(place: str, parts: tuple[str, str]) ->
         "https://b.example/x?X-Amz-Signature=hush",
     ],
 )
-def test_an_address_holds_no_keys_and_they_are_not_repeated(place: str, tmp_path: Path) -> None:
+def test_keys_in_an_address_are_refused_and_not_quoted(place: str, tmp_path: Path) -> None:
     right = "keys and endpoints belong in the environment, not into an address"
     scheme = place.partition(":")[0]
-    assert told(place, tmp_path) == [f"{scheme}://...: is not right; {right}"]
+    assert messages(place, tmp_path) == [f"{scheme}://...: is not right; {right}"]
 
 
 @pytest.mark.parametrize(
     "place", ["https://b/x", "gs://b/x", "s3:///x", "s3://b//x", "s3://b/../x", "s3://b/.", "s3://"]
 )
-def test_another_address_is_refused(place: str, tmp_path: Path) -> None:
+def test_other_addresses_are_refused(place: str, tmp_path: Path) -> None:
     right = "write a path, or an address as s3://bucket/key"
-    assert told(place, tmp_path) == [f"{place.partition(':')[0]}://...: is not right; {right}"]
+    assert messages(place, tmp_path) == [f"{place.partition(':')[0]}://...: is not right; {right}"]
 
 
 def test_the_same_samples_have_one_digest_wherever_they_are(s3: str, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_the_same_samples_have_one_digest_wherever_they_are(s3: str, tmp_path: P
         assert (source.digest, source.faults) == (known.digest, ()), ending
 
 
-def test_a_glob_is_one_set_in_the_order_of_names(s3: str, tmp_path: Path) -> None:
+def test_a_glob_reads_objects_in_the_order_of_names(s3: str, tmp_path: Path) -> None:
     for n, name in enumerate(["b.parquet", "a.parquet", "c.parquet"]):
         (tmp_path / "night").mkdir(exist_ok=True)
         put(f"{s3}/night/{name}", parquet(tmp_path / "night" / name, SAMPLES[2 * n : 2 * n + 2]))
@@ -144,94 +144,94 @@ def test_a_glob_is_one_set_in_the_order_of_names(s3: str, tmp_path: Path) -> Non
     assert source.digest == read("night/*.parquet", tmp_path).digest
     assert ids(read(f"{s3}/n*t/[ab].parquet", tmp_path)) == order[:4]
     assert ids(read(f"{s3}/**/c.parquet", tmp_path)) == order[4:]
-    assert told(f"{s3}/night/*.csv", tmp_path) == [
+    assert messages(f"{s3}/night/*.csv", tmp_path) == [
         f"{s3}/night/*.csv: no object has such a name; the folder searched is {s3}/night"
     ]
 
 
-def test_an_object_is_fetched_in_blocks_and_nothing_is_left(
-    way: Way, s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_object_is_fetched_in_blocks_and_no_file_is_left(
+    proxy: S3Proxy, s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_storage, "_BLOCK", 1000)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
     put(f"{s3}/a.jsonl", lines([s | {"x": "y" * 300} for s in SAMPLES]))
-    way.asked.clear()
+    proxy.requests.clear()
     assert len(ids(read(f"{s3}/a.jsonl", tmp_path))) == 6
-    spans = [asked.span for asked in way.asked]
+    spans = [request.span for request in proxy.requests]
     assert spans == [None, "bytes=0-999", "bytes=1000-1999", "bytes=2000-2362"]
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
-def test_a_lost_connection_is_taken_up_again_and_given_up_in_the_end(
-    way: Way, s3: str, tmp_path: Path
+def test_a_lost_connection_is_retried_a_limited_number_of_times(
+    proxy: S3Proxy, s3: str, tmp_path: Path
 ) -> None:
     put(f"{s3}/a.jsonl", lines(SAMPLES))
-    way.asked.clear()
-    way.trouble = lambda asked: "cut" if len(way.asked) == 1 else None
+    proxy.requests.clear()
+    proxy.failure = lambda request: "cut" if len(proxy.requests) == 1 else None
     assert len(ids(read(f"{s3}/a.jsonl", tmp_path))) == 6
-    assert [asked.span is None for asked in way.asked] == [True, False]
-    way.asked.clear()
-    way.trouble = lambda asked: "cut"
-    lost = f"{s3}/a.jsonl: the connection to {way.host} was lost; run again"
-    assert told(f"{s3}/a.jsonl", tmp_path) == [lost]
-    assert len(way.asked) == 3
-    way.asked.clear()
-    way.trouble = lambda asked: 503
-    busy = f"{s3}/a.jsonl: {way.host} answers 503; run again when it is well"
-    assert told(f"{s3}/a.jsonl", tmp_path) == [busy]
-    assert len(way.asked) == 3
+    assert [request.span is None for request in proxy.requests] == [True, False]
+    proxy.requests.clear()
+    proxy.failure = lambda request: "cut"
+    lost = f"{s3}/a.jsonl: the connection to {proxy.host} was lost; run again"
+    assert messages(f"{s3}/a.jsonl", tmp_path) == [lost]
+    assert len(proxy.requests) == 3
+    proxy.requests.clear()
+    proxy.failure = lambda request: 503
+    busy = f"{s3}/a.jsonl: {proxy.host} answers 503; run again when it is well"
+    assert messages(f"{s3}/a.jsonl", tmp_path) == [busy]
+    assert len(proxy.requests) == 3
 
 
 @pytest.mark.parametrize("when", [1, 2, 3])
-def test_what_changes_while_it_is_read_is_noticed(
-    way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: int
+def test_an_object_that_changes_while_it_is_read(
+    proxy: S3Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: int
 ) -> None:
-    make_bucket(way, f"changing-{when}")
+    make_bucket(proxy, f"changing-{when}")
     monkeypatch.setattr(object_storage, "_BLOCK", 200)
     place = f"s3://changing-{when}/a.jsonl"
     put(place, lines(SAMPLES))
-    way.asked.clear()
+    proxy.requests.clear()
 
-    def change(asked: Asked) -> None:
-        if asked.method == "GET" and len(way.asked) == when + 1:
+    def change(request: Request) -> None:
+        if request.method == "GET" and len(proxy.requests) == when + 1:
             put(place, lines(SAMPLES).replace(b"Answer", b"Retort"))
 
-    way.trouble = change
+    proxy.failure = change
     faults = [f"{place}: changed while it was read; run again when nobody writes it"]
-    assert told(place.replace("a.", "?."), tmp_path) == faults
+    assert messages(place.replace("a.", "?."), tmp_path) == faults
 
 
-def test_what_is_not_there_is_told(way: Way, s3: str, tmp_path: Path) -> None:
+def test_missing_objects_and_buckets(proxy: S3Proxy, s3: str, tmp_path: Path) -> None:
     put(f"{s3}/night/answers.jsonl", lines(SAMPLES))
     put(f"{s3}/night/answers.txt", b"")
-    assert told(f"{s3}/night/answer.jsonl", tmp_path) == [
+    assert messages(f"{s3}/night/answer.jsonl", tmp_path) == [
         f"{s3}/night/answer.jsonl: no such object; did you mean 'answers.jsonl'?"
     ]
-    assert told(f"{s3}/x/zz.jsonl", tmp_path) == [
-        f"{s3}/x/zz.jsonl: no such object; the bucket looked in is at {way.host}"
+    assert messages(f"{s3}/x/zz.jsonl", tmp_path) == [
+        f"{s3}/x/zz.jsonl: no such object; the bucket looked in is at {proxy.host}"
     ]
-    assert told(f"{s3}/night/answers.txt", tmp_path) == [
+    assert messages(f"{s3}/night/answers.txt", tmp_path) == [
         f"{s3}/night/answers.txt: unknown ending '.txt'; "
         "known are .jsonl, .ndjson, .json, .csv, .parquet"
     ]
-    assert told(f"{s3}/night/", tmp_path) == [
+    assert messages(f"{s3}/night/", tmp_path) == [
         f"{s3}/night/: a folder; name its objects, such as {s3}/night/*.parquet"
     ]
-    missing = f"there is no bucket 'nowhere' at {way.host}; make it, or correct the name"
+    missing = f"there is no bucket 'nowhere' at {proxy.host}; make it, or correct the name"
     for key in ("a.jsonl", "*.jsonl"):
         at = "s3://nowhere/" + key.replace("*.jsonl", "")
-        assert told(f"s3://nowhere/{key}", tmp_path) == [f"{at}: {missing}"]
+        assert messages(f"s3://nowhere/{key}", tmp_path) == [f"{at}: {missing}"]
 
 
-def test_a_broken_line_is_told_by_its_address(s3: str, tmp_path: Path) -> None:
+def test_a_malformed_line_is_reported_by_its_address(s3: str, tmp_path: Path) -> None:
     put(f"{s3}/a.jsonl", lines(SAMPLES) + b"\n{]")
-    (fault,) = told(f"{s3}/a.jsonl", tmp_path)
+    (fault,) = messages(f"{s3}/a.jsonl", tmp_path)
     assert fault.startswith(f"{s3}/a.jsonl:7: broken JSON")
 
 
-def test_who_may_not_is_told(
-    way: Way, s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_missing_permissions_and_wrong_credentials(
+    proxy: S3Proxy, s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = f"{s3}/a.jsonl"
     put(place, lines(SAMPLES))
@@ -243,43 +243,41 @@ def test_who_may_not_is_told(
     )
     monkeypatch.delenv("AWS_SKIP_SIGNATURE")
     correct = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-    with way.guarded():
-        assert told(place, tmp_path) == [
-            f"{place}: {way.host} refuses the credentials (InvalidAccessKeyId); correct {correct}"
+    with proxy.guarded():
+        assert messages(place, tmp_path) == [
+            f"{place}: {proxy.host} refuses the credentials (InvalidAccessKeyId); correct {correct}"
         ]
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     lacking = [f"{place}: there are no credentials; set {correct} in the environment"]
-    assert told(place, tmp_path) == lacking
+    assert messages(place, tmp_path) == lacking
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")
-    assert told(place, tmp_path) == lacking
+    assert messages(place, tmp_path) == lacking
 
 
-def test_where_nobody_answers_is_told(
-    way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_endpoints_that_do_not_answer_or_are_invalid(
+    proxy: S3Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     right = "start it, or correct AWS_ENDPOINT_URL"
-    assert told("s3://b/a.jsonl", tmp_path) == [
+    assert messages("s3://b/a.jsonl", tmp_path) == [
         f"s3://b/a.jsonl: no server answers at 127.0.0.1:9; {right}"
     ]
     for wrong in ("", "127.0.0.1:9", f"http://me:{KEYS['AWS_SECRET_ACCESS_KEY']}@127.0.0.1:9"):
         monkeypatch.setenv("AWS_ENDPOINT_URL", wrong)
-        assert told("s3://b/a.jsonl", tmp_path) == [
+        assert messages("s3://b/a.jsonl", tmp_path) == [
             "AWS_ENDPOINT_URL: is no address of a server; "
             "write one as https://storage.example:9000, or none for AWS"
         ]
 
 
-def test_where_there_is_no_room_for_a_copy_is_told(
-    s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_disk_space_for_a_copy(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(f"{s3}/a.jsonl", lines(SAMPLES))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
     try:
-        (fault,) = told(f"{s3}/a.jsonl", tmp_path)
+        (fault,) = messages(f"{s3}/a.jsonl", tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     start = f"{s3}/a.jsonl: cannot be copied to {tmp_path}/claimflow-"
@@ -287,11 +285,11 @@ def test_where_there_is_no_room_for_a_copy_is_told(
     assert fault.endswith(" (File too large); make room, or set TMPDIR")
 
 
-def test_without_obstore_it_is_said_how_to_get_it(
-    way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_obstore_the_message_says_how_to_install_it(
+    proxy: S3Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "obstore.store", None)
-    assert told("s3://b/a.jsonl", tmp_path) == [
+    assert messages("s3://b/a.jsonl", tmp_path) == [
         "s3://b/a.jsonl: obstore is not installed; pip install 'claimflow[s3]'"
     ]
 
@@ -312,13 +310,13 @@ def fetched(place: str, folder: Path) -> dict[str, Path]:
 
 
 def test_export_puts_tables_and_then_the_manifest(
-    way: Way, s3: str, small_store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    proxy: S3Proxy, s3: str, small_store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    way.asked.clear()
+    proxy.requests.clear()
     options = ["--store", str(small_store.path), "--to", f"{s3}/deep/tables"]
     assert main(["export", "scores", "claims", *options]) == 0
     name = s3.removeprefix("s3:/")
-    assert [(asked.method, asked.path) for asked in way.asked] == [
+    assert [(request.method, request.path) for request in proxy.requests] == [
         ("POST", f"{name}?delete"),
         ("PUT", f"{name}/deep/tables/claims.parquet"),
         ("PUT", f"{name}/deep/tables/scores.parquet"),
@@ -341,19 +339,19 @@ def test_export_puts_tables_and_then_the_manifest(
     }
 
 
-def test_half_an_export_has_no_manifest(
-    way: Way, s3: str, small_store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_an_incomplete_export_has_no_manifest(
+    proxy: S3Proxy, s3: str, small_store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--store", str(small_store.path), "--to", s3]
     assert main(["export", "scores", "claims", *options]) == 0
     assert set(fetched(s3, tmp_path)) == {"scores.parquet", "claims.parquet", "manifest.json"}
-    way.trouble = lambda asked: 500 if "scores" in asked.path else None
+    proxy.failure = lambda request: 500 if "scores" in request.path else None
     capsys.readouterr()
     assert main(["export", "scores", "claims", *options]) == 2
     assert capsys.readouterr().err == (
-        f"claimflow: {s3}/scores.parquet: {way.host} answers 500; run again when it is well\n"
+        f"claimflow: {s3}/scores.parquet: {proxy.host} answers 500; run again when it is well\n"
     )
-    way.trouble = lambda asked: None
+    proxy.failure = lambda request: None
     assert set(fetched(s3, tmp_path)) == {"scores.parquet", "claims.parquet"}
 
 
@@ -368,7 +366,7 @@ def test_a_run_is_published_below_its_id(s3: str, small_store: Store, tmp_path: 
     assert pl.read_parquet(found["claims.parquet"])["run_id"].unique().to_list() == [run_id]
 
 
-def test_a_place_is_checked_before_the_run(way: Way) -> None:
+def test_the_target_is_checked_before_the_run(proxy: S3Proxy) -> None:
     with pytest.raises(InputError, match="there is no bucket 'nowhere'"):
         check_place("s3://nowhere/nights")
     check_place("a/folder")
@@ -392,8 +390,8 @@ def test_tables_are_reused_when_the_samples_move_to_s3(s3: str, small_store: Sto
     assert reused == {first: False, second: True}
 
 
-def test_no_night_begins_that_could_not_be_published(
-    server: str, way: Way, small: Path, tmp_path: Path
+def test_a_run_that_cannot_be_published_does_not_start(
+    server: str, proxy: S3Proxy, small: Path, tmp_path: Path
 ) -> None:
     night = (
         "import sys; from claimflow.flows.orchestration.flow import evaluate; "
@@ -401,12 +399,12 @@ def test_no_night_begins_that_could_not_be_published(
     )
     done = subprocess.run(
         [sys.executable, "-c", night, str(small)],
-        env=environment(tmp_path / "home", PREFECT_API_URL=server, **way.environment()),
+        env=environment(tmp_path / "home", PREFECT_API_URL=server, **proxy.environment()),
         capture_output=True,
         text=True,
         check=False,
     )
-    missing = f"there is no bucket 'no' at {way.host}; make it, or correct the name"
+    missing = f"there is no bucket 'no' at {proxy.host}; make it, or correct the name"
     assert f"s3://no/.claimflow: {missing}" in done.stderr
     assert done.returncode == 1
     assert not small.with_suffix(".duckdb").exists()

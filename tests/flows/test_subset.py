@@ -1,4 +1,4 @@
-"""A run on some of the samples, named by a file or a query."""
+"""Runs on part of the samples, selected by a file of ids or by a query."""
 
 from pathlib import Path
 
@@ -10,17 +10,17 @@ from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.runner.prepare import Prepared, prepare
 
 
-def some(small: Path, words: str) -> Prepared:
-    return prepare(small, rerun=Rerun(samples=words))
+def select(small: Path, selection: str) -> Prepared:
+    return prepare(small, rerun=Rerun(samples=selection))
 
 
 def ids(prepared: Prepared) -> list[str]:
     return [name for table in prepared.samples.shards(2) for name in table["sample_id"]]
 
 
-def told(small: Path, words: str) -> str:
+def message(small: Path, selection: str) -> str:
     with pytest.raises(InputError) as caught:
-        some(small, words)
+        select(small, selection)
     return str(caught.value)
 
 
@@ -33,62 +33,66 @@ def told(small: Path, words: str) -> str:
         ("ids.jsonl", '{"sample_id": "silence"}\n{"sample_id": "tower", "x": 1}\n'),
     ],
 )
-def test_a_file_names_samples_which_keep_their_order(small: Path, name: str, text: str) -> None:
+def test_a_file_selects_samples_which_keep_their_order(small: Path, name: str, text: str) -> None:
     path = small.with_name(name)
     path.write_text(text, "utf-8", newline="")
-    found = some(small, str(path))
+    found = select(small, str(path))
     assert ids(found) == ["tower", "silence"]
     assert found.samples.count == 2
     assert found.samples.digest != prepare(small).samples.digest
 
 
-def test_a_query_names_samples(small: Path) -> None:
+def test_a_query_selects_samples(small: Path) -> None:
     matches = Rerun(only=("context_matches",))
     run_pipeline(prepare(small), rerun=matches)
-    found = some(small, "FROM latest.sentence_matches WHERE sentence LIKE '%Eiffel%'")
+    found = select(small, "FROM latest.sentence_matches WHERE sentence LIKE '%Eiffel%'")
     assert ids(found) == ["tower"]
     run_pipeline(found, rerun=matches)
-    assert ids(some(small, "SELECT sample_id FROM latest.sentence_matches")) == ["tower"]
-    assert told(small, "SELECT 1 AS one, 2 AS two") == (
+    assert ids(select(small, "SELECT sample_id FROM latest.sentence_matches")) == ["tower"]
+    assert message(small, "SELECT 1 AS one, 2 AS two") == (
         "--samples: the query answers one, two; let it answer a column sample_id"
     )
-    assert told(small, "select sample_id from latest.samples where false") == (
+    assert message(small, "select sample_id from latest.samples where false") == (
         "--samples: names no sample; name one at least"
     )
-    assert told(small, "FROM nowhere").startswith("sql: Catalog Error")
-    assert told(small, "SELECT * FROM read_csv('/etc/passwd')").startswith("sql: Permission Error")
+    assert message(small, "FROM nowhere").startswith("sql: Catalog Error")
+    assert message(small, "SELECT * FROM read_csv('/etc/passwd')").startswith(
+        "sql: Permission Error"
+    )
 
 
 def test_a_query_needs_a_store(small: Path) -> None:
     store = small.with_name("small.duckdb")
-    assert told(small, "FROM samples") == f"{store}: there is no store here; run a pipeline first"
+    assert (
+        message(small, "FROM samples") == f"{store}: there is no store here; run a pipeline first"
+    )
 
 
-def test_ids_that_no_sample_has_are_told(small: Path) -> None:
+def test_unknown_ids_are_reported(small: Path) -> None:
     path = small.with_name("ids")
     path.write_text("tower\nno\n", "utf-8")
-    assert told(small, str(path)) == (
+    assert message(small, str(path)) == (
         "--samples: 'no' is no sample of samples.jsonl; name ids that it has"
     )
     path.write_text("tower\n" + "".join(f"n{number}\n" for number in range(1200)), "utf-8")
-    assert told(small, str(path)) == (
+    assert message(small, str(path)) == (
         "--samples: 'n0', 'n1', 'n2', 'n3', 'n4' and 1,195 more are no samples (1,200 of them) "
         "of samples.jsonl; name ids that it has"
     )
 
 
-def test_a_file_that_says_no_ids_is_told(small: Path) -> None:
-    assert told(small, "selected.txt") == (
+def test_a_file_without_ids_is_reported(small: Path) -> None:
+    assert message(small, "selected.txt") == (
         "--samples: there is no file 'selected.txt'; name a file of sample ids, or write a SELECT"
     )
     empty = small.with_name("none")
     empty.write_text(" \n", "utf-8")
-    assert told(small, str(empty)) == "--samples: names no sample; name one at least"
+    assert message(small, str(empty)) == "--samples: names no sample; name one at least"
     latin = small.with_name("latin")
     latin.write_bytes("Größe".encode("latin-1"))
-    assert told(small, str(latin)).startswith(f"{latin}: cannot be read ('utf-8' codec")
-    assert told(small, str(latin)).endswith("; write one id a line, as UTF-8")
+    assert message(small, str(latin)).startswith(f"{latin}: cannot be read ('utf-8' codec")
+    assert message(small, str(latin)).endswith("; write one id a line, as UTF-8")
     path = small.with_name("ids.jsonl")
     path.write_text('{"sample_id": "tower"}\n{"id": "birth"}\n[]\n', "utf-8")
-    assert told(small, str(path)).splitlines()[0] == (f"{path}:2: has no sample_id; write one")
-    assert len(told(small, str(path)).splitlines()) == 2
+    assert message(small, str(path)).splitlines()[0] == (f"{path}:2: has no sample_id; write one")
+    assert len(message(small, str(path)).splitlines()) == 2

@@ -1,4 +1,4 @@
-"""Objects in lines of JSON: read quickly where that is safe, and always as strictly."""
+"""JSON objects: the fast decoder and the strict one agree."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claimflow.flows.samples.json_files import _decode_strictly, _plain_object, decode_object
+from claimflow.flows.samples.json_files import _decode_fast, _decode_strictly, decode_object
 from claimflow.flows.samples.reader import read_samples
 from claimflow.flows.samples.records import RecordError
 
@@ -24,22 +24,22 @@ PIECES = st.sampled_from(
 )
 
 
-def strictly(line: bytes) -> Any:
-    """What the standard library's decoder makes of a line, errors as words."""
+def strict(line: bytes) -> Any:
+    """The strict decoder's result for a line, as text."""
     try:
-        return worded(_decode_strictly(line.decode(), "r"))
+        return as_text(_decode_strictly(line.decode(), "r"))
     except UnicodeDecodeError:
         return "no UTF-8"
 
 
-def found(line: bytes) -> Any:
+def decoded(line: bytes) -> Any:
     try:
-        return worded(decode_object(line, hint="r"))
+        return as_text(decode_object(line, hint="r"))
     except UnicodeDecodeError:
         return "no UTF-8"
 
 
-def worded(value: dict[str, Any] | RecordError) -> str:
+def as_text(value: dict[str, Any] | RecordError) -> str:
     return str(value) if isinstance(value, RecordError) else repr(value)
 
 
@@ -64,7 +64,7 @@ def test_both_decoders_agree_on_any_line(
     line = json.dumps(values, separators=separators, ensure_ascii=plain).encode()
     damaged = line[:at] + piece.encode()[: 1 + cut] + line[at + cut :]
     for one in (line, damaged):
-        assert found(one) == strictly(one)
+        assert decoded(one) == strict(one)
 
 
 @pytest.mark.parametrize(
@@ -76,20 +76,20 @@ def test_both_decoders_agree_on_any_line(
         (rb'{"": 1, "" : 2}', ""),
     ],
 )
-def test_a_name_that_stands_twice_is_found_wherever_it_hides(line: bytes, name: str) -> None:
-    told = decode_object(line, hint="r")
-    assert str(told) == f"{name!r} stands twice in one object; keep one of them"
+def test_repeated_names_are_found_at_any_depth(line: bytes, name: str) -> None:
+    error = decode_object(line, hint="r")
+    assert str(error) == f"{name!r} stands twice in one object; keep one of them"
 
 
-def test_ordinary_lines_are_read_quickly_and_those_of_quoted_colons_are_read_too() -> None:
+def test_the_fast_decoder_takes_ordinary_lines_and_leaves_quoted_colons() -> None:
     ordinary = b'{"id": 1, "contexts": ["a: b", "c"], "scores": {"x" : {"y": 2.5}}}'
-    assert _plain_object(ordinary) == json.loads(ordinary)
+    assert _decode_fast(ordinary) == json.loads(ordinary)
     quoting = rb'{"response": "he said \"yes\": no"}'
-    assert _plain_object(quoting) is None
+    assert _decode_fast(quoting) is None
     assert decode_object(quoting, hint="r") == {"response": 'he said "yes": no'}
 
 
-def test_faults_of_the_lines_before_a_byte_of_another_encoding_are_told_too(tmp_path: Path) -> None:
+def test_faults_before_an_invalid_byte_are_reported_too(tmp_path: Path) -> None:
     (tmp_path / "s.jsonl").write_bytes(b'\nnot JSON\n{"id": "\xe9"}\n')
     assert [str(fault) for fault in read_samples("s.jsonl", base=tmp_path, rename={}).faults] == [
         "s.jsonl:2: broken JSON at column 1 (Expecting value); write one JSON object on each line",
@@ -104,7 +104,7 @@ def test_lines_of_unicode_blanks_are_blank(tmp_path: Path) -> None:
     assert (source.count, source.faults) == (2, ())
 
 
-def test_other_references_may_stand_in_some_samples_alone(tmp_path: Path) -> None:
+def test_other_references_in_only_some_samples(tmp_path: Path) -> None:
     lines = [json.dumps({"id": n}) for n in range(300)]
     lines[280] = '{"id": 280, "ground_truths": ["one", "two"]}'
     (tmp_path / "s.jsonl").write_text("\n".join(lines))

@@ -1,8 +1,8 @@
-"""Samples come out of every format as they went in, in order, with their ids."""
+"""Samples of every format are read unchanged, in order, with their ids."""
 
 import csv
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from claimflow.flows.samples.formats import FORMATS
 from claimflow.flows.samples.reader import SampleSource, read_samples
+from claimflow.flows.samples.records import Format, Record, RecordError
 from claimflow.stages.rows import Sample
 from claimflow.stages.tables import schema
 
@@ -96,7 +98,7 @@ def expected(sample: dict[str, Any], metadata: dict[str, Any]) -> dict[str, Any]
 @pytest.mark.parametrize("ending", [".jsonl", ".json"])
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(samples=SAMPLES)
-def test_json_comes_back_equal(tmp_path: Path, ending: str, samples: list[dict[str, Any]]) -> None:
+def test_json_is_read_unchanged(tmp_path: Path, ending: str, samples: list[dict[str, Any]]) -> None:
     WRITERS[ending](tmp_path / f"s{ending}", samples)
     wanted = [expected(s, {n: s[n] for n in ("model", "rank") if n in s}) for s in samples]
     assert rows(read(tmp_path, f"s{ending}")) == wanted
@@ -105,7 +107,9 @@ def test_json_comes_back_equal(tmp_path: Path, ending: str, samples: list[dict[s
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(samples=SAMPLES)
-def test_tables_come_back_equal(tmp_path: Path, ending: str, samples: list[dict[str, Any]]) -> None:
+def test_tables_are_read_unchanged(
+    tmp_path: Path, ending: str, samples: list[dict[str, Any]]
+) -> None:
     samples = [{n: v for n, v in sample.items() if n != "rank"} for sample in samples]
     WRITERS[ending](tmp_path / f"s{ending}", samples)
     table_has_model = any("model" in sample for sample in samples)
@@ -113,7 +117,7 @@ def test_tables_come_back_equal(tmp_path: Path, ending: str, samples: list[dict[
     assert rows(read(tmp_path, f"s{ending}")) == wanted
 
 
-def test_the_csv_module_writes_what_is_read(tmp_path: Path) -> None:
+def test_a_file_of_the_csv_module_is_read(tmp_path: Path) -> None:
     with (tmp_path / "s.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["id", "question", "contexts"])
@@ -125,7 +129,7 @@ def test_the_csv_module_writes_what_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".json", ".csv", ".parquet"])
-def test_any_text_survives(tmp_path: Path, ending: str) -> None:
+def test_any_text_is_read_unchanged(tmp_path: Path, ending: str) -> None:
     texts = [
         "",
         " ",
@@ -167,7 +171,7 @@ def test_metadata_keeps_every_other_value_exactly(tmp_path: Path) -> None:
     assert json.loads(row["metadata"]) == other
 
 
-def test_none_empty_and_absent_stay_apart(tmp_path: Path) -> None:
+def test_null_and_empty_are_distinct(tmp_path: Path) -> None:
     empty, null = lines(
         tmp_path,
         {"id": 1, "response": "", "contexts": []},
@@ -177,7 +181,7 @@ def test_none_empty_and_absent_stay_apart(tmp_path: Path) -> None:
     assert (null["response"], null["retrieved_contexts"]) == (None, None)
 
 
-def test_a_byte_order_mark_and_blank_lines_and_windows_lines(tmp_path: Path) -> None:
+def test_byte_order_marks_blank_lines_and_crlf(tmp_path: Path) -> None:
     (tmp_path / "s.jsonl").write_bytes(b'\xef\xbb\xbf{"id": 1}\r\n\r\n  \r\n{"id": 2}\r\n')
     (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbfid,answer\r\n3,x\r\n\r\n4,y\r\n")
     assert [row["sample_id"] for row in rows(read(tmp_path, "*.*"))] == ["1", "2", "3", "4"]
@@ -202,7 +206,7 @@ def test_a_byte_order_mark_and_blank_lines_and_windows_lines(tmp_path: Path) -> 
         ("retrieval_context", "retrieved_contexts"),
     ],
 )
-def test_the_names_of_other_libraries(tmp_path: Path, given: str, field: str) -> None:
+def test_the_field_names_of_other_libraries(tmp_path: Path, given: str, field: str) -> None:
     write_jsonl(tmp_path / "s.jsonl", [{given: "text"}])
     source = read(tmp_path, "s.jsonl")
     assert source.mapping == {field: given}
@@ -210,7 +214,7 @@ def test_the_names_of_other_libraries(tmp_path: Path, given: str, field: str) ->
     assert row[field] == (["text"] if field == "retrieved_contexts" else "text")
 
 
-def test_rename_goes_before_the_known_names(tmp_path: Path) -> None:
+def test_rename_takes_precedence_over_known_names(tmp_path: Path) -> None:
     sample = {"answer": "old", "response": "older", "completion": "new", "id": 1}
     write_jsonl(tmp_path / "s.jsonl", [sample])
     source = read(tmp_path, "s.jsonl", rename={"completion": "response"})
@@ -229,7 +233,7 @@ def test_present_fields_are_those_with_a_value(tmp_path: Path) -> None:
     }
 
 
-def test_made_ids_follow_from_the_content_alone(tmp_path: Path) -> None:
+def test_missing_ids_are_made_from_the_content_alone(tmp_path: Path) -> None:
     one, two, three = lines(
         tmp_path,
         {"question": "q", "answer": "a", "x": 1, "y": {"b": 2, "a": 1}},
@@ -275,7 +279,7 @@ def test_shards_keep_the_order_and_the_size(tmp_path: Path) -> None:
     assert [shard.height for shard in source.shards(5000)] == [1203]
 
 
-def test_shards_are_what_was_checked_even_if_the_file_changes(tmp_path: Path) -> None:
+def test_files_that_change_later_have_no_effect(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "s.jsonl", [{"id": 1}])
     source = read(tmp_path, "s.jsonl")
     (tmp_path / "s.jsonl").unlink()
@@ -290,10 +294,10 @@ def test_a_limit_reads_the_first_samples_only(tmp_path: Path) -> None:
     assert [row["sample_id"] for row in rows(source)] == ["1", "2"]
 
 
-def test_samples_beyond_memory_are_put_aside_in_a_file(
+def test_samples_beyond_the_memory_limit_spill_to_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("claimflow.flows.samples.reader._IN_MEMORY", 1000)
+    monkeypatch.setattr("claimflow.flows.samples.reader._SPILL_BYTES", 1000)
     write_jsonl(tmp_path / "s.jsonl", [{"id": n, "response": "x" * 100} for n in range(600)])
     assert [row["sample_id"] for row in rows(read(tmp_path, "s.jsonl"))] == [
         str(n) for n in range(600)
@@ -322,6 +326,24 @@ def test_parquet_values_become_json(tmp_path: Path) -> None:
         "inner": {"a": 1, "t": True},
         "context": "kept",
     }
+
+
+def read_colons(path: Path) -> Iterator[Record]:
+    """`name: value`, one sample a line."""
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+        name, _, value = line.partition(": ")
+        yield Record(number, {name: value} if value else RecordError("no value", "write one"))
+
+
+def test_a_format_is_one_function_and_one_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FORMATS, ".colon", Format(read_colons, "{name} line {number}"))
+    (tmp_path / "s.colon").write_text("answer: Yes.\nquestion: Why?\n", "utf-8")
+    assert [row["response"] for row in rows(read(tmp_path, "s.colon"))] == ["Yes.", None]
+    (tmp_path / "t.colon").write_text("answer\n", "utf-8")
+    (fault,) = read_samples("t.colon", base=tmp_path, rename={}).faults
+    assert str(fault) == "t.colon line 1: no value; write one"
 
 
 def test_the_demo_is_read() -> None:

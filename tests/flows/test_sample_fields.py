@@ -1,4 +1,4 @@
-"""The values of a record become the fields of a sample; what is no field stays metadata."""
+"""Columns of a record become fields of a sample; all others become metadata."""
 
 import json
 import time
@@ -11,19 +11,19 @@ from claimflow.flows.samples.records import RecordError
 
 
 def fields(values: dict[str, Any], *, cells: bool = False) -> dict[str, Any]:
-    found, wrongs = sample_fields(values, fields_by_column({}), cells=cells)
-    assert wrongs == []
+    found, errors = sample_fields(values, fields_by_column({}), cells=cells)
+    assert errors == []
     return found
 
 
-def test_contexts_as_objects_leave_the_rest_of_them_in_the_metadata() -> None:
+def test_other_keys_of_context_objects_become_metadata() -> None:
     found = fields({"retrieved_context": [{"doc_id": "d1", "text": "one"}, "two"]})
     assert found["retrieved_contexts"] == ["one", "two"]
     assert found["metadata"] == '{"retrieved_context":[{"doc_id":"d1"},{}]}'
 
 
 @pytest.mark.parametrize("name", ["text", "page_content", "content", "doc"])
-def test_the_names_of_a_text_in_an_object(name: str) -> None:
+def test_the_text_keys_of_context_objects(name: str) -> None:
     found = fields({"contexts": [{name: "t"}]})
     assert (found["retrieved_contexts"], found["metadata"]) == (["t"], "{}")
 
@@ -55,13 +55,13 @@ def test_cells_that_only_look_like_lists_are_texts(cell: str) -> None:
 
 @pytest.mark.parametrize("cell", ["['a', 'b']", "['a' 'b']", "[\"it's\", 'b']", "['a']\n"])
 def test_lists_as_python_prints_them_are_refused(cell: str) -> None:
-    _, wrongs = sample_fields({"contexts": cell}, fields_by_column({}), cells=True)
-    assert [str(wrong) for wrong in wrongs] == [
+    _, errors = sample_fields({"contexts": cell}, fields_by_column({}), cells=True)
+    assert [str(wrong) for wrong in errors] == [
         '\'contexts\' is a list as Python prints it; write it as JSON: ["one", "two"]'
     ]
 
 
-def test_metadata_is_written_in_one_way() -> None:
+def test_metadata_is_canonical_json() -> None:
     assert fields({"b": 1, "a": "é"})["metadata"] == '{"a":"é","b":1}'
 
 
@@ -72,7 +72,7 @@ def test_hostile_cells_take_linear_time() -> None:
     assert time.process_time() - start < 2
 
 
-def test_a_wrong_value_says_what_it_is() -> None:
+def test_a_record_error_has_a_message_with_its_hint() -> None:
     wrong = RecordError("'a' is a number", "write it as text")
     assert str(wrong) == "'a' is a number; write it as text"
     assert json.loads(fields({"x": None})["metadata"]) == {"x": None}
@@ -99,13 +99,13 @@ def test_claims_are_lists_of_texts() -> None:
         (["a", " \n"], "holds a blank claim in place 2; leave it out"),
     ],
 )
-def test_claims_that_are_none(value: Any, wrong: str) -> None:
-    _, wrongs = sample_fields({"reference_claims": value}, fields_by_column({}), cells=False)
-    assert [str(found) for found in wrongs] == [f"'reference_claims' {wrong}"]
+def test_invalid_claims(value: Any, wrong: str) -> None:
+    _, errors = sample_fields({"reference_claims": value}, fields_by_column({}), cells=False)
+    assert [str(found) for found in errors] == [f"'reference_claims' {wrong}"]
 
 
 @pytest.mark.parametrize("cell", ["a claim", "", "[1]", "['a']"])
 def test_claims_in_a_cell_are_a_list_as_json(cell: str) -> None:
-    _, wrongs = sample_fields({"response_claims": cell}, fields_by_column({}), cells=True)
-    (wrong,) = wrongs
-    assert wrong.hint in ("write a list of texts", 'write it as JSON: ["one", "two"]')
+    _, errors = sample_fields({"response_claims": cell}, fields_by_column({}), cells=True)
+    (error,) = errors
+    assert error.hint in ("write a list of texts", 'write it as JSON: ["one", "two"]')

@@ -1,4 +1,4 @@
-"""Every fault of the input is told, with its place and what would be right."""
+"""Every fault of the input is reported at once, with its place and a hint."""
 
 import json
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ LINE = "write one JSON object on each line"
 ARRAY = "write one array of objects"
 
 
-def told(folder: Path, path: str, rename: Mapping[str, str] | None = None) -> list[str]:
+def messages(folder: Path, path: str, rename: Mapping[str, str] | None = None) -> list[str]:
     return [str(f) for f in read_samples(path, base=folder, rename=rename or {}).faults]
 
 
-def told_of(folder: Path, name: str, text: str | bytes) -> list[str]:
+def messages_of(folder: Path, name: str, text: str | bytes) -> list[str]:
     raw = text if isinstance(text, bytes) else text.encode()
     (folder / name).write_bytes(raw)
-    return told(folder, name)
+    return messages(folder, name)
 
 
 def test_every_fault_of_every_line_at_once(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_every_fault_of_every_line_at_once(tmp_path: Path) -> None:
         f'{{"x": {"1" * 5000}}}',
         '{"answer": null, "contexts": [null]}',
     ]
-    assert told_of(tmp_path, "s.jsonl", "\n".join(lines)) == [
+    assert messages_of(tmp_path, "s.jsonl", "\n".join(lines)) == [
         f"s.jsonl:3: broken JSON at column 24 (Expecting ',' delimiter); {LINE}",
         f"s.jsonl:4: broken JSON at column 1 (Expecting value); {LINE}",
         f"s.jsonl:5: a list instead of an object; {LINE}",
@@ -70,24 +70,24 @@ def test_every_fault_of_every_line_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("blank", ["", "  ", "\u3000\n"])
-def test_an_id_has_something_to_be_read(tmp_path: Path, blank: str) -> None:
-    assert told_of(tmp_path, "s.jsonl", json.dumps({"id": blank})) == [
+def test_a_blank_id_is_refused(tmp_path: Path, blank: str) -> None:
+    assert messages_of(tmp_path, "s.jsonl", json.dumps({"id": blank})) == [
         "s.jsonl:1: 'id' is empty; write an id, or leave it out to have one made",
     ]
 
 
-def test_an_id_is_taken_even_by_a_sample_with_a_fault(tmp_path: Path) -> None:
-    assert told_of(tmp_path, "s.jsonl", '{"id": 1, "answer": 2}\n{"id": "1"}') == [
+def test_a_sample_with_a_fault_takes_its_id_too(tmp_path: Path) -> None:
+    assert messages_of(tmp_path, "s.jsonl", '{"id": 1, "answer": 2}\n{"id": "1"}') == [
         "s.jsonl:1: 'answer' is a number; write it as text",
         "s.jsonl:2: sample_id '1' stands already at s.jsonl:1; give every sample an id of its own",
     ]
 
 
-def test_ids_repeat_across_files(tmp_path: Path) -> None:
+def test_repeated_ids_are_found_across_files(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('[{"id": 0}, {"id": "x"}]')
     (tmp_path / "b.csv").write_text('id,answer\n1,"two\nlines"\nx,y\n')
     pl.DataFrame({"id": ["2", "x"]}).write_parquet(tmp_path / "c.parquet")
-    assert told(tmp_path, "*") == [
+    assert messages(tmp_path, "*") == [
         "b.csv:4: sample_id 'x' stands already at a.json sample 2; "
         "give every sample an id of its own",
         "c.parquet row 2: sample_id 'x' stands already at a.json sample 2; "
@@ -111,13 +111,13 @@ def test_ids_repeat_across_files(tmp_path: Path) -> None:
         ("[]", "s.json: no samples; write at least one"),
     ],
 )
-def test_broken_arrays(tmp_path: Path, text: str, message: str) -> None:
-    assert told_of(tmp_path, "s.json", text) == [message]
+def test_malformed_arrays(tmp_path: Path, text: str, message: str) -> None:
+    assert messages_of(tmp_path, "s.json", text) == [message]
 
 
-def test_every_broken_row_of_a_csv_file(tmp_path: Path) -> None:
+def test_every_malformed_row_of_a_csv_file(tmp_path: Path) -> None:
     text = 'id,answer\n1,x\n\n2,"x\n\ny"\n3\n4,a,b\n5,"b"x"\n6,z\n'
-    assert told_of(tmp_path, "s.csv", text) == [
+    assert messages_of(tmp_path, "s.csv", text) == [
         "s.csv:7: fewer cells than the header names; write every cell",
         's.csv:8: more cells than the header names; quote a comma: "one, two"',
         "s.csv:9: text behind a closing quote, or no closing quote; "
@@ -152,79 +152,79 @@ def test_every_broken_row_of_a_csv_file(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_csv_files(tmp_path: Path, text: str, message: str) -> None:
-    assert told_of(tmp_path, "s.csv", text) == [message]
+def test_malformed_csv_files(tmp_path: Path, text: str, message: str) -> None:
+    assert messages_of(tmp_path, "s.csv", text) == [message]
 
 
 @pytest.mark.parametrize("name", ["s.jsonl", "s.json", "s.csv"])
 def test_other_encodings(tmp_path: Path, name: str) -> None:
     text = {"s.jsonl": '{"id": 1}\n{"id": "é"}', "s.json": '[{"id": 1},\n{"id": "é"}]'}
     raw = text.get(name, "id\né\n")
-    assert told_of(tmp_path, name, raw.encode("latin-1")) == [
+    assert messages_of(tmp_path, name, raw.encode("latin-1")) == [
         f"{name}:2: the byte 0xe9 is not UTF-8; save the file as UTF-8"
     ]
-    assert told_of(tmp_path, name, raw.encode("utf-16")) == [
+    assert messages_of(tmp_path, name, raw.encode("utf-16")) == [
         f"{name}: UTF-16 text; save the file as UTF-8"
     ]
 
 
 @pytest.mark.parametrize("name", ["s.jsonl", "s.json", "s.csv"])
 def test_empty_files(tmp_path: Path, name: str) -> None:
-    assert told_of(tmp_path, name, "") == [f"{name}: no samples; write at least one"]
+    assert messages_of(tmp_path, name, "") == [f"{name}: no samples; write at least one"]
 
 
-def test_an_empty_file_among_others_is_told(tmp_path: Path) -> None:
+def test_an_empty_file_among_others_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"id": 1}')
     (tmp_path / "b.jsonl").write_text("\n\n")
     pl.DataFrame({"id": []}).write_parquet(tmp_path / "c.parquet")
-    assert told(tmp_path, "*") == [
+    assert messages(tmp_path, "*") == [
         "b.jsonl: no samples; write at least one",
         "c.parquet: no samples; write at least one",
     ]
 
 
 def test_a_file_that_is_no_parquet(tmp_path: Path) -> None:
-    (message,) = told_of(tmp_path, "s.parquet", "id\n1\n")
+    (message,) = messages_of(tmp_path, "s.parquet", "id\n1\n")
     assert message.startswith("s.parquet: cannot be read (")
     assert message.endswith("; write it again as .parquet")
 
 
-def test_files_that_are_not_there(tmp_path: Path) -> None:
+def test_missing_files(tmp_path: Path) -> None:
     (tmp_path / "answers.jsonl").write_text('{"id": 1}')
     (tmp_path / "sub").mkdir()
-    assert told(tmp_path, "answer.jsonl") == [
+    assert messages(tmp_path, "answer.jsonl") == [
         "answer.jsonl: no such file; did you mean 'answers.jsonl'?"
     ]
-    assert told(tmp_path, "zzz") == [f"zzz: no such file; the folder looked in is {tmp_path}"]
-    assert told(tmp_path, "no/a.jsonl") == [
+    assert messages(tmp_path, "zzz") == [f"zzz: no such file; the folder looked in is {tmp_path}"]
+    assert messages(tmp_path, "no/a.jsonl") == [
         f"no/a.jsonl: no such file; there is no folder {tmp_path}/no either"
     ]
     for glob in ("*.csv", "b**.jsonl"):
-        assert told(tmp_path, glob) == [
+        assert messages(tmp_path, glob) == [
             f"{glob}: no file has such a name; the folder it starts from is {tmp_path}"
         ]
-    assert told(tmp_path, "sub") == ["sub: a folder; name its files, such as sub/*.jsonl"]
+    assert messages(tmp_path, "sub") == ["sub: a folder; name its files, such as sub/*.jsonl"]
 
 
 def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
     name = "x" * 300
-    assert told(tmp_path, name) == [f"{name}: no such file; the folder looked in is {tmp_path}"]
-    assert told(tmp_path, f"{name}/a.jsonl") == [
+    assert messages(tmp_path, name) == [f"{name}: no such file; the folder looked in is {tmp_path}"]
+    assert messages(tmp_path, f"{name}/a.jsonl") == [
         f"{name}/a.jsonl: no such file; there is no folder {tmp_path}/{name} either"
     ]
-    assert told(tmp_path, f"{name}*") == [
+    assert messages(tmp_path, f"{name}*") == [
         f"{name}*: no file has such a name; the folder it starts from is {tmp_path}"
     ]
 
 
 def test_files_of_unknown_formats(tmp_path: Path) -> None:
     known = "known are .jsonl, .ndjson, .json, .csv, .parquet"
-    assert told_of(tmp_path, "s.txt", "x") == [f"s.txt: unknown ending '.txt'; {known}"]
-    assert told_of(tmp_path, "s", "x") == [f"s: no ending; {known}"]
+    assert messages_of(tmp_path, "s.txt", "x") == [f"s.txt: unknown ending '.txt'; {known}"]
+    assert messages_of(tmp_path, "s", "x") == [f"s: no ending; {known}"]
 
 
 def test_columns_that_give_the_same_field(tmp_path: Path) -> None:
-    assert told_of(tmp_path, "s.jsonl", '{"answer": "a"}\n{"response": "b"}') == [
+    assert messages_of(tmp_path, "s.jsonl", '{"answer": "a"}\n{"response": "b"}') == [
         "s.jsonl: 'answer' and 'response' give the same field, response; "
         "choose one under rename, such as {answer: response}"
     ]
@@ -233,7 +233,7 @@ def test_columns_that_give_the_same_field(tmp_path: Path) -> None:
 def test_rename_is_checked(tmp_path: Path) -> None:
     (tmp_path / "s.jsonl").write_text(json.dumps({"answer": "a", "gold": "b"}))
     rename = {"answer": "responce", "golden": "reference", "gold": "metadata"}
-    assert told(tmp_path, "s.jsonl", rename) == [
+    assert messages(tmp_path, "s.jsonl", rename) == [
         "rename.answer: 'responce' is no field of a sample; did you mean 'response'?",
         "rename.gold: 'metadata' is no field of a sample; known are other_references, "
         "reference, reference_claims, response, response_claims, retrieved_contexts, "
@@ -243,6 +243,6 @@ def test_rename_is_checked(tmp_path: Path) -> None:
 
 
 def test_a_rename_is_not_blamed_when_nothing_could_be_read(tmp_path: Path) -> None:
-    assert told(tmp_path, "no.jsonl", {"a": "response"}) == [
+    assert messages(tmp_path, "no.jsonl", {"a": "response"}) == [
         f"no.jsonl: no such file; the folder looked in is {tmp_path}"
     ]

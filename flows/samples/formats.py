@@ -1,0 +1,110 @@
+"""The table of file formats, and the records of files of any of them."""
+
+import codecs
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import duckdb
+import polars as pl
+
+from claimflow.flows.errors import Fault
+from claimflow.flows.samples.json_files import read_json_array, read_json_lines
+from claimflow.flows.samples.records import Format, Record
+from claimflow.flows.samples.table_files import read_csv, read_parquet
+
+FORMATS: Final = {
+    ".jsonl": Format(read_json_lines, "{name}:{number}"),
+    ".ndjson": Format(read_json_lines, "{name}:{number}"),
+    ".json": Format(read_json_array, "{name} sample {number}"),
+    ".csv": Format(read_csv, "{name}:{number}", cells=True),
+    ".parquet": Format(read_parquet, "{name} row {number}", text=False),
+}
+"""The formats that can be read, by the ending of a file's name."""
+
+_SAVE_AS_UTF8: Final = "save the file as UTF-8"
+_BLOCK: Final = 1 << 20
+
+
+class SampleFile(NamedTuple):
+    """A file of samples; messages call it `name`, which is a path or an S3 address."""
+
+    name: str
+    path: Path
+    format: Format
+
+    def place(self, number: int) -> str:
+        """The place of record `number`, for messages: `answers.jsonl:12`."""
+        return self.format.place.format(name=self.name, number=number)
+
+
+def open_file(name: str, path: Path) -> SampleFile | Fault:
+    """The file at `path` with its format, or why it cannot be read.
+
+    It is a fault to be a folder, to have an unknown ending, to be unreadable or to be UTF-16.
+    """
+    if path.is_dir():
+        return Fault(name, "a folder", f"name its files, such as {name.rstrip('/')}/*.jsonl")
+    file_format = FORMATS.get(path.suffix.lower())
+    if file_format is None:
+        what = f"unknown ending {path.suffix!r}" if path.suffix else "no ending"
+        return Fault(name, what, f"known are {', '.join(FORMATS)}")
+    try:
+        with path.open("rb") as file:
+            start = file.read(2)
+    except OSError as error:
+        return _os_fault(name, error)
+    if file_format.text and start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return Fault(name, "UTF-16 text", _SAVE_AS_UTF8)
+    return SampleFile(name, path, file_format)
+
+
+def read_records(
+    files: Iterable[SampleFile], faults: list[Fault], *, required: str | None = None
+) -> Iterator[tuple[SampleFile, Record]]:
+    """The records of `files` in order; files that cannot be read are added to `faults`.
+
+    So are files without a record, where `required` says what each must have ("samples").
+    """
+    for file in files:
+        record = None
+        try:
+            for record in file.format.read(file.path):
+                yield file, record
+        except (pl.exceptions.PolarsError, duckdb.Error, OSError, UnicodeError) as error:
+            faults.append(_reading_fault(file, error))
+        else:
+            if record is None and required:
+                faults.append(Fault(file.name, f"no {required}", "write at least one"))
+
+
+def _reading_fault(file: SampleFile, error: Exception) -> Fault:
+    """The fault for the `error` that a file's reader raised."""
+    if isinstance(error, OSError):
+        return _os_fault(file.name, error)
+    found = _first_invalid_byte(file.path) if file.format.text else None
+    if found:
+        line, byte = found
+        what = f"the byte 0x{byte:02x} is not UTF-8"
+        return Fault(f"{file.name}:{line}", what, _SAVE_AS_UTF8)
+    reason = str(error).strip().splitlines()[0]
+    return Fault(file.name, f"cannot be read ({reason})", f"write it again as {file.path.suffix}")
+
+
+def _os_fault(name: str, error: OSError) -> Fault:
+    return Fault(name, f"cannot be read ({error.strerror or error})", "make it readable")
+
+
+def _first_invalid_byte(path: Path) -> tuple[int, int] | None:
+    """(line, byte) of the first byte of the file that is not UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    line = 1
+    with path.open("rb") as file:
+        for block in chain(iter(lambda: file.read(_BLOCK), b""), [b""]):
+            try:
+                line += decoder.decode(block, final=not block).count("\n")
+            except UnicodeDecodeError as error:
+                line += error.object[: error.start].count(b"\n")
+                return line, error.object[error.start]
+    return None

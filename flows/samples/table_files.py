@@ -1,0 +1,149 @@
+"""CSV and Parquet files as records."""
+
+import glob
+import math
+import re
+from collections.abc import Iterable, Iterator
+from datetime import date, datetime, time
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import polars as pl
+
+from claimflow.flows.samples.records import Record, RecordError
+
+_BATCH_ROWS: Final = 250
+
+_LONGEST_ROW: Final = 1 << 26
+_CHECK_CSV: Final = """
+    SELECT count(*) FROM read_csv(
+        $file, columns = $columns, max_line_size = $longest, auto_detect = false, header = true,
+        delim = ',', quote = '"', escape = '"', store_rejects = true, rejects_limit = 0
+    )
+"""
+_REJECTED_ROWS: Final = """
+    SELECT line_byte_position - 1 AS start, any_value(error_type)
+    FROM reject_errors WHERE error_type <> 'INVALID ENCODING'
+    GROUP BY start ORDER BY start
+"""
+_ROW_ERRORS: Final = {
+    "MISSING COLUMNS": RecordError("fewer cells than the header names", "write every cell"),
+    "TOO MANY COLUMNS": RecordError(
+        "more cells than the header names", 'quote a comma: "one, two"'
+    ),
+    "UNQUOTED VALUE": RecordError(
+        "text behind a closing quote, or no closing quote", 'write a quote twice: "a ""b"" c"'
+    ),
+}
+_MIXED_LINE_ENDS: Final = RecordError(
+    "not one kind of line end, or no CSV", r"end every line in \n"
+)
+_REPEATED_NAME: Final = re.compile(r"(?P<name>.*)_duplicated_\d+", re.DOTALL)
+"""The name that Polars gives to a column whose name an earlier column has."""
+
+
+def read_parquet(path: Path) -> Iterator[Record]:
+    """One record per row, numbered from 1, with values that JSON can hold.
+
+    NaN, which stands for a missing number, becomes None; dates and times become ISO 8601,
+    bytes hexadecimal, and other values `str(value)`.
+    """
+    number = 0
+    rows = pl.scan_parquet(path, glob=False, low_memory=True)
+    for batch in rows.collect_batches(chunk_size=_BATCH_ROWS, lazy=True):
+        for values in batch.iter_rows(named=True):
+            number += 1
+            yield Record(number, {name: _json_value(value) for name, value in values.items()})
+
+
+def _json_value(value: Any) -> Any:
+    match value:
+        case None | str() | bool() | int():
+            return value
+        case float():
+            return None if math.isnan(value) else value
+        case list():
+            return [_json_value(member) for member in value]
+        case dict():
+            return {str(name): _json_value(member) for name, member in value.items()}
+        case datetime() | date() | time():
+            return value.isoformat()
+        case bytes():
+            return value.hex()
+        case _:
+            return str(value)
+
+
+def read_csv(path: Path) -> Iterator[Record]:
+    """One record per row that is not blank, numbered by the line it starts on.
+
+    An empty cell is None, a quoted empty cell (`""`) is the empty text. If any row is malformed,
+    only the malformed rows are returned.
+    """
+    if not path.stat().st_size:
+        return
+    rows = pl.scan_csv(path, infer_schema=False, glob=False)
+    header = rows.collect_schema().names()
+    malformed = [*_other_separator(header), *_repeated_names(header)]
+    malformed += _malformed_rows(path, len(header))
+    yield from malformed or _csv_rows(rows, header)
+
+
+def _csv_rows(rows: pl.LazyFrame, header: list[str]) -> Iterator[Record]:
+    line = 1 + _line_breaks(header)
+    for batch in rows.collect_batches(chunk_size=_BATCH_ROWS, lazy=True):
+        for cells in batch.iter_rows():
+            line += 1
+            if any(cell is not None for cell in cells):
+                yield Record(line, dict(zip(header, cells, strict=True)))
+                line += _line_breaks(cells)
+
+
+def _line_breaks(cells: Iterable[str | None]) -> int:
+    return sum(cell.count("\n") for cell in cells if cell)
+
+
+def _other_separator(header: list[str]) -> Iterator[Record]:
+    used = next((sign for sign in ";\t|" if len(header) == 1 and sign in header[0]), None)
+    if used:
+        what = f"one column, named {header[0]!r}"
+        yield Record(1, RecordError(what, f"separate the cells by commas, not by {used!r}"))
+
+
+def _repeated_names(header: list[str]) -> Iterator[Record]:
+    for column in header:
+        repeated = _REPEATED_NAME.fullmatch(column)
+        if repeated and repeated["name"] in header:
+            what = f"two columns are named {repeated['name']!r}"
+            yield Record(1, RecordError(what, "name every column once"))
+
+
+def _malformed_rows(path: Path, width: int) -> Iterator[Record]:
+    """The rows that DuckDB's strict CSV reader rejects; Polars reads some of them silently."""
+    options = {
+        "file": glob.escape(str(path)),
+        "columns": {f"column_{n}": "VARCHAR" for n in range(width)},
+        "longest": _LONGEST_ROW,
+    }
+    with duckdb.connect(config={"threads": 1}) as connection:
+        try:
+            connection.execute(_CHECK_CSV, options).fetchall()
+        except duckdb.InvalidInputException:
+            yield Record(1, _MIXED_LINE_ENDS)
+            return
+        rejected = connection.execute(_REJECTED_ROWS).fetchall()
+    lines = _line_numbers(path, [start for start, _ in rejected])
+    for line, (_, kind) in zip(lines, rejected, strict=True):
+        error = _ROW_ERRORS.get(kind) or RecordError(kind.lower(), "write a row of cells")
+        yield Record(line, error)
+
+
+def _line_numbers(path: Path, starts: list[int]) -> Iterator[int]:
+    """The numbers of the lines at the byte offsets `starts`, which ascend."""
+    line, position = 1, 0
+    with path.open("rb") as file:
+        for start in starts:
+            line += file.read(start - position).count(b"\n")
+            position = start
+            yield line
