@@ -1,46 +1,65 @@
-"""The command line."""
+"""The `claimflow` command: its parser, and how errors become messages and exit codes."""
 
 import argparse
+import errno
 import importlib
+import io
+import os
 import sys
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
-from claimflow.flows.options import (
-    comparing,
-    editing,
-    keeping,
-    labelling,
-    looking,
-    reading,
-    reporting,
-    running,
-    scheduling,
+from claimflow.flows import __version__
+from claimflow.flows.cli import (
+    compare,
+    correct,
+    inspect,
+    label,
+    maintain,
+    noise,
+    plan,
+    report,
+    run,
+    schedule,
 )
+from claimflow.flows.cli.options import add_command
+from claimflow.flows.errors import (
+    Fault,
+    InputError,
+    JudgeError,
+    StoppedError,
+    StoreError,
+    WorkersError,
+)
+from claimflow.flows.report.text import visible
+from claimflow.flows.shutdown import silence_stderr_at_exit
 
 EXIT_CODES: Final = """\
-exit codes: 0 done, 1 done with failures (they are on record as rows),
-2 wrong input (nothing was written), 3 the store is busy or its disk full, 4 a gate failed,
-5 a gate is inconclusive, 6 a judge cannot be used, 7 the workers cannot go on (what was done
-is kept with both), 130 stopped by Ctrl-C"""
+exit codes:
+  0    done
+  1    done, with failures (they are in the tables as rows)
+  2    wrong input (nothing was written)
+  3    the store is busy, or its disk is full
+  4    a gate failed
+  5    a gate is inconclusive
+  6    a judge cannot be used (what was done is kept)
+  7    the workers cannot continue (what was done is kept)
+  130  stopped by Ctrl-C"""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; returns its exit code.
-
-    Each command is a module of `claimflow.flows.commands` with a function `main(options) -> int`,
-    imported only when it is called: `--help` stays fast.
-    """
+    """Run one command; returns its exit code."""
     options = _parser().parse_args(arguments)
-    try:
-        guard = importlib.import_module("claimflow.flows.commands.guard")
-        module = getattr(options, "module", options.command)
-        command = importlib.import_module(f"claimflow.flows.commands.{module}")
-    except KeyboardInterrupt:
-        # Imports take a second or two, and whoever mistyped is quick.
-        print("claimflow: stopped before anything was done", file=sys.stderr)
-        return 130
-    code: int = guard.guarded(command.main, options)
-    return code
+    if options.handler is not _version:
+        try:
+            # Most of the import time of every command: Ctrl-C until here has changed nothing.
+            importlib.import_module("claimflow.flows.report.terminal")
+        except KeyboardInterrupt:
+            print("claimflow: stopped before anything was done", file=sys.stderr)
+            return 130
+    return run_command(options.handler, options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -50,12 +69,76 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument(
+        "--version", action="version", version=f"claimflow {__version__}", help="print the version"
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    reads = (reading, reporting, looking, comparing)
-    for group in (running, scheduling, *reads, editing, labelling, keeping):
+    groups = (run, plan, noise, schedule, inspect, report, compare, correct, label)
+    for group in (*groups, maintain):
         group.add(commands)
-    commands.add_parser("version", help="print the version")
+    add_command(commands, "version", _version, "print the version")
     return parser
+
+
+def _version(_options: Namespace) -> int:
+    print(f"claimflow {__version__}")
+    return 0
+
+
+def run_command(handler: Callable[[Namespace], int], options: Namespace) -> int:
+    """Call a command and return its exit code; errors of the user become one message."""
+    silence_stderr_at_exit()
+    _prepare_output()
+    try:
+        return handler(options)
+    except InputError as error:
+        return _report(error, 2)
+    except StoreError as error:
+        return _report(error, 3)
+    except JudgeError as error:
+        return _report(error, 6)
+    except WorkersError as error:
+        return _report(error, 7)
+    except (KeyboardInterrupt, StoppedError):
+        return _report("stopped; what was done is kept, run again to go on", 130)
+    except BrokenPipeError:
+        _discard_output()
+        return 0
+    except OSError as error:
+        return _report_os_error(error)
+
+
+def _prepare_output() -> None:
+    """Open streams that the shell closed, and escape what the output encoding cannot hold."""
+    # At once, since the next file to be opened would get the number of a closed stream.
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _discard_output() -> None:
+    # The reader is gone; flushing at exit would raise once more.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _report_os_error(error: OSError) -> int:
+    """Report a file that cannot be used or output that does not fit on the disk; else raise."""
+    what = f"cannot be used ({error.strerror})"
+    if isinstance(error.filename, str | os.PathLike):
+        hint = "look at its name, its folder and who may do what there"
+        return _report(Fault(str(error.filename), what, hint), 2)
+    if error.errno == errno.ENOSPC:
+        _discard_output()
+        return _report(Fault("standard output", what, "make room and say it again"), 3)
+    raise error
+
+
+def _report(message: object, code: int) -> int:
+    # File names and file contents may hold control characters.
+    print(f"claimflow: {visible(message)}", file=sys.stderr)
+    return code
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ ROOT: Final = Path(__file__).parents[2]
 
 _FORKS: Final = """
 import asyncio, gc, importlib, json, os, resource, sys, threading
-import claimflow.flows.commands.guard, flows.commands.run
+import claimflow.flows.api, claimflow.flows.report.terminal, claimflow.flows.runner.estimate
 from claimflow.flows.cli.main import main
 from claimflow.flows.pipeline.schema import pipeline_model
 from claimflow.flows.judge.transport import close, warm

@@ -425,6 +425,9 @@ def test_a_busy_store_exits_with_3(
 def test_version_and_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version"]) == 0
     assert capsys.readouterr().out == "claimflow 0.1.0\n"
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == "claimflow 0.1.0\n"
     assert main(["schema"]) == 0
     assert json.loads(capsys.readouterr().out)["title"] == "claimflow pipeline"
 

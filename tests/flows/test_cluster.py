@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from claimflow.flows.api import run_pipeline
-from claimflow.flows.commands.guard import guarded
+from claimflow.flows.cli.main import run_command
 from claimflow.flows.errors import InputError, StoppedError, WorkersError
 from claimflow.flows.models.sentence_encoder import MINILM
 from claimflow.flows.runner import embedded_models, table_builder, tools
@@ -252,7 +252,7 @@ def test_lost_workers_are_one_line_and_an_exit_code(capsys: pytest.CaptureFixtur
     def command(_: object) -> int:
         raise WorkersError("the Dask scheduler at tcp://10.0.0.5:8786 was lost")
 
-    assert guarded(command, None) == 7  # type: ignore[arg-type]
+    assert run_command(command, None) == 7  # type: ignore[arg-type]
     said = "claimflow: the Dask scheduler at tcp://10.0.0.5:8786 was lost\n"
     assert capsys.readouterr().err == said
 

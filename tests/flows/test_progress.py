@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from claimflow.flows.commands.progress import LineObserver, step_line
+from claimflow.flows.cli.progress import LineObserver, step_line
 from claimflow.flows.runner.observer import StepResult
 from claimflow.flows.store.artifacts import Artifact
 from claimflow.flows.store.store import Store

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.commands.prompt import main
+from claimflow.flows.cli.plan import check_prompt_file
 from claimflow.flows.errors import InputError
 from claimflow.stages.claim_rules.decompose import decompose
 from claimflow.stages.decompose import DecomposeClaims
@@ -42,7 +42,7 @@ def check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Check:
     def checked(text: str) -> list[str]:
         path = tmp_path / "prompt.md"
         path.write_text(text, "utf-8")
-        assert main(Namespace(file=path)) == 0
+        assert check_prompt_file(Namespace(file=path)) == 0
         return capsys.readouterr().out.replace(f"{tmp_path}/", "").splitlines()
 
     return checked
@@ -174,10 +174,10 @@ def test_faults(check: Check, tmp_path: Path, text: str, expected: list[str]) ->
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file or directory"):
-        main(Namespace(file=tmp_path / "none.md"))
+        check_prompt_file(Namespace(file=tmp_path / "none.md"))
     (tmp_path / "latin.md").write_bytes(b"\xe9{{texts}}")
     with pytest.raises(InputError, match="no UTF-8"):
-        main(Namespace(file=tmp_path / "latin.md"))
+        check_prompt_file(Namespace(file=tmp_path / "latin.md"))
 
 
 @pytest.mark.parametrize("name", ["decompose", "verify"])

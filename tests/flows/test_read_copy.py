@@ -30,12 +30,12 @@ ASK = """
 import sys
 from argparse import Namespace
 from pathlib import Path
-from claimflow.flows.commands.sql import main
+from claimflow.flows.cli.inspect import sql
 asking = Namespace(
     query="SELECT count(*) FROM samples", format="csv", output=None, timeout=60.0,
     store=Path(sys.argv[1]), config=None, live=False,
 )
-sys.exit(sum(main(asking) for _ in range(200)))
+sys.exit(sum(sql(asking) for _ in range(200)))
 """
 
 HOLD = """

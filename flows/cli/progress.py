@@ -9,7 +9,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from claimflow.flows.commands.stores import remember_store
+from claimflow.flows.cli.stores import remember_store
 from claimflow.flows.report.phrases import made_words
 from claimflow.flows.report.text import counted
 from claimflow.flows.runner.observer import RunObserver, StepResult

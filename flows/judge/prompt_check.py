@@ -1,13 +1,11 @@
-"""`claimflow prompt check`: what a language model would read, and what is wrong with it."""
+"""Check a prompt file: the messages that a model would read, and what is wrong with it."""
 
 import re
-from argparse import Namespace
 from collections.abc import Iterator
 from math import ceil
 from pathlib import Path
-from typing import Any, Final, Literal, cast, get_args, get_origin
+from typing import Any, Final, Literal, NamedTuple, cast, get_args, get_origin
 
-from claimflow.flows.commands.answers import shown, standard_output
 from claimflow.flows.errors import Fault, InputError, one_of
 from claimflow.flows.judge.call_statistics import CHARACTERS_PER_TOKEN
 from claimflow.flows.judge.conversation import render
@@ -26,51 +24,52 @@ _STAGES: Final[dict[str, type[Stage]]] = {
     "texts": STAGES["decompose_claims"],
     "claims": STAGES["verify_claims"],
 }
-"""The stages that ask a language model, by the blank that is in their prompts alone."""
+"""The stages that ask a language model, by the blank that only their prompts have."""
 
-_LABEL: Final = 100
-"""Characters of text between the texts that no cache would gain by: `Premise:` and the like."""
+_MAX_LABEL: Final = 100
+"""Characters between the texts that are too few to be worth caching, such as `Premise:`."""
 
 
-def main(options: Namespace) -> int:
-    """Print the messages that `options.file` makes of an example, and warnings.
+class Message(NamedTuple):
+    """A message that a prompt makes of an example, with about as many tokens as a model counts."""
+
+    role: str
+    content: str
+    tokens: int
+
+
+class CheckedPrompt(NamedTuple):
+    """A prompt that a step can use: the name of its stage, its messages, and warnings."""
+
+    use: str
+    messages: list[Message]
+    warnings: list[Fault]
+
+
+def check_prompt(path: Path) -> CheckedPrompt:
+    """The messages that a prompt file makes of an example, and warnings.
 
     Raises `InputError` for a file that no step could use.
     """
-    place = str(options.file)
-    text = _read(options.file)
-    kind = _stage(place, text)
+    place = str(path)
+    try:
+        text = read_prompt(path)
+    except PromptError as error:
+        raise InputError([Fault(place, error.wrong, error.hint)]) from error
+    stage = _stage(place, text)
     # Not validated: the settings without a default do not change how a model is asked.
     settings: dict[str, Any] = {"prompt": text}
-    form = cast(Form, kind.model_construct(**settings).form())
-    console = standard_output()
-    console.print(shown(f"{place}: a prompt for {kind.use}", style="bold"))
-    for message in render(form, _PREMISE, _TEXTS[form.blank]):
-        console.print(shown(f"\n{_heading(message)}\n", style="bold"))
-        console.print(shown(message["content"].rstrip("\n")), soft_wrap=True)
-    for warning in (*_unsaid(place, text, form, kind), *_uncached(place, form)):
-        console.print(shown(f"\nwarning: {warning}", style="yellow"), soft_wrap=True)
-    return 0
-
-
-def _heading(message: dict[str, str]) -> str:
-    says = {
-        "system": "system message, the same in every call",
-        "user": "user message, with an example",
-    }
-    return f"--- {says[message['role']]}: about {_tokens(message['content']):,} tokens ---"
+    form = cast(Form, stage.model_construct(**settings).form())
+    messages = [
+        Message(message["role"], message["content"], _tokens(message["content"]))
+        for message in render(form, _PREMISE, _TEXTS[form.blank])
+    ]
+    warnings = [*_omissions(place, text, form, stage), *_uncacheable(place, form)]
+    return CheckedPrompt(stage.use, messages, warnings)
 
 
 def _tokens(text: str) -> int:
-    """About as many tokens as a model would count."""
     return ceil(len(text) / CHARACTERS_PER_TOKEN)
-
-
-def _read(path: Path) -> str:
-    try:
-        return read_prompt(path)
-    except PromptError as error:
-        raise InputError([Fault(str(path), error.wrong, error.hint)]) from error
 
 
 def _stage(place: str, text: str) -> type[Stage]:
@@ -100,22 +99,22 @@ def _fills(stage: type[Stage]) -> Fills:
     return next(mark for mark in marks if isinstance(mark, Fills))
 
 
-def _unsaid(place: str, text: str, form: Form, kind: type[Stage]) -> Iterator[Fault]:
-    """What the prompt does not say of the reply, and settings that it does not pass on."""
-    said = fill(text, dict.fromkeys(blanks(text), " "))
-    if "json" not in said.casefold():
+def _omissions(place: str, text: str, form: Form, stage: type[Stage]) -> Iterator[Fault]:
+    """What the prompt does not say about the reply, and settings that it does not pass on."""
+    literal = fill(text, dict.fromkeys(blanks(text), " "))
+    if "json" not in literal.casefold():
         hint = "some providers refuse to be asked for JSON without it"
         yield Fault(place, "lacks the word JSON", hint)
-    for word in _reply_words(form):
-        if not re.search(rf"\b{word}\b", said):
-            yield Fault(place, f"does not name {word!r}", "the reply is read by that name")
-    for setting in sorted(_fills(kind) - {"premise", form.blank} - set(blanks(text))):
+    for name in _reply_names(form):
+        if not re.search(rf"\b{name}\b", literal):
+            yield Fault(place, f"does not name {name!r}", "the reply is read by that name")
+    for setting in sorted(_fills(stage) - {"premise", form.blank} - set(blanks(text))):
         hint = f"put {{{{{setting}}}}} where it is to stand, or the setting changes nothing"
         yield Fault(place, f"has no blank {{{{{setting}}}}}", hint)
 
 
-def _reply_words(form: Form) -> Iterator[str]:
-    """The names in a reply, and the words of its closed sets."""
+def _reply_names(form: Form) -> Iterator[str]:
+    """The field names of a reply, and the values of its closed sets."""
     yield from (form.blank, "id")
     for name, field in form.answer.model_fields.items():
         yield name
@@ -123,8 +122,8 @@ def _reply_words(form: Form) -> Iterator[str]:
             yield from get_args(field.annotation)
 
 
-def _uncached(place: str, form: Form) -> Iterator[Fault]:
-    """What keeps providers from reusing the part of a prompt that calls have in common."""
+def _uncacheable(place: str, form: Form) -> Iterator[Fault]:
+    """What keeps providers from caching the part of a prompt that all calls share."""
     found = blanks(form.prompt)
     order = list(found)
     if order[-1] == "premise":
@@ -132,7 +131,7 @@ def _uncached(place: str, form: Form) -> Iterator[Fault]:
         yield Fault(f"{place}:{found['premise']}", "{{premise}} stands below {{claims}}", hint)
     varying = cut(form.prompt, found).varying
     below = fill(varying, dict.fromkeys(found, "")).strip()
-    if len(below) > _LABEL:
+    if len(below) > _MAX_LABEL:
         what = f"about {_tokens(below):,} tokens that never change stand beside or below the texts"
         hint = "put them above: providers reuse only what comes before the first text"
         yield Fault(f"{place}:{found[order[0]]}", what, hint)

@@ -1,26 +1,52 @@
-"""`claimflow run`: run a pipeline, then print its results."""
+"""`claimflow run`: evaluate a pipeline and print the results."""
 
 import sys
 from argparse import Namespace
 from functools import partial
+from typing import TYPE_CHECKING
 
-from claimflow.flows.api import RunResult, run_pipeline
-from claimflow.flows.commands.asked import asked_for
-from claimflow.flows.commands.progress import progress_observer
-from claimflow.flows.commands.run_tables import print_report
-from claimflow.flows.commands.stores import remember_store
+from claimflow.flows.cli.options import (
+    Commands,
+    add_command,
+    add_pipeline,
+    add_redact_option,
+    add_rerun_options,
+    rerun_of,
+)
+from claimflow.flows.cli.stores import remember_store
 from claimflow.flows.errors import InputError, JudgeError, StoreError, WorkersError
-from claimflow.flows.orchestration.local_server import is_configured, reached
-from claimflow.flows.pipeline.rerun import Rerun
-from claimflow.flows.runner.embedded_models import fetched
-from claimflow.flows.runner.plan import choose
-from claimflow.flows.runner.prepare import Prepared, open_store, prepare
-from claimflow.flows.store.store import Store
+
+if TYPE_CHECKING:
+    from claimflow.flows.api import RunResult
+    from claimflow.flows.pipeline.rerun import Rerun
+    from claimflow.flows.runner.prepare import Prepared
+    from claimflow.flows.store.store import Store
 
 
-def main(options: Namespace) -> int:
-    """Run a pipeline; returns the exit code of `print_report`."""
-    rerun = asked_for(options)
+def add(commands: Commands) -> None:
+    """Declare `run`."""
+    parser = add_command(
+        commands, "run", run, "evaluate a pipeline: make every table that cannot be reused"
+    )
+    add_pipeline(parser)
+    add_rerun_options(parser)
+    parser.add_argument(
+        "--prefect",
+        action="store_true",
+        help="track the run in Prefect even if no Prefect API is configured",
+    )
+    add_redact_option(parser)
+
+
+def run(options: Namespace) -> int:
+    """Run a pipeline and print its results; returns the exit code of `print_run`."""
+    from claimflow.flows.api import run_pipeline
+    from claimflow.flows.cli.progress import progress_observer
+    from claimflow.flows.orchestration.local_server import is_configured
+    from claimflow.flows.report.terminal import print_run
+    from claimflow.flows.runner.prepare import open_store, prepare
+
+    rerun = rerun_of(options)
     prepared = prepare(options.config, limit=options.limit, rerun=rerun, store=options.store)
     store = open_store(prepared, options.store)
     if options.prefect or is_configured():
@@ -33,12 +59,17 @@ def main(options: Namespace) -> int:
     if result.nothing_to_do:
         print(result.nothing_to_do)
         return 0
-    return print_report(store, result.run_id, config=options.config)
+    return print_run(store, result.run_id, config=options.config)
 
 
 def _run_in_prefect(
-    options: Namespace, rerun: Rerun, prepared: Prepared, store: Store
-) -> RunResult:
+    options: Namespace, rerun: "Rerun", prepared: "Prepared", store: "Store"
+) -> "RunResult":
+    from claimflow.flows.api import RunResult
+    from claimflow.flows.orchestration.local_server import reached
+    from claimflow.flows.runner.embedded_models import fetched
+    from claimflow.flows.runner.plan import choose
+
     # Prefect takes seconds to import and logs errors with a traceback: mistakes are found first.
     choice = choose(fetched(prepared, partial(print, file=sys.stderr, flush=True)), store, rerun)
     if choice.clean is not None:

@@ -1,0 +1,150 @@
+"""`claimflow diff`, `claimflow gate` and `claimflow tag`: runs compared, checked and named."""
+
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from claimflow.flows.cli.options import (
+    RUN,
+    Commands,
+    add_command,
+    add_output_option,
+    add_pipeline,
+    add_store_options,
+    positive,
+)
+from claimflow.flows.cli.output import write_text
+from claimflow.flows.cli.stores import named_store, readable_store
+from claimflow.flows.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    from claimflow.flows.quality.comparison import Comparison
+
+
+def add(commands: Commands) -> None:
+    """Declare `diff`, `gate` and `tag`."""
+    parser = add_command(
+        commands, "diff", diff, "show what changed from one run to another, and why"
+    )
+    parser.add_argument("a", nargs="?", metavar="RUN_A", help=f"{RUN} (default: previous)")
+    parser.add_argument("b", nargs="?", metavar="RUN_B", help="likewise (default: latest)")
+    parser.add_argument(
+        "--by",
+        metavar="FIELD",
+        help="treat samples with the same value of this metadata field as one unit",
+    )
+    parser.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        metavar="M",
+        help="compare this metric only; may be repeated",
+    )
+    parser.add_argument(
+        "--format", choices=["table", "json", "markdown"], default="table", help="(default: table)"
+    )
+    add_output_option(parser)
+    parser.add_argument(
+        "--limit",
+        type=positive,
+        default=10,
+        metavar="N",
+        help="show N scores and N claims (default: 10); JSON has all",
+    )
+    add_store_options(parser, live=True)
+
+    parser = add_command(
+        commands, "gate", gate, "check a finished run against the gates of a pipeline"
+    )
+    add_pipeline(parser)
+    parser.add_argument("--run", metavar="RUN", help=f"{RUN} (default: the pipeline's newest)")
+
+    parser = add_command(commands, "tag", tag, "give a run a name, such as main")
+    parser.add_argument("run", nargs="?", metavar="RUN", help=RUN)
+    parser.add_argument("name", nargs="?", metavar="NAME", help="letters, digits, points, _ and -")
+    parser.add_argument("--list", action="store_true", help="list the names instead")
+    parser.add_argument("--remove", metavar="NAME", help="remove a name; its run stays")
+    add_store_options(parser)
+
+
+def diff(options: Namespace) -> int:
+    """Compare run `options.b` with run `options.a`."""
+    from claimflow.flows.quality.comparison import compare
+    from claimflow.flows.quality.metric_differences import Runs
+    from claimflow.flows.report.terminal import Terminal, print_comparison
+    from claimflow.flows.store.results import chosen_run
+    from claimflow.flows.store.runs import LATEST, PREVIOUS
+
+    store = readable_store(options)
+    b = chosen_run(store, options.b or LATEST)
+    a = chosen_run(store, options.a or PREVIOUS, before=b)
+    comparison = compare(store, Runs(a, b), by=options.by, metrics=options.metric)
+    if options.format == "table" and options.output is None:
+        print_comparison(Terminal(), comparison, limit=options.limit)
+    else:
+        write_text(_document(comparison, options), options.output)
+    return 0
+
+
+def _document(comparison: "Comparison", options: Namespace) -> str:
+    from claimflow.flows.quality.comparison import as_json
+    from claimflow.flows.report.markdown import as_markdown
+    from claimflow.flows.report.terminal import print_comparison, rendered_text
+
+    if options.format == "json":
+        return as_json(comparison)
+    if options.format == "markdown":
+        return as_markdown(comparison, limit=options.limit)
+    return rendered_text(
+        lambda terminal: print_comparison(terminal, comparison, limit=options.limit)
+    )
+
+
+def gate(options: Namespace) -> int:
+    """Evaluate the gates on a run; 4 when one fails, else 5 when one is inconclusive, else 0."""
+    from claimflow.flows.pipeline.pipeline import build_pipeline
+    from claimflow.flows.pipeline.yaml_source import load_yaml
+    from claimflow.flows.quality.gates import judge_run
+    from claimflow.flows.report.terminal import Terminal, gate_exit_code, print_gates
+    from claimflow.flows.store.read_copy import publish_again
+    from claimflow.flows.store.results import chosen_run
+    from claimflow.flows.store.runs import newest_of
+    from claimflow.flows.store.store import Store
+
+    pipeline = build_pipeline(load_yaml(options.config))
+    if not pipeline.gates:
+        hint = "write gates: and what a metric's mean must be like"
+        raise InputError([Fault(str(options.config), "has no gates", hint)])
+    store = Store((options.store or pipeline.store).resolve())
+    newest = None if options.run else newest_of(store, pipeline.name)
+    run_id = chosen_run(store, options.run or newest)
+    outcomes = judge_run(store, run_id, pipeline.gates)
+    publish_again(store)
+    terminal = Terminal()
+    terminal.print(f"run {run_id}")
+    print_gates(terminal, outcomes)
+    return gate_exit_code(outcomes)
+
+
+def tag(options: Namespace) -> int:
+    """Name a run, list the names, or remove one."""
+    from claimflow.flows.report.terminal import Terminal
+    from claimflow.flows.store.read_copy import publish_again
+    from claimflow.flows.store.results import chosen_run
+    from claimflow.flows.store.runs import add_tag, remove_tag, tags
+
+    store = named_store(options)
+    if options.list:
+        Terminal().print_frame(tags(store))
+        return 0
+    if options.remove:
+        remove_tag(store, options.remove)
+        print(f"{options.remove} names no run any more")
+    elif options.run and options.name:
+        run = chosen_run(store, options.run)
+        add_tag(store, run, options.name)
+        print(f"{options.name} is run {run}")
+    else:
+        hint = "write claimflow tag RUN NAME, or --list"
+        raise InputError([Fault("tag", "lacks a run and a name", hint)])
+    publish_again(store)
+    return 0

@@ -1,0 +1,167 @@
+"""Commands that read a store: `runs`, `show`, `explain`, `audit`, `sql` and `schema`."""
+
+import json
+import sys
+from argparse import Namespace
+
+from claimflow.flows.cli.options import (
+    RUN,
+    Commands,
+    add_command,
+    add_output_option,
+    add_store_options,
+    positive,
+    seconds,
+)
+from claimflow.flows.cli.output import write_table, write_text
+from claimflow.flows.cli.stores import readable_store
+from claimflow.flows.errors import Fault, InputError
+
+
+def add(commands: Commands) -> None:
+    """Declare `runs`, `show`, `explain`, `audit`, `sql` and `schema`."""
+    parser = add_command(commands, "runs", runs, "list the runs of a store, newest first")
+    add_store_options(parser, live=True)
+
+    parser = add_command(
+        commands, "show", show, "show a run: its metrics, gates, failures and lowest samples"
+    )
+    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN} (default: the newest)")
+    parser.add_argument(
+        "--slices", action="store_true", help="add the means of each metadata value"
+    )
+    add_store_options(parser, live=True)
+
+    parser = add_command(commands, "explain", explain, "show what led to the scores of one sample")
+    parser.add_argument("sample", metavar="SAMPLE", help="a sample id or its beginning")
+    parser.add_argument(
+        "--calls", action="store_true", help="add the messages sent to the judge and its replies"
+    )
+    parser.add_argument("--run", metavar="RUN", help=f"{RUN} (default: the newest)")
+    add_store_options(parser, live=True)
+
+    parser = add_command(
+        commands, "audit", audit, "check the claims of a run for errors, without a judge"
+    )
+    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN} (default: the newest)")
+    parser.add_argument(
+        "--limit",
+        type=positive,
+        default=3,
+        metavar="N",
+        help="list up to N examples of each error and step (default: 3)",
+    )
+    parser.add_argument(
+        "--format", choices=["table", "json"], default="table", help="(default: table)"
+    )
+    add_store_options(parser, live=True)
+
+    parser = add_command(commands, "sql", sql, "query a store, read-only")
+    parser.add_argument(
+        "query",
+        metavar="QUERY",
+        help='for example "SELECT * FROM scores"; - reads it from standard input',
+    )
+    parser.add_argument(
+        "--format",
+        choices=["table", "csv", "json", "parquet"],
+        default="table",
+        help="(default: table)",
+    )
+    add_output_option(parser)
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        default=60,
+        metavar="SECONDS",
+        help="stop the query after this time (default: 60)",
+    )
+    add_store_options(parser, live=True)
+
+    parser = add_command(commands, "schema", schema, "print the JSON Schema of pipeline files")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--schedules", action="store_true", help="print the schema of schedules files instead"
+    )
+    which.add_argument("--tables", action="store_true", help="list the tables of a store instead")
+    add_store_options(parser, live=True)
+
+
+def runs(options: Namespace) -> int:
+    """Print the runs of a store, newest first."""
+    from claimflow.flows.report.terminal import Terminal
+    from claimflow.flows.store.results import all_runs
+
+    Terminal().print_frame(all_runs(readable_store(options)))
+    return 0
+
+
+def show(options: Namespace) -> int:
+    """Print a run as it was printed when it ended, with the same exit code."""
+    from claimflow.flows.report.terminal import print_run
+    from claimflow.flows.store.results import chosen_run
+
+    store = readable_store(options)
+    return print_run(store, chosen_run(store, options.run), slices=options.slices)
+
+
+def explain(options: Namespace) -> int:
+    """Print the tree of one sample: texts, claims, verdicts with their evidence, scores."""
+    from claimflow.flows.report.sample_tree import sample_tree
+    from claimflow.flows.report.terminal import Terminal
+    from claimflow.flows.store.results import chosen_run, sample
+
+    store = readable_store(options)
+    run_id = chosen_run(store, options.run)
+    row = sample(store, run_id, options.sample)
+    Terminal().print(sample_tree(store, run_id, row, calls=options.calls))
+    return 0
+
+
+def audit(options: Namespace) -> int:
+    """Print what is wrong with the claims of each step, with examples."""
+    from claimflow.flows.quality.claim_audit import as_json, audit_claims
+    from claimflow.flows.report.terminal import Terminal, print_claim_audit
+    from claimflow.flows.store.results import chosen_run
+
+    store = readable_store(options)
+    found = audit_claims(store, chosen_run(store, options.run), examples=options.limit)
+    if options.format == "json":
+        write_text(as_json(found), None)
+    else:
+        print_claim_audit(Terminal(), found)
+    return 0
+
+
+def sql(options: Namespace) -> int:
+    """Print or write the result of a query."""
+    from claimflow.flows.store.query import query
+
+    text = _standard_input() if options.query == "-" else options.query
+    result = query(readable_store(options), text, seconds=options.timeout)
+    write_table(result, options.format, options.output)
+    return 0
+
+
+def _standard_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        what = f"is no text at byte {error.start}"
+        raise InputError([Fault("standard input", what, "write the query as UTF-8")]) from error
+
+
+def schema(options: Namespace) -> int:
+    """Print the JSON Schema of pipeline or schedules files, or the tables of a store."""
+    if options.tables:
+        from claimflow.flows.report.terminal import Terminal
+        from claimflow.flows.store.query import tables
+
+        Terminal().print_frame(tables(readable_store(options)))
+        return 0
+    from claimflow.flows.pipeline.schedules import schedules_schema
+    from claimflow.flows.pipeline.schema import json_schema
+
+    document = schedules_schema() if options.schedules else json_schema()
+    print(json.dumps(document, indent=2, ensure_ascii=False))
+    return 0

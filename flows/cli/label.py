@@ -1,0 +1,186 @@
+"""`claimflow label` and `claimflow calibrate`: labels of people, and judges compared with them."""
+
+import argparse
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from claimflow.flows.cli.options import (
+    RUN,
+    Commands,
+    add_command,
+    add_group,
+    add_output_option,
+    add_store_options,
+    positive,
+)
+from claimflow.flows.cli.output import write_bytes, write_text
+from claimflow.flows.cli.stores import named_store
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.report.text import counted
+
+if TYPE_CHECKING:
+    from claimflow.flows.quality.csv_sheets import Sheet
+    from claimflow.flows.quality.labels import Kind
+
+
+def add(commands: Commands) -> None:
+    """Declare `label` and `calibrate`."""
+    actions = add_group(commands, "label", "write sheets for people to label, and import them")
+    _add_export(actions)
+
+    parser = add_command(actions, "import", import_labels, "import a sheet that was labelled")
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="a sheet that `claimflow label export` wrote"
+    )
+    parser.add_argument("--who", required=True, metavar="NAME", help="who labelled it")
+    add_store_options(parser)
+
+    parser = add_command(
+        commands, "calibrate", calibrate, "compare the judges of a run with the labels of people"
+    )
+    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN} (default: the newest)")
+    parser.add_argument(
+        "--by", metavar="FIELD", help="add the agreement for each value of this metadata field"
+    )
+    parser.add_argument(
+        "--format", choices=["table", "json"], default="table", help="(default: table)"
+    )
+    add_output_option(parser)
+    add_store_options(parser)
+
+
+def _add_export(actions: Commands) -> None:
+    parser = add_command(
+        actions, "export", export_sheet, "write a sheet to label: texts without verdicts"
+    )
+    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN} (default: the newest)")
+    parser.add_argument(
+        "--of",
+        choices=["verdicts", "claims", "samples"],
+        default="verdicts",
+        help="what is labelled (default: verdicts)",
+    )
+    parser.add_argument("--step", metavar="STEP", help="take the rows of this step")
+    parser.add_argument(
+        "--metric", metavar="M", help="the metric for which samples are rated from 0 to 1"
+    )
+    parser.add_argument(
+        "--sample", type=positive, default=100, metavar="N", help="draw N rows (default: 100)"
+    )
+    parser.add_argument(
+        "--by",
+        choices=["random", "uncertainty"],
+        default="random",
+        help="draw at random (default), or prefer rows on which the judge is unsure",
+    )
+    parser.add_argument(
+        "--seed", type=_seed, default=0, metavar="S", help="the seed of the draw (default: 0)"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write to this CSV file, or to a page to label in if its name ends in .html",
+    )
+    add_store_options(parser)
+
+
+def _seed(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 1_000_000_000:
+        raise argparse.ArgumentTypeError("must be 0 to 999999999")
+    return number
+
+
+def export_sheet(options: Namespace) -> int:
+    """Write a sheet for labelling as CSV, or as a page in which labels are set."""
+    from claimflow.flows.quality.csv_sheets import to_csv
+    from claimflow.flows.quality.label_sheets import draw_sheet
+    from claimflow.flows.quality.labels import choose_target, label_targets
+    from claimflow.flows.store.results import chosen_run
+
+    store = named_store(options)
+    run_id = chosen_run(store, options.run)
+    with store.reading() as connection:
+        targets = label_targets(connection, run_id, options.of)
+    target = choose_target(targets, run_id, options.of, step=options.step, metric=options.metric)
+    sheet = draw_sheet(store, target, size=options.sample, by=options.by, seed=options.seed)
+    if options.output is None or options.output.suffix != ".html":
+        content = to_csv(sheet)
+    else:
+        from claimflow.flows.report.label_form import form_page
+
+        content = form_page(sheet, options.of).encode()
+    write_bytes(content, options.output)
+    if options.output is not None:
+        draw = f"{sheet['draw'][0]} from step {target.step} of run {run_id}"
+        print(f"{counted(sheet.height, 'row')} in {options.output}: {draw}", file=sys.stderr)
+    return 0
+
+
+def import_labels(options: Namespace) -> int:
+    """Record the labels of a sheet."""
+    from claimflow.flows.quality.csv_sheets import read_sheet
+    from claimflow.flows.quality.label_sheets import LAYOUTS, find_labels
+    from claimflow.flows.quality.labels import record
+    from claimflow.flows.report.terminal import Terminal
+    from claimflow.flows.store.read_copy import publish_again
+    from claimflow.flows.store.results import chosen_run
+
+    who = options.who.strip()
+    if not who:
+        raise InputError([Fault("--who", "is blank", "name whoever labelled it")])
+    sheet = read_sheet(options.file, LAYOUTS)
+    store = named_store(options)
+    run_id = chosen_run(store, _run_of_sheet(sheet))
+    labels = find_labels(sheet, store, run_id, who=who)
+    new = record(store, labels)
+    if new:
+        publish_again(store)
+    blank = len(sheet.rows) - len(labels)
+    message = f"{counted(len(new), 'label')} of {sheet.kind} by {who}"
+    if len(new) < len(labels):
+        message += f", {len(labels) - len(new):,} more on record already"
+    if blank:
+        message += f"; {counted(blank, 'row')} without a label"
+    Terminal().print_line(message)
+    return 0
+
+
+def _run_of_sheet(sheet: "Sheet[Kind]") -> str:
+    """The one run that all rows of a sheet name."""
+    named = {row.cell("run").strip(): row for row in reversed(sheet.rows)}
+    if len(named) == 1 and "" not in named:
+        return next(iter(named))
+    if not named:
+        raise InputError([Fault(str(sheet.path), "has no rows", "keep those that were exported")])
+    first, *others = sorted(named.values(), key=lambda row: row.line)
+    what = "names no run" if "" in named else "is of another run than the rows above"
+    row = named.get("", others[0] if others else first)
+    raise InputError([sheet.fault(row, what, "keep the column run as it was exported")])
+
+
+def calibrate(options: Namespace) -> int:
+    """Print how far judges and people agree, and record it."""
+    from claimflow.flows.quality.calibration import as_json
+    from claimflow.flows.quality.calibration import calibrate as calibrate_run
+    from claimflow.flows.report.terminal import Terminal, print_calibration, rendered_text
+    from claimflow.flows.store.read_copy import publish_again
+    from claimflow.flows.store.results import chosen_run
+    from claimflow.flows.store.runs import LATEST
+
+    store = named_store(options)
+    run_id = chosen_run(store, options.run or LATEST)
+    found = calibrate_run(store, run_id, by=options.by)
+    publish_again(store)
+    if options.format == "json":
+        write_text(as_json(found), options.output)
+    elif options.output is None:
+        print_calibration(Terminal(), found)
+    else:
+        text = rendered_text(lambda terminal: print_calibration(terminal, found))
+        write_text(text, options.output)
+    return 0

@@ -1,0 +1,185 @@
+"""`claimflow export`, `prune`, `verify` and `migrate`: tables out of a store, and its upkeep."""
+
+import argparse
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from claimflow.flows.cli.options import RUN, Commands, add_command, add_store_options, positive
+from claimflow.flows.cli.output import write_bytes
+from claimflow.flows.cli.stores import named_store, readable_store
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.report.text import counted
+
+if TYPE_CHECKING:
+    from claimflow.flows.store.edits import Kind
+
+
+def add(commands: Commands) -> None:
+    """Declare `export`, `prune`, `verify` and `migrate`."""
+    parser = add_command(
+        commands, "export", export, "write tables as Parquet, or claims or verdicts as a CSV sheet"
+    )
+    parser.add_argument(
+        "tables",
+        nargs="*",
+        metavar="TABLE",
+        help="the tables to write (default: all but the replies of models)",
+    )
+    parser.add_argument(
+        "--format", choices=["parquet", "csv"], default="parquet", help="(default: parquet)"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        "--to",
+        metavar="PLACE",
+        help="a folder or an address such as s3://bucket/tables; the file of a sheet",
+    )
+    parser.add_argument("--run", metavar="RUN", help=f"the rows of one run only: {RUN}")
+    parser.add_argument("--step", metavar="STEP", help="in a sheet: the rows of this step only")
+    add_store_options(parser, live=True)
+
+    parser = add_command(
+        commands, "prune", prune, "remove old runs and the tables that only they use"
+    )
+    keep = parser.add_mutually_exclusive_group(required=True)
+    keep.add_argument(
+        "--keep-runs", type=positive, metavar="N", help="keep the newest N runs of each pipeline"
+    )
+    keep.add_argument(
+        "--keep-days", type=_days, metavar="D", help="keep the runs of the last D days"
+    )
+    parser.add_argument(
+        "--replies",
+        action="store_true",
+        help="also remove recorded replies of models from before the runs that are kept",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print what would be removed; remove nothing"
+    )
+    add_store_options(parser)
+
+    parser = add_command(
+        commands, "verify", verify, "check the digests, keys and references of a store"
+    )
+    add_store_options(parser)
+
+    parser = add_command(
+        commands, "migrate", migrate, "update a store that an older claimflow wrote"
+    )
+    add_store_options(parser)
+
+
+def _days(text: str) -> int:
+    """A whole number of days from 1 to 36,500, by which any date can be moved."""
+    number = positive(text)
+    if number > 36_500:
+        raise argparse.ArgumentTypeError("must be 36500 or less")
+    return number
+
+
+def export(options: Namespace) -> int:
+    """Write tables and print the files or objects written, or write one sheet."""
+    from claimflow.flows.object_storage import is_remote
+    from claimflow.flows.store.export import export_to
+    from claimflow.flows.store.results import chosen_run
+
+    if options.format == "csv":
+        if is_remote(options.output or ""):
+            what, hint = "a sheet is a file", "name one by -o"
+            raise InputError([Fault("--format csv", what, hint)])
+        match options.tables:
+            case ["claims" | "verdicts" as kind]:
+                return _export_sheet(options, kind)
+            case _:
+                what, hint = "is for claims or for verdicts", "name one of the two"
+                raise InputError([Fault("--format csv", what, hint)])
+    if options.step is not None:
+        raise InputError([Fault("--step", "is for a sheet", "add --format csv")])
+    if (options.output or "").endswith(".csv"):
+        what, hint = "tables are written as Parquet, into a folder", "add --format csv for a sheet"
+        raise InputError([Fault(f"-o {options.output}", what, hint)])
+    store = readable_store(options)
+    run_id = chosen_run(store, options.run) if options.run else None
+    place = options.output or f"{store.path.stem}-tables"
+    for one in export_to(store, place, tables=options.tables, run_id=run_id):
+        replaced = ", in place of an older file" if one.replaced else ""
+        print(f"{one.place}: {counted(one.rows, 'row')}{replaced}")
+    return 0
+
+
+def _export_sheet(options: Namespace, kind: "Kind") -> int:
+    """Write the claims or verdicts of a run as CSV, for people to correct."""
+    from claimflow.flows.quality.correction_sheets import sheet_rows
+    from claimflow.flows.quality.csv_sheets import to_csv
+    from claimflow.flows.store.results import chosen_run
+
+    store = readable_store(options)
+    run_id = chosen_run(store, options.run)
+    rows = sheet_rows(store, run_id, kind, options.step)
+    write_bytes(to_csv(rows), None if options.output is None else Path(options.output))
+    if options.output is not None:
+        count = counted(rows.height, "row")
+        print(f"{count} of run {run_id} in {options.output}", file=sys.stderr)
+    return 0
+
+
+def prune(options: Namespace) -> int:
+    """Remove old runs and shrink the file, or print what would be removed."""
+    from claimflow.flows.store import pruning
+    from claimflow.flows.store.read_copy import publish_again
+
+    store = named_store(options)
+    keeping = pruning.Keeping(options.keep_runs, options.keep_days, replies=not options.replies)
+    pruned = pruning.prune(store, keeping, dry_run=options.dry_run)
+    if not options.dry_run:
+        publish_again(store)
+    verb = "would be removed" if pruned.after is None else "removed"
+    for run_id in pruned.removed:
+        print(f"  {run_id}")
+    print(f"{counted(len(pruned.removed), 'run')} {verb}, {pruned.kept:,} kept")
+    counts = (
+        counted(pruned.tables, "table"),
+        counted(pruned.rows, "row"),
+        counted(pruned.calls, "call"),
+        counted(pruned.replies, "reply", "replies"),
+    )
+    print(f"with them: {', '.join(counts)}; the texts of {counted(pruned.emptied, 'call')}")
+    if pruned.after is None:
+        print(f"the file has {pruned.before:,} bytes")
+    else:
+        print(f"the file had {pruned.before:,} bytes and has {pruned.after:,}")
+    return 0
+
+
+def verify(options: Namespace) -> int:
+    """Print every fault that is found in a store; 1 when there are some, else 0."""
+    from claimflow.flows.report.terminal import Terminal
+    from claimflow.flows.store.integrity import check_store
+
+    checked = check_store(named_store(options))
+    terminal = Terminal()
+    for fault in checked.faults:
+        terminal.print_line(fault)
+    looked = f"{counted(checked.tables, 'table')}, {counted(checked.rows, 'row')}"
+    found = counted(len(checked.faults), "fault") if checked.faults else "all right"
+    terminal.print(f"{looked}, {found}")
+    return 1 if checked.faults else 0
+
+
+def migrate(options: Namespace) -> int:
+    """Bring a store to the newest schema version, and print both versions."""
+    from claimflow.flows.store.read_copy import publish_again
+    from claimflow.flows.store.schema import SCHEMA_VERSION
+    from claimflow.flows.store.store import store_version
+
+    store = named_store(options)
+    found = store_version(store)
+    with store.writing():
+        pass
+    publish_again(store)
+    change = "" if found == SCHEMA_VERSION else f", now {SCHEMA_VERSION}"
+    print(f"{store.path}: schema version {found}{change}")
+    return 0

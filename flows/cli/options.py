@@ -1,0 +1,150 @@
+"""Options that several commands share, and parsers for their values."""
+
+import argparse
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from claimflow.flows.pipeline.rerun import Rerun
+
+Commands = Any
+"""What `add_subparsers` returns; argparse has no public name for its type."""
+
+RUN: Final = "a run id, the beginning of one, a tag, latest or previous"
+
+_MAX_COUNT: Final = 10**12
+
+
+def add_command(commands: Commands, name: str, handler: Any, text: str) -> argparse.ArgumentParser:
+    """Declare the command `name`, which `handler(options) -> int` carries out.
+
+    `text` is its line in the list of commands and the first line of its own help.
+    """
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, description=_sentence(text)
+    )
+    parser.set_defaults(handler=handler)
+    return parser
+
+
+def add_group(commands: Commands, name: str, text: str) -> Commands:
+    """Declare the command `name` whose actions are declared with what this returns."""
+    parser = commands.add_parser(name, help=text, description=_sentence(text))
+    return parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def add_pipeline(parser: argparse.ArgumentParser) -> None:
+    """Add the pipeline file, and the store to use instead of the one that it names."""
+    parser.add_argument("config", type=Path, metavar="PIPELINE", help="a pipeline's YAML file")
+    parser.add_argument(
+        "--store", type=Path, metavar="FILE", help="use this DuckDB file as the store"
+    )
+
+
+def add_rerun_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose samples and steps, and which tables are made again."""
+    parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples only")
+    parser.add_argument(
+        "--samples",
+        metavar="FILE-or-SQL",
+        help="take these samples only: a file of ids, or a SELECT that returns sample_id",
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="STEP",
+        help="make these steps only; the tables that they need must be in the store",
+    )
+    parser.add_argument(
+        "--from",
+        dest="from_step",
+        metavar="STEP",
+        help="make this step and those that depend on it; the tables that they need must be in "
+        "the store",
+    )
+    parser.add_argument(
+        "--failed",
+        action="store_true",
+        help="make the steps with failed rows in the newest run, and those that depend on them",
+    )
+    parser.add_argument(
+        "--again",
+        action="append",
+        default=[],
+        metavar="STEP",
+        help="make this step even if its table can be reused; may be repeated",
+    )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="ignore recorded replies and ask the models again: in the steps of --again, or in "
+        "every step of the run",
+    )
+
+
+def rerun_of(options: argparse.Namespace) -> "Rerun":
+    """The options of `add_rerun_options`, apart from `--limit`, as the runner takes them."""
+    from claimflow.flows.pipeline.rerun import Rerun
+
+    return Rerun(
+        tuple(options.again),
+        options.fresh,
+        tuple(options.only),
+        options.from_step,
+        options.failed,
+        options.samples,
+    )
+
+
+def add_redact_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option to keep texts out of the record of calls."""
+    parser.add_argument(
+        "--redact",
+        action="store_true",
+        help="store hashes instead of the texts of model calls (audit.calls)",
+    )
+
+
+def add_store_options(parser: argparse.ArgumentParser, *, live: bool = False) -> None:
+    """Add the options that name a store; with `live` also the one to read the store itself."""
+    parser.add_argument(
+        "--store", type=Path, metavar="FILE", help="the store (default: the last one used here)"
+    )
+    parser.add_argument(
+        "--config", type=Path, metavar="PIPELINE", help="use the store of this pipeline file"
+    )
+    if live:
+        parser.add_argument(
+            "--live",
+            action="store_true",
+            help="read the store itself, waiting until it is free, instead of its read copy",
+        )
+
+
+def add_output_option(parser: argparse.ArgumentParser) -> None:
+    """Add the file to write to."""
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write to this file (default: print)"
+    )
+
+
+def positive(text: str) -> int:
+    """A whole number of 1 or more; those above a trillion count as a trillion."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return min(number, _MAX_COUNT)
+
+
+def seconds(text: str) -> float:
+    """A finite number of seconds greater than 0."""
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError("must be greater than 0")
+    return number

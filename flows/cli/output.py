@@ -1,0 +1,89 @@
+"""Command output: bytes, texts and tables, to a file or to standard output."""
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from claimflow.flows.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+TableFormat = Literal["table", "csv", "json", "parquet"]
+
+
+def write_text(text: str, output: Path | None) -> None:
+    """Write a text as UTF-8 to a file, or to standard output. Raises as `write_file` does."""
+    if output is not None:
+        write_file(text.encode(), output)
+        return
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def write_bytes(content: bytes, output: Path | None) -> None:
+    """Write bytes to a file or to standard output. Raises as `write_file` does."""
+    if output is not None:
+        write_file(content, output)
+        return
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
+def write_file(content: bytes, output: Path) -> None:
+    """Write a file. Raises `InputError` where it cannot be written."""
+    try:
+        output.write_bytes(content)
+    except OSError as error:
+        what = f"cannot be written ({error.strerror})"
+        raise InputError([Fault(str(output), what, "name a file in a folder of yours")]) from error
+
+
+def write_table(frame: "pl.DataFrame", table_format: TableFormat, output: Path | None) -> None:
+    """Write a table in the given format to `output` or to standard output.
+
+    Raises `InputError` where Parquet would go to a terminal or the file cannot be written.
+    """
+    if table_format == "parquet" and output is None and sys.stdout.isatty():
+        raise InputError([Fault("--format parquet", "is not for a terminal", "add -o FILE")])
+    write_bytes(_encode(frame, table_format), output)
+
+
+def _encode(frame: "pl.DataFrame", table_format: TableFormat) -> bytes:
+    match table_format:
+        case "parquet":
+            buffer = io.BytesIO()
+            frame.write_parquet(buffer)
+            return buffer.getvalue()
+        case "json":
+            return (_binary_as_hex(frame).write_json() + "\n").encode()
+        case "csv":
+            return _nested_as_json(_binary_as_hex(frame)).write_csv().encode()
+        case "table":
+            from claimflow.flows.report.terminal import rendered_text
+
+            return rendered_text(lambda terminal: terminal.print_frame(frame)).encode()
+
+
+def _binary_as_hex(frame: "pl.DataFrame") -> "pl.DataFrame":
+    """Binary columns as hexadecimal text, since JSON and CSV cannot hold bytes."""
+    import polars as pl
+
+    return frame.with_columns(pl.col(pl.Binary).bin.encode("hex"))
+
+
+def _nested_as_json(frame: "pl.DataFrame") -> "pl.DataFrame":
+    """Lists and structs as JSON text, since a CSV cell holds text only."""
+    import polars as pl
+
+    nested = [name for name, dtype in frame.schema.items() if dtype.is_nested()]
+    return frame.with_columns(
+        pl.Series(name, [_as_json(value) for value in frame[name].to_list()], dtype=pl.String)
+        for name in nested
+    )
+
+
+def _as_json(value: object) -> str | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False, default=str)

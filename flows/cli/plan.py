@@ -1,0 +1,252 @@
+"""`claimflow plan`, `doctor` and `prompt`: cost, judges and prompts checked before a run."""
+
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from claimflow.flows.cli.options import (
+    Commands,
+    add_command,
+    add_group,
+    add_pipeline,
+    add_rerun_options,
+    rerun_of,
+)
+from claimflow.flows.errors import JudgeError
+from claimflow.flows.report.text import counted
+
+if TYPE_CHECKING:
+    from claimflow.flows.judge.estimate import Estimate
+    from claimflow.flows.pipeline.models import Endpoint
+    from claimflow.flows.pipeline.pipeline import Pipeline
+    from claimflow.flows.report.terminal import Terminal
+    from claimflow.flows.runner.plan import Planned
+
+
+def add(commands: Commands) -> None:
+    """Declare `plan`, `doctor` and `prompt`."""
+    parser = add_command(
+        commands, "plan", plan, "show what a run would make, ask and cost; writes nothing"
+    )
+    add_pipeline(parser)
+    add_rerun_options(parser)
+
+    parser = add_command(
+        commands, "doctor", doctor, "test each judge of a pipeline with three small requests"
+    )
+    parser.add_argument("config", type=Path, metavar="PIPELINE", help="a pipeline's YAML file")
+
+    actions = add_group(commands, "prompt", "check a prompt file for a language model")
+    parser = add_command(
+        actions,
+        "check",
+        check_prompt_file,
+        "show the messages that a model would read, and warnings",
+    )
+    parser.add_argument("file", type=Path, metavar="FILE", help="a prompt file")
+
+
+def plan(options: Namespace) -> int:
+    """Print what a run would do with each step, and what it would ask of endpoints."""
+    from claimflow.flows.report.terminal import Terminal
+    from claimflow.flows.runner import plan as planning
+    from claimflow.flows.runner.canaries import canary_estimates
+    from claimflow.flows.runner.embedded_models import to_fetch
+    from claimflow.flows.runner.estimate import estimate
+    from claimflow.flows.runner.prepare import open_store, prepare
+
+    rerun = rerun_of(options)
+    prepared = prepare(options.config, limit=options.limit, rerun=rerun, store=options.store)
+    store = open_store(prepared, options.store)
+    choice = planning.choose(prepared, store, rerun)
+    if choice.clean is not None:
+        print(choice.nothing())
+        return 0
+    planned = planning.plan(prepared, store, choice=choice)
+    estimates = estimate(prepared, store, planned)
+    canaries = {
+        f"canaries of {', '.join(steps)}": one
+        for steps, one in canary_estimates(prepared, store, choice.wanted).items()
+    }
+    terminal = Terminal()
+    _print_plan(terminal, planned, estimates, canaries)
+    downloads = to_fetch(prepared.pipeline)
+    if downloads:
+        terminal.print_line(downloads)
+    estimates |= canaries
+    if estimates:
+        terminal.print_line(total_line(estimates))
+        for line in (*_cascade_lines(estimates), *budget_lines(prepared.pipeline, estimates)):
+            terminal.print_line(line)
+    return 0
+
+
+def _print_plan(
+    terminal: "Terminal",
+    planned: "list[Planned]",
+    estimates: "Mapping[str, Estimate]",
+    canaries: "Mapping[str, Estimate]",
+) -> None:
+    costs = ["calls", "tokens (in + out)", "cost (USD)"] if estimates or canaries else []
+    rows = [
+        [step.step, step.stage, _action(step), *_cost_cells(estimates.get(step.step))]
+        for step in planned
+    ]
+    for name, one in canaries.items():
+        rows.append([name, "verify_claims", "ask" if one.calls else "known", *_cost_cells(one)])
+    columns = ["step", "uses", "plan", *costs]
+    terminal.print_table(columns, [row[: len(columns)] for row in rows], right=costs)
+
+
+def _action(step: "Planned") -> str:
+    if step.artifact is not None:
+        return f"reuse {step.artifact.row_count:,} rows"
+    if step.below is not None:
+        return f"reuse {step.below.row_count:,} rows, edited by hand"
+    if step.waits_for:
+        return f"waits for {', '.join(step.waits_for)}"
+    if step.taken_over:
+        return f"make, {counted(step.taken_over, 'sample')} taken over"
+    return "make anew" if step.fresh else "make"
+
+
+def _cost_cells(estimate: "Estimate | None") -> tuple[str, str, str]:
+    if estimate is None:
+        return "-", "-", "-"
+    about = "about " if estimate.about else ""
+    sent, received = estimate.prompt_tokens, estimate.completion_tokens
+    tokens = f"{_format_tokens(sent)} + {_format_tokens(received)}"
+    cost = "-" if estimate.cost is None else _format_usd(estimate.cost)
+    return f"{about}{estimate.calls:,}", tokens, cost
+
+
+def total_line(estimates: "Mapping[str, Estimate]") -> str:
+    """Calls, tokens and cost of all estimates, and how many answers the ledger already has."""
+    of_steps = estimates.values()
+    calls, answers = sum(one.calls for one in of_steps), sum(one.answers for one in of_steps)
+    known = f"; {counted(answers, 'answer')} {'is' if answers == 1 else 'are'} on file"
+    recorded = known if answers else ""
+    if not calls:
+        return f"no calls{recorded}"
+    guess = any(one.about for one in of_steps)
+    tokens = sum(one.prompt_tokens + one.completion_tokens for one in of_steps)
+    amounts = [
+        counted(calls, "call"),
+        f"{'' if guess else 'about '}{_format_tokens(tokens)} tokens",
+    ]
+    costs = [one.cost for one in of_steps if one.cost is not None and one.calls]
+    if costs:
+        amounts.append(f"{_format_usd(sum(costs, Decimal(0)))} USD")
+    if any(one.cost is None for one in of_steps):
+        amounts.append("and calls whose price nobody knows" if costs else "price unknown")
+    return f"{'about ' if guess else ''}{', '.join(amounts)}{recorded}"
+
+
+def _cascade_lines(estimates: "Mapping[str, Estimate]") -> Iterator[str]:
+    """A line for each cascade: which model would judge how much, and how many calls that saves."""
+    for step, one in estimates.items():
+        if one.cascade and sum(one.cascade[:3]):
+            settled, referred, audited, saved = one.cascade
+            about = "about " if one.about else ""
+            verdicts = counted(settled + referred + audited, "verdict")
+            yield (
+                f"cascade of {step}: {about}{settled:,} of {verdicts} settled by the embedded "
+                f"model, {referred:,} by the judge, {audited:,} audited by it; "
+                f"{about}{counted(saved, 'call')} saved"
+            )
+
+
+def budget_lines(pipeline: "Pipeline", estimates: "Mapping[str, Estimate]") -> Iterator[str]:
+    """A line for each endpoint whose budget would not suffice."""
+    from claimflow.flows.pipeline.models import Endpoint
+
+    single = [part for one in estimates.values() for part in one.parts or (one,)]
+    for who in dict.fromkeys(one.who for one in single):
+        of_endpoint = [one for one in single if one.who == who]
+        endpoint = pipeline.judges.get(who) or pipeline.embedder
+        if not isinstance(endpoint, Endpoint):
+            continue
+        calls = sum(one.calls for one in of_endpoint)
+        cost = sum((one.cost for one in of_endpoint if one.cost is not None), Decimal(0))
+        limits = []
+        if endpoint.budget_calls is not None and calls > endpoint.budget_calls:
+            limits.append(f"{counted(endpoint.budget_calls, 'call')} (budget_calls)")
+        if endpoint.budget_usd is not None and cost > Decimal(str(endpoint.budget_usd)):
+            limits.append(f"{endpoint.budget_usd:g} USD (budget_usd)")
+        if limits:
+            rest = "the rest becomes rows that failed, not_asked"
+            yield f"the budget of {who} would not suffice: {' and '.join(limits)}; {rest}"
+
+
+def _format_tokens(tokens: int) -> str:
+    return f"{tokens / 1_000_000:,.1f} M" if tokens >= 1_000_000 else f"{tokens:,}"
+
+
+def _format_usd(usd: Decimal) -> str:
+    """With two significant digits below 1 USD, else with cents: 0.83, 12.40, 0.0051."""
+    digits = 2 if usd >= 1 or not usd else 1 - usd.adjusted()
+    return f"{usd:,.{digits}f}"
+
+
+def doctor(options: Namespace) -> int:
+    """Test each endpoint of a pipeline with small requests and print what was found.
+
+    Reads no samples and stores nothing. Raises `JudgeError` when an endpoint cannot be used.
+    """
+    from claimflow.flows.judge.doctor import examine
+    from claimflow.flows.pipeline.pipeline import build_pipeline
+    from claimflow.flows.pipeline.yaml_source import load_yaml
+    from claimflow.flows.report.terminal import Terminal
+
+    endpoints = _endpoints(build_pipeline(load_yaml(options.config)))
+    if not endpoints:
+        print("this pipeline asks no endpoint: its judge and its encoder run in this process")
+        return 0
+    examined = examine(endpoints)
+    terminal = Terminal()
+    for who, endpoint in endpoints.items():
+        address = f" at {endpoint.api_base}" if endpoint.api_base else ""
+        terminal.print_line(f"{who}: {endpoint.model}{address}", "bold")
+        width = max(map(len, examined[who].found))
+        for topic, finding in examined[who].found.items():
+            terminal.print_line(f"  {topic:{width}}  {finding}")
+        terminal.print()
+    faults = {who: one.fault for who, one in examined.items() if one.fault is not None}
+    if faults:
+        raise JudgeError("; ".join(f"{who} cannot be used: {why}" for who, why in faults.items()))
+    return 0
+
+
+def _endpoints(pipeline: "Pipeline") -> "Mapping[str, Endpoint]":
+    """The endpoints of a pipeline, by the names that messages use for them."""
+    from claimflow.flows.judge.embedding import WHO
+    from claimflow.flows.pipeline.models import DEFAULT_JUDGE, Endpoint
+
+    judges = pipeline.judges.items()
+    default = {name: judge for name, judge in judges if name == DEFAULT_JUDGE}
+    others = {f"judge {name}": judge for name, judge in judges if name not in default}
+    embedder = {WHO: pipeline.embedder} if isinstance(pipeline.embedder, Endpoint) else {}
+    return {**default, **others, **embedder}
+
+
+def check_prompt_file(options: Namespace) -> int:
+    """Print the messages that a prompt file makes of an example, and warnings."""
+    from claimflow.flows.judge.prompt_check import check_prompt
+    from claimflow.flows.report.terminal import Terminal
+
+    checked = check_prompt(options.file)
+    terminal = Terminal()
+    terminal.print_line(f"{options.file}: a prompt for {checked.use}", "bold")
+    headings = {
+        "system": "system message, the same in every call",
+        "user": "user message, with an example",
+    }
+    for role, content, tokens in checked.messages:
+        heading = f"--- {headings[role]}: about {tokens:,} tokens ---"
+        terminal.print_line(f"\n{heading}\n", "bold")
+        terminal.print_line(content.rstrip("\n"))
+    for warning in checked.warnings:
+        terminal.print_line(f"\nwarning: {warning}", "yellow")
+    return 0

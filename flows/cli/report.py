@@ -1,0 +1,211 @@
+"""`claimflow report`, `claimflow plot` and `claimflow view`: runs as documents, plots and pages."""
+
+import argparse
+import sys
+from argparse import Namespace
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from claimflow.flows.cli.options import (
+    RUN,
+    Commands,
+    add_command,
+    add_output_option,
+    add_store_options,
+    positive,
+)
+from claimflow.flows.cli.output import write_file, write_text
+from claimflow.flows.cli.stores import readable_store
+from claimflow.flows.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    from claimflow.flows.report.plots import Chart
+    from claimflow.flows.store.store import Store
+
+
+def add(commands: Commands) -> None:
+    """Declare `report`, `plot` and `view`."""
+    parser = add_command(
+        commands, "report", report, "write a run as an HTML page, JSON, JUnit XML or Markdown"
+    )
+    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN} (default: the newest)")
+    parser.add_argument(
+        "--against", metavar="RUN", help="an earlier run: show what changed since (HTML only)"
+    )
+    formats = ["html", "json", "junit", "markdown"]
+    parser.add_argument("--format", choices=formats, default="html", help="(default: html)")
+    add_output_option(parser)
+    parser.add_argument(
+        "--samples",
+        type=positive,
+        default=1000,
+        metavar="N",
+        help="include N samples: changed ones, then the lowest scores (default: 1000)",
+    )
+    add_store_options(parser, live=True)
+
+    parser = add_command(commands, "plot", plot, "write one plot of a run as SVG or PNG")
+    parser.add_argument(
+        "metrics",
+        nargs="*",
+        metavar="METRIC",
+        help="one metric; any number with --against; a step that verifies claims with --kind "
+        "reliability",
+    )
+    parser.add_argument(
+        "--kind",
+        choices=["distribution", "trend", "reliability"],
+        help="the distribution of its scores (default), its means over the newest runs of the "
+        "pipeline, or a step's probabilities against the labels of people",
+    )
+    parser.add_argument("--run", metavar="RUN", help=f"{RUN} (default: the newest)")
+    parser.add_argument(
+        "--against", metavar="RUN", help="an earlier run: plot the differences of the means"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE", help="a .svg or .png file"
+    )
+    add_store_options(parser, live=True)
+
+    parser = add_command(commands, "view", view, "serve reports and a page for SQL to this machine")
+    parser.add_argument(
+        "--port",
+        type=_port,
+        default=8765,
+        metavar="N",
+        help="listen on this port (default: 8765; 0: any free one)",
+    )
+    add_store_options(parser, live=True)
+
+
+def _port(text: str) -> int:
+    """A port that does not need administrator rights, or 0."""
+    number = int(text)
+    if number != 0 and not 1024 <= number <= 65535:
+        raise argparse.ArgumentTypeError("must be 0, or 1024 to 65535")
+    return number
+
+
+def report(options: Namespace) -> int:
+    """Write the report of a run to a file or to standard output."""
+    from claimflow.flows.store.results import chosen_run
+
+    if options.output is None and options.format == "html" and sys.stdout.isatty():
+        raise InputError([Fault("--format html", "is not for a terminal", "add -o FILE")])
+    store = readable_store(options)
+    run_id = chosen_run(store, options.run)
+    write_text(_document(store, run_id, options), options.output)
+    return 0
+
+
+def _document(store: "Store", run_id: str, options: Namespace) -> str:
+    from claimflow.flows.report.json_document import as_json
+    from claimflow.flows.report.junit import as_junit
+    from claimflow.flows.report.markdown import run_page
+    from claimflow.flows.store.results import chosen_run
+
+    if options.format != "html" and options.against:
+        hint = "compare two runs by `claimflow diff`, or write HTML"
+        raise InputError([Fault("--against", f"is not for --format {options.format}", hint)])
+    if options.format == "json":
+        return as_json(store, run_id, samples=options.samples)
+    if options.format == "junit":
+        return as_junit(store, run_id)
+    if options.format == "markdown":
+        return run_page(store, run_id)
+    from claimflow.flows.report.html import html_report
+
+    against = chosen_run(store, options.against, before=run_id) if options.against else None
+    return html_report(store, run_id, against=against, samples=options.samples)
+
+
+def plot(options: Namespace) -> int:
+    """Write a plot to the file that `-o` names."""
+    from claimflow.flows.report.plots import png, svg
+    from claimflow.flows.store.results import chosen_run
+
+    _check_plot(options)
+    store = readable_store(options)
+    run_id = chosen_run(store, options.run)
+    if options.against:
+        chart = _plot_comparison(store, run_id, options)
+    elif options.kind == "reliability":
+        chart = _plot_step(store, run_id, options.metrics[0])
+    else:
+        chart = _plot_metric(store, run_id, options.metrics[0], options.kind)
+    write_file(svg(chart).encode() if _suffix(options) == ".svg" else png(chart), options.output)
+    return 0
+
+
+def _check_plot(options: Namespace) -> None:
+    faults = []
+    if _suffix(options) not in (".svg", ".png"):
+        what, hint = "is neither SVG nor PNG", "let its name end in .svg or .png"
+        faults.append(Fault(str(options.output), what, hint))
+    if not options.against and len(options.metrics) != 1:
+        hint = "name one, or another run by --against to compare several"
+        faults.append(Fault("METRIC", f"{len(options.metrics)} are named", hint))
+    if options.against and options.kind:
+        hint = "leave it out, or --against"
+        faults.append(Fault(f"--kind {options.kind}", "is of one run", hint))
+    if faults:
+        raise InputError(faults)
+
+
+def _suffix(options: Namespace) -> str:
+    suffix: str = options.output.suffix
+    return suffix.lower()
+
+
+def _plot_metric(store: "Store", run_id: str, name: str, kind: str | None) -> "Chart":
+    from claimflow.flows.report.overview import named_metrics, past_means, scored_values
+    from claimflow.flows.report.plots import Point, distribution, trend
+
+    [metric] = named_metrics(store, run_id, [name], place="METRIC")
+    if kind != "trend":
+        values = scored_values(store, run_id, metric)
+        if not values:
+            what, hint = f"no sample has a score of {name}", "`claimflow show` says why"
+            raise InputError([Fault("METRIC", what, hint)])
+        return distribution(values, label=name)
+    past = past_means(store, run_id).get(metric, [])
+    if all(one.mean is None for one in past):
+        why = "`claimflow show` says why" if past else "add a step that uses summarize_scores"
+        what, hint = f"no run has a mean of {name}", why
+        raise InputError([Fault("--kind trend", what, hint)])
+    points = [Point(one.run_id, one.mean, one.low, one.high) for one in past]
+    return trend(points, label=name)
+
+
+def _plot_step(store: "Store", run_id: str, step: str) -> "Chart":
+    from claimflow.flows.quality.calibration import reliability_of_step
+    from claimflow.flows.report.plots import Believed, reliability
+
+    bins = reliability_of_step(store, run_id, step).bins
+    points = [Believed(one.mean, *one.entailed, one.n) for one in bins]
+    return reliability(points, label=f"p entailed, {step}")
+
+
+def _plot_comparison(store: "Store", run_id: str, options: Namespace) -> "Chart":
+    from claimflow.flows.quality.comparison import compare
+    from claimflow.flows.quality.metric_differences import Runs
+    from claimflow.flows.report.plots import apart, comparison
+    from claimflow.flows.store.results import chosen_run
+
+    before = chosen_run(store, options.against, before=run_id)
+    found = compare(store, Runs(before, run_id), metrics=options.metrics)
+    return comparison(apart(found.metrics), label=f"{run_id} less {before}")
+
+
+def view(options: Namespace) -> int:
+    """Serve until Ctrl-C."""
+    from claimflow.flows.store.store import store_version
+    from claimflow.flows.viewer.server import View
+
+    store = readable_store(options)
+    store_version(store)
+    with View(store, options.port) as server, suppress(KeyboardInterrupt):
+        print(f"{server.url} shows {store.path}; Ctrl-C ends it", flush=True)
+        server.serve_forever()
+    return 0

@@ -1,0 +1,129 @@
+"""`claimflow serve` and `claimflow deploy`: pipelines that run on a schedule."""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from claimflow.flows.cli.options import Commands, add_command
+from claimflow.flows.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    from claimflow.flows.orchestration.deployments import Found
+    from claimflow.flows.pipeline.schedules import Scheduled, SharedLimit
+
+
+def add(commands: Commands) -> None:
+    """Declare `serve` and `deploy`."""
+    parser = add_command(commands, "serve", serve, "run pipelines on schedule, in this process")
+    _add_schedules(parser)
+
+    parser = add_command(
+        commands, "deploy", deploy, "run pipelines on schedule, in Prefect workers"
+    )
+    _add_schedules(parser)
+    parser.add_argument(
+        "--pool", default="claimflow", metavar="NAME", help="the work pool (default: claimflow)"
+    )
+
+
+def _add_schedules(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "schedules",
+        nargs="?",
+        type=Path,
+        default=Path("configs/schedules.yaml"),
+        metavar="FILE",
+        help="a schedules file (default: configs/schedules.yaml)",
+    )
+
+
+def serve(options: Namespace) -> int:
+    """Run due pipelines until stopped; starts a Prefect server if none is configured."""
+    from claimflow.flows.orchestration.local_server import (
+        HOME,
+        is_configured,
+        local_server,
+        reached,
+    )
+    from claimflow.flows.pipeline.schedules import read_schedules
+
+    scheduled, limits = read_schedules(options.schedules)
+    with ExitStack() as stack:
+        url = None
+        if not is_configured():
+            _announce("no Prefect API is configured: starting a server here, which takes a moment")
+            url = stack.enter_context(local_server())
+            _announce(f"Prefect server: {url} (data and log in {HOME})")
+        # Only now: on import Prefect reads which server it is to use.
+        from claimflow.flows.orchestration import deployments
+        from claimflow.flows.orchestration.shared_limits import register_limits
+
+        stack.enter_context(reached("start that server, or unset it to have one of your own"))
+        client = stack.enter_context(deployments.api(f"{url}/api" if url else None))
+        _print_repairs(deployments.settle(client, options.schedules, scheduled))
+        _print_schedules(scheduled)
+        register_limits(client, limits)
+        _print_limits(limits)
+        _announce(
+            "serving until Ctrl-C; under systemd it goes on for good: see flows/README.md, Nightly"
+        )
+        deployments.serve(client, options.schedules, scheduled)
+    return 0
+
+
+def deploy(options: Namespace) -> int:
+    """Register the deployments with Prefect and print how to start a worker."""
+    from claimflow.flows.orchestration.local_server import is_configured, reached
+    from claimflow.flows.pipeline.schedules import read_schedules
+
+    scheduled, limits = read_schedules(options.schedules)
+    if not is_configured():
+        what = "no Prefect API is configured, and workers need one that stays"
+        hint = "run `prefect server start` and set it to http://127.0.0.1:4200/api"
+        raise InputError([Fault("PREFECT_API_URL", what, hint)])
+    from claimflow.flows.orchestration import deployments
+    from claimflow.flows.orchestration.shared_limits import register_limits
+
+    with reached("start that server with `prefect server start`"), deployments.api() as client:
+        _print_repairs(deployments.settle(client, options.schedules, scheduled))
+        new = deployments.deploy(client, options.schedules, scheduled, pool=options.pool)
+        _print_schedules(scheduled)
+        register_limits(client, limits)
+        _print_limits(limits)
+    pool = f"work pool {options.pool}{' (new)' if new else ''}"
+    print(f"{pool}: runs wait for a worker, on each machine one")
+    print(f"  prefect worker start --pool {options.pool}")
+    return 0
+
+
+def _announce(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+def _print_schedules(scheduled: "Iterable[Scheduled]") -> None:
+    """Print for each deployment its name, its pipeline and when it runs."""
+    for name, _, written in scheduled:
+        if written.cron is not None:
+            when = f"cron {written.cron} in {written.timezone or 'UTC'}"
+        else:
+            when = f"every {written.interval}"
+        rules = f"overlap {written.overlap}, missed {written.missed}"
+        print(f"evaluate/{name}: {written.pipeline}, {when}; {rules}", flush=True)
+
+
+def _print_limits(limits: "Mapping[str, SharedLimit]") -> None:
+    for name, limit in limits.items():
+        print(f"limit {name}: {limit.rpm:,} requests a minute, for all runs together", flush=True)
+
+
+def _print_repairs(found: "Found") -> None:
+    """Print which runs were marked as crashed or left out, and which schedules were removed."""
+    for orphan in found.orphans:
+        print(f"run {orphan.name} is marked as crashed: {orphan.reason}")
+    for name in found.missed:
+        print(f"run {name} was missed and is left out")
+    for name in found.left:
+        print(f"evaluate/{name} is no longer in the file: its schedule is removed")

@@ -1,0 +1,83 @@
+"""Which store a command uses: the one named, a pipeline's, or the last one used in this folder."""
+
+import sys
+import time
+from argparse import Namespace
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from claimflow.flows.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    from claimflow.flows.store.store import Store
+
+_QUIET: Final = 60.0
+"""Seconds without writing after which a run is unlikely to be in progress."""
+
+_LAST_STORE: Final = Path(".claimflow") / "last_store"
+
+
+def remember_store(store: "Store") -> None:
+    """Record the store as the default of later commands in this folder.
+
+    Does nothing in a folder that cannot be written.
+    """
+    with suppress(OSError):
+        _LAST_STORE.parent.mkdir(exist_ok=True)
+        _LAST_STORE.write_text(str(store.path), "utf-8")
+
+
+def named_store(options: Namespace) -> "Store":
+    """The store named by `--store` or `--config`, or else the last one used in this folder."""
+    from claimflow.flows.pipeline.pipeline import build_pipeline
+    from claimflow.flows.pipeline.yaml_source import load_yaml
+    from claimflow.flows.store.store import Store
+
+    if options.store:
+        return Store(options.store.resolve())
+    if options.config:
+        return Store(build_pipeline(load_yaml(options.config)).store.resolve())
+    last = _last_store()
+    if last is not None:
+        return Store(last)
+    what, hint = "no store was used in this folder yet", "name one by --store or --config"
+    raise InputError([Fault("store", what, hint)])
+
+
+def _last_store() -> Path | None:
+    """The store last used in this folder, if that was recorded and its folder still exists."""
+    from claimflow.flows.files import path_exists
+
+    with suppress(OSError, UnicodeDecodeError):
+        path = Path(_LAST_STORE.read_text("utf-8"))
+        return path if path.is_absolute() and path_exists(path.parent) else None
+    return None
+
+
+def readable_store(options: Namespace) -> "Store":
+    """The store of `named_store`, read from its read copy, so that no lock is waited for.
+
+    With `--live`, or where there is no copy, it is the store itself. A missing copy, or one that
+    has been out of date for a while, is reported on standard error.
+    """
+    from claimflow.flows.store.read_copy import is_current, read_copy_path
+    from claimflow.flows.store.store import Store
+
+    store = named_store(options)
+    copy = read_copy_path(store.path)
+    if options.live or not store.path.is_file():
+        return store
+    if not copy.is_file():
+        _warn(f"{copy} is not there yet: reading the store itself, when it is free")
+        return store
+    if not is_current(store.path) and time.time() - store.path.stat().st_mtime > _QUIET:
+        _warn(
+            f"{copy} is older than the store, which was not written by a run that ended; "
+            "add --live to read the store itself"
+        )
+    return Store(store.path, copy=copy)
+
+
+def _warn(message: str) -> None:
+    print(f"claimflow: {message}", file=sys.stderr)

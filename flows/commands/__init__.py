@@ -1,1 +1,0 @@
-"""One module per command of the command line, and what they share."""

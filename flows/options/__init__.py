@@ -1,1 +1,0 @@
-"""What may be said on the command line: each module declares the options of some commands."""

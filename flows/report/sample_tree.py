@@ -1,0 +1,147 @@
+"""What led to the scores of one sample, as a tree on a terminal."""
+
+import json
+from collections import Counter
+from typing import Any, Final
+
+import polars as pl
+from rich.tree import Tree
+
+from claimflow.flows.quality.corrections import edits_of_sample
+from claimflow.flows.report.terminal import safe_text
+from claimflow.flows.report.text import counted
+from claimflow.flows.store import results
+from claimflow.flows.store.store import Store
+
+_STYLES: Final = {"entailed": "green", "contradicted": "red", "neutral": "yellow"}
+
+
+def sample_tree(store: Store, run_id: str, sample: dict[str, Any], *, calls: bool = False) -> Tree:
+    """Texts, claims with their verdicts and evidence, edits, judge calls and scores of a sample.
+
+    `sample` is a row as `results.sample` gives it; with `calls` each call has its messages and
+    the reply.
+    """
+    sample_id = sample["sample_id"]
+    tree = Tree(safe_text(f"sample {sample_id}  (run {run_id})", "bold"))
+    _add_texts(tree, sample)
+    _add_claims(tree, results.verdicts_of(store, run_id, sample_id))
+    _add_edits(tree, store, run_id, sample_id)
+    _add_calls(tree, results.calls_of(store, run_id, sample_id), messages=calls)
+    _add_scores(tree, results.scores_of(store, run_id, sample_id))
+    return tree
+
+
+def _add_texts(tree: Tree, sample: dict[str, Any]) -> None:
+    for name in ("user_input", "response", "reference"):
+        text = "(missing)" if sample[name] is None else sample[name] or "(empty)"
+        tree.add(safe_text(f"{name}: {text}"))
+    contexts = sample["retrieved_contexts"]
+    if contexts is not None:
+        branch = tree.add(safe_text(f"retrieved_contexts: {len(contexts)}"))
+        for number, context in enumerate(contexts):
+            branch.add(safe_text(f"[{number}] {context[:160]}{'…' if len(context) > 160 else ''}"))
+
+
+def _add_claims(tree: Tree, verdicts: pl.DataFrame) -> None:
+    for (step,), rows in verdicts.group_by("claims_step", maintain_order=True):
+        count = counted(rows["claim"].n_unique(), "claim")
+        branch = tree.add(safe_text(f"{step}: {count}", "bold"))
+        for (claim,), of_claim in rows.group_by("claim", maintain_order=True):
+            first = of_claim.row(0, named=True)
+            edited = first["claim_status"] == "made" and first["claim_reason"]
+            reason = f" ({first['claim_reason']})" if edited else ""
+            leaf = branch.add(safe_text(f"{claim or '(no claims)'}{reason}"))
+            for row in of_claim.iter_rows(named=True):
+                _add_verdict(leaf, row)
+
+
+def _add_verdict(leaf: Tree, row: dict[str, Any]) -> None:
+    if row["claim_status"] == "failed":
+        leaf.add(safe_text(f"failed: {row['claim_reason']}"))
+    if row["verdicts_step"] is None:
+        return
+    if row["verdict_status"] == "failed":
+        leaf.add(safe_text(f"{row['verdicts_step']}: failed: {row['verdict_reason']}"))
+        return
+    by_model = row["p_entailed"] is not None and row["judged_by"] in (None, "embedded")
+    sure = f" ({row['p_entailed']:.2f} entailed)" if by_model else ""
+    if row["agreement"] is not None:
+        sure = f" ({row['agreement']:.0%} of the votes)"
+    if row["judged_by"] in ("judge", "audit"):
+        sure += f" (the embedded model: {row['model_verdict']}, {row['p_entailed']:.2f} entailed)"
+    passage = "" if row["passage"] is None else f" [{row['passage']}]"
+    reason = f"; {row['verdict_reason']}" if row["verdict_reason"] else ""
+    text = f"{row['verdicts_step']}{passage}: {row['verdict']}{sure}{reason}"
+    node = leaf.add(safe_text(text, _STYLES[row["verdict"]]))
+    if row["evidence"]:
+        node.add(safe_text(f"evidence: {row['evidence']}", "dim"))
+
+
+def _add_edits(tree: Tree, store: Store, run_id: str, sample_id: str) -> None:
+    """What people corrected in the sample: who, when, why, and the rows before and after."""
+    edits = edits_of_sample(store, run_id, sample_id)
+    if not edits:
+        return
+    undone = {edit.undoes for edit in edits}
+    branch = tree.add(safe_text("by hand", "bold"))
+    for edit in edits:
+        did = "corrected" if edit.undoes is None else f"took back {edit.undoes[:8]}"
+        since = ", taken back since" if edit.edit_id in undone else ""
+        when = f"{edit.edited_at:%Y-%m-%d %H:%M:%S}"
+        made = f"edit {edit.edit_id[:8]} by {edit.who}: {edit.why}"
+        leaf = branch.add(safe_text(f"{edit.step}: {did} on {when}{since} ({made})"))
+        before, after = Counter(_row_lines(edit.replaced)), Counter(_row_lines(edit.rows))
+        for mark, lines in (("-", before - after), ("+", after - before)):
+            for line in lines:
+                leaf.add(safe_text(f"{mark} {line}", "dim"))
+
+
+def _row_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """Each claim; each verdict with its passage and its claim."""
+    return [_verdict_line(row) if "verdict" in row else row["claim"] for row in rows]
+
+
+def _verdict_line(row: dict[str, Any]) -> str:
+    passage = "" if row["passage"] is None else f" [{row['passage']}]"
+    return f"{row['verdict'] or 'failed'}{passage}: {row['claim']}"
+
+
+def _add_calls(tree: Tree, calls: pl.DataFrame, *, messages: bool) -> None:
+    if calls.is_empty():
+        return
+    branch = tree.add(safe_text(f"judge: {counted(calls.height, 'call')}", "bold"))
+    for row in calls.iter_rows(named=True):
+        tokens = "" if row["tokens"] is None else f", {counted(row['tokens'], 'token')}"
+        cost = "" if row["cost"] is None else f", {row['cost']:.6f} USD"
+        call = f"{row['step']}: {row['model']} {row['outcome']}{tokens}{cost} ({row['call_id']})"
+        leaf = branch.add(safe_text(call))
+        if row["error"]:
+            leaf.add(safe_text(f"error: {row['error']}", "red"))
+        if messages:
+            for name in ("system", "prompt", "reply"):
+                leaf.add(safe_text(f"{name}:\n{row[name]}", "dim"))
+
+
+def _add_scores(tree: Tree, scores: pl.DataFrame) -> None:
+    branch = tree.add(safe_text("scores", "bold"))
+    for row in scores.iter_rows(named=True):
+        value = row["status"] if row["score"] is None else f"{row['score']:.4f}"
+        name = row["metric"] if row["metric"] == row["step"] else f"{row['step']}.{row['metric']}"
+        reason = f" ({row['reason']})" if row["reason"] else ""
+        leaf = branch.add(safe_text(f"{name}: {value}{reason}"))
+        details = {k: v for k, v in json.loads(row["details"]).items() if v is not None}
+        if details:
+            text = ", ".join(f"{k} {_format_detail(v)}" for k, v in details.items())
+            leaf.add(safe_text(text, "dim"))
+
+
+def _format_detail(value: Any) -> str:
+    """A value of a score's details; numbers have four digits, in lists and objects too."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_format_detail, value))}]"
+    if isinstance(value, dict):
+        return f"({', '.join(f'{k} {_format_detail(v)}' for k, v in value.items())})"
+    return str(value)

@@ -1,0 +1,510 @@
+"""Terminal output: runs, comparisons, calibrations and audits as lines and tables."""
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from claimflow.flows.judge.judge import FINAL
+from claimflow.flows.quality.agreement import Agreement, AnnotatorAgreement, RankCorrelations
+from claimflow.flows.quality.calibration import RunCalibration, corrected_steps
+from claimflow.flows.quality.cascades import cascades_of
+from claimflow.flows.quality.claim_audit import ClaimAudit
+from claimflow.flows.quality.comparison import Comparison
+from claimflow.flows.quality.corrections import unused_edits
+from claimflow.flows.quality.gates import Outcome, outcomes_of
+from claimflow.flows.quality.step_calibration import Slice, StepCalibration
+from claimflow.flows.report import comparison_text
+from claimflow.flows.report.markdown import call_words, metric_name
+from claimflow.flows.report.phrases import (
+    GATES,
+    cascade_words,
+    earlier_words,
+    example_words,
+    figure_words,
+    found_words,
+    gate_cells,
+    judge_lines,
+    run_counts,
+    sample_words,
+    step_words,
+    vote_words,
+)
+from claimflow.flows.report.text import counted, number, signed, visible
+from claimflow.flows.store import results
+from claimflow.flows.store.store import Store
+
+_LOG_WIDTH: Final = 160
+"""Columns of output that goes to a file or a pipe."""
+
+
+def safe_text(text: object, style: str = "") -> Text:
+    """Text under evaluation without control characters and markup, which could steer a terminal."""
+    return Text(visible(text), style=style)
+
+
+class Terminal(Console):
+    """Standard output: as wide as the terminal, or 160 columns where it is not one.
+
+    A reader that closes the pipe does not end the command, whose exit code still counts.
+    """
+
+    def __init__(self, file: StringIO | None = None) -> None:
+        width = None if sys.stdout.isatty() else _LOG_WIDTH
+        if file is not None:
+            width = Terminal().width
+        super().__init__(file=file, highlight=False, width=width)
+
+    def on_broken_pipe(self) -> None:
+        """Discard what is still to be written."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    def print_line(self, text: object = "", style: str = "") -> None:
+        """Print text on one line that is never wrapped."""
+        self.print(safe_text(text, style), soft_wrap=True)
+
+    def print_table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        *,
+        right: Collection[str] = (),
+        whole: Collection[str] | None = None,
+    ) -> None:
+        """Print a table; columns in `right` align right, those in `whole` are never wrapped.
+
+        By default the columns that align right are not wrapped.
+        """
+        whole = right if whole is None else whole
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for name in columns:
+            table.add_column(
+                safe_text(name),
+                justify="right" if name in right else "left",
+                no_wrap=name in whole,
+                overflow="fold",
+            )
+        for row in rows:
+            table.add_row(*map(safe_text, row))
+        self.print(table)
+
+    def print_frame(self, frame: pl.DataFrame) -> None:
+        """Print every row of a frame: long texts folded, NULL as a dash."""
+        numeric = [name for name, dtype in frame.schema.items() if dtype.is_numeric()]
+        rows = ([_cell(value) for value in row] for row in frame.iter_rows())
+        self.print_table(frame.columns, rows, right=numeric, whole=())
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if hasattr(value, "strftime"):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    return str(value)
+
+
+def rendered_text(render: Callable[[Terminal], None]) -> str:
+    """What `render` prints to a terminal, as text."""
+    text = StringIO()
+    render(Terminal(text))
+    return text.getvalue()
+
+
+def _shortened(text: str | None, length: int = 100) -> str:
+    """The text on one line, cut after `length` characters."""
+    flat = " ".join((text or "").split())
+    return flat if len(flat) <= length else flat[: length - 1] + "…"
+
+
+# One run.
+
+_LOWEST: Final = 3
+_SHOWN_CLAIMS: Final = 4
+_SHOWN_EDITS: Final = 5
+_CONTRADICTED: Final = (
+    "SELECT sample_id, claim, verdict FROM claims JOIN verdicts USING (run_id, claim_id) "
+    "WHERE verdict = 'contradicted'"
+)
+
+
+def print_run(
+    store: Store, run_id: str, *, slices: bool = False, config: Path | None = None
+) -> int:
+    """Print a run to standard output and return the exit code that it makes.
+
+    4 when a gate failed, else 5 when one is inconclusive, else 1 when some rows failed, else 0.
+    `slices` adds the means by metadata, `config` the command that plans the next run.
+    """
+    terminal = Terminal()
+    steps = results.run_steps(store, run_id)
+    terminal.print(f"\nrun {run_id}: {run_counts(steps)}")
+    summaries = results.summaries(store, run_id)
+    whole = pl.col("slice_field").is_null()
+    _print_means(terminal, summaries if slices else summaries.filter(whole))
+    outcomes = outcomes_of(store, run_id)
+    print_gates(terminal, outcomes)
+    _print_block(terminal, _failure_lines(results.failures(store, run_id)))
+    _print_block(terminal, _lapsed_lines(store, run_id))
+    votes = vote_words(*results.votes(store, run_id))
+    _print_block(terminal, [votes] if votes else [])
+    cascades = cascades_of(store, run_id)
+    _print_block(terminal, [line for one in cascades for line in cascade_words(one)])
+    judges = list(judge_lines(store, run_id, corrected_steps(store, run_id)))
+    for line in judges:
+        terminal.print_line(line.words, "bold" if line.warning else "")
+    if judges:
+        terminal.print()
+    calls = results.calls_made(store, run_id)
+    _print_block(terminal, [call_words(row) for row in calls.iter_rows(named=True)])
+    lowest = results.lowest(store, run_id, _LOWEST)
+    _print_lowest(terminal, store, run_id, lowest)
+    terminal.print_line(f"store: {store.path}")
+    commands = [
+        f'claimflow sql "{_CONTRADICTED}"',
+        *(f"claimflow explain {shlex.quote(name)}" for name in lowest["sample_id"][:1]),
+        *([f"claimflow plan {config}"] if config else []),
+    ]
+    terminal.print_line("\n  ".join(["next:", *commands]))
+    return gate_exit_code(outcomes) or int(steps["failures"].sum() > 0)
+
+
+def print_gates(terminal: Terminal, outcomes: Sequence[Outcome]) -> None:
+    """Print a line for every rule of a gate; nothing where there are none."""
+    if outcomes:
+        right = GATES[1:3]
+        whole = (*right, "outcome")
+        terminal.print_table(GATES, map(gate_cells, outcomes), right=right, whole=whole)
+
+
+def gate_exit_code(outcomes: Iterable[Outcome]) -> int:
+    """4 when a gate failed, else 5 when one is inconclusive, else 0."""
+    found = {one.outcome for one in outcomes}
+    return 4 if "fail" in found else 5 if "inconclusive" in found else 0
+
+
+def _print_block(terminal: Terminal, lines: Sequence[str]) -> None:
+    """Print lines and an empty one below; nothing where there are none."""
+    for line in lines:
+        terminal.print_line(line)
+    if lines:
+        terminal.print()
+
+
+def _print_means(terminal: Terminal, summaries: pl.DataFrame) -> None:
+    if summaries.is_empty():
+        terminal.print("no means: add a step that uses summarize_scores\n")
+        return
+    micro = [_micro_mean(row) for row in summaries.iter_rows(named=True)]
+    right = ["mean", "95 % interval", *(["micro mean"] if any(micro) else [])]
+    right += ["scored", "undefined", "failed", "of"]
+    rows = []
+    for row, pooled in zip(summaries.iter_rows(named=True), micro, strict=True):
+        low, high = number(row["low"]), number(row["high"])
+        interval = "-" if row["low"] is None else f"{low} to {high}"
+        means = [number(row["mean"]), interval, *([pooled] if any(micro) else [])]
+        counts = [f"{row[c]:,}" for c in ("n_scored", "n_undefined", "n_failed", "n")]
+        rows.append([metric_name(row, summaries), *means, *counts])
+    terminal.print_table(["metric", *right], rows, right=right)
+
+
+def _micro_mean(row: dict[str, float | None]) -> str:
+    """The mean in which every claim counts the same, where it is another one."""
+    micro = "" if row["micro_mean"] is None else number(row["micro_mean"])
+    return "" if micro == number(row["mean"]) else micro
+
+
+def _failure_lines(failures: pl.DataFrame) -> list[str]:
+    """What failed and one reason for each kind; the reasons of all rows are in the tables."""
+    if failures.is_empty():
+        return []
+    failed = counted(int(failures["failed"].sum()), "row")
+    final = failures["failure"].is_in(FINAL).fill_null(value=False)
+    again = int(failures.filter(~final)["failed"].sum())
+    more = f"; run again to ask for {again:,} of them" if again else ""
+    lines = [f"{failed} failed{more}"]
+    for row in failures.iter_rows(named=True):
+        kind = f" {row['failure']}" if row["failure"] else ""
+        reason = _shortened(row["reason"], 160)
+        lines.append(f"  {row['step']}: {row['failed']:,}{kind}: {reason}")
+    return lines
+
+
+def _lapsed_lines(store: Store, run_id: str) -> list[str]:
+    """The edits by hand that a run could not use, and why."""
+    found = unused_edits(store, run_id)
+    if not found:
+        return []
+    apply = "applies" if len(found) == 1 else "apply"
+    lines = [f"{counted(len(found), 'edit')} by hand no longer {apply}:"]
+    for edit, why in found[:_SHOWN_EDITS]:
+        made = f"edit {edit.edit_id[:8]} by {edit.who}: {edit.why}"
+        lines.append(f"  {edit.sample_id}, step {edit.step}: {why} ({made})")
+    if len(found) > _SHOWN_EDITS:
+        lines.append(f"  ... and {len(found) - _SHOWN_EDITS:,} more")
+    return lines
+
+
+def _print_lowest(terminal: Terminal, store: Store, run_id: str, lowest: pl.DataFrame) -> None:
+    if lowest.is_empty():
+        return
+    terminal.print(f"the {lowest.height} lowest samples, by the mean of their scores\n")
+    for row in lowest.iter_rows(named=True):
+        terminal.print(safe_text(f"  {row['mean']:.3f}  {row['sample_id']}", "bold"))
+        if row["user_input"]:
+            terminal.print(safe_text(f"         asked: {_shortened(row['user_input'])}"))
+        verdicts = results.verdicts_of(store, run_id, row["sample_id"])
+        failed = verdicts.filter(pl.col("verdict").is_in(["contradicted", "neutral"]))
+        worst = failed.sort(pl.col("verdict") != "contradicted", maintain_order=True)
+        for claim in worst.head(_SHOWN_CLAIMS).iter_rows(named=True):
+            verdict = f"{claim['verdict']} ({claim['verdicts_step']})"
+            terminal.print(safe_text(f"         {verdict}: {_shortened(claim['claim'])}"))
+        if failed.height > _SHOWN_CLAIMS:
+            terminal.print(f"         and {failed.height - _SHOWN_CLAIMS} more")
+        terminal.print()
+
+
+# Two runs compared.
+
+_RIGHT: Final = frozenset({"n", "A", "B", "B - A", "95 % interval", "p", "p (Holm)", "claims"})
+
+
+def print_comparison(terminal: Terminal, comparison: Comparison, *, limit: int) -> None:
+    """Print metrics, then scores, then claims, of scores and claims at most `limit`."""
+    for side, run in (("A", comparison.a), ("B", comparison.b)):
+        terminal.print_line(f"{side}  {run.run_id}  {comparison_text.run_words(run)}")
+    terminal.print(comparison_text.sample_counts(comparison))
+    for step in comparison_text.other_steps(comparison):
+        terminal.print_line(f"made otherwise: {comparison_text.step_words(step)}")
+    for words in comparison_text.only_words(comparison):
+        terminal.print_line(words)
+    _print_metric_differences(terminal, comparison)
+    _print_score_differences(terminal, comparison.scores, limit)
+    _print_claim_changes(terminal, comparison, limit)
+
+
+def _print_metric_differences(terminal: Terminal, comparison: Comparison) -> None:
+    if not comparison.metrics:
+        terminal.print("\nno metric was scored in both runs\n")
+        return
+    columns = [name for name in comparison_text.METRICS if name != "left out"]
+    units = comparison.by is not None
+    cells = [comparison_text.metric_cells(m, units=units) for m in comparison.metrics]
+    if any(row[-1] for row in cells):
+        columns.append("left out")
+    terminal.print_table(columns, [row[: len(columns)] for row in cells], right=_RIGHT)
+    by = f"; one unit for each {comparison.by}" if comparison.by else ""
+    terminal.print_line(f"{comparison_text.READING}{by}\n")
+
+
+def _print_score_differences(terminal: Terminal, scores: pl.DataFrame, limit: int) -> None:
+    if scores.is_empty():
+        terminal.print("no score changed\n")
+        return
+    terminal.print(_count_line(scores.height, limit, "score", "the largest"))
+    rows = [
+        (
+            row["sample_id"],
+            row["name"],
+            *(comparison_text.score_words(row, side) for side in "ab"),
+            signed(row["difference"]),
+        )
+        for row in scores.head(limit).iter_rows(named=True)
+    ]
+    terminal.print_table(["sample", "metric", "A", "B", "B - A"], rows, right=_RIGHT)
+
+
+def _print_claim_changes(terminal: Terminal, comparison: Comparison, limit: int) -> None:
+    claims = comparison.claims
+    if claims.is_empty():
+        terminal.print("no claim and no verdict changed")
+        return
+    terminal.print(_count_line(claims.height, limit, "claim", "the first"))
+    counts = [(change, cause, f"{n:,}") for change, cause, n in comparison.causes.iter_rows()]
+    terminal.print_table(["change", "cause", "claims"], counts, right=_RIGHT)
+    for row in claims.head(limit).iter_rows(named=True):
+        change = f"{row['change']} ({row['step']}, {row['cause']})"
+        words = comparison_text.claim_words(row)
+        terminal.print_line(f"  {row['sample_id']}: {change}: {words}", "bold")
+        if row["claim"]:
+            terminal.print_line(f"      {_shortened(row['claim'], 160)}")
+        for side in "ab":
+            if row[f"reason_{side}"]:
+                reason = _shortened(row[f"reason_{side}"], 160)
+                terminal.print_line(f"      {side.upper()}: {reason}")
+
+
+def _count_line(count: int, limit: int, thing: str, which: str) -> str:
+    rest = f", {which} {limit:,} of them below" if count > limit else ""
+    return f"{counted(count, thing)} changed{rest}"
+
+
+# Judges compared with labels.
+
+
+def print_calibration(terminal: Terminal, found: RunCalibration) -> None:
+    """Print for each step: how much is labelled, how far judge and people agree, corrections."""
+    terminal.print_line(f"run {found.run_id}\n")
+    for one in found.found:
+        _print_step_calibration(terminal, one, found.by)
+        if one.kind == "verdicts" and one.step in found.earlier:
+            terminal.print_line(f"  {earlier_words(found.earlier[one.step])}")
+        terminal.print()
+    fresh = {one.step for one in found.found if one.kind == "verdicts" and one.agreement}
+    for step, before in found.earlier.items():
+        if step not in fresh:
+            terminal.print_line(f"verdicts of step {step}: no label is about them")
+            terminal.print_line(f"  {earlier_words(before)}")
+
+
+def _print_step_calibration(terminal: Terminal, one: StepCalibration, by: str | None) -> None:
+    metric = f" {one.metric}" if one.metric else ""
+    terminal.print_line(f"{one.kind} of step {one.step}{metric}", "bold")
+    for line in (*_label_counts(one), *_annotator_lines(one.annotators)):
+        terminal.print_line(f"  {line}")
+    if one.good is not None:
+        terminal.print_line(f"  good: {figure_words(one.good)}")
+    if one.agreement is not None:
+        _print_agreement(terminal, one.agreement)
+    if one.ranks is not None:
+        terminal.print_line(f"  {_rank_line(one.ranks)}")
+    _print_slices(terminal, one, by)
+    _print_reliability(terminal, one)
+    _print_corrected(terminal, one)
+
+
+def _label_counts(one: StepCalibration) -> Iterator[str]:
+    line = f"{one.labelled:,} of {counted(one.rows, 'row')} labelled"
+    if one.divided:
+        line += f", people are divided on {one.divided:,}"
+    if one.failed:
+        line += f", the judge gave nothing on {one.failed:,}"
+    yield line
+    if not one.at_random:
+        yield "not drawn at random: agreement is that of the rows that were labelled, not of all"
+
+
+def _annotator_lines(people: AnnotatorAgreement) -> Iterator[str]:
+    yield ", ".join(f"{name}: {counted(n, 'label')}" for name, n in people.labels.items())
+    if people.shared:
+        alpha = figure_words(people.alpha)
+        yield f"people among themselves, {people.shared:,} shared: alpha {alpha}"
+    for pair in people.pairs:
+        kappa = f"kappa {figure_words(pair.kappa)}" if pair.kappa else ""
+        agreement = _rank_line(pair.ranks) if pair.ranks else kappa
+        yield f"{pair.one} and {pair.other}, {pair.n:,} shared: {agreement}"
+
+
+def _rank_line(ranks: RankCorrelations) -> str:
+    spearman, kendall = figure_words(ranks.spearman), figure_words(ranks.kendall)
+    return f"Spearman {spearman}, Kendall {kendall}, {counted(ranks.n, 'sample')}"
+
+
+def _print_agreement(terminal: Terminal, one: Agreement) -> None:
+    rows = [
+        [name, figure_words(figure)]
+        for name, figure in (
+            ("accuracy", one.accuracy),
+            ("balanced accuracy", one.balanced_accuracy),
+            ("Cohen's kappa", one.kappa),
+            ("Krippendorff's alpha", one.alpha),
+        )
+    ]
+    _print_figures(terminal, [f"judge and people, n = {one.n:,}", "95 % interval"], rows)
+    confusion = [
+        [label, *(f"{count:,}" for count in counts), figure_words(rate)]
+        for label, counts, rate in zip(one.labels, one.confusion, one.base_rates, strict=True)
+    ]
+    _print_figures(terminal, ["people \\ judge", *one.labels, "base rate"], confusion)
+
+
+def _print_slices(terminal: Terminal, one: StepCalibration, by: str | None) -> None:
+    if not one.slices:
+        return
+    columns = {
+        "verdicts": ["n", "accuracy", "kappa"],
+        "claims": ["good"],
+        "samples": ["n", "Spearman", "Kendall"],
+    }[one.kind]
+    rows = [["(none)" if a.value is None else a.value, *_slice_cells(a)] for a in one.slices]
+    _print_figures(terminal, [by or "", *columns], rows)
+
+
+def _slice_cells(one: Slice) -> list[str]:
+    if one.good:
+        return [figure_words(one.good)]
+    if one.agreement:
+        found = one.agreement
+        return [f"{found.n:,}", figure_words(found.accuracy), figure_words(found.kappa)]
+    if one.ranks:
+        ranks = one.ranks
+        return [f"{ranks.n:,}", figure_words(ranks.spearman), figure_words(ranks.kendall)]
+    return ["0", "-", "-"]
+
+
+def _print_reliability(terminal: Terminal, one: StepCalibration) -> None:
+    if one.reliability is None:
+        return
+    rows = [
+        [f"{a.low:.1f} to {a.high:.1f}", f"{a.n:,}", number(a.mean), figure_words(a.entailed)]
+        for a in one.reliability.bins
+    ]
+    _print_figures(terminal, ["p entailed", "n", "mean", "entailed by people"], rows)
+    off, brier = number(one.reliability.off), number(one.reliability.brier)
+    terminal.print(f"  off by {off} on average, Brier score {brier}\n")
+
+
+def _print_corrected(terminal: Terminal, one: StepCalibration) -> None:
+    if not one.corrected:
+        return
+    rows = [
+        [
+            c.what + (" by sample" if c.by else ""),
+            c.method,
+            number(c.judged),
+            figure_words(c.corrected),
+        ]
+        for c in one.corrected
+    ]
+    _print_figures(terminal, ["mean of", "corrected by", "as judged", "corrected"], rows)
+    if one.drawing is not None:
+        draw, labelled, drawn = one.drawing
+        line = f"prediction-powered by the draw {draw}: {labelled:,} of {drawn:,} labelled"
+        if labelled < drawn:
+            line += ", and the rest taken to be like them"
+        terminal.print_line(f"  {line}")
+
+
+def _print_figures(
+    terminal: Terminal, columns: Sequence[str], rows: Iterable[Sequence[str]]
+) -> None:
+    """A table whose first column names the rows."""
+    terminal.print_table(columns, rows, right=columns[1:], whole=())
+
+
+# The claims of a run, checked without a judge.
+
+
+def print_claim_audit(terminal: Terminal, audit: ClaimAudit) -> None:
+    """Print what was found in the claims of each step, with examples."""
+    terminal.print_line(f"run {audit.run_id}: {sample_words(audit)}")
+    if not audit.steps:
+        terminal.print_line("no step of it makes claims")
+    for step in audit.steps:
+        terminal.print_line(f"\n{step_words(step)}", "bold")
+        for one in step.checks:
+            terminal.print_line(f"  {found_words(one)}")
+            for example in one.examples:
+                terminal.print_line(f"    {example.sample_id}: {example_words(one.check, example)}")
+            if one.found > len(one.examples):
+                terminal.print_line(f"    and {one.found - len(one.examples):,} more")
