@@ -20,114 +20,25 @@ from claimflow.stages.claim_rules.pronouns import open_pronoun
 from claimflow.stages.rows import Side
 from claimflow.stages.text.languages import language_of
 
-# The claims of one text, looked at one by one: what is wrong with them, and of how many.
-
-
 Check = Literal["repeated", "unplaced", "new_words", "open_pronoun", "other_language", "uncovered"]
 CHECKS: Final[tuple[Check, ...]] = get_args(Check)
 
+_CHUNK: Final = 1_000
+"""Samples that are in memory at a time."""
 
-class Written(NamedTuple):
-    """A claim of the store: whether it has a place in its text, and the claim that it repeats."""
-
-    claim: str
-    placed: bool = True
-    repeats: str | None = None
-
-
-class Finding(NamedTuple):
-    """A claim, or a sentence that no claim holds, and the words that speak against it.
-
-    `words` are, by check: the claim that is repeated; none; words that the text has not; the
-    pronoun; the claim's language; words of the sentence that no claim has.
-    """
-
-    check: Check
-    said: str
-    words: list[str]
-
-
-class Looked(NamedTuple):
-    """What was found, and how many claims or sentences each check could look at."""
-
-    of: Counter[Check]
-    findings: list[Finding]
-
-
-def look(text: str | None, claims: Sequence[Written]) -> Looked:
-    """All checks of the claims of one text.
-
-    Without a text only what needs none: whether a claim is repeated or has an open pronoun.
-    """
-    looked = Looked(Counter(), [])
-    language = language_of(text or "")
-    of_claims = [language_of(one.claim) for one in claims]
-    _alone(claims, [found or language for found in of_claims], looked)
-    if text is not None and text.strip():
-        sentences = stating_sentences(text)
-        _words(text, language, claims, looked)
-        _languages(language, sentences, list(zip(claims, of_claims, strict=True)), looked)
-        looked.of["uncovered"] += len(sentences)
-        for start, end, words in uncovered(sentences, [one.claim for one in claims], language):
-            looked.findings.append(Finding("uncovered", text[start:end], words))
-    return looked
-
-
-def _alone(claims: Sequence[Written], languages: Sequence[str | None], looked: Looked) -> None:
-    looked.of["repeated"] += len(claims)
-    for one, language in zip(claims, languages, strict=True):
-        if one.repeats is not None:
-            looked.findings.append(Finding("repeated", one.claim, [one.repeats]))
-        if language not in ("English", None):
-            continue
-        looked.of["open_pronoun"] += 1
-        pronoun = open_pronoun(one.claim)
-        if pronoun is not None:
-            looked.findings.append(Finding("open_pronoun", one.claim, [pronoun]))
-
-
-def _words(text: str, language: str | None, claims: Sequence[Written], looked: Looked) -> None:
-    known = word_forms(text)
-    looked.of["unplaced"] += len(claims)
-    looked.of["new_words"] += len(claims)
-    for one in claims:
-        if not one.placed:
-            looked.findings.append(Finding("unplaced", one.claim, []))
-        words = new_words(one.claim, known, language)
-        if words:
-            looked.findings.append(Finding("new_words", one.claim, words))
-
-
-def _languages(
-    language: str | None,
-    sentences: Sequence[TextClaim],
-    claims: Sequence[tuple[Written, str | None]],
-    looked: Looked,
-) -> None:
-    """Claims in a language that neither their text as a whole nor a sentence of it is in."""
-    spoken = {language} - {None}
-    if any(of_claim not in (language, None) for _, of_claim in claims):
-        spoken |= {language_of(sentence.claim) for sentence in sentences} - {None}
-    for one, of_claim in claims:
-        if of_claim is not None and spoken:
-            looked.of["other_language"] += 1
-            if of_claim not in spoken:
-                looked.findings.append(Finding("other_language", one.claim, [of_claim]))
-
-
-# What was found in the claims of a step, counted, and the worst of it kept.
+# The fields of these four classes are keys of JSON documents.
 
 
 class Example(NamedTuple):
-    """What was found in a sample: a claim, or a sentence that no claim holds; words as there."""
+    """A finding in a sample: `said` is the claim, or the sentence that no claim covers."""
 
     sample_id: str
     said: str
     words: list[str]
 
 
-class Checked(NamedTuple):
-    """A check of a step: `found` of the `of` that it could look at, and the worst of them."""
+class CheckResult(NamedTuple):
+    """A check of a step: `found` of the `of` claims or sentences that it covers, with examples."""
 
     check: Check
     found: int
@@ -138,7 +49,7 @@ class Checked(NamedTuple):
 class StepAudit(NamedTuple):
     """The claims that a step made of one side of the samples.
 
-    Of `texts` so many `failed`: they could not be decomposed, and no check looks at them.
+    Of `texts`, `failed` could not be decomposed; no check covers them.
     """
 
     step: str
@@ -146,71 +57,11 @@ class StepAudit(NamedTuple):
     claims: int
     texts: int
     failed: int
-    checks: list[Checked]
-
-
-class Tally:
-    """Counts what is found in one text after the other; at most `examples` are kept of a check."""
-
-    def __init__(self, step: str, side: Side, *, examples: int) -> None:
-        self.step = step
-        self.side = side
-        self._most = examples
-        self._claims = self._texts = self._failed = 0
-        self._of: Counter[Check] = Counter()
-        self._found: Counter[Check] = Counter()
-        self._kept: dict[Check, list[Example]] = {check: [] for check in CHECKS}
-
-    def add_failed(self) -> None:
-        """Count a text that could not be decomposed."""
-        self._texts += 1
-        self._failed += 1
-
-    def add(self, sample_id: str, looked: Looked, *, claims: int) -> None:
-        """Count what was found in the claims of a text."""
-        self._texts += 1
-        self._claims += claims
-        self._of.update(looked.of)
-        for finding in looked.findings:
-            self._keep(sample_id, finding)
-
-    def audit(self) -> StepAudit:
-        """All that was found."""
-        checks = [
-            Checked(check, self._found[check], self._of[check], self._worst(check))
-            for check in CHECKS
-        ]
-        return StepAudit(self.step, self.side, self._claims, self._texts, self._failed, checks)
-
-    def _keep(self, sample_id: str, finding: Finding) -> None:
-        self._found[finding.check] += 1
-        kept = self._kept[finding.check]
-        kept.append(Example(sample_id, finding.said, finding.words))
-        if len(kept) > 100 + 2 * self._most:
-            kept[:] = self._worst(finding.check)
-
-    def _worst(self, check: Check) -> list[Example]:
-        kept = self._kept[check]
-        if check in ("new_words", "uncovered"):
-            kept = sorted(kept, key=_weight, reverse=True)
-        return kept[: self._most]
-
-
-def _weight(example: Example) -> tuple[int, int]:
-    """Words with digits first, for there is no other way to say them; then many words."""
-    digits = sum(any(map(str.isdigit, word)) for word in example.words)
-    return digits, len(example.words)
-
-
-# The claims of a run, step by step: how many have what is wrong, and which ones.
-
-
-_TOGETHER: Final = 1_000
-"""Samples that are in memory at a time."""
+    checks: list[CheckResult]
 
 
 class ClaimAudit(NamedTuple):
-    """The claims of a run, of `samples` of `every` sample that it has."""
+    """The audited claims of a run, of `samples` of the `every` samples that it has."""
 
     run_id: str
     samples: int
@@ -218,65 +69,220 @@ class ClaimAudit(NamedTuple):
     steps: list[StepAudit]
 
 
-class _Text(NamedTuple):
-    """One side of a sample with the claims of a step; `failed` where these could not be had."""
+class RecordedClaim(NamedTuple):
+    """A claim: whether it has a place in its text, and the earlier claim that it repeats."""
 
-    sample_id: str
-    text: str | None
-    claims: list[Written]
-    failed: bool
+    claim: str
+    placed: bool = True
+    repeats: str | None = None
+
+
+class Finding(NamedTuple):
+    """A claim, or a sentence that no claim covers, and the words that are evidence.
+
+    `words` are, by check: the claim that is repeated; none; words that the text lacks; the
+    pronoun; the claim's language; words of the sentence that no claim has.
+    """
+
+    check: Check
+    text: str
+    words: list[str]
+
+
+class TextAudit(NamedTuple):
+    """The findings in one text, and how many claims or sentences each check covered."""
+
+    covered: Counter[Check]
+    findings: list[Finding]
 
 
 def audit_claims(
     store: Store, run_id: str, *, examples: int, samples: int | None = None
 ) -> ClaimAudit:
-    """Look at the claims of a run on record, of all samples or of so many, drawn by a hash.
+    """Audit the recorded claims of a run, of all samples or of `samples` chosen by a hash.
 
-    At most `examples` of each check and step are kept: those with the most words against them,
-    else the first by sample id. The store is free between a thousand samples and the next.
+    At most `examples` of each check and step are kept: those with the most words as evidence,
+    else the first by sample id. The store is unlocked between chunks of 1,000 samples.
     """
     with store.reading() as connection:
         steps = connection.execute(_STEPS, {"run": run_id}).fetchall()
         ids = [name for (name,) in connection.execute(_IDS, {"run": run_id}).fetchall()]
     chosen = sorted(ids[:samples])
-    tallies = [Tally(step, side, examples=examples) for step, side in steps if side]
-    for first in range(0, len(chosen), _TOGETHER):
+    tallies = [_StepTally(step, side, examples=examples) for step, side in steps if side]
+    for first in range(0, len(chosen), _CHUNK):
         with store.reading() as connection:
-            some = _Some(connection, run_id, chosen[first : first + _TOGETHER])
+            chunk = _Chunk(connection, run_id, chosen[first : first + _CHUNK])
         for tally in tallies:
-            for one in some.texts(tally):
-                if one.failed:
-                    tally.add_failed()
-                else:
-                    looked = look(one.text, one.claims)
-                    tally.add(one.sample_id, looked, claims=len(one.claims))
-    return ClaimAudit(run_id, len(chosen), len(ids), [tally.audit() for tally in tallies])
+            for sample_id, text, claims in chunk.texts(tally.step, tally.side):
+                tally.add(sample_id, text, claims)
+    return ClaimAudit(run_id, len(chosen), len(ids), [tally.result() for tally in tallies])
 
 
-class _Some:
-    """Some samples, and their claims by step."""
+def audit_text(text: str | None, claims: Sequence[RecordedClaim]) -> TextAudit:
+    """All checks of the claims of one text.
+
+    Without a text, only those that need none: repeated claims and open pronouns.
+    """
+    audit = TextAudit(Counter(), [])
+    language = language_of(text or "")
+    languages = [language_of(one.claim) for one in claims]
+    _check_claims(claims, [found or language for found in languages], audit)
+    if text is not None and text.strip():
+        sentences = stating_sentences(text)
+        _check_words(text, language, claims, audit)
+        _check_languages(language, sentences, list(zip(claims, languages, strict=True)), audit)
+        audit.covered["uncovered"] += len(sentences)
+        for start, end, words in uncovered(sentences, [one.claim for one in claims], language):
+            audit.findings.append(Finding("uncovered", text[start:end], words))
+    return audit
+
+
+def as_json(audit: ClaimAudit) -> str:
+    """An audit as one JSON object, described in `flows/README.md`."""
+    return json.dumps(as_document(audit), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_document(audit: ClaimAudit) -> dict[str, Any]:
+    """An audit as JSON types."""
+    steps = [
+        step._asdict()
+        | {
+            "checks": [
+                one._asdict() | {"examples": [example._asdict() for example in one.examples]}
+                for one in step.checks
+            ]
+        }
+        for step in audit.steps
+    ]
+    return audit._asdict() | {"steps": steps}
+
+
+def _check_claims(
+    claims: Sequence[RecordedClaim], languages: Sequence[str | None], audit: TextAudit
+) -> None:
+    """The checks that need no text: repeated, and open pronouns in English."""
+    audit.covered["repeated"] += len(claims)
+    for one, language in zip(claims, languages, strict=True):
+        if one.repeats is not None:
+            audit.findings.append(Finding("repeated", one.claim, [one.repeats]))
+        if language not in ("English", None):
+            continue
+        audit.covered["open_pronoun"] += 1
+        pronoun = open_pronoun(one.claim)
+        if pronoun is not None:
+            audit.findings.append(Finding("open_pronoun", one.claim, [pronoun]))
+
+
+def _check_words(
+    text: str, language: str | None, claims: Sequence[RecordedClaim], audit: TextAudit
+) -> None:
+    """Claims without a place in the text, or with words that it lacks."""
+    known = word_forms(text)
+    audit.covered["unplaced"] += len(claims)
+    audit.covered["new_words"] += len(claims)
+    for one in claims:
+        if not one.placed:
+            audit.findings.append(Finding("unplaced", one.claim, []))
+        words = new_words(one.claim, known, language)
+        if words:
+            audit.findings.append(Finding("new_words", one.claim, words))
+
+
+def _check_languages(
+    language: str | None,
+    sentences: Sequence[TextClaim],
+    claims: Sequence[tuple[RecordedClaim, str | None]],
+    audit: TextAudit,
+) -> None:
+    """Claims in a language that neither the whole text nor a sentence of it is in."""
+    expected = {language} - {None}
+    if any(of_claim not in (language, None) for _, of_claim in claims):
+        expected |= {language_of(sentence.claim) for sentence in sentences} - {None}
+    for one, of_claim in claims:
+        if of_claim is not None and expected:
+            audit.covered["other_language"] += 1
+            if of_claim not in expected:
+                audit.findings.append(Finding("other_language", one.claim, [of_claim]))
+
+
+class _StepTally:
+    """Adds up the audits of the texts of a step; keeps at most `examples` of each check."""
+
+    def __init__(self, step: str, side: Side, *, examples: int) -> None:
+        self.step = step
+        self.side = side
+        self._max_examples = examples
+        self._claims = self._texts = self._failed = 0
+        self._covered: Counter[Check] = Counter()
+        self._found: Counter[Check] = Counter()
+        self._examples: dict[Check, list[Example]] = {check: [] for check in CHECKS}
+
+    def add(self, sample_id: str, text: str | None, claims: Sequence[RecordedClaim] | None) -> None:
+        """Audit a text and count its findings; `claims` is None where decomposition failed."""
+        self._texts += 1
+        if claims is None:
+            self._failed += 1
+            return
+        audit = audit_text(text, claims)
+        self._claims += len(claims)
+        self._covered.update(audit.covered)
+        for finding in audit.findings:
+            self._found[finding.check] += 1
+            kept = self._examples[finding.check]
+            kept.append(Example(sample_id, finding.text, finding.words))
+            if len(kept) > 100 + 2 * self._max_examples:
+                kept[:] = self._most_telling(finding.check)
+
+    def result(self) -> StepAudit:
+        """The counts and examples of all texts added."""
+        checks = [
+            CheckResult(check, self._found[check], self._covered[check], self._most_telling(check))
+            for check in CHECKS
+        ]
+        return StepAudit(self.step, self.side, self._claims, self._texts, self._failed, checks)
+
+    def _most_telling(self, check: Check) -> list[Example]:
+        kept = self._examples[check]
+        if check in ("new_words", "uncovered"):
+            kept = sorted(kept, key=_weight, reverse=True)
+        return kept[: self._max_examples]
+
+
+def _weight(example: Example) -> tuple[int, int]:
+    """First words with digits, which have no synonyms; then the number of words."""
+    digits = sum(any(map(str.isdigit, word)) for word in example.words)
+    return digits, len(example.words)
+
+
+class _Chunk:
+    """Some samples of a run, and their claims by step."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, run_id: str, ids: list[str]) -> None:
         values = {"run": run_id, "ids": ids}
         self._samples = connection.execute(_SAMPLES, values).fetchall()
-        self._claims: dict[tuple[str, str], list[Written]] = {}
+        self._claims: dict[tuple[str, str], list[RecordedClaim]] = {}
         self._failed: set[tuple[str, str]] = set()
         rows = connection.execute(_CLAIMS, values).fetchall()
         for step, sample_id, claim, placed, repeats in rows:
             if claim is None:
                 self._failed.add((step, sample_id))
             else:
-                written = Written(claim, placed, repeats)
-                self._claims.setdefault((step, sample_id), []).append(written)
+                recorded = RecordedClaim(claim, placed, repeats)
+                self._claims.setdefault((step, sample_id), []).append(recorded)
 
-    def texts(self, of: Tally) -> Iterator[_Text]:
-        """What a step was to decompose, by sample id: texts, and claims that came without one."""
+    def texts(
+        self, step: str, side: Side
+    ) -> Iterator[tuple[str, str | None, list[RecordedClaim] | None]]:
+        """(sample id, text, claims) of each text that a step decomposed.
+
+        The claims are None where that failed, the text where claims came without one.
+        """
         for sample_id, response, reference in self._samples:
-            text = response if of.side == "response" else reference
-            key = (of.step, sample_id)
-            claims, failed = self._claims.get(key, []), key in self._failed
-            if claims or failed or (text and text.strip()):
-                yield _Text(sample_id, text, claims, failed)
+            text = response if side == "response" else reference
+            key = (step, sample_id)
+            claims = None if key in self._failed else self._claims.get(key, [])
+            if claims is None or claims or (text and text.strip()):
+                yield sample_id, text, claims
 
 
 _STEPS: Final = """
@@ -302,26 +308,3 @@ FROM claims LEFT JOIN (
 WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))
 ORDER BY sample_id, start, claims.claim
 """
-
-
-# What was found in the claims of a run, as JSON: keys that stay, for programs.
-
-
-def as_json(found: ClaimAudit) -> str:
-    """An audit as one JSON object, described in `flows/README.md`."""
-    return json.dumps(as_document(found), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def as_document(found: ClaimAudit) -> dict[str, Any]:
-    """What that object holds."""
-    steps = [
-        step._asdict()
-        | {
-            "checks": [
-                one._asdict() | {"examples": [example._asdict() for example in one.examples]}
-                for one in step.checks
-            ]
-        }
-        for step in found.steps
-    ]
-    return found._asdict() | {"steps": steps}

@@ -14,7 +14,7 @@ from claimflow.flows.quality.calibration import (
 )
 from claimflow.flows.quality.canaries import CanaryAccount, canaries_of
 from claimflow.flows.quality.cascades import CascadeAccount
-from claimflow.flows.quality.claim_audit import Check, Checked, ClaimAudit, Example, StepAudit
+from claimflow.flows.quality.claim_audit import Check, CheckResult, ClaimAudit, Example, StepAudit
 from claimflow.flows.quality.gates import Outcome, Verdict
 from claimflow.flows.quality.step_calibration import CorrectedRate
 from claimflow.flows.report.text import counted, number, signed
@@ -74,7 +74,7 @@ def sample_words(found: ClaimAudit) -> str:
     return f"{found.samples:,} of {counted(found.every, 'sample')}, drawn by a hash of their ids"
 
 
-def found_words(one: Checked) -> str:
+def found_words(one: CheckResult) -> str:
     """How many of how many, and what is wrong with them."""
     return f"{one.found:,} of {one.of:,} {CHECK_WORDS[one.check]}"
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import regex
 
-from claimflow.flows.quality.claim_audit import Check, Written, look
+from claimflow.flows.quality.claim_audit import Check, RecordedClaim, audit_text
 from claimflow.stages.claim_rules.decompose import decompose
 from claimflow.stages.text.languages import language_of
 
@@ -64,10 +64,12 @@ def as_they_are() -> None:
 def report(name: str, texts: Iterable[Text]) -> None:
     texts = list(texts)
     started = time.process_time()
-    looked = [look(text.text, [Written(claim) for claim in text.claims]) for text in texts]
+    looked = [
+        audit_text(text.text, [RecordedClaim(claim) for claim in text.claims]) for text in texts
+    ]
     seconds = time.process_time() - started
     found = Counter(finding.check for one in looked for finding in one.findings)
-    of = sum((one.of for one in looked), Counter[Check]())
+    of = sum((one.covered for one in looked), Counter[Check]())
     cells = (f"{found[check]:,} of {of[check]:,}" for check in TEXTUAL)
     claims = sum(len(text.claims) for text in texts)
     print(f"{name:30}{len(texts):7,}{claims:8,}", *(f"{cell:>16}" for cell in cells), end="")
@@ -95,10 +97,10 @@ def planted(texts: list[Text]) -> None:
     of: Counter[str] = Counter()
     for text in texts:
         for fault, check, claims in faults(text):
-            looked = look(text.text, [Written(claim) for claim in claims])
+            looked = audit_text(text.text, [RecordedClaim(claim) for claim in claims])
             of[fault] += 1
             found[fault] += any(
-                one.check == check and (check == "uncovered" or one.said == claims[-1])
+                one.check == check and (check == "uncovered" or one.text == claims[-1])
                 for one in looked.findings
             )
     print("\nplanted")

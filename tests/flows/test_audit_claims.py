@@ -14,9 +14,9 @@ from claimflow.flows.quality.claim_audit import (
     ClaimAudit,
     Example,
     Finding,
-    Written,
+    RecordedClaim,
     audit_claims,
-    look,
+    audit_text,
 )
 from claimflow.flows.report.html import html_report
 from claimflow.flows.store.query import query
@@ -47,14 +47,14 @@ BUILT = "The tower was built in 1889 by Eiffel."
     ],
 )
 def test_the_claims_of_a_text(claims: list[str], findings: list[Any]) -> None:
-    looked = look(TOWER, [Written(claim) for claim in claims])
+    looked = audit_text(TOWER, [RecordedClaim(claim) for claim in claims])
     told = [(check, claims[said] if said == 1 else said, words) for check, said, words in findings]
     assert looked.findings == [Finding(*one) for one in told]
 
 
 def test_each_check_says_of_how_many() -> None:
     claims = [STANDS, BUILT, "Paris 1889."]
-    assert look(TOWER, [Written(claim) for claim in claims]).of == {
+    assert audit_text(TOWER, [RecordedClaim(claim) for claim in claims]).covered == {
         "repeated": 3,
         "unplaced": 3,
         "new_words": 3,
@@ -62,19 +62,24 @@ def test_each_check_says_of_how_many() -> None:
         "other_language": 1,
         "uncovered": 2,
     }
-    assert look(None, [Written(STANDS)]).of == {"repeated": 1, "open_pronoun": 1}
+    assert audit_text(None, [RecordedClaim(STANDS)]).covered == {"repeated": 1, "open_pronoun": 1}
 
 
 def test_a_claim_may_be_in_any_language_of_its_text() -> None:
     text = f"{TOWER} Der Turm ist nicht in der Stadt, die auch am Fluss liegt."
-    german = Written("Der Turm ist nicht in der Stadt, die auch am Fluss liegt.")
-    assert look(text, [Written(TOWER), german]).findings == []
-    assert look("Der Turm.", [Written("It is the tower of the city.")]).of["other_language"] == 0
+    german = RecordedClaim("Der Turm ist nicht in der Stadt, die auch am Fluss liegt.")
+    assert audit_text(text, [RecordedClaim(TOWER), german]).findings == []
+    assert (
+        audit_text("Der Turm.", [RecordedClaim("It is the tower of the city.")]).covered[
+            "other_language"
+        ]
+        == 0
+    )
 
 
 def test_pronouns_are_those_of_english() -> None:
     text = "Das Haus ist alt, und der Turm steht nicht in der Stadt."
-    assert look(text, [Written("Her mit dem Haus.")]).of["open_pronoun"] == 0
+    assert audit_text(text, [RecordedClaim("Her mit dem Haus.")]).covered["open_pronoun"] == 0
 
 
 def claim(sample: str, said: str | None, start: int | None = 0, **more: Any) -> dict[str, Any]:
