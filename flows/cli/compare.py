@@ -69,7 +69,7 @@ def add(commands: Commands) -> None:
 def diff(options: Namespace) -> int:
     """Compare run `options.b` with run `options.a`."""
     from claimflow.flows.quality.comparison import compare
-    from claimflow.flows.quality.metric_differences import Runs
+    from claimflow.flows.quality.metric_differences import RunPair
     from claimflow.flows.report.terminal import Terminal, print_comparison
     from claimflow.flows.store.results import chosen_run
     from claimflow.flows.store.runs import LATEST, PREVIOUS
@@ -77,7 +77,7 @@ def diff(options: Namespace) -> int:
     store = readable_store(options)
     b = chosen_run(store, options.b or LATEST)
     a = chosen_run(store, options.a or PREVIOUS, before=b)
-    comparison = compare(store, Runs(a, b), by=options.by, metrics=options.metric)
+    comparison = compare(store, RunPair(a, b), by=options.by, metrics=options.metric)
     if options.format == "table" and options.output is None:
         print_comparison(Terminal(), comparison, limit=options.limit)
     else:

@@ -18,7 +18,7 @@ from claimflow.flows.quality.claim_changes import (
 )
 from claimflow.flows.quality.corrected_rates import Reliability
 from claimflow.flows.quality.labels import KINDS, Kind, label_targets
-from claimflow.flows.quality.metric_differences import unit_of_samples
+from claimflow.flows.quality.metric_differences import unit_by_sample
 from claimflow.flows.quality.paired_labels import Drawing, paired_targets
 from claimflow.flows.quality.step_calibration import (
     CorrectedRate,
@@ -266,7 +266,7 @@ def _slice_by_sample(
     connection: duckdb.DuckDBPyConnection, run_id: str, field: str
 ) -> dict[str, str | None]:
     """The value of a metadata field by sample. Raises `InputError` where no sample has it."""
-    units = unit_of_samples(connection, run_id, field)
+    units = unit_by_sample(connection, run_id, field)
     return {name: unit[1:] if unit.startswith("v") else None for name, unit in units.items()}
 
 

@@ -7,22 +7,19 @@ from typing import Any, Final, Literal, NamedTuple
 import duckdb
 import polars as pl
 
-from claimflow.flows.quality.metric_differences import Runs
+from claimflow.flows.quality.metric_differences import RunPair
 from claimflow.flows.store.store import read_table
 
-# Step by step: what was done otherwise in the second run, as the store has it on record.
-
-
 Cause = Literal["judge", "prompt", "settings", "version", "stage"]
-"""What differs between the two makings of a step's table: the model that was asked or its
-parameters, the prompt's text, other settings, the version of the stage, the stage itself."""
+"""What differs in how two runs made the table of a step: the model or its parameters, the prompt
+text, other settings, the version of the stage, or the stage itself."""
 
 EDITS: Final = "edits"
-"""The stage of a table in which people corrected rows of another one by hand."""
+"""The stage of a table with corrections by hand applied to another table."""
 
 
 class Provenance(NamedTuple):
-    """How the table of a step came about; `edits` are those laid over it afterwards."""
+    """How the table of a step was made; `edits` are the corrections applied to it."""
 
     artifact_id: str
     kind: str
@@ -37,9 +34,9 @@ class Provenance(NamedTuple):
 class StepChange(NamedTuple):
     """A step of both runs.
 
-    `same` says that both used one table. `causes` are what differs in how it was made, of
-    which `settings` names the settings; none where the same was asked again. `edits` are the
-    imports of corrections by hand that count in one of the runs alone.
+    `same` says that both used one table. `causes` are what differs in how it was made, and
+    `settings` names the settings that differ; both are empty where the same requests were made
+    again. `edits` are the imports of corrections that apply in one of the runs only.
     """
 
     step: str
@@ -50,20 +47,20 @@ class StepChange(NamedTuple):
     edits: frozenset[str]
 
 
-def step_changes(connection: duckdb.DuckDBPyConnection, runs: Runs) -> list[StepChange]:
+def step_changes(connection: duckdb.DuckDBPyConnection, runs: RunPair) -> list[StepChange]:
     """Every step that both runs have with the same kind of table, in the order of the second."""
     a, b = (step_provenance(connection, run) for run in runs)
     return [
-        _change(step, a[step], making)
-        for step, making in b.items()
-        if step in a and a[step].kind == making.kind
+        _change(step, a[step], provenance)
+        for step, provenance in b.items()
+        if step in a and a[step].kind == provenance.kind
     ]
 
 
-def steps_in_one_run(
-    connection: duckdb.DuckDBPyConnection, runs: Runs
+def unshared_steps(
+    connection: duckdb.DuckDBPyConnection, runs: RunPair
 ) -> tuple[list[str], list[str]]:
-    """The steps that only the first, and only the second run has."""
+    """(steps that only run a has, steps that only run b has)."""
     a, b = (step_provenance(connection, run) for run in runs)
     return [step for step in a if step not in b], [step for step in b if step not in a]
 
@@ -81,7 +78,7 @@ def _settings(a: Provenance, b: Provenance) -> tuple[str, ...]:
 
 
 def causes_between(a: Provenance, b: Provenance) -> list[Cause]:
-    """What differs between two makings; none where the same was asked again."""
+    """What differs between two tables of a step; empty where the same was asked again."""
     settings = _settings(a, b)
     if a.stage != b.stage:
         return ["stage"]
@@ -105,11 +102,11 @@ def step_provenance(connection: duckdb.DuckDBPyConnection, run: str) -> dict[str
         "ORDER BY position",
         {"run": run},
     ).fetchall()
-    return {step: _making(connection, artifact) for step, artifact in rows}
+    return {step: _provenance(connection, artifact) for step, artifact in rows}
 
 
-def _making(connection: duckdb.DuckDBPyConnection, artifact: str) -> Provenance:
-    """Of a table with corrections laid over it, the making of the one below."""
+def _provenance(connection: duckdb.DuckDBPyConnection, artifact: str) -> Provenance:
+    """The provenance of a table; of a corrected table, that of the table below."""
     kind, stage, version, *texts = connection.execute(
         "SELECT kind, stage, version, settings, tools, inputs FROM audit.artifacts "
         "WHERE artifact_id = $id",
@@ -118,11 +115,8 @@ def _making(connection: duckdb.DuckDBPyConnection, artifact: str) -> Provenance:
     settings, tools, inputs = map(json.loads, texts)
     if stage != EDITS:
         return Provenance(artifact, kind, stage, version, settings, tools, frozenset(), inputs)
-    below = _making(connection, inputs["base"])
+    below = _provenance(connection, inputs["base"])
     return below._replace(artifact_id=artifact, edits=frozenset(settings["edits"]))
-
-
-# Claim by claim: what became of it in the second run, and why.
 
 
 COLUMNS: Final = {
@@ -145,7 +139,7 @@ CHANGES: Final = (
     "no longer failed",
     "claim text changed",
 )
-"""The kinds of change, in the order in which they are told."""
+"""The kinds of change, in the order of the report."""
 
 _CLAIMS: Final = """
 WITH a AS (FROM claims WHERE run_id = $a AND step = $step),
@@ -192,15 +186,15 @@ WHERE a.verdict IS DISTINCT FROM b.verdict ORDER BY ALL
 
 def claim_changes(
     connection: duckdb.DuckDBPyConnection,
-    runs: Runs,
+    runs: RunPair,
     steps: Iterable[StepChange],
     samples: pl.DataFrame,
 ) -> pl.DataFrame:
-    """Every claim that was made, judged or lost otherwise, with the cause: `COLUMNS`.
+    """Every claim whose text, verdict or failure changed, with the cause: `COLUMNS`.
 
-    `samples` are those that are not the same in both runs. Those that only one run has are
-    left out: all their claims are new, or gone. `a` and `b` are the verdicts, the claims
-    where their text changed, or whether there are any. Failures are caused by their kind.
+    `samples` are those that differ between the runs. Samples of one run only are left out, since
+    all their claims are new or gone. `a` and `b` are the verdicts, the claims where their text
+    changed, or whether claims were made. The cause of a failure is its kind.
     """
     fields = dict(samples.select("sample_id", "fields").iter_rows())
     others = samples.filter(pl.col("state") != "changed")["sample_id"]
@@ -221,7 +215,7 @@ def claim_changes(
 
 
 def _rows(
-    connection: duckdb.DuckDBPyConnection, runs: Runs, change: StepChange
+    connection: duckdb.DuckDBPyConnection, runs: RunPair, change: StepChange
 ) -> pl.DataFrame | None:
     values = {"a": runs.a, "b": runs.b, "step": change.step}
     if change.kind == "claims":
@@ -236,29 +230,29 @@ def _causes(
     table: pl.DataFrame,
     fields: dict[str, list[str]],
 ) -> Iterator[str]:
-    """The cause of each row: its failure, its sample, a person, what was asked, or chance."""
+    """The cause of each row: its failure, its sample, an edit, the step's causes, or chance."""
     edited = _edited(connection, change)
-    asked = " and ".join(change.causes) or "chance"
+    step_causes = " and ".join(change.causes) or "chance"
     for row in table.iter_rows(named=True):
         if row["failure"]:
             yield row["failure"]
-        elif _read_by(row) & set(fields.get(row["sample_id"], ())):
+        elif _source_fields(row) & set(fields.get(row["sample_id"], ())):
             yield "sample changed"
         elif edited & {row["sample_id"], row["claim_id"]}:
             yield "edited by hand"
         else:
-            yield asked
+            yield step_causes
 
 
-def _read_by(row: dict[str, Any]) -> set[str]:
-    """The fields of the sample that the row was made of."""
+def _source_fields(row: dict[str, Any]) -> set[str]:
+    """The fields of the sample that the row depends on."""
     if row["against"]:
         return {row["against"]}
     return {row["of"], f"{row['of']}_claims"}
 
 
 def _edited(connection: duckdb.DuckDBPyConnection, change: StepChange) -> set[str]:
-    """What was corrected by hand for one of the runs: samples, or claims whose verdict was."""
+    """The samples whose claims, and the claims whose verdict, were corrected in one run only."""
     rows = connection.execute(
         "SELECT kind, sample_id, rows FROM audit.edits "
         "WHERE step = $step AND list_contains($edits, edit_id::VARCHAR)",

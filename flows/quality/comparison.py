@@ -12,27 +12,25 @@ from claimflow.flows.quality.claim_changes import (
     StepChange,
     claim_changes,
     step_changes,
-    steps_in_one_run,
+    unshared_steps,
 )
 from claimflow.flows.quality.metric_differences import (
     MetricDifference,
-    Runs,
-    chosen,
-    in_one_run,
+    RunPair,
+    changed_samples,
+    changed_scores,
     metric_differences,
-    moved_scores,
-    other_samples,
     paired_scores,
-    unit_of_samples,
+    select_metrics,
+    unit_by_sample,
+    unshared_metrics,
 )
 from claimflow.flows.store.runs import CURRENT
 from claimflow.flows.store.store import Store
 
-# All that is to be said of two runs, read from the store in one window.
-
 
 class RunFacts(NamedTuple):
-    """A run, as the head of a comparison names it."""
+    """One of the runs that are compared."""
 
     run_id: str
     pipeline: str
@@ -45,9 +43,9 @@ class RunFacts(NamedTuple):
 class Comparison(NamedTuple):
     """What changed from run `a` to run `b`.
 
-    `samples`, `scores` and `claims` are tables of what is not the same in both, as
-    `other_samples`, `moved_scores` and `claim_changes` give them. `only` names the metrics and
-    the steps that one of the runs has and the other lacks.
+    `samples`, `scores` and `claims` are the tables of `changed_samples`, `changed_scores` and
+    `claim_changes`. `only` names the metrics and the steps that one of the runs lacks, as
+    (only in a, only in b).
     """
 
     a: RunFacts
@@ -69,23 +67,23 @@ class Comparison(NamedTuple):
 
 
 def compare(
-    store: Store, runs: Runs, *, by: str | None = None, metrics: Iterable[str] = ()
+    store: Store, runs: RunPair, *, by: str | None = None, metrics: Iterable[str] = ()
 ) -> Comparison:
-    """Run `b` held against run `a`, both in `store`.
+    """Compare run `b` with run `a`, reading both in one read of the store.
 
-    `by` names the metadata field whose samples count as one unit, `metrics` those to compare
-    (all by default). Raises `InputError` for a field or a metric that neither run has.
+    `by` names a metadata field whose samples form one unit, `metrics` those to compare (all by
+    default). Raises `InputError` for a field or a metric that neither run has.
     """
     with store.reading() as connection:
-        pairs = chosen(paired_scores(connection, runs), metrics)
-        units = unit_of_samples(connection, runs.b, by) if by else None
+        pairs = select_metrics(paired_scores(connection, runs), metrics)
+        units = unit_by_sample(connection, runs.b, by) if by else None
         steps = step_changes(connection, runs)
-        samples = other_samples(connection, runs)
+        samples = changed_samples(connection, runs)
         claims = claim_changes(connection, runs, steps, samples)
         a, b = (_facts(connection, run) for run in runs)
-        only = {"metrics": in_one_run(pairs), "steps": steps_in_one_run(connection, runs)}
+        only = {"metrics": unshared_metrics(pairs), "steps": unshared_steps(connection, runs)}
     differences = metric_differences(pairs, units)
-    return Comparison(a, b, by, differences, steps, samples, moved_scores(pairs), claims, only)
+    return Comparison(a, b, by, differences, steps, samples, changed_scores(pairs), claims, only)
 
 
 def _facts(connection: duckdb.DuckDBPyConnection, run: str) -> RunFacts:
@@ -99,9 +97,6 @@ def _facts(connection: duckdb.DuckDBPyConnection, run: str) -> RunFacts:
         {"run": run},
     ).fetchall()[0]
     return RunFacts(*found)
-
-
-# A comparison as JSON: nothing left out, keys that stay.
 
 
 def as_json(comparison: Comparison) -> str:

@@ -7,26 +7,30 @@ import duckdb
 import polars as pl
 
 from claimflow.flows.errors import Fault, InputError, one_of
-from claimflow.flows.quality.paired_statistics import ROUNDING, Difference, holm, paired_difference
+from claimflow.flows.quality.paired_statistics import (
+    ROUNDING,
+    PairedDifference,
+    holm_correction,
+    paired_difference,
+)
 from claimflow.flows.store.store import read_table
 from claimflow.stages.registry import LOWER_IS_BETTER
 from claimflow.stages.rows import Sample
 
-# The scores and the samples of two runs, side by side.
-
-
-TEXTS: Final = tuple(name for name in Sample.model_fields if name not in ("sample_id", "metadata"))
+TEXT_FIELDS: Final = tuple(
+    name for name in Sample.model_fields if name not in ("sample_id", "metadata")
+)
 """The fields of a sample that a claim, a verdict or a score may depend on."""
 
 
-class Runs(NamedTuple):
-    """The ids of the two runs: what changed from `a` to `b`."""
+class RunPair(NamedTuple):
+    """The ids of the runs that are compared: changes are from `a` to `b`."""
 
     a: str
     b: str
 
 
-def paired_scores(connection: duckdb.DuckDBPyConnection, runs: Runs) -> pl.DataFrame:
+def paired_scores(connection: duckdb.DuckDBPyConnection, runs: RunPair) -> pl.DataFrame:
     """One row per metric and sample of either run.
 
     Columns: name, metric, sample_id, and for `_a` and `_b` each: status, score, reason.
@@ -61,8 +65,8 @@ def _scores(connection: duckdb.DuckDBPyConnection, run: str) -> pl.DataFrame:
     )
 
 
-def moved_scores(pairs: pl.DataFrame) -> pl.DataFrame:
-    """The pairs whose score or status is another one, the largest differences first.
+def changed_scores(pairs: pl.DataFrame) -> pl.DataFrame:
+    """The pairs whose score or status differs, the largest differences first.
 
     Adds `difference`, b less a, NULL where only one side is scored; those come last.
     """
@@ -82,13 +86,15 @@ def moved_scores(pairs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def other_samples(connection: duckdb.DuckDBPyConnection, runs: Runs) -> pl.DataFrame:
-    """The samples that are not the same in both runs: sample_id, state, fields.
+def changed_samples(connection: duckdb.DuckDBPyConnection, runs: RunPair) -> pl.DataFrame:
+    """The samples that differ between the runs: sample_id, state, fields.
 
-    The state is new, removed or changed; `fields` names the fields whose content is another
-    one. Metadata do not count.
+    The state is new, removed or changed; `fields` names the fields whose content differs, except
+    metadata.
     """
-    changed = ", ".join(f"CASE WHEN a.{f} IS DISTINCT FROM b.{f} THEN '{f}' END" for f in TEXTS)
+    changed = ", ".join(
+        f"CASE WHEN a.{f} IS DISTINCT FROM b.{f} THEN '{f}' END" for f in TEXT_FIELDS
+    )
     return read_table(
         connection,
         f"""
@@ -107,7 +113,7 @@ def other_samples(connection: duckdb.DuckDBPyConnection, runs: Runs) -> pl.DataF
     )
 
 
-def unit_of_samples(connection: duckdb.DuckDBPyConnection, run: str, field: str) -> dict[str, str]:
+def unit_by_sample(connection: duckdb.DuckDBPyConnection, run: str, field: str) -> dict[str, str]:
     """The value of a metadata field by sample; a sample without it is a unit of its own.
 
     Raises `InputError` where no sample has the field.
@@ -130,17 +136,14 @@ def unit_of_samples(connection: duckdb.DuckDBPyConnection, run: str, field: str)
     return {name: f"s{name}" if value is None else f"v{value}" for name, value in rows}
 
 
-# Metric by metric: how far two runs lie apart on the samples that both have scored.
-
-
 Finding = Literal["better", "worse", "unclear", "same"]
 
 SIGNIFICANT: Final = 0.05
-"""Corrected p below which a difference is taken for more than chance."""
+"""Corrected p-value below which a difference is significant."""
 
 
-class Side(NamedTuple):
-    """The rows of a metric in one run; `absent` counts samples that only the other run has."""
+class StatusCounts(NamedTuple):
+    """Rows of a metric in one run by status; `absent` counts samples only the other run has."""
 
     scored: int
     undefined: int
@@ -151,26 +154,25 @@ class Side(NamedTuple):
 class MetricDifference(NamedTuple):
     """A metric in both runs.
 
-    The means are over the samples that both have scored, `difference` is theirs, b less a,
-    and None where there is no such sample. `p_holm` is p corrected for the number of metrics of
-    which any score moved.
+    The means and `difference`, b less a, are over the samples scored in both; None where there is
+    none. `p_holm` is p corrected for the number of metrics with any changed score.
     """
 
     metric: str
     lower_is_better: bool
-    a: Side
-    b: Side
+    a: StatusCounts
+    b: StatusCounts
     mean_a: float | None
     mean_b: float | None
-    difference: Difference | None
+    difference: PairedDifference | None
     p_holm: float | None
 
     @property
     def finding(self) -> Finding:
-        """What may be said of it: unclear is what chance alone could give."""
+        """The conclusion; unclear where the difference is not significant."""
         if self.difference is None or self.p_holm is None:
             return "unclear"
-        if self.difference.still:
+        if self.difference.unchanged:
             return "same"
         if self.p_holm >= SIGNIFICANT:
             return "unclear"
@@ -189,18 +191,19 @@ def metric_differences(
         for table in pairs.partition_by("name", maintain_order=True)
         if table["status_a"].count() and table["status_b"].count()
     ]
-    # A test that cannot come out significant takes nothing from the others (Tarone 1990).
+    # Tests that cannot be significant do not count as tests (Tarone 1990).
     tested = [
-        one.difference.p if one.difference and not one.difference.still else None for one in found
+        one.difference.p if one.difference and not one.difference.unchanged else None
+        for one in found
     ]
     return [
         one._replace(p_holm=one.difference.p if p is None and one.difference else p)
-        for one, p in zip(found, holm(tested), strict=True)
+        for one, p in zip(found, holm_correction(tested), strict=True)
     ]
 
 
-def in_one_run(pairs: pl.DataFrame) -> tuple[list[str], list[str]]:
-    """The metrics that only the first, and only the second run has."""
+def unshared_metrics(pairs: pl.DataFrame) -> tuple[list[str], list[str]]:
+    """(metrics that only run a has, metrics that only run b has)."""
     has = pairs.group_by("name", maintain_order=True).agg(
         a=pl.col("status_a").count() > 0, b=pl.col("status_b").count() > 0
     )
@@ -208,10 +211,10 @@ def in_one_run(pairs: pl.DataFrame) -> tuple[list[str], list[str]]:
     return only_a, only_b
 
 
-def chosen(pairs: pl.DataFrame, metrics: Iterable[str]) -> pl.DataFrame:
-    """The pairs of some metrics, by name or by metric; all of them where none is named.
+def select_metrics(pairs: pl.DataFrame, metrics: Iterable[str]) -> pl.DataFrame:
+    """The pairs of `metrics`, by name or by metric; all pairs where none is given.
 
-    Raises `InputError` for names of which there is no score.
+    Raises `InputError` for metrics without a score.
     """
     wanted = set(metrics)
     known = {*pairs["name"], *pairs["metric"]}
@@ -237,19 +240,19 @@ def _metric(table: pl.DataFrame, units: Mapping[str, str] | None) -> MetricDiffe
         return MetricDifference(name, lower, a, b, None, None, None, None)
     differences = (both["score_b"] - both["score_a"]).to_numpy()
     of_samples = None if units is None else [units[sample] for sample in both["sample_id"]]
-    difference = _bounded(paired_difference(differences, of_samples), both)
+    difference = _clipped(paired_difference(differences, of_samples), both)
     means = [float(both[column].to_numpy().mean()) for column in ("score_a", "score_b")]
     return MetricDifference(name, lower, a, b, means[0], means[1], difference, None)
 
 
-def _bounded(difference: Difference, both: pl.DataFrame) -> Difference:
-    """Without what is out of reach of scores in [0, 1], where all of them lie there."""
+def _clipped(difference: PairedDifference, both: pl.DataFrame) -> PairedDifference:
+    """The interval clipped to [-1, 1] where all scores lie in [0, 1]."""
     scores = pl.concat([both["score_a"], both["score_b"]])
     if difference.low is None or difference.high is None or not scores.is_between(0, 1).all():
         return difference
     return difference._replace(low=max(difference.low, -1.0), high=min(difference.high, 1.0))
 
 
-def _side(status: pl.Series) -> Side:
+def _side(status: pl.Series) -> StatusCounts:
     counts = {word: int((status == word).sum()) for word in ("scored", "undefined", "failed")}
-    return Side(**counts, absent=status.null_count())
+    return StatusCounts(**counts, absent=status.null_count())

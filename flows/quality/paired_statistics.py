@@ -1,4 +1,4 @@
-"""Paired differences: interval, test, correction for many tests."""
+"""Statistics of paired differences: bootstrap interval, permutation test, Holm correction."""
 
 import warnings
 from collections.abc import Sequence
@@ -11,18 +11,17 @@ Values = NDArray[np.float64]
 
 RESAMPLES: Final = 5_000
 
-BOOTSTRAP_UP_TO: Final = 1_000
-"""Units up to which the bootstrap is run and signs are drawn: above, the normal agrees."""
+MAX_RESAMPLED_UNITS: Final = 1_000
+"""The most units that are resampled; for more, the normal approximation agrees."""
 
 ROUNDING: Final = 1e-12
-"""What rounding can make of equal scores."""
+"""How far equal scores can differ by rounding."""
 
 
-class Difference(NamedTuple):
-    """The mean of paired differences, and what is known of it.
+class PairedDifference(NamedTuple):
+    """The mean of paired differences with its 95 % interval and p-value.
 
-    `low` and `high` bound its 95 % interval, `p` is that of the test that it is 0; all three
-    are None below two units.
+    `p` tests that the mean is 0. `low`, `high` and `p` are None below two units.
     """
 
     samples: int
@@ -33,17 +32,17 @@ class Difference(NamedTuple):
     p: float | None
 
     @property
-    def still(self) -> bool:
-        """Whether no unit moved at all."""
+    def unchanged(self) -> bool:
+        """Whether every difference is 0."""
         return self.p is not None and self.low == self.high == 0
 
 
 def paired_difference(
     differences: Values, units: Sequence[str] | NDArray[np.str_] | None = None
-) -> Difference:
-    """The mean of `differences`, one for each sample, of which there must be one.
+) -> PairedDifference:
+    """The mean of `differences`, one for each sample, at least one.
 
-    `units` names the unit that each sample is of; every sample is its own where it is None.
+    `units` names the unit (cluster) of each sample; None makes every sample its own.
     """
     flat = np.where(np.abs(differences) < ROUNDING, 0.0, differences)
     if units is None:
@@ -53,18 +52,18 @@ def paired_difference(
         totals, sizes = np.bincount(places, flat), np.bincount(places).astype(np.float64)
     low, high = ratio_interval(totals, sizes)
     p = sign_flip_p(totals) if len(totals) > 1 else None
-    return Difference(len(flat), len(totals), float(flat.mean()), low, high, p)
+    return PairedDifference(len(flat), len(totals), float(flat.mean()), low, high, p)
 
 
 def ratio_interval(totals: Values, sizes: Values) -> tuple[float, float] | tuple[None, None]:
     """Bounds of the 95 % interval of sum(totals) / sum(sizes) over units drawn at random.
 
     At each end the wider of two: Student's t with the linearised standard error of a ratio
-    (Cochran 1977, 6.4), which holds where differences are symmetric and mostly 0 but errs on
-    skewed ones, and the bootstrap (BCa, Efron 1987) with tails as light as few units need
-    (Hesterberg 2015), which is the other way round. Above 1,000 units the former alone.
-    Where all units agree the interval is that one number: nothing in them says how far
-    others would lie. None below two units. The same numbers always give the same bounds.
+    (Cochran 1977, 6.4), which is right for symmetric differences that are mostly 0 but too
+    narrow for skewed ones, and the paired bootstrap (BCa, Efron 1987), expanded for few units
+    (Hesterberg 2015), which is the other way round. Above 1,000 units only the former. Where all
+    units have the same ratio, the interval is that one number: they do not tell how far others
+    would lie. None below two units. The same input always gives the same bounds.
     """
     n = len(totals)
     if n < 2:
@@ -78,7 +77,7 @@ def ratio_interval(totals: Values, sizes: Values) -> tuple[float, float] | tuple
     t = float(stats.t.ppf(0.975, n - 1))
     reach = t * float((n / (n - 1) * (errors**2).sum()) ** 0.5 / sizes.sum())
     low, high = ratio - reach, ratio + reach
-    if n <= BOOTSTRAP_UP_TO:
+    if n <= MAX_RESAMPLED_UNITS:
         tail = float(stats.norm.cdf(-t * (n / (n - 1)) ** 0.5))
         bounds = _bootstrap(totals, sizes, 1 - 2 * tail)
         low, high = min([low, *bounds]), max([high, *bounds])
@@ -86,11 +85,11 @@ def ratio_interval(totals: Values, sizes: Values) -> tuple[float, float] | tuple
 
 
 def _bootstrap(totals: Values, sizes: Values, confidence: float) -> list[float]:
-    """The bounds that the bootstrap gives; none where its resamples are all alike."""
+    """The BCa bounds of the ratio; empty where they are not finite."""
     from scipy import stats
 
     with warnings.catch_warnings():
-        # Of so few units that its acceleration is 0 / 0 it says so, and gives NaN.
+        # SciPy warns and gives NaN where its acceleration is 0 / 0, for few units.
         warnings.simplefilter("ignore", (RuntimeWarning, stats.DegenerateDataWarning))
         found = stats.bootstrap(
             (totals, sizes),
@@ -107,18 +106,18 @@ def _bootstrap(totals: Values, sizes: Values, confidence: float) -> list[float]:
 
 
 def sign_flip_p(totals: Values) -> float:
-    """p of the two-sided test that units are as likely to lie below 0 as above (Fisher 1935).
+    """The two-sided p-value of the sign-flip permutation test of a mean of 0 (Fisher 1935).
 
     The signs of whole units are flipped: in all ways up to 13 units that differ from 0, else
-    in 9,999 random ones. Units of 0 have no sign and leave the sum as it is. Above 1,000
-    units the normal distribution takes the place of the drawing.
+    in 9,999 random ones; above 1,000 units the normal approximation is used. Units of 0 are left
+    out, since flipping them does not change the sum.
     """
     moved = totals[np.abs(totals) >= ROUNDING]
     if len(moved) < 2:
         return 1.0
     from scipy import stats
 
-    if len(moved) > BOOTSTRAP_UP_TO:
+    if len(moved) > MAX_RESAMPLED_UNITS:
         z = abs(float(moved.sum())) / float((moved**2).sum()) ** 0.5
         return float(2 * stats.norm.sf(z))
     tested = stats.permutation_test(
@@ -133,15 +132,15 @@ def sign_flip_p(totals: Values) -> float:
     return float(tested.pvalue)
 
 
-def holm(values: Sequence[float | None]) -> list[float | None]:
-    """`values` of p corrected for how many they are (Holm 1979); None stays and is not counted.
+def holm_correction(p_values: Sequence[float | None]) -> list[float | None]:
+    """p-values corrected for multiple tests (Holm 1979); None stays and is not counted.
 
-    With them the chance that any difference is taken for one where all are chance is at most
-    5 %, however the tests depend on each other, as those of metrics of the same claims do.
-    Benjamini and Hochberg's bounds only the share of such mistakes, of tests that go together.
+    Controls the family-wise error rate under any dependence of the tests, such as that of metrics
+    of the same claims. The procedure of Benjamini and Hochberg would bound only the share of
+    false discoveries, and only for independent or positively dependent tests.
     """
-    known = sorted((p, place) for place, p in enumerate(values) if p is not None)
-    corrected: list[float | None] = [None] * len(values)
+    known = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    corrected: list[float | None] = [None] * len(p_values)
     highest = 0.0
     for rank, (p, place) in enumerate(known):
         highest = max(highest, min(1.0, p * (len(known) - rank)))

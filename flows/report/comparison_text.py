@@ -5,7 +5,7 @@ from typing import Any
 
 from claimflow.flows.quality.claim_changes import StepChange
 from claimflow.flows.quality.comparison import Comparison, RunFacts
-from claimflow.flows.quality.metric_differences import MetricDifference, Side
+from claimflow.flows.quality.metric_differences import MetricDifference, StatusCounts
 from claimflow.flows.report.text import counted, number, signed
 
 METRICS = (
@@ -107,7 +107,7 @@ def _left_out(metric: MetricDifference) -> str:
     return "; ".join(f"{why} in {side}" for side, why in words.items() if why)
 
 
-def _why(side: Side) -> str:
+def _why(side: StatusCounts) -> str:
     counts = side._asdict()
     return ", ".join(
         f"{counts[name]:,} {name}" for name in ("undefined", "failed", "absent") if counts[name]

@@ -13,7 +13,7 @@ from claimflow.flows import __version__
 from claimflow.flows.quality.calibration import CorrectedStep, corrected_steps
 from claimflow.flows.quality.claim_audit import ClaimAudit
 from claimflow.flows.quality.comparison import Comparison, compare
-from claimflow.flows.quality.metric_differences import Runs
+from claimflow.flows.quality.metric_differences import RunPair
 from claimflow.flows.report import comparison_text, phrases
 from claimflow.flows.report.markdown import COMPARED_UP_TO, call_words, metric_name
 from claimflow.flows.report.overview import SAMPLES, Overview, StepMetric, overview, scored_values
@@ -192,7 +192,7 @@ def html_report(
     first, then those with the lowest scores.
     """
     found = overview(store, run_id)
-    comparison = compare(store, Runs(against, run_id)) if against else None
+    comparison = compare(store, RunPair(against, run_id)) if against else None
     first = changed_samples(comparison) if comparison else []
     ranked = worst_first(store, run_id, samples, before=first)
     labelled = corrected_steps(store, run_id)

@@ -10,7 +10,7 @@ from claimflow.flows.quality.calibration import corrected_steps
 from claimflow.flows.quality.cascades import cascades_of
 from claimflow.flows.quality.comparison import Comparison, compare
 from claimflow.flows.quality.gates import outcomes_of
-from claimflow.flows.quality.metric_differences import Runs
+from claimflow.flows.quality.metric_differences import RunPair
 from claimflow.flows.report.comparison_text import (
     METRICS,
     READING,
@@ -276,7 +276,7 @@ def _difference(store: Store, run_id: str, samples: int) -> Iterator[str]:
     elif samples > COMPARED_UP_TO:
         yield f"What changed: `claimflow diff {before} {run_id}`"
     else:
-        yield as_markdown(compare(store, Runs(before, run_id)), limit=_CHANGES)
+        yield as_markdown(compare(store, RunPair(before, run_id)), limit=_CHANGES)
 
 
 def _not_entailed(store: Store, run_id: str, sample_id: str) -> str:

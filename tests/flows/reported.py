@@ -7,7 +7,7 @@ from typing import Any
 
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import content_key
-from tests.flows.compared import Table, claim_id, put_run
+from tests.flows.recorded_runs import Table, claim_id, put_run
 
 EVIL = (
     "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>"

@@ -22,7 +22,7 @@ from claimflow.flows.report.html import html_report
 from claimflow.flows.store.query import query
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import content_key
-from tests.flows.compared import Table, put_run
+from tests.flows.recorded_runs import Table, put_run
 
 README = (Path(__file__).parents[2] / "flows/README.md").read_text("utf-8")
 TOWER = "The tower stands in Paris. It was built in 1889 by Eiffel."

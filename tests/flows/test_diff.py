@@ -12,8 +12,8 @@ from claimflow.flows.report.markdown import code
 from claimflow.flows.store.store import Store
 from tests.endpoint import faults
 from tests.endpoint.server import serve
-from tests.flows.compared import Table, claims, put_run, samples, scores, verdicts
 from tests.flows.judged import PROMPT, STEPS, Judged
+from tests.flows.recorded_runs import Table, claims, put_run, samples, scores, verdicts
 
 HOSTILE = "`code` | ![x](http://evil) <img src=x> @everyone #1\n\n# head\x1b[31m \u202e \\"
 

@@ -11,7 +11,7 @@ from claimflow.flows.pipeline.checks import Gate
 from claimflow.flows.quality.gates import Outcome, judge_run, outcomes_of
 from claimflow.flows.store.runs import add_tag
 from claimflow.flows.store.store import Store, read_table
-from tests.flows.compared import put_run, scores
+from tests.flows.recorded_runs import put_run, scores
 
 NAMES = [f"s{i}" for i in range(20)]
 MIXED = {name: (0.5 if i % 2 else 0.75) for i, name in enumerate(NAMES)}

@@ -14,8 +14,8 @@ from tests.endpoint import faults
 from tests.endpoint.record import Recorded
 from tests.endpoint.server import Endpoint, serve
 from tests.flows.forks import Forks, Process
-from tests.flows.held import Held
 from tests.flows.judged import CLAIMS, DECOMPOSE, EMBEDDED, SCORE, VERIFY, Judged, sample
+from tests.flows.locked_store import LockedStore
 
 KILLS: Final = 20
 SECOND: Final = 1.0
@@ -150,7 +150,7 @@ def test_a_store_locked_for_a_while_holds_a_run_up_and_no_more(
     judged = written(tmp_path / "held", endpoint, 200, steps=FLAT, max_concurrency=8)
     going = start(forks, judged)
     wait_for(lambda: endpoint.hits > 20)
-    with Held(judged.store.path) as held:
+    with LockedStore(judged.store.path) as held:
         wait_for(lambda: time.monotonic() > held.since + 6.5)
         assert unsaved(judged) != []
     assert going.code() == 0, going.err()
@@ -168,7 +168,7 @@ def test_a_store_locked_for_too_long_ends_a_run_and_what_came_is_kept(
     judged = written(tmp_path / "shut", endpoint, 250, steps=FLAT, max_concurrency=8)
     going = start(forks, judged, wait=2)
     wait_for(lambda: endpoint.hits > 20)
-    with Held(judged.store.path):
+    with LockedStore(judged.store.path):
         assert going.code() == 3
     path = judged.store.path
     assert going.err().splitlines()[-1] == (
@@ -196,7 +196,7 @@ def test_a_run_killed_while_the_store_is_locked_loses_nothing(
     judged = written(tmp_path / "both", endpoint, 100, steps=FLAT, max_concurrency=8)
     going = start(forks, judged)
     wait_for(lambda: endpoint.hits > 20)
-    with Held(judged.store.path) as held:
+    with LockedStore(judged.store.path) as held:
         wait_for(lambda: time.monotonic() > held.since + 2)
         killed = kill(going)
     again = start(forks, judged)

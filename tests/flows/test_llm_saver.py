@@ -14,7 +14,7 @@ from claimflow.flows.judge.ledger_writer import Saver, take_in_journals
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import content_key
-from tests.flows.held import Held
+from tests.flows.locked_store import LockedStore
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_what_was_added_is_in_a_journal_at_once(store: Store) -> None:
     async def work(saver: Saver) -> None:
         saver.add(call(0), reply(0))
         assert unsaved(store) == 1
-        with Held(store.path):
+        with LockedStore(store.path):
             # What is being written has a journal of its own.
             await until(lambda: saver._began_at is not None)
             saver.add(call(1), reply(1))
@@ -139,7 +139,7 @@ def test_nothing_more_is_asked_while_a_writing_takes_long(
 
     async def work(saver: Saver) -> None:
         await saver.keep_up()
-        with Held(store.path):
+        with LockedStore(store.path):
             saver.add(call(0), {})
             await until(lambda: saver._began_at is not None)
             assert unsaved(store) == 1
@@ -157,7 +157,7 @@ def test_a_store_locked_for_too_long_is_told_and_its_calls_are_kept(store: Store
     impatient = Store(store.path, wait=0.5)
 
     async def work(saver: Saver) -> None:
-        with Held(store.path):
+        with LockedStore(store.path):
             saver.add(call(0), reply(0))
             with pytest.raises(StoreBusyError, match="another process"):
                 await saver.saved()

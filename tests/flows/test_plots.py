@@ -21,7 +21,7 @@ from claimflow.flows.report.plots import (
     trend,
 )
 from claimflow.flows.store.store import Store
-from tests.flows.compared import Table, put_run, samples, scores
+from tests.flows.recorded_runs import Table, put_run, samples, scores
 
 HOSTILE = "<script>alert(1)</script> ü ع 😀 ]]> \"'"
 SPACE = "{http://www.w3.org/2000/svg}"

@@ -14,7 +14,7 @@ import pytest
 from claimflow.flows.cli.main import main
 from claimflow.flows.store.read_copy import is_current, publish, publish_after_run, read_copy_path
 from claimflow.flows.store.store import Store
-from tests.flows.held import Held
+from tests.flows.locked_store import LockedStore
 
 COUNT = "SELECT count(*) FROM audit.runs"
 
@@ -197,7 +197,7 @@ def test_a_copy_that_cannot_be_made_costs_the_run_nothing(
 ) -> None:
     publish(store)
     add_run(store)
-    with Held(store.path), caplog.at_level(logging.WARNING):
+    with LockedStore(store.path), caplog.at_level(logging.WARNING):
         publish_after_run(store, wanted=True)
     assert caplog.messages == [
         f"{store.path}: another process has held the store for 0 s; close it, or try again later; "

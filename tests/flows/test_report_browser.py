@@ -12,7 +12,7 @@ from claimflow.flows.report.html import html_report
 from claimflow.flows.report.text import visible
 from claimflow.flows.store.store import Store
 from tests.flows.browser import Seen
-from tests.flows.compared import claims, put_run, samples
+from tests.flows.recorded_runs import claims, put_run, samples
 from tests.flows.reported import EVIL, LONG, put_runs
 
 

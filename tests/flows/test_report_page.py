@@ -14,7 +14,7 @@ from claimflow.flows.cli.main import main
 from claimflow.flows.report.html import html_report, put_report
 from claimflow.flows.store import runs
 from claimflow.flows.store.store import Store
-from tests.flows.compared import Table, put_run, samples, scores
+from tests.flows.recorded_runs import Table, put_run, samples, scores
 from tests.flows.reported import put_runs, samples_of
 
 

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from claimflow.flows.quality.comparison import compare
-from claimflow.flows.quality.metric_differences import Runs
+from claimflow.flows.quality.metric_differences import RunPair
 from claimflow.flows.report.html import entries
 from claimflow.flows.report.overview import StepMetric, overview, scored_values
 from claimflow.flows.report.samples import changed_samples, followed, worst_first
 from claimflow.flows.store.results import sample_count
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import content_key
-from tests.flows.compared import put_run
+from tests.flows.recorded_runs import put_run
 from tests.flows.reported import EVIL, LONG, put_runs, samples_of
 
 
@@ -72,8 +72,8 @@ def test_scores_that_are_best_at_zero_count_the_other_way(tmp_path: Path) -> Non
 
 def test_what_changed_comes_by_flips_then_by_moves(runs: tuple[Store, str, str]) -> None:
     store, a, b = runs
-    assert changed_samples(compare(store, Runs(a, b))) == ["tower"]
-    assert changed_samples(compare(store, Runs(a, a))) == []
+    assert changed_samples(compare(store, RunPair(a, b))) == ["tower"]
+    assert changed_samples(compare(store, RunPair(a, a))) == []
 
 
 def test_a_sample_is_followed_in_the_order_asked_for(runs: tuple[Store, str, str]) -> None:
@@ -113,7 +113,7 @@ def test_many_samples_come_in_several_reads(tmp_path: Path) -> None:
 def test_an_entry_of_a_comparison_says_what_was_otherwise(runs: tuple[Store, str, str]) -> None:
     store, a, b = runs
     names = [("long", 0.25), ("tower", 0.0)]
-    same, other = entries(store, b, names, compare(store, Runs(a, b)))
+    same, other = entries(store, b, names, compare(store, RunPair(a, b)))
     assert "changes" not in same
     assert "before" not in same
     assert other["mean"] == 0.0
@@ -138,7 +138,7 @@ def test_a_sample_that_only_the_second_run_has_is_new(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.duckdb")
     a = put_run(store, samples_of("precision", {"old": 0.5}))
     b = put_run(store, samples_of("precision", {"old": 0.5, "new": 0.5}))
-    comparison = compare(store, Runs(a, b))
+    comparison = compare(store, RunPair(a, b))
     assert changed_samples(comparison) == ["new"]
     new, old = entries(store, b, [("new", 0.5), ("old", 0.5)], comparison)
     assert new["changes"]["state"] == "new"

@@ -15,7 +15,7 @@ from claimflow.flows.store import runs
 from claimflow.flows.store.results import chosen_run
 from claimflow.flows.store.runs import add_tag
 from claimflow.flows.store.store import Store
-from tests.flows.compared import Table, claims, put_run, samples, scores, verdicts
+from tests.flows.recorded_runs import Table, claims, put_run, samples, scores, verdicts
 
 HOSTILE = "]]> <b>&amp;</b> \x00\x1b[31m\x0b\ufffe \ud83d\ude00 \u202e ü"
 SHOWN = "]]> <b>&amp;</b> \ufffd\ufffd[31m\ufffd\ufffd \U0001f600 \u202e ü"

@@ -10,7 +10,7 @@ from claimflow.flows.store import runs
 from claimflow.flows.store.results import all_runs, chosen_run
 from claimflow.flows.store.runs import NOISE, add_tag, find_run, newest_of, remove_tag, tags
 from claimflow.flows.store.store import Store
-from tests.flows.compared import put_run, samples
+from tests.flows.recorded_runs import put_run, samples
 
 
 @pytest.fixture

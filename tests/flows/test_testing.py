@@ -10,7 +10,7 @@ from claimflow.flows.errors import InputError
 from claimflow.flows.store.results import chosen_run
 from claimflow.flows.store.store import Store
 from claimflow.flows.testing import assert_scores
-from tests.flows.compared import put_run, samples, scores
+from tests.flows.recorded_runs import put_run, samples, scores
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.store.store import Store
 from claimflow.flows.orchestration.artifacts import artifact_key
 from claimflow.flows.orchestration.task_runs import TaskRunObserver
-from tests.flows.held import Held
+from tests.flows.locked_store import LockedStore
 
 config = Path(sys.argv[1])
 prepared = prepare(config)
@@ -36,7 +36,7 @@ def night(refused):
                 if step == refused:
                     raise JudgeError("no such model")
                 if step == "precision" and tries[step] == 1:
-                    with Held(store.path):
+                    with LockedStore(store.path):
                         return make(step, inputs)
                 return make(step, inputs)
             return super().make_step(step, inputs, try_to_make)

@@ -22,8 +22,8 @@ from claimflow.flows.store.store import Store
 from claimflow.flows.viewer import pages
 from claimflow.flows.viewer.pages import POLICY, Asked
 from claimflow.flows.viewer.server import View
-from tests.flows.compared import put_run, samples, scores
-from tests.flows.held import Held
+from tests.flows.locked_store import LockedStore
+from tests.flows.recorded_runs import put_run, samples, scores
 
 HOSTILE = "</textarea><script>alert(1)</script><img src=x onerror=alert(1)>\u202e\x1b[31m ü ع 😀"
 
@@ -254,12 +254,12 @@ def test_a_store_that_another_process_holds_is_told(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.duckdb", wait=0.1)
     put_run(store, {"samples": samples(["a"])})
     for path in ("/", "/run/latest"):
-        with Held(store.path):
+        with LockedStore(store.path):
             answer = pages.answered(store, Asked("GET", path, {}, {}), token="")
         assert answer.status == HTTPStatus.SERVICE_UNAVAILABLE
         assert "another process has held the store for 0 s" in answer.page
     asked = Asked("POST", "/sql", {}, {"sql": "SELECT 1"})
-    with Held(store.path):
+    with LockedStore(store.path):
         assert pages.answered(store, asked, token="").status == HTTPStatus.SERVICE_UNAVAILABLE
 
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page
 
 from claimflow.flows.store.store import Store
 from claimflow.flows.viewer.server import View
-from tests.flows.compared import put_run, samples, scores
+from tests.flows.recorded_runs import put_run, samples, scores
 
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
 ROLES: tuple[tuple[Literal["button", "link"], str], ...] = (("button", "Win"), ("link", "SQL"))

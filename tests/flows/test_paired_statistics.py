@@ -7,7 +7,7 @@ import pytest
 
 from claimflow.flows.quality.paired_statistics import (
     RESAMPLES,
-    holm,
+    holm_correction,
     paired_difference,
     ratio_interval,
     sign_flip_p,
@@ -91,13 +91,13 @@ def test_one_that_moved_among_many_is_told_without_a_warning(count: int) -> None
     assert found.low is not None
     assert found.high is not None
     assert found.low < found.mean < found.high
-    assert not found.still
+    assert not found.unchanged
 
 
-def test_only_units_that_all_stayed_are_still() -> None:
-    assert paired_difference(np.zeros(3)).still
-    assert not paired_difference(np.full(3, 0.25)).still
-    assert not paired_difference(np.zeros(1)).still
+def test_only_units_that_are_all_zero_are_unchanged() -> None:
+    assert paired_difference(np.zeros(3)).unchanged
+    assert not paired_difference(np.full(3, 0.25)).unchanged
+    assert not paired_difference(np.zeros(1)).unchanged
 
 
 def test_a_unit_of_several_samples_is_drawn_and_flipped_whole() -> None:
@@ -127,10 +127,10 @@ def test_the_standard_error_of_a_ratio_is_cochrans() -> None:
 
 def test_holm_corrects_step_by_step() -> None:
     # The example of the R documentation's p.adjust, by hand.
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.6, 0.9]) == [1.0, 1.0]
-    assert holm([None, 0.02, None, 0.01]) == [None, 0.02, None, 0.02]
-    assert holm([]) == []
+    assert holm_correction([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm_correction([0.6, 0.9]) == [1.0, 1.0]
+    assert holm_correction([None, 0.02, None, 0.01]) == [None, 0.02, None, 0.02]
+    assert holm_correction([]) == []
 
 
 def test_the_same_numbers_give_the_same_bounds() -> None:

@@ -4,14 +4,14 @@ import pytest
 
 from claimflow.flows.errors import InputError
 from claimflow.flows.quality.metric_differences import (
-    Runs,
-    moved_scores,
-    other_samples,
+    RunPair,
+    changed_samples,
+    changed_scores,
     paired_scores,
-    unit_of_samples,
+    unit_by_sample,
 )
 from claimflow.flows.store.store import Store
-from tests.flows.compared import Table, put_run, scores
+from tests.flows.recorded_runs import Table, put_run, scores
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def test_a_metric_is_paired_whatever_its_step_is_called(store: Store) -> None:
     a = put_run(store, {"old": scores("faithfulness", {"x": 0.5})})
     b = put_run(store, {"new": scores("faithfulness", {"x": 0.75})})
     with store.reading() as connection:
-        [row] = paired_scores(connection, Runs(a, b)).to_dicts()
+        [row] = paired_scores(connection, RunPair(a, b)).to_dicts()
     assert (row["name"], row["score_a"], row["score_b"]) == ("faithfulness", 0.5, 0.75)
 
 
@@ -32,7 +32,7 @@ def test_a_metric_that_several_steps_make_is_paired_by_step(store: Store) -> Non
     a = put_run(store, {"strict": one})
     b = put_run(store, {"loose": one, "strict": two})
     with store.reading() as connection:
-        rows = paired_scores(connection, Runs(a, b)).select("name", "score_a", "score_b").rows()
+        rows = paired_scores(connection, RunPair(a, b)).select("name", "score_a", "score_b").rows()
     assert sorted(rows, key=str) == [
         ("loose.faithfulness", None, 0.5),
         ("strict.faithfulness", 0.5, 0.25),
@@ -45,7 +45,7 @@ def test_what_moved_comes_by_size_and_what_changed_its_status_last(store: Store)
     a = put_run(store, {"s": scores("faithfulness", before)})
     b = put_run(store, {"s": scores("faithfulness", after)})
     with store.reading() as connection:
-        moved = moved_scores(paired_scores(connection, Runs(a, b)))
+        moved = changed_scores(paired_scores(connection, RunPair(a, b)))
     columns = ("sample_id", "difference", "status_a", "status_b", "reason_a", "reason_b")
     assert moved.select(columns).rows() == [
         ("b", -0.5, "scored", "scored", None, None),
@@ -69,7 +69,7 @@ def test_samples_are_told_apart_by_every_text_but_not_by_metadata(store: Store) 
     a = put_run(store, {"samples": Table("samples", before)})
     b = put_run(store, {"samples": Table("samples", after)})
     with store.reading() as connection:
-        assert other_samples(connection, Runs(a, b)).rows() == [
+        assert changed_samples(connection, RunPair(a, b)).rows() == [
             ("text", "changed", ["reference", "retrieved_contexts"]),
             ("added", "new", []),
             ("gone", "removed", []),
@@ -86,8 +86,8 @@ def test_samples_are_grouped_by_a_field_whatever_it_is_called_and_holds(store: S
     ]
     run = put_run(store, {"samples": Table("samples", rows)})
     with store.reading() as connection:
-        units = unit_of_samples(connection, run, "a/b~c")
+        units = unit_by_sample(connection, run, "a/b~c")
         assert units["1"] == units["2"]
         assert len(set(units.values())) == 4
         with pytest.raises(InputError, match="no sample has the field 'a/b'; did you mean 'a/b~c'"):
-            unit_of_samples(connection, run, "a/b")
+            unit_by_sample(connection, run, "a/b")

@@ -8,10 +8,10 @@ import pytest
 from claimflow.flows.errors import InputError
 from claimflow.flows.quality.metric_differences import (
     MetricDifference,
-    Side,
-    chosen,
-    in_one_run,
+    StatusCounts,
     metric_differences,
+    select_metrics,
+    unshared_metrics,
 )
 
 Values = Mapping[str, float | str | None]
@@ -43,7 +43,7 @@ def test_means_are_over_the_samples_that_both_have_scored() -> None:
     a: Values = {"1": 0.5, "2": 1.0, "3": "failed", "4": 0.0, "5": "undefined", "6": 0.25}
     b: Values = {"1": 0.75, "2": 0.5, "3": 1.0, "4": "undefined", "5": "failed", "7": 0.0}
     [one] = found({"faithfulness": a}, {"faithfulness": b})
-    assert (one.a, one.b) == (Side(4, 1, 1, 1), Side(4, 1, 1, 1))
+    assert (one.a, one.b) == (StatusCounts(4, 1, 1, 1), StatusCounts(4, 1, 1, 1))
     assert (one.mean_a, one.mean_b) == (0.75, 0.625)
     assert one.difference is not None
     assert (one.difference.samples, one.difference.mean) == (2, -0.125)
@@ -93,13 +93,13 @@ def test_bounds_do_not_leave_what_scores_can_be() -> None:
 def test_metrics_that_one_run_lacks_are_named_and_not_compared() -> None:
     both = pairs({"bleu": {"1": 0.5}, "chrf": {"1": 1}}, {"chrf": {"1": 1}, "rouge": {}})
     assert [one.metric for one in metric_differences(both)] == ["chrf"]
-    assert in_one_run(both) == (["bleu"], [])
+    assert unshared_metrics(both) == (["bleu"], [])
 
 
 def test_metrics_are_chosen_by_name() -> None:
     both = pairs({"bleu": {"1": 0.5}, "chrf": {"1": 1}}, {"chrf": {"1": 1}})
-    assert set(chosen(both, ["chrf"])["name"]) == {"chrf"}
-    assert chosen(both, []).height == both.height
+    assert set(select_metrics(both, ["chrf"])["name"]) == {"chrf"}
+    assert select_metrics(both, []).height == both.height
     with pytest.raises(InputError) as caught:
-        chosen(both, ["crf", "chrf"])
+        select_metrics(both, ["crf", "chrf"])
     assert str(caught.value) == ("--metric: neither run has scores of 'crf'; did you mean 'chrf'?")

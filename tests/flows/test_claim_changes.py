@@ -11,12 +11,12 @@ from claimflow.flows.quality.claim_changes import (
     StepChange,
     claim_changes,
     step_changes,
-    steps_in_one_run,
+    unshared_steps,
 )
-from claimflow.flows.quality.metric_differences import Runs, other_samples
+from claimflow.flows.quality.metric_differences import RunPair, changed_samples
 from claimflow.flows.store.artifacts import Artifact
 from claimflow.flows.store.store import Store
-from tests.flows.compared import Table, claim_id, claims, put_run, samples, verdicts
+from tests.flows.recorded_runs import Table, claim_id, claims, put_run, samples, verdicts
 
 LLM = {"llm": {"model": "small", "temperature": 0}}
 ASKED = {"settings": {"prompt": "Judge.", "votes": 1}, "tools": LLM}
@@ -37,10 +37,10 @@ def steps(**tables: Table | Artifact) -> dict[str, Table | Artifact]:
 
 def changes(store: Store, a: str, b: str) -> list[tuple[Any, ...]]:
     """change, cause, step, sample, claim, a, b"""
-    runs = Runs(a, b)
+    runs = RunPair(a, b)
     with store.reading() as connection:
         found = claim_changes(
-            connection, runs, step_changes(connection, runs), other_samples(connection, runs)
+            connection, runs, step_changes(connection, runs), changed_samples(connection, runs)
         )
     return found.select("change", "cause", "step", "sample_id", "claim", "a", "b").rows()
 
@@ -60,7 +60,7 @@ def test_tables_that_both_runs_share_are_not_looked_at(store: Store) -> None:
         ).fetchall()
     b = put_run(store, {step: Artifact(*artifact, 1, 1, 0) for step, *artifact in shared})
     with store.reading() as connection:
-        assert all(change.same for change in step_changes(connection, Runs(a, b)))
+        assert all(change.same for change in step_changes(connection, RunPair(a, b)))
     assert changes(store, a, b) == []
 
 
@@ -89,8 +89,8 @@ def test_steps_say_which_settings_differ(store: Store) -> None:
     other = {"settings": {"prompt": "Judge.", "votes": 3, "new": 1}, "tools": LLM}
     b = put_run(store, steps(in_reference=verdicts(FLIPPED, **other), young=claims({})))
     with store.reading() as connection:
-        found = step_changes(connection, Runs(a, b))
-        assert steps_in_one_run(connection, Runs(a, b)) == (["old"], ["young"])
+        found = step_changes(connection, RunPair(a, b))
+        assert unshared_steps(connection, RunPair(a, b)) == (["old"], ["young"])
     none: frozenset[str] = frozenset()
     assert found[-1] == StepChange(
         "in_reference", "verdicts", False, ("settings",), ("new", "votes"), none

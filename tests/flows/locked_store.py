@@ -19,7 +19,7 @@ sys.stdin.read()
 """
 
 
-class Held:
+class LockedStore:
     """Waits for its turn, then lets nobody else in while it is entered.
 
     `since` and `until` are the seconds of the monotonic clock between which that was so.
@@ -28,7 +28,7 @@ class Held:
     def __init__(self, store: Path) -> None:
         self._store = store
 
-    def __enter__(self) -> "Held":
+    def __enter__(self) -> "LockedStore":
         self._process = subprocess.Popen(
             [sys.executable, "-c", _HOLD, str(self._store)],
             stdin=subprocess.PIPE,
