@@ -94,7 +94,7 @@ def run_pipeline(
         on_record(pipeline, store, observer, session, steps=steps, workers=workers) as recorded,
     ):
         run_id, toolbox = recorded
-        with runs.ending(store, run_id, stop):
+        with runs.recording_end(store, run_id, stop):
             run = Run(
                 run_id, prepared, choice, store, toolbox, workers, stop=stop, observer=observer
             )

@@ -105,9 +105,9 @@ def gate(options: Namespace) -> int:
     from claimflow.flows.pipeline.yaml_source import load_yaml
     from claimflow.flows.quality.gates import judge_run
     from claimflow.flows.report.terminal import Terminal, gate_exit_code, print_gates
-    from claimflow.flows.store.read_copy import publish_again
+    from claimflow.flows.store.read_copy import refresh_read_copy
     from claimflow.flows.store.results import chosen_run
-    from claimflow.flows.store.runs import newest_of
+    from claimflow.flows.store.runs import newest_run_of
     from claimflow.flows.store.store import Store
 
     pipeline = build_pipeline(load_yaml(options.config))
@@ -115,10 +115,10 @@ def gate(options: Namespace) -> int:
         hint = "write gates: and what a metric's mean must be like"
         raise InputError([Fault(str(options.config), "has no gates", hint)])
     store = Store((options.store or pipeline.store).resolve())
-    newest = None if options.run else newest_of(store, pipeline.name)
+    newest = None if options.run else newest_run_of(store, pipeline.name)
     run_id = chosen_run(store, options.run or newest)
     outcomes = judge_run(store, run_id, pipeline.gates)
-    publish_again(store)
+    refresh_read_copy(store)
     terminal = Terminal()
     terminal.print(f"run {run_id}")
     print_gates(terminal, outcomes)
@@ -128,7 +128,7 @@ def gate(options: Namespace) -> int:
 def tag(options: Namespace) -> int:
     """Name a run, list the names, or remove one."""
     from claimflow.flows.report.terminal import Terminal
-    from claimflow.flows.store.read_copy import publish_again
+    from claimflow.flows.store.read_copy import refresh_read_copy
     from claimflow.flows.store.results import chosen_run
     from claimflow.flows.store.runs import add_tag, remove_tag, tags
 
@@ -146,5 +146,5 @@ def tag(options: Namespace) -> int:
     else:
         hint = "write claimflow tag RUN NAME, or --list"
         raise InputError([Fault("tag", "lacks a run and a name", hint)])
-    publish_again(store)
+    refresh_read_copy(store)
     return 0

@@ -59,8 +59,8 @@ def import_sheet(options: Namespace) -> int:
     from claimflow.flows.quality.correction_sheets import LAYOUTS, find_corrections
     from claimflow.flows.quality.csv_sheets import read_sheet
     from claimflow.flows.report.terminal import Terminal
-    from claimflow.flows.store.edits import record
-    from claimflow.flows.store.read_copy import publish_again
+    from claimflow.flows.store.edits import save_edits
+    from claimflow.flows.store.read_copy import refresh_read_copy
 
     who, why = _author_and_reason(options)
     sheet = read_sheet(options.file, LAYOUTS)
@@ -73,8 +73,8 @@ def import_sheet(options: Namespace) -> int:
             f"nothing in {options.file} is new to run {run_id} and the edits on record"
         )
         return 0
-    record(store, [one.edit for one in corrected])
-    publish_again(store)
+    save_edits(store, [one.edit for one in corrected])
+    refresh_read_copy(store)
     for line in _import_lines(corrected):
         terminal.print_line(line)
     return 0
@@ -147,17 +147,17 @@ def edits(options: Namespace) -> int:
 
 def _undo(options: Namespace, store: "Store", edits: "Sequence[Edit]") -> int:
     from claimflow.flows.report.terminal import Terminal
-    from claimflow.flows.store.edits import record, taking_back
-    from claimflow.flows.store.read_copy import publish_again
+    from claimflow.flows.store.edits import save_edits, undo_edit
+    from claimflow.flows.store.read_copy import refresh_read_copy
     from claimflow.flows.store.store import now
 
     if options.why is None:
         raise InputError([Fault("--undo", "lacks a reason", "add --why TEXT")])
     who, why = _author_and_reason(options)
     edit_id = _edit_to_undo(options.undo, edits)
-    undone = taking_back(edits, edit_id, undoing=str(uuid4()), who=who, why=why, at=now())
-    record(store, undone)
-    publish_again(store)
+    undone = undo_edit(edits, edit_id, undoing=str(uuid4()), who=who, why=why, at=now())
+    save_edits(store, undone)
+    refresh_read_copy(store)
     steps = ", ".join(dict.fromkeys(edit.step for edit in undone))
     edit = f"edit {edit_id[:_ID]} of {counted(len(undone), 'sample')} of step {steps}"
     Terminal().print_line(f"{edit} is taken back; the next run does without it")

@@ -127,7 +127,7 @@ def import_labels(options: Namespace) -> int:
     from claimflow.flows.quality.label_sheets import LAYOUTS, find_labels
     from claimflow.flows.quality.labels import record
     from claimflow.flows.report.terminal import Terminal
-    from claimflow.flows.store.read_copy import publish_again
+    from claimflow.flows.store.read_copy import refresh_read_copy
     from claimflow.flows.store.results import chosen_run
 
     who = options.who.strip()
@@ -139,7 +139,7 @@ def import_labels(options: Namespace) -> int:
     labels = find_labels(sheet, store, run_id, who=who)
     new = record(store, labels)
     if new:
-        publish_again(store)
+        refresh_read_copy(store)
     blank = len(sheet.rows) - len(labels)
     message = f"{counted(len(new), 'label')} of {sheet.kind} by {who}"
     if len(new) < len(labels):
@@ -168,14 +168,14 @@ def calibrate(options: Namespace) -> int:
     from claimflow.flows.quality.calibration import as_json
     from claimflow.flows.quality.calibration import calibrate as calibrate_run
     from claimflow.flows.report.terminal import Terminal, print_calibration, rendered_text
-    from claimflow.flows.store.read_copy import publish_again
+    from claimflow.flows.store.read_copy import refresh_read_copy
     from claimflow.flows.store.results import chosen_run
     from claimflow.flows.store.runs import LATEST
 
     store = named_store(options)
     run_id = chosen_run(store, options.run or LATEST)
     found = calibrate_run(store, run_id, by=options.by)
-    publish_again(store)
+    refresh_read_copy(store)
     if options.format == "json":
         write_text(as_json(found), options.output)
     elif options.output is None:

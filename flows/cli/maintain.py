@@ -129,13 +129,13 @@ def _export_sheet(options: Namespace, kind: "Kind") -> int:
 def prune(options: Namespace) -> int:
     """Remove old runs and shrink the file, or print what would be removed."""
     from claimflow.flows.store import pruning
-    from claimflow.flows.store.read_copy import publish_again
+    from claimflow.flows.store.read_copy import refresh_read_copy
 
     store = named_store(options)
-    keeping = pruning.Keeping(options.keep_runs, options.keep_days, replies=not options.replies)
+    keeping = pruning.Retention(options.keep_runs, options.keep_days, replies=not options.replies)
     pruned = pruning.prune(store, keeping, dry_run=options.dry_run)
     if not options.dry_run:
-        publish_again(store)
+        refresh_read_copy(store)
     verb = "would be removed" if pruned.after is None else "removed"
     for run_id in pruned.removed:
         print(f"  {run_id}")
@@ -171,7 +171,7 @@ def verify(options: Namespace) -> int:
 
 def migrate(options: Namespace) -> int:
     """Bring a store to the newest schema version, and print both versions."""
-    from claimflow.flows.store.read_copy import publish_again
+    from claimflow.flows.store.read_copy import refresh_read_copy
     from claimflow.flows.store.schema import SCHEMA_VERSION
     from claimflow.flows.store.store import store_version
 
@@ -179,7 +179,7 @@ def migrate(options: Namespace) -> int:
     found = store_version(store)
     with store.writing():
         pass
-    publish_again(store)
+    refresh_read_copy(store)
     change = "" if found == SCHEMA_VERSION else f", now {SCHEMA_VERSION}"
     print(f"{store.path}: schema version {found}{change}")
     return 0

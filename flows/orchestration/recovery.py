@@ -28,7 +28,7 @@ from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.states import Cancelled, Crashed
 from prefect.types import KeyValueLabels
 
-from claimflow.flows.store.runs import alive
+from claimflow.flows.store.runs import process_alive
 
 # Runs that outlive a server that is away for long.
 #
@@ -155,7 +155,7 @@ def _going(client: SyncPrefectClient, deployment_ids: list[UUID]) -> list[FlowRu
 def _why_orphan(client: SyncPrefectClient, run: FlowRun) -> str | None:
     """Why a run counts as one whose process is gone; None where it may live."""
     host, process = run.labels.get(_HOST), run.labels.get(_PROCESS)
-    if host == platform.node() and isinstance(process, int) and not alive(process):
+    if host == platform.node() and isinstance(process, int) and not process_alive(process):
         return f"its process {process} on {host} is gone"
     since = run.state.timestamp if run.state else run.created
     now = datetime.now(UTC)

@@ -25,7 +25,7 @@ from claimflow.flows.quality.metric_differences import (
     unit_by_sample,
     unshared_metrics,
 )
-from claimflow.flows.store.runs import CURRENT
+from claimflow.flows.store.runs import CURRENT_TAGS
 from claimflow.flows.store.store import Store
 
 
@@ -91,7 +91,8 @@ def _facts(connection: duckdb.DuckDBPyConnection, run: str) -> RunFacts:
         f"""
         SELECT run_id, pipeline, status, started_at,
                (SELECT count(*) FROM samples WHERE run_id = $run),
-               (SELECT coalesce(list(tag ORDER BY tag), []) FROM ({CURRENT}) WHERE run_id = $run)
+               (SELECT coalesce(list(tag ORDER BY tag), [])
+                FROM ({CURRENT_TAGS}) WHERE run_id = $run)
         FROM audit.runs WHERE run_id = $run
         """,
         {"run": run},

@@ -16,7 +16,14 @@ from claimflow.flows.quality.csv_sheets import (
     normalize_newlines,
     raise_faults,
 )
-from claimflow.flows.store.edits import Edit, Kind, all_edits, fitting, in_force, text_key
+from claimflow.flows.store.edits import (
+    Edit,
+    Kind,
+    all_edits,
+    applicable_edits,
+    edits_in_force,
+    text_key,
+)
 from claimflow.flows.store.store import Store, now, read_table
 from claimflow.stages.rows import Label, content_key
 
@@ -203,9 +210,9 @@ def _load_baseline(store: Store, run_id: str, kind: Kind, sample_ids: Iterable[s
             run=run_id,
             ids=list(sample_ids),
         )
-        recorded = in_force(all_edits(connection, pipeline))
+        recorded = edits_in_force(all_edits(connection, pipeline))
     edits: dict[Place, list[Edit]] = {}
-    for edit in fitting([edit for edit in recorded if edit.kind == kind], [samples]):
+    for edit in applicable_edits([edit for edit in recorded if edit.kind == kind], [samples]):
         edits.setdefault((edit.step, edit.sample_id), []).append(edit)
     texts = {row["sample_id"]: row for row in samples.iter_rows(named=True)}
     steps = tuple(dict.fromkeys(step for step, _ in rows))

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import duckdb
 
-from claimflow.flows.store.edits import Edit, all_edits, fitting, in_force
+from claimflow.flows.store.edits import Edit, all_edits, applicable_edits, edits_in_force
 from claimflow.flows.store.store import Store, read_table
 
 _SAMPLES: Final = """
@@ -41,7 +41,9 @@ def unused_edits(store: Store, run_id: str) -> list[UnusedEdit]:
     with store.reading() as connection:
         pipeline, started = _pipeline_and_start(connection, run_id)
         edits = [
-            edit for edit in in_force(all_edits(connection, pipeline)) if edit.edited_at < started
+            edit
+            for edit in edits_in_force(all_edits(connection, pipeline))
+            if edit.edited_at < started
         ]
         if not edits:
             return []
@@ -53,7 +55,7 @@ def unused_edits(store: Store, run_id: str) -> list[UnusedEdit]:
         edited = set(read_table(connection, _EDITED_VERDICTS, run=run_id).iter_rows())
     sample_ids = set(samples["sample_id"])
     of_run = [edit for edit in edits if edit.sample_id in sample_ids and (edit.step,) in steps]
-    return list(_unused(of_run, list(fitting(of_run, [samples])), edited))
+    return list(_unused(of_run, list(applicable_edits(of_run, [samples])), edited))
 
 
 def _unused(

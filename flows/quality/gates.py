@@ -11,7 +11,7 @@ from claimflow.flows.quality.canaries import steadiness
 from claimflow.flows.quality.metric_differences import metric_differences
 from claimflow.flows.quality.paired_statistics import ROUNDING
 from claimflow.flows.runner.canaries import canary_scores
-from claimflow.flows.store.runs import found_run
+from claimflow.flows.store.runs import run_meant
 from claimflow.flows.store.store import Store, insert, read_table
 from claimflow.stages.registry import LOWER_IS_BETTER
 from claimflow.stages.scores.formulas import mean_interval
@@ -105,7 +105,7 @@ def _outcomes(
                 name, f"{side} {line:g}", None, *found[:3], line, right, _why(found, right)
             )
     if gate.no_worse_than is not None and gate.by is not None:
-        baseline = found_run(connection, gate.no_worse_than, before=run_id)
+        baseline = run_meant(connection, gate.no_worse_than, before=run_id)
         found = _difference(connection, scores, metric, baseline, gate.no_worse_than)
         lower = metric in LOWER_IS_BETTER
         line = gate.by if lower else 0.0 - gate.by

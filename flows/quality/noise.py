@@ -276,11 +276,11 @@ def measure(
         )
 
     with (
-        on_record(prepared.pipeline, store, observer, session, about=runs.NOISE) as (
+        on_record(prepared.pipeline, store, observer, session, about=runs.NOISE_SUFFIX) as (
             run_id,
             toolbox,
         ),
-        runs.ending(store, run_id, stop, well="measured"),
+        runs.recording_end(store, run_id, stop, well="measured"),
     ):
         walk = Repeats(
             prepared.pipeline, samples, repeats, lambda step, n: toolbox.lend(step, repeat=n)

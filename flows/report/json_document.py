@@ -62,7 +62,7 @@ def _utc(time: datetime | None) -> str | None:
 
 
 def _lowest(store: Store, run_id: str, count: int) -> list[dict[str, Any]]:
-    lowest = results.lowest(store, run_id, count)
+    lowest = results.lowest_samples(store, run_id, count)
     scores = results.scores_of_samples(store, run_id, lowest["sample_id"].to_list())
     by_sample = scores.partition_by("sample_id", as_dict=True, include_key=False)
     return [

@@ -186,7 +186,7 @@ def worst_samples(store: Store, run_id: str) -> list[dict[str, Any]]:
             "response": code(row["response"]),
             "claims": _not_entailed(store, run_id, row["sample_id"]),
         }
-        for row in results.lowest(store, run_id, _WORST).iter_rows(named=True)
+        for row in results.lowest_samples(store, run_id, _WORST).iter_rows(named=True)
     ]
 
 

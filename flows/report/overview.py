@@ -13,7 +13,7 @@ from claimflow.flows.quality.claim_audit import ClaimAudit, audit_claims
 from claimflow.flows.quality.gates import Outcome, outcomes_of
 from claimflow.flows.store import results
 from claimflow.flows.store import results as accounts
-from claimflow.flows.store.runs import CURRENT
+from claimflow.flows.store.runs import CURRENT_TAGS
 from claimflow.flows.store.store import Store, read_table
 
 # What a run on record is, before anything that it found.
@@ -49,7 +49,7 @@ def run_head(store: Store, run_id: str) -> RunHead:
 
 _HEAD = f"""
 SELECT run_id, pipeline, status, reason, started_at, ended_at,
-       (SELECT coalesce(list(tag ORDER BY tag), []) FROM ({CURRENT}) WHERE run_id = $run),
+       (SELECT coalesce(list(tag ORDER BY tag), []) FROM ({CURRENT_TAGS}) WHERE run_id = $run),
        (SELECT coalesce(sum(failures), 0)::BIGINT FROM audit.run_steps
         JOIN (SELECT artifact_id, failures FROM audit.artifacts) USING (artifact_id)
         WHERE run_id = $run)

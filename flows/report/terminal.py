@@ -167,7 +167,7 @@ def print_run(
         terminal.print()
     calls = results.calls_made(store, run_id)
     _print_block(terminal, [call_words(row) for row in calls.iter_rows(named=True)])
-    lowest = results.lowest(store, run_id, _LOWEST)
+    lowest = results.lowest_samples(store, run_id, _LOWEST)
     _print_lowest(terminal, store, run_id, lowest)
     terminal.print_line(f"store: {store.path}")
     commands = [

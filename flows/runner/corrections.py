@@ -5,7 +5,13 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from claimflow.flows.store.artifacts import Artifact, Draft, Making, find, read
+from claimflow.flows.store.artifacts import (
+    Artifact,
+    ArtifactWriter,
+    Provenance,
+    find_artifact,
+    read_artifact,
+)
 from claimflow.flows.store.edits import Edit
 from claimflow.flows.store.fingerprint import Digest
 from claimflow.flows.store.store import Store
@@ -34,7 +40,7 @@ class Overlay(NamedTuple):
         """Key of the table that comes of it."""
         return content_key(STAGE, VERSION, self.base.digest, self._which())
 
-    def making(self, base: Making) -> Making:
+    def making(self, base: Provenance) -> Provenance:
         """How that table is made, `base` being how the one below it was."""
         which = self._which()
         return base._replace(
@@ -53,13 +59,13 @@ class Overlay(NamedTuple):
 def found_overlay(store: Store, overlay: Overlay) -> Artifact | None:
     """The table that an earlier run made of the same, if there is one."""
     with store.reading() as connection:
-        return find(connection, overlay.fingerprint)
+        return find_artifact(connection, overlay.fingerprint)
 
 
-def made_overlay(store: Store, overlay: Overlay, making: Making, samples: Parts) -> Artifact:
+def made_overlay(store: Store, overlay: Overlay, making: Provenance, samples: Parts) -> Artifact:
     """That table, made; `making` is how the table below it was."""
     base = overlay.base
-    draft = Draft(store, overlay.row, overlay.making(making), shards=base.shards)
+    draft = ArtifactWriter(store, overlay.row, overlay.making(making), shards=base.shards)
     for shard, part in enumerate(_parts(store, overlay, samples)):
         draft.add(shard, part)
     return draft.artifact()
@@ -90,7 +96,7 @@ def _parts(store: Store, overlay: Overlay, samples: Parts) -> Iterator[pl.DataFr
     row = overlay.row
     for shard, part in enumerate(samples()):
         with store.reading() as connection:
-            table = read(
+            table = read_artifact(
                 connection, row, overlay.base, shard=shard, columns=tuple(row.model_fields)
             )
         yield conform(row, edited(row, table, part, overlay.edits))

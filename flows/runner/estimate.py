@@ -22,7 +22,7 @@ from claimflow.flows.runner.incremental import SAMPLES
 from claimflow.flows.runner.plan import Planned
 from claimflow.flows.runner.prepare import SHARD, Prepared
 from claimflow.flows.samples.reader import SampleSource
-from claimflow.flows.store.artifacts import read
+from claimflow.flows.store.artifacts import read_artifact
 from claimflow.flows.store.store import Store
 from claimflow.stages.base import Stage
 from claimflow.stages.rows import Claim, Side
@@ -212,7 +212,9 @@ class _Walk:
                 row = step.stage.makes
                 # Edits are laid over whole rows.
                 columns = tuple(row.model_fields) if step.name in self._edits else ()
-                return read(connection, row, self._found[step.name], shard=part, columns=columns)
+                return read_artifact(
+                    connection, row, self._found[step.name], shard=part, columns=columns
+                )
         if not self._guesses.steps.isdisjoint(step.needs):
             self.guessed.add(step.name)
         inputs: dict[str, Any] = {

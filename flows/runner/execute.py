@@ -21,7 +21,7 @@ from claimflow.flows.runner.workers.protocol import Workers
 from claimflow.flows.store import runs
 from claimflow.flows.store.artifacts import Artifact
 from claimflow.flows.store.ledger import Ledger
-from claimflow.flows.store.read_copy import publish_after_run
+from claimflow.flows.store.read_copy import update_read_copy
 from claimflow.flows.store.store import Store
 
 # Work that asks models, done such that Ctrl-C ends it in order.
@@ -80,7 +80,7 @@ def on_record(
     and the read copy is published, unless it was the store that failed.
     """
     take_in_journals(Ledger(store))
-    run_id, killed = runs.start(
+    run_id, killed = runs.start_run(
         store,
         pipeline=f"{pipeline.name}{about}",
         config_path=str(pipeline.source.path.resolve()),
@@ -100,7 +100,7 @@ def on_record(
             workers.close()
         toolbox.close()
         if readable:
-            publish_after_run(store, wanted=pipeline.read_copy)
+            update_read_copy(store, wanted=pipeline.read_copy)
 
 
 # The workers that a pipeline asks for, ready to work.

@@ -12,7 +12,7 @@ from claimflow.flows.runner.corrections import Overlay, found_overlay, overlay_d
 from claimflow.flows.runner.incremental import SAMPLES, can_take_over, unchanged
 from claimflow.flows.runner.prepare import SHARD, Prepared
 from claimflow.flows.runner.tools import Toolbox
-from claimflow.flows.store.artifacts import Artifact, find
+from claimflow.flows.store.artifacts import Artifact, find_artifact
 from claimflow.flows.store.edits import Edit, Edits
 from claimflow.flows.store.fingerprint import step_fingerprint, step_recipe
 from claimflow.flows.store.ledger import Ledger
@@ -104,7 +104,7 @@ def _find(store: Store, fingerprint: str) -> Artifact | None:
     if not store.path.is_file():
         return None
     with store.reading() as connection:
-        return find(connection, fingerprint)
+        return find_artifact(connection, fingerprint)
 
 
 # The steps of a run, chosen by what is on file.

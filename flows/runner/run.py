@@ -16,10 +16,10 @@ from claimflow.flows.runner.prepare import SHARD, Prepared
 from claimflow.flows.runner.table_builder import Drafted, Drafting
 from claimflow.flows.runner.tools import Toolbox
 from claimflow.flows.runner.workers.protocol import Workers
-from claimflow.flows.store.artifacts import Artifact, Making, find
+from claimflow.flows.store.artifacts import Artifact, Provenance, find_artifact
 from claimflow.flows.store.edits import Edit, Edits
 from claimflow.flows.store.fingerprint import step_fingerprint, step_recipe
-from claimflow.flows.store.runs import note
+from claimflow.flows.store.runs import record_step
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import content_key
 
@@ -79,25 +79,25 @@ class Run:
         self._observer.step_finished(made)
         return made.artifact
 
-    def _drafted(self, name: str, making: Making, inputs: Mapping[str, Artifact]) -> Drafted:
+    def _drafted(self, name: str, making: Provenance, inputs: Mapping[str, Artifact]) -> Drafted:
         if name == SAMPLES:
             return self._drafting.samples(making)
         step = self.steps[name]
         tools = self._toolbox.lend(step)
         return self._drafting.table(step, making, inputs, tools, anew=name in self._again)
 
-    def _samples(self) -> Making:
+    def _samples(self) -> Provenance:
         key = content_key("samples", self._prepared.samples.digest)
         settings = {"mapping": dict(self._prepared.samples.mapping)}
         recipe = content_key("recipe", SAMPLES)
-        return Making(self.run_id, key, recipe, {}, SAMPLES, 1, settings, {})
+        return Provenance(self.run_id, key, recipe, {}, SAMPLES, 1, settings, {})
 
-    def _making(self, step: Step, inputs: Mapping[str, Artifact]) -> Making:
+    def _making(self, step: Step, inputs: Mapping[str, Artifact]) -> Provenance:
         stage = step.stage
         digests = {need: artifact.digest for need, artifact in inputs.items()}
         tools = self._toolbox.identities(step)
         key = step_fingerprint(stage, step.inputs, digests, tools)
-        return Making(
+        return Provenance(
             self.run_id,
             key,
             step_recipe(stage, tools),
@@ -109,7 +109,7 @@ class Run:
         )
 
     def _edited(
-        self, below: StepResult, making: Making, edits: Sequence[Edit], started: float
+        self, below: StepResult, making: Provenance, edits: Sequence[Edit], started: float
     ) -> StepResult:
         """The table with what people corrected laid over the one that the step gave."""
         row = self.steps[below.step].stage.makes
@@ -124,12 +124,14 @@ class Run:
             self._note(connection, made)
         return made
 
-    def _found(self, name: str, making: Making, started: float, *, last: bool) -> StepResult | None:
+    def _found(
+        self, name: str, making: Provenance, started: float, *, last: bool
+    ) -> StepResult | None:
         """The table on file; put on record where it is the `last` word on the step."""
         if name in self._again:
             return None
         with self._store.writing() as connection:
-            artifact = find(connection, making.fingerprint)
+            artifact = find_artifact(connection, making.fingerprint)
             if artifact is None:
                 return None
             made = StepResult(name, artifact, True, time.monotonic() - started)
@@ -138,7 +140,7 @@ class Run:
         return made
 
     def _note(self, connection: duckdb.DuckDBPyConnection, made: StepResult) -> None:
-        note(
+        record_step(
             connection,
             self.run_id,
             step=made.step,

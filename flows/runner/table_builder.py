@@ -24,7 +24,7 @@ from claimflow.flows.runner.table_parts import (
 )
 from claimflow.flows.runner.workers.protocol import Workers
 from claimflow.flows.samples.reader import SampleSource
-from claimflow.flows.store.artifacts import Artifact, Draft, Making
+from claimflow.flows.store.artifacts import Artifact, ArtifactWriter, Provenance
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import Sample
 
@@ -53,15 +53,15 @@ class Drafting:
         self._observer = observer
         self._workers = workers
 
-    def samples(self, making: Making) -> Drafted:
+    def samples(self, making: Provenance) -> Drafted:
         """The table of the samples."""
-        draft = Draft(self._store, Sample, making, shards=-(-self._samples.count // SHARD))
+        draft = ArtifactWriter(self._store, Sample, making, shards=-(-self._samples.count // SHARD))
         return Drafted(self._filled(draft, SAMPLES, self._samples.shards(SHARD), GROUP))
 
     def table(
         self,
         step: Step,
-        making: Making,
+        making: Provenance,
         inputs: Mapping[str, Artifact],
         tools: Mapping[str, Any],
         *,
@@ -70,7 +70,7 @@ class Drafting:
         """The table that a step makes of `inputs`; no row is taken over where it is made `anew`."""
         stage = step.stage
         shards = inputs[SAMPLES].shards if stage.per_sample else 1
-        draft = Draft(self._store, stage.makes, making, shards=shards)
+        draft = ArtifactWriter(self._store, stage.makes, making, shards=shards)
         size = GROUP
         known = pl.DataFrame()
         if can_take_over(stage, tools) and not anew:
@@ -91,12 +91,12 @@ class Drafting:
             parts = make_parts(stage, self._unless_stopped(read), tools, self._workers, of=shards)
         return Drafted(self._filled(draft, step.name, parts, size), known.height)
 
-    def _unchanged(self, step: Step, making: Making) -> pl.DataFrame:
+    def _unchanged(self, step: Step, making: Provenance) -> pl.DataFrame:
         samples = self._samples.shards(SHARD)
         return unchanged(self._store, step.stage, making.recipe, samples)
 
     def _filled(
-        self, draft: Draft, name: str, parts: Iterable[pl.DataFrame], size: int
+        self, draft: ArtifactWriter, name: str, parts: Iterable[pl.DataFrame], size: int
     ) -> Artifact:
         done = 0
         for group in self._unless_stopped(grouped(parts, size)):

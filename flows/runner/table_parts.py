@@ -11,7 +11,7 @@ import polars as pl
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.runner.tools import RememberingEmbedder, RememberingEntailment
 from claimflow.flows.runner.workers.protocol import Workers
-from claimflow.flows.store.artifacts import Artifact, by_shard, read, read_shards
+from claimflow.flows.store.artifacts import Artifact, by_shard, read_artifact, read_shards
 from claimflow.flows.store.store import Store
 from claimflow.stages.base import Stage
 
@@ -42,7 +42,7 @@ def whole_inputs(store: Store, step: Step, inputs: Mapping[str, Artifact]) -> Ta
 
         def table(name: str, wire: str) -> pl.DataFrame:
             row, columns = step.stage.inputs[name].row, step.stage.columns.get(name, ())
-            return read(connection, row, inputs[wire], columns=columns)
+            return read_artifact(connection, row, inputs[wire], columns=columns)
 
         return {
             name: table(name, wire)

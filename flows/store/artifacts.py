@@ -24,7 +24,7 @@ class Artifact(NamedTuple):
     failures: int
 
 
-class Making(NamedTuple):
+class Provenance(NamedTuple):
     """How a table is made, as it goes on record."""
 
     run_id: str
@@ -37,10 +37,10 @@ class Making(NamedTuple):
     tools: dict[str, Any]
 
 
-class Draft:
+class ArtifactWriter:
     """A table being written, one transaction an `add`; nobody sees it before its last part."""
 
-    def __init__(self, store: Store, row: type[Row], making: Making, *, shards: int) -> None:
+    def __init__(self, store: Store, row: type[Row], making: Provenance, *, shards: int) -> None:
         self._store = store
         self._row = row
         self._making = making
@@ -117,7 +117,7 @@ class Draft:
         )
 
 
-def find(connection: duckdb.DuckDBPyConnection, fingerprint: str) -> Artifact | None:
+def find_artifact(connection: duckdb.DuckDBPyConnection, fingerprint: str) -> Artifact | None:
     """The newest complete table of that fingerprint without failures, if there is one."""
     found = connection.execute(
         "SELECT artifact_id::VARCHAR, digest::VARCHAR, kind, shards, row_count, failures "
@@ -129,7 +129,7 @@ def find(connection: duckdb.DuckDBPyConnection, fingerprint: str) -> Artifact | 
     return Artifact(*found[0]) if found else None
 
 
-def read(
+def read_artifact(
     connection: duckdb.DuckDBPyConnection,
     row: type[Row],
     artifact: Artifact,

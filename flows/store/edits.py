@@ -56,7 +56,7 @@ def edited_field(step: Step) -> str | None:
     return step.stage.claims_of or step.stage.premise
 
 
-def record(store: Store, edits: Iterable[Edit]) -> None:
+def save_edits(store: Store, edits: Iterable[Edit]) -> None:
     """Put edits on record, all in one transaction."""
     rows = [
         edit._asdict() | {name: canonical(getattr(edit, name)).decode() for name in _JSON}
@@ -86,14 +86,14 @@ def all_edits(connection: duckdb.DuckDBPyConnection, pipeline: str | None = None
     ]
 
 
-def in_force(edits: Iterable[Edit]) -> list[Edit]:
+def edits_in_force(edits: Iterable[Edit]) -> list[Edit]:
     """Those that neither take another back nor were taken back, in the same order."""
     edits = list(edits)
     undone = {edit.undoes for edit in edits}
     return [edit for edit in edits if edit.undoes is None and edit.edit_id not in undone]
 
 
-def taking_back(
+def undo_edit(
     edits: Iterable[Edit], edit_id: str, *, undoing: str, who: str, why: str, at: datetime
 ) -> list[Edit]:
     """The edits by which `edit_id`, one of `edits`, is taken back as `undoing`."""
@@ -112,7 +112,7 @@ def taking_back(
     ]
 
 
-def fitting(edits: Iterable[Edit], samples: Iterable[pl.DataFrame]) -> Iterator[Edit]:
+def applicable_edits(edits: Iterable[Edit], samples: Iterable[pl.DataFrame]) -> Iterator[Edit]:
     """Those whose sample is one of `samples` and still says what it said."""
     by_sample: dict[str, list[Edit]] = {}
     for edit in edits:
@@ -138,8 +138,8 @@ class Edits:
         on_record: list[Edit] = []
         if store.path.is_file():
             with store.reading() as connection:
-                on_record = in_force(all_edits(connection, pipeline))
-        self._standing = list(fitting(on_record, samples())) if on_record else []
+                on_record = edits_in_force(all_edits(connection, pipeline))
+        self._standing = list(applicable_edits(on_record, samples())) if on_record else []
 
     def of(self, step: Step) -> list[Edit]:
         """Those that stand for the table of a step, oldest first."""

@@ -31,7 +31,7 @@ _OF_RUN: Final = {
 """What belongs to a run of the tables where that is not what bears its id."""
 
 
-class Written(NamedTuple):
+class ExportedTable(NamedTuple):
     """A file with a table, where it is, and whether one of that name was replaced."""
 
     table: str
@@ -42,7 +42,7 @@ class Written(NamedTuple):
 
 def export_tables(
     store: Store, folder: Path, *, tables: Sequence[str] = (), run_id: str | None = None
-) -> Iterator[Written]:
+) -> Iterator[ExportedTable]:
     """Write tables (all but the ledger's replies, or those named) as `folder`/TABLE.parquet.
 
     With `run_id` only what belongs to that run. UUIDs and JSON are text in the files. Each
@@ -74,7 +74,7 @@ def _known(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 def _write(
     connection: duckdb.DuckDBPyConnection, table: str, path: Path, run_id: str | None
-) -> Written:
+) -> ExportedTable:
     columns = connection.execute(f"DESCRIBE {table}").fetchall()
     as_text = [
         f'"{name}"::VARCHAR AS "{name}"' if kind in ("UUID", "JSON") else f'"{name}"'
@@ -97,7 +97,7 @@ def _write(
         raise StoreFullError(f"{path}: cannot be written ({error})") from error
     finally:
         part.unlink(missing_ok=True)
-    return Written(table, str(path), int(copied[0][0]), replaced)
+    return ExportedTable(table, str(path), int(copied[0][0]), replaced)
 
 
 def _make(folder: Path) -> None:
@@ -119,7 +119,7 @@ MANIFEST: Final = "manifest.json"
 
 def export_to(
     store: Store, place: str, *, tables: Sequence[str] = (), run_id: str | None = None
-) -> Iterator[Written]:
+) -> Iterator[ExportedTable]:
     """Do as `export_tables` for a folder or an address; at the latter a manifest comes last.
 
     Raises `InputError` where that cannot be written, too.
@@ -163,7 +163,7 @@ def check_place(place: str) -> None:
 
 def _put_tables(
     store: Store, at: Address, tables: Sequence[str], run_id: str | None
-) -> Iterator[Written]:
+) -> Iterator[ExportedTable]:
     """The tables as objects below `at`, by way of files: a store does not wait for a network."""
     bucket = Bucket(at)
     manifest = at.below(MANIFEST).key
@@ -179,7 +179,7 @@ def _put_tables(
         bucket.put(manifest, content)
 
 
-def _manifest(written: Iterable[Written], run_id: str | None) -> bytes:
+def _manifest(written: Iterable[ExportedTable], run_id: str | None) -> bytes:
     """Which files there must be, with their rows and bytes."""
     tables = {
         one.table: {

@@ -51,7 +51,7 @@ def compact(store: Store) -> None:
 # Old runs removed, with what only they need, and the file made smaller.
 
 
-class Keeping(NamedTuple):
+class Retention(NamedTuple):
     """What to keep beside all that is labelled.
 
     `runs` is how many of the newest runs of each pipeline that came to their end, `days` for
@@ -78,7 +78,7 @@ class Pruned(NamedTuple):
     after: int | None
 
 
-def prune(store: Store, keeping: Keeping, *, dry_run: bool = False) -> Pruned:
+def prune(store: Store, keeping: Retention, *, dry_run: bool = False) -> Pruned:
     """Remove the runs that are not to be kept, and what only they used.
 
     Tables that a kept run reused stay, whoever made them, and so do edits by hand and the
@@ -109,7 +109,7 @@ def prune(store: Store, keeping: Keeping, *, dry_run: bool = False) -> Pruned:
 _LISTS: Final = ("kept_runs", "kept_tables", "named_calls", "remembered_calls")
 
 
-def _decide(connection: duckdb.DuckDBPyConnection, keeping: Keeping) -> None:
+def _decide(connection: duckdb.DuckDBPyConnection, keeping: Retention) -> None:
     """Write into temporary tables which runs, tables, calls and replies are kept."""
     since = now() - timedelta(days=keeping.days) if keeping.days else None
     connection.execute(_KEPT_RUNS, {"runs": keeping.runs, "since": since})

@@ -53,7 +53,7 @@ def is_current(store: Path) -> bool:
     return copy.is_file() and _mark(copy) == _mark(store)
 
 
-def publish(store: Store) -> None:
+def write_read_copy(store: Store) -> None:
     """Put a copy of the store beside it, in place of an older one, unless nothing has changed.
 
     Who has the older one open keeps it as it is; who opens the file next reads the new one.
@@ -78,21 +78,21 @@ def publish(store: Store) -> None:
         part.unlink(missing_ok=True)
 
 
-def publish_after_run(store: Store, *, wanted: bool) -> None:
+def update_read_copy(store: Store, *, wanted: bool) -> None:
     """Publish, or where no read copy is `wanted` remove it; a failure costs the run nothing."""
     try:
         if wanted:
-            publish(store)
+            write_read_copy(store)
         else:
             read_copy_path(store.path).unlink(missing_ok=True)
     except (OSError, StoreError, InputError, duckdb.Error) as error:
         _LOG.warning("%s; until it is, queries without --live see an older state", error)
 
 
-def publish_again(store: Store) -> None:
+def refresh_read_copy(store: Store) -> None:
     """Publish what a command has written, where the store has a read copy."""
     if read_copy_path(store.path).is_file():
-        publish_after_run(store, wanted=True)
+        update_read_copy(store, wanted=True)
 
 
 def _copy_file(store: Path, part: Path) -> None:

@@ -6,7 +6,7 @@ import polars as pl
 
 from claimflow.flows.errors import Fault, InputError, nearest, one_of
 from claimflow.flows.store import runs
-from claimflow.flows.store.runs import CURRENT, find_run, tags
+from claimflow.flows.store.runs import CURRENT_TAGS, find_run, tags
 from claimflow.flows.store.store import Store, read_table
 from claimflow.stages.registry import LOWER_IS_BETTER
 
@@ -15,7 +15,7 @@ from claimflow.stages.registry import LOWER_IS_BETTER
 
 def chosen_run(store: Store, word: str | None, *, before: str | None = None) -> str:
     """The run that `word` means as in `find_run`, or the newest of all; else `InputError`."""
-    found = find_run(store, word, before=before) if word else runs.latest(store)
+    found = find_run(store, word, before=before) if word else runs.newest_run(store)
     if found is not None:
         return found
     tagged = tags(store)["tag"].to_list()
@@ -37,7 +37,7 @@ def all_runs(store: Store) -> pl.DataFrame:
                reason
         FROM audit.runs
         LEFT JOIN (SELECT run_id, string_agg(tag, ', ' ORDER BY tag) AS tags
-                   FROM ({CURRENT}) GROUP BY run_id) USING (run_id)
+                   FROM ({CURRENT_TAGS}) GROUP BY run_id) USING (run_id)
         LEFT JOIN audit.run_steps USING (run_id)
         LEFT JOIN (SELECT artifact_id, failures FROM audit.artifacts) USING (artifact_id)
         GROUP BY ALL ORDER BY started_at DESC, run_id DESC
@@ -80,7 +80,7 @@ def summaries(store: Store, run_id: str) -> pl.DataFrame:
     )
 
 
-def lowest(store: Store, run_id: str, count: int) -> pl.DataFrame:
+def lowest_samples(store: Store, run_id: str, count: int) -> pl.DataFrame:
     """The samples with the lowest mean over their scores: sample_id, mean, user_input, response.
 
     Scores that are best at 0 count as what they lack to 1.

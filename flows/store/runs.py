@@ -31,11 +31,13 @@ from claimflow.stages.rows import row_kinds
 Ending = Literal["done", "measured", "failed", "stopped"]
 """measured: a run that was about noise came to its end. It has no tables and is nobody's newest."""
 
-NOISE: Final = " (noise)"
+NOISE_SUFFIX: Final = " (noise)"
 """What ends the pipeline's name in runs that are about noise."""
 
 
-def start(store: Store, *, pipeline: str, config_path: str, config: str) -> tuple[str, list[str]]:
+def start_run(
+    store: Store, *, pipeline: str, config_path: str, config: str
+) -> tuple[str, list[str]]:
     """Put a new run on record; returns its id and the ids of runs found killed.
 
     A run is killed when it is on record as running and its process is gone. Rows of
@@ -65,7 +67,7 @@ def start(store: Store, *, pipeline: str, config_path: str, config: str) -> tupl
     return run_id, killed
 
 
-def note(
+def record_step(
     connection: duckdb.DuckDBPyConnection,
     run_id: str,
     *,
@@ -90,7 +92,7 @@ def note(
     )
 
 
-def end(store: Store, run_id: str, status: Ending, reason: str | None = None) -> None:
+def end_run(store: Store, run_id: str, status: Ending, reason: str | None = None) -> None:
     """Put the end of a run on record."""
     with store.writing() as connection:
         connection.execute(
@@ -101,7 +103,7 @@ def end(store: Store, run_id: str, status: Ending, reason: str | None = None) ->
 
 
 @contextmanager
-def ending(
+def recording_end(
     store: Store, run_id: str, stop: threading.Event, *, well: Ending = "done"
 ) -> Iterator[None]:
     """Notes the end of a run, however it comes; `stop` is set where it is no good one."""
@@ -115,13 +117,15 @@ def ending(
         stop.set()
         if isinstance(error, StoppedError) or not isinstance(error, Exception):
             # Ctrl-C, and whatever else makes a process end because somebody wishes so.
-            end(store, run_id, "stopped", "asked to stop")
+            end_run(store, run_id, "stopped", "asked to stop")
         else:
             plain = isinstance(error, JudgeError | WorkersError)
-            end(store, run_id, "failed", f"{'' if plain else f'{type(error).__name__}: '}{error}")
+            end_run(
+                store, run_id, "failed", f"{'' if plain else f'{type(error).__name__}: '}{error}"
+            )
         raise
     else:
-        end(store, run_id, well)
+        end_run(store, run_id, well)
 
 
 def in_progress(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, int]]:
@@ -137,18 +141,18 @@ def in_progress(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, i
     return [
         (run_id, host, process)
         for run_id, host, process, young in found
-        if (alive(process) if host == platform.node() else young)
+        if (process_alive(process) if host == platform.node() else young)
     ]
 
 
-def latest(store: Store, run_id: str | None = None) -> str | None:
+def newest_run(store: Store, run_id: str | None = None) -> str | None:
     """The newest run whose id starts with `run_id`, or the newest that is not about noise."""
     with store.reading() as connection:
         found = connection.execute(
             "SELECT run_id FROM audit.runs WHERE starts_with(run_id, $start) "
             "AND ($start <> '' OR NOT ends_with(pipeline, $noise)) "
             "ORDER BY started_at DESC LIMIT 1",
-            {"start": run_id or "", "noise": NOISE},
+            {"start": run_id or "", "noise": NOISE_SUFFIX},
         ).fetchall()
     return found[0][0] if found else None
 
@@ -158,7 +162,7 @@ def _bury_killed(connection: duckdb.DuckDBPyConnection) -> list[str]:
         "SELECT run_id, process FROM audit.runs WHERE status = 'running' AND host = $host",
         {"host": platform.node()},
     ).fetchall()
-    killed = [run_id for run_id, process in running if not alive(process)]
+    killed = [run_id for run_id, process in running if not process_alive(process)]
     for run_id in killed:
         _bury(connection, run_id)
     return killed
@@ -181,7 +185,7 @@ def _bury(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
     )
 
 
-def alive(process: int) -> bool:
+def process_alive(process: int) -> bool:
     """Whether a process of this host lives, whoever owns it."""
     try:
         os.kill(process, 0)
@@ -201,7 +205,7 @@ PREVIOUS: Final = "previous"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _LIKE_AN_ID: Final = re.compile(r"\d{1,8}|\d{8}-.*")
 
-CURRENT: Final = """
+CURRENT_TAGS: Final = """
 SELECT tag, run_id, tagged_at FROM audit.tags SEMI JOIN audit.runs USING (run_id)
 QUALIFY row_number() OVER (PARTITION BY tag ORDER BY tagged_at DESC, tags.rowid DESC) = 1
 """
@@ -232,7 +236,7 @@ def remove_tag(store: Store, tag: str) -> None:
 def tags(store: Store) -> pl.DataFrame:
     """Every tag with its run and since when: tag, run_id, tagged_at; by name."""
     with store.reading() as connection:
-        return read_table(connection, f"{CURRENT} ORDER BY tag")
+        return read_table(connection, f"{CURRENT_TAGS} ORDER BY tag")
 
 
 def why_no_tag(tag: str) -> tuple[str, str] | None:
@@ -254,16 +258,16 @@ def find_run(store: Store, word: str, *, before: str | None = None) -> str | Non
     id's beginning it is the newest run. None where there is no such run.
     """
     with store.reading() as connection:
-        return found_run(connection, word, before=before)
+        return run_meant(connection, word, before=before)
 
 
-def newest_of(store: Store, pipeline: str) -> str | None:
+def newest_run_of(store: Store, pipeline: str) -> str | None:
     """The newest done run of a pipeline, by its name."""
     with store.reading() as connection:
         return _first(connection, "status = 'done' AND pipeline = $pipeline", pipeline=pipeline)
 
 
-def found_run(
+def run_meant(
     connection: duckdb.DuckDBPyConnection, word: str, *, before: str | None = None
 ) -> str | None:
     """As `find_run`, on an open store."""
@@ -279,7 +283,7 @@ def found_run(
             run=before or _latest(connection),
         )
     tagged = connection.execute(
-        f"SELECT run_id FROM ({CURRENT}) WHERE tag = $tag", {"tag": word}
+        f"SELECT run_id FROM ({CURRENT_TAGS}) WHERE tag = $tag", {"tag": word}
     ).fetchall()
     return tagged[0][0] if tagged else _first(connection, "starts_with(run_id, $word)", word=word)
 

@@ -17,11 +17,11 @@ from typing import Final
 
 import polars as pl
 
-from claimflow.flows.store.artifacts import Draft, Making
+from claimflow.flows.store.artifacts import ArtifactWriter, Provenance
 from claimflow.flows.store.integrity import check_store
 from claimflow.flows.store.pruning import compact
-from claimflow.flows.store.read_copy import publish
-from claimflow.flows.store.runs import end, start
+from claimflow.flows.store.read_copy import write_read_copy
+from claimflow.flows.store.runs import end_run, start_run
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import Row, Sample, Score, content_key
 from claimflow.stages.tables import conform
@@ -32,11 +32,11 @@ _NOTHING: Final = "00000000-0000-0000-0000-000000000000"
 
 def fill(store: Store, rows: int) -> None:
     """A finished run with so many samples and as many scores."""
-    run_id, _ = start(store, pipeline="p", config_path="p.yaml", config="")
+    run_id, _ = start_run(store, pipeline="p", config_path="p.yaml", config="")
     for row, step in ((Sample, "samples"), (Score, "scores")):
         shards = -(-rows // _PART)
-        making = Making(run_id, content_key(step), _NOTHING, {}, step, 1, {}, {})
-        draft = Draft(store, row, making, shards=shards)
+        making = Provenance(run_id, content_key(step), _NOTHING, {}, step, 1, {}, {})
+        draft = ArtifactWriter(store, row, making, shards=shards)
         for shard in range(shards):
             numbers = range(shard * _PART, min((shard + 1) * _PART, rows))
             draft.add(shard, frame(row, numbers))
@@ -46,7 +46,7 @@ def fill(store: Store, rows: int) -> None:
                 " ended_at) VALUES ($run, $step, 0, $id, false, 0, now()::TIMESTAMP)",
                 {"run": run_id, "step": step, "id": draft.artifact().artifact_id},
             )
-    end(store, run_id, "done")
+    end_run(store, run_id, "done")
 
 
 def frame(row: type[Row], numbers: range) -> pl.DataFrame:
@@ -82,7 +82,7 @@ def checked(store: Store) -> None:
 
 
 TASKS: Final[dict[str, Callable[[Store], object]]] = {
-    "copied": publish,
+    "copied": write_read_copy,
     "with DuckDB": with_duckdb,
     "verify": checked,
     "compact": compact,

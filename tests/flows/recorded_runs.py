@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from claimflow.flows.store import runs
-from claimflow.flows.store.artifacts import Artifact, Draft, Making
+from claimflow.flows.store.artifacts import Artifact, ArtifactWriter, Provenance
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import (
     Claim,
@@ -44,14 +44,14 @@ class Table:
 
 def put_run(store: Store, steps: Mapping[str, Table | Artifact], *, pipeline: str = "p") -> str:
     """A finished run with these tables; a table that is there already is reused."""
-    run_id, _ = runs.start(store, pipeline=pipeline, config_path="p.yaml", config="")
+    run_id, _ = runs.start_run(store, pipeline=pipeline, config_path="p.yaml", config="")
     made = {
         step: table if isinstance(table, Artifact) else put_table(store, run_id, step, table)
         for step, table in steps.items()
     }
     with store.writing() as connection:
         for position, (step, artifact) in enumerate(made.items()):
-            runs.note(
+            runs.record_step(
                 connection,
                 run_id,
                 step=step,
@@ -60,17 +60,17 @@ def put_run(store: Store, steps: Mapping[str, Table | Artifact], *, pipeline: st
                 reused=artifact is steps[step],
                 seconds=0.0,
             )
-    runs.end(store, run_id, "done")
+    runs.end_run(store, run_id, "done")
     return run_id
 
 
 def put_table(store: Store, run_id: str, step: str, table: Table) -> Artifact:
     key = content_key("table", run_id, step)
     made = table.made
-    making = Making(
+    making = Provenance(
         run_id, key, key, made["inputs"], made["stage"], 1, made["settings"], made["tools"]
     )
-    draft = Draft(store, KINDS[table.kind], making, shards=1)
+    draft = ArtifactWriter(store, KINDS[table.kind], making, shards=1)
     draft.add(0, build(KINDS[table.kind], table.rows))
     return draft.artifact()
 

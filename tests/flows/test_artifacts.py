@@ -3,7 +3,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from claimflow.flows.store.artifacts import Artifact, Draft, Making, find, read
+from claimflow.flows.store.artifacts import (
+    Artifact,
+    ArtifactWriter,
+    Provenance,
+    find_artifact,
+    read_artifact,
+)
 from claimflow.flows.store.fingerprint import Digest
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import Score, content_key
@@ -23,14 +29,14 @@ def scores(*names: str, status: str = "scored") -> pl.DataFrame:
     return build(Score, [fixed | {"sample_id": name} for name in names])
 
 
-def draft(store: Store, shards: int, run_id: str = "run") -> Draft:
-    making = Making(run_id, KEY, KEY, {}, "example", 1, {"word": "ä"}, {"model": {"name": "m"}})
-    return Draft(store, Score, making, shards=shards)
+def draft(store: Store, shards: int, run_id: str = "run") -> ArtifactWriter:
+    making = Provenance(run_id, KEY, KEY, {}, "example", 1, {"word": "ä"}, {"model": {"name": "m"}})
+    return ArtifactWriter(store, Score, making, shards=shards)
 
 
 def found(store: Store) -> Artifact | None:
     with store.reading() as connection:
-        return find(connection, KEY)
+        return find_artifact(connection, KEY)
 
 
 def test_a_table_is_found_once_its_last_part_is_there(store: Store) -> None:
@@ -50,8 +56,8 @@ def test_a_table_is_read_whole_by_part_and_by_column(store: Store) -> None:
     table.add(0, scores("a", "b"))
     table.add(1, scores("c"))
     with store.reading() as connection:
-        whole = read(connection, Score, table.artifact())
-        part = read(connection, Score, table.artifact(), shard=1, columns=("sample_id",))
+        whole = read_artifact(connection, Score, table.artifact())
+        part = read_artifact(connection, Score, table.artifact(), shard=1, columns=("sample_id",))
     assert whole.equals(scores("a", "b", "c"))
     assert part.rows() == [("c",)]
 
@@ -68,7 +74,7 @@ def test_a_table_with_failures_is_kept_and_never_found(store: Store) -> None:
     assert table.artifact().failures == 1
     assert found(store) is None
     with store.reading() as connection:
-        assert read(connection, Score, table.artifact()).height == 2
+        assert read_artifact(connection, Score, table.artifact()).height == 2
 
 
 def test_the_newest_of_equal_tables_is_found(store: Store) -> None:

@@ -26,7 +26,7 @@ from claimflow.flows.runner.canaries import canary_estimates
 from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.samples.canaries import read_canaries
-from claimflow.flows.store.read_copy import publish_again
+from claimflow.flows.store.read_copy import refresh_read_copy
 from claimflow.flows.store.results import chosen_run
 from claimflow.flows.store.store import now
 from tests.endpoint import faults
@@ -378,7 +378,7 @@ def test_labels_make_canaries_as_the_readme_says(judged: Judged) -> None:
     judged.run()
     said = [("a", "The tower stands in Paris.", "entailed"), ("a", "Cheese comes from milk.", None)]
     record(judged.store, [labelled(judged, *one) for one in said])
-    publish_again(judged.store)
+    refresh_read_copy(judged.store)
     page = Path(__file__).parents[2].joinpath("flows/README.md").read_text("utf-8")
     [command] = [line for line in page.splitlines() if "-o canaries.csv" in line]
     with chdir(judged.path.parent):

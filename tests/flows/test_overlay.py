@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from claimflow.flows.runner.corrections import edited
-from claimflow.flows.store.edits import Edit, fitting, in_force, taking_back, text_key
+from claimflow.flows.store.edits import Edit, applicable_edits, edits_in_force, text_key, undo_edit
 from claimflow.stages.rows import Claim, Sample, Verdict, content_key
 from claimflow.stages.tables import build, conform
 
@@ -142,7 +142,7 @@ def test_an_edit_stands_while_its_text_does() -> None:
     one, other = edit("a", []), edit("b", [], text=text_key("It was otherwise."))
     listed = edit("c", [], field="retrieved_contexts", text=text_key([TEXTS["c"]]))
     gone = edit("a", [])._replace(sample_id="gone")
-    assert list(fitting([one, other, listed, gone], [SAMPLES])) == [one, listed]
+    assert list(applicable_edits([one, other, listed, gone], [SAMPLES])) == [one, listed]
 
 
 def test_a_text_and_a_list_of_it_are_told_apart() -> None:
@@ -151,7 +151,7 @@ def test_a_text_and_a_list_of_it_are_told_apart() -> None:
 
 def test_an_edit_taken_back_is_not_in_force_and_stays_on_record() -> None:
     one, other = edit("a", words("One.")), edit("b", [], edit_id=content_key("edit", 2))
-    back = taking_back(
+    back = undo_edit(
         [one, other],
         one.edit_id,
         undoing=content_key("edit", 3),
@@ -162,4 +162,4 @@ def test_an_edit_taken_back_is_not_in_force_and_stays_on_record() -> None:
     (undone,) = back
     assert (undone.rows, undone.replaced, undone.undoes) == ([], words("One."), one.edit_id)
     assert (undone.who, undone.why, undone.sample_id) == ("bob", "it was right", "a")
-    assert in_force([one, other, *back]) == [other]
+    assert edits_in_force([one, other, *back]) == [other]

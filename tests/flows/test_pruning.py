@@ -14,8 +14,8 @@ import pytest
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import StoreBusyError
 from claimflow.flows.store.integrity import check_store
-from claimflow.flows.store.pruning import Keeping, prune
-from claimflow.flows.store.read_copy import is_current, publish
+from claimflow.flows.store.pruning import Retention, prune
+from claimflow.flows.store.read_copy import is_current, write_read_copy
 from claimflow.flows.store.store import Store, now
 from tests.endpoint.server import Endpoint, serve
 from tests.flows.judged import Judged
@@ -85,7 +85,7 @@ def execute(store: Store, statement: str) -> list[tuple[Any, ...]]:
         return connection.execute(statement).fetchall()
 
 
-def kept(store: Store, keeping: Keeping) -> list[str]:
+def kept(store: Store, keeping: Retention) -> list[str]:
     prune(store, keeping)
     runs = execute(store, "SELECT run_id FROM audit.runs ORDER BY started_at")
     return [run_id for (run_id,) in runs]
@@ -95,7 +95,7 @@ def test_the_newest_runs_of_each_pipeline_are_kept(store: Store) -> None:
     for number in range(1, 5):
         add(store, f"p{number}", days=-number)
     add(store, "q1", pipeline="q")
-    assert kept(store, Keeping(runs=2)) == ["q1", "p3", "p4"]
+    assert kept(store, Retention(runs=2)) == ["q1", "p3", "p4"]
 
 
 def test_runs_that_did_not_end_well_push_out_no_good_one(store: Store) -> None:
@@ -104,13 +104,13 @@ def test_runs_that_did_not_end_well_push_out_no_good_one(store: Store) -> None:
     add(store, "good", days=7)
     add(store, "stopped", days=6, status="stopped")
     add(store, "killed", days=5, status="killed")
-    assert kept(store, Keeping(runs=1)) == ["good", "stopped", "killed"]
+    assert kept(store, Retention(runs=1)) == ["good", "stopped", "killed"]
 
 
 def test_the_runs_of_some_days_are_kept(store: Store) -> None:
     add(store, "old", days=3.1)
     add(store, "young", days=2.9)
-    assert kept(store, Keeping(days=3)) == ["young"]
+    assert kept(store, Retention(days=3)) == ["young"]
 
 
 def test_what_is_labelled_is_kept_and_what_it_was_held_against(store: Store) -> None:
@@ -128,7 +128,7 @@ def test_what_is_labelled_is_kept_and_what_it_was_held_against(store: Store) -> 
         "VALUES ('labelled', 'm', 'r', 'baseline', 0, 'pass', ''), "
         "('old', 'm', 'r', 'once labelled', 0, 'pass', '')",
     )
-    assert kept(store, Keeping(runs=1)) == ["baseline", "labelled", "new"]
+    assert kept(store, Retention(runs=1)) == ["baseline", "labelled", "new"]
     assert execute(store, "SELECT run_id FROM audit.tags") == [("labelled",)]
     assert execute(store, "SELECT run_id FROM audit.gates") == [("labelled",)]
 
@@ -137,7 +137,7 @@ def test_nothing_is_removed_while_a_run_is_in_progress(store: Store) -> None:
     add(store, "old")
     add(store, "going", status="running", process=os.getppid())
     with pytest.raises(StoreBusyError) as caught:
-        prune(store, Keeping(runs=1))
+        prune(store, Retention(runs=1))
     assert str(caught.value) == (
         f"{store.path}: run going is in progress (process {os.getppid()} on {platform.node()}); "
         "wait for it"
@@ -148,10 +148,10 @@ def test_a_run_that_died_is_in_nobody_s_way(store: Store) -> None:
     add(store, "dead", days=3, status="running", process=4_000_000)
     add(store, "dead elsewhere", days=2, status="running", host="elsewhere")
     add(store, "new")
-    assert kept(store, Keeping(runs=1)) == ["new"]
+    assert kept(store, Retention(runs=1)) == ["new"]
     add(store, "alive elsewhere", days=0.5, status="running", host="elsewhere")
     with pytest.raises(StoreBusyError):
-        prune(store, Keeping(runs=1))
+        prune(store, Retention(runs=1))
 
 
 CALLS = (
@@ -163,7 +163,7 @@ CALLS = (
 def test_what_the_kept_runs_need_stays_and_the_rest_goes(judged: Judged) -> None:
     newest = "(SELECT arg_max(run_id, started_at) FROM audit.runs)"
     before = judged.ask(f"SELECT * FROM verdicts WHERE run_id = {newest} ORDER BY ALL")
-    pruned = prune(judged.store, Keeping(runs=1))
+    pruned = prune(judged.store, Retention(runs=1))
     assert (len(pruned.removed), pruned.kept, pruned.calls, pruned.emptied) == (2, 1, 0, 1)
     # Of samples, claims, verdicts and scores those of the first run.
     assert (pruned.tables, pruned.rows) == (4, 2 + 6 + 6 + 2)
@@ -195,13 +195,13 @@ def test_calls_that_gave_a_vote_of_a_kept_row_stay(store: Store) -> None:
         "INSERT INTO stored.verdicts (artifact_id, shard, claim_id, call_id, ballot) VALUES "
         f"({made}, 0, uuid(), '{ids['row']}', '[{{\"call_id\": \"{ids['vote']}\"}}]')",
     )
-    prune(store, Keeping(runs=1))
+    prune(store, Retention(runs=1))
     left = execute(store, "SELECT call_id::VARCHAR, prompt FROM audit.calls ORDER BY 1")
     assert left == [(ids["row"], "words"), (ids["vote"], "words")]
 
 
 def test_what_was_paid_for_is_remembered(judged: Judged, endpoint: Endpoint) -> None:
-    prune(judged.store, Keeping(runs=1))
+    prune(judged.store, Retention(runs=1))
     judged.write(["a", "b"])
     judged.run()
     assert len(endpoint.requests) == 0
@@ -209,7 +209,7 @@ def test_what_was_paid_for_is_remembered(judged: Judged, endpoint: Endpoint) -> 
 
 
 def test_replies_are_forgotten_when_asked_for(judged: Judged, endpoint: Endpoint) -> None:
-    pruned = prune(judged.store, Keeping(runs=1, replies=False))
+    pruned = prune(judged.store, Retention(runs=1, replies=False))
     # Three verdicts and a call on b; what the embedded models said costs nothing.
     assert (pruned.calls, pruned.emptied, pruned.replies) == (1, 0, 3)
     assert judged.ask(CALLS) == [("a", 1), ("c", 1)]
@@ -234,7 +234,7 @@ def test_what_an_endpoint_embedded_is_no_reply_of_a_judge(tmp_path: Path, replie
         for some in (samples, samples[:1]):
             judged.write(some, steps=steps, more={"judge": None, "embedder": embedder})
             judged.run()
-        pruned = prune(judged.store, Keeping(runs=1, replies=replies))
+        pruned = prune(judged.store, Retention(runs=1, replies=replies))
         assert (pruned.calls, pruned.replies) == (1, 0 if replies else 4)
         assert len(judged.ask("FROM audit.replies")) == (4 if replies else 0)
 
@@ -248,7 +248,7 @@ def test_the_file_shrinks_and_holds_the_same_tables_and_views(store: Store) -> N
     )
     store.path.chmod(0o640)
     before = [execute(store, query) for query in STRUCTURE]
-    pruned = prune(store, Keeping(runs=1))
+    pruned = prune(store, Retention(runs=1))
     assert pruned.rows == 100_000
     assert pruned.after == store.path.stat().st_size
     assert pruned.after < pruned.before / 1.4
@@ -259,10 +259,10 @@ def test_the_file_shrinks_and_holds_the_same_tables_and_views(store: Store) -> N
 
 def test_a_dry_run_counts_and_removes_nothing(judged: Judged) -> None:
     content = judged.store.path.read_bytes()
-    would = prune(judged.store, Keeping(runs=1), dry_run=True)
+    would = prune(judged.store, Retention(runs=1), dry_run=True)
     assert judged.store.path.read_bytes() == content
     assert would.after is None
-    assert prune(judged.store, Keeping(runs=1))._replace(after=None) == would
+    assert prune(judged.store, Retention(runs=1))._replace(after=None) == would
 
 
 def test_a_rewriting_that_breaks_leaves_the_file(
@@ -274,7 +274,7 @@ def test_a_rewriting_that_breaks_leaves_the_file(
     add(store, "new")
     monkeypatch.setattr(Path, "replace", broken)
     with pytest.raises(RuntimeError):
-        prune(store, Keeping(runs=1))
+        prune(store, Retention(runs=1))
     monkeypatch.undo()
     assert execute(store, "SELECT run_id FROM audit.runs") == [("new",)]
     assert [path.name for path in store.path.parent.iterdir()] == ["s.duckdb"]
@@ -285,7 +285,7 @@ def test_prune_tells_what_it_did_and_publishes(
 ) -> None:
     add(store, "old", days=1)
     add(store, "new")
-    publish(store)
+    write_read_copy(store)
     before = store.path.stat().st_size
     asked = ["prune", "--keep-runs", "1", "--store", str(store.path)]
     assert main([*asked, "--dry-run"]) == 0

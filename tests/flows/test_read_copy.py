@@ -12,7 +12,12 @@ import duckdb
 import pytest
 
 from claimflow.flows.cli.main import main
-from claimflow.flows.store.read_copy import is_current, publish, publish_after_run, read_copy_path
+from claimflow.flows.store.read_copy import (
+    is_current,
+    read_copy_path,
+    update_read_copy,
+    write_read_copy,
+)
 from claimflow.flows.store.store import Store
 from tests.flows.locked_store import LockedStore
 
@@ -85,7 +90,7 @@ def copied(store: Store) -> list[tuple[int]]:
 def test_a_copy_is_beside_the_store_and_holds_the_same(store: Store) -> None:
     assert read_copy_path(store.path).name == "evals.read.duckdb"
     assert not is_current(store.path)
-    publish(store)
+    write_read_copy(store)
     assert is_current(store.path)
     assert copied(store) == [(1,)]
     assert read_copy_path(store.path).read_bytes() == store.path.read_bytes()
@@ -96,23 +101,23 @@ def test_a_copy_is_beside_the_store_and_holds_the_same(store: Store) -> None:
 
 
 def test_what_was_written_since_is_in_the_next_copy(store: Store) -> None:
-    publish(store)
+    write_read_copy(store)
     add_run(store)
     assert not is_current(store.path)
     assert copied(store) == [(1,)]
-    publish(store)
+    write_read_copy(store)
     assert copied(store) == [(2,)]
 
 
 def test_nothing_is_copied_where_nothing_has_changed(store: Store) -> None:
-    publish(store)
+    write_read_copy(store)
     before = read_copy_path(store.path).stat().st_ino
-    publish(store)
+    write_read_copy(store)
     assert read_copy_path(store.path).stat().st_ino == before
 
 
 def test_its_views_answer_under_whatever_name_it_is_attached(store: Store) -> None:
-    publish(store)
+    write_read_copy(store)
     with duckdb.connect() as connection:
         path = str(read_copy_path(store.path))
         connection.execute("ATTACH $path AS anything (READ_ONLY)", {"path": path})
@@ -121,7 +126,7 @@ def test_its_views_answer_under_whatever_name_it_is_attached(store: Store) -> No
 
 
 def test_it_is_for_reading_alone(store: Store) -> None:
-    publish(store)
+    write_read_copy(store)
     assert read_copy_path(store.path).stat().st_mode & 0o222 == 0
 
 
@@ -132,7 +137,7 @@ def test_what_a_crash_left_in_the_log_is_in_the_copy(store: Store) -> None:
     )
     subprocess.run([sys.executable, "-c", die, str(store.path)], check=False)
     assert store.path.with_name("evals.duckdb.wal").exists()
-    publish(store)
+    write_read_copy(store)
     with duckdb.connect(read_copy_path(store.path), read_only=True) as connection:
         assert connection.execute("SELECT pipeline FROM audit.runs").fetchall() == [("logged",)]
 
@@ -140,11 +145,11 @@ def test_what_a_crash_left_in_the_log_is_in_the_copy(store: Store) -> None:
 def test_the_log_of_somebody_who_wrote_into_the_copy_is_not_taken_for_its_own(
     store: Store,
 ) -> None:
-    publish(store)
+    write_read_copy(store)
     log = read_copy_path(store.path).with_name("evals.read.duckdb.wal")
     log.write_bytes(b"somebody's")
     add_run(store)
-    publish(store)
+    write_read_copy(store)
     assert not log.exists()
     assert copied(store) == [(2,)]
 
@@ -154,19 +159,20 @@ def test_unfinished_copies_of_the_past_are_removed(
 ) -> None:
     young = store.path.with_name(".evals.read.duckdb.2-b.part")
     young.write_bytes(b"half")
-    publish(store)
+    write_read_copy(store)
     assert young.exists()
     add_run(store)
     later = time.time() + 4000
     monkeypatch.setattr(time, "time", lambda: later)
-    publish(store)
+    write_read_copy(store)
     assert not young.exists()
 
 
 def test_publishers_at_the_same_time_leave_one_whole_copy(store: Store) -> None:
     code = (
         "import sys; from pathlib import Path; from claimflow.flows.store.store import Store;"
-        "from claimflow.flows.store.read_copy import publish; publish(Store(Path(sys.argv[1])))"
+        "from claimflow.flows.store.read_copy import write_read_copy;"
+        "write_read_copy(Store(Path(sys.argv[1])))"
     )
     command = [sys.executable, "-c", code, str(store.path)]
     for process in [subprocess.Popen(command) for _ in range(2)]:
@@ -187,7 +193,7 @@ def test_publishing_leaves_the_store_locked_to_the_end(store: Store) -> None:
         )
         assert "Could not set lock" in other.stderr
     with duckdb.connect(store.path, read_only=True):
-        publish(store)
+        write_read_copy(store)
         locks = Path("/proc/locks").read_text()
         assert f" {os.getpid()} " in locks
 
@@ -195,10 +201,10 @@ def test_publishing_leaves_the_store_locked_to_the_end(store: Store) -> None:
 def test_a_copy_that_cannot_be_made_costs_the_run_nothing(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    publish(store)
+    write_read_copy(store)
     add_run(store)
     with LockedStore(store.path), caplog.at_level(logging.WARNING):
-        publish_after_run(store, wanted=True)
+        update_read_copy(store, wanted=True)
     assert caplog.messages == [
         f"{store.path}: another process has held the store for 0 s; close it, or try again later; "
         "until it is, queries without --live see an older state"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from claimflow.flows.cli.main import main
-from claimflow.flows.store.results import chosen_run, lowest
+from claimflow.flows.store.results import chosen_run, lowest_samples
 from claimflow.flows.store.store import Store
 from tests.endpoint import faults
 from tests.endpoint.server import serve
@@ -79,5 +79,5 @@ def test_the_lowest_samples_are_the_worst_whichever_way_a_metric_goes(small: Pat
     small.write_text(NOISE, "utf-8")
     assert main(["run", str(small)]) == 0
     store = Store(small.with_name("small.duckdb"))
-    found = lowest(store, chosen_run(store, None), 2)
+    found = lowest_samples(store, chosen_run(store, None), 2)
     assert found.select("sample_id", "mean").rows() == [("noisy", 0.0), ("good", 1.0)]

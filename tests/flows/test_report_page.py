@@ -155,7 +155,7 @@ def test_a_run_that_did_not_end_says_so(
 
 def test_a_run_that_came_to_nothing_has_a_page(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.duckdb")
-    run, _ = runs.start(store, pipeline="p", config_path="p.yaml", config="")
+    run, _ = runs.start_run(store, pipeline="p", config_path="p.yaml", config="")
     text = html_report(store, run)
     assert '<strong class="fail">running</strong>' in text
     assert "0 samples, 0 steps made, 0 reused." in text

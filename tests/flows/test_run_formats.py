@@ -119,8 +119,8 @@ def test_each_metric_is_a_case(junit: Element) -> None:
 
 def test_a_run_that_did_not_end_is_an_error(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.duckdb")
-    run_id, _ = runs.start(store, pipeline="p", config_path="p.yaml", config="")
-    runs.end(store, run_id, "failed", "the judge said no")
+    run_id, _ = runs.start_run(store, pipeline="p", config_path="p.yaml", config="")
+    runs.end_run(store, run_id, "failed", "the judge said no")
     junit = fromstring(as_junit(store, run_id))
     [case] = suite(junit, "run").values()
     assert (case[1].tag, case[1].get("message"), case[1].text) == (

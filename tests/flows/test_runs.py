@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from claimflow.flows.store import runs
-from claimflow.flows.store.artifacts import Draft, Making
+from claimflow.flows.store.artifacts import ArtifactWriter, Provenance
 from claimflow.flows.store.results import all_runs
 from claimflow.flows.store.store import Store, now
 from claimflow.stages.rows import Sample, content_key
@@ -37,24 +37,24 @@ def dead_process() -> int:
 
 
 def test_a_run_goes_on_record_and_ends(store: Store) -> None:
-    run_id, killed = runs.start(store, **ABOUT)
+    run_id, killed = runs.start_run(store, **ABOUT)
     assert killed == []
     assert all_runs(store).select("run_id", "status").rows() == [(run_id, "running")]
-    runs.end(store, run_id, "failed", "why")
+    runs.end_run(store, run_id, "failed", "why")
     ended = all_runs(store).row(0, named=True)
     assert (ended["status"], ended["reason"]) == ("failed", "why")
     assert ended["ended_at"] >= ended["started_at"]
 
 
 def test_ids_sort_as_runs_began_within_a_second_too(store: Store) -> None:
-    begun = [runs.start(store, **ABOUT)[0] for _ in range(5)]
+    begun = [runs.start_run(store, **ABOUT)[0] for _ in range(5)]
     assert sorted(set(begun)) == begun
 
 
 def test_a_run_begins_when_the_store_is_its_own(store: Store) -> None:
     with ThreadPoolExecutor(2) as pool:
         with store.writing():
-            both = [pool.submit(runs.start, store, **ABOUT) for _ in range(2)]
+            both = [pool.submit(runs.start_run, store, **ABOUT) for _ in range(2)]
             wait(both, 0.1)
             let_go = now()
         ids = {future.result()[0] for future in both}
@@ -63,13 +63,13 @@ def test_a_run_begins_when_the_store_is_its_own(store: Store) -> None:
 
 
 def test_a_run_whose_process_is_gone_was_killed_and_its_half_tables_go(store: Store) -> None:
-    run_id, _ = runs.start(store, **ABOUT)
-    making = Making(run_id, content_key("t"), content_key("t"), {}, "samples", 1, {}, {})
-    Draft(store, Sample, making, shards=2).add(0, build(Sample, [{"sample_id": "a"}]))
-    whole = Draft(store, Sample, making, shards=1)
+    run_id, _ = runs.start_run(store, **ABOUT)
+    making = Provenance(run_id, content_key("t"), content_key("t"), {}, "samples", 1, {}, {})
+    ArtifactWriter(store, Sample, making, shards=2).add(0, build(Sample, [{"sample_id": "a"}]))
+    whole = ArtifactWriter(store, Sample, making, shards=1)
     whole.add(0, build(Sample, [{"sample_id": "b"}]))
     pretend_process(store, run_id, dead_process())
-    _, killed = runs.start(store, **ABOUT)
+    _, killed = runs.start_run(store, **ABOUT)
     assert killed == [run_id]
     assert all_runs(store).filter(run_id=run_id)["status"].item() == "killed"
     with store.reading() as connection:
@@ -78,16 +78,16 @@ def test_a_run_whose_process_is_gone_was_killed_and_its_half_tables_go(store: St
 
 
 def test_a_run_that_still_runs_or_runs_elsewhere_is_left_alone(store: Store) -> None:
-    here, _ = runs.start(store, **ABOUT)
-    elsewhere, _ = runs.start(store, **ABOUT)
+    here, _ = runs.start_run(store, **ABOUT)
+    elsewhere, _ = runs.start_run(store, **ABOUT)
     pretend_process(store, here, os.getppid())
     pretend_process(store, elsewhere, dead_process(), host="another machine")
-    assert runs.start(store, **ABOUT)[1] == []
+    assert runs.start_run(store, **ABOUT)[1] == []
 
 
 def test_the_latest_run_by_the_beginning_of_its_id(store: Store) -> None:
-    first, _ = runs.start(store, **ABOUT)
-    second, _ = runs.start(store, **ABOUT)
-    assert runs.latest(store) == second
-    assert runs.latest(store, first) == first
-    assert runs.latest(store, "1999") is None
+    first, _ = runs.start_run(store, **ABOUT)
+    second, _ = runs.start_run(store, **ABOUT)
+    assert runs.newest_run(store) == second
+    assert runs.newest_run(store, first) == first
+    assert runs.newest_run(store, "1999") is None

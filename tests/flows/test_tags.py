@@ -8,7 +8,14 @@ from claimflow.flows.cli.main import main
 from claimflow.flows.errors import InputError
 from claimflow.flows.store import runs
 from claimflow.flows.store.results import all_runs, chosen_run
-from claimflow.flows.store.runs import NOISE, add_tag, find_run, newest_of, remove_tag, tags
+from claimflow.flows.store.runs import (
+    NOISE_SUFFIX,
+    add_tag,
+    find_run,
+    newest_run_of,
+    remove_tag,
+    tags,
+)
 from claimflow.flows.store.store import Store
 from tests.flows.recorded_runs import put_run, samples
 
@@ -19,8 +26,8 @@ def store(tmp_path: Path) -> Store:
 
 
 def put(store: Store, pipeline: str = "p", status: runs.Ending = "done") -> str:
-    run_id, _ = runs.start(store, pipeline=pipeline, config_path="p.yaml", config="")
-    runs.end(store, run_id, status)
+    run_id, _ = runs.start_run(store, pipeline=pipeline, config_path="p.yaml", config="")
+    runs.end_run(store, run_id, status)
     return run_id
 
 
@@ -54,13 +61,13 @@ def test_a_tag_can_be_forgotten_and_its_run_stays(store: Store) -> None:
 def test_latest_and_previous_are_done_runs(store: Store) -> None:
     old, other, new = put(store), put(store, "another"), put(store)
     put(store, status="failed")
-    put(store, f"p{NOISE}", "measured")
+    put(store, f"p{NOISE_SUFFIX}", "measured")
     assert find_run(store, "latest") == new
     assert find_run(store, "previous") == old
     assert find_run(store, "previous", before=other) is None
     assert find_run(store, "previous", before=old) is None
-    assert newest_of(store, "another") == other
-    assert newest_of(store, "nobody") is None
+    assert newest_run_of(store, "another") == other
+    assert newest_run_of(store, "nobody") is None
 
 
 def test_the_beginning_of_an_id_is_its_newest_run(store: Store) -> None:

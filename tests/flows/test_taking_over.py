@@ -20,7 +20,7 @@ from claimflow.flows.runner.prepare import open_store, prepare
 from claimflow.flows.runner.table_builder import Drafting
 from claimflow.flows.runner.workers.local import LocalWorkers
 from claimflow.flows.samples.reader import SampleSource, read_samples
-from claimflow.flows.store.artifacts import Artifact, Making, read_shards
+from claimflow.flows.store.artifacts import Artifact, Provenance, read_shards
 from claimflow.flows.store.fingerprint import Digest, step_recipe
 from claimflow.flows.store.store import Store
 from claimflow.stages.base import Stage
@@ -76,13 +76,13 @@ class Tables:
         workers = LocalWorkers(stop)
         going = Drafting(source, self.store, workers, stop, RunObserver())
         key = "00000000-0000-0000-0000-000000000000"
-        samples_table = going.samples(Making("r", key, key, {}, "samples", 1, {}, {})).artifact
+        samples_table = going.samples(Provenance("r", key, key, {}, "samples", 1, {}, {})).artifact
         inputs = {"samples": samples_table}
         made = {}
         for name, stage in stages.items():
             step = Step(name, stage, {"samples": "samples"})
             ids = {"samples": samples_table.artifact_id}
-            making = Making("r", key, step_recipe(stage, {}), ids, stage.use, 1, {}, {})
+            making = Provenance("r", key, step_recipe(stage, {}), ids, stage.use, 1, {}, {})
             made[name] = tuple(going.table(step, making, inputs, {}, anew=False))
         workers.close()
         return made
