@@ -8,28 +8,31 @@ import polars as pl
 from claimflow.stages.base import Stage
 from claimflow.stages.compat.continuous_eval import compat_matches
 from claimflow.stages.rows import MatchCompat, SampleField, SentenceMatch
-from claimflow.stages.sources import Against, Numbered, sources_of
+from claimflow.stages.sources import Against, sources_of
 from claimflow.stages.tables import Samples, SentenceMatches, schema
-from claimflow.stages.text.batches import Comparison
 from claimflow.stages.text.bleu import character_bleus, word_bleus
 from claimflow.stages.text.chrf import chrfs
-from claimflow.stages.text.overlap import Agreement, token_overlaps
-from claimflow.stages.text.rouge import rouge_ls
-from claimflow.stages.text.sentences import Bounds
-from claimflow.stages.text.tokens import Tokens
+from claimflow.stages.text.comparison import Agreement, Comparison, Letters
+from claimflow.stages.text.overlap import token_overlaps
+from claimflow.stages.text.rouge import rouge_ls, rouge_words
+from claimflow.stages.text.sentences import Span, split_sentences
+from claimflow.stages.text.tokens import Tokens, tokenize, tokenize_sentence
 from claimflow.stages.text.unicode_words import composed
-from claimflow.stages.text.word_letters import Parts, Spelled, WordLetters
 
 _AT_ONCE: Final = 512
+_MOST_LETTERS: Final = 500_000
 _READ: Final = ("sample_id", "response", "reference", "other_references", "retrieved_contexts")
 
 
 class _Pair(NamedTuple):
-    """A response's parts as they are, and with one of its sources as characters, words, tokens."""
+    """The parts of a response, and their comparison with one of its sources.
+
+    `words` are those that ROUGE-L counts.
+    """
 
     sample_id: str
     number: int | None
-    bounds: Bounds
+    spans: Sequence[Span]
     parts: Sequence[str]
     characters: Comparison
     words: Comparison
@@ -68,14 +71,16 @@ class LexicalMatch(Stage):
     def run(self, samples: Samples) -> SentenceMatches:
         """One row per sample, source and part of the response, sample by sample."""
         read = samples.select(_READ)
-        letters = WordLetters(self.tokens)
         made = [pl.DataFrame(schema=schema(SentenceMatch))]
-        for part in read.iter_slices(_AT_ONCE):
-            pairs = list(self._pairs(part.rows(named=True), letters))
+        letters = Letters()
+        for some in read.iter_slices(_AT_ONCE):
+            pairs: list[_Pair] = []
+            for sample in some.iter_rows(named=True):
+                if len(letters) > _MOST_LETTERS:
+                    letters = Letters()
+                pairs += self._pairs(sample, letters)
             columns = self._places(pairs) | self._measures(pairs)
             made.append(pl.DataFrame(columns, schema=schema(SentenceMatch)))
-            if letters.is_full:
-                letters = WordLetters(self.tokens)
         matches = pl.concat(made)
         if self.compat is None:
             return matches
@@ -84,59 +89,45 @@ class LexicalMatch(Stage):
         placed = matches.vstack(compat).join(place, on="sample_id", maintain_order="left")
         return placed.sort("place", maintain_order=True).drop("place")
 
-    def _pairs(self, samples: Sequence[dict[str, Any]], letters: WordLetters) -> Iterator[_Pair]:
-        responses = [sample["response"] or "" for sample in samples]
-        sources = [
-            [(number, composed(text)) for number, text in sources_of(sample, self.against)]
-            if response.strip()
-            else []
-            for sample, response in zip(samples, responses, strict=True)
-        ]
-        own, others = self._spelled(responses, sources, letters)
-        for sample, response, numbered, parts in zip(samples, responses, sources, own, strict=True):
-            texts = [response[start:end] for start, end in zip(*parts.bounds, strict=True)]
-            characters = list(map(composed, texts))
-            for number, source in numbered:
-                other = next(others)
-                yield _Pair(
-                    sample["sample_id"],
-                    number,
-                    parts.bounds,
-                    texts,
-                    Comparison(characters, source),
-                    Comparison(parts.words, other.words),
-                    Comparison(parts.tokens, other.tokens),
-                )
-
-    def _spelled(
-        self, responses: Sequence[str], sources: Sequence[Numbered], letters: WordLetters
-    ) -> tuple[Sequence[Parts], Iterator[Spelled]]:
-        """The parts of each response that are compared, and all sources, found at once."""
-        texts = [source for numbered in sources for _, source in numbered]
-        if self.unit == "sentence":
-            own, others = letters.sentences_and_texts(responses, texts)
-            return own, iter(others)
-        spelled = letters.texts([*responses, *texts])
-        whole = zip(responses, spelled, strict=False)
-        own = [
-            Parts(Bounds([0], [len(text)]), [words], [tokens]) for text, (words, tokens) in whole
-        ]
-        return own, iter(spelled[len(own) :])
+    def _pairs(self, sample: dict[str, Any], letters: Letters) -> Iterator[_Pair]:
+        """The response of a sample with each of its sources."""
+        response = sample["response"] or ""
+        sources = sources_of(sample, self.against) if response.strip() else []
+        if not sources:
+            return
+        by_sentence = self.unit == "sentence"
+        spans = split_sentences(response) if by_sentence else [Span(0, len(response))]
+        parts = [response[start:end] for start, end in spans]
+        texts = list(map(composed, parts))
+        words = [letters.spell(rouge_words(text)) for text in texts]
+        part_tokens = tokenize_sentence if by_sentence else tokenize
+        tokens = [letters.spell(part_tokens(text, tokens=self.tokens)) for text in texts]
+        for number, written in sources:
+            source = composed(written)
+            yield _Pair(
+                sample["sample_id"],
+                number,
+                spans,
+                parts,
+                Comparison(texts, source),
+                Comparison(words, letters.spell(rouge_words(source))),
+                Comparison(tokens, letters.spell(tokenize(source, tokens=self.tokens))),
+            )
 
     def _places(self, pairs: Sequence[_Pair]) -> dict[str, Any]:
         """The columns that say what was compared with what."""
-        parts = [len(pair.bounds.starts) for pair in pairs]
+        counts = [len(pair.parts) for pair in pairs]
         by_sentence = self.unit == "sentence"
         return {
-            "sample_id": _repeated([pair.sample_id for pair in pairs], parts),
-            "against": [self.against] * sum(parts),
-            "source": _repeated([pair.number for pair in pairs], parts),
+            "sample_id": _repeated([pair.sample_id for pair in pairs], counts),
+            "against": [self.against] * sum(counts),
+            "source": _repeated([pair.number for pair in pairs], counts),
             "position": [
-                place if by_sentence else None for count in parts for place in range(count)
+                place if by_sentence else None for count in counts for place in range(count)
             ],
             "sentence": [text for pair in pairs for text in pair.parts],
-            "start": [start for pair in pairs for start in pair.bounds.starts],
-            "end": [end for pair in pairs for end in pair.bounds.ends],
+            "start": [span.start for pair in pairs for span in pair.spans],
+            "end": [span.end for pair in pairs for span in pair.spans],
         }
 
     def _measures(self, pairs: Sequence[_Pair]) -> dict[str, Any]:

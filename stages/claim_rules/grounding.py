@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from claimflow.stages.claim_rules.decompose import TextClaim, decompose
 from claimflow.stages.text.languages import FUNCTION_WORDS
-from claimflow.stages.text.tokens import ENGLISH
+from claimflow.stages.text.tokens import STOP_WORDS
 from claimflow.stages.text.unicode_words import unicode_words
 
 _ENDING: Final = 3
@@ -29,7 +29,7 @@ def content_words(text: str, language: str | None) -> list[str]:
     Of a word with an apostrophe what stands before it counts: "Einstein's" is Einstein.
     """
     other = FUNCTION_WORDS.get(language or "", _NO_OTHER)
-    return [word for word in _words(text) if word not in ENGLISH and word not in other]
+    return [word for word in _words(text) if word not in STOP_WORDS and word not in other]
 
 
 def word_forms(text: str) -> frozenset[str]:

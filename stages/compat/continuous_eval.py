@@ -10,8 +10,8 @@ from claimflow.stages.compat.punkt import punkt_sentences
 from claimflow.stages.rows import MatchCompat, SentenceMatch
 from claimflow.stages.sources import Against, sources_of
 from claimflow.stages.tables import SentenceMatches, schema
-from claimflow.stages.text.batches import Comparison
 from claimflow.stages.text.bleu import character_bleus
+from claimflow.stages.text.comparison import Comparison
 from claimflow.stages.text.sentences import Span
 from claimflow.stages.text.tokens import content_words
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from claimflow.stages.text.sentences import Span
-from claimflow.stages.text.tokens import ENGLISH
+from claimflow.stages.text.tokens import STOP_WORDS
 
 # What continuous-eval's sentence splitter knows of English words, as far as it can be told.
 #
@@ -48,7 +48,7 @@ FIRST_WORDS: Final = _words(
 """Words that often begin a sentence."""
 
 LOWER_CASE: Final = frozenset(
-    word for word in ENGLISH | FIRST_WORDS if len(word) > 1 or word == "a"
+    word for word in STOP_WORDS | FIRST_WORDS if len(word) > 1 or word == "a"
 ) | _words(
     "add almost along already always animals any anyone apart around ask away back become before "
     "best better big blood books bring business call cars cases cells change check children cities "

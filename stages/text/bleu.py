@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from claimflow.stages.text.batches import Comparison, Letters, lengths
-from claimflow.stages.text.ngrams import shared_grams
+from claimflow.stages.text.comparison import Comparison, Letters, lengths
+from claimflow.stages.text.ngrams import shared_ngrams
 
 _ORDERS: Final = 4
 
@@ -25,7 +25,7 @@ def character_bleu(text: str, source: str) -> float:
 
 def character_bleus(comparisons: Sequence[Comparison]) -> list[float]:
     """`character_bleu` of every text of every comparison, in order."""
-    hits = shared_grams(comparisons, orders=_ORDERS)
+    hits = shared_ngrams(comparisons, orders=_ORDERS)
     of_texts, of_sources = lengths(comparisons)
     precisions = np.full(hits.shape, sys.float_info.min)
     np.divide(hits, of_texts[:, None] - np.arange(_ORDERS), out=precisions, where=hits > 0)
@@ -51,21 +51,22 @@ def word_bleu(tokens: Sequence[str], source: Sequence[str]) -> float:
 
 def word_bleus(comparisons: Sequence[Comparison]) -> list[float]:
     """`word_bleu` of every text of every comparison, in order; a letter is a token."""
-    hits = shared_grams(comparisons, orders=_ORDERS).tolist()
-    sizes = zip(*(side.tolist() for side in lengths(comparisons)), strict=True)
+    hits = shared_ngrams(comparisons, orders=_ORDERS).tolist()
+    sizes = [side.tolist() for side in lengths(comparisons)]
     return [
         _bleu(_smoothed(found, length), length, source_length) if found[0] else 0.0
-        for found, (length, source_length) in zip(hits, sizes, strict=True)
+        for found, length, source_length in zip(hits, *sizes, strict=True)
     ]
 
 
 def _bleu(mean: float, length: int, source_length: int) -> float:
-    """From the mean logarithm of the precisions."""
+    """BLEU from the mean logarithm of the precisions, with the brevity penalty."""
     penalty = 1.0 if length > source_length else exp(1 - source_length / length)
     return penalty * exp(mean)
 
 
 def _smoothed(hits: list[int], length: int) -> float:
+    """The mean logarithm of the precisions of the orders that the text has."""
     precisions = []
     stand_in = 1.0
     for n, found in enumerate(hits[:length]):

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from claimflow.stages.text.batches import Comparison
-from claimflow.stages.text.ngrams import shared_grams
+from claimflow.stages.text.comparison import Comparison, lengths
+from claimflow.stages.text.ngrams import shared_ngrams
 
 _ORDERS: Final = 6
 _WEIGHT: Final = 2**2
@@ -20,16 +20,14 @@ def chrf(text: str, source: str) -> float:
 
 def chrfs(comparisons: Sequence[Comparison]) -> list[float]:
     """`chrf` of every text of every comparison, in order."""
-    dense = [Comparison([_dense(t) for t in c.texts], _dense(c.source)) for c in comparisons]
-    hits = shared_grams(dense, orders=_ORDERS).tolist()
-    sizes = [(len(text), len(c.source)) for c in dense for text in c.texts]
-    return [
-        _f_score(found, length, source_length)
-        for found, (length, source_length) in zip(hits, sizes, strict=True)
-    ]
+    dense = [Comparison(list(map(_dense, texts)), _dense(source)) for texts, source in comparisons]
+    hits = shared_ngrams(dense, orders=_ORDERS).tolist()
+    sizes = [side.tolist() for side in lengths(dense)]
+    return list(map(_f_score, hits, *sizes))
 
 
 def _dense(text: str) -> str:
+    """`text` without white space."""
     return "".join(text.split())
 
 

@@ -6,7 +6,7 @@ from typing import Final
 import regex
 
 from claimflow.stages.text.sentences import Span, split_sentences
-from claimflow.stages.text.tokens import ENGLISH
+from claimflow.stages.text.tokens import STOP_WORDS
 from claimflow.stages.text.unicode_words import composed, unicode_words
 
 _WORD: Final = regex.compile(r"(?V1)[\p{L}\p{N}_][\p{L}\p{N}\p{M}_]*+")
@@ -62,4 +62,4 @@ def _closest(words: set[str], sentences: list[tuple[Span, set[str]]]) -> Span | 
 
 
 def _content(text: str) -> set[str]:
-    return set(unicode_words(text)) - ENGLISH
+    return set(unicode_words(text)) - STOP_WORDS

@@ -1,27 +1,13 @@
-"""ROUGE-L: the longest common subsequence of words."""
+"""ROUGE-L: the longest sequence of words, gaps allowed, that two texts share in order.
+
+Lin, "ROUGE: a package for automatic evaluation of summaries", 2004, sections 3.1 and 3.2.
+"""
 
 from collections.abc import Hashable, Sequence
 
 from rapidfuzz.distance import LCSseq
 
-from claimflow.stages.text.batches import Comparison, lengths
-from claimflow.stages.text.overlap import Agreement, agreement
-
-# Length of the longest common subsequence of two sequences.
-
-
-def lcs_length(words: Sequence[Hashable], source: Sequence[Hashable]) -> int:
-    """Length of the longest sequence of words that both hold in this order, gaps allowed.
-
-    Time is words times words / 64 of the source (Hyyrö, "Bit-parallel LCS-length
-    computation revisited", 2004). Strings are compared by character, faster than lists.
-    """
-    return LCSseq.similarity(words, source)
-
-
-# ROUGE-L: the longest run of words, gaps allowed, that two texts share in order.
-#
-# Lin, "ROUGE: a package for automatic evaluation of summaries", 2004, sections 3.1 and 3.2.
+from claimflow.stages.text.comparison import Agreement, Comparison, agreement, lengths
 
 
 def rouge_l(text: str, source: str) -> Agreement:
@@ -39,3 +25,12 @@ def rouge_ls(comparisons: Sequence[Comparison]) -> Agreement:
 def rouge_words(text: str) -> list[str]:
     """Words between white space and full stops; case and other punctuation are kept."""
     return text.replace(".", " ").split()
+
+
+def lcs_length(words: Sequence[Hashable], source: Sequence[Hashable]) -> int:
+    """Length of the longest sequence of words that both hold in this order, gaps allowed.
+
+    Time is words times words / 64 of the source (Hyyrö, "Bit-parallel LCS-length
+    computation revisited", 2004). Strings are compared by character, faster than lists.
+    """
+    return LCSseq.similarity(words, source)

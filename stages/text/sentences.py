@@ -1,82 +1,29 @@
-"""Sentences of a text in any language, as exact spans."""
+"""Sentences of a text in any language, as exact spans.
+
+A sentence ends at a line break, at a stop of a script that needs no space behind it, and
+at `.`, `?`, `!` or an ellipsis before white space, unless the stop belongs to an
+abbreviation, an initial, a number or a quotation in running text. Closing quotes,
+citation marks such as `[3]`, emoji and smileys stay with the sentence they follow.
+Headings, list items and rows of tables are sentences, for each stands on its own line.
+Scripts that write no stop at all (Thai, Lao) are cut at line breaks only.
+"""
 
 import re
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
-from claimflow.stages.text.abbreviations import ABBREVIATIONS
-from claimflow.stages.text.sentence_ends import (
-    DOTTED,
-    FULL_STOPS,
-    LIST_NUMBER,
-    LONGEST_WORD,
-    NO_VOWEL,
-    OPENERS,
-    ROMAN,
-    STOP,
-    begins_item,
-    ends_sentence,
+from claimflow.stages.text.abbreviations import (
+    ABBREVIATIONS,
+    BEFORE_NUMBER,
+    FIRST_WORDS,
+    GERMAN_ARTICLES,
+    LAST_WORDS,
+    MAYBE_LAST,
+    MONTHS,
+    NEVER_LAST,
+    ORDERED,
 )
 from claimflow.stages.text.unicode_words import composed
-
-# Words behind which a full stop ends a sentence whatever else is there, or nearly so.
-
-
-_MOST: Final = 100_000
-
-# Of abbreviations that may be written with a blank: "f. eks.".
-_ENDINGS: Final = frozenset(word[2:] for word in ABBREVIATIONS if word[1:2] == ".")
-_LIST_NUMBER: Final = re.compile(LIST_NUMBER)
-
-
-class _Followers(dict[str, int]):
-    """What may stand behind a word, a full stop and a blank for a sentence to end there.
-
-    0: nothing, since more has to be looked at; 1: a capital letter; 2: anything but a dash
-    or white space. Each word is looked at once.
-    """
-
-    def __missing__(self, word: str) -> int:
-        clear = _clear(word)
-        # Where no blanks are written a word may be a whole text, and is not met again.
-        if len(word) < LONGEST_WORD:
-            if len(self) > _MOST:
-                self.clear()
-            self[word] = clear
-        return clear
-
-
-def _clear(piece: str) -> int:
-    word = composed(piece.lstrip(OPENERS))
-    if not word or len(piece) >= LONGEST_WORD or piece.split() != [piece]:
-        return 0
-    if DOTTED.fullmatch(word) or _LIST_NUMBER.fullmatch(word):
-        return 0
-    lower = word.lower()
-    if lower in ABBREVIATIONS or lower in _ENDINGS:
-        return 0
-    return 1 if NO_VOWEL.fullmatch(word) or ROMAN.fullmatch(word) else 2
-
-
-FOLLOWERS: Final = _Followers()
-
-
-def followers(word: str, stop: str) -> int:
-    """What may stand behind a word, its stop and a blank for a sentence to end there."""
-    if len(stop) > 1:
-        return int(FOLLOWERS[word] > 0 and stop.isascii())
-    if stop == ".":
-        return FOLLOWERS[word]
-    return 1 + word.islower() if stop in "?!" else 0
-
-
-# Sentences of a text in any language, as exact spans.
-#
-# A sentence ends at a line break, at a stop of a script that needs no space behind it, and
-# at `.`, `?`, `!` or an ellipsis before white space, unless the stop belongs to an
-# abbreviation, an initial, a number or a quotation in running text. Closing quotes,
-# citation marks such as `[3]`, emoji and smileys stay with the sentence they follow.
-# Headings, list items and rows of tables are sentences, for each stands on its own line.
-# Scripts that write no stop at all (Thai, Lao) are cut at line breaks only.
 
 
 class Span(NamedTuple):
@@ -86,33 +33,82 @@ class Span(NamedTuple):
     end: int
 
 
-class Bounds(NamedTuple):
-    """Where sentences start and where they end: for many texts cheaper than spans."""
+_LONGEST_WORD: Final = 40
+"""So many characters are looked at before a stop."""
 
-    starts: list[int]
-    ends: list[int]
+_LONGEST_CACHED: Final = 100
+_MOST_CACHED: Final = 100_000
 
+Value = TypeVar("Value")
+
+
+class WordCache(dict[str, Value], Generic[Value]):
+    """Values of a function of short strings, each computed once; faster than `lru_cache`.
+
+    Strings of more than 100 characters are not kept: where no blanks are written, what stands
+    between two blanks may be a whole text. All are dropped when there are 100,000.
+    """
+
+    def __init__(self, function: Callable[[str], Value]) -> None:
+        self._function = function
+
+    def __missing__(self, word: str) -> Value:
+        value = self._function(word)
+        if len(word) <= _LONGEST_CACHED:
+            if len(self) >= _MOST_CACHED:
+                self.clear()
+            self[word] = value
+        return value
+
+
+# The characters that sentences end with, and what may stand behind them.
+
+_FULL_STOPS: Final = "。！？｡．।॥؟۔።։፧។៕‼⁇⁈⁉"
+"""Stops that end a sentence without white space behind them."""
 
 _LINE_ENDS: Final = "\n\r\v\f\x85\u2028\u2029"
-BULLETS: Final = "•‣⁃◦▪●"
-# Look for an item by the mark in it: marks are fewer than blanks, and found fastest alone.
+_CLOSERS: Final = "\"'”’»›)\\]}」』】）〉》*_¹²³⁰⁴-⁹"
+_EMOJI: Final = "\u2600-\u27bf\ufe0f\u200d\U0001f000-\U0001faff"
+_TRAILER: Final = "|".join(
+    (
+        rf"[{_CLOSERS}]",
+        r"“(?!\w)",
+        r"[ \u00a0\u202f]»(?!\w)",
+        r"[ ]?\[[\d, ]{1,12}\]",
+        rf"[ ]?[{_EMOJI}]",
+        r"[ ]?[:;=]-?[()DPp](?!\w)",
+    )
+)
+# Behind the first character of a stop: more of them, then closing marks. Nothing in these patterns
+# depends on what comes far behind, and what they have matched they never give back: the time is
+# linear for any text.
+_STOP: Final = (
+    rf"(?P<more>[.!?…{_FULL_STOPS}]*+(?:[ \u00a0][.!?…](?!\w))*+)(?P<trailer>(?:{_TRAILER})*+)"
+)
+# Characters are found fastest by one class at the head of a pattern. Most stops stand before a
+# blank and a letter: these match without a group. No sentence ends where a digit or a small
+# letter follows the full stop.
+_MARKS: Final = rf".!?…{_FULL_STOPS}{_LINE_ENDS}"
+_BEHIND: Final = rf"(?<=[.!?])(?=[ ][A-Za-z])|(?<=[{_LINE_ENDS}])\s*+|(?!(?<=[.．])[\da-z]){_STOP}"
+_BREAK: Final = re.compile(rf"[{_MARKS}](?:{_BEHIND})")
+"""What may end a sentence: a line break, or a stop and what closes it."""
+
+# List items in running text. They are looked for by their marks, which are fewer than blanks.
+_BULLETS: Final = "•‣⁃◦▪●"
+_BULLET: Final = re.compile(rf"[ \t][{_BULLETS}]")
 _NUMBER: Final = "|".join(rf"(?<=[ \t]{number}.)" for number in (r"\d", r"\d\d", r"\d\d\d"))
 _NUMBER_AND_STOP: Final = re.compile(rf"\.(?:{_NUMBER})[.)]?\s")
 _NUMBER_AND_BRACKET: Final = re.compile(rf"\)(?:{_NUMBER})[.)]?\s")
 _LAST_DIGIT: Final = re.compile(r"\d(?=[.)])")
-_BULLET: Final = re.compile(rf"[ \t][{BULLETS}]")
-_ITEM: Final = rf"(?P<item>[{BULLETS}]|\d{{1,3}}[.)]{{1,2}}(?![{_LINE_ENDS}])\s)"
-# Characters are found fastest by one class at the head of a pattern. Most stops stand before a
-# blank and a letter: these match without a group. No sentence ends where a digit or a small
-# letter follows the full stop.
-_MARKS: Final = rf".!?…{FULL_STOPS}{_LINE_ENDS}"
-_BEHIND: Final = rf"(?<=[.!?])(?=[ ][A-Za-z])|(?<=[{_LINE_ENDS}])\s*+|(?!(?<=[.．])[\da-z]){STOP}"
-BREAK: Final = re.compile(rf"[{_MARKS}](?:{_BEHIND})")
-"""What may end a sentence: a line break, or a stop and what closes it."""
-
+_ITEM: Final = rf"(?P<item>[{_BULLETS}]|\d{{1,3}}[.)]{{1,2}}(?![{_LINE_ENDS}])\s)"
 _BREAK_OR_ITEM: Final = re.compile(
     rf"[ \t{_MARKS}](?:(?<=[ \t])(?={_ITEM})|(?<![ \t])(?:{_BEHIND}))"
 )
+_ITEM_NUMBER: Final = r"\W{0,6}(\d{1,3}|[A-Za-z]|[ivxIVX]{1,5})"
+_IS_ITEM_NUMBER: Final = re.compile(_ITEM_NUMBER)
+_ITEM_NUMBER_AND_STOP: Final = re.compile(rf"{_ITEM_NUMBER}(?=[.)])")
+_LONGEST_NUMBER: Final = 12
+_LONGEST_ITEM: Final = 1000
 
 
 def split_sentences(text: str) -> list[Span]:
@@ -120,48 +116,41 @@ def split_sentences(text: str) -> list[Span]:
 
     Every character outside the spans is white space, and a blank text has no sentence.
     """
-    return list(map(Span, *sentence_bounds(text)))
-
-
-def sentence_bounds(text: str) -> Bounds:
-    """Starts and ends of what `split_sentences` finds."""
-    bounds = Bounds([], [])
-    start, end = skip_space(text, 0), len(text)
-    breaks = _BREAK_OR_ITEM if may_hold_item(text) else BREAK
+    spans: list[Span] = []
+    start, end = _skip_space(text, 0), len(text)
+    breaks = _BREAK_OR_ITEM if _may_hold_item(text) else _BREAK
     for match in breaks.finditer(text, start):
         first, stop = match.span()
         if _clearly_ends(text, start, first, stop):
-            bounds.starts.append(start)
-            bounds.ends.append(stop)
+            spans.append(Span(start, stop))
             # Such a stop stands before a single blank.
             start = stop + 1
         elif text[first] in _LINE_ENDS:
-            _append(bounds, text, start, first)
+            _append(spans, text, start, first)
             start = stop
         elif text[stop : stop + 1] not in _LINE_ENDS and _ends(text, start, match):
             # At the end of a line or of the text a stop needs no look: both end there anyway.
-            _append(bounds, text, start, stop)
-            start = skip_space(text, stop)
-    _append(bounds, text, start, end)
-    return bounds
+            _append(spans, text, start, stop)
+            start = _skip_space(text, stop)
+    _append(spans, text, start, end)
+    return spans
 
 
-def skip_space(text: str, start: int) -> int:
+def _skip_space(text: str, start: int) -> int:
     """The place of the first character at or behind `start` that is no white space."""
     while start < len(text) and text[start].isspace():
         start += 1
     return start
 
 
-def _append(bounds: Bounds, text: str, start: int, end: int) -> None:
+def _append(spans: list[Span], text: str, start: int, end: int) -> None:
     while start < end and text[end - 1].isspace():
         end -= 1
     if start < end:
-        bounds.starts.append(start)
-        bounds.ends.append(end)
+        spans.append(Span(start, end))
 
 
-def may_hold_item(text: str) -> bool:
+def _may_hold_item(text: str) -> bool:
     """Whether an item of a list may begin in running text: a bullet, or the next number."""
     if _NUMBER_AND_STOP.search(text) or _NUMBER_AND_BRACKET.search(text):
         # An item is looked for where the one before it, or the one behind it, is there as well.
@@ -171,20 +160,179 @@ def may_hold_item(text: str) -> bool:
     return not text.isascii() and _BULLET.search(text) is not None
 
 
+def _ends(text: str, start: int, match: re.Match[str]) -> bool:
+    """Whether the sentence that began at `start` ends with `match`."""
+    if match.lastgroup == "item":
+        return _begins_item(text, start, match)
+    return _ends_with_stop(text, start, match)
+
+
+def _begins_item(text: str, start: int, match: re.Match[str]) -> bool:
+    """Whether a mark in running text begins a list item: a bullet, or the next number."""
+    mark = match["item"]
+    if not mark[0].isdigit():
+        return True
+    number = int(mark.rstrip().rstrip(".)"))
+    if number == 1 and text[match.start() - 1] == ":":
+        return text.find(f"2{mark[1]} ", match.end(), match.end() + _LONGEST_ITEM) > 0
+    previous = _ITEM_NUMBER_AND_STOP.match(text, start)
+    return previous is not None and previous[1] == str(number - 1)
+
+
+# Stops that need a closer look.
+
+# Of words whose letters and combining marks are apart.
+_COMBINING: Final = "\u0300-\u036f\u0653-\u0655\u3099\u309a"
+_WORD_AFTER: Final = re.compile(rf"\s*+(?:[—–]\s*+)?[^\w\s]*+([\w{_COMBINING}]{{0,20}})(\.?)")
+_DASH: Final = re.compile(r"\s*+[—–]")
+_UNSPACED: Final = re.compile(rf"[^\W\d_][\w{_COMBINING}]{{0,40}}(?=[\s,.’'])")
+# Vowel signs of India are no letters, but stand between them.
+_LETTER: Final = r"(?:[^\W\d_]|[\u0900-\u0dff])"
+_DOTTED: Final = re.compile(rf"(?:{_LETTER}{{1,3}}\.-?)+{_LETTER}{{1,3}}|[^\W\d_]")
+_NO_VOWEL: Final = re.compile(r"[A-ZА-Я]?[b-df-hj-np-tv-xzßб-джзй-нп-тф-щ]{1,4}")
+"""Latin and Cyrillic words of consonants: "ff", "mgr", "кв". Capitals alone are names: "TV"."""
+
+_INITIAL: Final = re.compile(r"[^\W\d_]\.")
+_ROMAN: Final = re.compile(r"[IVXLC]+")
+_QUOTED_ON: Final = re.compile(r"(?:と|って|など|を)(?!\s)")
+_OPENERS: Final = "([{\"'“‘«„*_-"
+_OPENING: Final = "《〈（「『【"
+_CLOSING: Final = "》〉）」』】"
+"""Brackets inside which no stop ends a sentence, as in a title."""
+
+_LONGEST_TITLE: Final = 100
+
+
+def _ends_with_stop(text: str, start: int, match: re.Match[str]) -> bool:
+    """Whether the sentence that began at `start` ends with `match`, a stop and its closers."""
+    first, end = match.start(), match.end()
+    trailer = match["trailer"] or ""
+    stop = text[first : end - len(trailer)]
+    if stop[-1] in _FULL_STOPS:
+        return not _is_inside_brackets(text, start, first) and not (
+            trailer and trailer[-1] in "」』" and _QUOTED_ON.match(text, end)
+        )
+    if end < len(text) and not text[end].isspace():
+        unspaced = _UNSPACED.match(text, end)
+        return unspaced is not None and _lacks_space(
+            _last_words(text, start, first)[1], stop, capital=text[end].isupper()
+        )
+    before, word = _last_words(text, start, first)
+    if first - start < _LONGEST_NUMBER:
+        number = _ITEM_NUMBER_AND_STOP.match(text, start)
+        if number and number.end() == first:
+            return False
+    following = _WORD_AFTER.match(text, end)
+    after, dot = (composed(following[1]), following[2]) if following else ("", "")
+    if after[:1].islower() and (_goes_on(word, stop, trailer) or _DASH.match(text, end)):
+        return False
+    return stop != "." or not _is_abbreviation(before, word, after, initial=dot == ".")
+
+
+def _is_inside_brackets(text: str, start: int, stop: int) -> bool:
+    """Whether a stop stands inside East Asian brackets, as in a title: 《摔跤吧！爸爸》."""
+    first = max(start, stop - _LONGEST_TITLE)
+    opened = max(text.rfind(mark, first, stop) for mark in _OPENING)
+    if opened < 0:
+        return False
+    partner = _CLOSING[_OPENING.index(text[opened])]
+    closed = text.find(partner, opened, stop + _LONGEST_TITLE)
+    # A stop right before the bracket closes what is quoted, and its trailer holds the bracket.
+    return closed > stop + 1
+
+
+def _last_words(text: str, start: int, end: int) -> tuple[str, str]:
+    """The last two words before `end`, empty where the sentence has none."""
+    words = ["", "", *composed(text[max(start, end - _LONGEST_WORD) : end]).split()]
+    return words[-2].lower().lstrip(_OPENERS), words[-1].lstrip(_OPENERS)
+
+
+def _lacks_space(word: str, stop: str, *, capital: bool) -> bool:
+    """Whether a stop between letters ends a sentence, as in "so fine.We" or "why?he"."""
+    if not word.isalpha():
+        return False
+    return stop[-1] in "?!" or (len(word) > 1 and word.islower() and capital)
+
+
+def _goes_on(word: str, stop: str, trailer: str) -> bool:
+    """Whether a sentence goes on in lower case behind a quotation, an ellipsis or "Yahoo!"."""
+    if any(closer in trailer for closer in "\"'”’»)"):
+        return True
+    if stop[-1] in "?!":
+        return len(stop) == 1 and word.istitle()
+    return stop != "."
+
+
+def _is_abbreviation(before: str, word: str, after: str, *, initial: bool) -> bool:
+    """Whether the stop between `word` and `after` is part of `word`.
+
+    `initial` says that `after` has a stop of its own.
+    """
+    lower = word.lower()
+    if _INITIAL.fullmatch(before):
+        lower = before + lower if before + lower in ABBREVIATIONS else lower
+    lower_after = after.lower()
+    number, small = after[:1].isdigit(), after[:1].islower()
+    if lower in NEVER_LAST or (lower in BEFORE_NUMBER and number):
+        return True
+    if lower in MONTHS:
+        return number or small
+    if lower in LAST_WORDS:
+        return small
+    if lower in MAYBE_LAST or _DOTTED.fullmatch(word):
+        return small or (initial and len(after) == 1) or lower_after not in FIRST_WORDS
+    if (number or (small and lower_after not in FIRST_WORDS)) and _NO_VOWEL.fullmatch(word):
+        return True
+    if small and _ROMAN.fullmatch(word):
+        return True
+    day = word.isdecimal() and len(word) <= 2
+    return day and (lower_after in ORDERED or before in GERMAN_ARTICLES)
+
+
+# A shortcut for most stops: one behind a word that is no abbreviation, before a blank.
+
+_Next = Literal["unclear", "capital", "any"]
+
+# Of abbreviations that may be written with a blank: "f. eks.".
+_ENDINGS: Final = frozenset(word[2:] for word in ABBREVIATIONS if word[1:2] == ".")
+
+
 def _clearly_ends(text: str, start: int, first: int, stop: int) -> bool:
-    """Whether a sentence ends with the stop `first:stop`, before a single blank: a short cut."""
+    """Whether a sentence ends with the stop `first:stop` before a single blank, by its word."""
     after = text[stop + 1 : stop + 2]
     if not after or text[stop] != " ":
         return False
     blank = text.rfind(" ", start, first)
-    may_follow = followers(text[start if blank < 0 else blank + 1 : first], text[first:stop])
-    if may_follow < 2:
-        return may_follow > 0 and after.isupper()
-    return not after.isspace() and after not in "—–"
+    word_start = start if blank < 0 else blank + 1
+    following = _may_follow(text[word_start:first], text[first:stop])
+    if following == "any":
+        return not after.isspace() and after not in "—–"
+    return following == "capital" and after.isupper()
 
 
-def _ends(text: str, start: int, match: re.Match[str]) -> bool:
-    """Whether the sentence that began at `start` ends with `match`."""
-    if match.lastgroup == "item":
-        return begins_item(text, start, match)
-    return ends_sentence(text, start, match)
+def _may_follow(word: str, stop: str) -> _Next:
+    """What may stand behind a word, its stop and a blank for a sentence to end there.
+
+    capital: a capital letter; any: anything but a dash or white space; unclear: more has to be
+    looked at.
+    """
+    if stop == ".":
+        return _AFTER_FULL_STOP[word]
+    if len(stop) == 1:
+        return ("any" if word.islower() else "capital") if stop in "?!" else "unclear"
+    return "capital" if stop.isascii() and _AFTER_FULL_STOP[word] != "unclear" else "unclear"
+
+
+def _may_follow_full_stop(piece: str) -> _Next:
+    word = composed(piece.lstrip(_OPENERS))
+    if not word or len(piece) >= _LONGEST_WORD or piece.split() != [piece]:
+        return "unclear"
+    if _DOTTED.fullmatch(word) or _IS_ITEM_NUMBER.fullmatch(word):
+        return "unclear"
+    lower = word.lower()
+    if lower in ABBREVIATIONS or lower in _ENDINGS:
+        return "unclear"
+    return "capital" if _NO_VOWEL.fullmatch(word) or _ROMAN.fullmatch(word) else "any"
+
+
+_AFTER_FULL_STOP: Final = WordCache(_may_follow_full_stop)

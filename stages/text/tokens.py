@@ -2,19 +2,20 @@
 
 import re
 import string
-from collections.abc import Iterable
+from itertools import chain
 from typing import Final, Literal
 
-from claimflow.stages.text.sentences import split_sentences
+from claimflow.stages.text.sentences import WordCache, split_sentences
 from claimflow.stages.text.unicode_words import unicode_words
 
-# English function words that carry no content of their own.
-#
-# The list of NLTK's stop words corpus without its entries that hold an apostrophe: those
-# can never match a word whose punctuation is gone.
+Tokens = Literal["treebank", "content", "unicode"]
+"""The units that token overlap and word BLEU count.
 
+treebank: words and punctuation as in the Penn Treebank, case kept.
+content: lower-case English words without stop words; numbers by value.
+unicode: case-folded words of any language, Chinese and Japanese by character."""
 
-ENGLISH: Final = frozenset(
+STOP_WORDS: Final = frozenset(
     """
     a about above after again against ain all am an and any are aren as at be because been
     before being below between both but by can couldn d did didn do does doesn doing don down
@@ -27,21 +28,59 @@ ENGLISH: Final = frozenset(
     wouldn y you your yours yourself yourselves
     """.split()
 )
+"""English function words: NLTK's stop words without the entries that hold an apostrophe, which
+never match a word whose punctuation is removed."""
 
 
-# Words and punctuation of English sentences in the manner of the Penn Treebank.
-#
-# Behaves as NLTK 3.9.1's `word_tokenize` does on a single sentence.
+def tokenize(text: str, *, tokens: Tokens = "treebank") -> list[str]:
+    """Tokens of `text` in order, repeats included."""
+    if tokens == "content":
+        return content_words(text)
+    if tokens == "unicode":
+        return unicode_words(text)
+    words: list[str] = []
+    for start, end in split_sentences(text):
+        words += treebank_words(text[start:end])
+    return words
 
 
-COMPOUNDS: Final = re.compile(
+def tokenize_sentence(sentence: str, *, tokens: Tokens = "treebank") -> list[str]:
+    """`tokenize` for a text that is known to be one sentence."""
+    if tokens == "treebank":
+        return treebank_words(sentence)
+    return tokenize(sentence, tokens=tokens)
+
+
+_NO_PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
+_NUMBER: Final = re.compile(r"\d+(?:e\d+)?")
+_COMPOUNDS: Final = re.compile(
     r"\b(can(?=not)|gim(?=me)|gon(?=na)|got(?=ta)|lem(?=me)|wan(?=na\s))(not|me|na|ta)\b",
     re.IGNORECASE,
 )
-"""Two words written as one: cannot, gimme, gonna, gotta, lemme, wanna."""
+# What _COMPOUNDS matches in ASCII; elsewhere a dotless i counts as an i.
+_ASCII_COMPOUNDS: Final = ("cannot", "gimme", "gonna", "gotta", "lemme", "wanna")
 
-CLOSERS: Final = "])}>\"'»”’ "
-"""What may stand behind the full stop that ends a sentence."""
+
+def content_words(text: str) -> list[str]:
+    """Lower-case words without ASCII punctuation and English stop words.
+
+    Punctuation is deleted, not replaced: "3.14" is the number 314. Numbers are written
+    "#314.0", so that 007 and 7, or digits of two scripts, are equal. Definition:
+    continuous-eval 0.3, `DeterministicAnswerCorrectness`.
+    """
+    words = text.lower().translate(_NO_PUNCTUATION).split()
+    words = [word for word in words if word not in STOP_WORDS]
+    kept = " ".join(words)
+    if not kept.isascii() or any(compound in kept for compound in _ASCII_COMPOUNDS):
+        words = _COMPOUNDS.sub(r" \1 \2 ", f" {kept} ").split()
+    return [_by_value(word) if word[0].isdecimal() else word for word in words]
+
+
+def _by_value(word: str) -> str:
+    return f"#{float(word)}" if _NUMBER.fullmatch(word) else word
+
+
+# Penn Treebank tokens.
 
 _Rule = tuple[re.Pattern[str], str]
 
@@ -52,7 +91,7 @@ def _rules(*rules: tuple[str, str]) -> tuple[_Rule, ...]:
 
 _OPENING: Final = _rules(
     (r"([«“‘„]|`+)", r" \1 "),
-    (r'(?m)^"', "``"),
+    (r'^"', "``"),
     (r"``", " `` "),
     (r"""([ (\[{<])(?:"|'')""", r"\1 `` "),
     (r"'(?![sSmMtTdDnN])(?=\w\b)", r"' "),
@@ -64,93 +103,84 @@ _INNER: Final = _rules(
     (r"([^'])' ", r"\1 ' "),
     (r"(--|[*\][(){}<>])", r" \1 "),
 )
-_CLOSING: Final = _rules(
-    (r"([»”’])", r" \1 "),
-    (r"\"|''", " '' "),
-    (r"\s+", " "),
-    (r"([^' ])('(?:[sSmMdD]|)) ", r"\1 \2 "),
-    (r"([^' ])('ll|'LL|'re|'RE|'ve|'VE|n't|N'T) ", r"\1 \2 "),
+_CLOSING: Final = (
+    *_rules(
+        (r"([»”’])", r" \1 "),
+        (r"\"|''", " '' "),
+        (r"\s+", " "),
+        (r"([^' ])('(?:[sSmMdD]|)) ", r"\1 \2 "),
+        (r"([^' ])('ll|'LL|'re|'RE|'ve|'VE|n't|N'T) ", r"\1 \2 "),
+    ),
+    (_COMPOUNDS, r" \1 \2 "),
+    *_rules(
+        (r"(?i)\b(d(?='ye)|more(?='n))('ye|'n)\b", r" \1 \2 "),
+        (r"(?i) ('t)(is)\b", r" \1 \2 "),
+        (r"(?i) ('t)(was)\b", r" \1 \2 "),
+    ),
 )
-_CONTRACTIONS: Final = _rules(
-    (r"(?i)\b(d(?='ye)|more(?='n))('ye|'n)\b", r" \1 \2 "),
-    (r"(?i) ('t)(is)\b", r" \1 \2 "),
-    (r"(?i) ('t)(was)\b", r" \1 \2 "),
-)
+_CLOSERS: Final = "])}>\"'»”’ "
+"""What may stand between the full stop that ends a sentence and the end of the sentence."""
+
+_PLAIN_WORD: Final = re.compile(r"([A-Za-z0-9]+)([,;:?!.]?)")
 
 
-def treebank_words(sentences: Iterable[str]) -> list[str]:
-    """Tokens of `sentences` in order, case kept; double quotes become `` and ''."""
-    # One sentence a line: the rules run once for all, and only two look at where one begins.
-    text = "\n".join(sentence.replace("\n", "\t") for sentence in sentences)
-    lines = _apply(_OPENING, text).split("\n")
-    text = _apply(_INNER, "\n".join(map(_part_last_stop, lines)))
-    text = _apply(_CLOSING, f" {text} ")
-    text = COMPOUNDS.sub(r" \1 \2 ", text)
-    return _apply(_CONTRACTIONS, text).split()
+def treebank_words(sentence: str) -> list[str]:
+    """Tokens of one sentence in order, case kept; double quotes become `` and ''.
+
+    Equals NLTK 3.9.1's `word_tokenize` on a single sentence. No rule looks beyond the blanks
+    around a piece of text, except the rules for the begin and the end of a sentence. So the
+    pieces between blanks are tokenized one by one, and their tokens are cached.
+    """
+    pieces = sentence.rstrip().split(" ")
+    last = pieces.pop()
+    # Two quotation marks that begin a sentence are separated by another rule than within it.
+    # Where only closers follow the last blank, the full stop stands before the blank.
+    if "''" in sentence or '""' in sentence or not last.strip(_CLOSERS):
+        return _apply_rules(sentence)
+    words = list(chain.from_iterable(map(_INNER_TOKENS.__getitem__, pieces)))
+    words += _LAST_TOKENS[last]
+    return words
 
 
-def _apply(rules: tuple[_Rule, ...], text: str) -> str:
+def _inner_tokens(piece: str) -> tuple[str, ...]:
+    """Tokens of what stands between two blanks."""
+    return _plain_tokens(piece, last=False) or tuple(_apply_rules(f"x {piece} x")[1:-1])
+
+
+def _last_tokens(piece: str) -> tuple[str, ...]:
+    """Tokens of what stands between the last blank and the end of a sentence."""
+    return _plain_tokens(piece, last=True) or tuple(_apply_rules(f"x {piece}")[1:])
+
+
+_INNER_TOKENS: Final = WordCache(_inner_tokens)
+_LAST_TOKENS: Final = WordCache(_last_tokens)
+
+
+def _plain_tokens(piece: str, *, last: bool) -> tuple[str, ...]:
+    """Tokens of a word with at most one mark behind it; none for any other piece."""
+    match = _PLAIN_WORD.fullmatch(piece)
+    if match is None or match[1].lower() in _ASCII_COMPOUNDS:
+        return ()
+    word, mark = match.groups()
+    return (piece,) if not mark or (mark == "." and not last) else (word, mark)
+
+
+def _apply_rules(sentence: str) -> list[str]:
+    text = _substitute(_OPENING, sentence)
+    text = _substitute(_INNER, _separate_last_stop(text))
+    return _substitute(_CLOSING, f" {text} ").split()
+
+
+def _substitute(rules: tuple[_Rule, ...], text: str) -> str:
     for pattern, replacement in rules:
         text = pattern.sub(replacement, text)
     return text
 
 
-def _part_last_stop(text: str) -> str:
-    """Part the full stop that ends the sentence, and the closers behind it, from its word."""
+def _separate_last_stop(text: str) -> str:
+    """Separate the full stop that ends the sentence, and its closers, from the last word."""
     body = text.rstrip()
-    core = body.rstrip(CLOSERS)
+    core = body.rstrip(_CLOSERS)
     if len(core) < 2 or core[-1] != "." or core[-2] == ".":
         return text
     return f"{core[:-1]} . {body[len(core) :]} "
-
-
-# Tokens of a text: the units that token overlap and word BLEU count.
-
-
-Tokens = Literal["treebank", "content", "unicode"]
-"""treebank: words and punctuation as in the Penn Treebank, case kept.
-content: lower-case English words that are no stop words; numbers by value.
-unicode: case-folded words of any language, Chinese and Japanese by character."""
-
-_NO_PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
-_NUMBER: Final = re.compile(r"\d+(?:e\d+)?")
-
-# What COMPOUNDS can match in ASCII; elsewhere a dotless i passes for an i.
-_COMPOUND: Final = ("cannot", "gimme", "gonna", "gotta", "lemme", "wanna")
-
-
-def tokenize(text: str, *, tokens: Tokens = "treebank") -> list[str]:
-    """Tokens of `text` in order, repeats included."""
-    match tokens:
-        case "treebank":
-            return treebank_words(text[start:end] for start, end in split_sentences(text))
-        case "content":
-            return content_words(text)
-        case "unicode":
-            return unicode_words(text)
-
-
-def tokenize_sentence(sentence: str, *, tokens: Tokens = "treebank") -> list[str]:
-    """`tokenize` for a text that is known to be one sentence."""
-    if tokens == "treebank":
-        return treebank_words((sentence,))
-    return tokenize(sentence, tokens=tokens)
-
-
-def content_words(text: str) -> list[str]:
-    """Lower-case words without ASCII punctuation and English stop words.
-
-    Punctuation is deleted, not replaced: "3.14" is the number 314. Numbers are written
-    "#314.0", so that 007 and 7, or digits of two scripts, are equal. Definition:
-    continuous-eval 0.3, `DeterministicAnswerCorrectness`.
-    """
-    words = text.lower().translate(_NO_PUNCTUATION).split()
-    words = [word for word in words if word not in ENGLISH]
-    kept = " ".join(words)
-    if not kept.isascii() or any(compound in kept for compound in _COMPOUND):
-        words = COMPOUNDS.sub(r" \1 \2 ", f" {kept} ").split()
-    return [_by_value(word) if word[0].isdecimal() else word for word in words]
-
-
-def _by_value(word: str) -> str:
-    return f"#{float(word)}" if _NUMBER.fullmatch(word) else word

@@ -138,10 +138,3 @@ def composed(text: str) -> str:
     if text.isascii() or _LONG_RUN.search(text) or unicodedata.is_normalized("NFC", text):
         return text
     return unicodedata.normalize("NFC", text)
-
-
-def is_composed(text: str) -> bool:
-    """Whether `text` and all of its parts are as `composed` makes them."""
-    if text.isascii():
-        return True
-    return not _LONG_RUN.search(text) and unicodedata.is_normalized("NFC", text)

@@ -3,9 +3,9 @@
 Run as `python -m tests.benchmarks.lexical`, with another number of rows as argument to see
 growth up to it. A row is a response of about 120 words against three contexts of about 120
 words each, in one of two shapes: English web sentences as they are, of 15 words and of all
-lengths, and the words of those in sentences of seven words. What other packages need goes
-with the number of sentences, ours hardly. Figures are rows per CPU second of one process, the
-best of three rounds; beside other packages all take turns, and the best of five rounds counts.
+lengths, and the words of those in sentences of seven words. Time grows with the number of
+sentences, that of other packages more than ours. Figures are rows per CPU second of one process,
+the best of three rounds; beside other packages all take turns, and the best of five rounds counts.
 """
 
 import json
@@ -23,13 +23,13 @@ from claimflow.stages.lexical import LexicalMatch
 from claimflow.stages.rows import Sample
 from claimflow.stages.scores.lexical_metrics import DeterministicFaithfulness
 from claimflow.stages.tables import build
-from claimflow.stages.text.batches import Comparison
 from claimflow.stages.text.bleu import character_bleus, word_bleus
 from claimflow.stages.text.chrf import chrfs
+from claimflow.stages.text.comparison import Comparison, Letters
 from claimflow.stages.text.overlap import token_overlaps
-from claimflow.stages.text.rouge import rouge_ls
-from claimflow.stages.text.sentences import sentence_bounds
-from claimflow.stages.text.word_letters import WordLetters
+from claimflow.stages.text.rouge import rouge_ls, rouge_words
+from claimflow.stages.text.sentences import split_sentences
+from claimflow.stages.text.tokens import tokenize
 from tests.benchmarks.cpu_time import fastest, in_turns
 from tests.benchmarks.lexical_peers import Work, peers
 
@@ -52,8 +52,8 @@ def main() -> None:
     print(f"{'rows per CPU second':56}")
     for chosen in SETTINGS:
         stage = LexicalMatch(against="retrieved_contexts", **chosen)
-        words = ", ".join(f"{setting} {value}" for setting, value in chosen.items())
-        show(f"lexical_match: {words}", made, stage.run)
+        settings = ", ".join(f"{setting} {value}" for setting, value in chosen.items())
+        show(f"lexical_match: {settings}", made, stage.run)
     for name, part in parts(made).items():
         show(name, made, partial(alone, part))
     for rows in (1_000, 10_000, *map(int, sys.argv[1:])):
@@ -80,24 +80,30 @@ def parts(made: pl.DataFrame) -> dict[str, Callable[[], object]]:
     rows = made.select("response", "retrieved_contexts").rows()
     pairs = [(response, "\n".join(contexts)) for response, contexts in rows]
     texts = [text for pair in pairs for text in pair]
-    letters = WordLetters("treebank")
-    own, of_sources = letters.sentences_and_texts(*zip(*pairs, strict=True))
+    letters = Letters()
     characters, words, tokens, whole = [], [], [], []
-    for parts, other, (response, source) in zip(own, of_sources, pairs, strict=True):
-        sentences = [response[start:end] for start, end in zip(*parts.bounds, strict=True)]
+    for response, source in pairs:
+        sentences = [response[start:end] for start, end in split_sentences(response)]
         characters.append(Comparison(sentences, source))
-        words.append(Comparison(parts.words, other.words))
-        tokens.append(Comparison(parts.tokens, other.tokens))
+        words.append(spelled(letters, rouge_words, sentences, source))
+        tokens.append(spelled(letters, tokenize, sentences, source))
         whole.append(Comparison([response], source))
     return {
-        "sentences, each text alone": lambda: list(map(sentence_bounds, texts)),
-        "sentences, words and treebank tokens": lambda: letters.texts(texts),
+        "sentences": lambda: list(map(split_sentences, texts)),
+        "sentences and treebank tokens": lambda: list(map(tokenize, texts)),
         "ROUGE-L of the sentences": lambda: rouge_ls(words),
         "token overlap of the sentences": lambda: token_overlaps(tokens),
         "character BLEU of the sentences": lambda: character_bleus(characters),
         "word BLEU of the sentences": lambda: word_bleus(tokens),
         "chrF of the response": lambda: chrfs(whole),
     }
+
+
+def spelled(
+    letters: Letters, words: Callable[[str], list[str]], texts: Sequence[str], source: str
+) -> Comparison:
+    """Texts and their source as letters that stand for words."""
+    return Comparison([letters.spell(words(text)) for text in texts], letters.spell(words(source)))
 
 
 def beside(shape: str, made: pl.DataFrame) -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.text.batches import Comparison
 from claimflow.stages.text.bleu import character_bleu, character_bleus, word_bleu
+from claimflow.stages.text.comparison import Comparison
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden_lexical.jsonl"
 MEASURES = GOLDEN.with_name("golden_measures.jsonl")

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.text.batches import Comparison
 from claimflow.stages.text.chrf import chrf, chrfs
+from claimflow.stages.text.comparison import Comparison
 
 MEASURES = Path(__file__).parents[1] / "golden" / "golden_measures.jsonl"
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.text.unicode_words import composed, is_composed
+from claimflow.stages.text.unicode_words import composed
 
 
 @pytest.mark.parametrize(
@@ -27,19 +27,6 @@ def test_letters_and_marks_become_one_character(text, expected):
 @given(st.text(max_size=40))
 def test_it_is_normalization_form_c(text):
     assert composed(text) == unicodedata.normalize("NFC", text)
-
-
-@given(st.text(alphabet="ae\u0301\u0327é한\u1112\u1161 .", max_size=20))
-def test_parts_of_what_is_composed_are_composed(text):
-    if is_composed(text):
-        parts = [text[:end] for end in range(len(text))] + [text[end:] for end in range(len(text))]
-        assert list(map(composed, parts)) == parts
-
-
-def test_beside_a_long_run_of_marks_nothing_is_known_to_be_composed():
-    run = "e" + "\u0301" * 31
-    assert not is_composed(f"{run} cafe\u0301")
-    assert not is_composed(run)
 
 
 def test_a_long_run_of_marks_is_left_alone():

@@ -15,7 +15,6 @@ from claimflow.stages.text.bleu import word_bleu
 from claimflow.stages.text.chrf import chrf
 from claimflow.stages.text.rouge import rouge_l
 from claimflow.stages.text.unicode_words import composed
-from claimflow.stages.text.word_letters import WordLetters
 
 PARTS = ["precision", "recall", "f1"]
 MEASURES = [
@@ -142,25 +141,13 @@ def test_chrf_is_measured_of_whole_responses():
 
 def test_rows_of_many_samples_are_those_of_each_alone(monkeypatch):
     monkeypatch.setattr("claimflow.stages.lexical._AT_ONCE", 2)
-    monkeypatch.setattr("claimflow.stages.text.batches._MOST", 5)
+    monkeypatch.setattr("claimflow.stages.lexical._MOST_LETTERS", 5)
     samples = [
         SHAKESPEARE | {"sample_id": str(n), "response": f"He wrote {n}. No. {SHAKESPEARE[r]}"}
         for n, r in enumerate(["reference", "response", "reference", "response", "reference"])
     ]
     alone = pl.concat(match(sample) for sample in samples)
     assert_frame_equal(match(*samples), alone)
-
-
-def test_words_are_forgotten_when_they_are_too_many(monkeypatch):
-    made = []
-    monkeypatch.setattr(
-        "claimflow.stages.text.word_letters.WordLetters",
-        lambda *a: made.append(a) or WordLetters(*a),
-    )
-    monkeypatch.setattr("claimflow.stages.lexical._AT_ONCE", 1)
-    monkeypatch.setattr("claimflow.stages.text.batches._MOST", 9)
-    match(*(SHAKESPEARE | {"sample_id": str(n)} for n in range(3)))
-    assert len(made) == 4
 
 
 MARKED = "Zoë Núñez lives in Việt Nam, pág. 5. カード、한국 और क़लम. كِتاب آب, Évora."

@@ -1,14 +1,18 @@
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.text.overlap import token_overlap
+from claimflow.stages.text.comparison import Comparison, Letters, lengths
+from claimflow.stages.text.overlap import token_overlap, token_overlaps
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden_lexical.jsonl"
 TOKENS = st.lists(st.sampled_from("abcdef"), max_size=12)
+TEXT = st.text(alphabet="abc\n\0\U0001f600", max_size=9)
+COMPARISONS = st.lists(st.builds(Comparison, st.lists(TEXT, max_size=4), TEXT), max_size=5)
 
 
 def compared():
@@ -76,3 +80,25 @@ def test_clipped_overlap_of_identical_tokens_is_one(tokens):
 @given(st.lists(st.text(), min_size=1, unique=True))
 def test_identical_distinct_tokens_score_one(tokens):
     assert token_overlap(tokens, tokens).distinct == (1, 1, 1)
+
+
+@given(COMPARISONS)
+def test_many_texts_equal_the_definition(comparisons):
+    distinct, clipped = token_overlaps(comparisons)
+    pairs = [(text, source) for texts, source in comparisons for text in texts]
+    for place, (text, source) in enumerate(pairs):
+        size = max(len(text), 1)
+        assert distinct.precision[place] == len(set(text) & set(source)) / size
+        assert clipped.precision[place] == (Counter(text) & Counter(source)).total() / size
+    assert [side.tolist() for side in lengths(comparisons)] == [
+        [len(text) for text, _ in pairs],
+        [len(source) for _, source in pairs],
+    ]
+
+
+@given(st.lists(st.text(max_size=2), max_size=30), st.lists(st.text(max_size=2), max_size=30))
+def test_letters_are_equal_where_words_are(left, right):
+    spell = Letters().spell
+    one, other = spell(left), spell(right)
+    assert (len(one), len(other)) == (len(left), len(right))
+    assert [[a == b for a in left] for b in right] == [[a == b for a in one] for b in other]

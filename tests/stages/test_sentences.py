@@ -189,11 +189,34 @@ def test_everything_outside_the_spans_is_white_space(text):
     assert not text[end:].strip()
 
 
-WORDS = ["Mr", "ff", "etc", "No", "IV", "TV", "x", "B", "food", "Words", "don't", "2011", "3", "é"]
+WORDS = ["Mr", "ff", "f.", "eks", "iv", "1", "12", "300", "XIV", "B", "food", "don't", "(x", "a-b"]
+WORDS += ["etc", "No", "IV", "TV", "x", "Words", "2011", "é", "hmm", "U.S", "fine.We", "why?he"]
+WORDS += ["e\u0301", "3.5", "東京。大阪", "है", "（है", "है）", "《A", "B》", "x\u00a0y", "\x00", "•"]
+STOPS = [
+    ". ",
+    ".  ",
+    "? ",
+    "! ",
+    "... ",
+    '." ',
+    ".) ",
+    "?! ",
+    ".\n",
+    ". [1] ",
+    "… ",
+    "。 ",
+    "! :D ",
+]
+STOPS += ["। ", "।) ", ".\t", " \n ", ": 1. ", " 2) ", " 2. ", " — ", ". 😀 ", "? ...", ". ", " "]
+AFTER = ["The", "the", "— the", "- A", "5", "(A", "Été", "été", "\t", "\u00a0A", "Mr\t"]
 
 
-@given(st.lists(st.sampled_from([*WORDS, *sorted(ABBREVIATIONS), ". ", "? ", "! ", " ", ".\n"])))
-def test_the_short_way_gives_the_same(pieces):
+@given(
+    st.lists(
+        st.sampled_from([*WORDS, *STOPS, *AFTER, " ", " ", *sorted(ABBREVIATIONS)]), max_size=20
+    )
+)
+def test_the_shortcut_changes_no_sentence(pieces):
     text = "".join(pieces)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sentences, "_clearly_ends", lambda *_: False)
@@ -202,9 +225,52 @@ def test_the_short_way_gives_the_same(pieces):
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *(("food", "any"), ("Argentina", "any"), ("2000", "any"), ("13th", "any")),
+        *(('"tragedy"', "any"), ("don't", "any"), ("hmm", "capital"), ("XL", "capital")),
+        *(("Mr", "unclear"), ("(etc", "unclear"), ("B", "unclear"), ("U.S", "unclear")),
+        *(("eks", "unclear"), ("", "unclear"), ("((", "unclear"), ("21", "unclear")),
+        *(("iv", "unclear"), ("a\tfood", "unclear"), ("Mr\t", "unclear"), ("x" * 40, "unclear")),
+    ],
+)
+def test_what_may_follow_a_word_and_its_full_stop(text, expected):
+    assert sentences._may_follow(text, ".") == expected
+
+
+@pytest.mark.parametrize(
+    ("word", "stop", "expected"),
+    [
+        *(("food", "!", "any"), ("Mr", "?", "capital"), ("", "?", "capital")),
+        *(("food", "...", "capital"), ("Mr", "...", "unclear"), ("food", "?!", "capital")),
+        *(("food", ".”", "unclear"), ("food", "…", "unclear"), ("food", "।", "unclear")),
+        ("food", '."', "capital"),
+    ],
+)
+def test_what_may_follow_a_word_and_another_stop(word, stop, expected):
+    assert sentences._may_follow(word, stop) == expected
+
+
+def test_the_cache_keeps_short_words_and_not_too_many(monkeypatch):
+    monkeypatch.setattr(sentences, "_MOST_CACHED", 2)
+    lengths = sentences.WordCache(len)
+    assert [lengths[word] for word in ("ab", "abc", "x" * 101, "", "ab")] == [2, 3, 101, 0, 2]
+    assert list(lengths) == ["", "ab"]
+
+
+@pytest.mark.parametrize("before", ["", "One\n", "Why? ", "Why?! "])
+@pytest.mark.parametrize("blanks", [0, 3, 12, 40])
+@pytest.mark.parametrize("number", ["7.", "(7.", "Mr. 7."])
+def test_blanks_before_a_sentence_belong_to_none(before, blanks, number):
+    found = split(f"{before}{' ' * blanks}{number} Foo")
+    assert found == split(f"{before}{number} Foo")
+
+
+@pytest.mark.parametrize(
     "unit",
     [
         *("a", " ", ".", '."', "A. ", "1. ", "• ", "\n", "? ", "U.", ". [1", "e.g. x "),
+        *("1) ", "Mr. ", "x.Y", ". ", "U.S", "。"),
         *("a.\u0301(", "《。", "「。」と", ": 1. ", "и т. ", "a\n", "X. Y ", "word. W"),
     ],
 )

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from claimflow.stages.text import tokens as tokens_module
 from claimflow.stages.text.overlap import token_overlap
 from claimflow.stages.text.tokens import (
-    ENGLISH,
+    STOP_WORDS,
     content_words,
     tokenize,
     tokenize_sentence,
@@ -23,7 +24,7 @@ CASES = [
 
 
 def test_stop_words_are_those_of_the_golden_list():
-    assert sorted(ENGLISH) == (GOLDEN / "stopwords_effective.txt").read_text().split()
+    assert sorted(STOP_WORDS) == (GOLDEN / "stopwords_effective.txt").read_text().split()
 
 
 def test_content_tokens_equal_the_golden_ones():
@@ -44,18 +45,19 @@ def test_treebank_tokens_equal_the_golden_ones():
     assert len(cases) == 326
     for case in cases:
         legacy = case["legacy_0_2_4"]
-        words = [treebank_words([sentence]) for sentence in case["answer_sentences"]]
+        words = [treebank_words(sentence) for sentence in case["answer_sentences"]]
         assert words == legacy["sentence_word_tokens"], case["id"]
-        assert treebank_words(case["context_sentences"]) == legacy["context_word_tokens"]
+        contexts = [word for s in case["context_sentences"] for word in treebank_words(s)]
+        assert contexts == legacy["context_word_tokens"]
 
 
 def test_overlaps_of_all_cases_equal_the_golden_ones():
     # The seven longest cases record no tokens, but what comes of them.
     assert len(CASES) == 333
     for case in CASES:
-        context = treebank_words(case["context_sentences"])
+        context = [word for s in case["context_sentences"] for word in treebank_words(s)]
         precisions = [
-            token_overlap(treebank_words([sentence]), context).distinct.precision
+            token_overlap(treebank_words(sentence), context).distinct.precision
             for sentence in case["answer_sentences"]
         ]
         assert precisions == pytest.approx(
@@ -90,7 +92,41 @@ TREEBANK = {
 
 @pytest.mark.parametrize("sentence", TREEBANK)
 def test_treebank_rules(sentence):
-    assert treebank_words([sentence]) == TREEBANK[sentence]
+    assert treebank_words(sentence) == TREEBANK[sentence]
+
+
+PARTS = [*"abxsSdDtTN019.,:;'\"`()[]{}<>*#&?!-«»“”‘’„ \u00a0\t\n\u3000ıéß", *"      "]
+PARTS += ["'s", "n't", "'ll", "can", "not", "wanna", "cannot", "gimme", "'tis", "more'n", "d'ye"]
+PARTS += ["...", "''", "``", "--", "Mr. ", ". A"]
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=14).map("".join))
+def test_cached_pieces_have_the_tokens_of_the_rules(sentence):
+    assert treebank_words(sentence) == tokens_module._apply_rules(sentence)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        'He said "no." )',
+        '""A" is it."',
+        "''A'' is it.",
+        "cannot, wanna. wanna",
+        *("", ".", "a.", '"', " a", "a ", "x.\u00a0)", "It ends. )\u00a0)"),
+        "1,5: a,, b",
+        "Wait .. .",
+        "\1 \0 \1",
+    ],
+)
+def test_sentences_that_begin_or_end_with_marks_have_the_tokens_of_the_rules(sentence):
+    assert treebank_words(sentence) == tokens_module._apply_rules(sentence)
+
+
+def test_sentences_of_the_labelled_data_have_the_tokens_of_the_rules():
+    for path in (GOLDEN.parent / "data" / "sentence_split").glob("*.jsonl"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            for sentence in json.loads(line)["sentences"]:
+                assert treebank_words(sentence) == tokens_module._apply_rules(sentence)
 
 
 def test_treebank_parts_the_last_stop_of_each_sentence_only():
