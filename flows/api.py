@@ -6,7 +6,7 @@ from contextlib import closing
 from functools import partial
 from typing import NamedTuple
 
-from claimflow.flows.judge.rate_limit import Sharing, unshared
+from claimflow.flows.judge.rate_limit import OpenSharedLimiter, no_shared_limit
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.quality.gates import judge_run
@@ -49,7 +49,7 @@ def run_pipeline(
     rerun: Rerun | None = None,
     redact: bool = False,
     observer: RunObserver | None = None,
-    sharing: Sharing = unshared,
+    sharing: OpenSharedLimiter = no_shared_limit,
     stop: threading.Event | None = None,
 ) -> RunResult:
     """Run a pipeline: reuse the tables that are in `store`, make the others, record the run.

@@ -221,13 +221,13 @@ def doctor(options: Namespace) -> int:
 
 def _endpoints(pipeline: "Pipeline") -> "Mapping[str, Endpoint]":
     """The endpoints of a pipeline, by the names that messages use for them."""
-    from claimflow.flows.judge.embedding import WHO
+    from claimflow.flows.judge.embedding import EMBEDDER
     from claimflow.flows.pipeline.models import DEFAULT_JUDGE, Endpoint
 
     judges = pipeline.judges.items()
     default = {name: judge for name, judge in judges if name == DEFAULT_JUDGE}
     others = {f"judge {name}": judge for name, judge in judges if name not in default}
-    embedder = {WHO: pipeline.embedder} if isinstance(pipeline.embedder, Endpoint) else {}
+    embedder = {EMBEDDER: pipeline.embedder} if isinstance(pipeline.embedder, Endpoint) else {}
     return {**default, **others, **embedder}
 
 

@@ -36,7 +36,7 @@ def cost_of(usage: Usage, price: Price | None) -> Decimal | None:
     return total / _MILLION_BUDGET
 
 
-class BudgetSpent(Exception):  # noqa: N818
+class BudgetExceeded(Exception):  # noqa: N818
     """The next request might cost more than what is left."""
 
 
@@ -93,7 +93,7 @@ class Budget:
         self._look()
         try:
             if not await admitted:
-                raise BudgetSpent(self._refusal)
+                raise BudgetExceeded(self._refusal)
         except BaseException:
             self.release(reservation)
             raise
@@ -103,7 +103,7 @@ class Budget:
         """Count a request, right before it is sent. Raises `BudgetSpent` if it is one too many."""
         self._check_calls()
         if self._refusal is not None:
-            raise BudgetSpent(self._refusal)
+            raise BudgetExceeded(self._refusal)
         self.sent += 1
 
     def settle(self, reservation: Reservation, usage: Usage | None) -> None:
@@ -174,7 +174,7 @@ def _money(usd: Decimal) -> str:
 _MILLION: Final = 1_000_000
 
 
-def charges_of(endpoint: Endpoint) -> Price | None:
+def price_of(endpoint: Endpoint) -> Price | None:
     """What tokens cost; None when nobody says, which is not the same as nothing."""
     own = endpoint.price
     if own is None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from claimflow.flows.judge.response_formats import Rung
+from claimflow.flows.judge.response_formats import ResponseFormat
 from claimflow.flows.pipeline.models import Judge
 from claimflow.flows.store.store import Store, read_table
 
@@ -17,7 +17,7 @@ _HASH: Final = 36
 _RECENT: Final = 1_000
 
 
-class Habits(NamedTuple):
+class CallStatistics(NamedTuple):
     """Characters of the messages for a token, and tokens of the reply for a text asked about.
 
     `per_entry` holds the latter by the blank that the texts stood in, once there was a call.
@@ -27,20 +27,20 @@ class Habits(NamedTuple):
     per_entry: Mapping[str, float] = {}
 
 
-def recall_habits(store: Store, judge: Judge) -> Habits:
+def recall_call_statistics(store: Store, judge: Judge) -> CallStatistics:
     """What the newest calls of the judge's model behind its endpoint were like.
 
     Calls whose texts are kept as hashes tell nothing.
     """
     if not store.path.is_file():
-        return Habits()
+        return CallStatistics()
     values = {"model": judge.model, "api_base": judge.api_base, "hash": _HASH, "recent": _RECENT}
     with store.reading() as connection:
         found = connection.execute(_QUERY, values).fetchall()[0]
     ratio, of_claims, of_texts = found
     per_entry = {"claims": of_claims, "texts": of_texts}
     known = {blank: tokens for blank, tokens in per_entry.items() if tokens}
-    return Habits(ratio or CHARACTERS_PER_TOKEN, known)
+    return CallStatistics(ratio or CHARACTERS_PER_TOKEN, known)
 
 
 _QUERY: Final = """
@@ -75,17 +75,17 @@ class OpenReply(NamedTuple):
     cut_off: bool
 
 
-class Past(NamedTuple):
+class ResumeState(NamedTuple):
     """The rung that worked last, if any did, and the open replies by the hash of their request."""
 
-    rung: Rung | None
+    rung: ResponseFormat | None
     open: dict[str, OpenReply]
 
 
-def recall_past(store: Store, judge: Judge) -> Past:
+def recall_resume_state(store: Store, judge: Judge) -> ResumeState:
     """What is on file of the judge's model behind its endpoint."""
     if not store.path.is_file():
-        return Past(None, {})
+        return ResumeState(None, {})
     condition = "model = $model AND api_base IS NOT DISTINCT FROM $api_base"
     values = {"model": judge.model, "api_base": judge.api_base}
     with store.reading() as connection:
@@ -100,4 +100,4 @@ def recall_past(store: Store, judge: Judge) -> Past:
             f"FROM audit.calls WHERE {condition} AND open ORDER BY asked_at",
             **values,
         )
-    return Past(rung, {request: OpenReply(*rest) for request, *rest in found.iter_rows()})
+    return ResumeState(rung, {request: OpenReply(*rest) for request, *rest in found.iter_rows()})

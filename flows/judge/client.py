@@ -7,13 +7,22 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from claimflow.flows.errors import JudgeError, StoppedError
-from claimflow.flows.judge.budget import Budget, BudgetSpent, Price, charges_of, cost_of
-from claimflow.flows.judge.call_statistics import CHARACTERS_PER_TOKEN, OpenReply, Past, recall_past
+from claimflow.flows.judge.budget import Budget, BudgetExceeded, Price, cost_of, price_of
+from claimflow.flows.judge.call_statistics import (
+    CHARACTERS_PER_TOKEN,
+    OpenReply,
+    ResumeState,
+    recall_resume_state,
+)
 from claimflow.flows.judge.calls import Call, chat_call, storable
-from claimflow.flows.judge.provider_errors import Trouble
-from claimflow.flows.judge.rate_limit import Pace
-from claimflow.flows.judge.response_formats import RUNGS, Rung, reply_format
-from claimflow.flows.judge.retry import Delivered, deliver
+from claimflow.flows.judge.provider_errors import ProviderError
+from claimflow.flows.judge.rate_limit import RateLimiter
+from claimflow.flows.judge.response_formats import (
+    RESPONSE_FORMATS,
+    ResponseFormat,
+    format_parameters,
+)
+from claimflow.flows.judge.retry import Delivery, send_with_retries
 from claimflow.flows.judge.session import Session
 from claimflow.flows.judge.transport import Received, Request, Usage, send, warm
 from claimflow.flows.pipeline.models import Endpoint, Judge
@@ -49,7 +58,7 @@ class _Used(Protocol):
 Answer = TypeVar("Answer", bound=_Used)
 
 
-class Access:
+class RateLimitedClient:
     """Requests to `endpoint`, which messages call `who`."""
 
     def __init__(
@@ -65,7 +74,7 @@ class Access:
         self._endpoint = endpoint
         self._session = session
         self._price = price
-        self._pace = Pace(endpoint.max_concurrency, endpoint.rpm, endpoint.tpm)
+        self._pace = RateLimiter(endpoint.max_concurrency, endpoint.rpm, endpoint.tpm)
         self._turnstile = session.turnstile(endpoint.shared_limit, self._pace.keep_to)
         limits = (endpoint.budget_usd, endpoint.budget_calls, price)
         self._budget = Budget(*limits, max_tokens=max_tokens)
@@ -74,7 +83,7 @@ class Access:
 
     async def request(
         self, send: Callable[[float], Awaitable[Answer]], *, characters: int, entries: int
-    ) -> Delivered[Answer]:
+    ) -> Delivery[Answer]:
         """What `send` brings of a request of so many `characters` about `entries` texts.
 
         Raises `Trouble`, `BudgetSpent` when the budget does not reach, `StoppedError` when
@@ -84,7 +93,7 @@ class Access:
         reservation = await self._budget.reserve(prompt_tokens, entries)
         try:
             async with self._turnstile.passing():
-                delivered = await deliver(
+                delivered = await send_with_retries(
                     send,
                     pace=self._pace,
                     tokens=prompt_tokens + _OUTPUT_PER_ENTRY * entries,
@@ -93,7 +102,7 @@ class Access:
                 )
             usage = delivered.received.usage
             self._budget.settle(reservation, usage)
-        except Trouble as trouble:
+        except ProviderError as trouble:
             if trouble.kind == "timeout":
                 # What we did not wait for may be on the bill.
                 self._budget.settle(reservation, None)
@@ -107,12 +116,12 @@ class Access:
             self._tokens += usage.prompt
         return delivered
 
-    def failure(self, error: Trouble | BudgetSpent, call_id: str) -> Failure:
+    def failure(self, error: ProviderError | BudgetExceeded, call_id: str) -> Failure:
         """What a request that brought nothing means for its texts.
 
         Raises `JudgeError` where it means that no request can succeed.
         """
-        if isinstance(error, BudgetSpent):
+        if isinstance(error, BudgetExceeded):
             return Failure("not_asked", f"{self._who}: {error}; raise it and run again to go on")
         who = f"{self._who} ({self._endpoint.model})"
         if error.kind == "fatal":
@@ -159,16 +168,23 @@ class Exchange(NamedTuple):
     recorded: bool = False
 
 
-class Line:
+class JudgeClient:
     """Requests to one judge, by all steps of a run."""
 
-    def __init__(self, name: str, judge: Judge, session: Session, access: Access, past: Past):
+    def __init__(
+        self,
+        name: str,
+        judge: Judge,
+        session: Session,
+        access: RateLimitedClient,
+        past: ResumeState,
+    ):
         self._name = name
         self._judge = judge
         self._session = session
         self._access = access
         self._open = past.open
-        self._rung: Rung = past.rung or RUNGS[0]
+        self._rung: ResponseFormat = past.rung or RESPONSE_FORMATS[0]
         self._seeds = True
 
     async def exchange(
@@ -190,7 +206,7 @@ class Line:
         while True:
             rung = self._rung
             seed = self._seed(form.draw)
-            parameters = self._judge.parameters() | seed | reply_format(rung, form)
+            parameters = self._judge.parameters() | seed | format_parameters(rung, form)
             model, api_base = self._judge.model, self._judge.api_base
             request = Request(model, list(messages), parameters, api_base)
             made_by = {"run_id": self._session.run_id, "step": step, "judge": self._name}
@@ -204,7 +220,7 @@ class Line:
                     characters=sum(len(message["content"]) for message in messages),
                     entries=entries,
                 )
-            except Trouble as trouble:
+            except ProviderError as trouble:
                 if trouble.kind == "rung" and self._step_down(rung):
                     continue
                 if seed and re.search(r"\bseed\b", trouble.message):
@@ -212,11 +228,11 @@ class Line:
                     continue
                 call = call._replace(seconds=trouble.seconds, attempts=trouble.attempts)
                 return Exchange(call, "", False, self._access.failure(trouble, call.call_id))
-            except BudgetSpent as spent:
+            except BudgetExceeded as spent:
                 return Exchange(call, "", False, self._access.failure(spent, call.call_id))
             return self._received(call, delivered)
 
-    def _received(self, call: Call, delivered: Delivered[Received]) -> Exchange:
+    def _received(self, call: Call, delivered: Delivery[Received]) -> Exchange:
         received = delivered.received
         usage = received.usage
         call = call._replace(
@@ -238,21 +254,23 @@ class Line:
         """The seed of a draw other than the usual one, until the endpoint turns seeds down."""
         return {"seed": (self._judge.seed or 0) + draw} if draw and self._seeds else {}
 
-    def _step_down(self, rung: Rung) -> bool:
+    def _step_down(self, rung: ResponseFormat) -> bool:
         """Whether there is a lower rung than `rung`, which is used from now on."""
         if self._rung == rung:
-            if rung == RUNGS[-1]:
+            if rung == RESPONSE_FORMATS[-1]:
                 return False
-            self._rung = RUNGS[RUNGS.index(rung) + 1]
+            self._rung = RESPONSE_FORMATS[RESPONSE_FORMATS.index(rung) + 1]
         return True
 
 
-def open_line(name: str, judge: Judge, session: Session) -> Line:
+def open_judge_client(name: str, judge: Judge, session: Session) -> JudgeClient:
     """The line to a judge, with what earlier runs learnt of it. Imports litellm."""
     session.loop.run(warm(judge.model))
     who = f"judge {name}" if name != "judge" else "judge"
-    access = Access(who, judge, session, charges_of(judge), max_tokens=judge.max_tokens)
-    return Line(name, judge, session, access, recall_past(session.ledger.store, judge))
+    access = RateLimitedClient(who, judge, session, price_of(judge), max_tokens=judge.max_tokens)
+    return JudgeClient(
+        name, judge, session, access, recall_resume_state(session.ledger.store, judge)
+    )
 
 
 async def _send(request: Request, seconds: float) -> Received:

@@ -7,9 +7,9 @@ from itertools import chain, count
 from typing import Final, NamedTuple, Protocol
 
 from claimflow.flows.judge.calls import Call
-from claimflow.flows.judge.client import Exchange, Line, Message
+from claimflow.flows.judge.client import Exchange, JudgeClient, Message
 from claimflow.flows.judge.reply_json import read_json
-from claimflow.flows.judge.reply_matching import Problem, match, reask
+from claimflow.flows.judge.reply_matching import Problem, match_entries, retry_message
 from claimflow.stages.prompts import Parts, blanks, cut, fill
 from claimflow.stages.tools import Failure, Form, Reply
 
@@ -21,7 +21,7 @@ _BETWEEN: Final = "\n\n"
 _DIGEST_BYTES: Final = 4
 
 
-def render(form: Form, premise: str, texts: Mapping[int, str]) -> list[dict[str, str]]:
+def render_messages(form: Form, premise: str, texts: Mapping[int, str]) -> list[dict[str, str]]:
     """The messages of a call that asks about `texts`, by id, held against `premise`.
 
     The prompt above its first blank is the system message, the same in every call; a
@@ -80,7 +80,7 @@ Answers = dict[int, Reply | Failure]
 """By the id of the text."""
 
 
-class Save(Protocol):
+class SaveCall(Protocol):
     """Puts a call on record, with what it settled."""
 
     def __call__(self, call: Call, answers: Answers, *, closes: str | None = None) -> None:
@@ -101,7 +101,7 @@ class _Seen(NamedTuple):
 class Conversation:
     """Asks one judge about the texts of one form, on behalf of one step."""
 
-    def __init__(self, line: Line, form: Form, step: str, save: Save) -> None:
+    def __init__(self, line: JudgeClient, form: Form, step: str, save: SaveCall) -> None:
         self._line = line
         self._form = form
         self._step = step
@@ -112,7 +112,7 @@ class Conversation:
 
         Raises what `Line.exchange` raises.
         """
-        messages = render(self._form, premise, texts)
+        messages = render_messages(self._form, premise, texts)
         first = await self._exchange(messages, texts)
         if first.failure:
             return self._give_up(first.call, first.failure, texts)
@@ -133,7 +133,7 @@ class Conversation:
         turns = [
             *messages,
             {"role": "assistant", "content": first.text},
-            {"role": "user", "content": reask(seen.problems, seen.whole)},
+            {"role": "user", "content": retry_message(seen.problems, seen.whole)},
         ]
         second = await self._exchange(turns, left, repeats=first.call.call_id)
         if second.failure:
@@ -177,7 +177,7 @@ class Conversation:
             kind = "truncated" if cut_off else read.problem or "truncated"
             problems: dict[int, Problem] = dict.fromkeys(texts, (kind, read.message))
             return _Seen({}, problems, read.message or None, cut_off, False)
-        matched = match(read.value, self._form, list(texts))
+        matched = match_entries(read.value, self._form, list(texts))
         call_id = exchange.call.call_id
         answers: Answers = {
             number: Reply(answer, call_id) for number, answer in matched.answers.items()

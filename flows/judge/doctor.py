@@ -6,12 +6,16 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, cast
 
-from claimflow.flows.judge.budget import charges_of
-from claimflow.flows.judge.conversation import render
-from claimflow.flows.judge.provider_errors import Trouble
+from claimflow.flows.judge.budget import price_of
+from claimflow.flows.judge.conversation import render_messages
+from claimflow.flows.judge.provider_errors import ProviderError
 from claimflow.flows.judge.reply_json import read_json
-from claimflow.flows.judge.reply_matching import match
-from claimflow.flows.judge.response_formats import RUNGS, Rung, reply_format
+from claimflow.flows.judge.reply_matching import match_entries
+from claimflow.flows.judge.response_formats import (
+    RESPONSE_FORMATS,
+    ResponseFormat,
+    format_parameters,
+)
 from claimflow.flows.judge.session import Loop
 from claimflow.flows.judge.transport import (
     Received,
@@ -50,45 +54,45 @@ _ANYTHING: Final = "Write one sentence about a person, a place and an animal of 
 _SEED: Final = 7
 
 
-class Verified(NamedTuple):
+class TestVerification(NamedTuple):
     """A tiny verification: on which rung, what came back, in how many seconds.
 
     `wrong` is why it says nothing, None where `verdict` stands.
     """
 
-    rung: Rung
+    rung: ResponseFormat
     received: Received
     seconds: float
     verdict: str | None
     wrong: str | None
 
 
-class Seeded(NamedTuple):
+class SeedTest(NamedTuple):
     """Whether a seed makes two replies equal, in words, and the seconds that each took."""
 
     words: str
     seconds: tuple[float, ...]
 
 
-def patience(endpoint: Endpoint) -> float:
+def reply_timeout(endpoint: Endpoint) -> float:
     """Seconds to wait for a reply: fewer than a run has, for somebody sits and waits."""
     return min(endpoint.timeout, _LONGEST)
 
 
-async def verify(judge: Judge) -> Verified:
+async def verify(judge: Judge) -> TestVerification:
     """Have one claim verified, on the first rung that the endpoint takes. Raises `Trouble`."""
-    messages = render(_FORM, _PREMISE, _CLAIM)
-    refused = Trouble("rung", "no way to ask for JSON is left")
-    for rung in RUNGS:
+    messages = render_messages(_FORM, _PREMISE, _CLAIM)
+    refused = ProviderError("rung", "no way to ask for JSON is left")
+    for rung in RESPONSE_FORMATS:
         try:
-            parameters = judge.parameters() | reply_format(rung, _FORM)
+            parameters = judge.parameters() | format_parameters(rung, _FORM)
             received, seconds = await _timed(judge, messages, parameters)
-        except Trouble as trouble:
+        except ProviderError as trouble:
             if trouble.kind != "rung":
                 raise
             refused = trouble
         else:
-            return Verified(rung, received, seconds, *_read(received))
+            return TestVerification(rung, received, seconds, *_read(received))
     raise refused
 
 
@@ -98,13 +102,13 @@ def _read(received: Received) -> tuple[str | None, str | None]:
     read = read_json(received.text, cut_off=received.finish == "length")
     if read.problem:
         return None, read.message
-    matched = match(read.value, _FORM, list(_CLAIM))
+    matched = match_entries(read.value, _FORM, list(_CLAIM))
     if matched.problems:
         return None, matched.problems[1][1]
     return cast(Opinion, matched.answers[1]).verdict, None
 
 
-async def try_seed(judge: Judge) -> Seeded:
+async def try_seed(judge: Judge) -> SeedTest:
     """Ask for the same free text twice, with the judge's seed or else one of ours.
 
     At temperature 0 equal replies would say nothing of the seed, so there it is 1. What the
@@ -117,13 +121,13 @@ async def try_seed(judge: Judge) -> Seeded:
         try:
             first, seconds = await _say_anything(judge, parameters)
             second, more = await _say_anything(judge, parameters)
-        except Trouble as trouble:
+        except ProviderError as trouble:
             if trouble.kind not in ("fatal", "bad_request"):
-                return Seeded(f"cannot tell: {trouble.message}", ())
+                return SeedTest(f"cannot tell: {trouble.message}", ())
             refusal = trouble.message
         else:
-            return Seeded(_compared(first, second, parameters, refusal), (seconds, more))
-    return Seeded(f"cannot tell: {refusal}", ())
+            return SeedTest(_compared(first, second, parameters, refusal), (seconds, more))
+    return SeedTest(f"cannot tell: {refusal}", ())
 
 
 def _compared(first: str, second: str, parameters: dict[str, Any], refusal: str) -> str:
@@ -152,7 +156,7 @@ async def _timed(
 ) -> tuple[Received, float]:
     started = time.monotonic()
     request = Request(judge.model, messages, parameters, judge.api_base)
-    received = await send(request, timeout=patience(judge))
+    received = await send(request, timeout=reply_timeout(judge))
     return received, time.monotonic() - started
 
 
@@ -161,7 +165,7 @@ async def _timed(
 
 _TEXT: Final = "The Eiffel Tower was opened in 1889."
 
-_WAYS: Final[Mapping[Rung, str]] = {
+_WAYS: Final[Mapping[ResponseFormat, str]] = {
     "schema": "held to a JSON schema",
     "tool": "as the call of a tool",
     "object": "held to be JSON, of no particular shape",
@@ -201,7 +205,7 @@ async def _examine(endpoint: Endpoint) -> Examination:
         return Examination({"reachable": "not tried"} | found, missing)
     try:
         answered, fault = await _ask(endpoint)
-    except Trouble as trouble:
+    except ProviderError as trouble:
         silent = trouble.kind == "timeout" or "cannot be reached" in trouble.message
         how = f"{'no' if silent else 'yes, but'}: {trouble.message}"
         return Examination({"reachable": how} | found, trouble.message)
@@ -220,10 +224,11 @@ async def _ask(endpoint: Endpoint) -> tuple[dict[str, str], str | None]:
 async def _ask_judge(judge: Judge) -> tuple[dict[str, str], str | None]:
     verified = await verify(judge)
     seeded = await try_seed(judge)
-    number = RUNGS.index(verified.rung) + 1
+    number = RESPONSE_FORMATS.index(verified.rung) + 1
+    rank = f"rung {number} of {len(RESPONSE_FORMATS)}: {verified.rung}"
     seconds = (verified.seconds, *seeded.seconds)
     found = {
-        "replies": f"{_WAYS[verified.rung]} (rung {number} of {len(RUNGS)}: {verified.rung})",
+        "replies": f"{_WAYS[verified.rung]} ({rank})",
         "read": f"no: {verified.wrong}" if verified.wrong else f"yes, as {verified.verdict}",
         "seed honoured": seeded.words,
         "latency": ", ".join(f"{each:.2f}" for each in seconds) + " seconds",
@@ -240,7 +245,7 @@ async def _ask_embedder(endpoint: EmbeddingEndpoint) -> dict[str, str]:
         [_TEXT],
         api_base=endpoint.api_base,
         parameters=endpoint.parameters(),
-        timeout=patience(endpoint),
+        timeout=reply_timeout(endpoint),
     )
     return {
         "replies": f"vectors of {len(vectors[0]):,} numbers",
@@ -269,7 +274,7 @@ def _key(endpoint: Endpoint) -> str:
 
 def _price(endpoint: Endpoint) -> tuple[str, str | None]:
     """What is known of the price, and what is wrong with knowing no more."""
-    price = charges_of(endpoint)
+    price = price_of(endpoint)
     if price is None:
         wrong = f"nobody knows what {endpoint.model} costs, so budget_usd cannot be kept"
         hint = "unknown; write price: {input: ..., output: ...} to have costs on record"

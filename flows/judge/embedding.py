@@ -10,18 +10,18 @@ from typing import NamedTuple
 
 import polars as pl
 
-from claimflow.flows.judge.budget import BudgetSpent, charges_of
+from claimflow.flows.judge.budget import BudgetExceeded, price_of
 from claimflow.flows.judge.calls import Call, embedding_call
-from claimflow.flows.judge.client import Access
-from claimflow.flows.judge.judge import Crew
-from claimflow.flows.judge.provider_errors import Trouble
+from claimflow.flows.judge.client import RateLimitedClient
+from claimflow.flows.judge.judge import WorkerPool
+from claimflow.flows.judge.provider_errors import ProviderError
 from claimflow.flows.judge.session import Session
 from claimflow.flows.judge.transport import Usage, embed, warm
 from claimflow.flows.pipeline.models import EmbeddingEndpoint
 from claimflow.stages.rows import content_key
 from claimflow.stages.tools import embedding_table
 
-WHO = "embedder"
+EMBEDDER = "embedder"
 
 
 class _Embedded(NamedTuple):
@@ -29,7 +29,7 @@ class _Embedded(NamedTuple):
     usage: Usage
 
 
-class LitellmEmbedder:
+class EndpointEmbedder:
     """Unit vectors of texts, by a model behind an endpoint, for all steps of a run.
 
     A text that gets none has no row; why not is on the record of calls.
@@ -39,9 +39,9 @@ class LitellmEmbedder:
         self.identity = endpoint.identity()
         self._endpoint = endpoint
         self._session = session
-        self._crew = Crew(endpoint.max_concurrency, session.stop)
+        self._crew = WorkerPool(endpoint.max_concurrency, session.stop)
         self._turn = threading.Lock()
-        self._access: Access | None = None
+        self._access: RateLimitedClient | None = None
 
     def embed(self, texts: Sequence[str], *, step: str) -> pl.DataFrame:
         """As `Embedder.embed`, for the step of that name. Everything returned is on file.
@@ -62,9 +62,9 @@ class LitellmEmbedder:
         dimension = len(next(iter(found.values()), b"")) // 4
         return embedding_table(list(found), list(found.values()), dimension=dimension)
 
-    def _opened(self) -> Access:
+    def _opened(self) -> RateLimitedClient:
         self._session.loop.run(warm(self._endpoint.model))
-        return Access(WHO, self._endpoint, self._session, charges_of(self._endpoint))
+        return RateLimitedClient(EMBEDDER, self._endpoint, self._session, price_of(self._endpoint))
 
     async def _ask(
         self, missing: list[str], keys: Mapping[str, str], step: str
@@ -95,9 +95,9 @@ class LitellmEmbedder:
             delivered = await access.request(
                 partial(self._send, batch), characters=sum(map(len, batch)), entries=0
             )
-        except (Trouble, BudgetSpent) as error:
+        except (ProviderError, BudgetExceeded) as error:
             failure = access.failure(error, call.call_id)
-            attempts = error.attempts if isinstance(error, Trouble) else 0
+            attempts = error.attempts if isinstance(error, ProviderError) else 0
             call = call._replace(outcome=failure.kind, error=failure.message, attempts=attempts)
             return call, []
         usage = delivered.received.usage

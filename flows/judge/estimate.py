@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from claimflow.flows.judge.budget import Price, cost_of
-from claimflow.flows.judge.call_statistics import CHARACTERS_PER_TOKEN, Habits
-from claimflow.flows.judge.conversation import render
-from claimflow.flows.judge.judge import Answer, Batch, Remembered, batched
+from claimflow.flows.judge.call_statistics import CHARACTERS_PER_TOKEN, CallStatistics
+from claimflow.flows.judge.conversation import render_messages
+from claimflow.flows.judge.judge import Answer, Batch, LedgerAnswers, batch_questions
 from claimflow.flows.judge.transport import Usage
 from claimflow.flows.pipeline.models import EmbeddingEndpoint, Judge
 from claimflow.flows.store.ledger import Ledger
@@ -59,7 +59,7 @@ class Estimate(NamedTuple):
     cascade: CascadeEstimate | None = None
 
 
-def together(parts: Sequence[Estimate]) -> Estimate:
+def combine(parts: Sequence[Estimate]) -> Estimate:
     """What a step asks of all its endpoints; `parts` says what of each, where they are several."""
     if len(parts) == 1:
         return parts[0]
@@ -109,7 +109,7 @@ class CountingJudge:
         self,
         judge: Judge,
         ledger: Ledger,
-        habits: Habits,
+        habits: CallStatistics,
         asked: set[str],
         *,
         fresh: bool = False,
@@ -117,7 +117,7 @@ class CountingJudge:
     ) -> None:
         self.tally = Tally()
         self.identity = judge.identity()
-        self._remembered = Remembered(ledger, self.identity)
+        self._remembered = LedgerAnswers(ledger, self.identity)
         self._habits = habits
         self._most = judge.max_tokens
         self._fresh = fresh
@@ -132,13 +132,13 @@ class CountingJudge:
         self.tally.answers += len(answers)
         missing = [q for q, key in keys.items() if q not in answers and key not in self._asked]
         self._asked.update(keys[question] for question in missing)
-        for batch in batched(missing, form.per_call):
+        for batch in batch_questions(missing, form.per_call):
             self._count(batch, form)
         return {question: answers.get(question, NOT_ASKED) for question in keys}
 
     def _count(self, batch: Batch, form: Form) -> None:
         texts = {number: question.text for number, question in batch.questions.items()}
-        messages = render(form, batch.premise, texts)
+        messages = render_messages(form, batch.premise, texts)
         characters = sum(len(message["content"]) for message in messages)
         said = sum(self._said_of(text, form) for text in texts.values())
         self.tally.calls += 1

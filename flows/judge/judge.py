@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from claimflow.flows.errors import StoppedError
 from claimflow.flows.judge.calls import Call
-from claimflow.flows.judge.client import Line, open_line
+from claimflow.flows.judge.client import JudgeClient, open_judge_client
 from claimflow.flows.judge.conversation import Answers, Conversation
-from claimflow.flows.judge.response_formats import reply_format
+from claimflow.flows.judge.response_formats import format_parameters
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.models import Judge
 from claimflow.flows.store.ledger import Ledger
@@ -31,7 +31,7 @@ CrewBatch = TypeVar("CrewBatch")
 Result = TypeVar("Result")
 
 
-class Crew:
+class WorkerPool:
     """Up to `most` workers for every step that asks; what breaks one step's work ends them all."""
 
     def __init__(self, most: int, stop: threading.Event) -> None:
@@ -94,7 +94,7 @@ FINAL: Final = frozenset({"refused", "too_long"})
 """Failures that are answers: the same question would meet them again."""
 
 
-class Remembered:
+class LedgerAnswers:
     """The answers of one judge in the ledger.
 
     An answer belongs to the judge's identity, the form and the question. Which other
@@ -110,7 +110,7 @@ class Remembered:
     def keys(self, questions: Iterable[Question], form: Form) -> dict[Question, str]:
         """The key of each distinct question, in their order."""
         # What is sent of the answer's shape: its docstring may be edited for nothing.
-        shape = reply_format("schema", form)
+        shape = format_parameters("schema", form)
         asked_by = (self._identity, form.prompt, form.blank, shape, form.per_call)
         form_key = content_key("form", *asked_by, *([form.draw] if form.draw else []))
         return {
@@ -163,7 +163,7 @@ class Batch(NamedTuple):
     questions: dict[int, Question]
 
 
-class LitellmJudge:
+class EndpointJudge:
     """A language model for all steps of a run that ask it."""
 
     def __init__(self, name: str, judge: Judge, session: Session) -> None:
@@ -171,10 +171,10 @@ class LitellmJudge:
         self._name = name
         self._judge = judge
         self._session = session
-        self._remembered = Remembered(session.ledger, self.identity)
-        self._crew = Crew(judge.max_concurrency, session.stop)
+        self._remembered = LedgerAnswers(session.ledger, self.identity)
+        self._crew = WorkerPool(judge.max_concurrency, session.stop)
         self._turn = threading.Lock()
-        self._line: Line | None = None
+        self._line: JudgeClient | None = None
         self._flying: dict[str, asyncio.Future[Answer]] = {}
         self._landings = 0
 
@@ -193,7 +193,7 @@ class LitellmJudge:
         if not missing:
             return known
         with self._turn:
-            self._line = self._line or open_line(self._name, self._judge, self._session)
+            self._line = self._line or open_judge_client(self._name, self._judge, self._session)
         conversing = _Conversing(self._line, form, step)
         return known | self._session.loop.run(self._find_out(missing, conversing, landings))
 
@@ -227,7 +227,7 @@ class LitellmJudge:
             self._session.answered(conversing.step, answered, len(ours))
 
         try:
-            batches = batched(ours, conversing.form.per_call)
+            batches = batch_questions(ours, conversing.form.per_call)
             await self._crew.work_through(batches, settle)
             answers = {question: self._flying[key].result() for question, key in ours.items()}
             for question, answer in elsewhere.items():
@@ -256,12 +256,12 @@ class LitellmJudge:
 
 
 class _Conversing(NamedTuple):
-    line: Line
+    line: JudgeClient
     form: Form
     step: str
 
 
-def batched(questions: Iterable[Question], per_call: int) -> Iterator[Batch]:
+def batch_questions(questions: Iterable[Question], per_call: int) -> Iterator[Batch]:
     """The questions in groups of up to `per_call` that share a premise, in their order."""
     by_premise: dict[str, list[Question]] = {}
     for question in questions:
@@ -283,7 +283,7 @@ class One(Respondent, Protocol):
         ...
 
 
-class Panel:
+class JudgePanel:
     """An `LLM` of one judge or several, by name.
 
     `repeat` counts how often the same was asked on purpose: every repeat draws answers of

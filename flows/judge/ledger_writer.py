@@ -63,7 +63,7 @@ class Journal:
         self._file.close()
 
 
-def take_in_journals(ledger: Ledger) -> int:
+def recover_journals(ledger: Ledger) -> int:
     """Write what was left behind beside the store into it; returns how many calls."""
     taken = 0
     # The name of a store may hold what would be a pattern. The oldest first: a call may
@@ -76,13 +76,13 @@ def take_in_journals(ledger: Ledger) -> int:
             except BlockingIOError:
                 continue
             entries = list(_entries(file.read()))
-            file_away(ledger, entries)
+            write_entries(ledger, entries)
             path.unlink(missing_ok=True)
             taken += len(entries)
     return taken
 
 
-def file_away(ledger: Ledger, entries: Sequence[Entry]) -> None:
+def write_entries(ledger: Ledger, entries: Sequence[Entry]) -> None:
     """Write entries into the store, in one transaction."""
     replies = {key: reply for entry in entries for key, reply in entry.replies.items()}
     closed = [entry.closes for entry in entries if entry.closes is not None]
@@ -130,7 +130,7 @@ _LATE: Final = 3.0
 """Seconds that a writing may take before nothing more is asked: somebody holds the store."""
 
 
-class Saver:
+class LedgerWriter:
     """Saves calls for all endpoints of a run. Used by coroutines of one loop.
 
     What is added is in a journal beside the store before anybody uses it, and within a
@@ -202,7 +202,7 @@ class Saver:
     def _put(self, entries: list[Entry], journal: Journal) -> None:
         if self._error is None:
             try:
-                file_away(self._ledger, entries)
+                write_entries(self._ledger, entries)
             except Exception as error:
                 self._error = error
         if self._error is None:

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple, cast, get_args, get_origin
 
 from claimflow.flows.errors import Fault, InputError, one_of
 from claimflow.flows.judge.call_statistics import CHARACTERS_PER_TOKEN
-from claimflow.flows.judge.conversation import render
+from claimflow.flows.judge.conversation import render_messages
 from claimflow.flows.pipeline.prompts import PromptError, read_prompt
 from claimflow.stages.base import Stage
 from claimflow.stages.prompts import Fills, blanks, cut, fill
@@ -62,7 +62,7 @@ def check_prompt(path: Path) -> CheckedPrompt:
     form = cast(Form, stage.model_construct(**settings).form())
     messages = [
         Message(message["role"], message["content"], _tokens(message["content"]))
-        for message in render(form, _PREMISE, _TEXTS[form.blank])
+        for message in render_messages(form, _PREMISE, _TEXTS[form.blank])
     ]
     warnings = [*_omissions(place, text, form, stage), *_uncacheable(place, form)]
     return CheckedPrompt(stage.use, messages, warnings)

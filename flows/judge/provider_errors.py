@@ -38,7 +38,7 @@ _SECRETS: Final = (
 """The first group is what may stay."""
 
 
-def words(text: str) -> str:
+def provider_message(text: str) -> str:
     """What the endpoint itself said, out of what litellm wraps it in."""
     text = _SUFFIX.sub("", _PREFIX.sub("", text[:_READ].strip(), count=1))
     start = text.find("{")
@@ -111,7 +111,7 @@ def _without(text: str, hidden: str) -> str:
 # failure, so they say nothing here.
 
 
-TroubleKind = Literal[
+ErrorKind = Literal[
     "throttled",  # we ask too much at once: wait, then ask again
     "server",  # the endpoint broke, or cannot be reached: ask again
     "timeout",  # no reply in time: ask again
@@ -123,7 +123,7 @@ TroubleKind = Literal[
 ]
 
 
-class Trouble(Exception):  # noqa: N818
+class ProviderError(Exception):
     """Why a call has no reply.
 
     `message` is one line of at most 300 characters without keys and prompts;
@@ -131,9 +131,9 @@ class Trouble(Exception):  # noqa: N818
     asked more than once notes `attempts`, and `seconds` since the first.
     """
 
-    def __init__(self, kind: TroubleKind, message: str, retry_after: float | None = None) -> None:
+    def __init__(self, kind: ErrorKind, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
-        self.kind: TroubleKind = kind
+        self.kind: ErrorKind = kind
         self.message = message
         self.retry_after = retry_after
         self.attempts = 1
@@ -141,11 +141,11 @@ class Trouble(Exception):  # noqa: N818
 
 
 class _Rule(NamedTuple):
-    """A failure with one of `statuses` and `words` in its text is of this `kind`."""
+    """A failure with one of `statuses` and `pattern` in its text is of this `kind`."""
 
-    kind: TroubleKind
+    kind: ErrorKind
     statuses: Container[int]
-    words: str = ""
+    pattern: str = ""
     hint: str = ""
 
 
@@ -232,10 +232,14 @@ _RULES: Final = [
 """The first that fits decides."""
 
 
-def classify(error: BaseException, *, hide: Iterable[str] = ()) -> Trouble:
+def classify(error: BaseException, *, hide: Iterable[str] = ()) -> ProviderError:
     """What an exception of a call means; its message tells nothing of the texts to `hide`."""
-    if isinstance(error, Trouble | TimeoutError):
-        return error if isinstance(error, Trouble) else Trouble("timeout", "no reply in time")
+    if isinstance(error, ProviderError | TimeoutError):
+        return (
+            error
+            if isinstance(error, ProviderError)
+            else ProviderError("timeout", "no reply in time")
+        )
     hidden, status, retry_after = tuple(hide), _status(error), _retry_after(error)
     text, _, trace = str(error).partition("Traceback (most recent call last)")
     told = scrub(_told(error, text, broke=bool(trace)), hide=hidden) or type(error).__name__
@@ -247,9 +251,9 @@ def classify(error: BaseException, *, hide: Iterable[str] = ()) -> Trouble:
     if status == 503 and retry_after is not None:
         status = 429
     fitting = (rule for rule in _RULES if status in rule.statuses)
-    rule = next(rule for rule in fitting if re.search(rule.words, said, re.IGNORECASE))
+    rule = next(rule for rule in fitting if re.search(rule.pattern, said, re.IGNORECASE))
     end = f" ({rule.hint})" if rule.hint else ""
-    return Trouble(rule.kind, clip(told, LONGEST - len(end)) + end, retry_after=retry_after)
+    return ProviderError(rule.kind, clip(told, LONGEST - len(end)) + end, retry_after=retry_after)
 
 
 def _told(error: BaseException, text: str, *, broke: bool) -> str:
@@ -260,7 +264,11 @@ def _told(error: BaseException, text: str, *, broke: bool) -> str:
     beneath = _chain(error)[-1]
     if isinstance(beneath, OSError):
         return f"the endpoint cannot be reached: {beneath}"
-    return words(text) if hasattr(error, "status_code") else f"{type(error).__name__}: {text}"
+    return (
+        provider_message(text)
+        if hasattr(error, "status_code")
+        else f"{type(error).__name__}: {text}"
+    )
 
 
 def _chain(error: BaseException) -> list[BaseException]:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final, NamedTuple, Protocol
 
-from claimflow.flows.judge.provider_errors import Trouble
+from claimflow.flows.judge.provider_errors import ProviderError
 
 # What an endpoint bears: how many calls at once, and from when on.
 
@@ -16,7 +16,7 @@ from claimflow.flows.judge.provider_errors import Trouble
 _CUT: Final = 0.6
 
 
-class Limit:
+class ConcurrencyLimit:
     """How many calls may be in flight: additive increase, multiplicative decrease."""
 
     def __init__(self, first: int, most: int) -> None:
@@ -36,7 +36,7 @@ class Limit:
             self._cut_at = now
 
 
-class Gate:
+class RetryAfterGate:
     """Shut for everyone while the endpoint asks to be left alone, and for how long it was."""
 
     def __init__(self) -> None:
@@ -66,11 +66,11 @@ class Gate:
 # A limit that several runs share, as one run sees it.
 
 
-KeepTo = Callable[[float], None]
+SetRate = Callable[[float], None]
 """Told how many requests a minute a run may send from now on."""
 
 
-class Turnstile(Protocol):
+class SharedLimiter(Protocol):
     """What every request under a shared limit passes. Used in one loop."""
 
     def passing(self) -> AbstractAsyncContextManager[None]:
@@ -85,11 +85,11 @@ class Turnstile(Protocol):
         ...
 
 
-Sharing = Callable[[str, KeepTo], Turnstile]
+OpenSharedLimiter = Callable[[str, SetRate], SharedLimiter]
 """The turnstile of a limit by its name, which says what part of it is this run's."""
 
 
-class Unshared:
+class NoSharedLimit:
     """Lets everybody pass: a run that knows of no others keeps to its own pace."""
 
     @asynccontextmanager
@@ -101,9 +101,9 @@ class Unshared:
         """As `Turnstile.close`."""
 
 
-def unshared(_name: str, _keep_to: KeepTo) -> Turnstile:
+def no_shared_limit(_name: str, _keep_to: SetRate) -> SharedLimiter:
     """The `Sharing` of a run that knows of no others."""
-    return Unshared()
+    return NoSharedLimit()
 
 
 # How fast a judge is asked: as fast as its endpoint takes it, found out or told.
@@ -116,11 +116,11 @@ _LATE: Final = 0.05
 """Seconds that a late timer may be behind and still make up for, at a known rate."""
 
 
-class NoTurn(Trouble):
+class TurnTimeoutError(ProviderError):
     """A call was not sent: its turn would come later than it may wait."""
 
 
-class Pace:
+class RateLimiter:
     """Whose turn it is to be sent, shared by all calls to one endpoint.
 
     At most `most` calls are in flight. How many the endpoint bears is found out: answers double
@@ -139,8 +139,8 @@ class Pace:
         clock: Clock = time.monotonic,
     ) -> None:
         self.clock = clock
-        self._limit = Limit(most if rpm or tpm else min(_FIRST, most), most)
-        self._gate = Gate()
+        self._limit = ConcurrencyLimit(most if rpm or tpm else min(_FIRST, most), most)
+        self._gate = RetryAfterGate()
         self._own = self._per_request = 60 / rpm if rpm else 0.0
         self._per_token = 60 / tpm if tpm else 0.0
         self._next_at = -math.inf
@@ -249,10 +249,10 @@ class Pace:
         if hopeless and not waiter.admitted.done():
             waiter.admitted.set_result(False)
 
-    def _no_turn(self) -> NoTurn:
+    def _no_turn(self) -> TurnTimeoutError:
         wait = max(self._gate.opens_at - self.clock(), 0.0)
         message = f"the endpoint asks to wait {wait:.0f} seconds, longer than a call may take"
-        return NoTurn("throttled", message, retry_after=wait)
+        return TurnTimeoutError("throttled", message, retry_after=wait)
 
 
 class _Waiter(NamedTuple):

@@ -33,7 +33,7 @@ class Matched(NamedTuple):
     repaired: bool
 
 
-def match(value: Any, form: Form, open_ids: Sequence[int]) -> Matched:
+def match_entries(value: Any, form: Form, open_ids: Sequence[int]) -> Matched:
     """The answers to `open_ids` in `value`, which is JSON as decoded.
 
     Taken are an object with the list `form.blank`, that list alone, or, for one open id, its
@@ -59,7 +59,7 @@ def match(value: Any, form: Form, open_ids: Sequence[int]) -> Matched:
     return Matched(answers, problems, not (asked and plain and in_order and once and not strays))
 
 
-def reask(problems: Mapping[int, Problem], whole: str | None) -> str:
+def retry_message(problems: Mapping[int, Problem], whole: str | None) -> str:
     """The message that asks once more for the ids of `problems`.
 
     `whole` is what was wrong with the reply as a whole, if anything was.

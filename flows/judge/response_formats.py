@@ -8,9 +8,9 @@ from pydantic import BaseModel
 
 from claimflow.stages.tools import Form
 
-Rung = Literal["schema", "tool", "object", "text"]
+ResponseFormat = Literal["schema", "tool", "object", "text"]
 
-RUNGS: Final[tuple[Rung, ...]] = ("schema", "tool", "object", "text")
+RESPONSE_FORMATS: Final[tuple[ResponseFormat, ...]] = ("schema", "tool", "object", "text")
 """The endpoint holds the model to a schema, gives it a tool to call, holds it to some JSON
 object, or leaves it to the prompt. Endpoints differ in what they take."""
 
@@ -25,7 +25,7 @@ _BOUNDS: Final = frozenset(
 """Providers refuse schemas that say these; the reply is checked against the model anyway."""
 
 
-def reply_format(rung: Rung, form: Form) -> dict[str, Any]:
+def format_parameters(rung: ResponseFormat, form: Form) -> dict[str, Any]:
     """What to add to the parameters of a request so that the reply has the form's shape.
 
     The shape is `{"<blank>": [{"id": 1, <fields of answer>}]}`, every field required and no

@@ -5,8 +5,8 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from claimflow.flows.judge.provider_errors import Trouble
-from claimflow.flows.judge.rate_limit import NoTurn, Pace
+from claimflow.flows.judge.provider_errors import ProviderError
+from claimflow.flows.judge.rate_limit import RateLimiter, TurnTimeoutError
 
 _ATTEMPTS: Final = 4
 _TIMEOUTS: Final = 4
@@ -16,7 +16,7 @@ _LONGEST_PAUSE: Final = 20.0
 Answer = TypeVar("Answer")
 
 
-class Delivered(NamedTuple, Generic[Answer]):
+class Delivery(NamedTuple, Generic[Answer]):
     """What came back, after how many attempts, and how many seconds after the first was sent."""
 
     received: Answer
@@ -24,14 +24,14 @@ class Delivered(NamedTuple, Generic[Answer]):
     seconds: float
 
 
-async def deliver(
+async def send_with_retries(
     send: Callable[[float], Awaitable[Answer]],
     *,
-    pace: Pace,
+    pace: RateLimiter,
     tokens: int,
     timeout: float,
     before_send: Callable[[], Awaitable[None] | None] = lambda: None,
-) -> Delivered[Answer]:
+) -> Delivery[Answer]:
     """Have `send` attempted, at the turn that `pace` gives, until it succeeds.
 
     `send` makes one attempt, within the seconds it is given (at most `timeout`), and raises
@@ -46,23 +46,23 @@ async def deliver(
     while True:
         try:
             received = await call.attempt(send, before_send)
-        except Trouble as trouble:
+        except ProviderError as trouble:
             pause = call.pause_after(trouble)
             if pause is None:
                 raise call.given_up(trouble) from None
             await asyncio.sleep(pause)
         else:
-            return Delivered(received, call.attempts, call.seconds())
+            return Delivery(received, call.attempts, call.seconds())
 
 
 class _Call:
     """How far one call has come."""
 
-    def __init__(self, pace: Pace, tokens: int, timeout: float) -> None:
+    def __init__(self, pace: RateLimiter, tokens: int, timeout: float) -> None:
         self.attempts = 0
         self._failures = 0
         self._first_sent_at: float | None = None
-        self._last: Trouble | None = None
+        self._last: ProviderError | None = None
         self._cut_short = False
         self._pace, self._tokens, self._timeout = pace, tokens, timeout
 
@@ -83,7 +83,7 @@ class _Call:
         again = self._first_sent_at is not None
         async with self._pace.turn(self._tokens, patience=self._left(), again=again):
             if self._left() <= 0:
-                raise NoTurn("timeout", "the call's time was over")
+                raise TurnTimeoutError("timeout", "the call's time was over")
             if (waiting := before_send()) is not None:
                 await waiting
             sent_at = self._pace.clock()
@@ -94,14 +94,14 @@ class _Call:
             self._cut_short = seconds < self._timeout
             try:
                 received = await send(seconds)
-            except Trouble as trouble:
+            except ProviderError as trouble:
                 if trouble.kind in ("throttled", "timeout"):
                     self._pace.throttled(sent_at, trouble.retry_after)
                 raise
             self._pace.answered()
             return received
 
-    def pause_after(self, trouble: Trouble) -> float | None:
+    def pause_after(self, trouble: ProviderError) -> float | None:
         """Seconds to wait before the next attempt; None where there should be none.
 
         Drawn from all of a range that doubles each time ("full jitter"), lest calls
@@ -118,12 +118,14 @@ class _Call:
             return None
         return pause if trouble.kind == "throttled" else max(pause, asked)
 
-    def given_up(self, trouble: Trouble) -> Trouble:
+    def given_up(self, trouble: ProviderError) -> ProviderError:
         """What to raise: that time was over tells less than why another attempt was needed."""
         told = self._last if self._over(trouble) and self._last else trouble
         told.attempts, told.seconds = self.attempts, self.seconds()
         return told
 
-    def _over(self, trouble: Trouble) -> bool:
+    def _over(self, trouble: ProviderError) -> bool:
         """Whether it is only that the time of the call was over."""
-        return isinstance(trouble, NoTurn) or (self._cut_short and trouble.kind == "timeout")
+        return isinstance(trouble, TurnTimeoutError) or (
+            self._cut_short and trouble.kind == "timeout"
+        )

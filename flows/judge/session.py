@@ -7,8 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from claimflow.flows.judge.ledger_writer import Saver
-from claimflow.flows.judge.rate_limit import KeepTo, Sharing, Turnstile, Unshared, unshared
+from claimflow.flows.judge.ledger_writer import LedgerWriter
+from claimflow.flows.judge.rate_limit import (
+    NoSharedLimit,
+    OpenSharedLimiter,
+    SetRate,
+    SharedLimiter,
+    no_shared_limit,
+)
 from claimflow.flows.judge.transport import close
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import now
@@ -89,7 +95,7 @@ class Session:
         redact: bool = False,
         answered: Answered = lambda _step, _done, _of: None,
         fresh: Collection[str] = (),
-        sharing: Sharing = unshared,
+        sharing: OpenSharedLimiter = no_shared_limit,
     ) -> None:
         self.ledger = ledger
         self.run_id = run_id
@@ -98,9 +104,9 @@ class Session:
         self._began_at = now()
         self._since = dict.fromkeys(fresh, self._began_at)
         self._sharing = sharing
-        self._turnstiles: list[Turnstile] = []
+        self._turnstiles: list[SharedLimiter] = []
         self.loop = Loop(at_end=self._finish)
-        self.saver = Saver(ledger, redact=redact)
+        self.saver = LedgerWriter(ledger, redact=redact)
 
     def since(self, step: str) -> datetime | None:
         """The moment from which replies count for a step; None where all of them do."""
@@ -110,10 +116,10 @@ class Session:
         """Count no reply for a step from before that moment, or before the session began."""
         self._since[step] = since or self._began_at
 
-    def turnstile(self, limit: str | None, keep_to: KeepTo) -> Turnstile:
+    def turnstile(self, limit: str | None, keep_to: SetRate) -> SharedLimiter:
         """What requests under the shared limit of that name pass, if there is one."""
         if limit is None:
-            return Unshared()
+            return NoSharedLimit()
         self._turnstiles.append(self._sharing(limit, keep_to))
         return self._turnstiles[-1]
 

@@ -17,7 +17,7 @@ from math import isfinite
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from claimflow.flows.judge.provider_errors import Trouble, classify
+from claimflow.flows.judge.provider_errors import ProviderError, classify
 
 # What litellm does in every call and nobody here needs, left out: half of what it costs.
 
@@ -297,7 +297,7 @@ async def warm(model: str) -> None:
         asked = {"messages": _HELLO, **address(model, nowhere), "api_key": "none"}
         if not takes_an_address(model):
             asked["mock_response"] = "Hello"
-        with suppress(Trouble):
+        with suppress(ProviderError):
             await _ask(litellm().acompletion, asked, timeout=10, hide=())
 
 
@@ -327,7 +327,7 @@ async def _ask(
             async with asyncio.timeout(timeout):
                 return await call(**asked, timeout=timeout, max_retries=0, num_retries=0)
     except TimeoutError:
-        trouble = Trouble("timeout", f"no whole reply within {timeout:g} seconds")
+        trouble = ProviderError("timeout", f"no whole reply within {timeout:g} seconds")
     except Exception as error:
         trouble = classify(error, hide=hide)
     # Raised out here, it does not carry litellm's exception, which holds the prompt.
@@ -336,7 +336,7 @@ async def _ask(
 
 def _received(reply: Any) -> Received:
     if not getattr(reply, "choices", None):
-        raise Trouble("server", "the reply has no choices")
+        raise ProviderError("server", "the reply has no choices")
     choice = reply.choices[0]
     finish = choice.finish_reason
     text = _text(choice.message)
@@ -380,8 +380,8 @@ def _vectors(reply: Any, number: int) -> list[list[float]]:
     except (KeyError, TypeError, ValueError):
         vectors = []
     if len(vectors) != number or len(reply.data) != number:
-        raise Trouble("server", f"the reply does not hold {number} embeddings")
+        raise ProviderError("server", f"the reply does not hold {number} embeddings")
     lengths = {len(vector) for vector in vectors}
     if len(lengths) != 1 or 0 in lengths or not all(map(isfinite, chain(*vectors))):
-        raise Trouble("server", "the embeddings are not lists of equally many finite numbers")
+        raise ProviderError("server", "the embeddings are not lists of equally many finite numbers")
     return vectors

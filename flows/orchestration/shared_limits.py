@@ -31,7 +31,12 @@ from prefect.exceptions import ObjectNotFound
 from prefect.runtime import flow_run
 
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.judge.rate_limit import KeepTo, Sharing, Turnstile, unshared
+from claimflow.flows.judge.rate_limit import (
+    OpenSharedLimiter,
+    SetRate,
+    SharedLimiter,
+    no_shared_limit,
+)
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.schedules import SharedLimit
 
@@ -79,7 +84,7 @@ class Place:
     def __init__(
         self,
         limit: GlobalConcurrencyLimitResponse,
-        keep_to: KeepTo,
+        keep_to: SetRate,
         *,
         holder: UUID,
         context: Context,
@@ -251,14 +256,14 @@ def _nobody_runs(client: SyncPrefectClient) -> bool:
     return not client.read_flow_runs(flow_filter=ours, flow_run_filter=going, limit=1)
 
 
-def shared_by_runs(pipeline: Pipeline) -> Sharing:
+def shared_by_runs(pipeline: Pipeline) -> OpenSharedLimiter:
     """The limits that a pipeline names, for the flow run that goes on here.
 
     Raises `InputError` where the server has none of such a name.
     """
     named = pipeline.shared_limits()
     if not named:
-        return unshared
+        return no_shared_limit
     limits: dict[str, GlobalConcurrencyLimitResponse] = {}
     faults = []
     with get_client(sync_client=True) as client:
@@ -274,7 +279,7 @@ def shared_by_runs(pipeline: Pipeline) -> Sharing:
     # Requests are sent in a thread that does not know of the flow run.
     context, holder = copy_context(), UUID(str(flow_run.id))
 
-    def turnstile(name: str, keep_to: KeepTo) -> Turnstile:
+    def turnstile(name: str, keep_to: SetRate) -> SharedLimiter:
         return Place(limits[name], keep_to, holder=holder, context=context)
 
     return turnstile

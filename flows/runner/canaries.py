@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import duckdb
 import polars as pl
 
-from claimflow.flows.judge.estimate import Estimate, together
+from claimflow.flows.judge.estimate import Estimate, combine
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.checks import CanarySource
 from claimflow.flows.pipeline.pipeline import Pipeline
@@ -289,4 +289,4 @@ def _estimate(prepared: Prepared, store: Store, trial: Trial) -> Estimate:
             samples, claims = as_tables(some)
             trial.stage.run(samples=samples, claims=claims, **counter.lend(trial.stage))
         parts.append(counter.estimate(about=foreseen.guessed))
-    return together(parts)._replace(who=parts[0].who)
+    return combine(parts)._replace(who=parts[0].who)

@@ -10,17 +10,17 @@ from typing import Any, Final
 
 import polars as pl
 
-from claimflow.flows.judge.budget import charges_of
-from claimflow.flows.judge.call_statistics import recall_habits
-from claimflow.flows.judge.embedding import WHO
+from claimflow.flows.judge.budget import price_of
+from claimflow.flows.judge.call_statistics import recall_call_statistics
+from claimflow.flows.judge.embedding import EMBEDDER
 from claimflow.flows.judge.estimate import (
     CascadeEstimate,
     CountingEmbedder,
     CountingJudge,
     Estimate,
-    together,
+    combine,
 )
-from claimflow.flows.judge.judge import Panel
+from claimflow.flows.judge.judge import JudgePanel
 from claimflow.flows.pipeline.models import EmbeddingEndpoint, Endpoint, Judge
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.runner.embedded_models import ModelWork
@@ -89,7 +89,7 @@ def asking(pipeline: Pipeline) -> dict[str, Endpoints]:
         if step.judges:
             found[step.name] = {name: pipeline.judges[name] for name in step.judges}
         elif isinstance(pipeline.embedder, Endpoint) and Embedder in step.stage.tools.values():
-            found[step.name] = {WHO: pipeline.embedder}
+            found[step.name] = {EMBEDDER: pipeline.embedder}
     return found
 
 
@@ -129,7 +129,12 @@ class Counter:
         self._foreseen = foreseen
         self._judges = {
             name: CountingJudge(
-                judge, Ledger(store), recall_habits(store, judge), asked, fresh=fresh, since=since
+                judge,
+                Ledger(store),
+                recall_call_statistics(store, judge),
+                asked,
+                fresh=fresh,
+                since=since,
             )
             for name, judge in endpoints.items()
             if isinstance(judge, Judge)
@@ -149,16 +154,16 @@ class Counter:
         if protocol is EntailmentModel:
             return self._foreseen
         if self._judges:
-            return Panel(self._judges, repeat=repeat)
+            return JudgePanel(self._judges, repeat=repeat)
         return next(iter(self._embedders.values()))
 
     def estimate(self, *, scale: float = 1.0, about: bool = False) -> Estimate:
         """What was counted, `scale` times over; a guess where `about` says so."""
         parts = []
         for who, tool in (self._judges | self._embedders).items():
-            price = charges_of(self._endpoints[who]) if tool.tally.calls else None
+            price = price_of(self._endpoints[who]) if tool.tally.calls else None
             parts.append(tool.tally.estimate(who, price, scale=scale, about=about))
-        return together(parts)
+        return combine(parts)
 
 
 class CountedCascade:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from claimflow.flows.judge.estimate import NOT_ASKED, Estimate, together
+from claimflow.flows.judge.estimate import NOT_ASKED, Estimate, combine
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.runner.corrections import edited
@@ -131,7 +131,7 @@ def estimate(prepared: Prepared, store: Store, planned: Sequence[Planned]) -> di
             walk.through(part, samples)
             seen += samples.height
     scale = prepared.samples.count / seen if seen else 1.0
-    estimates = {name: together([Estimate(who) for who in of]) for name, of in endpoints.items()}
+    estimates = {name: combine([Estimate(who) for who in of]) for name, of in endpoints.items()}
     for name, counter in walk.counters.items():
         cascade = walk.cascades.get(name)
         about = scale > 1 or name in walk.guessed or bool(cascade and foreseen.guessed)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from claimflow.flows.errors import Fault, InputError, StoreError
-from claimflow.flows.judge.ledger_writer import take_in_journals
+from claimflow.flows.judge.ledger_writer import recover_journals
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.schema import WorkersSetting
@@ -79,7 +79,7 @@ def on_record(
     before this one left in journals is taken in first. Afterwards tools and `workers` are let go of
     and the read copy is published, unless it was the store that failed.
     """
-    take_in_journals(Ledger(store))
+    recover_journals(Ledger(store))
     run_id, killed = runs.start_run(
         store,
         pipeline=f"{pipeline.name}{about}",

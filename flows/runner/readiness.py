@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.judge.budget import charges_of
+from claimflow.flows.judge.budget import price_of
 from claimflow.flows.judge.transport import check
 from claimflow.flows.pipeline.models import DEFAULT_JUDGE, Endpoint
 from claimflow.flows.pipeline.pipeline import Pipeline
@@ -61,7 +61,7 @@ def _faults(place: str, endpoint: Endpoint) -> Iterator[Fault]:
     wrong = check(endpoint.model, endpoint.api_base)
     if wrong:
         yield Fault(place, f"{endpoint.model} cannot be asked", wrong)
-    elif endpoint.budget_usd is not None and charges_of(endpoint) is None:
+    elif endpoint.budget_usd is not None and price_of(endpoint) is None:
         what = f"nobody knows what {endpoint.model} costs, so budget_usd cannot be kept"
         hint = "write price: {input: ..., output: ...} in US dollars per million tokens"
         yield Fault(place, what, hint)

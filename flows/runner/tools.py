@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 import polars as pl
 
 from claimflow.flows.errors import StoppedError
-from claimflow.flows.judge.embedding import LitellmEmbedder
-from claimflow.flows.judge.judge import Answer, LitellmJudge, Panel
+from claimflow.flows.judge.embedding import EndpointEmbedder
+from claimflow.flows.judge.judge import Answer, EndpointJudge, JudgePanel
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.wiring import Step
@@ -112,7 +112,7 @@ def entailment_keys(identity: Mapping[str, Any], pairs: Sequence[Pair]) -> dict[
 class StepJudge:
     """A judge for one step: it knows on whose behalf it is asked."""
 
-    def __init__(self, judge: LitellmJudge, step: str) -> None:
+    def __init__(self, judge: EndpointJudge, step: str) -> None:
         self.identity = judge.identity
         self._judge = judge
         self._step = step
@@ -125,7 +125,7 @@ class StepJudge:
 class StepEmbedder:
     """An `Embedder` for one step: an endpoint that knows on whose behalf it is asked."""
 
-    def __init__(self, embedder: LitellmEmbedder, step: str) -> None:
+    def __init__(self, embedder: EndpointEmbedder, step: str) -> None:
         self.identity = embedder.identity
         self._embedder = embedder
         self._step = step
@@ -153,12 +153,12 @@ class Toolbox:
         self._embedded = RememberingEmbedder(models, memory)
         self._entailment = RememberingEntailment(models, memory)
         self._endpoint = (
-            LitellmEmbedder(pipeline.embedder, session)
+            EndpointEmbedder(pipeline.embedder, session)
             if pipeline.embedder is not None and not isinstance(pipeline.embedder, Path)
             else None
         )
         self._judges = {
-            name: LitellmJudge(name, judge, session) for name, judge in pipeline.judges.items()
+            name: EndpointJudge(name, judge, session) for name, judge in pipeline.judges.items()
         }
 
     def lend(self, step: Step, *, repeat: int = 0) -> dict[str, Any]:
@@ -187,7 +187,7 @@ class Toolbox:
     def _tool(self, step: Step, protocol: type, repeat: int) -> Any:
         if protocol is LLM and step.judges:
             judges = {name: StepJudge(self._judges[name], step.name) for name in step.judges}
-            return Panel(judges, repeat=repeat)
+            return JudgePanel(judges, repeat=repeat)
         if protocol is Embedder:
             return StepEmbedder(self._endpoint, step.name) if self._endpoint else self._embedded
         if protocol is EntailmentModel:

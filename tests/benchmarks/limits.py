@@ -35,7 +35,7 @@ async def _places(url: str, seconds: float, rate: float) -> list[list[float]]:
     """When two judges of `claimflow.flows.orchestration.shared_limits` send."""
     from prefect.client.orchestration import get_client
 
-    from claimflow.flows.judge.rate_limit import Pace
+    from claimflow.flows.judge.rate_limit import RateLimiter
     from claimflow.flows.orchestration.shared_limits import Place
 
     Limit(url, "places", round(60 * rate))
@@ -43,7 +43,7 @@ async def _places(url: str, seconds: float, rate: float) -> list[list[float]]:
         limit = await client.read_global_concurrency_limit_by_name("places")
 
     async def ask() -> list[float]:
-        pace = Pace(64)
+        pace = RateLimiter(64)
         place = Place(limit, pace.keep_to, holder=uuid4(), context=copy_context())
         sent = []
         try:

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from claimflow.flows.judge.provider_errors import Trouble
-from claimflow.flows.judge.rate_limit import Limit, Pace
-from claimflow.flows.judge.retry import deliver
+from claimflow.flows.judge.provider_errors import ProviderError
+from claimflow.flows.judge.rate_limit import ConcurrencyLimit, RateLimiter
+from claimflow.flows.judge.retry import send_with_retries
 from tests.virtual_time import clock, run
 
 CALLS = 1500
@@ -49,17 +49,17 @@ class Visit:
         if len(self.taken) >= self.server.rate or self.in_flight >= self.server.at_once:
             self.sent_away += 1
             await asyncio.sleep(0.02)
-            raise Trouble("throttled", "too many", retry_after=self.server.retry_after)
+            raise ProviderError("throttled", "too many", retry_after=self.server.retry_after)
         self.taken.append(now)
         self.in_flight += 1
         await asyncio.sleep(LATENCY * random.uniform(0.9, 1.1))
         self.in_flight -= 1
         if random.random() < self.server.faults:
-            raise Trouble("server", "broken")
+            raise ProviderError("server", "broken")
         return True
 
 
-class Steady(Limit):
+class Steady(ConcurrencyLimit):
     """A limit that learns nothing."""
 
     def grow(self) -> None:
@@ -69,21 +69,21 @@ class Steady(Limit):
         pass
 
 
-def adaptive() -> Pace:
-    return Pace(64, clock=clock)
+def adaptive() -> RateLimiter:
+    return RateLimiter(64, clock=clock)
 
 
-def fixed(most: int) -> Pace:
-    pace = Pace(most, clock=clock)
+def fixed(most: int) -> RateLimiter:
+    pace = RateLimiter(most, clock=clock)
     pace._limit = Steady(most, most)
     return pace
 
 
-POLICIES: dict[str, Callable[[], Pace]] = {
+POLICIES: dict[str, Callable[[], RateLimiter]] = {
     "fixed 16": lambda: fixed(16),
     "fixed 64": lambda: fixed(64),
     "adaptive, to 64": adaptive,
-    "rpm 6000 told": lambda: Pace(64, rpm=6000, clock=clock),
+    "rpm 6000 told": lambda: RateLimiter(64, rpm=6000, clock=clock),
 }
 SERVERS = {
     "100/s, Retry-After 1": Server(rate=100, retry_after=1.0),
@@ -95,7 +95,7 @@ SERVERS = {
 }
 
 
-async def visit(server: Server, pace: Pace) -> tuple[float, float, int]:
+async def visit(server: Server, pace: RateLimiter) -> tuple[float, float, int]:
     """Answered calls a second, share of requests sent away, calls given up."""
     there = Visit(server)
     left = iter(range(CALLS))
@@ -105,8 +105,8 @@ async def visit(server: Server, pace: Pace) -> tuple[float, float, int]:
         nonlocal failed
         for _ in left:
             try:
-                await deliver(there.send, pace=pace, tokens=1, timeout=60)
-            except Trouble:
+                await send_with_retries(there.send, pace=pace, tokens=1, timeout=60)
+            except ProviderError:
                 failed += 1
 
     await asyncio.gather(*(work() for _ in range(WORKERS)))

@@ -12,7 +12,7 @@ import yaml
 
 from claimflow.flows.api import run_pipeline
 from claimflow.flows.cli.main import main
-from claimflow.flows.judge.judge import LitellmJudge
+from claimflow.flows.judge.judge import EndpointJudge
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.models import Judge
 from claimflow.flows.runner.prepare import prepare
@@ -65,11 +65,11 @@ def session(store: Path, stop: threading.Event | None = None) -> Iterator[Sessio
 @contextmanager
 def judge_of(
     endpoint: Endpoint, store: Path, stop: threading.Event | None = None, **settings: Any
-) -> Iterator[LitellmJudge]:
+) -> Iterator[EndpointJudge]:
     """A judge that asks `endpoint`, for a run of its own."""
     usual: dict[str, Any] = {"model": MODEL, "api_base": endpoint.api_base, "timeout": 10}
     with session(store, stop) as opened:
-        yield LitellmJudge("judge", Judge(**(usual | settings)), opened)
+        yield EndpointJudge("judge", Judge(**(usual | settings)), opened)
 
 
 def said(answer: Reply | Failure) -> str:

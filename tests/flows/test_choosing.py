@@ -12,7 +12,7 @@ import pytest
 from claimflow.flows.api import run_pipeline
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import InputError, StoppedError
-from claimflow.flows.judge.judge import LitellmJudge
+from claimflow.flows.judge.judge import EndpointJudge
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.models import Judge
 from claimflow.flows.pipeline.rerun import Rerun
@@ -177,7 +177,7 @@ def test_a_wrong_reply_of_an_ended_run_is_not_taken_up_by_a_fresh_one(
     endpoint.clear()
     session = Session(Ledger(Store(store)), run_id="f", stop=threading.Event(), fresh={"a"})
     settings = {"model": MODEL, "api_base": endpoint.api_base, "timeout": 10}
-    LitellmJudge("judge", Judge(**settings), session).ask(QUESTIONS, FORM, step="a")
+    EndpointJudge("judge", Judge(**settings), session).ask(QUESTIONS, FORM, step="a")
     session.close()
     assert [len(one.body["messages"]) for one in endpoint.requests] == [2]
 

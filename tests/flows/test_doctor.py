@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from claimflow.flows.cli.main import main
-from claimflow.flows.judge.doctor import patience
+from claimflow.flows.judge.doctor import reply_timeout
 from claimflow.flows.pipeline.models import Judge
 from tests.endpoint import faults
 from tests.endpoint.fault import Fault
@@ -273,8 +273,8 @@ def test_a_pipeline_without_endpoints_needs_no_doctor(
 
 
 def test_nobody_waits_longer_than_twenty_seconds() -> None:
-    assert patience(Judge(model="m", timeout=600)) == 20
-    assert patience(Judge(model="m", timeout=3)) == 3
+    assert reply_timeout(Judge(model="m", timeout=600)) == 20
+    assert reply_timeout(Judge(model="m", timeout=3)) == 3
 
 
 def test_a_mistake_in_the_file_is_a_mistake(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.flows.judge.budget import Budget, BudgetSpent, Price, Reservation, cost_of
+from claimflow.flows.judge.budget import Budget, BudgetExceeded, Price, Reservation, cost_of
 from claimflow.flows.judge.transport import Usage
 
 PRICE = Price(Decimal("2.5"), Decimal("1.25"), Decimal(10))
@@ -124,7 +124,7 @@ def test_what_does_not_fit_for_certain_is_refused_for_good() -> None:
         await settled(budget, 4, 4)
         messages = []
         for tokens in (2, 1):
-            with pytest.raises(BudgetSpent) as raised:
+            with pytest.raises(BudgetExceeded) as raised:
                 await budget.reserve(tokens, 1)
             messages.append(str(raised.value))
         return messages
@@ -137,7 +137,7 @@ def test_small_sums_are_legible() -> None:
     async def main() -> str:
         budget = Budget(0.001, None, PRICE)
         budget.settle(await budget.reserve(0, 0), Usage(100, 0, 0))
-        with pytest.raises(BudgetSpent) as raised:
+        with pytest.raises(BudgetExceeded) as raised:
             await budget.reserve(1000, 0)
         return str(raised.value)
 
@@ -173,7 +173,7 @@ def test_everyone_who_waits_is_refused_once_nobody_is_in_flight() -> None:
         budget.settle(first, Usage(9, None, 0))
         return await asyncio.gather(*others, return_exceptions=True)
 
-    assert [type(each) for each in asyncio.run(main())] == [BudgetSpent] * 3
+    assert [type(each) for each in asyncio.run(main())] == [BudgetExceeded] * 3
 
 
 def test_requests_are_counted_to_the_last() -> None:
@@ -184,11 +184,11 @@ def test_requests_are_counted_to_the_last() -> None:
         await asyncio.sleep(0)
         budget.count()
         budget.count()
-        with pytest.raises(BudgetSpent, match=r"^the budget of 2 calls is spent$"):
+        with pytest.raises(BudgetExceeded, match=r"^the budget of 2 calls is spent$"):
             budget.count()
-        with pytest.raises(BudgetSpent, match="2 calls"):
+        with pytest.raises(BudgetExceeded, match="2 calls"):
             await waiting
-        with pytest.raises(BudgetSpent, match="2 calls"):
+        with pytest.raises(BudgetExceeded, match="2 calls"):
             await budget.reserve(1, 1)
         budget.settle(first, None)
         assert budget.sent == 2
@@ -201,7 +201,7 @@ def test_nothing_is_reserved_for_a_request_that_may_not_be_sent() -> None:
         budget = Budget(None, 1, None)
         budget.release(await budget.reserve(1, 1))
         budget.count()
-        with pytest.raises(BudgetSpent, match="1 calls"):
+        with pytest.raises(BudgetExceeded, match="1 calls"):
             await budget.reserve(1, 1)
 
     asyncio.run(main())
@@ -233,8 +233,8 @@ def test_no_money_is_lost_when_callers_go_away(seed: int, usd: int) -> None:
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         used = sum(each for each in outcomes if isinstance(each, int))
         assert used == budget.spent <= usd
-        assert {type(each) for each in outcomes} <= {int, BudgetSpent, asyncio.CancelledError}
-        if BudgetSpent in {type(each) for each in outcomes}:
+        assert {type(each) for each in outcomes} <= {int, BudgetExceeded, asyncio.CancelledError}
+        if BudgetExceeded in {type(each) for each in outcomes}:
             assert usd - used < 5
         else:
             budget.release(await budget.reserve(int(usd - used), 1))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.judge.budget import Price, charges_of, listed
+from claimflow.flows.judge.budget import Price, listed, price_of
 from claimflow.flows.pipeline.models import Judge
 
 
@@ -15,7 +15,7 @@ def judge(**settings: Any) -> Judge:
 
 def test_without_words_the_table_says_it_per_million_tokens() -> None:
     price = Price(Decimal("0.15"), Decimal("0.075"), Decimal("0.6"))
-    assert charges_of(judge()) == listed("openai/gpt-4o-mini") == listed("gpt-4o-mini") == price
+    assert price_of(judge()) == listed("openai/gpt-4o-mini") == listed("gpt-4o-mini") == price
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_without_words_the_table_says_it_per_million_tokens() -> None:
 )
 def test_a_name_that_another_provider_has_a_price_for_has_none(unknown: str) -> None:
     assert listed(unknown) is None
-    assert charges_of(judge(model=unknown)) is None
+    assert price_of(judge(model=unknown)) is None
 
 
 def test_cached_tokens_without_a_price_cost_the_full_one() -> None:
@@ -34,7 +34,7 @@ def test_cached_tokens_without_a_price_cost_the_full_one() -> None:
 
 def test_own_words_go_before_the_table() -> None:
     own = judge(price={"input": 0.1, "output": 2, "cached_input": 0.01})
-    assert charges_of(own) == Price(Decimal("0.1"), Decimal("0.01"), Decimal("2.0"))
-    assert charges_of(judge(price={"input": 0.1})) == Price(
+    assert price_of(own) == Price(Decimal("0.1"), Decimal("0.01"), Decimal("2.0"))
+    assert price_of(judge(price={"input": 0.1})) == Price(
         Decimal("0.1"), Decimal("0.1"), Decimal(0)
     )

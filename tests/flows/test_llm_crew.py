@@ -6,7 +6,7 @@ import pytest
 
 from claimflow.flows.errors import StoppedError
 from claimflow.flows.judge import judge as crew_module
-from claimflow.flows.judge.judge import Crew
+from claimflow.flows.judge.judge import WorkerPool
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def test_every_batch_is_settled_by_so_many_workers_at_most() -> None:
         working -= 1
         settled.append(batch)
 
-    asyncio.run(Crew(5, threading.Event()).work_through(iter(range(50)), settle))
+    asyncio.run(WorkerPool(5, threading.Event()).work_through(iter(range(50)), settle))
     assert sorted(settled) == list(range(50))
     assert most == 5
 
@@ -47,7 +47,7 @@ def test_batches_are_made_as_they_are_needed() -> None:
             raise ValueError("enough")
 
     with pytest.raises(ValueError, match="enough"):
-        asyncio.run(Crew(2, threading.Event()).work_through(batches(), settle))
+        asyncio.run(WorkerPool(2, threading.Event()).work_through(batches(), settle))
     assert made < 20
 
 
@@ -61,7 +61,7 @@ def test_what_breaks_one_lets_the_others_finish_what_they_began() -> None:
         settled.append(batch)
 
     with pytest.raises(ValueError, match="broken"):
-        asyncio.run(Crew(3, threading.Event()).work_through(iter(range(100)), settle))
+        asyncio.run(WorkerPool(3, threading.Event()).work_through(iter(range(100)), settle))
     assert settled == [0, 2]
 
 
@@ -73,7 +73,7 @@ def test_what_breaks_the_work_of_one_step_ends_that_of_another() -> None:
         await asyncio.sleep(0.01)
 
     async def main() -> list[BaseException | None]:
-        crew = Crew(1, threading.Event())
+        crew = WorkerPool(1, threading.Event())
         steps = (crew.work_through(iter(range(10**6)), settle) for settle in (goes_on, breaks))
         return await asyncio.gather(*steps, return_exceptions=True)
 
@@ -95,7 +95,7 @@ def test_a_stop_waits_for_calls_in_flight_but_not_for_those_that_hang() -> None:
             raise
 
     with pytest.raises(StoppedError):
-        asyncio.run(Crew(2, stop).work_through(iter(range(9)), settle))
+        asyncio.run(WorkerPool(2, stop).work_through(iter(range(9)), settle))
     assert ended == {0: "came back", 1: "cancelled"}
 
 
@@ -107,7 +107,7 @@ def test_a_stop_seen_by_a_call_is_no_breakage() -> None:
         raise StoppedError
 
     with pytest.raises(StoppedError):
-        asyncio.run(Crew(2, stop).work_through(iter(range(9)), settle))
+        asyncio.run(WorkerPool(2, stop).work_through(iter(range(9)), settle))
 
 
 def test_whoever_waits_for_the_answer_of_another_step_is_stopped_too() -> None:
@@ -116,7 +116,7 @@ def test_whoever_waits_for_the_answer_of_another_step_is_stopped_too() -> None:
     async def main() -> None:
         never = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_later(0.05, stop.set)
-        await Crew(1, stop).patiently(asyncio.shield(never))
+        await WorkerPool(1, stop).patiently(asyncio.shield(never))
 
     with pytest.raises(StoppedError):
         asyncio.run(main())
@@ -126,7 +126,7 @@ def test_an_answer_that_is_withdrawn_stops_whoever_waits_for_it() -> None:
     async def main() -> None:
         answer = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_later(0.05, answer.cancel)
-        await Crew(1, threading.Event()).patiently(asyncio.shield(answer))
+        await WorkerPool(1, threading.Event()).patiently(asyncio.shield(answer))
 
     with pytest.raises(StoppedError):
         asyncio.run(main())

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.flows.judge.provider_errors import Trouble
-from claimflow.flows.judge.rate_limit import Pace
-from claimflow.flows.judge.retry import Delivered, deliver
+from claimflow.flows.judge.provider_errors import ProviderError
+from claimflow.flows.judge.rate_limit import RateLimiter
+from claimflow.flows.judge.retry import Delivery, send_with_retries
 from tests.virtual_time import clock, run
 
 TIMEOUT = 60.0
@@ -20,7 +20,7 @@ TIMEOUT = 60.0
 class Endpoint:
     """Does in turn what `script` says, the last of it for ever, taking `latency` seconds."""
 
-    def __init__(self, *script: str | Trouble, latency: float = 1.0) -> None:
+    def __init__(self, *script: str | ProviderError, latency: float = 1.0) -> None:
         self.script = list(script)
         self.latency = latency
         self.sent_at: list[float] = []
@@ -31,32 +31,34 @@ class Endpoint:
         latency = 1e9 if said == "hang" else self.latency
         await asyncio.sleep(min(latency, seconds))
         if latency > seconds:
-            raise Trouble("timeout", f"no reply within {seconds:g} seconds")
-        if isinstance(said, Trouble):
-            raise Trouble(said.kind, said.message, retry_after=said.retry_after)
+            raise ProviderError("timeout", f"no reply within {seconds:g} seconds")
+        if isinstance(said, ProviderError):
+            raise ProviderError(said.kind, said.message, retry_after=said.retry_after)
         return said
 
 
 def call(
     endpoint: Endpoint,
-    pace: Pace | None = None,
+    pace: RateLimiter | None = None,
     before_send: Callable[[], Awaitable[None] | None] = lambda: None,
-) -> Coroutine[Any, Any, Delivered[str]]:
-    pace = pace or Pace(8, clock=clock)
-    return deliver(endpoint.send, pace=pace, tokens=1, timeout=TIMEOUT, before_send=before_send)
+) -> Coroutine[Any, Any, Delivery[str]]:
+    pace = pace or RateLimiter(8, clock=clock)
+    return send_with_retries(
+        endpoint.send, pace=pace, tokens=1, timeout=TIMEOUT, before_send=before_send
+    )
 
 
-async def failing(endpoint: Endpoint, pace: Pace | None = None) -> Trouble:
-    with pytest.raises(Trouble) as raised:
+async def failing(endpoint: Endpoint, pace: RateLimiter | None = None) -> ProviderError:
+    with pytest.raises(ProviderError) as raised:
         await call(endpoint, pace)
     return raised.value
 
 
-def throttled(retry_after: float | None = None) -> Trouble:
-    return Trouble("throttled", "too many", retry_after=retry_after)
+def throttled(retry_after: float | None = None) -> ProviderError:
+    return ProviderError("throttled", "too many", retry_after=retry_after)
 
 
-SERVER = Trouble("server", "broken")
+SERVER = ProviderError("server", "broken")
 
 
 def test_an_answer_comes_with_its_attempts_and_seconds() -> None:
@@ -66,7 +68,7 @@ def test_an_answer_comes_with_its_attempts_and_seconds() -> None:
 
 @pytest.mark.parametrize("kind", ["fatal", "rung", "refused", "too_long", "bad_request"])
 def test_what_no_repetition_mends_is_raised_at_once(kind: Any) -> None:
-    endpoint = Endpoint(Trouble(kind, "no", retry_after=1.0))
+    endpoint = Endpoint(ProviderError(kind, "no", retry_after=1.0))
     told = run(lambda: failing(endpoint))
     assert (told.kind, told.attempts, told.seconds) == (kind, 1, 1.0)
     assert len(endpoint.sent_at) == 1
@@ -132,13 +134,13 @@ def test_retry_after_is_obeyed() -> None:
 
 def test_retry_after_of_a_broken_endpoint_holds_back_this_call_only() -> None:
     async def main() -> None:
-        pace = Pace(8, clock=clock)
+        pace = RateLimiter(8, clock=clock)
         broken = asyncio.create_task(call(first, pace))
         await asyncio.sleep(2)
         await call(second, pace)
         await broken
 
-    first = Endpoint(Trouble("server", "broken", retry_after=30.0), "yes")
+    first = Endpoint(ProviderError("server", "broken", retry_after=30.0), "yes")
     second = Endpoint("yes")
     run(main)
     assert first.sent_at == [0, 31.0]
@@ -147,14 +149,14 @@ def test_retry_after_of_a_broken_endpoint_holds_back_this_call_only() -> None:
 
 @pytest.mark.parametrize("kind", ["throttled", "server"])
 def test_a_retry_after_beyond_what_is_left_gives_up_at_once(kind: Any) -> None:
-    endpoint = Endpoint(Trouble(kind, "later", retry_after=3600.0))
+    endpoint = Endpoint(ProviderError(kind, "later", retry_after=3600.0))
     told = run(lambda: failing(endpoint))
     assert (told.kind, told.message, told.attempts, told.seconds) == (kind, "later", 1, 1.0)
 
 
 def test_a_run_does_not_hang_on_a_retry_after_of_an_hour() -> None:
-    async def main() -> list[Trouble]:
-        pace = Pace(8, clock=clock)
+    async def main() -> list[ProviderError]:
+        pace = RateLimiter(8, clock=clock)
         return await asyncio.gather(*(failing(endpoint, pace) for _ in range(100)))
 
     endpoint = Endpoint(throttled(3600.0))
@@ -165,8 +167,8 @@ def test_a_run_does_not_hang_on_a_retry_after_of_an_hour() -> None:
 
 
 def test_waiting_for_a_turn_before_the_first_attempt_does_not_count() -> None:
-    async def main() -> list[Delivered[str]]:
-        pace = Pace(1, clock=clock)
+    async def main() -> list[Delivery[str]]:
+        pace = RateLimiter(1, clock=clock)
         return await asyncio.gather(*(call(endpoint, pace) for _ in range(10)))
 
     endpoint = Endpoint("yes", latency=59)
@@ -175,7 +177,7 @@ def test_waiting_for_a_turn_before_the_first_attempt_does_not_count() -> None:
 
 def test_the_turn_is_given_back_between_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        pace = Pace(1, clock=clock)
+        pace = RateLimiter(1, clock=clock)
         await asyncio.gather(call(first, pace), call(second, pace))
 
     monkeypatch.setattr(random, "uniform", lambda low, high: high)
@@ -186,8 +188,8 @@ def test_the_turn_is_given_back_between_attempts(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_last_word_of_the_endpoint_is_told_when_no_turn_comes() -> None:
-    async def main() -> Trouble:
-        pace = Pace(1, clock=clock)
+    async def main() -> ProviderError:
+        pace = RateLimiter(1, clock=clock)
         waiting = asyncio.create_task(failing(endpoint, pace))
         await asyncio.sleep(0)
         async with pace.turn(1, patience=10, again=True):
@@ -200,8 +202,8 @@ def test_the_last_word_of_the_endpoint_is_told_when_no_turn_comes() -> None:
 
 
 def test_only_throttling_and_silence_slow_us_down() -> None:
-    async def limit_after(*script: str | Trouble) -> int:
-        pace = Pace(8, clock=clock)
+    async def limit_after(*script: str | ProviderError) -> int:
+        pace = RateLimiter(8, clock=clock)
         await call(Endpoint(*script, "yes"), pace)
         return pace.limit
 
@@ -212,7 +214,7 @@ def test_only_throttling_and_silence_slow_us_down() -> None:
 
 def test_answers_speed_us_up() -> None:
     async def main() -> int:
-        pace = Pace(64, clock=clock)
+        pace = RateLimiter(64, clock=clock)
         await asyncio.gather(*(call(Endpoint("yes"), pace) for _ in range(16)))
         return pace.limit
 
@@ -234,7 +236,7 @@ def test_each_attempt_is_announced_and_may_be_forbidden(waits: bool) -> None:
             return asyncio.sleep(5) if waits else None
 
     async def main() -> None:
-        pace = Pace(1, clock=clock)
+        pace = RateLimiter(1, clock=clock)
         with pytest.raises(StopError):
             await call(endpoint, pace, signal)
         await call(Endpoint("yes"), pace)
@@ -253,13 +255,13 @@ def test_each_attempt_is_announced_and_may_be_forbidden(waits: bool) -> None:
     ),
     st.integers(1, 4),
 )
-def test_every_call_ends_in_time(script: list[str | Trouble], most: int) -> None:
+def test_every_call_ends_in_time(script: list[str | ProviderError], most: int) -> None:
     async def main() -> None:
-        pace = Pace(most, clock=clock)
+        pace = RateLimiter(most, clock=clock)
         endpoint = Endpoint(*script)
         calls = (call(endpoint, pace) for _ in range(6))
         for outcome in await asyncio.gather(*calls, return_exceptions=True):
-            assert isinstance(outcome, Delivered | Trouble)
+            assert isinstance(outcome, Delivery | ProviderError)
             assert outcome.seconds <= 4 * TIMEOUT + 1e-6
 
     run(main)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from claimflow.flows.judge.embedding import LitellmEmbedder
+from claimflow.flows.judge.embedding import EndpointEmbedder
 from claimflow.flows.pipeline.models import EmbeddingEndpoint
 from tests.endpoint import faults
 from tests.endpoint.server import Endpoint, serve
@@ -41,7 +41,7 @@ def test_texts_go_in_batches_once_and_vectors_have_length_one(tmp_path: Path, mo
         texts = [f"Text {number}." for number in range(5)]
         for _ in range(2):
             with session(tmp_path / "s.duckdb") as opened:
-                tool = LitellmEmbedder(settings, opened)
+                tool = EndpointEmbedder(settings, opened)
                 table = tool.embed([*texts, texts[0]], step="a")
             assert sorted(len(texts_of(one.body)) for one in endpoint.requests) == [1, 2, 2]
         assert {text for one in endpoint.requests for text in texts_of(one.body)} == set(texts)
@@ -54,7 +54,7 @@ def test_steps_that_embed_the_same_at_once_ask_once(tmp_path: Path) -> None:
     with serve(latency=0.1, dimension=8) as endpoint:
         settings = EmbeddingEndpoint(**embedder(endpoint))
         with session(tmp_path / "s.duckdb") as opened:
-            tool = LitellmEmbedder(settings, opened)
+            tool = EndpointEmbedder(settings, opened)
             threads = [
                 threading.Thread(target=tool.embed, args=(["a", "b"],), kwargs={"step": step})
                 for step in ("one", "two")
@@ -106,5 +106,5 @@ def test_vectors_that_are_none_are_never_used(tmp_path: Path, fault: Any) -> Non
     with serve(fault=fault, dimension=8) as endpoint:
         settings = EmbeddingEndpoint(**embedder(endpoint, timeout=0.4))
         with session(tmp_path / "s.duckdb") as opened:
-            table = LitellmEmbedder(settings, opened).embed(["a", "b"], step="s")
+            table = EndpointEmbedder(settings, opened).embed(["a", "b"], step="s")
     assert table.height == 0

@@ -8,7 +8,7 @@ import pytest
 
 from claimflow.flows.errors import StoreFullError
 from claimflow.flows.judge.calls import Call, call_table
-from claimflow.flows.judge.ledger_writer import Entry, Journal, take_in_journals
+from claimflow.flows.judge.ledger_writer import Entry, Journal, recover_journals
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import content_key
@@ -59,13 +59,13 @@ def on_file(ledger: Ledger, column: str) -> list[Any]:
 def test_what_was_left_is_taken_in_whole_and_its_file_is_gone(ledger: Ledger) -> None:
     first = call(0, reply="one \u2028\n\x85 line", cost=Decimal("0.000000123"), attempts=2)
     leave(ledger, first, call(1, reply="two", error="\ud800"))
-    assert take_in_journals(ledger) == 2
+    assert recover_journals(ledger) == 2
     assert journals(ledger) == []
     assert on_file(ledger, "reply") == ["one \u2028\n\x85 line", "two"]
     assert on_file(ledger, "cost") == [Decimal("0.000000123"), None]
     assert on_file(ledger, "asked_at")[0] == first.asked_at
     assert ledger.recall([key(0), key(1)]) == {key(0): b"\xff reply 0", key(1): b"\xff reply 1"}
-    assert take_in_journals(ledger) == 0
+    assert recover_journals(ledger) == 0
 
 
 def test_an_entry_is_in_the_file_as_soon_as_it_is_added(ledger: Ledger) -> None:
@@ -80,16 +80,16 @@ def test_an_entry_is_in_the_file_as_soon_as_it_is_added(ledger: Ledger) -> None:
 def test_a_journal_whose_writer_lives_is_left_alone(ledger: Ledger) -> None:
     journal = Journal(ledger.store)
     journal.add(Entry(call(0), {}, None))
-    assert take_in_journals(ledger) == 0
+    assert recover_journals(ledger) == 0
     assert len(journals(ledger)) == 1
     journal.leave()
-    assert take_in_journals(ledger) == 1
+    assert recover_journals(ledger) == 1
 
 
 def test_a_line_without_its_end_is_left_out(ledger: Ledger) -> None:
     path = leave(ledger, call(0), call(1))
     path.write_bytes(path.read_bytes()[:-5])
-    assert take_in_journals(ledger) == 1
+    assert recover_journals(ledger) == 1
     assert on_file(ledger, "call_id::VARCHAR") == [call(0).call_id]
 
 
@@ -97,7 +97,7 @@ def test_a_call_that_is_on_file_already_is_not_put_there_again(ledger: Ledger) -
     ledger.remember("judge", {}, calls=call_table([call(0)]))
     leave(ledger, call(0), call(1))
     leave(ledger, call(1), call(2))
-    take_in_journals(ledger)
+    recover_journals(ledger)
     assert on_file(ledger, "call_id::VARCHAR") == [call(n).call_id for n in range(3)]
 
 
@@ -105,15 +105,15 @@ def test_a_call_closes_one_of_an_earlier_journal(ledger: Ledger) -> None:
     first = call(0, reply="wrong", open=True)
     leave(ledger, first)
     leave(ledger, call(1), closes=first.call_id)
-    take_in_journals(ledger)
+    recover_journals(ledger)
     assert on_file(ledger, "open") == [False, False]
 
 
 def test_journals_of_another_store_are_not_touched(ledger: Ledger) -> None:
     other = Ledger(Store(ledger.store.path.with_name("s1.duckdb")))
     leave(other, call(0))
-    assert take_in_journals(ledger) == 0
-    assert take_in_journals(other) == 1
+    assert recover_journals(ledger) == 0
+    assert recover_journals(other) == 1
 
 
 def test_no_room_is_one_clear_line(ledger: Ledger) -> None:

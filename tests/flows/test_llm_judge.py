@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claimflow.flows.errors import JudgeError, StoppedError
-from claimflow.flows.judge.judge import batched
+from claimflow.flows.judge.judge import batch_questions
 from claimflow.stages.tools import Failure, Question, Reply
 from tests.endpoint import faults
 from tests.endpoint.server import serve
@@ -151,7 +151,7 @@ def test_a_stopped_run_keeps_what_comes_back(tmp_path: Path) -> None:
 def test_batches_hold_every_question_once_beside_others_of_its_premise(
     questions: list[Question], per_call: int
 ) -> None:
-    batches = list(batched(questions, per_call))
+    batches = list(batch_questions(questions, per_call))
     found = [question for batch in batches for question in batch.questions.values()]
     assert sorted(found) == sorted(questions)
     for batch in batches:

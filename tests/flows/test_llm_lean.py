@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from claimflow.flows.judge.provider_errors import Trouble
+from claimflow.flows.judge.provider_errors import ProviderError
 from claimflow.flows.judge.transport import Request, close, litellm, send, unlogged, warm
 from tests.endpoint.server import serve
 
@@ -77,7 +77,7 @@ def ask(model: str, address: str) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_request_whose_connection_breaks_is_sent_once(breaking: Breaking, model: str) -> None:
-    with pytest.raises(Trouble) as raised:
+    with pytest.raises(ProviderError) as raised:
         ask(model, breaking.url)
     assert raised.value.kind == "server"
     assert breaking.heard == 1

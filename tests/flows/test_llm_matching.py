@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from claimflow.flows.judge.reply_matching import match, reask
+from claimflow.flows.judge.reply_matching import match_entries, retry_message
 from claimflow.stages.rows import FailureKind
 from claimflow.stages.tools import Form
 
@@ -37,14 +37,14 @@ def verdict(verdict: Any = "entailed", reason: str = "It says so.") -> Verdict:
 
 
 def test_every_open_id_gets_its_entry() -> None:
-    matched = match({"claims": [entry(1), entry(2, "neutral")]}, VERIFY, [1, 2])
+    matched = match_entries({"claims": [entry(1), entry(2, "neutral")]}, VERIFY, [1, 2])
     assert matched == ({1: verdict(), 2: verdict("neutral")}, {}, False)
 
 
 def test_texts_are_matched_like_claims() -> None:
     value = {"texts": [{"id": 1, "claims": ["a", "b"]}, {"id": 2, "claims": []}]}
     answers = {1: Statements(claims=["a", "b"]), 2: Statements(claims=[])}
-    assert match(value, DECOMPOSE, [1, 2]) == (answers, {}, False)
+    assert match_entries(value, DECOMPOSE, [1, 2]) == (answers, {}, False)
 
 
 REPAIRED = {
@@ -62,20 +62,20 @@ REPAIRED = {
 
 @pytest.mark.parametrize("value", REPAIRED.values(), ids=REPAIRED)
 def test_what_can_be_told_for_sure_is_accepted(value: Any) -> None:
-    assert match(value, VERIFY, [1, 2]) == ({1: verdict(), 2: verdict("neutral")}, {}, True)
+    assert match_entries(value, VERIFY, [1, 2]) == ({1: verdict(), 2: verdict("neutral")}, {}, True)
 
 
 def test_the_order_of_names_in_an_entry_is_nothing_to_repair() -> None:
     turned = {"verdict": "neutral", "reason": "It says so.", "id": 1}
-    assert match({"claims": [turned]}, VERIFY, [1]) == ({1: verdict("neutral")}, {}, False)
+    assert match_entries({"claims": [turned]}, VERIFY, [1]) == ({1: verdict("neutral")}, {}, False)
 
 
 def test_one_entry_alone_answers_one_open_id() -> None:
-    assert match(entry(2), VERIFY, [2]) == ({2: verdict()}, {}, True)
-    assert match({"id": 1, "claims": ["a"]}, DECOMPOSE, [1]).answers == {
+    assert match_entries(entry(2), VERIFY, [2]) == ({2: verdict()}, {}, True)
+    assert match_entries({"id": 1, "claims": ["a"]}, DECOMPOSE, [1]).answers == {
         1: Statements(claims=["a"])
     }
-    problems = match(entry(2), VERIFY, [1, 2]).problems
+    problems = match_entries(entry(2), VERIFY, [1, 2]).problems
     assert [kind for kind, _ in problems.values()] == ["invalid", "invalid"]
 
 
@@ -97,11 +97,11 @@ def test_one_entry_alone_answers_one_open_id() -> None:
     ],
 )  # fmt: skip
 def test_an_id_without_entry_is_missing_and_never_guessed(entries: Any, message: str) -> None:
-    assert match({"claims": entries}, VERIFY, [3])[:2] == ({}, {3: ("missing", message)})
+    assert match_entries({"claims": entries}, VERIFY, [3])[:2] == ({}, {3: ("missing", message)})
 
 
 def test_true_is_no_id() -> None:
-    matched = match({"claims": [entry(True)]}, VERIFY, [1])
+    matched = match_entries({"claims": [entry(True)]}, VERIFY, [1])
     assert matched.problems == {1: ("missing", "id 1 is missing; id true was not asked for")}
 
 
@@ -116,7 +116,7 @@ def test_true_is_no_id() -> None:
     ],
 )
 def test_an_entry_of_another_form_is_invalid(said: Any, message: str) -> None:
-    matched = match({"claims": [entry(1), said]}, VERIFY, [1, 2])
+    matched = match_entries({"claims": [entry(1), said]}, VERIFY, [1, 2])
     assert matched[:2] == ({1: verdict()}, {2: ("invalid", message)})
 
 
@@ -129,7 +129,7 @@ def test_an_entry_of_another_form_is_invalid(said: Any, message: str) -> None:
     ],
 )
 def test_statements_of_another_form_are_invalid(said: Any, message: str) -> None:
-    matched = match({"texts": [{"id": 1} | said]}, DECOMPOSE, [1])
+    matched = match_entries({"texts": [{"id": 1} | said]}, DECOMPOSE, [1])
     assert matched[:2] == ({}, {1: ("invalid", message)})
 
 
@@ -146,13 +146,13 @@ def test_statements_of_another_form_are_invalid(said: Any, message: str) -> None
 )
 def test_two_different_entries_for_one_id_are_a_conflict(others: Any) -> None:
     for entries in itertools.permutations([entry(2), *others]):
-        matched = match({"claims": [entry(1), *entries]}, VERIFY, [1, 2])
+        matched = match_entries({"claims": [entry(1), *entries]}, VERIFY, [1, 2])
         assert matched.answers == {1: verdict()}
         assert matched.problems == {2: ("conflict", "id 2 is answered twice, differently")}
 
 
 def test_the_same_wrong_entry_twice_is_invalid() -> None:
-    matched = match({"claims": [entry(2, "maybe"), entry(2, "maybe")]}, VERIFY, [2])
+    matched = match_entries({"claims": [entry(2, "maybe"), entry(2, "maybe")]}, VERIFY, [2])
     assert [kind for kind, _ in matched.problems.values()] == ["invalid"]
 
 
@@ -167,17 +167,17 @@ SHAPES = [
 def test_a_reply_of_another_shape_is_invalid_for_all(value: Any) -> None:
     why = 'the reply must be an object with the list "claims" of entries with ids'
     problems = {1: ("invalid", why), 2: ("invalid", why)}
-    assert match(value, VERIFY, [1, 2]) == ({}, problems, False)
+    assert match_entries(value, VERIFY, [1, 2]) == ({}, problems, False)
 
 
 def test_an_id_that_is_no_longer_open_is_not_answered_again() -> None:
     value = {"claims": [entry(1, "neutral"), entry(2), entry(3, "neutral")]}
-    assert match(value, VERIFY, [2]) == ({2: verdict()}, {}, True)
+    assert match_entries(value, VERIFY, [2]) == ({2: verdict()}, {}, True)
 
 
 def test_answers_come_in_the_order_asked() -> None:
     value = {"claims": [entry(3), entry(1), entry(2)]}
-    assert list(match(value, VERIFY, [1, 2, 3]).answers) == [1, 2, 3]
+    assert list(match_entries(value, VERIFY, [1, 2, 3]).answers) == [1, 2, 3]
 
 
 HOSTILE = "ignore\nall\u202e\ud800 " * 500
@@ -191,7 +191,7 @@ def test_messages_stay_short_and_on_one_line() -> None:
         [{"id": 1, "claims": [1] * 1000}],
     ]
     for value in values:
-        (message,) = (said for _, said in match(value, DECOMPOSE, [1]).problems.values())
+        (message,) = (said for _, said in match_entries(value, DECOMPOSE, [1]).problems.values())
         assert len(message) <= 300
         assert message.isprintable()
 
@@ -207,15 +207,17 @@ class Wordy(BaseModel):
 
 def test_a_check_of_the_form_may_say_why_but_not_at_length() -> None:
     form = DECOMPOSE._replace(answer=Wordy)
-    short = match([{"id": 1, "claims": ["a\nb"]}], form, [1]).problems
+    short = match_entries([{"id": 1, "claims": ["a\nb"]}], form, [1]).problems
     assert short == {1: ("invalid", "id 1: claims: Value error, a b")}
-    ((_, message),) = match([{"id": 1, "claims": ["word\n" * 500]}], form, [1]).problems.values()
+    ((_, message),) = match_entries(
+        [{"id": 1, "claims": ["word\n" * 500]}], form, [1]
+    ).problems.values()
     assert len(message) <= 300
     assert message.isprintable()
 
 
 def ask_again(**problems: tuple[FailureKind, str]) -> str:
-    return reask({int(number[1:]): problem for number, problem in problems.items()}, None)
+    return retry_message({int(number[1:]): problem for number, problem in problems.items()}, None)
 
 
 def test_a_re_ask_tells_what_was_wrong_and_asks_for_the_open_ids() -> None:
@@ -231,9 +233,9 @@ def test_a_re_ask_tells_what_was_wrong_and_asks_for_the_open_ids() -> None:
 
 def test_a_re_ask_says_the_same_thing_once() -> None:
     whole = "the reply holds no JSON object"
-    said = reask({1: ("unparseable", whole), 2: ("unparseable", whole)}, whole)
+    said = retry_message({1: ("unparseable", whole), 2: ("unparseable", whole)}, whole)
     assert said.count(whole) == 1
-    assert reask({1: ("missing", "id 1 is missing")}, whole).splitlines()[1:3] == [
+    assert retry_message({1: ("missing", "id 1 is missing")}, whole).splitlines()[1:3] == [
         f"- {whole}",
         "- id 1 is missing",
     ]
@@ -241,7 +243,7 @@ def test_a_re_ask_says_the_same_thing_once() -> None:
 
 def test_a_re_ask_stays_short() -> None:
     problems = {n: ("missing", f"id {n} is missing {HOSTILE}") for n in range(1, 41)}
-    lines = reask(problems, HOSTILE).splitlines()
+    lines = retry_message(problems, HOSTILE).splitlines()
     assert len(lines) == 24
     assert lines[-3] == "- and 21 more like these"
     assert max(len(line) for line in lines[:-1]) <= 302
@@ -256,14 +258,14 @@ ENTRIES = st.lists(SAID | st.sampled_from([None, "x", {}, {"id": 3}, [1]]), max_
 @given(ENTRIES.flatmap(lambda said: st.tuples(st.just(said), st.permutations(said))), st.booleans())
 def test_the_order_of_entries_changes_nothing(two: tuple[list[Any], list[Any]], bare: bool) -> None:
     first, second = (
-        match(value if bare else {"claims": value}, VERIFY, [1, 2, 3]) for value in two
+        match_entries(value if bare else {"claims": value}, VERIFY, [1, 2, 3]) for value in two
     )
     assert first[:2] == second[:2]
 
 
 @given(ENTRIES, st.lists(st.integers(0, 5), unique=True, min_size=1))
 def test_every_open_id_is_answered_or_a_problem(said: list[Any], open_ids: list[int]) -> None:
-    matched = match({"claims": said}, VERIFY, open_ids)
+    matched = match_entries({"claims": said}, VERIFY, open_ids)
     assert matched.answers.keys() | matched.problems.keys() == set(open_ids)
     assert not matched.answers.keys() & matched.problems.keys()
     for number, answer in matched.answers.items():

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.flows.judge.rate_limit import NoTurn, Pace
+from claimflow.flows.judge.rate_limit import RateLimiter, TurnTimeoutError
 from tests.virtual_time import VirtualLoop, clock, run
 
 
-def pace_of(most: int = 64, rpm: int | None = None, tpm: int | None = None) -> Pace:
-    return Pace(most, rpm, tpm, clock)
+def pace_of(most: int = 64, rpm: int | None = None, tpm: int | None = None) -> RateLimiter:
+    return RateLimiter(most, rpm, tpm, clock)
 
 
-async def occupy(pace: Pace, seconds: float = 1.0, tokens: int = 1) -> float:
+async def occupy(pace: RateLimiter, seconds: float = 1.0, tokens: int = 1) -> float:
     """A call that is answered after so many seconds; when it was sent."""
     async with pace.turn(tokens, patience=100, again=False):
         sent_at = clock()
@@ -148,13 +148,13 @@ def test_nobody_is_sent_while_the_endpoint_wants_none() -> None:
 
 @pytest.mark.parametrize("again", [False, True])
 def test_waiting_is_given_up_as_soon_as_it_is_pointless(again: bool) -> None:
-    async def main() -> tuple[list[float], NoTurn]:
+    async def main() -> tuple[list[float], TurnTimeoutError]:
         pace = pace_of(1)
         first = asyncio.create_task(occupy(pace))
         await asyncio.sleep(0.1)
 
-        async def call() -> NoTurn:
-            with pytest.raises(NoTurn) as raised:
+        async def call() -> TurnTimeoutError:
+            with pytest.raises(TurnTimeoutError) as raised:
                 async with pace.turn(1, patience=240, again=again):
                     raise AssertionError("must not be sent")
             times.append(clock())
@@ -181,7 +181,7 @@ def test_a_call_that_was_sent_before_waits_no_longer_than_it_may() -> None:
         pace = pace_of(1)
         first = asyncio.create_task(occupy(pace, 100))
         await asyncio.sleep(0)
-        with pytest.raises(NoTurn):
+        with pytest.raises(TurnTimeoutError):
             async with pace.turn(1, patience=5, again=True):
                 raise AssertionError("must not be sent")
         given_up_at = clock()
@@ -218,7 +218,7 @@ def test_being_sent_away_again_and_again_counts_unless_others_are_answered(
             try:
                 async with pace.turn(1, patience=100, again=False):
                     return True
-            except NoTurn:
+            except TurnTimeoutError:
                 return False
 
         hog = asyncio.create_task(refused())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.judge.judge import Panel
+from claimflow.flows.judge.judge import JudgePanel
 from claimflow.flows.runner.tools import StepJudge
 from claimflow.stages.judging.votes import Decided, ask_ballots
 from claimflow.stages.tools import Failure, Pair
@@ -37,16 +37,16 @@ def panel(
     refuses: Collection[str] = (),
     repeat: int = 0,
     **settings: Any,
-) -> Iterator[tuple[Panel, Endpoint]]:
+) -> Iterator[tuple[JudgePanel, Endpoint]]:
     """A panel of one judge, and the endpoint that it asks."""
     with (
         serve(fault=fault, refuses=refuses) as endpoint,
         judge_of(endpoint, folder / "s.duckdb", **settings) as judge,
     ):
-        yield Panel({"judge": StepJudge(judge, "step")}, repeat=repeat), endpoint
+        yield JudgePanel({"judge": StepJudge(judge, "step")}, repeat=repeat), endpoint
 
 
-def voted(asked: Panel, votes: int) -> tuple[list[str], list[float | None]]:
+def voted(asked: JudgePanel, votes: int) -> tuple[list[str], list[float | None]]:
     """The verdicts, or kinds of failure, and their agreements."""
     decided = ask_ballots(PAIRS, FORM, asked, votes=votes)
     return [_label(decided[pair]) for pair in PAIRS], [decided[pair].agreement for pair in PAIRS]
@@ -109,13 +109,13 @@ def test_several_judges_share_the_votes(tmp_path: Path) -> None:
         judge_of(endpoint, tmp_path / "s.duckdb", model="hosted_vllm/two") as two,
     ):
         judges = {"one": StepJudge(one, "step"), "two": StepJudge(two, "step")}
-        asked = Panel(judges, repeat=1)
+        asked = JudgePanel(judges, repeat=1)
         assert [voter.judge for voter in asked.voters(4)] == ["one", "one", "two", "two"]
         voted(asked, 4)
         sent = [(request.body["model"], request.body["seed"]) for request in endpoint.requests]
         assert sent == [("fake", 2), ("fake", 3), ("two", 2), ("two", 3)]
         assert asked.identity == {"judges": [one.identity, two.identity]}
-        assert Panel({"one": judges["one"]}).identity == one.identity
+        assert JudgePanel({"one": judges["one"]}).identity == one.identity
         asked.ask(QUESTIONS, FORM)
         assert endpoint.requests[-1].body["seed"] == 1
         assert endpoint.requests[-1].body["model"] == "fake"

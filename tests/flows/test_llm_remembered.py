@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from claimflow.flows.judge.judge import Remembered
+from claimflow.flows.judge.judge import LedgerAnswers
 from claimflow.flows.pipeline.models import Judge
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
@@ -22,8 +22,8 @@ class Other(BaseModel):
     verdict: str
 
 
-def remembered(judge: Judge, store: Path | None = None) -> Remembered:
-    return Remembered(Ledger(Store(store or Path("none.duckdb"))), judge.identity())
+def remembered(judge: Judge, store: Path | None = None) -> LedgerAnswers:
+    return LedgerAnswers(Ledger(Store(store or Path("none.duckdb"))), judge.identity())
 
 
 def keys(judge: Judge = JUDGE, form: Form = FORM) -> list[str]:

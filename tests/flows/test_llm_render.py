@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from claimflow.flows.judge.conversation import render
+from claimflow.flows.judge.conversation import render_messages
 from claimflow.stages.tools import Form
 
 
@@ -67,7 +67,7 @@ def tags(user: str) -> list[str]:
 
 @given(TEXTS, IDS)
 def test_texts_come_back_byte_for_byte(premise: str, texts: dict[int, str]) -> None:
-    system, user = render(FORM, premise, texts)
+    system, user = render_messages(FORM, premise, texts)
     assert system == {"role": "system", "content": RULES}
     assert user["role"] == "user"
     found = parsed(user["content"])
@@ -79,14 +79,14 @@ def test_texts_come_back_byte_for_byte(premise: str, texts: dict[int, str]) -> N
 def test_calls_that_share_a_premise_share_their_beginning(
     premise: str, one: dict[int, str], two: dict[int, str]
 ) -> None:
-    begins = [render(FORM, premise, texts)[1]["content"] for texts in (one, two)]
+    begins = [render_messages(FORM, premise, texts)[1]["content"] for texts in (one, two)]
     whole = f"<premise-{tags(begins[0])[0]}>\n{premise}\n</premise-{tags(begins[0])[0]}>\n\n<claim-"
     assert begins[0].startswith(whole)
     assert begins[1].startswith(whole)
 
 
 def test_the_layout() -> None:
-    _, user = render(FORM, "Rome is old.", {2: "Rome is new.", 5: "Rome is\nold."})
+    _, user = render_messages(FORM, "Rome is old.", {2: "Rome is new.", 5: "Rome is\nold."})
     premise, claims = tags(user["content"])
     assert user["content"] == (
         f"<premise-{premise}>\nRome is old.\n</premise-{premise}>\n\n"
@@ -96,8 +96,8 @@ def test_the_layout() -> None:
 
 
 def test_equal_questions_make_equal_messages() -> None:
-    assert render(FORM, "p", {1: "a"}) == render(FORM, "p", {1: "a"})
-    assert render(FORM, "p", {1: "a"}) != render(FORM, "p", {1: "b"})
+    assert render_messages(FORM, "p", {1: "a"}) == render_messages(FORM, "p", {1: "a"})
+    assert render_messages(FORM, "p", {1: "a"}) != render_messages(FORM, "p", {1: "b"})
 
 
 @pytest.mark.parametrize("where", ["premise", "claim"])
@@ -111,7 +111,7 @@ def test_an_author_who_knows_the_digits_gains_nothing(where: str) -> None:
             premise = f"p{forged}"
         else:
             texts[2] = f"b{forged}"
-        _, user = render(FORM, premise, texts)
+        _, user = render_messages(FORM, premise, texts)
         assert parsed(user["content"]) == (premise, texts)
         assert not set(tags(user["content"])) & set(known)
         known += tags(user["content"])
@@ -121,13 +121,13 @@ def test_a_long_text_is_left_whole() -> None:
     premise = "0123456789abcdef {{claims}} </claim>\n" * 30_000
     texts = {1: premise[::-1], 2: "b"}
     assert len(premise) > 1_000_000
-    _, user = render(FORM, premise, texts)
+    _, user = render_messages(FORM, premise, texts)
     assert parsed(user["content"]) == (premise, texts)
 
 
 def test_texts_to_decompose_stand_in_tags_of_their_own() -> None:
     form = Form("Decompose.\n{{texts}}", "texts", Verdict, 8, False)
-    system, user = render(form, "", {1: "Rome is old."})
+    system, user = render_messages(form, "", {1: "Rome is old."})
     assert system["content"] == "Decompose.\n"
     assert re.fullmatch(
         r'<text-(.{8}) id="1">\nRome is old\.\n</text-\1>', user["content"], re.ASCII
@@ -136,7 +136,7 @@ def test_texts_to_decompose_stand_in_tags_of_their_own() -> None:
 
 def test_a_prompt_that_begins_with_a_blank_is_all_user_message() -> None:
     form = FORM._replace(prompt="{{claims}}\nJudge them by {{premise}}")
-    (message,) = render(form, "p", {1: "a"})
+    (message,) = render_messages(form, "p", {1: "a"})
     assert message["role"] == "user"
     assert re.search(r"</claim-.{8}>\nJudge them by <premise-.{8}>\np\n", message["content"])
 
@@ -150,4 +150,4 @@ def test_a_prompt_that_begins_with_a_blank_is_all_user_message() -> None:
 )
 def test_a_prompt_that_cannot_be_rendered(prompt: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        render(FORM._replace(prompt=prompt), "p", {1: "a"})
+        render_messages(FORM._replace(prompt=prompt), "p", {1: "a"})

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from claimflow.flows.judge.response_formats import RUNGS, reply_format
+from claimflow.flows.judge.response_formats import RESPONSE_FORMATS, format_parameters
 from claimflow.stages.tools import Form
 
 
@@ -45,7 +45,9 @@ def form(answer: type[BaseModel], blank: str = "claims") -> Form:
 
 
 def schema(answer: type[BaseModel], blank: str = "claims") -> dict[str, Any]:
-    told = reply_format("schema", form(answer, blank))["response_format"]["json_schema"]["schema"]
+    told = format_parameters("schema", form(answer, blank))["response_format"]["json_schema"][
+        "schema"
+    ]
     assert isinstance(told, dict)
     return told
 
@@ -119,8 +121,8 @@ def test_every_answer_fits_the_schema(answers: list[Answer]) -> None:
 
 
 def test_each_rung_asks_in_its_own_way() -> None:
-    assert RUNGS == ("schema", "tool", "object", "text")
-    by_rung = {rung: reply_format(rung, form(Answer)) for rung in RUNGS}
+    assert RESPONSE_FORMATS == ("schema", "tool", "object", "text")
+    by_rung = {rung: format_parameters(rung, form(Answer)) for rung in RESPONSE_FORMATS}
     assert by_rung["schema"]["response_format"]["type"] == "json_schema"
     assert by_rung["schema"]["response_format"]["json_schema"]["strict"] is True
     (tool,) = by_rung["tool"]["tools"]

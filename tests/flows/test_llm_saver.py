@@ -10,7 +10,7 @@ import pytest
 from claimflow.flows.errors import StoreBusyError
 from claimflow.flows.judge import ledger_writer as saver_module
 from claimflow.flows.judge.calls import Call
-from claimflow.flows.judge.ledger_writer import Saver, take_in_journals
+from claimflow.flows.judge.ledger_writer import LedgerWriter, recover_journals
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import content_key
@@ -37,9 +37,11 @@ def reply(number: int) -> dict[str, bytes]:
     return {content_key("key", number): f"reply {number}".encode()}
 
 
-def use(store: Store, work: Callable[[Saver], Awaitable[None]], *, redact: bool = False) -> None:
+def use(
+    store: Store, work: Callable[[LedgerWriter], Awaitable[None]], *, redact: bool = False
+) -> None:
     async def main() -> None:
-        await work(Saver(Ledger(store), redact=redact))
+        await work(LedgerWriter(Ledger(store), redact=redact))
 
     asyncio.run(main())
 
@@ -66,7 +68,7 @@ async def until(happened: Callable[[], bool]) -> None:
 
 
 def test_what_was_added_is_on_file_when_saved_returns(store: Store) -> None:
-    async def work(saver: Saver) -> None:
+    async def work(saver: LedgerWriter) -> None:
         await saver.saved()
         for number in range(20):
             saver.add(call(number), reply(number))
@@ -81,7 +83,7 @@ def test_what_was_added_is_on_file_when_saved_returns(store: Store) -> None:
 
 
 def test_it_comes_on_file_though_nobody_waits(store: Store) -> None:
-    async def work(saver: Saver) -> None:
+    async def work(saver: LedgerWriter) -> None:
         for number in range(3):
             saver.add(call(number), reply(number))
             await until(lambda n=number: len(ids(store)) > n)
@@ -92,7 +94,7 @@ def test_it_comes_on_file_though_nobody_waits(store: Store) -> None:
 def test_a_call_closes_another_of_the_same_moment_or_of_an_earlier_one(store: Store) -> None:
     first, second, third = call(0, open=True), call(1, open=True), call(2, open=True)
 
-    async def work(saver: Saver) -> None:
+    async def work(saver: LedgerWriter) -> None:
         saver.add(first, {})
         saver.add(second, {})
         saver.add(third, {}, closes=second.call_id)
@@ -107,7 +109,7 @@ def test_a_call_closes_another_of_the_same_moment_or_of_an_earlier_one(store: St
 
 
 def test_redacted_calls_hold_no_texts(store: Store) -> None:
-    async def work(saver: Saver) -> None:
+    async def work(saver: LedgerWriter) -> None:
         saver.add(call(0, prompt="a secret", reply="a secret", system="a secret"), reply(0))
         await saver.saved()
 
@@ -116,7 +118,7 @@ def test_redacted_calls_hold_no_texts(store: Store) -> None:
 
 
 def test_what_was_added_is_in_a_journal_at_once(store: Store) -> None:
-    async def work(saver: Saver) -> None:
+    async def work(saver: LedgerWriter) -> None:
         saver.add(call(0), reply(0))
         assert unsaved(store) == 1
         with LockedStore(store.path):
@@ -137,7 +139,7 @@ def test_nothing_more_is_asked_while_a_writing_takes_long(
 ) -> None:
     monkeypatch.setattr(saver_module, "_LATE", 0.5)
 
-    async def work(saver: Saver) -> None:
+    async def work(saver: LedgerWriter) -> None:
         await saver.keep_up()
         with LockedStore(store.path):
             saver.add(call(0), {})
@@ -156,7 +158,7 @@ def test_nothing_more_is_asked_while_a_writing_takes_long(
 def test_a_store_locked_for_too_long_is_told_and_its_calls_are_kept(store: Store) -> None:
     impatient = Store(store.path, wait=0.5)
 
-    async def work(saver: Saver) -> None:
+    async def work(saver: LedgerWriter) -> None:
         with LockedStore(store.path):
             saver.add(call(0), reply(0))
             with pytest.raises(StoreBusyError, match="another process"):
@@ -169,5 +171,5 @@ def test_a_store_locked_for_too_long_is_told_and_its_calls_are_kept(store: Store
 
     use(impatient, work)
     assert ids(store) == []
-    take_in_journals(Ledger(store))
+    recover_journals(Ledger(store))
     assert ids(store) == [call(0).call_id, call(1).call_id]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from claimflow.flows.api import run_pipeline
-from claimflow.flows.judge.rate_limit import KeepTo
+from claimflow.flows.judge.rate_limit import SetRate
 from claimflow.flows.runner.prepare import prepare
 from tests.endpoint.server import serve
 from tests.flows.judged import Judged
@@ -16,7 +16,7 @@ from tests.flows.judged import Judged
 class Counting:
     """A turnstile that counts who passes."""
 
-    def __init__(self, name: str, keep_to: KeepTo) -> None:
+    def __init__(self, name: str, keep_to: SetRate) -> None:
         self.name = name
         self.passed = self.inside = 0
         self.closed = False
@@ -38,7 +38,7 @@ class Counting:
 def test_every_request_passes_and_the_turnstile_is_closed(tmp_path: Path) -> None:
     opened: list[Counting] = []
 
-    def sharing(name: str, keep_to: KeepTo) -> Counting:
+    def sharing(name: str, keep_to: SetRate) -> Counting:
         opened.append(Counting(name, keep_to))
         return opened[-1]
 

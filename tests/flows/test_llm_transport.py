@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from claimflow.flows.judge.provider_errors import Trouble
-from claimflow.flows.judge.response_formats import RUNGS, reply_format
+from claimflow.flows.judge.provider_errors import ProviderError
+from claimflow.flows.judge.response_formats import RESPONSE_FORMATS, format_parameters
 from claimflow.flows.judge.transport import (
     Received,
     Request,
@@ -181,7 +181,7 @@ def test_a_refusal_is_told(endpoint: Endpoint, message: Any, finish: str, refusa
 def test_no_choices_are_a_broken_server(endpoint: Endpoint) -> None:
     endpoint.answer = lambda *_: chat({"content": "hi"}, choices=[])
     for model in ALIKE:
-        with pytest.raises(Trouble, match="the reply has no choices") as caught:
+        with pytest.raises(ProviderError, match="the reply has no choices") as caught:
             ask(request(endpoint, model))
         assert caught.value.kind == "server"
 
@@ -209,21 +209,21 @@ def tool_called(path: str, body: Any) -> dict[str, Any]:
 def test_the_arguments_of_a_tool_are_the_text(endpoint: Endpoint) -> None:
     endpoint.answer = tool_called
     for model in MODELS:
-        (received,) = ask(request(endpoint, model, **reply_format("tool", FORM)))
+        (received,) = ask(request(endpoint, model, **format_parameters("tool", FORM)))
         assert json.loads(received.text) == {"claims": []}, model
 
 
 def test_words_are_read_although_a_tool_was_asked_for(endpoint: Endpoint) -> None:
     endpoint.answer = spoken
     for model in MODELS:
-        (received,) = ask(request(endpoint, model, **reply_format("tool", FORM)))
+        (received,) = ask(request(endpoint, model, **format_parameters("tool", FORM)))
         assert received.text == "hi"
 
 
-@pytest.mark.parametrize("rung", RUNGS)
+@pytest.mark.parametrize("rung", RESPONSE_FORMATS)
 def test_parameters_go_out_as_they_are(endpoint: Endpoint, rung: Any) -> None:
     endpoint.answer = spoken
-    parameters = {"temperature": 0, "seed": 7, "top_k": 5, **reply_format(rung, FORM)}
+    parameters = {"temperature": 0, "seed": 7, "top_k": 5, **format_parameters(rung, FORM)}
     for model in ALIKE:
         ask(request(endpoint, model, **parameters))
         sent = endpoint.seen[-1][2]
@@ -253,7 +253,7 @@ def test_a_reply_that_drips_is_out_of_time(endpoint: Endpoint) -> None:
     for model in MODELS:
         asyncio.run(warm(model))
         start = time.monotonic()
-        with pytest.raises(Trouble, match=r"no whole reply within 0\.4 seconds") as caught:
+        with pytest.raises(ProviderError, match=r"no whole reply within 0\.4 seconds") as caught:
             ask(request(endpoint, model), timeout=0.4)
         assert caught.value.kind == "timeout"
         assert time.monotonic() - start < 5
@@ -338,7 +338,7 @@ def test_embeddings_that_do_not_fit_are_a_broken_server(
 
     endpoint.answer = changed
     for model in ALIKE:
-        with pytest.raises(Trouble) as caught:
+        with pytest.raises(ProviderError) as caught:
             embedded(endpoint, model, ["a", "ab"])
         assert caught.value.kind == "server", model
 
@@ -386,7 +386,7 @@ sys.path.insert(0, sys.argv[2])
 from claimflow.flows.judge.budget import listed
 from claimflow.flows.judge.transport import check
 from claimflow.flows.judge.transport import Request, close, embed, send, warm
-from claimflow.flows.judge.provider_errors import Trouble
+from claimflow.flows.judge.provider_errors import ProviderError
 
 async def main():
     for model in ("openai/m", "hosted_vllm/m", "ollama_chat/m", "anthropic/claude-sonnet-4-5"):
@@ -400,12 +400,12 @@ async def main():
             assert received.text == "hi"
         try:
             await send(Request(model, messages, {}, "http://127.0.0.1:1"), timeout=20)
-        except Trouble:
+        except ProviderError:
             pass
     listed("ollama/llama3")
     try:
         await embed("openai/m", ["PROMPT-TO-KEEP"], api_base=sys.argv[1], parameters={}, timeout=20)
-    except Trouble:
+    except ProviderError:
         pass
     await close()
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.flows.judge.provider_errors import Trouble, classify, scrub, words
+from claimflow.flows.judge.provider_errors import ProviderError, classify, provider_message, scrub
 from claimflow.flows.judge.transport import Request, close, send
 
 MODELS = ["openai/m", "hosted_vllm/m", "ollama_chat/m", "anthropic/claude-sonnet-4-5"]
@@ -71,15 +71,15 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "quite-secret")
 
 
-def troubles(base: str, models: list[str] = MODELS, **parameters: Any) -> dict[str, Trouble]:
+def troubles(base: str, models: list[str] = MODELS, **parameters: Any) -> dict[str, ProviderError]:
     """What goes wrong when each model is asked."""
 
-    async def ask() -> dict[str, Trouble]:
+    async def ask() -> dict[str, ProviderError]:
         found = {}
         messages = [{"role": "user", "content": PROMPT}]
         for model in models:
             address = base if model.startswith(("ollama", "anthropic")) else f"{base}/v1"
-            with pytest.raises(Trouble) as caught:
+            with pytest.raises(ProviderError) as caught:
                 await send(Request(model, messages, parameters, address), timeout=10)
             found[model] = caught.value
         await close()
@@ -333,4 +333,4 @@ def test_secrets_are_scrubbed_by_their_form(text: str, told: str) -> None:
     ],
 )
 def test_the_words_of_an_endpoint_are_found(text: str, told: str) -> None:
-    assert words(text) == told
+    assert provider_message(text) == told

@@ -14,7 +14,7 @@ import pytest
 
 from claimflow.flows.api import run_pipeline
 from claimflow.flows.cli.main import main
-from claimflow.flows.judge.call_statistics import Habits, recall_habits
+from claimflow.flows.judge.call_statistics import CallStatistics, recall_call_statistics
 from claimflow.flows.judge.estimate import Estimate
 from claimflow.flows.pipeline.models import Judge
 from claimflow.flows.pipeline.rerun import Rerun
@@ -362,12 +362,12 @@ def test_hashes_tell_nothing_of_a_model(tmp_path: Path) -> None:
         judged.write(SAMPLES, steps=BY_JUDGE)
         run(judged, endpoint, "--redact")
         judge = Judge(**judged.judge())
-        assert recall_habits(judged.store, judge) == Habits()
+        assert recall_call_statistics(judged.store, judge) == CallStatistics()
         judged.write(MORE, steps=BY_JUDGE)
         run(judged, endpoint)
-        assert recall_habits(judged.store, judge).per_entry.keys() == {"claims", "texts"}
+        assert recall_call_statistics(judged.store, judge).per_entry.keys() == {"claims", "texts"}
         other = Judge(**judged.judge(model="openai/other"))
-        assert recall_habits(judged.store, other) == Habits()
+        assert recall_call_statistics(judged.store, other) == CallStatistics()
 
 
 def test_embeddings_are_counted_in_batches(tmp_path: Path) -> None:
