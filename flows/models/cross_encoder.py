@@ -1,56 +1,160 @@
-"""Cross-encoders as entailment models; long premises are read in windows."""
+"""Cross-encoders as entailment models; long premises are judged in windows."""
 
 import threading
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from claimflow.flows.models.cross_encoder_folder import CrossEncoderFolder, read_folder
-from claimflow.flows.models.onnx import INPUTS, Gives, OnnxModel, load_tokenizer
-from claimflow.flows.pipeline.models import HubModel
+from claimflow.flows.models.folders import CrossEncoderFolder, read_cross_encoder
+from claimflow.flows.models.onnx import (
+    INPUTS,
+    OnnxModel,
+    OutputShape,
+    equal_length_batches,
+    load_tokenizer,
+)
 from claimflow.stages.rows import Label
 from claimflow.stages.text.sentences import Span, split_sentences
 from claimflow.stages.tools import Judgement, Pair
 
-if TYPE_CHECKING:
-    from tokenizers import Encoding
-
-# A premise cut into windows of whole sentences that a model can read at a time.
-
-
 WINDOWS_VERSION: Final = 1
-"""Raised when the same premise comes to be cut in another way."""
+"""Raised when `text_windows` starts to cut the same premise differently; part of the identity."""
+
+_BATCH_TOKENS: Final = 4_096
+"""Bounds the memory of a batch."""
+
+_ENCODING_FIELDS: Final = ("ids", "attention_mask", "type_ids")
+"""The fields of a tokenizer's encoding that hold each of `INPUTS`."""
+
+_NO_TOKENS: Final = Judgement(0.0, 0.0, 1.0, 0, 0)
+"""The judgement where premise or claim has no token."""
+
+_RANK: Final[Mapping[Label, int]] = {"entailed": 2, "contradicted": 1, "neutral": 0}
+
+
+class CrossEncoder:
+    """Natural language inference by the cross-encoder in `folder` (see `read_cross_encoder`).
+
+    `name` is used in its identity instead of the folder's.
+
+    A premise longer than the model's window is cut into windows of whole sentences. A window
+    that entails the claim ranks before one that contradicts it, that before a neutral one, and
+    among equals the one with the highest probability: its probabilities are the judgement, its
+    characters the evidence. A claim longer than half the window is truncated. A model with two
+    outputs never says contradicted.
+
+    Raises `InputError` when a file of `folder` is missing or cannot be used; the model is loaded
+    by the first call. Any thread may call any method; calls take turns, since one call already
+    uses every core. `threads` bounds the threads of a call; None takes every core.
+    """
+
+    def __init__(
+        self, folder: Path, threads: int | None = None, *, name: str | None = None
+    ) -> None:
+        self._folder = read_cross_encoder(folder)
+        if name is not None:
+            self._folder = self._folder._replace(name=name)
+        self._threads = threads
+        self._lock = threading.Lock()
+
+    @cached_property
+    def identity(self) -> dict[str, str | int | float]:
+        """Everything that could change a judgement; known without loading the model."""
+        return {**self._folder.identity(), "windows": WINDOWS_VERSION}
+
+    def judge(self, pairs: Sequence[Pair]) -> Mapping[Pair, Judgement]:
+        """One judgement per distinct pair; its span is the window that decided."""
+        distinct = list(dict.fromkeys(pairs))
+        if not distinct:
+            return {}
+        with self._lock:
+            windows = dict(zip(distinct, _windows(self._session, distinct), strict=True))
+            texts = [window.texts for found in windows.values() for window in found]
+            probabilities = self._session.probabilities(texts)
+        return {
+            pair: max(
+                (self._judgement(one.span, probabilities[one.texts]) for one in found),
+                key=_rank,
+                default=_NO_TOKENS,
+            )
+            for pair, found in windows.items()
+        }
+
+    @cached_property
+    def _session(self) -> "_Session":
+        return _Session(self._folder, threads=self._threads)
+
+    def _judgement(self, span: Span, probabilities: Sequence[float]) -> Judgement:
+        by_label = dict(zip(self._folder.labels, probabilities, strict=True))
+        # Processors differ beyond three digits, and a verdict must not depend on the processor.
+        entailed = round(by_label["entailed"], 3)
+        contradicted = round(by_label.get("contradicted", 0.0), 3)
+        neutral = max(0.0, round(1 - entailed - contradicted, 3))
+        return Judgement(entailed, contradicted, neutral, *span)
+
+
+def _rank(judgement: Judgement) -> tuple[int, float]:
+    """Rank of the likeliest label, then its probability; of neutral windows that of entailed."""
+    probabilities: dict[Label, float] = {
+        "entailed": judgement.entailed,
+        "contradicted": judgement.contradicted,
+        "neutral": judgement.neutral,
+    }
+    label = max(probabilities, key=lambda one: (probabilities[one], _RANK[one]))
+    return _RANK[label], judgement.entailed if label == "neutral" else probabilities[label]
+
+
+class _Window(NamedTuple):
+    """Characters of a premise, and that part of the premise with the claim."""
+
+    span: Span
+    texts: Pair
+
+
+def _windows(session: "_Session", pairs: Sequence[Pair]) -> Iterator[list[_Window]]:
+    """The windows of each pair; a premise is tokenised once for all its claims."""
+    premise_tokens: dict[str, list[Span]] = {}
+    room = session.room()
+    for premise, claim in pairs:
+        claim_tokens = session.tokens(claim)[: room // 2]
+        if premise not in premise_tokens:
+            premise_tokens[premise] = session.tokens(premise)
+        cut = claim[: claim_tokens[-1].end] if claim_tokens else ""
+        spans = (
+            text_windows(premise, premise_tokens[premise], room - len(claim_tokens))
+            if cut.strip()
+            else []
+        )
+        yield [_Window(span, Pair(premise[span.start : span.end], cut)) for span in spans]
 
 
 class _Piece(NamedTuple):
-    """A sentence, or a part of one that is longer than a window, and how many tokens it has."""
+    """A sentence, or a part of one that is longer than a window, and its number of tokens."""
 
     span: Span
     tokens: int
 
 
-def windows(premise: str, tokens: Sequence[tuple[int, int]], room: int) -> list[Span]:
+def text_windows(premise: str, tokens: Sequence[tuple[int, int]], room: int) -> list[Span]:
     """Spans of `premise` that hold at most `room` of its `tokens` each, and all of them together.
 
-    `tokens` are the characters of each token, in order. A window begins with the last sentence
-    of the one before, where the next one fits beside it, so that few sentences stand without
-    what was said before them. A sentence that is longer than a window is cut into pieces that
-    share a quarter of it. None where there is no token.
+    `tokens` are the (start, end) characters of each token, in order. Where two sentences fit, a
+    window begins with the last sentence of the window before, so that few sentences lack the
+    context before them. A sentence longer than a window is cut into pieces, of which neighbours
+    share a quarter of a window. Empty where there is no token.
     """
     pieces = list(_pieces(premise, [token for token in tokens if token[1] > token[0]], room))
     found: list[Span] = []
     first = 0
     while first < len(pieces):
-        last, held = first, pieces[first].tokens
-        while last + 1 < len(pieces) and held + pieces[last + 1].tokens <= room:
+        last, size = first, pieces[first].tokens
+        while last + 1 < len(pieces) and size + pieces[last + 1].tokens <= room:
             last += 1
-            held += pieces[last].tokens
+            size += pieces[last].tokens
         found.append(Span(pieces[first].span.start, pieces[last].span.end))
         rest = pieces[last : last + 2]
         shared = last > first and len(rest) == 2 and rest[0].tokens + rest[1].tokens <= room
@@ -59,203 +163,64 @@ def windows(premise: str, tokens: Sequence[tuple[int, int]], room: int) -> list[
 
 
 def _pieces(premise: str, tokens: Sequence[tuple[int, int]], room: int) -> Iterator[_Piece]:
-    """The sentences that hold a token, those that are too long in overlapping parts."""
+    """The sentences that have a token; those longer than `room` in overlapping pieces."""
     starts = [start for start, _ in tokens]
     for sentence in split_sentences(premise):
-        held = tokens[bisect_left(starts, sentence.start) : bisect_left(starts, sentence.end)]
-        if len(held) <= room:
-            if held:
-                yield _Piece(sentence, len(held))
+        inside = tokens[bisect_left(starts, sentence.start) : bisect_left(starts, sentence.end)]
+        if len(inside) <= room:
+            if inside:
+                yield _Piece(sentence, len(inside))
             continue
         step = room - room // 4
-        for begin in range(0, len(held) - room // 4, step):
-            part = held[begin : begin + room]
+        for begin in range(0, len(inside) - room // 4, step):
+            part = inside[begin : begin + room]
             yield _Piece(Span(part[0][0], part[-1][1]), len(part))
 
 
-# A cross-encoder in ONNX format, loaded: a premise and a claim to a probability for each label.
-#
-# Imports the numeric libraries, so whoever may not need it imports it late.
+class _Session:
+    """The loaded model and tokenizer of a folder; raises `InputError` if they do not fit."""
 
-
-_TOKENS: Final = 4_096
-"""Tokens in a batch, which bounds memory."""
-
-
-class Session:
-    """The cross-encoder in a folder, loaded; `threads` None takes every core.
-
-    Raises `InputError` when the files cannot be loaded, or do not fit each other.
-    """
-
-    def __init__(self, folder: CrossEncoderFolder, *, threads: int | None = None) -> None:
-        self._folder = folder
-        self._whole = load_tokenizer(folder.tokenizer)
-        self._pairs = load_tokenizer(folder.tokenizer)
-        for tokenizer in (self._whole, self._pairs):
+    def __init__(self, folder: CrossEncoderFolder, *, threads: int | None) -> None:
+        self._max_length = folder.max_length
+        self._text_tokenizer = load_tokenizer(folder.tokenizer)
+        self._pair_tokenizer = load_tokenizer(folder.tokenizer)
+        for tokenizer in (self._text_tokenizer, self._pair_tokenizer):
             tokenizer.no_padding()
             tokenizer.no_truncation()
-        # A window and its text alone may differ by a token at its ends.
-        self._pairs.enable_truncation(folder.max_length, strategy="only_first")
+        # A window by itself and within its text may differ by a token at its ends.
+        self._pair_tokenizer.enable_truncation(folder.max_length, strategy="only_first")
         labels = len(folder.labels)
         hint = f"it must give batch and {labels} numbers, as id2label has it"
-        self._model = OnnxModel(folder.model, Gives((None, labels), hint), threads=threads)
+        self._model = OnnxModel(folder.model, OutputShape((None, labels), hint), threads=threads)
 
-    def tokens(self, text: str) -> list[tuple[int, int]]:
+    def tokens(self, text: str) -> list[Span]:
         """The characters of each token of a text, in order."""
-        return list(self._whole.encode(text, add_special_tokens=False).offsets)
+        offsets = self._text_tokenizer.encode(text, add_special_tokens=False).offsets
+        return [Span(*offset) for offset in offsets]
 
     def room(self) -> int:
-        """Tokens of a premise and a claim that go into the window together."""
-        return self._folder.max_length - int(self._pairs.num_special_tokens_to_add(is_pair=True))
+        """Tokens of premise and claim together that fit into the model's window."""
+        return self._max_length - int(self._pair_tokenizer.num_special_tokens_to_add(is_pair=True))
 
     def probabilities(self, pairs: Sequence[Pair]) -> dict[Pair, tuple[float, ...]]:
-        """For each distinct pair the probability of each label, in the folder's order.
+        """The probability of each label for each distinct pair, in the order of the labels.
 
-        Raises `InputError` where the model fails, or gives no numbers.
+        Raises `InputError` where the model fails or its output is not finite.
         """
-        by_length: dict[int, list[tuple[Pair, Encoding]]] = defaultdict(list)
-        for pair in dict.fromkeys(pairs):
-            encoding = self._pairs.encode(pair.premise, pair.claim)
-            by_length[len(encoding.ids)].append((pair, encoding))
-        found: dict[Pair, tuple[float, ...]] = {}
-        # Of one length each, so that nothing is padded and no pair depends on its neighbours.
-        for length, alike in by_length.items():
-            step = max(1, _TOKENS // max(length, 1))
-            for start in range(0, len(alike), step):
-                batch = alike[start : start + step]
-                rows = self._run([encoding for _, encoding in batch])
-                found |= {pair: tuple(row) for (pair, _), row in zip(batch, rows, strict=True)}
-        return found
-
-    def _run(self, batch: "Sequence[Encoding]") -> list[list[float]]:
-        logits = np.asarray(self._model.run(_given(batch)), np.float64)
-        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-        shares: list[list[float]] = (powers / powers.sum(axis=1, keepdims=True)).tolist()
-        return shares
-
-
-def _given(batch: "Sequence[Encoding]") -> Mapping[str, NDArray[np.int64]]:
-    """What a cross-encoder may ask for: one pair a row."""
-    rows = zip(*((one.ids, one.attention_mask, one.type_ids) for one in batch), strict=True)
-    return {name: np.array(of, np.int64) for name, of in zip(INPUTS, rows, strict=True)}
-
-
-# A cross-encoder as an entailment model: long premises in windows, the best of which counts.
-
-
-_NOTHING: Final = Judgement(0.0, 0.0, 1.0, 0, 0)
-"""The judgement where either text has no token."""
-
-_STRENGTH: Final[Mapping[Label, int]] = {"entailed": 2, "contradicted": 1, "neutral": 0}
-
-
-class _Window(NamedTuple):
-    """A part of a premise, and the pair that the model is asked of it."""
-
-    span: Span
-    pair: Pair
-
-
-class CrossEncoder:
-    """Natural language inference by the cross-encoder in `folder` (see `read_folder`).
-
-    `name` is what it is called where that is not the folder's.
-
-    A premise longer than the model's window is cut into windows of whole sentences. A window
-    that says the claim is entailed goes before one that says it is contradicted, that before
-    neutral ones, and of equal ones the surest counts: its probabilities are the judgement, its
-    characters the evidence. Of a claim longer than half the window the beginning is read.
-    A model with two outputs tells no contradiction.
-
-    Raises `InputError` when a file of `folder` is missing or cannot be used. The model is
-    loaded when first asked. Any thread may call any method; they take turns with the model,
-    since one call already uses every core. `threads` bounds these; None takes every core.
-    """
-
-    def __init__(
-        self, folder: Path, threads: int | None = None, *, name: str | None = None
-    ) -> None:
-        self._folder = read_folder(folder)
-        if name is not None:
-            self._folder = self._folder._replace(name=name)
-        self._threads = threads
-        self._turn = threading.Lock()
-        self._loaded: Session | None = None
-
-    @cached_property
-    def identity(self) -> dict[str, str | int | float]:
-        """What could change a judgement; found without loading the model."""
-        return {**self._folder.identity(), "windows": WINDOWS_VERSION}
-
-    def judge(self, pairs: Sequence[Pair]) -> Mapping[Pair, Judgement]:
-        """One judgement per distinct pair; the span is that of the window."""
-        asked = dict.fromkeys(pairs)
-        if not asked:
-            return {}
-        with self._turn:
-            session = self._session()
-            read = dict(zip(asked, _windows(session, list(asked)), strict=True))
-            said = session.probabilities([one.pair for found in read.values() for one in found])
-        return {
-            pair: self._best([(one.span, said[one.pair]) for one in found])
-            for pair, found in read.items()
+        encodings = {
+            pair: self._pair_tokenizer.encode(pair.premise, pair.claim)
+            for pair in dict.fromkeys(pairs)
         }
-
-    def _best(self, said: Sequence[tuple[Span, tuple[float, ...]]]) -> Judgement:
-        judged = [self._judgement(*one) for one in said]
-        return max(judged, key=_weight, default=_NOTHING)
-
-    def _judgement(self, span: Span, shares: Sequence[float]) -> Judgement:
-        by_label = dict(zip(self._folder.labels, shares, strict=True))
-        # Three digits: beyond them processors differ, and a verdict must not depend on one.
-        entailed = round(by_label["entailed"], 3)
-        contradicted = round(by_label.get("contradicted", 0.0), 3)
-        neutral = max(0.0, round(1 - entailed - contradicted, 3))
-        return Judgement(entailed, contradicted, neutral, *span)
-
-    def _session(self) -> "Session":
-        if self._loaded is None:
-            self._loaded = Session(self._folder, threads=self._threads)
-        return self._loaded
-
-
-def _weight(judged: Judgement) -> tuple[int, float]:
-    """Neutral windows are weighed by how near they come to entailing the claim."""
-    shares: dict[Label, float] = {
-        "entailed": judged.entailed,
-        "contradicted": judged.contradicted,
-        "neutral": judged.neutral,
-    }
-    label = max(shares, key=lambda one: (shares[one], _STRENGTH[one]))
-    return _STRENGTH[label], judged.entailed if label == "neutral" else shares[label]
-
-
-def _windows(session: "Session", pairs: Sequence[Pair]) -> Iterator[list[_Window]]:
-    """The windows that each pair is judged by; a premise is read once for all its claims."""
-    tokens: dict[str, list[tuple[int, int]]] = {}
-    room = session.room()
-    for premise, claim in pairs:
-        of_claim = session.tokens(claim)[: room // 2]
-        if premise not in tokens:
-            tokens[premise] = session.tokens(premise)
-        cut = claim[: of_claim[-1][1]] if of_claim else ""
-        spans = windows(premise, tokens[premise], room - len(of_claim)) if cut.strip() else []
-        yield [_Window(span, Pair(premise[span.start : span.end], cut)) for span in spans]
-
-
-# A model that is not on this machine yet.
-
-
-class UnfetchedModel:
-    """Stands for a model of the Hub in a plan: nobody knows what it will say.
-
-    Its identity is nobody's, so that nothing on file passes for what it said.
-    """
-
-    def __init__(self, model: HubModel) -> None:
-        self.identity: dict[str, str | int | float] = {"name": str(model), "files": "not fetched"}
-
-    def judge(self, _: Sequence[Pair], /) -> Mapping[Pair, Judgement]:
-        """Of no pair a judgement."""
-        return {}
+        found: dict[Pair, tuple[float, ...]] = {}
+        for batch in equal_length_batches(
+            encodings, lambda pair: len(encodings[pair].ids), tokens=_BATCH_TOKENS
+        ):
+            inputs = {
+                name: np.array([getattr(encodings[pair], field) for pair in batch], np.int64)
+                for name, field in zip(INPUTS, _ENCODING_FIELDS, strict=True)
+            }
+            logits = np.asarray(self._model.run(inputs), np.float64)
+            powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+            shares = powers / powers.sum(axis=1, keepdims=True)
+            found |= {pair: tuple(row) for pair, row in zip(batch, shares.tolist(), strict=True)}
+        return found

@@ -1,4 +1,4 @@
-"""Models of the Hugging Face Hub: found in its cache, or downloaded."""
+"""Cross-encoders of the Hugging Face Hub: found in its cache, or downloaded into it."""
 
 import errno
 import importlib
@@ -9,43 +9,121 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from claimflow.flows.errors import Fault, InputError, StoreFullError
-from claimflow.flows.models.cross_encoder_folder import (
-    MODELS,
-    WEIGHTS,
-    named_outputs,
+from claimflow.flows.models.folders import (
+    MODEL_FILES,
+    WEIGHT_FILES,
+    describe_outputs,
     output_labels,
 )
 from claimflow.flows.pipeline.models import HubModel
 
-# Why a model of the Hugging Face Hub cannot be had, in plain words.
+_CONFIG: Final = "config.json"
+_REQUIRED: Final = (_CONFIG, "tokenizer.json")
+_OPTIONAL: Final = ("tokenizer_config.json",)
 
-
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_EXPORT_HINT: Final = (
+    "export it (optimum-cli export onnx --model {name} --task text-classification FOLDER) and "
+    "name that folder"
+)
+_DISK_FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def hub_host() -> str:
-    """The Hub that is asked: huggingface.co, or that of HF_ENDPOINT, without what may be secret."""
+    """The host of the Hub: huggingface.co, or that in HF_ENDPOINT without its credentials."""
     address = urlsplit(_constants().ENDPOINT)
     return f"{address.hostname}:{address.port}" if address.port else str(address.hostname)
 
 
-def http_error() -> type[Exception]:
-    """What every failure of a connection is a kind of."""
-    kind: type[Exception] = _errors().HTTPError
-    return kind
+def find_cached(model: HubModel) -> Path | None:
+    """The folder of the cache that holds the model, or None; uses no network.
+
+    The folder is named after the commit. A branch or tag is what it was when it was downloaded.
+    """
+    hub = _hub()
+
+    def file(name: str) -> str | None:
+        found = hub.try_to_load_from_cache(model.name, name, revision=model.revision)
+        return found if isinstance(found, str) else None
+
+    required = [file(name) for name in _REQUIRED]
+    complete = all(required) and any(file(name) for name in MODEL_FILES)
+    return Path(required[0]).parent if complete and required[0] else None
 
 
-def told(error: Exception, model: HubModel, place: str) -> InputError | StoreFullError:
-    """What `error` means to whoever named `model` at `place`."""
-    if _is_full(error):
+def fetch_model(model: HubModel, place: str, notify: Callable[[str], None]) -> Path:
+    """The folder of the cache that holds the model, which is downloaded if it is not there.
+
+    Before a download `notify` is called with a line that gives its size. The Hub, the cache and
+    the token are those of the environment: HF_ENDPOINT, HF_HOME, HF_TOKEN. Raises `InputError`
+    at `place` where the model cannot be downloaded or is not a cross-encoder for entailment in
+    ONNX format, and `StoreFullError` where the disk is full.
+    """
+    try:
+        folder = find_cached(model) or _download(model, place, notify)
+        _check_labels(model, place, folder / _CONFIG)
+        return folder
+    except (OSError, RuntimeError, ValueError, _errors().HTTPError) as error:
+        raise _translated(error, model, place) from error
+
+
+def _download(model: HubModel, place: str, notify: Callable[[str], None]) -> Path:
+    hub = _hub()
+    timeout = hub.constants.HF_HUB_ETAG_TIMEOUT
+    info = hub.HfApi().model_info(
+        model.name, revision=model.revision, timeout=timeout, files_metadata=True
+    )
+    sizes = {file.rfilename: file.size or 0 for file in info.siblings}
+    names = _files_to_download(model, place, sizes)
+    # Asked for by revision, so that the cache records its commit; the other files by commit.
+    config = Path(hub.hf_hub_download(model.name, _CONFIG, revision=model.revision))
+    # Checked again by `fetch_model`; here before the large files are downloaded.
+    _check_labels(model, place, config)
+    size = sum(sizes[name] for name in names) / 1e6
+    notify(f"entailment model {model}: fetching {size:,.1f} MB from {hub_host()}")
+    for name in names:
+        hub.hf_hub_download(model.name, name, revision=config.parent.name)
+    return config.parent
+
+
+def _files_to_download(model: HubModel, place: str, sizes: Mapping[str, int]) -> list[str]:
+    """The names of the files, the model last: if it is in the cache, so are the others."""
+    missing = [name for name in _REQUIRED if name not in sizes]
+    models = [name for name in MODEL_FILES if name in sizes]
+    if not models:
+        missing.append(MODEL_FILES[0])
+    if missing:
+        what = f"{model} has no {', no '.join(missing)}"
+        raise InputError([Fault(place, what, _EXPORT_HINT.format(name=model.name))])
+    folder = models[0].removesuffix(MODEL_FILES[0])
+    weights = [folder + name for name in WEIGHT_FILES]
+    return [name for name in (*_REQUIRED, *_OPTIONAL, *weights, models[0]) if name in sizes]
+
+
+def _check_labels(model: HubModel, place: str, path: Path) -> None:
+    """Raise `InputError` for a model whose outputs are not those of entailment."""
+    config = json.loads(path.read_text("utf-8"))
+    if not isinstance(config, dict) or not output_labels(config):
+        found = describe_outputs(config) if isinstance(config, dict) else "it is no JSON object"
+        hint = (
+            "take a model that names entailment and neutral, or not_entailment; or put its "
+            "files in a folder of your own, say in id2label what they mean, and name that"
+        )
+        raise InputError([Fault(place, f"{_CONFIG} of {model}: {found}", hint)])
+
+
+def _translated(error: Exception, model: HubModel, place: str) -> InputError | StoreFullError:
+    """`error` as one of ours, for the model named at `place`."""
+    number = error.errno if isinstance(error, OSError) else None
+    # Some libraries raise errors without a number.
+    if number in _DISK_FULL or "no space left on device" in str(error).lower():
         where = f"in {_constants().HF_HUB_CACHE}: free some, or set HF_HOME to a folder elsewhere"
         return StoreFullError(f"{place}: no room for {model} {where}")
-    what, hint = _words(error, model, hub_host())
+    what, hint = _what_and_hint(error, model, hub_host())
     return InputError([Fault(place, f"{model} {what}", hint)])
 
 
-def _words(error: Exception, model: HubModel, host: str) -> tuple[str, str]:
-    """What is wrong with the model, and what would be right; the particular goes first."""
+def _what_and_hint(error: Exception, model: HubModel, host: str) -> tuple[str, str]:
+    """What is wrong with the model, and a hint; subclasses of errors are tested first."""
     errors = _errors()
     if isinstance(error, errors.HFValidationError):
         return "is no folder here, and no name of a model", "name one as owner/name"
@@ -55,14 +133,14 @@ def _words(error: Exception, model: HubModel, host: str) -> tuple[str, str]:
     if isinstance(error, errors.GatedRepoError):
         hint = f"ask for it at https://{host}/{model.name} and set HF_TOKEN"
         return f"is given on request only by {host}", hint
-    if isinstance(error, errors.RepositoryNotFoundError) or _asks_who(error):
+    if isinstance(error, errors.RepositoryNotFoundError) or _needs_token(error):
         hint = "check the name; for a private model set HF_TOKEN"
         return f"is no folder here, and no model that {host} shows", hint
     if isinstance(error, errors.RevisionNotFoundError):
         hint = f"name a branch, a tag or a commit of {model.name}"
         return f"names a revision that {host} does not know", hint
     if isinstance(error, errors.HfHubHTTPError):
-        return _refused(error.response.status_code, host)
+        return _status_fault(error.response.status_code, host)
     if isinstance(error, errors.HTTPError | errors.LocalEntryNotFoundError):
         what = f"is no folder here, not in the cache, and {host} cannot be reached"
         return f"{what} ({_reason(error)})", "a network is needed to fetch it once"
@@ -72,15 +150,15 @@ def _words(error: Exception, model: HubModel, host: str) -> tuple[str, str]:
     return f"cannot be fetched from {host} ({_reason(error)})", "try again, or name a folder"
 
 
-def _asks_who(error: Exception) -> bool:
-    """A Hub does not tell strangers whether a model is private or not there."""
+def _needs_token(error: Exception) -> bool:
+    """Whether a request without a token was refused: a private model, or no model at all."""
     if not isinstance(error, _errors().HfHubHTTPError):
         return False
     response: Any = error.response
     return response.status_code == 401 and "authorization" not in response.request.headers
 
 
-def _refused(status: int, host: str) -> tuple[str, str]:
+def _status_fault(status: int, host: str) -> tuple[str, str]:
     if status == 401:
         return f"cannot be fetched: {host} refuses the token", "set HF_TOKEN to one that holds"
     if status == 403:
@@ -89,15 +167,17 @@ def _refused(status: int, host: str) -> tuple[str, str]:
     return f"cannot be fetched: {host} answers {status}", "try again later"
 
 
-def _is_full(error: Exception) -> bool:
-    """Some errors come from libraries that give no number."""
-    number = error.errno if isinstance(error, OSError) else None
-    return number in _FULL or "no space left on device" in str(error).lower()
-
-
 def _reason(error: Exception) -> str:
-    """The first line of the message, or where it has none the kind of error."""
+    """The first line of the message, or the class of an error without one."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _hub() -> Any:
+    hub: Any = importlib.import_module("huggingface_hub")
+    # No telemetry and no progress bars, also where something else imported the library first.
+    hub.constants.HF_HUB_DISABLE_TELEMETRY = True
+    importlib.import_module("huggingface_hub.utils").disable_progress_bars()
+    return hub
 
 
 def _errors() -> Any:
@@ -106,101 +186,3 @@ def _errors() -> Any:
 
 def _constants() -> Any:
     return importlib.import_module("huggingface_hub.constants")
-
-
-# Cross-encoders of the Hugging Face Hub: found in its cache, or fetched into it.
-
-
-_CONFIG: Final = "config.json"
-_NEEDED: Final = (_CONFIG, "tokenizer.json")
-_WELCOME: Final = ("tokenizer_config.json",)
-
-_EXPORT: Final = (
-    "export it (optimum-cli export onnx --model {name} --task text-classification FOLDER) and "
-    "name that folder"
-)
-
-
-def find_cached(model: HubModel) -> Path | None:
-    """The folder of the cache that holds the model, or None; the network is not asked.
-
-    Its name is the commit. A branch or a tag is what it was when it was fetched.
-    """
-    hub = _hub()
-
-    def file(name: str) -> str | None:
-        found = hub.try_to_load_from_cache(model.name, name, revision=model.revision)
-        return found if isinstance(found, str) else None
-
-    needed = [file(name) for name in _NEEDED]
-    whole = all(needed) and any(file(name) for name in MODELS)
-    return Path(needed[0]).parent if whole and needed[0] else None
-
-
-def fetch_model(model: HubModel, place: str, tell: Callable[[str], None]) -> Path:
-    """The folder of the cache that holds the model, which is fetched where it is not there.
-
-    `tell` is told beforehand how much that is. The Hub, the cache and the token are those of
-    the environment: HF_ENDPOINT, HF_HOME, HF_TOKEN. Raises `InputError` at `place` where it
-    cannot be had, or is no cross-encoder for entailment in ONNX format, and `StoreFullError`
-    where the disk is full.
-    """
-    try:
-        folder = find_cached(model) or _fetched(model, place, tell)
-        _check_labels(model, place, folder / _CONFIG)
-        return folder
-    except (OSError, RuntimeError, ValueError, http_error()) as error:
-        raise told(error, model, place) from error
-
-
-def _fetched(model: HubModel, place: str, tell: Callable[[str], None]) -> Path:
-    hub = _hub()
-    timeout = hub.constants.HF_HUB_ETAG_TIMEOUT
-    info = hub.HfApi().model_info(
-        model.name, revision=model.revision, timeout=timeout, files_metadata=True
-    )
-    sizes = {file.rfilename: file.size or 0 for file in info.siblings}
-    names = _wanted(model, place, sizes)
-    # The cache notes this way which commit the revision is; all the rest is of that commit.
-    config = Path(hub.hf_hub_download(model.name, _CONFIG, revision=model.revision))
-    # Before much is fetched.
-    _check_labels(model, place, config)
-    size = sum(sizes[name] for name in names) / 1e6
-    tell(f"entailment model {model}: fetching {size:,.1f} MB from {hub_host()}")
-    for name in names:
-        hub.hf_hub_download(model.name, name, revision=config.parent.name)
-    return config.parent
-
-
-def _wanted(model: HubModel, place: str, sizes: Mapping[str, int]) -> list[str]:
-    """The files to fetch. The model comes last: where it is, everything is."""
-    missing = [name for name in _NEEDED if name not in sizes]
-    models = [name for name in MODELS if name in sizes]
-    if not models:
-        missing.append(MODELS[0])
-    if missing:
-        what = f"{model} has no {', no '.join(missing)}"
-        raise InputError([Fault(place, what, _EXPORT.format(name=model.name))])
-    folder = models[0].removesuffix(MODELS[0])
-    beside = [folder + name for name in WEIGHTS]
-    return [name for name in (*_NEEDED, *_WELCOME, *beside, models[0]) if name in sizes]
-
-
-def _check_labels(model: HubModel, place: str, path: Path) -> None:
-    """A model that says something else is of no use."""
-    config = json.loads(path.read_text("utf-8"))
-    if not isinstance(config, dict) or not output_labels(config):
-        said = named_outputs(config) if isinstance(config, dict) else "it is no JSON object"
-        hint = (
-            "take a model that names entailment and neutral, or not_entailment; or put its "
-            "files in a folder of your own, say in id2label what they mean, and name that"
-        )
-        raise InputError([Fault(place, f"{_CONFIG} of {model}: {said}", hint)])
-
-
-def _hub() -> Any:
-    hub: Any = importlib.import_module("huggingface_hub")
-    # It is to tell nobody who uses what, and to draw nothing, whoever imported it first.
-    hub.constants.HF_HUB_DISABLE_TELEMETRY = True
-    importlib.import_module("huggingface_hub.utils").disable_progress_bars()
-    return hub

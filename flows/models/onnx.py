@@ -1,9 +1,10 @@
-"""ONNX models and tokenizers: loaded, checked and run."""
+"""ONNX models and tokenizers: loaded, checked and run on the processor."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,42 +15,24 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
-# An ONNX model, opened to run on the processor.
-
-
-def open_session(model: Path, *, threads: int | None) -> "InferenceSession":
-    """The model in a file; `threads` None takes every core.
-
-    Raises whatever onnxruntime does where the file is no ONNX model.
-    """
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads or os.cpu_count() or 1
-    # What it raises says the same as what it would print.
-    options.log_severity_level = 4
-    # Waiting threads sleep: they would burn a core that other stages could use.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-
-
-# A model and a tokenizer of the user's own: what they give, or why they cannot be used.
-
-
 Numbers = NDArray[np.floating[Any]]
+Item = TypeVar("Item")
 
 INPUTS: Final = ("input_ids", "attention_mask", "token_type_ids")
-"""What a model may ask for, each of batch and tokens; it need not take all."""
+"""The inputs a model may have, each of shape (batch, tokens); it need not have all."""
 
 
-class Gives(NamedTuple):
-    """What a model must first give: its `shape`, None where any size will do, and in words."""
+class OutputShape(NamedTuple):
+    """The shape that a model's first output must have; None is any size.
+
+    `hint` says so in a message.
+    """
 
     shape: tuple[int | None, ...]
     hint: str
 
-    def holds(self, found: Sequence[Any]) -> bool:
-        """Whether `found`, sizes or the names of unknown ones, may be this shape."""
+    def matches(self, found: Sequence[Any]) -> bool:
+        """Whether `found` may be this shape; names stand for sizes that are not known yet."""
         return len(found) == len(self.shape) and all(
             None in (one, other) or isinstance(other, str) or one == other
             for one, other in zip(self.shape, found, strict=True)
@@ -57,56 +40,90 @@ class Gives(NamedTuple):
 
 
 class OnnxModel:
-    """The model in a file, loaded; `threads` None takes every core.
+    """A user's ONNX model, loaded and checked; `threads` None takes every core.
 
-    Raises `InputError` where it cannot be loaded, takes anything but `INPUTS`, or gives
-    something else than `gives`.
+    Raises `InputError` where the file cannot be loaded, the model has other inputs than `INPUTS`,
+    or its first output has another shape than `output`.
     """
 
-    def __init__(self, path: Path, gives: Gives, *, threads: int | None) -> None:
+    def __init__(self, path: Path, output: OutputShape, *, threads: int | None) -> None:
         self._path = path
-        self._gives = gives
+        self._output = output
         try:
             self._session = open_session(path, threads=threads)
         except Exception as error:
             raise _unusable(path, error, "an ONNX model") from error
-        self._takes = [given.name for given in self._session.get_inputs()]
-        strange = sorted(set(self._takes) - set(INPUTS))
-        if strange:
-            self._refuse(f"takes {', '.join(strange)}", "it must take token ids alone")
-        self._check(self._session.get_outputs()[0].shape)
+        self._inputs = [found.name for found in self._session.get_inputs()]
+        unknown = sorted(set(self._inputs) - set(INPUTS))
+        if unknown:
+            self._refuse(f"takes {', '.join(unknown)}", "it must take token ids alone")
+        self._check_shape(self._session.get_outputs()[0].shape)
 
-    def run(self, given: Mapping[str, NDArray[np.int64]]) -> Numbers:
-        """What it first gives for a batch; `given` has all of `INPUTS`.
+    def run(self, inputs: Mapping[str, NDArray[np.int64]]) -> Numbers:
+        """The first output for a batch; `inputs` has all of `INPUTS`, of shape (batch, tokens).
 
-        Raises `InputError` where it fails, or gives what it should not.
+        Raises `InputError` where the model fails, or its output has another shape than it
+        should or numbers that are not finite.
         """
         try:
-            found: Numbers = self._session.run(None, {name: given[name] for name in self._takes})[0]
+            outputs = self._session.run(None, {name: inputs[name] for name in self._inputs})
         except Exception as error:
             hint = "it must take any batch of what its tokenizer makes, up to its window"
             self._refuse(f"fails ({_one_line(error)})", hint)
-        self._check(found.shape)
+        found: Numbers = outputs[0]
+        self._check_shape(found.shape)
         if not np.isfinite(found).all():
             self._refuse("gives numbers that are none", "use another export of the model")
         return found
 
-    def _check(self, shape: Sequence[Any]) -> None:
-        if not self._gives.holds(shape):
-            self._refuse(f"first gives {list(shape)}", self._gives.hint)
+    def _check_shape(self, shape: Sequence[Any]) -> None:
+        if not self._output.matches(shape):
+            self._refuse(f"first gives {list(shape)}", self._output.hint)
 
     def _refuse(self, what: str, hint: str) -> NoReturn:
         raise InputError([Fault(str(self._path), what, hint)])
 
 
+def open_session(model: Path, *, threads: int | None) -> "InferenceSession":
+    """An ONNX Runtime session for the model in a file; `threads` None takes every core.
+
+    Raises the exceptions of onnxruntime where the file is not an ONNX model.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads or os.cpu_count() or 1
+    # Its exceptions say the same as its log.
+    options.log_severity_level = 4
+    # Waiting threads sleep: spinning would take a core that other stages could use.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
 def load_tokenizer(path: Path) -> "Tokenizer":
-    """The tokenizer in a file. Raises `InputError` where it is none."""
+    """The tokenizer in a file. Raises `InputError` where it cannot be loaded."""
     from tokenizers import Tokenizer
 
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:
         raise _unusable(path, error, "a tokenizers file") from error
+
+
+def equal_length_batches(
+    items: Iterable[Item], length: Callable[[Item], int], *, tokens: int
+) -> Iterator[list[Item]]:
+    """Batches of items that all have the same `length`, together at most `tokens` if possible.
+
+    So nothing is padded, and the result for an item does not depend on the others in its batch.
+    """
+    by_length: dict[int, list[Item]] = defaultdict(list)
+    for item in items:
+        by_length[length(item)].append(item)
+    for size, alike in by_length.items():
+        step = max(1, tokens // max(size, 1))
+        for start in range(0, len(alike), step):
+            yield alike[start : start + step]
 
 
 def _unusable(path: Path, error: Exception, kind: str) -> InputError:

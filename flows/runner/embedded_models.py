@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from claimflow.flows.errors import InputError, StoreFullError, WorkersError
-from claimflow.flows.models.cross_encoder import CrossEncoder, UnfetchedModel
-from claimflow.flows.models.entailment.model import EmbeddedEntailment
 from claimflow.flows.models.hub import fetch_model, find_cached, hub_host
+from claimflow.flows.models.loading import (
+    LocalEntailmentModel,
+    ModelSource,
+    load_entailment_model,
+)
 from claimflow.flows.models.sentence_encoder import SentenceEncoder
 from claimflow.flows.pipeline.models import HubModel
 from claimflow.flows.pipeline.pipeline import Pipeline
@@ -23,12 +26,7 @@ from claimflow.stages.tools import EntailmentModel, Pair
 
 Batches = Sequence[Sequence[Any]]
 
-Entailment = EmbeddedEntailment | CrossEncoder | UnfetchedModel
-
-Source = Path | HubModel | None
-"""Where a model is: a folder, the Hub's cache, or with claimflow itself."""
-
-Model = TypeVar("Model", SentenceEncoder, Entailment)
+Model = TypeVar("Model", SentenceEncoder, LocalEntailmentModel)
 
 _WORTH: Final = 10
 """Batches, at least, for which each worker may load its model."""
@@ -43,10 +41,10 @@ class ModelWork:
     """
 
     def __init__(
-        self, folder: Path | None, workers: Workers | None, *, entailment: Source = None
+        self, folder: Path | None, workers: Workers | None, *, entailment: ModelSource = None
     ) -> None:
         self.embedder = SentenceEncoder(folder)
-        self.entailment = _entailment(entailment)
+        self.entailment = load_entailment_model(entailment)
         self._sources = folder, entailment
         self._workers = workers
 
@@ -77,22 +75,13 @@ def worker_vectors(
 
 
 def worker_judgements(
-    source: Source, identity: dict[str, Any], pairs: Sequence[Pair]
+    source: ModelSource, identity: dict[str, Any], pairs: Sequence[Pair]
 ) -> list[bytes]:
     """The judgements of a batch, by the model of this worker, which must be that one.
 
     A worker on another machine may have to fetch it.
     """
     return _judged(_same(_own_entailment, source, identity, "entailment model"), pairs)
-
-
-def _entailment(source: Source, threads: int | None = None) -> Entailment:
-    if source is None:
-        return EmbeddedEntailment(threads=threads)
-    if isinstance(source, Path):
-        return CrossEncoder(source, threads)
-    folder = find_cached(source)
-    return CrossEncoder(folder, threads, name=source.name) if folder else UnfetchedModel(source)
 
 
 def _judged(entailment: EntailmentModel, pairs: Sequence[Pair]) -> list[bytes]:
@@ -107,14 +96,14 @@ def _own_embedder(folder: Path | None) -> SentenceEncoder:
 
 
 @cache
-def _own_entailment(source: Source) -> Entailment:
+def _own_entailment(source: ModelSource) -> LocalEntailmentModel:
     if isinstance(source, HubModel):
         fetch_model(source, "entailment.model", lambda _: None)
-    return _entailment(source, threads=1)
+    return load_entailment_model(source, threads=1)
 
 
 def _same(
-    load: Callable[[Any], Model], source: Source, identity: dict[str, Any], kind: str
+    load: Callable[[Any], Model], source: ModelSource, identity: dict[str, Any], kind: str
 ) -> Model:
     try:
         model = load(source)

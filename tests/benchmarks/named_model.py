@@ -1,20 +1,20 @@
-"""Entailment models by what a pipeline would call them, and rows to try them on."""
+"""Entailment models by the name that a pipeline gives them, and a selection of labelled rows."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
 from claimflow.flows.models.hub import fetch_model
+from claimflow.flows.models.loading import LocalEntailmentModel, load_entailment_model
 from claimflow.flows.pipeline.models import HubModel, folder_or_hub_model
-from claimflow.flows.runner.embedded_models import Entailment, ModelWork
 from tests.benchmarks.entailment_rows import Labelled
 
 
-def model_named(name: str | None) -> Entailment:
-    """The embedded model, or the one in a folder or of the Hub, which is fetched."""
+def model_named(name: str | None) -> LocalEntailmentModel:
+    """The embedded model for None, else that of a folder or of the Hub, which is downloaded."""
     source = folder_or_hub_model(Path(), name) if name else None
     if isinstance(source, HubModel):
         fetch_model(source, "MODEL", print)
-    return ModelWork(None, None, entailment=source).entailment
+    return load_entailment_model(source)
 
 
 def some_of_each(rows: Iterable[Labelled], count: int) -> dict[str, list[Labelled]]:

@@ -15,7 +15,7 @@ import pytest
 from claimflow.flows.api import run_pipeline
 from claimflow.flows.cli.main import run_command
 from claimflow.flows.errors import InputError, StoppedError, WorkersError
-from claimflow.flows.models.sentence_encoder import MINILM
+from claimflow.flows.models.sentence_encoder import MINILM_FOLDER
 from claimflow.flows.runner import embedded_models, table_builder, tools
 from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.prepare import prepare
@@ -264,5 +264,5 @@ def test_another_encoder_on_a_worker_is_refused(tmp_path: Path) -> None:
         f"a worker has not the encoder of this run: {tmp_path / 'model.onnx'}: no such file"
     )
     with pytest.raises(WorkersError) as other:
-        embedded_models.worker_vectors(MINILM, {"name": "other"}, ["a"])
-    assert str(other.value) == f"a worker has another encoder in {MINILM} than there is here"
+        embedded_models.worker_vectors(MINILM_FOLDER, {"name": "other"}, ["a"])
+    assert str(other.value) == f"a worker has another encoder in {MINILM_FOLDER} than there is here"

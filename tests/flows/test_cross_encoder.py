@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claimflow.flows.errors import InputError, WorkersError
-from claimflow.flows.models.cross_encoder import CrossEncoder, windows
+from claimflow.flows.models.cross_encoder import CrossEncoder, text_windows
 from claimflow.flows.runner.embedded_models import ModelWork, worker_judgements
 from claimflow.stages.tools import Judgement, Pair
 
@@ -94,14 +94,14 @@ def test_a_judgement_depends_on_its_pair_alone() -> None:
 def test_no_pairs_no_model() -> None:
     model = CrossEncoder(TINY)
     assert model.judge([]) == {}
-    assert model._loaded is None
+    assert "_session" not in vars(model)
 
 
 def test_the_identity_is_known_without_the_model_and_changes_with_every_file(folder: Path) -> None:
     before = CrossEncoder(folder)
     assert before.identity["labels"] == "entailed,neutral,contradicted"
     assert before.identity["max_length"] == 16
-    assert before._loaded is None
+    assert "_session" not in vars(before)
     assert CrossEncoder(TINY).identity == before.identity | {"name": "tiny_cross_encoder"}
     change(folder, "config.json", max_position_embeddings=12)
     assert CrossEncoder(folder).identity == before.identity | {"max_length": 12}
@@ -281,7 +281,7 @@ def words(text: str) -> list[tuple[int, int]]:
 def test_windows_hold_every_token_and_none_too_many(lengths: list[int], room: int) -> None:
     text = " ".join("Ab" + " cd" * (length - 1) + "." for length in lengths)
     tokens = words(text)
-    found = windows(text, tokens, room)
+    found = text_windows(text, tokens, room)
     held = [[token for token in tokens if span.start <= token[0] < span.end] for span in found]
     assert all(1 <= len(inside) <= room for inside in held)
     assert {token for inside in held for token in inside} == set(tokens)
@@ -291,7 +291,7 @@ def test_windows_hold_every_token_and_none_too_many(lengths: list[int], room: in
 def test_a_window_begins_with_the_last_sentence_of_the_one_before() -> None:
     sentences = ["Ann left.", "Bob ran off.", "Cy sat down.", "Di sang."]
     text = " ".join(sentences)
-    spans = windows(text, words(text), 6)
+    spans = text_windows(text, words(text), 6)
     assert [text[start:end] for start, end in spans] == [
         "Ann left. Bob ran off.",
         "Bob ran off. Cy sat down.",
@@ -301,7 +301,7 @@ def test_a_window_begins_with_the_last_sentence_of_the_one_before() -> None:
 
 def test_a_long_sentence_is_cut_into_pieces_that_share_a_quarter() -> None:
     text = "Aa bb cc dd ee ff gg hh ii jj."
-    assert [text[start:end] for start, end in windows(text, words(text), 4)] == [
+    assert [text[start:end] for start, end in text_windows(text, words(text), 4)] == [
         "Aa bb cc dd",
         "dd ee ff gg",
         "gg hh ii jj.",

@@ -18,7 +18,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 from claimflow.flows.errors import InputError
-from claimflow.flows.models.sentence_encoder import MINILM, SentenceEncoder
+from claimflow.flows.models.sentence_encoder import MINILM_FOLDER, SentenceEncoder
 
 TINY = Path(__file__).parents[1] / "data" / "tiny_encoder" / "model.onnx"
 EIFFEL = "The Eiffel Tower is located in Paris."
@@ -72,7 +72,7 @@ def test_no_texts_no_rows_and_no_model():
         "text": pl.String,
         "embedding": pl.Array(pl.Float32, 384),
     }
-    assert embedder._loaded is None
+    assert "_session" not in vars(embedder)
 
 
 @settings(max_examples=30)
@@ -169,8 +169,8 @@ def test_every_piece_of_a_long_text_counts(tmp_path):
 def test_a_folder_as_sentence_transformers_publishes_it(tmp_path, embedder):
     for name in ("onnx", "1_Pooling"):
         (tmp_path / name).mkdir()
-    shutil.copy(MINILM / "model.onnx", tmp_path / "onnx")
-    shutil.copy(MINILM / "tokenizer.json", tmp_path)
+    shutil.copy(MINILM_FOLDER / "model.onnx", tmp_path / "onnx")
+    shutil.copy(MINILM_FOLDER / "tokenizer.json", tmp_path)
     pooling = {"pooling_mode_mean_tokens": True, "word_embedding_dimension": 384}
     (tmp_path / "1_Pooling/config.json").write_text(json.dumps(pooling), "utf-8")
     (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 256}', "utf-8")
@@ -225,7 +225,7 @@ def test_a_broken_file_is_named(tmp_path, name, right):
 
 
 def test_the_identity_is_that_of_the_shipped_files(embedder):
-    shipped = json.loads((MINILM / "encoder.json").read_text("utf-8"))
+    shipped = json.loads((MINILM_FOLDER / "encoder.json").read_text("utf-8"))
     assert embedder.identity == {
         "name": "all-MiniLM-L6-v2",
         "model_sha256": shipped["model_sha256"],

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from claimflow.flows.errors import InputError
-from claimflow.flows.models.onnx import INPUTS, Gives, OnnxModel, load_tokenizer
+from claimflow.flows.models.onnx import INPUTS, OnnxModel, OutputShape, load_tokenizer
 
 TINY = Path(__file__).parents[1] / "data" / "tiny_encoder" / "model.onnx"
 """Of eight words word i has the vector (i + 1, 0, 2)."""
 
-THREE = Gives((None, None, 3), "it must give three numbers")
+THREE = OutputShape((None, None, 3), "it must give three numbers")
 
 
 def given(*words: int) -> dict[str, Any]:
@@ -21,11 +21,11 @@ def given(*words: int) -> dict[str, Any]:
     return dict(zip(INPUTS, (ids, np.ones_like(ids), np.zeros_like(ids)), strict=True))
 
 
-def model(path: Path = TINY, gives: Gives = THREE) -> OnnxModel:
+def model(path: Path = TINY, gives: OutputShape = THREE) -> OnnxModel:
     return OnnxModel(path, gives, threads=1)
 
 
-def told(path: Path, *words: int, gives: Gives = THREE) -> str:
+def told(path: Path, *words: int, gives: OutputShape = THREE) -> str:
     with pytest.raises(InputError) as caught:
         model(path, gives).run(given(*words))
     return str(caught.value).replace(f"{path}: ", "")
@@ -54,11 +54,11 @@ def test_numbers_that_are_none_are_refused(tmp_path: Path, other: float) -> None
 @pytest.mark.parametrize("shape", [(None, 3), (None, None, 4), (None, None, None, 3)])
 def test_another_shape_than_is_wanted_is_refused(shape: Any) -> None:
     line = "first gives ['batch', 'sequence', 3]; it must give otherwise"
-    assert told(TINY, 0, gives=Gives(shape, "it must give otherwise")) == line
+    assert told(TINY, 0, gives=OutputShape(shape, "it must give otherwise")) == line
 
 
 def test_a_shape_that_is_known_only_from_what_comes_is_refused_then() -> None:
-    two = model(gives=Gives((None, 2, 3), "it must give two"))
+    two = model(gives=OutputShape((None, 2, 3), "it must give two"))
     assert two.run(given(0, 1)).shape == (1, 2, 3)
     with pytest.raises(InputError, match=r"first gives \[1, 3, 3\]; it must give two"):
         two.run(given(0, 1, 2))

@@ -1,0 +1,248 @@
+"""Folders that hold a cross-encoder or a sentence encoder: their files, settings and identity."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.files import sha256_of
+from claimflow.stages.rows import Label
+
+MODEL_FILES: Final = ("model.onnx", "onnx/model.onnx")
+"""The possible paths of the model in a folder; the first that exists is used."""
+
+WEIGHT_FILES: Final = ("model.onnx_data", "model.onnx.data")
+"""The names that exporters give to the file beside a model that holds its weights."""
+
+_LABELS: Final[dict[str, Label]] = {
+    "entailment": "entailed",
+    "entailed": "entailed",
+    "contradiction": "contradicted",
+    "contradicted": "contradicted",
+    "contradictory": "contradicted",
+    "neutral": "neutral",
+    "notentailment": "neutral",
+    "notentailed": "neutral",
+}
+"""The output names of published models, lower case and letters only. A model with two outputs
+does not tell contradicted from neutral: both are neutral."""
+
+_LABEL_HINT: Final = (
+    'give id2label with entailment and neutral, or not_entailment, as in {"0": "entailment", '
+    '"1": "neutral", "2": "contradiction"}'
+)
+
+_MAX_WINDOW: Final = 512
+"""Tokens of the window at most, and where the folder does not say."""
+
+_UNBOUNDED: Final = 100_000
+"""Tokenizers without a window have a far larger number than this in `tokenizer_config.json`."""
+
+
+class CrossEncoderFolder(NamedTuple):
+    """The parts of a cross-encoder.
+
+    `labels` is the meaning of each output, in order. `max_length` is the window in tokens, for
+    premise, claim and special tokens together. `weights` are files beside the model that hold
+    its weights.
+    """
+
+    name: str
+    model: Path
+    weights: tuple[Path, ...]
+    tokenizer: Path
+    labels: tuple[Label, ...]
+    max_length: int
+
+    def identity(self) -> dict[str, str | int | float]:
+        """Everything that could change a judgement: digests of the files, labels, window."""
+        return {
+            "name": self.name,
+            "model_sha256": sha256_of(self.model),
+            **{f"{path.name}_sha256": sha256_of(path) for path in self.weights},
+            "tokenizer_sha256": sha256_of(self.tokenizer),
+            "labels": ",".join(self.labels),
+            "max_length": self.max_length,
+        }
+
+
+def read_cross_encoder(folder: Path) -> CrossEncoderFolder:
+    """The cross-encoder in `folder`: `model.onnx`, `tokenizer.json` and `config.json`.
+
+    The model may be in `onnx/`, as in published folders. `id2label` of `config.json` names
+    the outputs; the window is `model_max_length` of `tokenizer_config.json` where that exists,
+    else `max_position_embeddings`, else 512, and never more than 512. Weights in files beside
+    the model are part of its identity under the names that exporters give them,
+    `model.onnx_data` and `model.onnx.data`.
+
+    Raises `InputError` naming the folder, or every file, that is missing or cannot be used.
+    """
+    if not folder.is_dir():
+        hint = "name a folder with model.onnx, tokenizer.json and config.json"
+        raise InputError([Fault(str(folder), "no such folder", hint)])
+    faults: list[Fault] = []
+    model = _find_model(folder, "put a cross-encoder there in ONNX format", faults)
+    tokenizer = _find_tokenizer(folder, "put the model's tokenizer there", faults)
+    labels, max_length = _cross_encoder_settings(folder, faults)
+    if faults:
+        raise InputError(faults)
+    weights = tuple(path for name in WEIGHT_FILES if (path := model.with_name(name)).is_file())
+    return CrossEncoderFolder(folder.name, model, weights, tokenizer, labels, max_length)
+
+
+def output_labels(config: dict[str, Any]) -> tuple[Label, ...]:
+    """The meaning of each output by `config.json`; empty where that cannot be determined."""
+    names = _output_names(config)
+    found = [_LABELS.get("".join(filter(str.isalpha, name.lower()))) for name in names]
+    labels = tuple(label for label in found if label is not None)
+    known = len(labels) == len(names) == len(set(labels)) and {"entailed", "neutral"} <= set(labels)
+    return labels if known else ()
+
+
+def describe_outputs(config: dict[str, Any]) -> str:
+    """The output names in `config.json`, for a message."""
+    return f"id2label names {', '.join(map(repr, _output_names(config))) or 'nothing'}"
+
+
+def _output_names(config: dict[str, Any]) -> list[str]:
+    found = config.get("id2label")
+    names = found if isinstance(found, dict) else {}
+    return [str(names.get(str(number), "")) for number in range(len(names))]
+
+
+def _cross_encoder_settings(folder: Path, faults: list[Fault]) -> tuple[tuple[Label, ...], int]:
+    """(meaning of each output, window in tokens)."""
+    path = folder / "config.json"
+    config = _read_json(path, faults, "put the model's configuration there")
+    labels = output_labels(config) if config is not None else ()
+    if config is not None and not labels:
+        faults.append(Fault(str(path), describe_outputs(config), _LABEL_HINT))
+    path = folder / "tokenizer_config.json"
+    tokenizer = _read_json(path, faults, "") if path.is_file() else None
+    named = (
+        (tokenizer or {}).get("model_max_length"),
+        (config or {}).get("max_position_embeddings"),
+    )
+    known = [int(one) for one in named if isinstance(one, int | float) and 8 <= one <= _UNBOUNDED]
+    return labels, min([*known, _MAX_WINDOW])
+
+
+def _read_json(path: Path, faults: list[Fault], hint: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        faults.append(Fault(str(path), "no such file", hint))
+        return None
+    except (OSError, ValueError) as error:
+        faults.append(Fault(str(path), f"cannot be read ({error})", "it must be a JSON object"))
+        return None
+    if not isinstance(found, dict):
+        faults.append(Fault(str(path), "no JSON object", "it must be one"))
+        return None
+    return found
+
+
+_ENCODER_FILE: Final = "encoder.json"
+_PUBLISHED_FILES: Final = ("1_Pooling/config.json", "sentence_bert_config.json")
+_ENCODER_HINT: Final = "give pooling (mean or cls), max_length (tokens) and dimension (numbers)"
+
+_Size = Annotated[int, Field(strict=True, gt=2)]
+
+
+class EncoderSettings(BaseModel):
+    """How a sentence encoder makes a vector.
+
+    `pooling` makes one vector of those of the tokens: their mean, or the vector of the first
+    token. `max_length` is the window in tokens, `dimension` the length of a vector.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    pooling: Literal["mean", "cls"]
+    max_length: _Size
+    dimension: _Size
+
+
+class EncoderFolder(NamedTuple):
+    """The parts of a sentence encoder."""
+
+    name: str
+    model: Path
+    tokenizer: Path
+    settings: EncoderSettings
+
+    def identity(self) -> dict[str, str | int | float]:
+        """Everything that could change a vector: digests of the files, pooling, window."""
+        return {
+            "name": self.name,
+            "model_sha256": sha256_of(self.model),
+            "tokenizer_sha256": sha256_of(self.tokenizer),
+            **self.settings.model_dump(),
+        }
+
+
+def read_encoder(folder: Path) -> EncoderFolder:
+    """The sentence encoder in `folder`: `model.onnx`, `tokenizer.json` and `encoder.json`.
+
+    `encoder.json` holds the fields of `EncoderSettings`. A folder as published by
+    sentence-transformers works too: the model in `onnx/`, the pooling in `1_Pooling/config.json`,
+    the window in `sentence_bert_config.json`. Weights in files beside the model are loaded, but
+    are not part of its identity.
+
+    Raises `InputError` naming every file that is missing or cannot be used.
+    """
+    faults: list[Fault] = []
+    model = _find_model(folder, "put the encoder there in ONNX format", faults)
+    tokenizer = _find_tokenizer(folder, "put the encoder's tokenizer there", faults)
+    settings = _encoder_settings(folder, faults)
+    if faults or settings is None:
+        raise InputError(faults)
+    return EncoderFolder(folder.name, model, tokenizer, settings)
+
+
+def _encoder_settings(folder: Path, faults: list[Fault]) -> EncoderSettings | None:
+    path, published = folder / _ENCODER_FILE, [folder / name for name in _PUBLISHED_FILES]
+    try:
+        if path.is_file():
+            return EncoderSettings.model_validate_json(path.read_bytes())
+        if all(file.is_file() for file in published):
+            path = published[0]
+            return _published_settings(*(json.loads(file.read_bytes()) for file in published))
+        faults.append(Fault(str(path), "no such file", _ENCODER_HINT))
+    except ValidationError as error:
+        for wrong in error.errors():
+            field = ".".join(str(part) for part in wrong["loc"])
+            what = f"{field}: {wrong['msg']}".lstrip(": ")
+            faults.append(Fault(str(path), what, _ENCODER_HINT))
+    except ValueError as error:
+        faults.append(Fault(str(path), f"not JSON ({error})", _ENCODER_HINT))
+    return None
+
+
+def _published_settings(pooling: dict[str, Any], window: dict[str, Any]) -> EncoderSettings:
+    switches = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}
+    modes = [mode for mode, switch in switches.items() if pooling.get(switch)]
+    return EncoderSettings.model_validate(
+        {
+            "pooling": modes[0] if modes else None,
+            "max_length": window.get("max_seq_length"),
+            "dimension": pooling.get("word_embedding_dimension"),
+        }
+    )
+
+
+def _find_model(folder: Path, hint: str, faults: list[Fault]) -> Path:
+    for name in MODEL_FILES:
+        if (folder / name).is_file():
+            return folder / name
+    faults.append(Fault(str(folder / MODEL_FILES[0]), "no such file", hint))
+    return folder / MODEL_FILES[0]
+
+
+def _find_tokenizer(folder: Path, hint: str, faults: list[Fault]) -> Path:
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        faults.append(Fault(str(path), "no such file", hint))
+    return path

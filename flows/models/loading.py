@@ -1,0 +1,54 @@
+"""The entailment model of a pipeline: carried by claimflow, in a folder, or from the Hub."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from claimflow.flows.models.cross_encoder import CrossEncoder
+from claimflow.flows.models.entailment.model import EmbeddedEntailment
+from claimflow.flows.models.hub import find_cached
+from claimflow.flows.pipeline.models import HubModel
+from claimflow.stages.tools import EntailmentModel, Judgement, Pair
+
+ModelSource = Path | HubModel | None
+"""A folder, a model of the Hub, or None for the model that claimflow carries."""
+
+
+class LocalEntailmentModel(EntailmentModel, Protocol):
+    """An entailment model that runs in this process."""
+
+    @property
+    def identity(self) -> dict[str, str | int | float]:
+        """Everything that could change a judgement; known without loading the model."""
+        ...
+
+
+def load_entailment_model(
+    source: ModelSource, *, threads: int | None = None
+) -> LocalEntailmentModel:
+    """The entailment model at `source`; `threads` bounds those of a call, None takes every core.
+
+    Nothing is downloaded: a Hub model that is not in the cache is an `UnfetchedModel`. Raises
+    `InputError` where a folder lacks a file or holds one that cannot be used.
+    """
+    if source is None:
+        return EmbeddedEntailment(threads=threads)
+    if isinstance(source, Path):
+        return CrossEncoder(source, threads)
+    folder = find_cached(source)
+    return CrossEncoder(folder, threads, name=source.name) if folder else UnfetchedModel(source)
+
+
+class UnfetchedModel:
+    """A Hub model that is not in the cache, for the plan of a run.
+
+    It has no judgements, and its identity is that of no model, so that no stored table or
+    judgement is reused for it.
+    """
+
+    def __init__(self, model: HubModel) -> None:
+        self.identity: dict[str, str | int | float] = {"name": str(model), "files": "not fetched"}
+
+    def judge(self, _: Sequence[Pair], /) -> Mapping[Pair, Judgement]:
+        """No judgement for any pair."""
+        return {}
