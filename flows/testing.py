@@ -11,9 +11,9 @@ from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.pipeline.checks import Gate
 from claimflow.flows.quality.gates import Outcome, held, outcomes_of
 from claimflow.flows.quality.paired_statistics import ROUNDING
+from claimflow.flows.report.formatting import escape_controls, format_count, format_number
 from claimflow.flows.report.overview import StepMetric, named_metrics
-from claimflow.flows.report.phrases import gate_cells
-from claimflow.flows.report.text import counted, number, visible
+from claimflow.flows.report.run_text import gate_cells
 from claimflow.flows.runner.prepare import open_store, prepare
 from claimflow.flows.store.results import chosen_run, run_steps
 from claimflow.flows.store.store import Store, read_table
@@ -97,9 +97,9 @@ def _told(one: Outcome, *, low: bool) -> str:
     if one.value is None:
         return f"{one.metric}: has no mean ({counts}), expected one"
     where = "below" if low else "above"
-    interval = "-" if one.low is None else f"{number(one.low)} to {number(one.high)}"
+    interval = "-" if one.low is None else f"{format_number(one.low)} to {format_number(one.high)}"
     return (
-        f"{one.metric}: mean {number(one.value)} is {where} {one.line:g} "
+        f"{one.metric}: mean {format_number(one.value)} is {where} {one.line:g} "
         f"(95 % interval {interval}; {counts})"
     )
 
@@ -117,7 +117,9 @@ def _worst(store: Store, run_id: str, of: StepMetric, *, lowest: bool) -> Iterat
             step=of.step,
             metric=of.metric,
         )
-    samples = [f"{visible(sample)} {number(score)}" for sample, score in found.iter_rows()]
+    samples = [
+        f"{escape_controls(sample)} {format_number(score)}" for sample, score in found.iter_rows()
+    ]
     if samples:
         yield f"  {'lowest' if lowest else 'highest'}: {', '.join(samples)}"
 
@@ -134,4 +136,4 @@ def _failed_rows(store: Store, run_id: str, allowed: int) -> Iterator[str]:
     failed = int(steps["failures"].sum())
     if failed > allowed:
         where = ", ".join(f"{row['step']} {row['failures']:,}" for row in steps.to_dicts())
-        yield f"{counted(failed, 'row')} failed, and {allowed:,} may: {where}"
+        yield f"{format_count(failed, 'row')} failed, and {allowed:,} may: {where}"

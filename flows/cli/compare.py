@@ -87,13 +87,13 @@ def diff(options: Namespace) -> int:
 
 def _document(comparison: "Comparison", options: Namespace) -> str:
     from claimflow.flows.quality.comparison import as_json
-    from claimflow.flows.report.markdown import as_markdown
+    from claimflow.flows.report.markdown import comparison_markdown
     from claimflow.flows.report.terminal import print_comparison, rendered_text
 
     if options.format == "json":
         return as_json(comparison)
     if options.format == "markdown":
-        return as_markdown(comparison, limit=options.limit)
+        return comparison_markdown(comparison, limit=options.limit)
     return rendered_text(
         lambda terminal: print_comparison(terminal, comparison, limit=options.limit)
     )

@@ -10,7 +10,7 @@ from uuid import uuid4
 from claimflow.flows.cli.options import RUN, Commands, add_command, add_store_options
 from claimflow.flows.cli.stores import named_store
 from claimflow.flows.errors import Fault, InputError, one_of
-from claimflow.flows.report.text import counted
+from claimflow.flows.report.formatting import format_count
 
 if TYPE_CHECKING:
     import polars as pl
@@ -119,8 +119,11 @@ def _import_lines(corrected: "Sequence[CorrectedSample]") -> Iterator[str]:
             for change in ("changed", "added", "removed")
         }
         (first, count), *others = ((change, n) for change, n in counts.items() if n)
-        changes = [f"{counted(count, thing)} {first}", *(f"{n:,} {change}" for change, n in others)]
-        yield f"{', '.join(changes)} in {counted(len(of_step), 'sample')} of step {step}"
+        changes = [
+            f"{format_count(count, thing)} {first}",
+            *(f"{n:,} {change}" for change, n in others),
+        ]
+        yield f"{', '.join(changes)} in {format_count(len(of_step), 'sample')} of step {step}"
     edit_id = corrected[0].edit.edit_id[:_ID]
     yield "the next run uses them; nothing on file is overwritten"
     yield f"to take this back: claimflow edits --undo {edit_id} --why TEXT"
@@ -159,7 +162,7 @@ def _undo(options: Namespace, store: "Store", edits: "Sequence[Edit]") -> int:
     save_edits(store, undone)
     refresh_read_copy(store)
     steps = ", ".join(dict.fromkeys(edit.step for edit in undone))
-    edit = f"edit {edit_id[:_ID]} of {counted(len(undone), 'sample')} of step {steps}"
+    edit = f"edit {edit_id[:_ID]} of {format_count(len(undone), 'sample')} of step {steps}"
     Terminal().print_line(f"{edit} is taken back; the next run does without it")
     return 0
 

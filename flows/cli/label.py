@@ -18,7 +18,7 @@ from claimflow.flows.cli.options import (
 from claimflow.flows.cli.output import write_bytes, write_text
 from claimflow.flows.cli.stores import named_store
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.report.text import counted
+from claimflow.flows.report.formatting import format_count
 
 if TYPE_CHECKING:
     from claimflow.flows.quality.csv_sheets import Sheet
@@ -111,13 +111,13 @@ def export_sheet(options: Namespace) -> int:
     if options.output is None or options.output.suffix != ".html":
         content = to_csv(sheet)
     else:
-        from claimflow.flows.report.label_form import form_page
+        from claimflow.flows.report.label_form import label_page
 
-        content = form_page(sheet, options.of).encode()
+        content = label_page(sheet, options.of).encode()
     write_bytes(content, options.output)
     if options.output is not None:
         draw = f"{sheet['draw'][0]} from step {target.step} of run {run_id}"
-        print(f"{counted(sheet.height, 'row')} in {options.output}: {draw}", file=sys.stderr)
+        print(f"{format_count(sheet.height, 'row')} in {options.output}: {draw}", file=sys.stderr)
     return 0
 
 
@@ -141,11 +141,11 @@ def import_labels(options: Namespace) -> int:
     if new:
         refresh_read_copy(store)
     blank = len(sheet.rows) - len(labels)
-    message = f"{counted(len(new), 'label')} of {sheet.kind} by {who}"
+    message = f"{format_count(len(new), 'label')} of {sheet.kind} by {who}"
     if len(new) < len(labels):
         message += f", {len(labels) - len(new):,} more on record already"
     if blank:
-        message += f"; {counted(blank, 'row')} without a label"
+        message += f"; {format_count(blank, 'row')} without a label"
     Terminal().print_line(message)
     return 0
 

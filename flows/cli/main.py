@@ -33,7 +33,7 @@ from claimflow.flows.errors import (
     StoreError,
     WorkersError,
 )
-from claimflow.flows.report.text import visible
+from claimflow.flows.report.formatting import escape_controls
 from claimflow.flows.shutdown import silence_stderr_at_exit
 
 EXIT_CODES: Final = """\
@@ -137,7 +137,7 @@ def _report_os_error(error: OSError) -> int:
 
 def _report(message: object, code: int) -> int:
     # File names and file contents may hold control characters.
-    print(f"claimflow: {visible(message)}", file=sys.stderr)
+    print(f"claimflow: {escape_controls(message)}", file=sys.stderr)
     return code
 
 

@@ -10,7 +10,7 @@ from claimflow.flows.cli.options import RUN, Commands, add_command, add_store_op
 from claimflow.flows.cli.output import write_bytes
 from claimflow.flows.cli.stores import named_store, readable_store
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.report.text import counted
+from claimflow.flows.report.formatting import format_count
 
 if TYPE_CHECKING:
     from claimflow.flows.store.edits import Kind
@@ -106,7 +106,7 @@ def export(options: Namespace) -> int:
     place = options.output or f"{store.path.stem}-tables"
     for one in export_to(store, place, tables=options.tables, run_id=run_id):
         replaced = ", in place of an older file" if one.replaced else ""
-        print(f"{one.place}: {counted(one.rows, 'row')}{replaced}")
+        print(f"{one.place}: {format_count(one.rows, 'row')}{replaced}")
     return 0
 
 
@@ -121,7 +121,7 @@ def _export_sheet(options: Namespace, kind: "Kind") -> int:
     rows = sheet_rows(store, run_id, kind, options.step)
     write_bytes(to_csv(rows), None if options.output is None else Path(options.output))
     if options.output is not None:
-        count = counted(rows.height, "row")
+        count = format_count(rows.height, "row")
         print(f"{count} of run {run_id} in {options.output}", file=sys.stderr)
     return 0
 
@@ -139,14 +139,14 @@ def prune(options: Namespace) -> int:
     verb = "would be removed" if pruned.after is None else "removed"
     for run_id in pruned.removed:
         print(f"  {run_id}")
-    print(f"{counted(len(pruned.removed), 'run')} {verb}, {pruned.kept:,} kept")
+    print(f"{format_count(len(pruned.removed), 'run')} {verb}, {pruned.kept:,} kept")
     counts = (
-        counted(pruned.tables, "table"),
-        counted(pruned.rows, "row"),
-        counted(pruned.calls, "call"),
-        counted(pruned.replies, "reply", "replies"),
+        format_count(pruned.tables, "table"),
+        format_count(pruned.rows, "row"),
+        format_count(pruned.calls, "call"),
+        format_count(pruned.replies, "reply", "replies"),
     )
-    print(f"with them: {', '.join(counts)}; the texts of {counted(pruned.emptied, 'call')}")
+    print(f"with them: {', '.join(counts)}; the texts of {format_count(pruned.emptied, 'call')}")
     if pruned.after is None:
         print(f"the file has {pruned.before:,} bytes")
     else:
@@ -163,8 +163,8 @@ def verify(options: Namespace) -> int:
     terminal = Terminal()
     for fault in checked.faults:
         terminal.print_line(fault)
-    looked = f"{counted(checked.tables, 'table')}, {counted(checked.rows, 'row')}"
-    found = counted(len(checked.faults), "fault") if checked.faults else "all right"
+    looked = f"{format_count(checked.tables, 'table')}, {format_count(checked.rows, 'row')}"
+    found = format_count(len(checked.faults), "fault") if checked.faults else "all right"
     terminal.print(f"{looked}, {found}")
     return 1 if checked.faults else 0
 

@@ -17,7 +17,7 @@ from claimflow.flows.cli.options import (
 )
 from claimflow.flows.cli.plan import budget_lines, total_line
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.report.text import counted
+from claimflow.flows.report.formatting import format_count
 
 if TYPE_CHECKING:
     from claimflow.flows.quality.noise import Design, Spread
@@ -76,7 +76,7 @@ def noise(options: Namespace) -> int:
     store = open_store(prepared, options.store)
     samples = first_samples(prepared, options.limit)
     design, estimates = count_calls(prepared, store, samples, options.repeats)
-    counts = f"{samples.height:,} of {counted(prepared.samples.count, 'sample')}"
+    counts = f"{samples.height:,} of {format_count(prepared.samples.count, 'sample')}"
     announce(f"{counts}, {_design_line(design)}")
     if estimates:
         announce(total_line(estimates))
@@ -100,10 +100,10 @@ def _design_line(design: "Design") -> str:
     if decompositions == verifications == 1:
         return "nothing to repeat: no judge is asked"
     if decompositions == 1:
-        return f"decomposition is deterministic, {counted(verifications, 'verification')}"
+        return f"decomposition is deterministic, {format_count(verifications, 'verification')}"
     if verifications == 1:
-        return f"{counted(decompositions, 'decomposition')}, verification is deterministic"
-    return f"{counted(decompositions, 'decomposition')}, each verified {verifications} times"
+        return f"{format_count(decompositions, 'decomposition')}, verification is deterministic"
+    return f"{format_count(decompositions, 'decomposition')}, each verified {verifications} times"
 
 
 def _print_spreads(spreads: "list[Spread]") -> None:

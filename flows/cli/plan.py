@@ -15,7 +15,7 @@ from claimflow.flows.cli.options import (
     rerun_of,
 )
 from claimflow.flows.errors import JudgeError
-from claimflow.flows.report.text import counted
+from claimflow.flows.report.formatting import format_count
 
 if TYPE_CHECKING:
     from claimflow.flows.judge.estimate import Estimate
@@ -108,7 +108,7 @@ def _action(step: "Planned") -> str:
     if step.waits_for:
         return f"waits for {', '.join(step.waits_for)}"
     if step.taken_over:
-        return f"make, {counted(step.taken_over, 'sample')} taken over"
+        return f"make, {format_count(step.taken_over, 'sample')} taken over"
     return "make anew" if step.fresh else "make"
 
 
@@ -126,14 +126,14 @@ def total_line(estimates: "Mapping[str, Estimate]") -> str:
     """Calls, tokens and cost of all estimates, and how many answers the ledger already has."""
     of_steps = estimates.values()
     calls, answers = sum(one.calls for one in of_steps), sum(one.answers for one in of_steps)
-    known = f"; {counted(answers, 'answer')} {'is' if answers == 1 else 'are'} on file"
+    known = f"; {format_count(answers, 'answer')} {'is' if answers == 1 else 'are'} on file"
     recorded = known if answers else ""
     if not calls:
         return f"no calls{recorded}"
     guess = any(one.about for one in of_steps)
     tokens = sum(one.prompt_tokens + one.completion_tokens for one in of_steps)
     amounts = [
-        counted(calls, "call"),
+        format_count(calls, "call"),
         f"{'' if guess else 'about '}{_format_tokens(tokens)} tokens",
     ]
     costs = [one.cost for one in of_steps if one.cost is not None and one.calls]
@@ -150,11 +150,11 @@ def _cascade_lines(estimates: "Mapping[str, Estimate]") -> Iterator[str]:
         if one.cascade and sum(one.cascade[:3]):
             settled, referred, audited, saved = one.cascade
             about = "about " if one.about else ""
-            verdicts = counted(settled + referred + audited, "verdict")
+            verdicts = format_count(settled + referred + audited, "verdict")
             yield (
                 f"cascade of {step}: {about}{settled:,} of {verdicts} settled by the embedded "
                 f"model, {referred:,} by the judge, {audited:,} audited by it; "
-                f"{about}{counted(saved, 'call')} saved"
+                f"{about}{format_count(saved, 'call')} saved"
             )
 
 
@@ -172,7 +172,7 @@ def budget_lines(pipeline: "Pipeline", estimates: "Mapping[str, Estimate]") -> I
         cost = sum((one.cost for one in of_endpoint if one.cost is not None), Decimal(0))
         limits = []
         if endpoint.budget_calls is not None and calls > endpoint.budget_calls:
-            limits.append(f"{counted(endpoint.budget_calls, 'call')} (budget_calls)")
+            limits.append(f"{format_count(endpoint.budget_calls, 'call')} (budget_calls)")
         if endpoint.budget_usd is not None and cost > Decimal(str(endpoint.budget_usd)):
             limits.append(f"{endpoint.budget_usd:g} USD (budget_usd)")
         if limits:

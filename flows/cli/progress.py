@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from claimflow.flows.cli.stores import remember_store
-from claimflow.flows.report.phrases import made_words
-from claimflow.flows.report.text import counted
+from claimflow.flows.report.formatting import format_count
+from claimflow.flows.report.run_text import step_result_text
 from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.prepare import Prepared
 from claimflow.flows.store.store import Store
@@ -37,7 +37,7 @@ class LineObserver(RunObserver):
         mapping = prepared.samples.mapping.items()
         renamed = [f"{field} from {column}" for field, column in mapping if field != column]
         columns = f" ({', '.join(renamed)})" if renamed else ""
-        _line(f"{counted(prepared.samples.count, 'sample')}{columns}")
+        _line(f"{format_count(prepared.samples.count, 'sample')}{columns}")
         for place, limit in prepared.pipeline.shared_limits().items():
             _line(
                 f"{place}: {limit} is shared by runs that Prefect tracks; this one keeps to its "
@@ -123,7 +123,7 @@ def progress_observer(store: Store) -> Iterator[RunObserver]:
 
 def step_line(result: StepResult) -> str:
     """One line on a finished step."""
-    return f"  {result.step}: {made_words(result)}"
+    return f"  {result.step}: {step_result_text(result)}"
 
 
 def _line(text: str) -> None:

@@ -100,20 +100,20 @@ def report(options: Namespace) -> int:
 
 
 def _document(store: "Store", run_id: str, options: Namespace) -> str:
-    from claimflow.flows.report.json_document import as_json
-    from claimflow.flows.report.junit import as_junit
-    from claimflow.flows.report.markdown import run_page
+    from claimflow.flows.report.json_document import run_json
+    from claimflow.flows.report.junit import run_junit
+    from claimflow.flows.report.markdown import run_markdown
     from claimflow.flows.store.results import chosen_run
 
     if options.format != "html" and options.against:
         hint = "compare two runs by `claimflow diff`, or write HTML"
         raise InputError([Fault("--against", f"is not for --format {options.format}", hint)])
     if options.format == "json":
-        return as_json(store, run_id, samples=options.samples)
+        return run_json(store, run_id, samples=options.samples)
     if options.format == "junit":
-        return as_junit(store, run_id)
+        return run_junit(store, run_id)
     if options.format == "markdown":
-        return run_page(store, run_id)
+        return run_markdown(store, run_id)
     from claimflow.flows.report.html import html_report
 
     against = chosen_run(store, options.against, before=run_id) if options.against else None
@@ -122,7 +122,7 @@ def _document(store: "Store", run_id: str, options: Namespace) -> str:
 
 def plot(options: Namespace) -> int:
     """Write a plot to the file that `-o` names."""
-    from claimflow.flows.report.plots import png, svg
+    from claimflow.flows.report.plots import to_png, to_svg
     from claimflow.flows.store.results import chosen_run
 
     _check_plot(options)
@@ -134,7 +134,8 @@ def plot(options: Namespace) -> int:
         chart = _plot_step(store, run_id, options.metrics[0])
     else:
         chart = _plot_metric(store, run_id, options.metrics[0], options.kind)
-    write_file(svg(chart).encode() if _suffix(options) == ".svg" else png(chart), options.output)
+    picture = to_svg(chart).encode() if _suffix(options) == ".svg" else to_png(chart)
+    write_file(picture, options.output)
     return 0
 
 
@@ -160,7 +161,7 @@ def _suffix(options: Namespace) -> str:
 
 def _plot_metric(store: "Store", run_id: str, name: str, kind: str | None) -> "Chart":
     from claimflow.flows.report.overview import named_metrics, past_means, scored_values
-    from claimflow.flows.report.plots import Point, distribution, trend
+    from claimflow.flows.report.plots import TrendPoint, distribution_chart, trend_chart
 
     [metric] = named_metrics(store, run_id, [name], place="METRIC")
     if kind != "trend":
@@ -168,34 +169,34 @@ def _plot_metric(store: "Store", run_id: str, name: str, kind: str | None) -> "C
         if not values:
             what, hint = f"no sample has a score of {name}", "`claimflow show` says why"
             raise InputError([Fault("METRIC", what, hint)])
-        return distribution(values, label=name)
+        return distribution_chart(values, label=name)
     past = past_means(store, run_id).get(metric, [])
     if all(one.mean is None for one in past):
         why = "`claimflow show` says why" if past else "add a step that uses summarize_scores"
         what, hint = f"no run has a mean of {name}", why
         raise InputError([Fault("--kind trend", what, hint)])
-    points = [Point(one.run_id, one.mean, one.low, one.high) for one in past]
-    return trend(points, label=name)
+    points = [TrendPoint(one.run_id, one.mean, one.low, one.high) for one in past]
+    return trend_chart(points, label=name)
 
 
 def _plot_step(store: "Store", run_id: str, step: str) -> "Chart":
     from claimflow.flows.quality.calibration import reliability_of_step
-    from claimflow.flows.report.plots import Believed, reliability
+    from claimflow.flows.report.plots import ReliabilityPoint, reliability_chart
 
     bins = reliability_of_step(store, run_id, step).bins
-    points = [Believed(one.mean, *one.entailed, one.n) for one in bins]
-    return reliability(points, label=f"p entailed, {step}")
+    points = [ReliabilityPoint(one.mean, *one.entailed, one.n) for one in bins]
+    return reliability_chart(points, label=f"p entailed, {step}")
 
 
 def _plot_comparison(store: "Store", run_id: str, options: Namespace) -> "Chart":
     from claimflow.flows.quality.comparison import compare
     from claimflow.flows.quality.metric_differences import RunPair
-    from claimflow.flows.report.plots import apart, comparison
+    from claimflow.flows.report.plots import comparison_chart, metric_gaps
     from claimflow.flows.store.results import chosen_run
 
     before = chosen_run(store, options.against, before=run_id)
     found = compare(store, RunPair(before, run_id), metrics=options.metrics)
-    return comparison(apart(found.metrics), label=f"{run_id} less {before}")
+    return comparison_chart(metric_gaps(found.metrics), label=f"{run_id} less {before}")
 
 
 def view(options: Namespace) -> int:

@@ -11,8 +11,8 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
 from claimflow.flows.quality.gates import outcomes_of
-from claimflow.flows.report.markdown import code, run_page, worst_samples
-from claimflow.flows.report.phrases import gate_line, judge_lines, run_counts
+from claimflow.flows.report.markdown import code_span, run_markdown, worst_samples
+from claimflow.flows.report.run_text import gate_line, judge_lines, run_counts_text
 from claimflow.flows.store.results import run_steps
 from claimflow.flows.store.store import Store
 
@@ -22,10 +22,10 @@ def post(store: Store, run_id: str, pipeline: str) -> None:
 
     They are told of the run and are not the run: what goes wrong is logged and costs nothing.
     """
-    about = f"{code(pipeline)}, run {code(run_id)}"
+    about = f"{code_span(pipeline)}, run {code_span(run_id)}"
 
     def page() -> Any:
-        text = run_page(store, run_id)
+        text = run_markdown(store, run_id)
         return create_markdown_artifact(text, key=artifact_key(pipeline, "summary"))
 
     def worst() -> Any:
@@ -42,9 +42,9 @@ def post_report(store: Store, run_id: str, folder: Path) -> None:
 
     def page() -> Any:
         # Jinja2 and the plots take a second to import.
-        from claimflow.flows.report.html import put_report
+        from claimflow.flows.report.html import write_report
 
-        get_run_logger().info("report: %s", put_report(store, run_id, folder))
+        get_run_logger().info("report: %s", write_report(store, run_id, folder))
 
     _told("report", page)
 
@@ -64,7 +64,7 @@ def final_state(store: Store, run_id: str) -> State[str]:
     failed = gate_line(outcomes, "fail")
     if failed is not None:
         return Failed(message=failed)
-    words = [f"run {run_id}: {run_counts(run_steps(store, run_id))}"]
+    words = [f"run {run_id}: {run_counts_text(run_steps(store, run_id))}"]
     unclear = gate_line(outcomes, "inconclusive")
     warnings = [line.words for line in judge_lines(store, run_id, []) if line.warning]
     told = [*words, *([unclear] if unclear else []), *warnings]

@@ -11,8 +11,8 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Completed
 
 from claimflow.flows.errors import StoreBusyError, StoreError
-from claimflow.flows.report.phrases import made_words
-from claimflow.flows.report.text import counted
+from claimflow.flows.report.formatting import format_count
+from claimflow.flows.report.run_text import step_result_text
 from claimflow.flows.runner.observer import MakeStep, RunObserver, StepResult
 from claimflow.flows.runner.prepare import Prepared
 from claimflow.flows.store.artifacts import Artifact
@@ -107,7 +107,7 @@ class TaskRunObserver(RunObserver):
 
     def _message(self, step: str) -> str:
         result = self._results[step]
-        return f"{made_words(result)}{'' if result.reused else self._cost(step)}"
+        return f"{step_result_text(result)}{'' if result.reused else self._cost(step)}"
 
     def _cost(self, step: str) -> str:
         try:
@@ -117,8 +117,10 @@ class TaskRunObserver(RunObserver):
         if not calls:
             return ""
         known = "" if cost is None else f", {cost:.4f} USD"
-        unknown = f", {counted(calls - priced, 'call')} of unknown price" if calls > priced else ""
-        return f", {counted(calls, 'call')}{known}{unknown}"
+        unknown = (
+            f", {format_count(calls - priced, 'call')} of unknown price" if calls > priced else ""
+        )
+        return f", {format_count(calls, 'call')}{known}{unknown}"
 
 
 class _MakeOnce:

@@ -6,9 +6,9 @@ from typing import Any
 from claimflow.flows.quality.claim_changes import StepChange
 from claimflow.flows.quality.comparison import Comparison, RunFacts
 from claimflow.flows.quality.metric_differences import MetricDifference, StatusCounts
-from claimflow.flows.report.text import counted, number, signed
+from claimflow.flows.report.formatting import format_count, format_difference, format_number
 
-METRICS = (
+METRIC_COLUMNS = (
     "metric",
     "n",
     "A",
@@ -22,7 +22,7 @@ METRICS = (
 )
 """The columns of the table of metrics."""
 
-READING = (
+METRIC_NOTE = (
     "n samples scored in both; intervals hold for one metric each; p by flipping signs, Holm for "
     "all metrics that moved; ↓ lower is better"
 )
@@ -36,22 +36,29 @@ def metric_cells(metric: MetricDifference, *, units: bool) -> tuple[str, ...]:
     if found is None:
         return (name, "0", *["-"] * 6, metric.finding, left)
     n = f"{found.samples:,}" + (f" in {found.units:,}" if units else "")
-    interval = "-" if found.low is None else f"{signed(found.low)} to {signed(found.high)}"
-    means = (number(metric.mean_a), number(metric.mean_b), signed(found.mean))
+    interval = (
+        "-"
+        if found.low is None
+        else f"{format_difference(found.low)} to {format_difference(found.high)}"
+    )
+    means = (
+        format_number(metric.mean_a),
+        format_number(metric.mean_b),
+        format_difference(found.mean),
+    )
     return name, n, *means, interval, _p(found.p), _p(metric.p_holm), metric.finding, left
 
 
-def sample_counts(comparison: Comparison) -> str:
+def sample_counts_text(comparison: Comparison) -> str:
     """How many samples are the same, changed, new and removed."""
     states = comparison.samples["state"]
     changed, new, removed = (int((states == s).sum()) for s in ("changed", "new", "removed"))
     same = comparison.b.samples - new - changed
-    return (
-        f"{counted(same, 'sample')} the same, {changed:,} changed, {new:,} new, {removed:,} removed"
-    )
+    others = f"{changed:,} changed, {new:,} new, {removed:,} removed"
+    return f"{format_count(same, 'sample')} the same, {others}"
 
 
-def step_words(step: StepChange) -> str:
+def step_change_text(step: StepChange) -> str:
     """A step with what was done otherwise in it, as in `verdicts: prompt and settings (votes)`."""
     others = [name for name in step.settings if name != "prompt"]
     names = f" ({', '.join(others)})" if "settings" in step.causes else ""
@@ -59,12 +66,12 @@ def step_words(step: StepChange) -> str:
     return f"{step.step}: {' and '.join([*causes, *(['edited by hand'] if step.edits else [])])}"
 
 
-def other_steps(comparison: Comparison) -> list[StepChange]:
+def changed_steps(comparison: Comparison) -> list[StepChange]:
     """The steps in which something was done otherwise."""
     return [step for step in comparison.steps if step.causes or step.edits]
 
 
-def only_words(comparison: Comparison) -> Iterator[str]:
+def one_sided_lines(comparison: Comparison) -> Iterator[str]:
     """A line for the steps and for the metrics that one of the runs lacks."""
     for kind, sides in comparison.only.items():
         for side, names in zip("AB", sides, strict=True):
@@ -72,20 +79,20 @@ def only_words(comparison: Comparison) -> Iterator[str]:
                 yield f"{kind} only in {side}: {', '.join(names)}"
 
 
-def run_words(run: RunFacts) -> str:
+def run_facts_text(run: RunFacts) -> str:
     """A run in one line, but for its id: pipeline, tags, samples, and how it ended if not well."""
     tags = f" ({', '.join(run.tags)})" if run.tags else ""
     ended = "" if run.status == "done" else f", {run.status}"
-    return f"{run.pipeline}{tags}, {counted(run.samples, 'sample')}{ended}"
+    return f"{run.pipeline}{tags}, {format_count(run.samples, 'sample')}{ended}"
 
 
-def score_words(row: dict[str, Any], side: str) -> str:
+def score_text(row: dict[str, Any], side: str) -> str:
     """The score of one side, or why there is none."""
     score = row[f"score_{side}"]
-    return row[f"status_{side}"] if score is None else number(score)
+    return row[f"status_{side}"] if score is None else format_number(score)
 
 
-def claim_words(row: dict[str, Any]) -> str:
+def claim_change_text(row: dict[str, Any]) -> str:
     """What became of a claim: the two verdicts, or on which side it is."""
     if row["change"] == "claim text changed":
         return "only in A" if row["b"] is None else "only in B"

@@ -14,27 +14,32 @@ from claimflow.flows.quality.calibration import CorrectedStep, corrected_steps
 from claimflow.flows.quality.claim_audit import ClaimAudit
 from claimflow.flows.quality.comparison import Comparison, compare
 from claimflow.flows.quality.metric_differences import RunPair
-from claimflow.flows.report import comparison_text, phrases
-from claimflow.flows.report.markdown import COMPARED_UP_TO, call_words, metric_name
+from claimflow.flows.report import comparison_text, run_text
+from claimflow.flows.report.formatting import escape_controls, format_count
+from claimflow.flows.report.markdown import COMPARED_UP_TO, calls_text, metric_name
 from claimflow.flows.report.overview import SAMPLES, Overview, StepMetric, overview, scored_values
-from claimflow.flows.report.phrases import (
-    GATES,
-    Said,
-    cascade_words,
-    gate_cells,
-    judge_lines,
-    run_counts,
-    vote_words,
-)
 from claimflow.flows.report.plots import (
     comparison_svg,
     distribution_svg,
     reliability_svgs,
     trend_svg,
 )
-from claimflow.flows.report.samples import Followed, changed_samples, followed, worst_first
-from claimflow.flows.report.templates import hashed, policy, rendered, source
-from claimflow.flows.report.text import counted, visible
+from claimflow.flows.report.run_text import (
+    GATE_COLUMNS,
+    JudgeLine,
+    cascade_lines,
+    gate_cells,
+    judge_lines,
+    run_counts_text,
+    vote_text,
+)
+from claimflow.flows.report.samples import (
+    SampleTrace,
+    changed_samples,
+    ranked_samples,
+    traced_samples,
+)
+from claimflow.flows.report.templates import asset, content_policy, csp_hash, render_template
 from claimflow.flows.store.results import run_steps, sample_count
 from claimflow.flows.store.runs import PREVIOUS, find_run
 from claimflow.flows.store.store import Store
@@ -43,7 +48,7 @@ from claimflow.stages.registry import LOWER_IS_BETTER
 # The samples of a run as the page's script reads them, with what changed since another run.
 
 
-def entries(
+def sample_entries(
     store: Store,
     run_id: str,
     means: Sequence[tuple[str, float | None]],
@@ -58,12 +63,12 @@ def entries(
     systems: dict[str, int] = {}
     changes = _changes(comparison) if comparison else {}
     earlier = (
-        followed(store, comparison.a.run_id, [name for name, _ in means if name in changes])
+        traced_samples(store, comparison.a.run_id, [name for name, _ in means if name in changes])
         if comparison
         else iter(())
     )
     before = next(earlier, None)
-    of_run = followed(store, run_id, [name for name, _ in means])
+    of_run = traced_samples(store, run_id, [name for name, _ in means])
     for (_, mean), one in zip(means, of_run, strict=True):
         name = one.sample["sample_id"]
         entry = _entry(one) | {"mean": mean}
@@ -77,7 +82,7 @@ def entries(
         yield entry
 
 
-def _entry(one: Followed) -> dict[str, Any]:
+def _entry(one: SampleTrace) -> dict[str, Any]:
     return {
         **one.sample,
         "claims": one.claims,
@@ -135,7 +140,7 @@ class Payload(NamedTuple):
     held: int
 
 
-def packed(entries: Iterable[dict[str, Any]], *, most: int) -> Payload:
+def pack_entries(entries: Iterable[dict[str, Any]], *, most: int) -> Payload:
     """As many of the entries, in their order, as `most` letters hold; the first always fits.
 
     One entry is in memory at a time. Numbers have six digits behind the point. Characters that
@@ -163,11 +168,11 @@ def packed(entries: Iterable[dict[str, Any]], *, most: int) -> Payload:
 
 def _shown_payload(value: Any) -> Any:
     if isinstance(value, str):
-        return visible(value)
+        return escape_controls(value)
     if isinstance(value, float):
         return round(value, _DIGITS)
     if isinstance(value, dict):
-        return {visible(key): _shown_payload(one) for key, one in value.items()}
+        return {escape_controls(key): _shown_payload(one) for key, one in value.items()}
     if isinstance(value, list):
         return [_shown_payload(one) for one in value]
     return value
@@ -194,13 +199,13 @@ def html_report(
     found = overview(store, run_id)
     comparison = compare(store, RunPair(against, run_id)) if against else None
     first = changed_samples(comparison) if comparison else []
-    ranked = worst_first(store, run_id, samples, before=first)
+    ranked = ranked_samples(store, run_id, samples, before=first)
     labelled = corrected_steps(store, run_id)
-    payload = packed(entries(store, run_id, ranked.rows(), comparison), most=_MOST)
+    payload = pack_entries(sample_entries(store, run_id, ranked.rows(), comparison), most=_MOST)
     return _rendered(
         head=found.head,
         version=__version__,
-        counts=run_counts(found.steps),
+        counts=run_counts_text(found.steps),
         metrics=list(_metrics(store, found)),
         slices=_slices(found),
         gates=[(one.outcome, gate_cells(one)) for one in found.gates],
@@ -209,7 +214,7 @@ def html_report(
         steps=found.steps.rows(named=True),
         failures=found.failures.rows(named=True),
         audit=_audit(found.claims),
-        calls=[call_words(row) for row in found.calls.iter_rows(named=True)],
+        calls=[calls_text(row) for row in found.calls.iter_rows(named=True)],
         payload=payload,
         shown=_shown(payload, sample_count(found.steps), compared=comparison is not None),
         comparison=_compared(comparison) if comparison else None,
@@ -220,10 +225,10 @@ def _shown(payload: Payload, every: int, *, compared: bool) -> str:
     """How many samples are in the page, and how to have others."""
     if payload.held == every:
         first = "those that changed" if compared else "those with the lowest scores"
-        return f"All {counted(every, 'sample')}, {first} first."
+        return f"All {format_count(every, 'sample')}, {first} first."
     which = "those that changed, then those" if compared else "those"
     return (
-        f"{payload.held:,} of {counted(every, 'sample')}: {which} with the lowest scores. "
+        f"{payload.held:,} of {format_count(every, 'sample')}: {which} with the lowest scores. "
         f"{every - payload.held:,} are left out; the figures above are over all. "
         "--samples N says how many to show, within 4 MB."
     )
@@ -255,38 +260,40 @@ def _slices(found: Overview) -> dict[str, list[dict[str, Any]]]:
     return by_field
 
 
-def _judges(store: Store, found: Overview, labelled: list[CorrectedStep]) -> Iterator[Said]:
+def _judges(store: Store, found: Overview, labelled: list[CorrectedStep]) -> Iterator[JudgeLine]:
     """What is known of the judges: cascades, votes, canaries, labels, calibrations."""
     for cascade in found.cascades:
-        yield from map(Said, cascade_words(cascade))
-    votes = vote_words(*found.votes)
+        yield from map(JudgeLine, cascade_lines(cascade))
+    votes = vote_text(*found.votes)
     if votes:
-        yield Said(votes)
+        yield JudgeLine(votes)
     yield from judge_lines(store, found.head.run_id, labelled)
 
 
 def _audit(found: ClaimAudit) -> dict[str, Any]:
     return {
-        "samples": phrases.sample_words(found),
-        "steps": [(phrases.step_words(step), step.checks) for step in found.steps],
-        "found": phrases.found_words,
-        "example": phrases.example_words,
+        "samples": run_text.audited_samples_text(found),
+        "steps": [(run_text.audit_step_text(step), step.checks) for step in found.steps],
+        "found": run_text.audit_finding_text,
+        "example": run_text.audit_example_text,
     }
 
 
 def _compared(found: Comparison) -> dict[str, Any]:
     return {
         "a": found.a,
-        "a_words": comparison_text.run_words(found.a),
-        "b_words": comparison_text.run_words(found.b),
-        "samples": comparison_text.sample_counts(found),
-        "steps": [comparison_text.step_words(s) for s in comparison_text.other_steps(found)],
-        "only": list(comparison_text.only_words(found)),
-        "columns": comparison_text.METRICS,
+        "a_words": comparison_text.run_facts_text(found.a),
+        "b_words": comparison_text.run_facts_text(found.b),
+        "samples": comparison_text.sample_counts_text(found),
+        "steps": [
+            comparison_text.step_change_text(s) for s in comparison_text.changed_steps(found)
+        ],
+        "only": list(comparison_text.one_sided_lines(found)),
+        "columns": comparison_text.METRIC_COLUMNS,
         "metrics": [
             (one.finding, comparison_text.metric_cells(one, units=False)) for one in found.metrics
         ],
-        "reading": comparison_text.READING,
+        "reading": comparison_text.METRIC_NOTE,
         "causes": found.causes.rows(),
         "plot": _svg(comparison_svg(found)),
     }
@@ -298,23 +305,23 @@ def _svg(drawn: str | None) -> Markup | None:
 
 
 def _rendered(**facts: Any) -> str:
-    style = source("claimflow.flows.report", "style.css")
-    script = Markup("").join(source("claimflow.flows.report", name) for name in _SCRIPTS)
-    allowed = policy(
-        f"script-src {hashed(script)}",
-        f"style-src {hashed(style)}",
+    style = asset("claimflow.flows.report", "style.css")
+    script = Markup("").join(asset("claimflow.flows.report", name) for name in _SCRIPTS)
+    allowed = content_policy(
+        f"script-src {csp_hash(script)}",
+        f"style-src {csp_hash(style)}",
         "img-src data:",
         "base-uri 'none'",
         "form-action 'none'",
     )
-    facts |= {"style": style, "script": script, "policy": allowed, "gate_columns": GATES}
-    return rendered("claimflow.flows.report", "page.html.j2", facts)
+    facts |= {"style": style, "script": script, "policy": allowed, "gate_columns": GATE_COLUMNS}
+    return render_template("claimflow.flows.report", "page.html.j2", facts)
 
 
 # The reports of nights: a folder with a page for each run.
 
 
-def put_report(store: Store, run_id: str, folder: Path) -> Path:
+def write_report(store: Store, run_id: str, folder: Path) -> Path:
     """Write the report of a run as `folder`/RUN.html, whole or not at all; returns where.
 
     It is held against the run before of its pipeline, where there is one. Raises `OSError`

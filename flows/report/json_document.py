@@ -14,7 +14,7 @@ from claimflow.flows.store import results
 from claimflow.flows.store.store import Store
 
 
-def as_json(store: Store, run_id: str, *, samples: int = SAMPLES) -> str:
+def run_json(store: Store, run_id: str, *, samples: int = SAMPLES) -> str:
     """A run as one JSON object, described in `flows/README.md`.
 
     `samples` says how many samples are listed with their scores, those with the lowest mean

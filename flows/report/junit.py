@@ -8,10 +8,10 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 import polars as pl
 
 from claimflow.flows.quality.gates import Outcome, outcomes_of
+from claimflow.flows.report.formatting import format_number
 from claimflow.flows.report.markdown import metric_name
 from claimflow.flows.report.overview import RunHead, run_head
-from claimflow.flows.report.phrases import gate_cells
-from claimflow.flows.report.text import number
+from claimflow.flows.report.run_text import gate_cells
 from claimflow.flows.store import results
 from claimflow.flows.store import results as accounts
 from claimflow.flows.store.store import Store
@@ -22,7 +22,7 @@ _FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0
 _TOLD: Final = 20
 
 
-def as_junit(store: Store, run_id: str) -> str:
+def run_junit(store: Store, run_id: str) -> str:
     """A run as JUnit XML: its gates, its steps and its metrics, each a suite of test cases.
 
     A gate that failed and a step with failed rows are failures, with their reasons. A gate that
@@ -109,8 +109,8 @@ def _of_metrics(summaries: pl.DataFrame) -> Iterator[Element]:
         else:
             interval = "-"
             if row["low"] is not None:
-                interval = f"{number(row['low'])} to {number(row['high'])}"
-            _tell(case, "system-out", f"mean {number(row['mean'])} ({interval}), {counts}")
+                interval = f"{format_number(row['low'])} to {format_number(row['high'])}"
+            _tell(case, "system-out", f"mean {format_number(row['mean'])} ({interval}), {counts}")
         yield case
 
 

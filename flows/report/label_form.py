@@ -10,7 +10,7 @@ from markupsafe import Markup
 from claimflow.flows.quality.csv_sheets import escape_formula
 from claimflow.flows.quality.label_sheets import TEXT_COLUMNS
 from claimflow.flows.quality.labels import VALUES, Kind
-from claimflow.flows.report.templates import hashed, policy, rendered, source
+from claimflow.flows.report.templates import asset, content_policy, csp_hash, render_template
 
 _QUESTIONS: Final[Mapping[Kind, str]] = {
     "verdicts": "Does the premise say what the claim says, deny it, or neither?",
@@ -19,24 +19,24 @@ _QUESTIONS: Final[Mapping[Kind, str]] = {
 }
 
 
-def form_page(sheet: pl.DataFrame, kind: Kind) -> str:
+def label_page(sheet: pl.DataFrame, kind: Kind) -> str:
     """The page of a blind sheet of that kind, which needs no network and sends nothing.
 
     The texts are JSON in it, shown as text and nothing else; a policy forbids everything but
     its own script and style. What it saves is the sheet as `claimflow label import` reads it.
     """
     style, script = (
-        source("claimflow.flows.report", "form.css"),
-        source("claimflow.flows.report", "form.js"),
+        asset("claimflow.flows.report", "form.css"),
+        asset("claimflow.flows.report", "form.js"),
     )
-    allowed = policy(
-        f"script-src {hashed(script)}",
-        f"style-src {hashed(style)}",
+    allowed = content_policy(
+        f"script-src {csp_hash(script)}",
+        f"style-src {csp_hash(style)}",
         "base-uri 'none'",
         "form-action 'none'",
     )
     facts = {"policy": allowed, "style": style, "script": script, "sheet": _json(sheet, kind)}
-    return rendered("claimflow.flows.report", "form.html.j2", facts)
+    return render_template("claimflow.flows.report", "form.html.j2", facts)
 
 
 def _json(sheet: pl.DataFrame, kind: Kind) -> Markup:

@@ -12,30 +12,35 @@ from claimflow.flows.quality.comparison import Comparison, compare
 from claimflow.flows.quality.gates import outcomes_of
 from claimflow.flows.quality.metric_differences import RunPair
 from claimflow.flows.report.comparison_text import (
-    METRICS,
-    READING,
-    claim_words,
+    METRIC_COLUMNS,
+    METRIC_NOTE,
+    changed_steps,
+    claim_change_text,
     metric_cells,
-    only_words,
-    other_steps,
-    run_words,
-    sample_counts,
-    score_words,
+    one_sided_lines,
+    run_facts_text,
+    sample_counts_text,
+    score_text,
 )
-from claimflow.flows.report.comparison_text import step_words as step_words_of_comparison_text
+from claimflow.flows.report.comparison_text import step_change_text as step_words_of_comparison_text
+from claimflow.flows.report.formatting import (
+    escape_controls,
+    format_count,
+    format_difference,
+    format_number,
+)
 from claimflow.flows.report.overview import audited_claims
-from claimflow.flows.report.phrases import (
-    GATES,
-    cascade_words,
-    found_words,
+from claimflow.flows.report.run_text import (
+    GATE_COLUMNS,
+    audit_finding_text,
+    audit_step_text,
+    audited_samples_text,
+    cascade_lines,
     gate_cells,
     judge_lines,
-    run_counts,
-    sample_words,
-    step_words,
-    vote_words,
+    run_counts_text,
+    vote_text,
 )
-from claimflow.flows.report.text import counted, number, signed, visible
 from claimflow.flows.store import results
 from claimflow.flows.store import results as accounts
 from claimflow.flows.store.runs import PREVIOUS, find_run
@@ -47,12 +52,12 @@ from claimflow.flows.store.store import Store
 _LONGEST: Final = 300
 
 
-def code(text: str | None) -> str:
+def code_span(text: str | None) -> str:
     """Text under evaluation as a code span of one line, in which nothing is markup.
 
     In a table even there a bar would end the cell, so another one stands for it.
     """
-    flat = " ".join(visible(text or "").split()).replace("|", "\u2502")
+    flat = " ".join(escape_controls(text or "").split()).replace("|", "\u2502")
     if not flat:
         return "-"
     flat = flat if len(flat) <= _LONGEST else f"{flat[: _LONGEST - 1]}\u2026"
@@ -61,7 +66,7 @@ def code(text: str | None) -> str:
     return f"{fence}{room}{flat}{room}{fence}"
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def table_lines(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """The lines of a table, with an empty one behind it."""
     yield f"| {' | '.join(columns)} |"
     yield f"|{'---|' * len(columns)}"
@@ -73,7 +78,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 # A comparison of two runs as Markdown, fit for a pull request.
 
 
-def as_markdown(comparison: Comparison, *, limit: int) -> str:
+def comparison_markdown(comparison: Comparison, *, limit: int) -> str:
     """Metrics, then samples, then claims, of either at most `limit`."""
     return "\n".join(_lines(comparison, limit)) + "\n"
 
@@ -82,13 +87,13 @@ def _lines(comparison: Comparison, limit: int) -> Iterator[str]:
     yield "### What changed from A to B"
     yield ""
     for side, run in (("A", comparison.a), ("B", comparison.b)):
-        yield f"- {side}: {code(run.run_id)} {code(run_words(run))}"
-    yield f"- {sample_counts(comparison)}"
+        yield f"- {side}: {code_span(run.run_id)} {code_span(run_facts_text(run))}"
+    yield f"- {sample_counts_text(comparison)}"
     yield from (
-        f"- made otherwise: {code(step_words_of_comparison_text(step))}"
-        for step in other_steps(comparison)
+        f"- made otherwise: {code_span(step_words_of_comparison_text(step))}"
+        for step in changed_steps(comparison)
     )
-    yield from (f"- {code(words)}" for words in only_words(comparison))
+    yield from (f"- {code_span(words)}" for words in one_sided_lines(comparison))
     yield ""
     yield from _metrics(comparison)
     yield from _scores(comparison, limit)
@@ -100,9 +105,9 @@ def _metrics(comparison: Comparison) -> Iterator[str]:
         yield "No metric was scored in both runs."
         return
     cells = [metric_cells(m, units=comparison.by is not None) for m in comparison.metrics]
-    yield from table(METRICS, cells)
-    by = f"; one unit for each {code(comparison.by)}" if comparison.by else ""
-    yield f"<sub>{READING}{by}</sub>"
+    yield from table_lines(METRIC_COLUMNS, cells)
+    by = f"; one unit for each {code_span(comparison.by)}" if comparison.by else ""
+    yield f"<sub>{METRIC_NOTE}{by}</sub>"
 
 
 def _scores(comparison: Comparison, limit: int) -> Iterator[str]:
@@ -112,14 +117,14 @@ def _scores(comparison: Comparison, limit: int) -> Iterator[str]:
     if scores.is_empty():
         return
     yield ""
-    yield from table(
+    yield from table_lines(
         ("sample", "metric", "A", "B", "B - A"),
         (
             (
-                code(row["sample_id"]),
+                code_span(row["sample_id"]),
                 row["name"],
-                *(score_words(row, side) for side in "ab"),
-                signed(row["difference"]),
+                *(score_text(row, side) for side in "ab"),
+                format_difference(row["difference"]),
             )
             for row in scores.head(limit).iter_rows(named=True)
         ),
@@ -134,15 +139,15 @@ def _claims(comparison: Comparison, limit: int) -> Iterator[str]:
         return
     yield ""
     counts = ((*row[:2], f"{row[2]:,}") for row in comparison.causes.iter_rows())
-    yield from table(("change", "cause", "claims"), counts)
-    yield from table(
+    yield from table_lines(("change", "cause", "claims"), counts)
+    yield from table_lines(
         ("sample", "claim", "change", "", "cause", "step"),
         (
             (
-                code(row["sample_id"]),
-                code(row["claim"]),
+                code_span(row["sample_id"]),
+                code_span(row["claim"]),
                 row["change"],
-                claim_words(row),
+                claim_change_text(row),
                 row["cause"],
                 row["step"],
             )
@@ -168,7 +173,7 @@ _CLAIMS: Final = 3
 _METRICS: Final = ("metric", "mean", "95 % interval", "scored", "undefined", "failed", "of")
 
 
-def run_page(store: Store, run_id: str) -> str:
+def run_markdown(store: Store, run_id: str) -> str:
     """Means with their intervals and counts, gates, failures, cost, and what has changed since."""
     return "\n".join(_run_lines(store, run_id)) + "\n"
 
@@ -180,10 +185,10 @@ def worst_samples(store: Store, run_id: str) -> list[dict[str, Any]]:
     """
     return [
         {
-            "sample": code(row["sample_id"]),
-            "mean": number(row["mean"]),
-            "asked": code(row["user_input"]),
-            "response": code(row["response"]),
+            "sample": code_span(row["sample_id"]),
+            "mean": format_number(row["mean"]),
+            "asked": code_span(row["user_input"]),
+            "response": code_span(row["response"]),
             "claims": _not_entailed(store, run_id, row["sample_id"]),
         }
         for row in results.lowest_samples(store, run_id, _WORST).iter_rows(named=True)
@@ -199,41 +204,44 @@ def metric_name(row: dict[str, str], summaries: pl.DataFrame) -> str:
     return f"{name} [{row['slice_field']}={row['slice_value']}]"
 
 
-def call_words(row: dict[str, Any]) -> str:
+def calls_text(row: dict[str, Any]) -> str:
     """What a judge was asked and what it cost; `row` is one of `accounts.calls_made`."""
-    tokens = "tokens not told" if row["tokens"] is None else counted(row["tokens"], "token")
+    tokens = "tokens not told" if row["tokens"] is None else format_count(row["tokens"], "token")
     unpriced = row["calls"] - row["priced"]
     cost = "" if row["cost"] is None else f", {row['cost']:.4f} USD"
-    unknown = f", {counted(unpriced, 'call')} of unknown price" if unpriced else ""
+    unknown = f", {format_count(unpriced, 'call')} of unknown price" if unpriced else ""
     repaired = f", {row['repaired']:,} repaired" if row["repaired"] else ""
     who = f"{row['judge']} {row['model']}"
-    return f"{who}: {counted(row['calls'], 'call')}{repaired}, {tokens}{cost}{unknown}"
+    return f"{who}: {format_count(row['calls'], 'call')}{repaired}, {tokens}{cost}{unknown}"
 
 
 def _run_lines(store: Store, run_id: str) -> Iterator[str]:
     steps = results.run_steps(store, run_id)
-    yield f"### Run {code(run_id)}"
+    yield f"### Run {code_span(run_id)}"
     yield ""
-    yield f"{run_counts(steps)}; store {code(str(store.path))}"
+    yield f"{run_counts_text(steps)}; store {code_span(str(store.path))}"
     yield ""
     yield from _run_metrics(results.summaries(store, run_id))
     outcomes = outcomes_of(store, run_id)
     if outcomes:
         cells = map(gate_cells, outcomes)
-        yield from table(GATES, ((code(g), v, i, o, code(why)) for g, v, i, o, why in cells))
+        yield from table_lines(
+            GATE_COLUMNS, ((code_span(g), v, i, o, code_span(why)) for g, v, i, o, why in cells)
+        )
     for row in accounts.failures(store, run_id).iter_rows(named=True):
         kind = f" {row['failure']}" if row["failure"] else ""
-        yield f"- {code(row['step'])}: {row['failed']:,} failed{kind}: {code(row['reason'])}"
-    votes = vote_words(*accounts.votes(store, run_id))
+        count = f"{row['failed']:,} failed{kind}"
+        yield f"- {code_span(row['step'])}: {count}: {code_span(row['reason'])}"
+    votes = vote_text(*accounts.votes(store, run_id))
     if votes:
-        yield f"- {code(votes)}"
+        yield f"- {code_span(votes)}"
     for cascade in cascades_of(store, run_id):
-        yield f"- {code(' '.join(line.strip() for line in cascade_words(cascade)))}"
+        yield f"- {code_span(' '.join(line.strip() for line in cascade_lines(cascade)))}"
     for line in judge_lines(store, run_id, corrected_steps(store, run_id)):
         mark = "**warning** " if line.warning else ""
-        yield f"- {mark}{code(line.words.strip().removeprefix('warning: '))}"
+        yield f"- {mark}{code_span(line.words.strip().removeprefix('warning: '))}"
     for row in accounts.calls_made(store, run_id).iter_rows(named=True):
-        yield f"- {code(call_words(row))}"
+        yield f"- {code_span(calls_text(row))}"
     yield from _run_claims(store, run_id)
     yield ""
     yield from _difference(store, run_id, results.sample_count(steps))
@@ -245,13 +253,13 @@ def _run_metrics(summaries: pl.DataFrame) -> Iterator[str]:
         yield "No means: add a step that uses `summarize_scores`."
         yield ""
         return
-    yield from table(
+    yield from table_lines(
         _METRICS,
         (
             (
-                code(metric_name(row, whole)),
-                number(row["mean"]),
-                f"{number(row['low'])} to {number(row['high'])}",
+                code_span(metric_name(row, whole)),
+                format_number(row["mean"]),
+                f"{format_number(row['low'])} to {format_number(row['high'])}",
                 *(f"{row[name]:,}" for name in ("n_scored", "n_undefined", "n_failed", "n")),
             )
             for row in whole.iter_rows(named=True)
@@ -265,8 +273,8 @@ def _run_claims(store: Store, run_id: str) -> Iterator[str]:
     for step in audit.steps:
         found = [one for one in step.checks if one.found]
         if found:
-            yield f"- {code(f'{step_words(step)} ({sample_words(audit)})')}"
-            yield from (f"  - {code(found_words(one))}" for one in found)
+            yield f"- {code_span(f'{audit_step_text(step)} ({audited_samples_text(audit)})')}"
+            yield from (f"  - {code_span(audit_finding_text(one))}" for one in found)
 
 
 def _difference(store: Store, run_id: str, samples: int) -> Iterator[str]:
@@ -276,7 +284,7 @@ def _difference(store: Store, run_id: str, samples: int) -> Iterator[str]:
     elif samples > COMPARED_UP_TO:
         yield f"What changed: `claimflow diff {before} {run_id}`"
     else:
-        yield as_markdown(compare(store, RunPair(before, run_id)), limit=_CHANGES)
+        yield comparison_markdown(compare(store, RunPair(before, run_id)), limit=_CHANGES)
 
 
 def _not_entailed(store: Store, run_id: str, sample_id: str) -> str:
@@ -284,7 +292,8 @@ def _not_entailed(store: Store, run_id: str, sample_id: str) -> str:
     those = verdicts.filter(pl.col("verdict").is_in(["contradicted", "neutral"]))
     worst = those.sort(pl.col("verdict") != "contradicted", maintain_order=True)
     told = [
-        f"{row['verdict']}: {code(row['claim'])}" for row in worst.head(_CLAIMS).rows(named=True)
+        f"{row['verdict']}: {code_span(row['claim'])}"
+        for row in worst.head(_CLAIMS).rows(named=True)
     ]
     more = [f"and {those.height - _CLAIMS:,} more"] if those.height > _CLAIMS else []
     return "; ".join([*told, *more]) or "-"

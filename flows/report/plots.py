@@ -25,7 +25,7 @@ _INK: Final = "currentColor"
 """Of words and lines: the colour of the text that the plot stands in, black where there is none."""
 
 
-def styled(chart: Chart, *, about: str, width: int, height: int) -> Chart:
+def styled_chart(chart: Chart, *, about: str, width: int, height: int) -> Chart:
     """The chart in our style: `width` by `height` pixels within its axes, told as `about` aloud."""
     titled = chart.properties(width=width, height=height, description=about)
     inked: Chart = (
@@ -52,7 +52,7 @@ _SHARP: Final = 2.0
 """Pixels of a PNG for each of a chart, so that it is sharp on screens of today."""
 
 
-def svg(chart: Chart) -> str:
+def to_svg(chart: Chart) -> str:
     """The chart as one `<svg>` element: no script, no style attribute, nothing to fetch.
 
     Words and lines are in `currentColor`, so that within a page they follow its text. Words in
@@ -65,7 +65,7 @@ def svg(chart: Chart) -> str:
     return drawn.replace("<svg ", f"<svg {aloud} ", 1)
 
 
-def png(chart: Chart) -> bytes:
+def to_png(chart: Chart) -> bytes:
     """The chart as a PNG on white, at twice its size."""
     white = chart.to_dict() | {"background": "white"}
     drawn: bytes = vl_convert.vegalite_to_png(white, scale=_SHARP, allowed_base_urls=[])
@@ -78,7 +78,7 @@ def png(chart: Chart) -> bytes:
 _ROW: Final = 24
 
 
-class Apart(NamedTuple):
+class MetricGap(NamedTuple):
     """How far two runs lie apart in one metric, b less a, with the 95 % interval.
 
     None where there is none. `metric` is its own among those of a chart.
@@ -90,18 +90,18 @@ class Apart(NamedTuple):
     high: float | None = None
 
 
-def apart(metrics: Iterable[MetricDifference]) -> list[Apart]:
+def metric_gaps(metrics: Iterable[MetricDifference]) -> list[MetricGap]:
     """What a comparison of two runs found of each metric; none that is not in both is left out."""
     return [
-        Apart(one.metric, one.difference.mean, one.difference.low, one.difference.high)
+        MetricGap(one.metric, one.difference.mean, one.difference.low, one.difference.high)
         if one.difference
-        else Apart(one.metric, None)
+        else MetricGap(one.metric, None)
         for one in metrics
     ]
 
 
-def comparison(
-    metrics: Sequence[Apart], *, label: str = "difference of the means", width: int = 360
+def comparison_chart(
+    metrics: Sequence[MetricGap], *, label: str = "difference of the means", width: int = 360
 ) -> Chart:
     """Each metric's difference and its interval against a line at 0, in the order given.
 
@@ -123,7 +123,7 @@ def comparison(
     )
     about = f"{label} of two runs, with 95 % intervals; metrics: {len(metrics):,}"
     layers = zero.encode(x=alt.X("zero:Q", title=label)) + intervals + points
-    return styled(layers, about=about, width=width, height=_ROW * max(len(metrics), 1))
+    return styled_chart(layers, about=about, width=width, height=_ROW * max(len(metrics), 1))
 
 
 # How the scores of a metric lie.
@@ -132,7 +132,7 @@ def comparison(
 _BINS: Final = 20
 
 
-def distribution(
+def distribution_chart(
     values: Sequence[float], *, label: str = "score", width: int = 300, height: int = 100
 ) -> Chart:
     """How many of `values` lie where: 20 bars from 0 to 1, or over their range where it is wider.
@@ -160,7 +160,7 @@ def distribution(
         )
     )
     about = f"Distribution of {label}; samples: {len(values):,}"
-    return styled(chart, about=about, width=width, height=height)
+    return styled_chart(chart, about=about, width=width, height=height)
 
 
 # Whether probabilities can be believed.
@@ -169,7 +169,7 @@ def distribution(
 _WHOLE: Final = alt.Scale(domain=[0, 1])
 
 
-class Believed(NamedTuple):
+class ReliabilityPoint(NamedTuple):
     """Rows of about one probability: their mean `said`, the `share` that is entailed, how many.
 
     `low` and `high` bound the 95 % interval of the share.
@@ -182,7 +182,9 @@ class Believed(NamedTuple):
     rows: int
 
 
-def reliability(points: Sequence[Believed], *, label: str = "p entailed", side: int = 220) -> Chart:
+def reliability_chart(
+    points: Sequence[ReliabilityPoint], *, label: str = "p entailed", side: int = 220
+) -> Chart:
     """The share that people call entailed over the probability of it, beside the diagonal.
 
     Points on the diagonal can be believed; below it the judge says so too often. The larger a
@@ -208,13 +210,13 @@ def reliability(points: Sequence[Believed], *, label: str = "p entailed", side: 
     )
     number = sum(point.rows for point in points)
     about = f"Share entailed by people over {label}, {number:,} rows, with 95 % intervals"
-    return styled(diagonal + intervals + marks, about=about, width=side, height=side)
+    return styled_chart(diagonal + intervals + marks, about=about, width=side, height=side)
 
 
 # A metric over the runs.
 
 
-class Point(NamedTuple):
+class TrendPoint(NamedTuple):
     """The mean of a metric in one run, with its 95 % interval; None where there is none.
 
     `label` names the run on the axis and is its own among the points of a chart.
@@ -226,8 +228,8 @@ class Point(NamedTuple):
     high: float | None = None
 
 
-def trend(
-    points: Sequence[Point], *, label: str = "mean", width: int = 480, height: int = 160
+def trend_chart(
+    points: Sequence[TrendPoint], *, label: str = "mean", width: int = 480, height: int = 160
 ) -> Chart:
     """The means of runs in the order given, evenly spaced, each with its interval.
 
@@ -245,7 +247,7 @@ def trend(
     )
     line = base.mark_line(color=MARK, point={"color": MARK, "size": 40}).encode(y=mean)
     about = f"{label} over the runs, with 95 % intervals; runs: {len(points):,}"
-    return styled(intervals + line, about=about, width=width, height=height)
+    return styled_chart(intervals + line, about=about, width=width, height=height)
 
 
 # The plots of a report, each as SVG that takes the page's colours.
@@ -253,7 +255,9 @@ def trend(
 
 def distribution_svg(values: Sequence[float], metric: str) -> str | None:
     """How the scores of a metric lie; None where there is none."""
-    return svg(distribution(values, label=metric, width=200, height=44)) if values else None
+    return (
+        to_svg(distribution_chart(values, label=metric, width=200, height=44)) if values else None
+    )
 
 
 def trend_svg(past: Sequence[PastMean], metric: str) -> str | None:
@@ -262,21 +266,21 @@ def trend_svg(past: Sequence[PastMean], metric: str) -> str | None:
         return None
     points = [
         # Two runs of one minute are told apart by the end of their ids.
-        Point(f"{one.started_at:%m-%d %H:%M} {one.run_id[-4:]}", one.mean, one.low, one.high)
+        TrendPoint(f"{one.started_at:%m-%d %H:%M} {one.run_id[-4:]}", one.mean, one.low, one.high)
         for one in past
     ]
-    return svg(trend(points, label=metric, width=240, height=44))
+    return to_svg(trend_chart(points, label=metric, width=240, height=44))
 
 
 def reliability_svgs(found: Sequence[CorrectedStep]) -> Iterator[str]:
     """Whether labels bear out the probabilities of a judge, of each step that has some."""
     for one in found:
         if one.reliability is not None:
-            bins = [Believed(a.mean, *a.entailed, a.n) for a in one.reliability.bins]
-            yield svg(reliability(bins, label=f"p entailed, {one.step}"))
+            bins = [ReliabilityPoint(a.mean, *a.entailed, a.n) for a in one.reliability.bins]
+            yield to_svg(reliability_chart(bins, label=f"p entailed, {one.step}"))
 
 
 def comparison_svg(found: Comparison) -> str | None:
     """How far the means lie apart, metric by metric; None where nothing is in both runs."""
-    both = [one for one in apart(found.metrics) if one.difference is not None]
-    return svg(comparison(both, label="B - A")) if both else None
+    both = [one for one in metric_gaps(found.metrics) if one.difference is not None]
+    return to_svg(comparison_chart(both, label="B - A")) if both else None

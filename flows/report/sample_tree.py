@@ -8,8 +8,8 @@ import polars as pl
 from rich.tree import Tree
 
 from claimflow.flows.quality.corrections import edits_of_sample
+from claimflow.flows.report.formatting import format_count
 from claimflow.flows.report.terminal import safe_text
-from claimflow.flows.report.text import counted
 from claimflow.flows.store import results
 from claimflow.flows.store.store import Store
 
@@ -45,7 +45,7 @@ def _add_texts(tree: Tree, sample: dict[str, Any]) -> None:
 
 def _add_claims(tree: Tree, verdicts: pl.DataFrame) -> None:
     for (step,), rows in verdicts.group_by("claims_step", maintain_order=True):
-        count = counted(rows["claim"].n_unique(), "claim")
+        count = format_count(rows["claim"].n_unique(), "claim")
         branch = tree.add(safe_text(f"{step}: {count}", "bold"))
         for (claim,), of_claim in rows.group_by("claim", maintain_order=True):
             first = of_claim.row(0, named=True)
@@ -110,9 +110,9 @@ def _verdict_line(row: dict[str, Any]) -> str:
 def _add_calls(tree: Tree, calls: pl.DataFrame, *, messages: bool) -> None:
     if calls.is_empty():
         return
-    branch = tree.add(safe_text(f"judge: {counted(calls.height, 'call')}", "bold"))
+    branch = tree.add(safe_text(f"judge: {format_count(calls.height, 'call')}", "bold"))
     for row in calls.iter_rows(named=True):
-        tokens = "" if row["tokens"] is None else f", {counted(row['tokens'], 'token')}"
+        tokens = "" if row["tokens"] is None else f", {format_count(row['tokens'], 'token')}"
         cost = "" if row["cost"] is None else f", {row['cost']:.6f} USD"
         call = f"{row['step']}: {row['model']} {row['outcome']}{tokens}{cost} ({row['call_id']})"
         leaf = branch.add(safe_text(call))

@@ -14,7 +14,7 @@ from claimflow.stages.registry import LOWER_IS_BETTER
 # Which samples a report shows: those that matter most come first.
 
 
-def worst_first(
+def ranked_samples(
     store: Store, run_id: str, count: int, *, before: Sequence[str] = ()
 ) -> pl.DataFrame:
     """Up to `count` samples of a run: sample_id, mean.
@@ -80,7 +80,7 @@ Rows = dict[str, list[dict[str, Any]]]
 """By sample, or by claim."""
 
 
-class Followed(NamedTuple):
+class SampleTrace(NamedTuple):
     """A sample and what became of it; rows are by the names of their columns.
 
     Each of `claims` has its `verdicts`. Positions are in code points of the text that they are
@@ -95,7 +95,7 @@ class Followed(NamedTuple):
     calls: list[dict[str, Any]]
 
 
-def followed(store: Store, run_id: str, sample_ids: Sequence[str]) -> Iterator[Followed]:
+def traced_samples(store: Store, run_id: str, sample_ids: Sequence[str]) -> Iterator[SampleTrace]:
     """These samples of a run in their order, a few in memory at a time; unknown ids are left out.
 
     The store is free between two of them.
@@ -109,7 +109,7 @@ def followed(store: Store, run_id: str, sample_ids: Sequence[str]) -> Iterator[F
 
 def _followed(
     connection: duckdb.DuckDBPyConnection, run_id: str, some: Sequence[str]
-) -> dict[str, Followed]:
+) -> dict[str, SampleTrace]:
     def rows(query: str, by: str = "sample_id") -> Rows:
         return _by(connection, query, by, run=run_id, ids=list(some))
 
@@ -124,7 +124,7 @@ def _followed(
         row["metadata"] = json.loads(row["metadata"])
         row["sample_id"] = name
     return {
-        name: Followed(
+        name: SampleTrace(
             row,
             claims.get(name, []),
             [score | {"details": json.loads(score["details"])} for score in scores.get(name, [])],

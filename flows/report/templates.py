@@ -10,10 +10,10 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from claimflow.flows.report.text import number, signed, visible
+from claimflow.flows.report.formatting import escape_controls, format_difference, format_number
 
 
-def rendered(package: str, template: str, facts: Mapping[str, Any]) -> str:
+def render_template(package: str, template: str, facts: Mapping[str, Any]) -> str:
     """A template of a package, filled with facts; one that it needs and does not get raises.
 
     What steers the direction of text or a terminal is shown as a sign. `Markup` alone is put in
@@ -22,17 +22,17 @@ def rendered(package: str, template: str, facts: Mapping[str, Any]) -> str:
     return _environment(package).get_template(template).render(facts)
 
 
-def source(package: str, name: str) -> Markup:
+def asset(package: str, name: str) -> Markup:
     """A style or a script of ours, to stand in a page as it is."""
     return Markup((files(package) / name).read_text("utf-8"))  # noqa: S704
 
 
-def hashed(text: str) -> str:
+def csp_hash(text: str) -> str:
     """How a content security policy allows a style or a script: by its hash, in quotes."""
     return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def policy(*directives: str) -> Markup:
+def content_policy(*directives: str) -> Markup:
     """The content security policy under which nothing is fetched or run but what is named."""
     return Markup("; ".join(("default-src 'none'", *directives)))  # noqa: S704
 
@@ -42,15 +42,19 @@ def _environment(package: str) -> Environment:
     environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,
-        loader=FunctionLoader(lambda name: str(source(package, name))),
+        loader=FunctionLoader(lambda name: str(asset(package, name))),
         finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"number": number, "signed": signed}
+    environment.filters |= {"number": format_number, "signed": format_difference}
     return environment
 
 
 def _shown(value: Any) -> Any:
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return (
+        escape_controls(value)
+        if isinstance(value, str) and not isinstance(value, Markup)
+        else value
+    )

@@ -24,22 +24,27 @@ from claimflow.flows.quality.corrections import unused_edits
 from claimflow.flows.quality.gates import Outcome, outcomes_of
 from claimflow.flows.quality.step_calibration import Slice, StepCalibration
 from claimflow.flows.report import comparison_text
-from claimflow.flows.report.markdown import call_words, metric_name
-from claimflow.flows.report.phrases import (
-    GATES,
-    cascade_words,
-    earlier_words,
-    example_words,
-    figure_words,
-    found_words,
+from claimflow.flows.report.formatting import (
+    escape_controls,
+    format_count,
+    format_difference,
+    format_number,
+)
+from claimflow.flows.report.markdown import calls_text, metric_name
+from claimflow.flows.report.run_text import (
+    GATE_COLUMNS,
+    audit_example_text,
+    audit_finding_text,
+    audit_step_text,
+    audited_samples_text,
+    cascade_lines,
+    earlier_calibration_text,
+    format_estimate,
     gate_cells,
     judge_lines,
-    run_counts,
-    sample_words,
-    step_words,
-    vote_words,
+    run_counts_text,
+    vote_text,
 )
-from claimflow.flows.report.text import counted, number, signed, visible
 from claimflow.flows.store import results
 from claimflow.flows.store.store import Store
 
@@ -49,7 +54,7 @@ _LOG_WIDTH: Final = 160
 
 def safe_text(text: object, style: str = "") -> Text:
     """Text under evaluation without control characters and markup, which could steer a terminal."""
-    return Text(visible(text), style=style)
+    return Text(escape_controls(text), style=style)
 
 
 class Terminal(Console):
@@ -148,7 +153,7 @@ def print_run(
     """
     terminal = Terminal()
     steps = results.run_steps(store, run_id)
-    terminal.print(f"\nrun {run_id}: {run_counts(steps)}")
+    terminal.print(f"\nrun {run_id}: {run_counts_text(steps)}")
     summaries = results.summaries(store, run_id)
     whole = pl.col("slice_field").is_null()
     _print_means(terminal, summaries if slices else summaries.filter(whole))
@@ -156,17 +161,17 @@ def print_run(
     print_gates(terminal, outcomes)
     _print_block(terminal, _failure_lines(results.failures(store, run_id)))
     _print_block(terminal, _lapsed_lines(store, run_id))
-    votes = vote_words(*results.votes(store, run_id))
+    votes = vote_text(*results.votes(store, run_id))
     _print_block(terminal, [votes] if votes else [])
     cascades = cascades_of(store, run_id)
-    _print_block(terminal, [line for one in cascades for line in cascade_words(one)])
+    _print_block(terminal, [line for one in cascades for line in cascade_lines(one)])
     judges = list(judge_lines(store, run_id, corrected_steps(store, run_id)))
     for line in judges:
         terminal.print_line(line.words, "bold" if line.warning else "")
     if judges:
         terminal.print()
     calls = results.calls_made(store, run_id)
-    _print_block(terminal, [call_words(row) for row in calls.iter_rows(named=True)])
+    _print_block(terminal, [calls_text(row) for row in calls.iter_rows(named=True)])
     lowest = results.lowest_samples(store, run_id, _LOWEST)
     _print_lowest(terminal, store, run_id, lowest)
     terminal.print_line(f"store: {store.path}")
@@ -182,9 +187,9 @@ def print_run(
 def print_gates(terminal: Terminal, outcomes: Sequence[Outcome]) -> None:
     """Print a line for every rule of a gate; nothing where there are none."""
     if outcomes:
-        right = GATES[1:3]
+        right = GATE_COLUMNS[1:3]
         whole = (*right, "outcome")
-        terminal.print_table(GATES, map(gate_cells, outcomes), right=right, whole=whole)
+        terminal.print_table(GATE_COLUMNS, map(gate_cells, outcomes), right=right, whole=whole)
 
 
 def gate_exit_code(outcomes: Iterable[Outcome]) -> int:
@@ -210,9 +215,9 @@ def _print_means(terminal: Terminal, summaries: pl.DataFrame) -> None:
     right += ["scored", "undefined", "failed", "of"]
     rows = []
     for row, pooled in zip(summaries.iter_rows(named=True), micro, strict=True):
-        low, high = number(row["low"]), number(row["high"])
+        low, high = format_number(row["low"]), format_number(row["high"])
         interval = "-" if row["low"] is None else f"{low} to {high}"
-        means = [number(row["mean"]), interval, *([pooled] if any(micro) else [])]
+        means = [format_number(row["mean"]), interval, *([pooled] if any(micro) else [])]
         counts = [f"{row[c]:,}" for c in ("n_scored", "n_undefined", "n_failed", "n")]
         rows.append([metric_name(row, summaries), *means, *counts])
     terminal.print_table(["metric", *right], rows, right=right)
@@ -220,15 +225,15 @@ def _print_means(terminal: Terminal, summaries: pl.DataFrame) -> None:
 
 def _micro_mean(row: dict[str, float | None]) -> str:
     """The mean in which every claim counts the same, where it is another one."""
-    micro = "" if row["micro_mean"] is None else number(row["micro_mean"])
-    return "" if micro == number(row["mean"]) else micro
+    micro = "" if row["micro_mean"] is None else format_number(row["micro_mean"])
+    return "" if micro == format_number(row["mean"]) else micro
 
 
 def _failure_lines(failures: pl.DataFrame) -> list[str]:
     """What failed and one reason for each kind; the reasons of all rows are in the tables."""
     if failures.is_empty():
         return []
-    failed = counted(int(failures["failed"].sum()), "row")
+    failed = format_count(int(failures["failed"].sum()), "row")
     final = failures["failure"].is_in(FINAL).fill_null(value=False)
     again = int(failures.filter(~final)["failed"].sum())
     more = f"; run again to ask for {again:,} of them" if again else ""
@@ -246,7 +251,7 @@ def _lapsed_lines(store: Store, run_id: str) -> list[str]:
     if not found:
         return []
     apply = "applies" if len(found) == 1 else "apply"
-    lines = [f"{counted(len(found), 'edit')} by hand no longer {apply}:"]
+    lines = [f"{format_count(len(found), 'edit')} by hand no longer {apply}:"]
     for edit, why in found[:_SHOWN_EDITS]:
         made = f"edit {edit.edit_id[:8]} by {edit.who}: {edit.why}"
         lines.append(f"  {edit.sample_id}, step {edit.step}: {why} ({made})")
@@ -282,11 +287,11 @@ _RIGHT: Final = frozenset({"n", "A", "B", "B - A", "95 % interval", "p", "p (Hol
 def print_comparison(terminal: Terminal, comparison: Comparison, *, limit: int) -> None:
     """Print metrics, then scores, then claims, of scores and claims at most `limit`."""
     for side, run in (("A", comparison.a), ("B", comparison.b)):
-        terminal.print_line(f"{side}  {run.run_id}  {comparison_text.run_words(run)}")
-    terminal.print(comparison_text.sample_counts(comparison))
-    for step in comparison_text.other_steps(comparison):
-        terminal.print_line(f"made otherwise: {comparison_text.step_words(step)}")
-    for words in comparison_text.only_words(comparison):
+        terminal.print_line(f"{side}  {run.run_id}  {comparison_text.run_facts_text(run)}")
+    terminal.print(comparison_text.sample_counts_text(comparison))
+    for step in comparison_text.changed_steps(comparison):
+        terminal.print_line(f"made otherwise: {comparison_text.step_change_text(step)}")
+    for words in comparison_text.one_sided_lines(comparison):
         terminal.print_line(words)
     _print_metric_differences(terminal, comparison)
     _print_score_differences(terminal, comparison.scores, limit)
@@ -297,14 +302,14 @@ def _print_metric_differences(terminal: Terminal, comparison: Comparison) -> Non
     if not comparison.metrics:
         terminal.print("\nno metric was scored in both runs\n")
         return
-    columns = [name for name in comparison_text.METRICS if name != "left out"]
+    columns = [name for name in comparison_text.METRIC_COLUMNS if name != "left out"]
     units = comparison.by is not None
     cells = [comparison_text.metric_cells(m, units=units) for m in comparison.metrics]
     if any(row[-1] for row in cells):
         columns.append("left out")
     terminal.print_table(columns, [row[: len(columns)] for row in cells], right=_RIGHT)
     by = f"; one unit for each {comparison.by}" if comparison.by else ""
-    terminal.print_line(f"{comparison_text.READING}{by}\n")
+    terminal.print_line(f"{comparison_text.METRIC_NOTE}{by}\n")
 
 
 def _print_score_differences(terminal: Terminal, scores: pl.DataFrame, limit: int) -> None:
@@ -316,8 +321,8 @@ def _print_score_differences(terminal: Terminal, scores: pl.DataFrame, limit: in
         (
             row["sample_id"],
             row["name"],
-            *(comparison_text.score_words(row, side) for side in "ab"),
-            signed(row["difference"]),
+            *(comparison_text.score_text(row, side) for side in "ab"),
+            format_difference(row["difference"]),
         )
         for row in scores.head(limit).iter_rows(named=True)
     ]
@@ -334,7 +339,7 @@ def _print_claim_changes(terminal: Terminal, comparison: Comparison, limit: int)
     terminal.print_table(["change", "cause", "claims"], counts, right=_RIGHT)
     for row in claims.head(limit).iter_rows(named=True):
         change = f"{row['change']} ({row['step']}, {row['cause']})"
-        words = comparison_text.claim_words(row)
+        words = comparison_text.claim_change_text(row)
         terminal.print_line(f"  {row['sample_id']}: {change}: {words}", "bold")
         if row["claim"]:
             terminal.print_line(f"      {_shortened(row['claim'], 160)}")
@@ -346,7 +351,7 @@ def _print_claim_changes(terminal: Terminal, comparison: Comparison, limit: int)
 
 def _count_line(count: int, limit: int, thing: str, which: str) -> str:
     rest = f", {which} {limit:,} of them below" if count > limit else ""
-    return f"{counted(count, thing)} changed{rest}"
+    return f"{format_count(count, thing)} changed{rest}"
 
 
 # Judges compared with labels.
@@ -358,13 +363,13 @@ def print_calibration(terminal: Terminal, found: RunCalibration) -> None:
     for one in found.found:
         _print_step_calibration(terminal, one, found.by)
         if one.kind == "verdicts" and one.step in found.earlier:
-            terminal.print_line(f"  {earlier_words(found.earlier[one.step])}")
+            terminal.print_line(f"  {earlier_calibration_text(found.earlier[one.step])}")
         terminal.print()
     fresh = {one.step for one in found.found if one.kind == "verdicts" and one.agreement}
     for step, before in found.earlier.items():
         if step not in fresh:
             terminal.print_line(f"verdicts of step {step}: no label is about them")
-            terminal.print_line(f"  {earlier_words(before)}")
+            terminal.print_line(f"  {earlier_calibration_text(before)}")
 
 
 def _print_step_calibration(terminal: Terminal, one: StepCalibration, by: str | None) -> None:
@@ -373,7 +378,7 @@ def _print_step_calibration(terminal: Terminal, one: StepCalibration, by: str | 
     for line in (*_label_counts(one), *_annotator_lines(one.annotators)):
         terminal.print_line(f"  {line}")
     if one.good is not None:
-        terminal.print_line(f"  good: {figure_words(one.good)}")
+        terminal.print_line(f"  good: {format_estimate(one.good)}")
     if one.agreement is not None:
         _print_agreement(terminal, one.agreement)
     if one.ranks is not None:
@@ -384,7 +389,7 @@ def _print_step_calibration(terminal: Terminal, one: StepCalibration, by: str | 
 
 
 def _label_counts(one: StepCalibration) -> Iterator[str]:
-    line = f"{one.labelled:,} of {counted(one.rows, 'row')} labelled"
+    line = f"{one.labelled:,} of {format_count(one.rows, 'row')} labelled"
     if one.divided:
         line += f", people are divided on {one.divided:,}"
     if one.failed:
@@ -395,24 +400,24 @@ def _label_counts(one: StepCalibration) -> Iterator[str]:
 
 
 def _annotator_lines(people: AnnotatorAgreement) -> Iterator[str]:
-    yield ", ".join(f"{name}: {counted(n, 'label')}" for name, n in people.labels.items())
+    yield ", ".join(f"{name}: {format_count(n, 'label')}" for name, n in people.labels.items())
     if people.shared:
-        alpha = figure_words(people.alpha)
+        alpha = format_estimate(people.alpha)
         yield f"people among themselves, {people.shared:,} shared: alpha {alpha}"
     for pair in people.pairs:
-        kappa = f"kappa {figure_words(pair.kappa)}" if pair.kappa else ""
+        kappa = f"kappa {format_estimate(pair.kappa)}" if pair.kappa else ""
         agreement = _rank_line(pair.ranks) if pair.ranks else kappa
         yield f"{pair.one} and {pair.other}, {pair.n:,} shared: {agreement}"
 
 
 def _rank_line(ranks: RankCorrelations) -> str:
-    spearman, kendall = figure_words(ranks.spearman), figure_words(ranks.kendall)
-    return f"Spearman {spearman}, Kendall {kendall}, {counted(ranks.n, 'sample')}"
+    spearman, kendall = format_estimate(ranks.spearman), format_estimate(ranks.kendall)
+    return f"Spearman {spearman}, Kendall {kendall}, {format_count(ranks.n, 'sample')}"
 
 
 def _print_agreement(terminal: Terminal, one: Agreement) -> None:
     rows = [
-        [name, figure_words(figure)]
+        [name, format_estimate(figure)]
         for name, figure in (
             ("accuracy", one.accuracy),
             ("balanced accuracy", one.balanced_accuracy),
@@ -422,7 +427,7 @@ def _print_agreement(terminal: Terminal, one: Agreement) -> None:
     ]
     _print_figures(terminal, [f"judge and people, n = {one.n:,}", "95 % interval"], rows)
     confusion = [
-        [label, *(f"{count:,}" for count in counts), figure_words(rate)]
+        [label, *(f"{count:,}" for count in counts), format_estimate(rate)]
         for label, counts, rate in zip(one.labels, one.confusion, one.base_rates, strict=True)
     ]
     _print_figures(terminal, ["people \\ judge", *one.labels, "base rate"], confusion)
@@ -442,13 +447,13 @@ def _print_slices(terminal: Terminal, one: StepCalibration, by: str | None) -> N
 
 def _slice_cells(one: Slice) -> list[str]:
     if one.good:
-        return [figure_words(one.good)]
+        return [format_estimate(one.good)]
     if one.agreement:
         found = one.agreement
-        return [f"{found.n:,}", figure_words(found.accuracy), figure_words(found.kappa)]
+        return [f"{found.n:,}", format_estimate(found.accuracy), format_estimate(found.kappa)]
     if one.ranks:
         ranks = one.ranks
-        return [f"{ranks.n:,}", figure_words(ranks.spearman), figure_words(ranks.kendall)]
+        return [f"{ranks.n:,}", format_estimate(ranks.spearman), format_estimate(ranks.kendall)]
     return ["0", "-", "-"]
 
 
@@ -456,11 +461,16 @@ def _print_reliability(terminal: Terminal, one: StepCalibration) -> None:
     if one.reliability is None:
         return
     rows = [
-        [f"{a.low:.1f} to {a.high:.1f}", f"{a.n:,}", number(a.mean), figure_words(a.entailed)]
+        [
+            f"{a.low:.1f} to {a.high:.1f}",
+            f"{a.n:,}",
+            format_number(a.mean),
+            format_estimate(a.entailed),
+        ]
         for a in one.reliability.bins
     ]
     _print_figures(terminal, ["p entailed", "n", "mean", "entailed by people"], rows)
-    off, brier = number(one.reliability.off), number(one.reliability.brier)
+    off, brier = format_number(one.reliability.off), format_number(one.reliability.brier)
     terminal.print(f"  off by {off} on average, Brier score {brier}\n")
 
 
@@ -471,8 +481,8 @@ def _print_corrected(terminal: Terminal, one: StepCalibration) -> None:
         [
             c.what + (" by sample" if c.by else ""),
             c.method,
-            number(c.judged),
-            figure_words(c.corrected),
+            format_number(c.judged),
+            format_estimate(c.corrected),
         ]
         for c in one.corrected
     ]
@@ -497,14 +507,16 @@ def _print_figures(
 
 def print_claim_audit(terminal: Terminal, audit: ClaimAudit) -> None:
     """Print what was found in the claims of each step, with examples."""
-    terminal.print_line(f"run {audit.run_id}: {sample_words(audit)}")
+    terminal.print_line(f"run {audit.run_id}: {audited_samples_text(audit)}")
     if not audit.steps:
         terminal.print_line("no step of it makes claims")
     for step in audit.steps:
-        terminal.print_line(f"\n{step_words(step)}", "bold")
+        terminal.print_line(f"\n{audit_step_text(step)}", "bold")
         for one in step.checks:
-            terminal.print_line(f"  {found_words(one)}")
+            terminal.print_line(f"  {audit_finding_text(one)}")
             for example in one.examples:
-                terminal.print_line(f"    {example.sample_id}: {example_words(one.check, example)}")
+                terminal.print_line(
+                    f"    {example.sample_id}: {audit_example_text(one.check, example)}"
+                )
             if one.found > len(one.examples):
                 terminal.print_line(f"    and {one.found - len(one.examples):,} more")

@@ -11,7 +11,7 @@ from markupsafe import escape
 
 from claimflow.flows.errors import InputError, StoreError
 from claimflow.flows.report.html import html_report
-from claimflow.flows.report.templates import hashed, policy, rendered, source
+from claimflow.flows.report.templates import asset, content_policy, csp_hash, render_template
 from claimflow.flows.store.query import query
 from claimflow.flows.store.results import all_runs, chosen_run
 from claimflow.flows.store.store import Store
@@ -21,13 +21,13 @@ from claimflow.flows.store.store import Store
 
 Name = Literal["runs", "sql", "refused"]
 
-_STYLE: Final = source("claimflow.flows.report", "style.css") + source(
+_STYLE: Final = asset("claimflow.flows.report", "style.css") + asset(
     "claimflow.flows.viewer", "style.css"
 )
 
 POLICY: Final = str(
-    policy(
-        f"style-src {hashed(_STYLE)}",
+    content_policy(
+        f"style-src {csp_hash(_STYLE)}",
         "form-action 'self'",
         "base-uri 'none'",
         "frame-ancestors 'none'",
@@ -38,7 +38,7 @@ POLICY: Final = str(
 
 def page(name: Name, **facts: Any) -> str:
     """A page as HTML; the template says which facts it needs."""
-    return rendered("claimflow.flows.viewer", f"{name}.html.j2", facts | {"style": _STYLE})
+    return render_template("claimflow.flows.viewer", f"{name}.html.j2", facts | {"style": _STYLE})
 
 
 # The answer to a query as rows of words, no more than a browser can show.

@@ -24,7 +24,7 @@ import numpy as np
 from claimflow.flows.cli.main import main as claimflow
 from claimflow.flows.quality.agreement import agreement, rank_correlations
 from claimflow.flows.quality.corrected_rates import reliability_diagram
-from claimflow.flows.report.phrases import figure_words
+from claimflow.flows.report.run_text import format_estimate
 from claimflow.flows.store.store import Store, read_table
 from tests.benchmarks.answers import CORRECTNESS, FAITHFULNESS, Numbers, rows_of, scored
 from tests.benchmarks.entailment_rows import Labelled, read_labelled
@@ -73,7 +73,7 @@ def print_agreement(family: str, said: Sequence[Said]) -> None:
     people = [LABELS[not one.row.entailed] for one in said]
     found = agreement(people, [LABELS[not one.entailed] for one in said], LABELS)
     figures = (found.accuracy, found.balanced_accuracy, found.kappa, found.alpha)
-    cells = "".join(f"{figure_words(figure):>24}" for figure in figures)
+    cells = "".join(f"{format_estimate(figure):>24}" for figure in figures)
     print(f"{family:22}{found.n:6}{found.base_rates[0].value or 0:10.3f}{cells}", flush=True)
 
 
@@ -85,7 +85,7 @@ def print_reliability(said: Sequence[Said]) -> None:
     print(f"\n{'p entailed':14}{'n':>6}{'mean':>8}{'entailed by people':>24}")
     for one in found.bins:
         width = f"{one.low:.1f} to {one.high:.1f}"
-        print(f"{width:14}{one.n:6}{one.mean:8.3f}{figure_words(one.entailed):>24}")
+        print(f"{width:14}{one.n:6}{one.mean:8.3f}{format_estimate(one.entailed):>24}")
     print(f"off by {found.off:.3f} on average, Brier score {found.brier:.3f}, {found.n:,} pairs")
 
 
@@ -109,7 +109,7 @@ def print_metrics(name: str, scores: Mapping[str, Numbers], human: Numbers) -> N
         known = np.isfinite(found)
         if known.any() and np.ptp(found[known]):
             one = rank_correlations(human[known].tolist(), found[known].tolist())
-            cells = f"{figure_words(one.spearman):>24}{figure_words(one.kendall):>24}"
+            cells = f"{format_estimate(one.spearman):>24}{format_estimate(one.kendall):>24}"
             print(f"{name:32}{metric:34}{one.n:5}{cells}", flush=True)
 
 

@@ -13,9 +13,9 @@ import pytest
 from claimflow.flows.cli.main import main
 from claimflow.flows.quality.calibration import corrected_steps, earlier_calibrations
 from claimflow.flows.report.html import html_report
-from claimflow.flows.report.json_document import as_json
-from claimflow.flows.report.markdown import run_page
-from claimflow.flows.report.phrases import correction_lines, judge_lines
+from claimflow.flows.report.json_document import run_json
+from claimflow.flows.report.markdown import run_markdown
+from claimflow.flows.report.run_text import correction_lines, judge_lines
 from claimflow.flows.store.results import chosen_run
 from tests.endpoint import faults
 from tests.endpoint.server import Endpoint, serve
@@ -131,7 +131,7 @@ def test_a_run_tells_its_figures_with_the_errors_of_the_judge_taken_into_account
     told = [
         line.words for line in judge_lines(judged.store, run, corrected_steps(judged.store, run))
     ]
-    (found, rated) = json.loads(as_json(judged.store, run))["corrected"]
+    (found, rated) = json.loads(run_json(judged.store, run))["corrected"]
     assert [(one["what"], one["by"], one["method"]) for one in found["corrected"][:3]] == [
         ("entailed", None, "prediction-powered"),
         ("entailed", "sample", "prediction-powered"),
@@ -151,7 +151,7 @@ def test_a_run_tells_its_figures_with_the_errors_of_the_judge_taken_into_account
     ]
     assert rated["metric"] == "factual_correctness"
     assert told[0] in html_report(judged.store, run)
-    assert told[0] in run_page(judged.store, run)
+    assert told[0] in run_markdown(judged.store, run)
     assert claimflow("show", run) == 0
     assert told[0] in capsys.readouterr().out
 

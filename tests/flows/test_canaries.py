@@ -19,9 +19,9 @@ from claimflow.flows.quality.canaries import CanaryAccount, canaries_of
 from claimflow.flows.quality.gates import outcomes_of
 from claimflow.flows.quality.labels import LabelRecord, record
 from claimflow.flows.report.html import html_report
-from claimflow.flows.report.json_document import as_json
-from claimflow.flows.report.markdown import run_page
-from claimflow.flows.report.phrases import Said, canary_lines, judge_lines
+from claimflow.flows.report.json_document import run_json
+from claimflow.flows.report.markdown import run_markdown
+from claimflow.flows.report.run_text import JudgeLine, canary_lines, judge_lines
 from claimflow.flows.runner.canaries import canary_estimates
 from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.prepare import prepare
@@ -155,15 +155,15 @@ def test_an_edited_prompt_or_another_model_is_asked_and_held_against_the_one_bef
     assert (found.since, found.same, found.agreed) == (before, False, 0)
     assert found.drifts
     [first, then, warning] = list(judge_lines(judged.store, chosen_run(judged.store, None), []))
-    assert first == Said(
+    assert first == JudgeLine(
         "canaries of response_in_reference: 0 of 10 verdicts are as labelled (0.0%, 95 % interval "
         "0.0% to 27.8%); 10 of 10 canaries judged"
     )
-    assert then == Said(
+    assert then == JudgeLine(
         f"  since run {before}, by another judge, prompt or setting: 10 of 10 verdicts are other "
         "ones; 10 were as labelled and 0 are (exact McNemar test, p = 0.002)"
     )
-    assert warning == Said(
+    assert warning == JudgeLine(
         "warning: the judge of response_in_reference has moved further from the labels since "
         f"run {before}, by another judge, prompt or setting, by more than chance",
         warning=True,
@@ -208,9 +208,9 @@ def test_a_silent_change_shows_once_some_are_asked_anew(
     assert (agreement.rule, agreement.outcome, agreement.value) == ("min 0.1", "pass", 0.5)
     assert (steady.rule, steady.outcome, steady.value, steady.line) == ("steady", "fail", 0.5, 1.0)
     assert steady.reason == "more than chance; 10 of 10 canaries judged in both"
-    assert f"- **warning** `{warning.removeprefix('warning: ')}`" in run_page(judged.store, run)
+    assert f"- **warning** `{warning.removeprefix('warning: ')}`" in run_markdown(judged.store, run)
     assert f"<bdi>{warning.replace('<', '&lt;')}</bdi>" in html_report(judged.store, run)
-    [told] = json.loads(as_json(judged.store, run))["canaries"]
+    [told] = json.loads(run_json(judged.store, run))["canaries"]
     assert (told["agreed"], told["drifts"], told["restless"]["unusual"]) == (5, True, 5)
 
 
@@ -414,7 +414,7 @@ def test_a_calibration_of_another_judge_is_told_where_the_run_is(judged: Judged)
             WHERE step = 'response_in_reference'
             """
         )
-    assert list(judge_lines(judged.store, run, []))[-1] == Said(
+    assert list(judge_lines(judged.store, run, []))[-1] == JudgeLine(
         f"warning: response_in_reference: calibration of run {run} (2026-11-01, 40 labels, "
         "accuracy 0.900) is stale: another judge",
         warning=True,

@@ -15,7 +15,7 @@ import pytest
 from claimflow.flows.cli.main import main
 from claimflow.flows.judge.estimate import CascadeEstimate, Estimate
 from claimflow.flows.quality.cascades import cascades_of, exact_interval
-from claimflow.flows.report.markdown import run_page
+from claimflow.flows.report.markdown import run_markdown
 from claimflow.flows.runner.counting import ForeseenEntailment
 from claimflow.flows.runner.embedded_models import ModelWork
 from claimflow.flows.runner.estimate import estimate
@@ -143,7 +143,7 @@ def test_the_audit_tells_how_often_the_two_disagree(
     (run_id,) = judged.ask("SELECT run_id FROM audit.runs")[0]
     (account,) = cascades_of(judged.store, run_id)
     assert (account.disagreed, account.audited, account.relabelled) == (2, 4, 2)
-    assert "judge disagrees in 2 of 4 on whether the claim" in run_page(judged.store, run_id)
+    assert "judge disagrees in 2 of 4 on whether the claim" in run_markdown(judged.store, run_id)
     readme = (CONFIGS.parent / "flows/README.md").read_text("utf-8")
     query = readme.partition("### `cascades`")[2].partition("```sql\n")[2].partition("```")[0]
     assert [row[1:5] for row in judged.ask(query)] == [

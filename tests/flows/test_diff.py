@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from claimflow.flows.cli.main import main
-from claimflow.flows.report.markdown import code
+from claimflow.flows.report.markdown import code_span
 from claimflow.flows.store.store import Store
 from tests.endpoint import faults
 from tests.endpoint.server import serve
@@ -164,7 +164,7 @@ def test_markdown_holds_no_markup_of_the_texts(
     ],
 )
 def test_a_text_is_a_code_span(text: str | None, told: str) -> None:
-    assert code(text) == told
+    assert code_span(text) == told
 
 
 def test_json_has_everything_under_keys_that_stay(

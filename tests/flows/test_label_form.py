@@ -9,7 +9,7 @@ from playwright.sync_api import Browser
 from claimflow.flows.quality.csv_sheets import read_sheet
 from claimflow.flows.quality.label_sheets import LAYOUTS
 from claimflow.flows.quality.labels import Kind
-from claimflow.flows.report.label_form import form_page
+from claimflow.flows.report.label_form import label_page
 from tests.flows.browser import Seen
 
 COLUMNS: dict[Kind, Sequence[str]] = {layout.kind: layout.columns for layout in LAYOUTS}
@@ -33,7 +33,7 @@ def sheet_of(kind: Kind) -> pl.DataFrame:
 
 def opened(browser: Browser, folder: Path, kind: Kind) -> Seen:
     path = folder / "form.html"
-    path.write_text(form_page(sheet_of(kind), kind), "utf-8")
+    path.write_text(label_page(sheet_of(kind), kind), "utf-8")
     return Seen(browser, path)
 
 

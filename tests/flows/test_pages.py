@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from claimflow.flows.report.markdown import run_page, worst_samples
-from claimflow.flows.report.phrases import vote_words
+from claimflow.flows.report.markdown import run_markdown, worst_samples
+from claimflow.flows.report.run_text import vote_text
 from claimflow.flows.store.results import chosen_run
 from tests.endpoint import faults
 from tests.endpoint.server import serve
@@ -21,7 +21,7 @@ def test_a_page_tells_failures_calls_and_changes(
         judged.write(["one", "two"], steps=steps)
         judged.run()
         first = chosen_run(judged.store, "latest")
-        page = run_page(judged.store, first)
+        page = run_markdown(judged.store, first)
         assert "2 samples, 5 steps made, 0 reused, 4 rows failed; store `" in page
         assert "| `factual_correctness` | 0.333 | - to - | 1 | 0 | 1 | 2 |" in page
         assert "- `response_in_reference`: 3 failed bad_request: `" in page
@@ -32,15 +32,15 @@ def test_a_page_tells_failures_calls_and_changes(
         endpoint.behaviour.fault = None
         judged.run()
     second = chosen_run(judged.store, "latest")
-    page = run_page(judged.store, second)
+    page = run_markdown(judged.store, second)
     assert "### What changed from A to B" in page
     assert f"- A: `{first}`" in page
     monkeypatch.setattr("claimflow.flows.report.markdown.COMPARED_UP_TO", 1)
-    assert f"What changed: `claimflow diff {first} {second}`" in run_page(judged.store, second)
+    assert f"What changed: `claimflow diff {first} {second}`" in run_markdown(judged.store, second)
 
 
 def test_votes_are_told_where_there_are_any() -> None:
-    assert vote_words(0, 0) is None
-    assert vote_words(0, 1) == "0 of 1 claim unstable"
+    assert vote_text(0, 0) is None
+    assert vote_text(0, 1) == "0 of 1 claim unstable"
     see = 'see `claimflow sql "SELECT * FROM unstable"`'
-    assert vote_words(2, 3) == f"2 of 3 claims unstable: {see}"
+    assert vote_text(2, 3) == f"2 of 3 claims unstable: {see}"

@@ -9,16 +9,16 @@ import pytest
 
 from claimflow.flows.cli.main import main
 from claimflow.flows.report.plots import (
-    Apart,
-    Believed,
     Chart,
-    Point,
-    comparison,
-    distribution,
-    png,
-    reliability,
-    svg,
-    trend,
+    MetricGap,
+    ReliabilityPoint,
+    TrendPoint,
+    comparison_chart,
+    distribution_chart,
+    reliability_chart,
+    to_png,
+    to_svg,
+    trend_chart,
 )
 from claimflow.flows.store.store import Store
 from tests.flows.recorded_runs import Table, put_run, samples, scores
@@ -28,7 +28,7 @@ SPACE = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(chart: Chart) -> Element:
-    return fromstring(svg(chart))
+    return fromstring(to_svg(chart))
 
 
 def told(picture: Element) -> list[str]:
@@ -42,7 +42,7 @@ def words(picture: Element) -> list[str]:
 
 
 def test_a_distribution_counts_what_lies_where() -> None:
-    picture = drawn(distribution([0.0, 0.04, 0.05, 0.95, 1.0, 1.0], label="recall"))
+    picture = drawn(distribution_chart([0.0, 0.04, 0.05, 0.95, 1.0, 1.0], label="recall"))
     bars = dict(label.split("; ") for label in told(picture))
     assert len(bars) == 20
     assert {bar: count for bar, count in bars.items() if count != "samples: 0"} == {
@@ -53,26 +53,29 @@ def test_a_distribution_counts_what_lies_where() -> None:
 
 
 def test_a_distribution_is_as_wide_as_its_values() -> None:
-    bars = told(drawn(distribution([-1.0, 0.5, 3.0])))
+    bars = told(drawn(distribution_chart([-1.0, 0.5, 3.0])))
     assert bars[0] == "score: −1 – −0.8; samples: 1"
     assert bars[-1] == "score: 2.8 – 3; samples: 1"
 
 
 def test_probabilities_stand_beside_the_diagonal() -> None:
-    points = [Believed(0.05, 0.25, 0.1, 0.4, 40), Believed(0.95, 0.9, 0.8, 0.95, 60)]
-    picture = drawn(reliability(points, label=HOSTILE))
+    points = [
+        ReliabilityPoint(0.05, 0.25, 0.1, 0.4, 40),
+        ReliabilityPoint(0.95, 0.9, 0.8, 0.95, 60),
+    ]
+    picture = drawn(reliability_chart(points, label=HOSTILE))
     dots = [label for label in told(picture) if "rows: " in label]
     assert dots == [
         f"{HOSTILE}: 0.05; entailed by people: 0.25; rows: 40",
         f"{HOSTILE}: 0.95; entailed by people: 0.9; rows: 60",
     ]
     assert len(list(picture.iter(f"{SPACE}line"))) > 2
-    assert not [label for label in told(drawn(reliability([]))) if "rows: " in label]
+    assert not [label for label in told(drawn(reliability_chart([]))) if "rows: " in label]
 
 
 def test_a_trend_keeps_the_place_of_a_run_without_a_mean() -> None:
-    points = [Point("a", 0.5, 0.4, 0.6), Point("b", None), Point("c", 0.75)]
-    picture = drawn(trend(points, label="recall"))
+    points = [TrendPoint("a", 0.5, 0.4, 0.6), TrendPoint("b", None), TrendPoint("c", 0.75)]
+    picture = drawn(trend_chart(points, label="recall"))
     assert [word for word in words(picture) if word in "abc"] == ["a", "b", "c"]
     assert "label: a; recall: 0.5" in told(picture)
     assert "label: c; recall: 0.75" in told(picture)
@@ -80,8 +83,8 @@ def test_a_trend_keeps_the_place_of_a_run_without_a_mean() -> None:
 
 
 def test_a_comparison_has_a_row_for_every_metric_and_a_line_at_zero() -> None:
-    metrics = [Apart("recall", 0.25, 0.125, 0.5), Apart("noise", None)]
-    picture = drawn(comparison(metrics, label="B - A"))
+    metrics = [MetricGap("recall", 0.25, 0.125, 0.5), MetricGap("noise", None)]
+    picture = drawn(comparison_chart(metrics, label="B - A"))
     assert [word for word in words(picture) if word in ("recall", "noise")] == ["recall", "noise"]
     assert "B - A: 0.25; metric: recall" in told(picture)
     lines = {line.get("aria-label") for line in picture.iter(f"{SPACE}line")}
@@ -91,17 +94,17 @@ def test_a_comparison_has_a_row_for_every_metric_and_a_line_at_zero() -> None:
 @pytest.mark.parametrize(
     "chart",
     [
-        distribution([0.5], label=HOSTILE),
-        trend([Point(HOSTILE, 0.5)], label=HOSTILE),
-        comparison([Apart(HOSTILE, 0.5)], label=HOSTILE),
-        distribution([]),
-        trend([]),
-        comparison([]),
+        distribution_chart([0.5], label=HOSTILE),
+        trend_chart([TrendPoint(HOSTILE, 0.5)], label=HOSTILE),
+        comparison_chart([MetricGap(HOSTILE, 0.5)], label=HOSTILE),
+        distribution_chart([]),
+        trend_chart([]),
+        comparison_chart([]),
     ],
     ids=["distribution", "trend", "comparison", "no values", "no points", "no metrics"],
 )
 def test_a_picture_is_one_element_that_runs_and_fetches_nothing(chart: Chart) -> None:
-    text = svg(chart)
+    text = to_svg(chart)
     kinds = {element.tag.removeprefix(SPACE) for element in fromstring(text).iter()}
     assert kinds <= {"svg", "g", "path", "rect", "line", "text", "title"}
     # A page's policy allows no style attribute, and black words would be lost on a dark one.
@@ -109,7 +112,7 @@ def test_a_picture_is_one_element_that_runs_and_fetches_nothing(chart: Chart) ->
     assert "currentColor" in text
     aloud = fromstring(text).get("aria-label", "")
     assert aloud == chart.to_dict()["description"]
-    assert png(chart).startswith(b"\x89PNG\r\n")
+    assert to_png(chart).startswith(b"\x89PNG\r\n")
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import pytest
 from jinja2 import UndefinedError
 from markupsafe import Markup
 
-from claimflow.flows.report.templates import hashed, policy, rendered, source
+from claimflow.flows.report.templates import asset, content_policy, csp_hash, render_template
 
 FACTS = {
     "title": "Two & two",
@@ -14,7 +14,7 @@ FACTS = {
 
 
 def test_words_are_text_and_markup_is_put_in_as_it_is() -> None:
-    page = rendered("claimflow.flows.viewer", "refused.html.j2", FACTS)
+    page = render_template("claimflow.flows.viewer", "refused.html.j2", FACTS)
     assert "&lt;b&gt;one&lt;/b&gt; &amp; " in page
     assert "<style>p > a {}</style>" in page
     assert "\u202e" not in page
@@ -23,16 +23,16 @@ def test_words_are_text_and_markup_is_put_in_as_it_is() -> None:
 
 def test_a_fact_that_a_template_needs_is_not_left_out() -> None:
     with pytest.raises(UndefinedError, match="'style' is undefined"):
-        rendered("claimflow.flows.viewer", "refused.html.j2", {"title": "Two", "words": []})
+        render_template("claimflow.flows.viewer", "refused.html.j2", {"title": "Two", "words": []})
 
 
 def test_a_policy_allows_what_is_named() -> None:
     # printf 'a {}' | openssl sha256 -binary | base64
-    assert hashed("a {}") == "'sha256-mkSHzL7faOU7/U/v8Umg+058R69+vN2A2xmE3Fz1q98='"
-    assert policy("style-src 'self'", "img-src data:") == (
+    assert csp_hash("a {}") == "'sha256-mkSHzL7faOU7/U/v8Umg+058R69+vN2A2xmE3Fz1q98='"
+    assert content_policy("style-src 'self'", "img-src data:") == (
         "default-src 'none'; style-src 'self'; img-src data:"
     )
 
 
 def test_sources_are_files_of_ours() -> None:
-    assert source("claimflow.flows.report", "form.js").startswith('"use strict";')
+    assert asset("claimflow.flows.report", "form.js").startswith('"use strict";')

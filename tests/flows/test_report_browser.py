@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
+from claimflow.flows.report.formatting import escape_controls
 from claimflow.flows.report.html import html_report
-from claimflow.flows.report.text import visible
 from claimflow.flows.store.store import Store
 from tests.flows.browser import Seen
 from tests.flows.recorded_runs import claims, put_run, samples
@@ -98,7 +98,7 @@ def test_the_overview_has_means_plots_slices_cost_and_failures(alone: Seen) -> N
 def test_samples_with_the_lowest_scores_come_first(alone: Seen) -> None:
     names = rows(alone)
     # Two have 0: a failed score counts as 0.
-    assert set(names[:2]) == {visible(EVIL), "tower"}
+    assert set(names[:2]) == {escape_controls(EVIL), "tower"}
     assert names[2:] == ["long", "برج", "silent"]
 
 
@@ -111,22 +111,22 @@ def test_a_search_looks_into_all_texts(alone: Seen) -> None:
     field(alone, "text").fill("باريس")
     assert rows(alone) == ["برج"]
     field(alone, "text").fill("{{ 7 * 7 }}")
-    assert set(rows(alone)) == {"tower", visible(EVIL)}
+    assert set(rows(alone)) == {"tower", escape_controls(EVIL)}
     alone.page.get_by_role("button", name="Clear").click()
     expect(alone.page.locator("#list tbody tr")).to_have_count(5)
 
 
 FILTERS: list[tuple[dict[str, str], set[str]]] = [
     ({"verdict": "neutral"}, {"tower"}),
-    ({"verdict": "failed"}, {visible(EVIL)}),
+    ({"verdict": "failed"}, {escape_controls(EVIL)}),
     ({"status": "undefined"}, {"silent"}),
-    ({"status": "failed"}, {visible(EVIL)}),
+    ({"status": "failed"}, {escape_controls(EVIL)}),
     ({"metric": "precision", "status": "scored"}, {"tower", "long", "برج"}),
     ({"slice": '["topic","Paris"]'}, {"tower", "برج"}),
     ({"slice": '["topic","Paris"]', "verdict": "entailed"}, {"برج"}),
     ({"metric": "precision", "from": "0.2"}, {"long", "برج"}),
     ({"metric": "precision", "from": "0.2", "to": "0.9"}, {"long"}),
-    ({"to": "0.1"}, {"tower", visible(EVIL)}),
+    ({"to": "0.1"}, {"tower", escape_controls(EVIL)}),
 ]
 
 
@@ -198,7 +198,7 @@ def test_a_click_shows_the_claim_its_evidence_the_reason_and_the_call(alone: See
     panel(alone, "Response").locator(".mark").first.click()
     claim = panel(alone, "Response").locator("li").first
     told = claim.inner_text()
-    assert f"Reason: it is contradicted {visible(EVIL)}" in told
+    assert f"Reason: it is contradicted {escape_controls(EVIL)}" in told
     assert "contradicted against retrieved_contexts [1] (in_contexts)" in told
     assert marks(panel(alone, "Reference").locator("div.text")) == [
         ("The tower stands in Paris.", "evidence")
@@ -211,8 +211,8 @@ def test_a_click_shows_the_claim_its_evidence_the_reason_and_the_call(alone: See
     assert "Judged by any/<model>: ok, 100 + 20 tokens, 0.0005 USD, 1.5 s" in call.inner_text()
     assert call.locator("pre").all_inner_texts() == [
         "You judge.",
-        f"Judge this: {visible(EVIL)}",
-        visible(EVIL),
+        f"Judge this: {escape_controls(EVIL)}",
+        escape_controls(EVIL),
     ]
 
 
@@ -233,7 +233,7 @@ def test_votes_are_told_one_by_one(alone: Seen) -> None:
     votes = panel(alone, "Response").locator("ul.ballot > li")
     assert "50 % of the votes" in panel(alone, "Response").inner_text()
     assert [text.split("\n")[0] for text in votes.all_inner_texts()] == [
-        f"? neutral judge: {visible(EVIL)}",
+        f"? neutral judge: {escape_controls(EVIL)}",
         "✓ entailed other",
         "! failed third: late",
     ]
@@ -271,15 +271,17 @@ def test_text_from_right_to_left_stays_so(alone: Seen) -> None:
 
 
 def test_hostile_text_is_shown_as_text(alone: Seen) -> None:
-    detail = open_sample(alone, visible(EVIL))
+    detail = open_sample(alone, escape_controls(EVIL))
     assert "\u202e" not in alone.page.content()
     response = panel(alone, "Response").locator("div.text")
-    assert response.inner_text() == f"{visible(EVIL)}! Cheese is milk."
-    assert marks(response) == [(visible(EVIL), "failed")]
-    assert panel(alone, "Retrieved contexts").locator("div.text").inner_text() == visible(EVIL)
+    assert response.inner_text() == f"{escape_controls(EVIL)}! Cheese is milk."
+    assert marks(response) == [(escape_controls(EVIL), "failed")]
+    assert panel(alone, "Retrieved contexts").locator("div.text").inner_text() == escape_controls(
+        EVIL
+    )
     assert "<b>topic</b>: </script><script>window.hacked = 4</script>" in detail.inner_text()
     panel(alone, "Response").locator("button.claim").click()
-    assert f"Reason: {visible(EVIL)}" in panel(alone, "Response").inner_text()
+    assert f"Reason: {escape_controls(EVIL)}" in panel(alone, "Response").inner_text()
     assert detail.locator("b, i, a, img").count() == 0
 
 
@@ -351,8 +353,8 @@ def test_both_runs_stand_side_by_side(against: Seen) -> None:
     assert a["y"] == b["y"]
     assert a["x"] + a["width"] <= b["x"]
     changes = panel(against, "What changed").inner_text()
-    assert f"✓ entailed: it is entailed {visible(EVIL)}" in changes
-    assert f"✗ contradicted: it is contradicted {visible(EVIL)}" in changes
+    assert f"✓ entailed: it is entailed {escape_controls(EVIL)}" in changes
+    assert f"✗ contradicted: it is contradicted {escape_controls(EVIL)}" in changes
     assert "precision\t0.500\t0.000\t-0.500" in changes
     first.locator("button.claim").first.click()
     assert marks(panel(against, "Reference").locator("div.text")) == [
@@ -456,7 +458,7 @@ def test_a_narrow_window_scrolls_one_way(
     opened = Seen(browser, pages[name])
     opened.page.set_viewport_size({"width": 360, "height": 800})
     opened.page.wait_for_selector("#list tbody tr")
-    for sample in ("tower", visible(EVIL)):
+    for sample in ("tower", escape_controls(EVIL)):
         open_sample(opened, sample)
         opened.page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
         assert opened.page.evaluate("document.documentElement.scrollWidth") == 360

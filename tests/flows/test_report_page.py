@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from claimflow.flows.cli.main import main
-from claimflow.flows.report.html import html_report, put_report
+from claimflow.flows.report.html import html_report, write_report
 from claimflow.flows.store import runs
 from claimflow.flows.store.store import Store
 from tests.flows.recorded_runs import Table, put_run, samples, scores
@@ -192,7 +192,7 @@ def test_a_metric_without_any_score_says_so(tmp_path: Path) -> None:
 
 def test_nights_leave_a_page_each_held_against_the_night_before(tmp_path: Path) -> None:
     store, a, b = put_runs(tmp_path)
-    pages = [put_report(store, run, tmp_path / "pages") for run in (a, b)]
+    pages = [write_report(store, run, tmp_path / "pages") for run in (a, b)]
     assert pages == [tmp_path / f"pages/{run}.html" for run in (a, b)]
     assert sorted((tmp_path / "pages").iterdir()) == sorted(pages)
     first, second = (page.read_text("utf-8") for page in pages)

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from claimflow.flows.report.html import Payload, packed
+from claimflow.flows.report.html import Payload, pack_entries
 
 
 def unpacked(payload: Payload) -> list[Any]:
@@ -17,7 +17,7 @@ def unpacked(payload: Payload) -> list[Any]:
 
 def test_what_is_packed_comes_out_again() -> None:
     entries = [{"text": "</script> größer 😀", "none": None, "list": [1, {"deep": "x"}]}, {}]
-    payload = packed(entries, most=1_000)
+    payload = pack_entries(entries, most=1_000)
     assert payload.held == 2
     assert payload.text.isascii()
     assert "<" not in payload.text
@@ -25,19 +25,19 @@ def test_what_is_packed_comes_out_again() -> None:
 
 
 def test_no_sample_is_an_empty_list() -> None:
-    assert unpacked(packed([], most=10)) == []
+    assert unpacked(pack_entries([], most=10)) == []
 
 
 def test_control_characters_are_replaced_one_for_one() -> None:
     text = "a\x1b[31m\u202eb\x00\u2066c\r\n\t"
-    [entry] = unpacked(packed([{text: text}], most=1_000))
+    [entry] = unpacked(pack_entries([{text: text}], most=1_000))
     [(key, value)] = entry.items()
     assert key == value == "a␛[31m\ufffdb␀\ufffdc␍\n\t"
     assert len(value) == len(text)
 
 
 def test_numbers_have_six_digits() -> None:
-    assert unpacked(packed([{"x": 0.1 + 0.2, "y": 1 / 3, "z": True}], most=1_000)) == [
+    assert unpacked(pack_entries([{"x": 0.1 + 0.2, "y": 1 / 3, "z": True}], most=1_000)) == [
         {"x": 0.3, "y": 0.333333, "z": True}
     ]
 
@@ -56,7 +56,7 @@ def test_what_is_too_much_is_left_out_and_not_even_read() -> None:
             read.append(number)
             yield {"number": number, "text": letters(1_000 + number)}
 
-    payload = packed(entries(), most=5_000)
+    payload = pack_entries(entries(), most=5_000)
     kept = unpacked(payload)
     assert [entry["number"] for entry in kept] == list(range(payload.held))
     assert 1 < payload.held < 10
@@ -65,5 +65,5 @@ def test_what_is_too_much_is_left_out_and_not_even_read() -> None:
 
 
 def test_the_first_is_there_however_large() -> None:
-    payload = packed([{"text": letters(10_000)}, {"text": "b"}], most=100)
+    payload = pack_entries([{"text": letters(10_000)}, {"text": "b"}], most=100)
     assert [len(entry["text"]) for entry in unpacked(payload)] == [10_000]

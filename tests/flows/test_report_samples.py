@@ -6,9 +6,9 @@ import pytest
 
 from claimflow.flows.quality.comparison import compare
 from claimflow.flows.quality.metric_differences import RunPair
-from claimflow.flows.report.html import entries
+from claimflow.flows.report.html import sample_entries
 from claimflow.flows.report.overview import StepMetric, overview, scored_values
-from claimflow.flows.report.samples import changed_samples, followed, worst_first
+from claimflow.flows.report.samples import changed_samples, ranked_samples, traced_samples
 from claimflow.flows.store.results import sample_count
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import content_key
@@ -48,26 +48,26 @@ def test_the_lowest_come_first_and_a_failure_counts_as_the_lowest(
     runs: tuple[Store, str, str],
 ) -> None:
     store, a, _ = runs
-    assert worst_first(store, a, 10).rows() == [
+    assert ranked_samples(store, a, 10).rows() == [
         (EVIL, 0.0),
         ("long", 0.25),
         ("tower", 0.5),
         ("برج", 1.0),
         ("silent", None),
     ]
-    assert worst_first(store, a, 2)["sample_id"].to_list() == [EVIL, "long"]
+    assert ranked_samples(store, a, 2)["sample_id"].to_list() == [EVIL, "long"]
 
 
 def test_some_may_be_put_before_all_others(runs: tuple[Store, str, str]) -> None:
     store, a, _ = runs
-    ranked = worst_first(store, a, 3, before=["silent", "unknown", "tower"])
+    ranked = ranked_samples(store, a, 3, before=["silent", "unknown", "tower"])
     assert ranked["sample_id"].to_list() == ["silent", "tower", EVIL]
 
 
 def test_scores_that_are_best_at_zero_count_the_other_way(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.duckdb")
     run = put_run(store, samples_of("noise_sensitivity", {"good": 0.1, "bad": 0.9}))
-    assert worst_first(store, run, 10)["sample_id"].to_list() == ["bad", "good"]
+    assert ranked_samples(store, run, 10)["sample_id"].to_list() == ["bad", "good"]
 
 
 def test_what_changed_comes_by_flips_then_by_moves(runs: tuple[Store, str, str]) -> None:
@@ -78,7 +78,7 @@ def test_what_changed_comes_by_flips_then_by_moves(runs: tuple[Store, str, str])
 
 def test_a_sample_is_followed_in_the_order_asked_for(runs: tuple[Store, str, str]) -> None:
     store, _, b = runs
-    found = list(followed(store, b, ["long", "unknown", "tower"]))
+    found = list(traced_samples(store, b, ["long", "unknown", "tower"]))
     assert [one.sample["sample_id"] for one in found] == ["long", "tower"]
     assert found[0].sample["response"] == LONG
     tower = found[1]
@@ -106,14 +106,14 @@ def test_many_samples_come_in_several_reads(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.duckdb")
     names = [f"sample {number}" for number in range(250)]
     run = put_run(store, samples_of("precision", dict.fromkeys(names, 0.5)))
-    found = list(followed(store, run, names[::-1]))
+    found = list(traced_samples(store, run, names[::-1]))
     assert [one.sample["sample_id"] for one in found] == names[::-1]
 
 
 def test_an_entry_of_a_comparison_says_what_was_otherwise(runs: tuple[Store, str, str]) -> None:
     store, a, b = runs
     names = [("long", 0.25), ("tower", 0.0)]
-    same, other = entries(store, b, names, compare(store, RunPair(a, b)))
+    same, other = sample_entries(store, b, names, compare(store, RunPair(a, b)))
     assert "changes" not in same
     assert "before" not in same
     assert other["mean"] == 0.0
@@ -129,7 +129,7 @@ def test_an_entry_of_a_comparison_says_what_was_otherwise(runs: tuple[Store, str
 
 def test_a_system_message_is_told_once(runs: tuple[Store, str, str]) -> None:
     store, _, b = runs
-    one, other = entries(store, b, [("tower", 0.0), ("long", 0.25)])
+    one, other = sample_entries(store, b, [("tower", 0.0), ("long", 0.25)])
     assert [call["system"] for call in one["calls"]] == ["You judge.", 0, 0]
     assert [call["system"] for call in other["calls"]] == [0, 0]
 
@@ -140,7 +140,7 @@ def test_a_sample_that_only_the_second_run_has_is_new(tmp_path: Path) -> None:
     b = put_run(store, samples_of("precision", {"old": 0.5, "new": 0.5}))
     comparison = compare(store, RunPair(a, b))
     assert changed_samples(comparison) == ["new"]
-    new, old = entries(store, b, [("new", 0.5), ("old", 0.5)], comparison)
+    new, old = sample_entries(store, b, [("new", 0.5), ("old", 0.5)], comparison)
     assert new["changes"]["state"] == "new"
     assert "before" not in new
     assert "changes" not in old

@@ -10,22 +10,22 @@ _HIDDEN: Final = (
 """Control characters by what stands for them, and those that turn the direction of text."""
 
 
-def visible(text: object) -> str:
+def escape_controls(text: object) -> str:
     """Text under evaluation without what could steer whatever shows it."""
     return str(text).translate(_HIDDEN)
 
 
-def counted(number: int, thing: str, things: str | None = None) -> str:
+def format_count(number: int, thing: str, things: str | None = None) -> str:
     """`1 sample`, `2,000 samples`; `things` is the plural where that is not so plain."""
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
 
 
-def number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """With three digits, or a dash."""
     return "-" if value is None else f"{value:.3f}"
 
 
-def signed(value: float | None) -> str:
+def format_difference(value: float | None) -> str:
     """With three digits and its sign; 0 has none."""
     words = "-" if value is None else f"{value:+.3f}"
     return "0.000" if words in ("+0.000", "-0.000") else words

@@ -17,7 +17,7 @@ from claimflow.flows.quality.cascades import CascadeAccount
 from claimflow.flows.quality.claim_audit import Check, CheckResult, ClaimAudit, Example, StepAudit
 from claimflow.flows.quality.gates import Outcome, Verdict
 from claimflow.flows.quality.step_calibration import CorrectedRate
-from claimflow.flows.report.text import counted, number, signed
+from claimflow.flows.report.formatting import format_count, format_difference, format_number
 from claimflow.flows.runner.observer import StepResult
 from claimflow.flows.store.results import sample_count
 from claimflow.flows.store.store import Store
@@ -25,13 +25,13 @@ from claimflow.flows.store.store import Store
 # A cascade in words.
 
 
-def cascade_words(of: CascadeAccount) -> Iterator[str]:
+def cascade_lines(of: CascadeAccount) -> Iterator[str]:
     """Who judged and what that saved, then how the audits came out: a line each."""
     failed = f", {of.failed:,} failed" if of.failed else ""
     yield (
-        f"cascade of {of.step}: {of.settled:,} of {counted(of.verdicts, 'verdict')} settled by the "
-        f"embedded model, {counted(of.calls_saved, 'call')} saved; {of.referred:,} referred to "
-        f"the judge, {of.audited:,} audited by it{failed}"
+        f"cascade of {of.step}: {of.settled:,} of {format_count(of.verdicts, 'verdict')} settled "
+        f"by the embedded model, {format_count(of.calls_saved, 'call')} saved; {of.referred:,} "
+        f"referred to the judge, {of.audited:,} audited by it{failed}"
     )
     if of.low is None or of.high is None:
         if of.settled:
@@ -48,7 +48,7 @@ def cascade_words(of: CascadeAccount) -> Iterator[str]:
 # What was found in the claims of a run, in words.
 
 
-CHECK_WORDS: Final[dict[Check, str]] = {
+CHECK_TEXTS: Final[dict[Check, str]] = {
     "repeated": "claims say what another claim of the text says",
     "unplaced": "claims have no place in the text",
     "new_words": "claims have words that the text has not",
@@ -60,26 +60,28 @@ CHECK_WORDS: Final[dict[Check, str]] = {
 _LONGEST: Final = 300
 
 
-def step_words(step: StepAudit) -> str:
+def audit_step_text(step: StepAudit) -> str:
     """How many claims a step made of how many texts."""
-    texts = counted(step.texts, step.side)
+    texts = format_count(step.texts, step.side)
     failed = f", {step.failed:,} of which failed" if step.failed else ""
-    return f"{step.step}: {counted(step.claims, 'claim')} of {texts}{failed}"
+    return f"{step.step}: {format_count(step.claims, 'claim')} of {texts}{failed}"
 
 
-def sample_words(found: ClaimAudit) -> str:
+def audited_samples_text(found: ClaimAudit) -> str:
     """How many samples were looked at."""
     if found.samples == found.every:
-        return f"all {counted(found.every, 'sample')}"
-    return f"{found.samples:,} of {counted(found.every, 'sample')}, drawn by a hash of their ids"
+        return f"all {format_count(found.every, 'sample')}"
+    return (
+        f"{found.samples:,} of {format_count(found.every, 'sample')}, drawn by a hash of their ids"
+    )
 
 
-def found_words(one: CheckResult) -> str:
+def audit_finding_text(one: CheckResult) -> str:
     """How many of how many, and what is wrong with them."""
-    return f"{one.found:,} of {one.of:,} {CHECK_WORDS[one.check]}"
+    return f"{one.found:,} of {one.of:,} {CHECK_TEXTS[one.check]}"
 
 
-def example_words(check: Check, example: Example) -> str:
+def audit_example_text(check: Check, example: Example) -> str:
     """A claim or sentence, and what speaks against it; of long ones the beginning."""
     said, words = _short(example.said), _short(", ".join(example.words))
     if check == "repeated":
@@ -105,15 +107,17 @@ def correction_lines(found: Sequence[CorrectedStep]) -> Iterator[str]:
             large = f"not corrected here, more than {MAX_ROWS:,} rows"
             yield f"{what}: {large}: see claimflow calibrate"
         elif words:
-            labels = counted(one.labelled, "row")
+            labels = format_count(one.labelled, "row")
             yield f"{what}: {words}, by labels on {labels}"
 
 
-def figure_words(figure: IntervalEstimate) -> str:
+def format_estimate(figure: IntervalEstimate) -> str:
     """`0.812 [0.713, 0.882]`, or a dash."""
     if figure.low is None:
-        return number(figure.value)
-    return f"{number(figure.value)} [{number(figure.low)}, {number(figure.high)}]"
+        return format_number(figure.value)
+    return (
+        f"{format_number(figure.value)} [{format_number(figure.low)}, {format_number(figure.high)}]"
+    )
 
 
 def _told(one: CorrectedRate) -> bool:
@@ -122,20 +126,20 @@ def _told(one: CorrectedRate) -> bool:
 
 def _words(one: CorrectedRate) -> str:
     by_sample = " by sample" if one.by else ""
-    corrected = figure_words(one.corrected)
-    return f"{number(one.judged)}{by_sample} as judged, {corrected} corrected ({one.method})"
+    corrected = format_estimate(one.corrected)
+    return f"{format_number(one.judged)}{by_sample} as judged, {corrected} corrected ({one.method})"
 
 
 # The outcomes of gates in words.
 
 
-GATES = ("gate", "value", "95 % interval", "outcome", "because")
+GATE_COLUMNS = ("gate", "value", "95 % interval", "outcome", "because")
 """The columns of the table of gates."""
 
 
 def gate_cells(one: Outcome) -> tuple[str, ...]:
     """A row of the table of gates."""
-    digits = signed if "no worse" in one.rule else number
+    digits = format_difference if "no worse" in one.rule else format_number
     interval = "-" if one.low is None else f"{digits(one.low)} to {digits(one.high)}"
     return f"{one.metric}: {one.rule}", digits(one.value), interval, one.outcome, one.reason
 
@@ -154,33 +158,33 @@ def gate_line(outcomes: Sequence[Outcome], outcome: Verdict) -> str | None:
 # How far the judges of a run can be trusted, in words: canaries, labels, stale calibrations.
 
 
-class Said(NamedTuple):
+class JudgeLine(NamedTuple):
     """A line on a judge; `warning` where somebody should look."""
 
     words: str
     warning: bool = False
 
 
-def judge_lines(store: Store, run_id: str, found: Sequence[CorrectedStep]) -> Iterator[Said]:
+def judge_lines(store: Store, run_id: str, found: Sequence[CorrectedStep]) -> Iterator[JudgeLine]:
     """How the judges of a run did on its canaries, what becomes of its figures by the labels that
     were `found`, and which calibrations are of other judges.
     """
     for one in canaries_of(store, run_id):
         yield from canary_lines(one)
     for words in correction_lines(found):
-        yield Said(words)
+        yield JudgeLine(words)
     for step, before in earlier_calibrations(store, run_id).items():
         if before.stale:
-            yield Said(f"warning: {step}: {earlier_words(before)}", warning=True)
+            yield JudgeLine(f"warning: {step}: {earlier_calibration_text(before)}", warning=True)
 
 
-def canary_lines(one: CanaryAccount) -> Iterator[Said]:
+def canary_lines(one: CanaryAccount) -> Iterator[JudgeLine]:
     """How a judge did: beside the labels, beside its past, and a warning where it has moved."""
     failed = f", {one.failed:,} failed" if one.failed else ""
     anew = f", {one.anew:,} asked anew" if one.anew else ""
     share = f" ({_share(one)})" if one.judged else ""
     name = ", ".join(one.steps)
-    yield Said(
+    yield JudgeLine(
         f"canaries of {name}: {one.agreed:,} of {one.judged:,} verdicts are as labelled{share}; "
         f"{one.judged:,} of {one.canaries:,} canaries judged{failed}{anew}"
     )
@@ -189,17 +193,17 @@ def canary_lines(one: CanaryAccount) -> Iterator[Said]:
     moved = one.moved
     then = f"run {one.since}" + ("" if one.same else ", by another judge, prompt or setting")
     right = f"{moved.were_right:,} were as labelled and {moved.are_right:,} are"
-    yield Said(
+    yield JudgeLine(
         f"  since {then}: {moved.flipped:,} of {moved.both:,} verdicts are other ones; "
         f"{right} (exact McNemar test, {_chance(moved.p)})"
     )
     if moved.beyond_chance:
         way = "further from" if moved.lost > moved.gained else "nearer to"
         words = f"has moved {way} the labels since {then}, by more than chance"
-        yield Said(f"warning: the judge of {name} {words}", warning=True)
+        yield JudgeLine(f"warning: the judge of {name} {words}", warning=True)
     restless = one.restless
     if restless.beyond_chance:
-        yield Said(
+        yield JudgeLine(
             f"warning: the judge of {name} says otherwise more often than it used to: "
             f"{restless.unusual:,} of {restless.of:,} canaries asked anew got another verdict than "
             f"usual, {restless.expected:.1f} by chance (exact permutation test, "
@@ -208,11 +212,11 @@ def canary_lines(one: CanaryAccount) -> Iterator[Said]:
         )
 
 
-def earlier_words(one: EarlierCalibration) -> str:
+def earlier_calibration_text(one: EarlierCalibration) -> str:
     """The newest calibration of a judge, and whether it is still the one that was calibrated."""
     when = f"{one.calibrated_at:%Y-%m-%d}"
-    words = f"calibration of run {one.run_id} ({when}, {counted(one.labels, 'label')}, "
-    words += f"accuracy {number(one.accuracy)})"
+    words = f"calibration of run {one.run_id} ({when}, {format_count(one.labels, 'label')}, "
+    words += f"accuracy {format_number(one.accuracy)})"
     if one.stale:
         return f"{words} is stale: another {' and another '.join(one.causes)}"
     return f"{words} is of the same judge"
@@ -232,28 +236,32 @@ def _chance(p: float) -> str:
 # What became of the steps of a run, in words.
 
 
-def made_words(made: StepResult) -> str:
+def step_result_text(made: StepResult) -> str:
     """A finished step in one line: rows, whether reused, taken over, failed."""
     failures = f", {made.artifact.failures} failed" if made.artifact.failures else ""
     how = "reused" if made.reused else f"made in {made.seconds:.1f} s"
-    taken = f", those of {counted(made.taken_over, 'sample')} taken over" if made.taken_over else ""
-    return f"{counted(made.artifact.row_count, 'row')} {how}{taken}{failures}"
+    taken = (
+        f", those of {format_count(made.taken_over, 'sample')} taken over"
+        if made.taken_over
+        else ""
+    )
+    return f"{format_count(made.artifact.row_count, 'row')} {how}{taken}{failures}"
 
 
-def run_counts(steps: pl.DataFrame) -> str:
+def run_counts_text(steps: pl.DataFrame) -> str:
     """The steps of a run, as `results.run_steps` gives them, counted in one line."""
     reused, failures = int(steps["reused"].sum()), int(steps["failures"].sum())
-    failed = f", {counted(failures, 'row')} failed" if failures else ""
-    made = f"{counted(steps.height - reused, 'step')} made, {reused} reused{failed}"
-    return f"{counted(sample_count(steps), 'sample')}, {made}"
+    failed = f", {format_count(failures, 'row')} failed" if failures else ""
+    made = f"{format_count(steps.height - reused, 'step')} made, {reused} reused{failed}"
+    return f"{format_count(sample_count(steps), 'sample')}, {made}"
 
 
 # Whether the votes on claims were of one mind, in words.
 
 
-def vote_words(unstable: int, voted: int) -> str | None:
+def vote_text(unstable: int, voted: int) -> str | None:
     """On how many claims the votes differ, with where to see them; None where nobody voted."""
     if not voted:
         return None
     see = ': see `claimflow sql "SELECT * FROM unstable"`' if unstable else ""
-    return f"{unstable:,} of {counted(voted, 'claim')} unstable{see}"
+    return f"{unstable:,} of {format_count(voted, 'claim')} unstable{see}"
