@@ -8,7 +8,7 @@ import polars as pl
 
 from claimflow.flows.api import run_pipeline
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.pipeline.checks import Gate
+from claimflow.flows.pipeline.gates import Gate
 from claimflow.flows.quality.gates import Outcome, held, outcomes_of
 from claimflow.flows.quality.paired_statistics import ROUNDING
 from claimflow.flows.report.formatting import escape_controls, format_count, format_number

@@ -19,7 +19,7 @@ from claimflow.flows.report.formatting import format_count
 
 if TYPE_CHECKING:
     from claimflow.flows.judge.estimate import Estimate
-    from claimflow.flows.pipeline.models import Endpoint
+    from claimflow.flows.pipeline.model_settings import Endpoint
     from claimflow.flows.pipeline.pipeline import Pipeline
     from claimflow.flows.report.terminal import Terminal
     from claimflow.flows.runner.plan import Planned
@@ -160,7 +160,7 @@ def _cascade_lines(estimates: "Mapping[str, Estimate]") -> Iterator[str]:
 
 def budget_lines(pipeline: "Pipeline", estimates: "Mapping[str, Estimate]") -> Iterator[str]:
     """A line for each endpoint whose budget would not suffice."""
-    from claimflow.flows.pipeline.models import Endpoint
+    from claimflow.flows.pipeline.model_settings import Endpoint
 
     single = [part for one in estimates.values() for part in one.parts or (one,)]
     for who in dict.fromkeys(one.who for one in single):
@@ -222,7 +222,7 @@ def doctor(options: Namespace) -> int:
 def _endpoints(pipeline: "Pipeline") -> "Mapping[str, Endpoint]":
     """The endpoints of a pipeline, by the names that messages use for them."""
     from claimflow.flows.judge.embedding import EMBEDDER
-    from claimflow.flows.pipeline.models import DEFAULT_JUDGE, Endpoint
+    from claimflow.flows.pipeline.model_settings import DEFAULT_JUDGE, Endpoint
 
     judges = pipeline.judges.items()
     default = {name: judge for name, judge in judges if name == DEFAULT_JUDGE}

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from claimflow.flows.judge.transport import Usage, litellm
-from claimflow.flows.pipeline.models import Endpoint
+from claimflow.flows.pipeline.model_settings import Endpoint
 
 # What a judge may cost: requests sent and money spent, never more than was allowed.
 

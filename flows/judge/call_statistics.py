@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from claimflow.flows.judge.response_formats import ResponseFormat
-from claimflow.flows.pipeline.models import Judge
+from claimflow.flows.pipeline.model_settings import Judge
 from claimflow.flows.store.store import Store, read_table
 
 # How a model counts and how much it says, as far as its calls on record tell.

@@ -25,7 +25,7 @@ from claimflow.flows.judge.response_formats import (
 from claimflow.flows.judge.retry import Delivery, send_with_retries
 from claimflow.flows.judge.session import Session
 from claimflow.flows.judge.transport import Received, Request, Usage, send, warm
-from claimflow.flows.pipeline.models import Endpoint, Judge
+from claimflow.flows.pipeline.model_settings import Endpoint, Judge
 from claimflow.stages.rows import FailureKind
 from claimflow.stages.tools import Failure, Form
 

@@ -28,7 +28,7 @@ from claimflow.flows.judge.transport import (
     send,
     warm,
 )
-from claimflow.flows.pipeline.models import EmbeddingEndpoint, Endpoint, Judge
+from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint, Endpoint, Judge
 from claimflow.stages.judging.verdicts import Opinion
 from claimflow.stages.tools import Form
 

@@ -17,7 +17,7 @@ from claimflow.flows.judge.judge import WorkerPool
 from claimflow.flows.judge.provider_errors import ProviderError
 from claimflow.flows.judge.session import Session
 from claimflow.flows.judge.transport import Usage, embed, warm
-from claimflow.flows.pipeline.models import EmbeddingEndpoint
+from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint
 from claimflow.stages.rows import content_key
 from claimflow.stages.tools import embedding_table
 

@@ -13,7 +13,7 @@ from claimflow.flows.judge.call_statistics import CHARACTERS_PER_TOKEN, CallStat
 from claimflow.flows.judge.conversation import render_messages
 from claimflow.flows.judge.judge import Answer, Batch, LedgerAnswers, batch_questions
 from claimflow.flows.judge.transport import Usage
-from claimflow.flows.pipeline.models import EmbeddingEndpoint, Judge
+from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint, Judge
 from claimflow.flows.store.ledger import Ledger
 from claimflow.stages.rows import content_key
 from claimflow.stages.text.sentences import split_sentences

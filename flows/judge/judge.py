@@ -13,7 +13,7 @@ from claimflow.flows.judge.client import JudgeClient, open_judge_client
 from claimflow.flows.judge.conversation import Answers, Conversation
 from claimflow.flows.judge.response_formats import format_parameters
 from claimflow.flows.judge.session import Session
-from claimflow.flows.pipeline.models import Judge
+from claimflow.flows.pipeline.model_settings import Judge
 from claimflow.flows.store.ledger import Ledger
 from claimflow.stages.rows import content_key
 from claimflow.stages.tools import Failure, Form, Question, Reply, Respondent, Voter

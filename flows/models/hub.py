@@ -15,7 +15,7 @@ from claimflow.flows.models.folders import (
     describe_outputs,
     output_labels,
 )
-from claimflow.flows.pipeline.models import HubModel
+from claimflow.flows.pipeline.model_settings import HubModel
 
 _CONFIG: Final = "config.json"
 _REQUIRED: Final = (_CONFIG, "tokenizer.json")

@@ -7,7 +7,7 @@ from typing import Protocol
 from claimflow.flows.models.cross_encoder import CrossEncoder
 from claimflow.flows.models.entailment.model import EmbeddedEntailment
 from claimflow.flows.models.hub import find_cached
-from claimflow.flows.pipeline.models import HubModel
+from claimflow.flows.pipeline.model_settings import HubModel
 from claimflow.stages.tools import EntailmentModel, Judgement, Pair
 
 ModelSource = Path | HubModel | None

@@ -10,14 +10,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.pipeline.checks import AGREEMENT, CanarySource, Gate, misnamed, unsteady
-from claimflow.flows.pipeline.judge_panel import (
-    shared_votes,
-    step_judges,
-    taken_names,
-    without_judges,
+from claimflow.flows.pipeline.gates import (
+    CANARY_AGREEMENT,
+    CanarySource,
+    Gate,
+    gate_name_faults,
+    misplaced_steady,
 )
-from claimflow.flows.pipeline.models import (
+from claimflow.flows.pipeline.model_settings import (
     DEFAULT_JUDGE,
     EmbeddingEndpoint,
     HubModel,
@@ -25,8 +25,19 @@ from claimflow.flows.pipeline.models import (
     folder_or_hub_model,
 )
 from claimflow.flows.pipeline.prompts import prompt_texts
-from claimflow.flows.pipeline.schema import SamplesSource, WorkersSetting, pipeline_model, wired
-from claimflow.flows.pipeline.wiring import Step, Wiring, Written
+from claimflow.flows.pipeline.schema import (
+    SamplesSource,
+    WorkersSetting,
+    named_inputs,
+    pipeline_model,
+)
+from claimflow.flows.pipeline.step_judges import (
+    reserved_name_faults,
+    shared_votes,
+    step_judges,
+    without_judges,
+)
+from claimflow.flows.pipeline.wiring import Step, Wiring, WrittenStep
 from claimflow.flows.pipeline.yaml_errors import yaml_faults
 from claimflow.flows.pipeline.yaml_source import YamlSource
 from claimflow.stages.base import Stage
@@ -77,7 +88,7 @@ def build_pipeline(source: YamlSource) -> Pipeline:
         values = pipeline_model().model_validate_json(_json(source.value), strict=True)
     except ValidationError as error:
         faults += yaml_faults(source, error)
-    faults += taken_names(source)
+    faults += reserved_name_faults(source)
     written = _written(source, faults)
     wiring = Wiring(source, written)
     steps = wiring.steps()
@@ -111,22 +122,22 @@ def samples_source(source: YamlSource) -> SamplesSource | None:
         return None
 
 
-def _written(source: YamlSource, faults: list[Fault]) -> dict[str, Written]:
+def _written(source: YamlSource, faults: list[Fault]) -> dict[str, WrittenStep]:
     steps = source.section("steps")
     return {name: _step(source, name, values, faults) for name, values in steps.items()}
 
 
-def _step(source: YamlSource, name: str, values: Any, faults: list[Fault]) -> Written:
+def _step(source: YamlSource, name: str, values: Any, faults: list[Fault]) -> WrittenStep:
     if name == "samples":
         what = "a step is named 'samples', as the samples themselves are"
         faults.append(Fault(source.place("steps", name), what, "choose another name"))
-        return Written(name, None, None, {})
+        return WrittenStep(name, None, None, {})
     values = values if isinstance(values, dict) else {}
     use = values.get("use")
     kind = STAGES.get(use) if isinstance(use, str) else None
     judges = step_judges(source, name, kind, values, faults) if kind else ()
     stage = _stage(source, name, kind, values, judges, faults) if kind else None
-    return Written(name, kind, stage, values, judges)
+    return WrittenStep(name, kind, stage, values, judges)
 
 
 def _stage(
@@ -137,7 +148,7 @@ def _stage(
     judges: tuple[str, ...],
     faults: list[Fault],
 ) -> Stage | None:
-    wires = {"use", *wired(kind)}
+    wires = {"use", *named_inputs(kind)}
     written = without_judges(kind, values)
     settings = {key: value for key, value in written.items() if key not in wires}
     settings |= prompt_texts(source, name, kind, settings, faults, judged=bool(judges))
@@ -152,7 +163,7 @@ def _stage(
         return None
 
 
-def _misnamed_gates(source: YamlSource, steps: Mapping[str, Written]) -> Iterator[Fault]:
+def _misnamed_gates(source: YamlSource, steps: Mapping[str, WrittenStep]) -> Iterator[Fault]:
     """Gates on what no step makes; none is told while a step's stage is not known."""
     makers: dict[str, list[str]] = {}
     for name, step in steps.items():
@@ -161,13 +172,13 @@ def _misnamed_gates(source: YamlSource, steps: Mapping[str, Written]) -> Iterato
         for metric in step.kind.metrics:
             makers.setdefault(metric, []).append(name)
         if step.kind.canary_settings is not None and source.section("canaries"):
-            makers.setdefault(AGREEMENT, []).append(name)
+            makers.setdefault(CANARY_AGREEMENT, []).append(name)
     gates = source.section("gates")
-    for gate, what, hint in (*unsteady(gates), *misnamed(gates, makers)):
+    for gate, what, hint in (*misplaced_steady(gates), *gate_name_faults(gates, makers)):
         yield Fault(source.place("gates", gate), what, hint)
 
 
-def _untried(source: YamlSource, steps: Mapping[str, Written]) -> Iterator[Fault]:
+def _untried(source: YamlSource, steps: Mapping[str, WrittenStep]) -> Iterator[Fault]:
     """Canaries with no judge to put them to; none is told while a step's stage is not known."""
     kinds = [step.kind for step in steps.values()]
     judged = any(kind is None or kind.canary_settings is not None for kind in kinds)

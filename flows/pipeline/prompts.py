@@ -9,7 +9,7 @@ from claimflow.flows.pipeline.yaml_source import YamlSource
 from claimflow.stages.base import Stage
 from claimflow.stages.prompts import Fills, blanks
 
-OURS: Final = Path(__file__).parents[2] / "configs" / "prompts"
+DEFAULT_PROMPTS: Final = Path(__file__).parents[2] / "configs" / "prompts"
 """The prompts that come along, for steps that name none: a file for each stage."""
 
 _TEXTS: Final = frozenset({"premise", "claims", "texts"})
@@ -39,7 +39,11 @@ def prompt_texts(
             continue
         place = source.place("steps", step, name)
         if judged:
-            file = source.folder / path if path else OURS / f"{kind.use.removesuffix('_claims')}.md"
+            file = (
+                source.folder / path
+                if path
+                else DEFAULT_PROMPTS / f"{kind.use.removesuffix('_claims')}.md"
+            )
             texts[name] = text = _read(file, path or file.name, place, faults)
             faults += _blank_faults(text, path or file.name, place, fills)
         elif path:

@@ -52,7 +52,7 @@ class Rerun(NamedTuple):
         scope = self.scope()
         if scope is None or wrong or self.failed:
             return
-        wanted = chosen(pipeline, self).wanted
+        wanted = select_steps(pipeline, self).wanted
         for name in self.again:
             if name not in wanted:
                 what = f"{name!r} is not made in a run {scope} {' '.join(told[scope])}"
@@ -67,7 +67,7 @@ class Rerun(NamedTuple):
         return [option for option, is_given in given.items() if is_given]
 
 
-class Choice(NamedTuple):
+class StepSelection(NamedTuple):
     """The steps of a run, in an order that can run.
 
     Those in `again` are made although their tables are on file, those in `found` must be on
@@ -91,7 +91,7 @@ class Choice(NamedTuple):
         return frozenset(step.name for step in self.steps) - self.found
 
 
-def chosen(pipeline: Pipeline, rerun: Rerun, failed: Collection[str] = ()) -> Choice:
+def select_steps(pipeline: Pipeline, rerun: Rerun, failed: Collection[str] = ()) -> StepSelection:
     """The steps that `rerun` comes to, where `failed` have failed rows."""
     steps = pipeline.steps
     if rerun.only:
@@ -104,7 +104,7 @@ def chosen(pipeline: Pipeline, rerun: Rerun, failed: Collection[str] = ()) -> Ch
         wanted = frozenset(step.name for step in steps)
     needed = _upstream(steps, wanted)
     fresh = frozenset(rerun.again or failed or wanted) if rerun.fresh else frozenset[str]()
-    return Choice(
+    return StepSelection(
         tuple(step for step in steps if step.name in needed),
         again=fresh.union(rerun.again, failed),
         found=needed - wanted,

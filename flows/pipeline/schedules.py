@@ -13,10 +13,10 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from claimflow.flows.errors import Fault, InputError, one_of
 from claimflow.flows.files import is_file, is_folder
 from claimflow.flows.object_storage import is_remote, valid_location
-from claimflow.flows.pipeline.models import LIMIT_NAME, Source
+from claimflow.flows.pipeline.model_settings import LIMIT_NAME, YamlModel
 from claimflow.flows.pipeline.pipeline import Pipeline, build_pipeline
 from claimflow.flows.pipeline.rerun import Rerun
-from claimflow.flows.pipeline.times import Span, cron_line, span
+from claimflow.flows.pipeline.times import Duration, check_cron, to_timedelta
 from claimflow.flows.pipeline.yaml_source import YamlSource, load_yaml
 
 # What a schedules file may say.
@@ -37,7 +37,7 @@ def _folder(place: str) -> str:
     return place
 
 
-class Parameters(Source):
+class Parameters(YamlModel):
     """What is asked of a pipeline, as by the options of `claimflow run`."""
 
     store: str | None = None
@@ -60,16 +60,16 @@ class Parameters(Source):
     """Keep only hashes of the texts in the record of calls."""
 
 
-class Deployment(Source):
+class Deployment(YamlModel):
     """A pipeline that runs by itself."""
 
     pipeline: str
     """The pipeline's YAML file, relative to this one."""
-    cron: Annotated[str, AfterValidator(cron_line)] | None = None
+    cron: Annotated[str, AfterValidator(check_cron)] | None = None
     """When, in the five fields of cron: "0 2 * * *" is every night at two."""
     timezone: Annotated[str, AfterValidator(_timezone)] | None = None
     """The time zone of cron, as in Europe/Berlin; UTC when left out."""
-    every: Span | None = None
+    every: Duration | None = None
     """How often, in seconds or as in 6h, counted from midnight in UTC."""
     parameters: Parameters = Field(default=Parameters())
     """What is asked of the pipeline; the whole of it when left out."""
@@ -93,17 +93,17 @@ class Deployment(Source):
     @property
     def interval(self) -> timedelta | None:
         """`every` as a span of time."""
-        return None if self.every is None else span(self.every)
+        return None if self.every is None else to_timedelta(self.every)
 
 
-class SharedLimit(Source):
+class SharedLimit(YamlModel):
     """What runs that name it in `shared_limit` may do together."""
 
     rpm: int = Field(ge=1)
     """Requests a minute, divided among the runs that ask."""
 
 
-class Schedules(Source):
+class Schedules(YamlModel):
     """The deployments of one file, and the limits that runs share."""
 
     deployments: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")], Deployment] = (

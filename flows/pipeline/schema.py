@@ -16,13 +16,13 @@ from pydantic import (
 )
 
 from claimflow.flows.object_storage import valid_location, valid_path
-from claimflow.flows.pipeline.checks import CanarySource, Gate
-from claimflow.flows.pipeline.models import (
+from claimflow.flows.pipeline.gates import CanarySource, Gate
+from claimflow.flows.pipeline.model_settings import (
     EmbeddingEndpoint,
     Judge,
     OnnxCrossEncoder,
     OnnxEncoder,
-    Source,
+    YamlModel,
 )
 from claimflow.stages.base import Stage
 from claimflow.stages.judging.cascade import Cascade
@@ -38,7 +38,7 @@ def _known(engine: Any) -> Any:
     return engine
 
 
-class WorkersSetting(Source):
+class WorkersSetting(YamlModel):
     """Where work is done that needs no language model: on this machine, or on a Dask cluster."""
 
     engine: Annotated[Literal["local", "dask"], BeforeValidator(_known)] = "local"
@@ -70,7 +70,7 @@ _UNWRITTEN: Final = {"use_attribute_docstrings": False}
 """For models that stand in no file: pydantic would search every module for their source."""
 
 
-class SamplesSource(Source):
+class SamplesSource(YamlModel):
     """The samples to evaluate."""
 
     path: Annotated[str, AfterValidator(valid_location)]
@@ -167,7 +167,7 @@ def pipeline_model() -> type[BaseModel]:
             ),
         ),
     }
-    return _made("Pipeline", Source, None, fields)
+    return _made("Pipeline", YamlModel, None, fields)
 
 
 def json_schema() -> dict[str, Any]:
@@ -178,7 +178,7 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def wired(stage: type[Stage]) -> dict[str, Any]:
+def named_inputs(stage: type[Stage]) -> dict[str, Any]:
     """The inputs of a stage that a step may wire by name: all but `samples`."""
     return {name: table for name, table in stage.inputs.items() if name != "samples"}
 
@@ -188,12 +188,12 @@ def asks_llm(stage: type[Stage]) -> bool:
     return LLM in stage.tools.values()
 
 
-def votes(stage: type[Stage]) -> bool:
+def can_vote(stage: type[Stage]) -> bool:
     """Whether several language models, or one several times, can do the work of a stage."""
     return "votes" in stage.model_fields
 
 
-def cascades(stage: type[Stage]) -> bool:
+def can_cascade(stage: type[Stage]) -> bool:
     """Whether a language model can do what the embedded one leaves open of a stage's work."""
     return "cascade" in stage.model_fields
 
@@ -211,20 +211,20 @@ def step_model(stage: type[Stage]) -> type[BaseModel]:
     fields: dict[str, Any] = {
         name: (field.annotation, field) for name, field in stage.model_fields.items()
     }
-    for name, table in wired(stage).items():
+    for name, table in named_inputs(stage).items():
         kind = list[str] if table.every else str
         what = f"{'Steps' if table.every else 'The step'} that makes the {table.row.table} to read."
         fields[name] = (kind | None, Field(None, description=what))
     if asks_llm(stage):
         what = "The judge to ask: one of judges, or embedded for the one that needs no model."
-        more = " Several vote." if votes(stage) else ""
-        judge = _Several if votes(stage) else str
+        more = " Several vote." if can_vote(stage) else ""
+        judge = _Several if can_vote(stage) else str
         fields["judge"] = (judge | None, Field(None, description=f"{what}{more}"))
-    if cascades(stage):
+    if can_cascade(stage):
         what = "The embedded model settles what it is sure of, the judge the rest."
         fields["cascade"] = (_cascade_model() | None, Field(None, description=what))
     fields["use"] = (Literal[stage.use], ...)
-    return _made(stage.use, Source, stage.__doc__, fields)
+    return _made(stage.use, YamlModel, stage.__doc__, fields)
 
 
 def _made(

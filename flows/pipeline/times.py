@@ -32,11 +32,11 @@ def _seconds(written: int | str) -> int:
     return int(written[:-1]) * _UNITS[written[-1]]
 
 
-Span = Annotated[int | str, BeforeValidator(_written)]
+Duration = Annotated[int | str, BeforeValidator(_written)]
 """Whole seconds, or a whole number with s, m, h or d."""
 
 
-def span(written: int | str) -> timedelta:
+def to_timedelta(written: int | str) -> timedelta:
     """The time that a `Span` means."""
     return timedelta(seconds=_seconds(written))
 
@@ -67,7 +67,7 @@ _LENGTHS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 """Days of the months, in a leap year."""
 
 
-def cron_line(text: str) -> str:
+def check_cron(text: str) -> str:
     """`text`, which says a time that comes; raises `ValueError` with what would be right."""
     fields = text.split()
     if len(fields) != len(_FIELDS):

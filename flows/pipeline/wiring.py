@@ -6,7 +6,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
 from claimflow.flows.errors import Fault, one_of
-from claimflow.flows.pipeline.schema import wired
+from claimflow.flows.pipeline.schema import named_inputs
 from claimflow.flows.pipeline.yaml_source import YamlSource
 from claimflow.stages.base import Input, Stage
 
@@ -35,7 +35,7 @@ class Step:
         return tuple(dict.fromkeys(flat))
 
 
-class Written(NamedTuple):
+class WrittenStep(NamedTuple):
     """A step as it stands in the file; `kind` and `stage` are None where they cannot be read."""
 
     name: str
@@ -48,7 +48,7 @@ class Written(NamedTuple):
 class Wiring:
     """Resolves the inputs of the steps of one file; every mistake is added to `faults`."""
 
-    def __init__(self, source: YamlSource, steps: Mapping[str, Written]) -> None:
+    def __init__(self, source: YamlSource, steps: Mapping[str, WrittenStep]) -> None:
         self._source = source
         self._steps = steps
         self.faults: list[Fault] = []
@@ -71,14 +71,14 @@ class Wiring:
             return ()
         return _in_order(made)
 
-    def _wires(self, step: Written) -> Wires:
+    def _wires(self, step: WrittenStep) -> Wires:
         if step.kind is None:
             return {}
         wires: dict[str, str | tuple[str, ...]] = {}
         if "samples" in step.kind.inputs:
             wires["samples"] = "samples"
-        ignored = step.stage.ignores() if step.stage else frozenset(wired(step.kind))
-        for name, table in wired(step.kind).items():
+        ignored = step.stage.ignores() if step.stage else frozenset(named_inputs(step.kind))
+        for name, table in named_inputs(step.kind).items():
             targets = list(self._targets(step, name, table))
             for target in targets:
                 self._check(step, name, table, target)
@@ -90,7 +90,7 @@ class Wiring:
                 self._missing(step, name, table)
         return wires
 
-    def _targets(self, step: Written, name: str, table: Input) -> Iterator[str]:
+    def _targets(self, step: WrittenStep, name: str, table: Input) -> Iterator[str]:
         """The steps that an input is wired to, by its own words or by name."""
         if name in step.values:
             words = step.values[name]
@@ -107,7 +107,7 @@ class Wiring:
         elif name in self._steps:
             yield name
 
-    def _check(self, step: Written, name: str, table: Input, target: str) -> None:
+    def _check(self, step: WrittenStep, name: str, table: Input, target: str) -> None:
         kind = self._steps[target].kind
         if kind is None:
             return
@@ -129,7 +129,7 @@ class Wiring:
                 hint = f"name a step that has {word}: {wanted}"
                 self._fault(step, name, f"{target!r} has {has}", hint)
 
-    def _missing(self, step: Written, name: str, table: Input) -> None:
+    def _missing(self, step: WrittenStep, name: str, table: Input) -> None:
         what = f"no step is named {name!r}, and the step says not which {table.row.table} to read"
         self._fault(step, None, what, f"write {name}: and {self._choice(table)}")
 
@@ -144,7 +144,7 @@ class Wiring:
             n for n, s in self._steps.items() if s.kind is not None and s.kind.makes is table.row
         ]
 
-    def _fault(self, step: Written, name: str | None, what: str, hint: str) -> None:
+    def _fault(self, step: WrittenStep, name: str | None, what: str, hint: str) -> None:
         path = ("steps", step.name, *([name] if name else []))
         self.faults.append(Fault(self._source.place(*path), what, hint))
 

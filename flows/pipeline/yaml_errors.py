@@ -7,8 +7,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from claimflow.flows.errors import Fault, one_of
-from claimflow.flows.pipeline.models import SECRET, EmbeddingEndpoint, OnnxEncoder
-from claimflow.flows.pipeline.schema import asks_llm, pipeline_model, step_model, wired
+from claimflow.flows.pipeline.model_settings import SECRET_NAME, EmbeddingEndpoint, OnnxEncoder
+from claimflow.flows.pipeline.schema import asks_llm, named_inputs, pipeline_model, step_model
 from claimflow.flows.pipeline.yaml_source import YamlSource
 from claimflow.stages.registry import STAGES
 
@@ -69,7 +69,7 @@ def _words(source: YamlSource, finding: ErrorDetails, path: tuple[str, ...]) -> 
 
 
 def _right_key(source: YamlSource, path: tuple[str, ...]) -> str:
-    if SECRET.search(path[-1]):
+    if SECRET_NAME.search(path[-1]):
         return "keys belong in the environment"
     return one_of(path[-1], _keys(source, path[:-1]))
 
@@ -97,7 +97,7 @@ def _keys(source: YamlSource, path: tuple[str, ...]) -> set[str]:
         return {
             "use",
             *stage.model_fields,
-            *wired(stage),
+            *named_inputs(stage),
             *(("judge",) if asks_llm(stage) else ()),
         }
     model: Any = pipeline_model()

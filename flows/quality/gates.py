@@ -6,7 +6,7 @@ from typing import Final, Literal, NamedTuple
 import duckdb
 import polars as pl
 
-from claimflow.flows.pipeline.checks import AGREEMENT, Gate
+from claimflow.flows.pipeline.gates import CANARY_AGREEMENT, Gate
 from claimflow.flows.quality.canaries import steadiness
 from claimflow.flows.quality.metric_differences import metric_differences
 from claimflow.flows.quality.paired_statistics import ROUNDING
@@ -177,7 +177,7 @@ def _scores(
     connection: duckdb.DuckDBPyConnection, run_id: str, metric: str, step: str
 ) -> pl.DataFrame:
     """The scores of a metric in a run: step, sample_id, status, score; of one step if named."""
-    if metric == AGREEMENT:
+    if metric == CANARY_AGREEMENT:
         return canary_scores(connection, run_id, step)
     return read_table(
         connection,

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.pipeline.checks import misnamed
+from claimflow.flows.pipeline.gates import gate_name_faults
 from claimflow.flows.quality.cascades import CascadeAccount, cascades_of
 from claimflow.flows.quality.claim_audit import ClaimAudit, audit_claims
 from claimflow.flows.quality.gates import Outcome, outcomes_of
@@ -80,7 +80,7 @@ def named_metrics(
         for metric, step in read_table(connection, query, run=run_id).iter_rows():
             makers.setdefault(metric, []).append(step)
     wanted = list(names)
-    faults = [Fault(place, what, hint) for _, what, hint in misnamed(wanted, makers)]
+    faults = [Fault(place, what, hint) for _, what, hint in gate_name_faults(wanted, makers)]
     if faults:
         raise InputError(faults)
     led = (name.rpartition(".") for name in wanted)

@@ -10,9 +10,9 @@ import polars as pl
 
 from claimflow.flows.judge.estimate import Estimate, combine
 from claimflow.flows.judge.session import Session
-from claimflow.flows.pipeline.checks import CanarySource
+from claimflow.flows.pipeline.gates import CanarySource
 from claimflow.flows.pipeline.pipeline import Pipeline
-from claimflow.flows.pipeline.times import span
+from claimflow.flows.pipeline.times import to_timedelta
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.runner.counting import Counter, asking, foresee
 from claimflow.flows.runner.prepare import Prepared
@@ -164,7 +164,7 @@ def due(
         return []
     old = [one for one in canaries if one.key in asked_at]
     if source.every is not None:
-        old = [one for one in old if now - asked_at[one.key] >= span(source.every)]
+        old = [one for one in old if now - asked_at[one.key] >= to_timedelta(source.every)]
     return sorted(old, key=lambda one: asked_at[one.key])[: source.fresh]
 
 

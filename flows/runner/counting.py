@@ -21,7 +21,7 @@ from claimflow.flows.judge.estimate import (
     combine,
 )
 from claimflow.flows.judge.judge import JudgePanel
-from claimflow.flows.pipeline.models import EmbeddingEndpoint, Endpoint, Judge
+from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint, Endpoint, Judge
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.runner.embedded_models import ModelWork
 from claimflow.flows.runner.tools import entailment_keys

@@ -15,7 +15,7 @@ from claimflow.flows.models.loading import (
     load_entailment_model,
 )
 from claimflow.flows.models.sentence_encoder import SentenceEncoder
-from claimflow.flows.pipeline.models import HubModel
+from claimflow.flows.pipeline.model_settings import HubModel
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.runner.prepare import Prepared
 from claimflow.flows.runner.workers.protocol import Workers

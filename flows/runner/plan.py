@@ -6,7 +6,7 @@ from typing import Final, Literal, NamedTuple
 
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.judge.session import Session
-from claimflow.flows.pipeline.rerun import Choice, Rerun, chosen
+from claimflow.flows.pipeline.rerun import Rerun, StepSelection, select_steps
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.runner.corrections import Overlay, found_overlay, overlay_digest
 from claimflow.flows.runner.incremental import SAMPLES, can_take_over, unchanged
@@ -42,9 +42,9 @@ class Planned(NamedTuple):
     below: Artifact | None = None
 
 
-def plan(prepared: Prepared, store: Store, *, choice: Choice | None = None) -> list[Planned]:
+def plan(prepared: Prepared, store: Store, *, choice: StepSelection | None = None) -> list[Planned]:
     """What a run of the chosen steps, or of all, would do, step by step in its order."""
-    choice = choice or chosen(prepared.pipeline, Rerun())
+    choice = choice or select_steps(prepared.pipeline, Rerun())
     session = Session(Ledger(store), run_id="", stop=threading.Event())
     toolbox = Toolbox(prepared.pipeline, session)
     edits = Edits(store, prepared.pipeline.name, lambda: prepared.samples.shards(SHARD))
@@ -80,7 +80,7 @@ def _planned(
     store: Store,
     toolbox: Toolbox,
     step: Step,
-    choice: Choice,
+    choice: StepSelection,
     digests: dict[str, str],
 ) -> Planned:
     name, stage = step.name, step.stage
@@ -119,7 +119,7 @@ GROUP BY run_id ORDER BY min(started_at) DESC LIMIT 1
 """
 
 
-def choose(prepared: Prepared, store: Store, rerun: Rerun) -> Choice:
+def choose(prepared: Prepared, store: Store, rerun: Rerun) -> StepSelection:
     """The steps that `rerun` comes to on `store`.
 
     Raises `InputError` where a step that the run takes as it is would have to be made.
@@ -129,8 +129,8 @@ def choose(prepared: Prepared, store: Store, rerun: Rerun) -> Choice:
     # A step that was renamed since is nobody's.
     failed = [step.name for step in pipeline.steps if step.name in failed]
     if rerun.failed and not failed:
-        return Choice((), clean=run_id)
-    choice = chosen(pipeline, rerun, failed)
+        return StepSelection((), clean=run_id)
+    choice = select_steps(pipeline, rerun, failed)
     option = rerun.scope()
     if option is None:
         return choice

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.judge.budget import price_of
 from claimflow.flows.judge.transport import check
-from claimflow.flows.pipeline.models import DEFAULT_JUDGE, Endpoint
+from claimflow.flows.pipeline.model_settings import DEFAULT_JUDGE, Endpoint
 from claimflow.flows.pipeline.pipeline import Pipeline
-from claimflow.flows.pipeline.rerun import Choice
+from claimflow.flows.pipeline.rerun import StepSelection
 from claimflow.flows.runner.canaries import canary_estimates
 from claimflow.flows.runner.plan import plan
 from claimflow.flows.runner.prepare import Prepared
@@ -15,7 +15,7 @@ from claimflow.flows.store.store import Store
 from claimflow.stages.tools import Embedder
 
 
-def check_endpoints(prepared: Prepared, store: Store, *, choice: Choice) -> None:
+def check_endpoints(prepared: Prepared, store: Store, *, choice: StepSelection) -> None:
     """Look at every endpoint of a step whose table may have to be made, or of a due canary.
 
     Raises `InputError` where one lacks a key, or a price that its budget needs.

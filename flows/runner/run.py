@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import duckdb
 
-from claimflow.flows.pipeline.rerun import Choice
+from claimflow.flows.pipeline.rerun import StepSelection
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.runner.corrections import Overlay, found_overlay, made_overlay
 from claimflow.flows.runner.incremental import SAMPLES
@@ -34,7 +34,7 @@ class Run:
         self,
         run_id: str,
         prepared: Prepared,
-        choice: Choice,
+        choice: StepSelection,
         store: Store,
         toolbox: Toolbox,
         workers: Workers,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from claimflow.flows.models.hub import fetch_model
 from claimflow.flows.models.loading import LocalEntailmentModel, load_entailment_model
-from claimflow.flows.pipeline.models import HubModel, folder_or_hub_model
+from claimflow.flows.pipeline.model_settings import HubModel, folder_or_hub_model
 from tests.benchmarks.entailment_rows import Labelled
 
 

@@ -14,7 +14,7 @@ from claimflow.flows.api import run_pipeline
 from claimflow.flows.cli.main import main
 from claimflow.flows.judge.judge import EndpointJudge
 from claimflow.flows.judge.session import Session
-from claimflow.flows.pipeline.models import Judge
+from claimflow.flows.pipeline.model_settings import Judge
 from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store, read_table

@@ -14,7 +14,7 @@ from claimflow.flows.cli.main import main
 from claimflow.flows.errors import InputError, StoppedError
 from claimflow.flows.judge.judge import EndpointJudge
 from claimflow.flows.judge.session import Session
-from claimflow.flows.pipeline.models import Judge
+from claimflow.flows.pipeline.model_settings import Judge
 from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.runner.observer import RunObserver
 from claimflow.flows.runner.plan import choose

@@ -11,7 +11,7 @@ import yaml
 
 from claimflow.flows.cli.main import main
 from claimflow.flows.judge.doctor import reply_timeout
-from claimflow.flows.pipeline.models import Judge
+from claimflow.flows.pipeline.model_settings import Judge
 from tests.endpoint import faults
 from tests.endpoint.fault import Fault
 from tests.endpoint.server import Endpoint, serve

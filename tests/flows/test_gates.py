@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from claimflow.flows.cli.main import main
-from claimflow.flows.pipeline.checks import Gate
+from claimflow.flows.pipeline.gates import Gate
 from claimflow.flows.quality.gates import Outcome, judge_run, outcomes_of
 from claimflow.flows.store.runs import add_tag
 from claimflow.flows.store.store import Store, read_table

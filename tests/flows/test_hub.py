@@ -13,7 +13,7 @@ from claimflow.flows.cli.main import main
 from claimflow.flows.errors import InputError, StoreFullError, WorkersError
 from claimflow.flows.models.cross_encoder import CrossEncoder
 from claimflow.flows.models.hub import fetch_model, find_cached
-from claimflow.flows.pipeline.models import HubModel, folder_or_hub_model
+from claimflow.flows.pipeline.model_settings import HubModel, folder_or_hub_model
 from claimflow.flows.runner.counting import ForeseenEntailment
 from claimflow.flows.runner.embedded_models import ModelWork, worker_judgements
 from claimflow.flows.store.ledger import Ledger

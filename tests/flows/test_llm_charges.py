@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from claimflow.flows.judge.budget import Price, listed, price_of
-from claimflow.flows.pipeline.models import Judge
+from claimflow.flows.pipeline.model_settings import Judge
 
 
 def judge(**settings: Any) -> Judge:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from claimflow.flows.judge.embedding import EndpointEmbedder
-from claimflow.flows.pipeline.models import EmbeddingEndpoint
+from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint
 from tests.endpoint import faults
 from tests.endpoint.server import Endpoint, serve
 from tests.endpoint.vectors import texts_of

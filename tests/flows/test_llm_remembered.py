@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from claimflow.flows.judge.judge import LedgerAnswers
-from claimflow.flows.pipeline.models import Judge
+from claimflow.flows.pipeline.model_settings import Judge
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
 from claimflow.stages.judging.verdicts import Opinion

@@ -16,7 +16,7 @@ from claimflow.flows.api import run_pipeline
 from claimflow.flows.cli.main import main
 from claimflow.flows.judge.call_statistics import CallStatistics, recall_call_statistics
 from claimflow.flows.judge.estimate import Estimate
-from claimflow.flows.pipeline.models import Judge
+from claimflow.flows.pipeline.model_settings import Judge
 from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.runner.estimate import ClaimGuess, estimate
 from claimflow.flows.runner.plan import choose, plan

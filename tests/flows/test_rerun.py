@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from claimflow.flows.errors import InputError
-from claimflow.flows.pipeline.rerun import Choice, Rerun, chosen
+from claimflow.flows.pipeline.rerun import Rerun, StepSelection, select_steps
 from claimflow.flows.runner.prepare import prepare
 
 CLAIMS = "response_claims"
@@ -14,11 +14,11 @@ AFTER = {"response_in_reference", "precision", "summary"}
 FAITH = {"context_matches", "deterministic_faithfulness"}
 
 
-def choice(small: Path, rerun: Rerun, *failed: str) -> Choice:
-    return chosen(prepare(small, rerun=rerun).pipeline, rerun, failed)
+def choice(small: Path, rerun: Rerun, *failed: str) -> StepSelection:
+    return select_steps(prepare(small, rerun=rerun).pipeline, rerun, failed)
 
 
-def names(found: Choice) -> set[str]:
+def names(found: StepSelection) -> set[str]:
     return {step.name for step in found.steps}
 
 

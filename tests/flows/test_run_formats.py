@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element, fromstring
 import pytest
 
 from claimflow.flows.cli.main import main
-from claimflow.flows.pipeline.checks import Gate
+from claimflow.flows.pipeline.gates import Gate
 from claimflow.flows.quality.gates import judge_run
 from claimflow.flows.report.junit import run_junit
 from claimflow.flows.store import runs

@@ -40,10 +40,10 @@ def seeded(*numbers: int | None) -> Rule:
 
 
 def planned(judged: Judged) -> dict[str, Estimate]:
-    from claimflow.flows.pipeline.rerun import Rerun, chosen
+    from claimflow.flows.pipeline.rerun import Rerun, select_steps
 
     prepared = prepare(judged.path)
-    steps = plan(prepared, judged.store, choice=chosen(prepared.pipeline, Rerun()))
+    steps = plan(prepared, judged.store, choice=select_steps(prepared.pipeline, Rerun()))
     return estimate(prepared, judged.store, steps)
 
 
@@ -141,7 +141,9 @@ def test_several_judges_vote_once_each(tmp_path: Path) -> None:
 
         # Twice as many votes: one more of each judge.
         judged.write(
-            ["a", "b"], steps=steps(6, chosen["response_in_reference"]["judge"]), more=three(judged)
+            ["a", "b"],
+            steps=steps(6, chosen["response_in_reference"]["judge"]),
+            more=three(judged),
         )
         judged.run()
         assert sorted(seeds(endpoint)) == [1] * 6

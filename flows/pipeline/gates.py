@@ -7,17 +7,17 @@ from pydantic import AfterValidator, Field, model_validator
 
 from claimflow.flows.errors import one_of
 from claimflow.flows.object_storage import valid_location
-from claimflow.flows.pipeline.models import Source
-from claimflow.flows.pipeline.times import Span
+from claimflow.flows.pipeline.model_settings import YamlModel
+from claimflow.flows.pipeline.times import Duration
 
 # What a pipeline may say of its canaries.
 
 
-AGREEMENT: Final = "canary_agreement"
+CANARY_AGREEMENT: Final = "canary_agreement"
 """What a gate calls the share of canaries whose verdict is their label."""
 
 
-class CanarySource(Source):
+class CanarySource(YamlModel):
     """Pairs of premise and claim with a label, which each run's judges are tried on.
 
     A judge is asked once for each and not again while it, its prompt and its settings are the
@@ -29,7 +29,7 @@ class CanarySource(Source):
     """A file of premise, claim and label, of any format that samples have; or a glob of them."""
     fresh: int | None = Field(default=None, ge=1)
     """So many are asked anew in each run, those first that were not for the longest time."""
-    every: Span | None = None
+    every: Duration | None = None
     """Those are asked anew whose verdict is older, in seconds or as in 1d."""
 
 
@@ -42,7 +42,7 @@ def _another_run(word: str) -> str:
     return word
 
 
-class Gate(Source):
+class Gate(YamlModel):
     """What the mean of a metric must be like for a run to pass."""
 
     min: float | None = Field(default=None, allow_inf_nan=False)
@@ -69,7 +69,7 @@ class Gate(Source):
         return self
 
 
-def misnamed(
+def gate_name_faults(
     gates: Iterable[str], makers: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[str, str, str]]:
     """The gates that name no one metric, each with what is wrong and what would be right.
@@ -88,8 +88,12 @@ def misnamed(
             yield gate, f"no step makes the metric {gate!r}", one_of(gate, known)
 
 
-def unsteady(gates: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+def misplaced_steady(gates: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
     """The gates that ask of another metric what only canaries can be: `steady`."""
     for gate, rules in gates.items():
-        if isinstance(rules, dict) and rules.get("steady") and gate.rpartition(".")[2] != AGREEMENT:
-            yield gate, "only canaries are steady", f"write steady for {AGREEMENT}"
+        if (
+            isinstance(rules, dict)
+            and rules.get("steady")
+            and gate.rpartition(".")[2] != CANARY_AGREEMENT
+        ):
+            yield gate, "only canaries are steady", f"write steady for {CANARY_AGREEMENT}"

@@ -53,7 +53,7 @@ DEFAULT_JUDGE: Final = "judge"
 LIMIT_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
 """What a limit that runs share may be called."""
 
-SECRET: Final = re.compile(
+SECRET_NAME: Final = re.compile(
     r"api[_-]?key|secret|password|passwd|credential|authorization|access[_-]?token|bearer",
     re.IGNORECASE,
 )
@@ -93,7 +93,7 @@ def _secret_in(value: Any) -> str | None:
     """The first key in nested mappings that is named like a secret."""
     if isinstance(value, dict):
         for name, inner in value.items():
-            if SECRET.search(str(name)):
+            if SECRET_NAME.search(str(name)):
                 return str(name)
             found = _secret_in(inner)
             if found:
@@ -103,13 +103,13 @@ def _secret_in(value: Any) -> str | None:
     return None
 
 
-class Source(BaseModel):
+class YamlModel(BaseModel):
     """A part of a pipeline file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
-class Price(Source):
+class Price(YamlModel):
     """US dollars per million tokens."""
 
     input: float = Field(ge=0)
@@ -120,7 +120,7 @@ class Price(Source):
     """Tokens of the prompt that the provider had cached; the price of input when left out."""
 
 
-class Endpoint(Source):
+class Endpoint(YamlModel):
     """A model reached through litellm. Keys come from the environment, under litellm's names."""
 
     model: str = Field(min_length=1)
@@ -172,7 +172,7 @@ class Judge(Endpoint):
         return {name: value for name, value in sampling.items() if value is not None} | self.extra
 
 
-class OnnxEncoder(Source):
+class OnnxEncoder(YamlModel):
     """A sentence encoder that runs in this process."""
 
     provider: Literal["onnx"] = "onnx"
@@ -180,7 +180,7 @@ class OnnxEncoder(Source):
     """A folder that holds an ONNX sentence encoder; relative to this file."""
 
 
-class OnnxCrossEncoder(Source):
+class OnnxCrossEncoder(YamlModel):
     """An entailment model that runs in this process."""
 
     model: str

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from claimflow.flows.errors import Fault, one_of
-from claimflow.flows.pipeline.models import DEFAULT_JUDGE, EMBEDDED
-from claimflow.flows.pipeline.schema import asks_llm, cascades, votes
+from claimflow.flows.pipeline.model_settings import DEFAULT_JUDGE, EMBEDDED
+from claimflow.flows.pipeline.schema import asks_llm, can_cascade, can_vote
 from claimflow.flows.pipeline.yaml_source import YamlSource
 from claimflow.stages.base import Stage
 
 
-def taken_names(source: YamlSource) -> list[Fault]:
+def reserved_name_faults(source: YamlSource) -> list[Fault]:
     """Judges under `judges` whose name already means another model."""
     taken = {DEFAULT_JUDGE: "that of the whole pipeline", EMBEDDED: "the one without a model"}
     taken["embedder"] = "the model of embeddings in audit.calls"
@@ -46,7 +46,7 @@ def step_judges(
         what = "is written beside a cascade"
         faults.append(Fault(source.place("steps", step, "judge"), what, "write it in the cascade"))
     chosen = written or (DEFAULT_JUDGE if DEFAULT_JUDGE in known else EMBEDDED)
-    several = chosen if votes(kind) and isinstance(chosen, list) else [chosen]
+    several = chosen if can_vote(kind) and isinstance(chosen, list) else [chosen]
     names = [name for name in several if isinstance(name, str)]
     place = source.place("steps", step, *at, "judge")
     faults += [
@@ -72,7 +72,7 @@ def without_judges(kind: type[Stage], values: Mapping[str, Any]) -> dict[str, An
 def _written(kind: type[Stage], values: Mapping[str, Any]) -> tuple[tuple[str, ...], Any]:
     """Where in a step its judges are to be written, and what is there: in a cascade, or beside."""
     cascade = values.get("cascade")
-    if cascades(kind) and isinstance(cascade, dict):
+    if can_cascade(kind) and isinstance(cascade, dict):
         return ("cascade",), cascade.get("judge")
     return (), values.get("judge")
 
