@@ -91,8 +91,8 @@ class Stage(BaseModel):
 
     **Settings that the engine knows by name**, in a stage with a tool `llm: LLM | None`:
 
-    - `prompt: Annotated[str | None, Fills({...})]`: a file in the pipeline, its text here; None
-      where no language model is asked.
+    - `prompt: Annotated[str | None, PromptBlanks({...})]`: a file in the pipeline, its text
+      here; None where no language model is asked.
     - `votes: int`: how many independent replies decide; allows several judges.
     - `cascade: Cascade | None`: an entailment model decides what it is sure of.
     '''

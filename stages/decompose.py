@@ -8,8 +8,8 @@ from pydantic import Field
 
 from claimflow.stages.base import Stage
 from claimflow.stages.claim_rules.decompose import decompose
-from claimflow.stages.judging.claims import Decomposition, Named, ask_claims
-from claimflow.stages.prompts import Fills, fill_settings
+from claimflow.stages.judging.claims import Decomposition, LlmClaim, ask_claims
+from claimflow.stages.prompts import PromptBlanks, fill_settings
 from claimflow.stages.rows import CLAIMS_OF, Claim, ClaimsField, SampleField, Side, content_key
 from claimflow.stages.tables import Claims, Samples, build
 from claimflow.stages.text.locate import source_sentences
@@ -18,7 +18,7 @@ from claimflow.stages.tools import LLM, Failure, Form
 # Claims that people give: rows of them, each with the sentence that it is probably about.
 
 
-def given_claims(
+def supplied_claim_rows(
     sample_id: str, of: Side, claims: Iterable[str], text: str | None
 ) -> list[dict[str, Any]]:
     """One row for each of `claims`, in their order; one that is given twice counts once.
@@ -79,7 +79,7 @@ class SuppliedClaims(Stage):
             (
                 row
                 for sample_id, claims, text in brought
-                for row in given_claims(sample_id, self.of, claims or (), text)
+                for row in supplied_claim_rows(sample_id, self.of, claims or (), text)
             ),
         )
 
@@ -107,7 +107,7 @@ class DecomposeClaims(Stage):
     of: Side
     atomicity: Literal["low", "high"] = "low"
     coverage: Literal["low", "high"] = "low"
-    prompt: Annotated[str | None, Fills({"texts", "atomicity", "coverage"})] = None
+    prompt: Annotated[str | None, PromptBlanks({"texts", "atomicity", "coverage"})] = None
     texts_per_call: int = Field(default=1, ge=1, le=50)
     supplied: Literal["prefer", "ignore"] = "prefer"
 
@@ -153,7 +153,7 @@ class DecomposeClaims(Stage):
             return build(Claim, made)
         rows = list(made)
         for sample_id, claims in brought.items():
-            rows += given_claims(sample_id, self.of, claims, texts[sample_id])
+            rows += supplied_claim_rows(sample_id, self.of, claims, texts[sample_id])
         place = {sample_id: number for number, sample_id in enumerate(texts)}
         rows.sort(key=lambda row: place[row["sample_id"]])
         return build(Claim, rows)
@@ -189,7 +189,7 @@ class DecomposeClaims(Stage):
             else:
                 yield from self._placed(sample_id, text, found)
 
-    def _placed(self, sample_id: str, text: str, named: list[Named]) -> Iterator[dict[str, Any]]:
+    def _placed(self, sample_id: str, text: str, named: list[LlmClaim]) -> Iterator[dict[str, Any]]:
         """The claims with the sentence each was probably drawn from: models do not say."""
         spans = source_sentences([claim for claim, _ in named], text)
         for (claim, call_id), span in zip(named, spans, strict=True):

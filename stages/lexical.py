@@ -8,7 +8,7 @@ import polars as pl
 from claimflow.stages.base import Stage
 from claimflow.stages.compat.continuous_eval import compat_matches
 from claimflow.stages.rows import MatchCompat, SampleField, SentenceMatch
-from claimflow.stages.sources import Against, sources_of
+from claimflow.stages.sample_texts import Against, sources_of
 from claimflow.stages.tables import Samples, SentenceMatches, schema
 from claimflow.stages.text.bleu import character_bleus, word_bleus
 from claimflow.stages.text.chrf import chrfs

@@ -7,14 +7,14 @@ from typing import Final, NamedTuple
 _BLANK: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
-class Fills(frozenset[str]):
+class PromptBlanks(frozenset[str]):
     """Marks a setting as a prompt, and names the blanks that its stage fills in.
 
     In YAML the setting is the path of a file; the stage is given the file's text.
     """
 
 
-class Parts(NamedTuple):
+class PromptParts(NamedTuple):
     """A prompt in two: what is the same in every call, and what changes with its texts."""
 
     static: str
@@ -48,7 +48,7 @@ def fill_settings(prompt: str, settings: Mapping[str, str]) -> str:
     return _BLANK.sub(lambda match: settings.get(match[1], match[0]), prompt)
 
 
-def cut(prompt: str, texts: Collection[str]) -> Parts:
+def split_prompt(prompt: str, texts: Collection[str]) -> PromptParts:
     """The prompt cut before the line where the first blank of `texts` stands.
 
     The static part is empty when that is the first line; the two parts joined are the
@@ -63,4 +63,4 @@ def cut(prompt: str, texts: Collection[str]) -> Parts:
         raise ValueError(f"the prompt has none of the blanks {', '.join(sorted(texts))}")
     starts = (match.start() for match in _BLANK.finditer(prompt))
     line = prompt.rfind("\n", 0, next(starts)) + 1
-    return Parts(prompt[:line], prompt[line:])
+    return PromptParts(prompt[:line], prompt[line:])

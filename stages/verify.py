@@ -1,71 +1,33 @@
-"""Claim verification: does a premise entail, contradict or leave open each claim?"""
+"""Claim verification by natural language inference: entailed, contradicted or neutral."""
 
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from itertools import accumulate
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 import polars as pl
 from pydantic import Field, ValidationInfo, field_validator
 
 from claimflow.stages.base import Stage
-from claimflow.stages.judging.cascade import Answer, Cascade, Cascaded, ask_cascade
-from claimflow.stages.judging.verdicts import Judged, Opinion, ask_verdicts
-from claimflow.stages.judging.votes import Decided, ask_ballots
-from claimflow.stages.prompts import Fills
+from claimflow.stages.judging.cascade import (
+    Cascade,
+    CascadeVerdict,
+    LlmAnswer,
+    ask_cascade,
+)
+from claimflow.stages.judging.verdicts import LlmVerdict, Opinion, ask_verdicts
+from claimflow.stages.judging.votes import VotedVerdict, ask_votes
+from claimflow.stages.prompts import PromptBlanks
 from claimflow.stages.rows import Label, SampleField, Verdict
+from claimflow.stages.sample_texts import Premise, premises_of
 from claimflow.stages.tables import Claims, Samples, Verdicts, schema
 from claimflow.stages.tools import LLM, EntailmentModel, Failure, Form, Judgement, Pair
-
-# What claims are held against: a text of the sample, or several joined.
-
-
-class Premise(NamedTuple):
-    """`text`, joined of `texts` by line breaks; `passage` is its number when it is one of many."""
-
-    text: str
-    texts: tuple[str, ...]
-    passage: int | None = None
-
-    def place(self, start: int, end: int) -> tuple[int, int, int]:
-        """Which of `texts` the characters `start:end` lie in, and where there.
-
-        A span over several texts is cut to the part in the text that holds most of it.
-        """
-        begins = [0, *accumulate(len(text) + 1 for text in self.texts)]
-
-        def part(number: int) -> tuple[int, int]:
-            begin = begins[number]
-            return max(start - begin, 0), min(end - begin, len(self.texts[number]))
-
-        first = bisect_right(begins, start) - 1
-        last = bisect_right(begins, end - 1) - 1
-        inside = range(first, min(last, len(self.texts) - 1) + 1)
-        number = max(inside, key=lambda n: (part(n)[1] - part(n)[0], -n))
-        return number, *part(number)
-
-
-def premises_of(field: str | list[str] | None, how: Literal["joined", "each"]) -> list[Premise]:
-    """The premises that a field of a sample gives: none where it is missing."""
-    if field is None:
-        return []
-    if isinstance(field, str):
-        return [Premise(field, (field,))]
-    if how == "each":
-        return [Premise(text, (text,), passage) for passage, text in enumerate(field)]
-    return [Premise("\n".join(field), tuple(field))]
-
-
-# Claim verification: does a premise entail, contradict or leave open each claim?
-
 
 NO_PREMISE: Final = "the premise is empty"
 NO_REPLY: Final = "the model gave no judgement"
 
 _NEUTRAL: Final = Judgement(0.0, 0.0, 1.0, 0, 0)
 
-Said = Judgement | Cascaded | Answer
+Answer = Judgement | CascadeVerdict | LlmAnswer
 
 
 class VerifyClaims(Stage):
@@ -87,14 +49,14 @@ class VerifyClaims(Stage):
     against: Literal["reference", "response", "retrieved_contexts"]
     premises: Literal["joined", "each"] = "joined"
     threshold: float = Field(default=0.5, ge=0, le=1)
-    prompt: Annotated[str | None, Fills({"premise", "claims"})] = None
+    prompt: Annotated[str | None, PromptBlanks({"premise", "claims"})] = None
     claims_per_call: int = Field(default=8, ge=1, le=100)
     votes: int = Field(default=1, ge=1, le=99)
     cascade: Cascade | None = None
 
     @field_validator("votes")
     @classmethod
-    def _of_a_language_model(cls, votes: int, info: ValidationInfo) -> int:
+    def _votes_need_a_language_model(cls, votes: int, info: ValidationInfo) -> int:
         if votes > 1 and info.data.get("prompt", "") is None:
             right = "write a judge for the pipeline or the step, or remove votes"
             raise ValueError(f"only a language model votes: {right}")
@@ -102,7 +64,7 @@ class VerifyClaims(Stage):
 
     @field_validator("cascade")
     @classmethod
-    def _sure_either_way(cls, cascade: Cascade | None, info: ValidationInfo) -> Cascade | None:
+    def _cascade_fits(cls, cascade: Cascade | None, info: ValidationInfo) -> Cascade | None:
         if cascade is None:
             return cascade
         if info.data.get("prompt", "") is None:
@@ -123,11 +85,11 @@ class VerifyClaims(Stage):
         return frozenset({self.against})
 
     def ignores(self) -> frozenset[str]:
-        """The one of the two models that does not judge; none in a cascade."""
+        """The one of the two models that does not judge; a cascade needs both."""
         return frozenset(() if self.cascade else ("model" if self.prompt else "llm",))
 
     def without_cascade(self) -> Self | None:
-        """The same verification by a language model alone."""
+        """The same verification by a language model alone; None without a cascade."""
         return self.model_copy(update={"cascade": None}) if self.cascade else None
 
     def form(self) -> Form:
@@ -146,7 +108,7 @@ class VerifyClaims(Stage):
 
         A claim whose sample lacks the field has no row; nor has a row that stands for a
         failed decomposition. An empty premise entails nothing, and no model is asked.
-        Every distinct pair is asked once; one that gets no judgement gives a failed row.
+        Every distinct pair is asked once; a pair without a reply gives a failed row.
         """
         fields = samples.select("sample_id", self.against).iter_rows()
         premises = {sample_id: premises_of(field, self.premises) for sample_id, field in fields}
@@ -158,52 +120,56 @@ class VerifyClaims(Stage):
             ).iter_rows()
             for premise in premises.get(sample_id, ())
         ]
-        judged = self._judge((pair for _, pair, _ in asked if pair.premise.strip()), model, llm)
+        answers = self._ask((pair for _, pair, _ in asked if pair.premise.strip()), model, llm)
         rows = [
             {
                 "claim_id": claim_id,
                 "against": self.against,
                 "passage": premise.passage,
-                **self._verdict(pair, premise, judged),
+                **self._verdict(premise, answers.get(pair)),
             }
             for claim_id, pair, premise in asked
         ]
         return pl.DataFrame(rows, schema=schema(Verdict), orient="row")
 
-    def _judge(
+    def _ask(
         self, pairs: Iterable[Pair], model: EntailmentModel | None, llm: LLM | None
-    ) -> Mapping[Pair, Said]:
+    ) -> Mapping[Pair, Answer]:
         distinct = list(dict.fromkeys(pairs))
         if not distinct:
             return {}
         if llm is not None and model is not None and self.cascade:
-            return ask_cascade(distinct, self.cascade, model, partial(self._by_judges, llm))
+            return ask_cascade(distinct, self.cascade, model, partial(self._ask_llm, llm))
         if llm is not None:
-            return self._by_judges(llm, distinct)
+            return self._ask_llm(llm, distinct)
         return model.judge(distinct) if model is not None else {}
 
-    def _by_judges(self, llm: LLM, pairs: Sequence[Pair]) -> Mapping[Pair, Answer]:
+    def _ask_llm(self, llm: LLM, pairs: Sequence[Pair]) -> Mapping[Pair, LlmAnswer]:
         if self.votes > 1:
-            return ask_ballots(pairs, self.form(), llm, votes=self.votes)
+            return ask_votes(pairs, self.form(), llm, votes=self.votes)
         return ask_verdicts(pairs, self.form(), llm)
 
-    def _verdict(self, pair: Pair, premise: Premise, judged: Mapping[Pair, Said]) -> dict[str, Any]:
-        match judged.get(pair):
-            case Cascaded(judgement, judged_by, answer):
-                verdict = self._verdict(pair, premise, {pair: answer or judgement})
-                whose = {"judged_by": judged_by, "model_verdict": self._label(judgement)}
-                return {**verdict, **_probabilities(judgement), **whose}
-            case Decided(outcome, agreement, ballot):
-                verdict = self._verdict(pair, premise, {pair: outcome})
-                return {**verdict, "agreement": agreement, "ballot": ballot}
-            case Judgement() as judgement:
-                return self._by_model(premise, judgement)
-            case Judged() as opinion:
-                return self._by_llm(premise, opinion)
+    def _verdict(self, premise: Premise, answer: Answer | None) -> dict[str, Any]:
+        """The columns of a row that say what `answer` does; None is a pair without an answer."""
+        match answer:
+            case CascadeVerdict(judgement, judged_by, llm_answer):
+                verdict = self._verdict(premise, llm_answer or judgement)
+                cascade = {"judged_by": judged_by, "model_verdict": self._label(judgement)}
+                return {**verdict, **_probabilities(judgement), **cascade}
+            case VotedVerdict(verdict, agreement, ballot):
+                return {
+                    **self._verdict(premise, verdict),
+                    "agreement": agreement,
+                    "ballot": ballot,
+                }
+            case Judgement():
+                return self._by_model(premise, answer)
+            case LlmVerdict():
+                return self._by_llm(premise, answer)
             case Failure(kind, message, call_id):
                 reason = {"reason": message, "failure": kind, "call_id": call_id}
                 return {"verdict": None, "status": "failed", **reason}
-            case None if not pair.premise.strip():
+            case None if not premise.text.strip():
                 return {**self._by_model(premise, _NEUTRAL), "reason": NO_PREMISE}
         return {"verdict": None, "status": "failed", "reason": NO_REPLY}
 
@@ -215,14 +181,14 @@ class VerifyClaims(Stage):
             **self._evidence(premise, judgement.start, judgement.end),
         }
 
-    def _by_llm(self, premise: Premise, opinion: Judged) -> dict[str, Any]:
+    def _by_llm(self, premise: Premise, verdict: LlmVerdict) -> dict[str, Any]:
         return {
-            "verdict": opinion.verdict,
+            "verdict": verdict.verdict,
             "status": "judged",
-            "evidence": opinion.evidence,
-            "reason": opinion.reason or None,
-            "call_id": opinion.call_id,
-            **self._evidence(premise, opinion.start, opinion.end),
+            "evidence": verdict.evidence,
+            "reason": verdict.reason or None,
+            "call_id": verdict.call_id,
+            **self._evidence(premise, verdict.start, verdict.end),
         }
 
     def _label(self, judgement: Judgement) -> Label:
@@ -231,9 +197,10 @@ class VerifyClaims(Stage):
         return "contradicted" if judgement.contradicted > judgement.neutral else "neutral"
 
     def _evidence(self, premise: Premise, start: int, end: int) -> dict[str, Any]:
+        """The columns of the evidence `start:end` in the premise; none for an empty span."""
         if end <= start:
             return {}
-        number, start, end = premise.place(start, end)
+        number, start, end = premise.locate(start, end)
         passage = number if premise.passage is None else premise.passage
         return {
             "evidence": premise.texts[number][start:end],

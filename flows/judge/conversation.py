@@ -10,7 +10,7 @@ from claimflow.flows.judge.calls import Call
 from claimflow.flows.judge.client import Exchange, JudgeClient, Message
 from claimflow.flows.judge.reply_json import read_json
 from claimflow.flows.judge.reply_matching import Problem, match_entries, retry_message
-from claimflow.stages.prompts import Parts, blanks, cut, fill
+from claimflow.stages.prompts import PromptParts, blanks, fill, split_prompt
 from claimflow.stages.tools import Failure, Form, Reply
 
 # From a form and its texts to the messages of one call.
@@ -45,10 +45,10 @@ def render_messages(form: Form, premise: str, texts: Mapping[int, str]) -> list[
 
 
 @lru_cache(maxsize=64)
-def _parts(prompt: str, blank: str) -> Parts:
+def _parts(prompt: str, blank: str) -> PromptParts:
     if blank not in blanks(prompt):
         raise ValueError(f"the prompt has no blank {{{{{blank}}}}}")
-    return cut(prompt, {_PREMISE, blank})
+    return split_prompt(prompt, {_PREMISE, blank})
 
 
 def _unseen(seed: str, texts: Collection[str]) -> str:

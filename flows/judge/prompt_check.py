@@ -11,7 +11,7 @@ from claimflow.flows.judge.call_statistics import CHARACTERS_PER_TOKEN
 from claimflow.flows.judge.conversation import render_messages
 from claimflow.flows.pipeline.prompts import PromptError, read_prompt
 from claimflow.stages.base import Stage
-from claimflow.stages.prompts import Fills, blanks, cut, fill
+from claimflow.stages.prompts import PromptBlanks, blanks, fill, split_prompt
 from claimflow.stages.registry import STAGES
 from claimflow.stages.tools import Form
 
@@ -94,9 +94,9 @@ def _stage(place: str, text: str) -> type[Stage]:
     return _STAGES[named[0]]
 
 
-def _fills(stage: type[Stage]) -> Fills:
+def _fills(stage: type[Stage]) -> PromptBlanks:
     marks = stage.model_fields["prompt"].metadata
-    return next(mark for mark in marks if isinstance(mark, Fills))
+    return next(mark for mark in marks if isinstance(mark, PromptBlanks))
 
 
 def _omissions(place: str, text: str, form: Form, stage: type[Stage]) -> Iterator[Fault]:
@@ -129,7 +129,7 @@ def _uncacheable(place: str, form: Form) -> Iterator[Fault]:
     if order[-1] == "premise":
         hint = "put {{premise}} first: calls on one premise then begin alike and cost less"
         yield Fault(f"{place}:{found['premise']}", "{{premise}} stands below {{claims}}", hint)
-    varying = cut(form.prompt, found).varying
+    varying = split_prompt(form.prompt, found).varying
     below = fill(varying, dict.fromkeys(found, "")).strip()
     if len(below) > _MAX_LABEL:
         what = f"about {_tokens(below):,} tokens that never change stand beside or below the texts"

@@ -7,7 +7,7 @@ from typing import Any, Final
 from claimflow.flows.errors import Fault, one_of
 from claimflow.flows.pipeline.yaml_source import YamlSource
 from claimflow.stages.base import Stage
-from claimflow.stages.prompts import Fills, blanks
+from claimflow.stages.prompts import PromptBlanks, blanks
 
 DEFAULT_PROMPTS: Final = Path(__file__).parents[2] / "configs" / "prompts"
 """The prompts that come along, for steps that name none: a file for each stage."""
@@ -33,7 +33,7 @@ def prompt_texts(
     """
     texts = {}
     for name, field in kind.model_fields.items():
-        fills = next((mark for mark in field.metadata if isinstance(mark, Fills)), None)
+        fills = next((mark for mark in field.metadata if isinstance(mark, PromptBlanks)), None)
         path = settings.get(name)
         if fills is None or not isinstance(path, str | None):
             continue
@@ -53,7 +53,7 @@ def prompt_texts(
     return texts
 
 
-def _blank_faults(text: str, path: str, place: str, fills: Fills) -> list[Fault]:
+def _blank_faults(text: str, path: str, place: str, fills: PromptBlanks) -> list[Fault]:
     if not text:
         return []
     found = blanks(text)

@@ -11,7 +11,7 @@ from claimflow.flows.errors import Fault, InputError, one_of
 from claimflow.flows.quality.claim_changes import Provenance, step_provenance
 from claimflow.flows.store.store import Store, insert, read_table
 from claimflow.stages.rows import Label, content_key
-from claimflow.stages.verify import premises_of
+from claimflow.stages.sample_texts import premises_of
 
 Kind = Literal["verdicts", "claims", "samples"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)

@@ -15,7 +15,7 @@ from claimflow.flows.store.artifacts import (
 from claimflow.flows.store.edits import Edit
 from claimflow.flows.store.fingerprint import Digest
 from claimflow.flows.store.store import Store
-from claimflow.stages.decompose import given_claims
+from claimflow.stages.decompose import supplied_claim_rows
 from claimflow.stages.rows import AUDIT, Claim, Row, Verdict, content_key
 from claimflow.stages.tables import build, conform
 
@@ -130,7 +130,7 @@ def _claims(
     """The claims that an edit leaves a sample: what was there before is taken as it was."""
     side: Any = edit.field
     words = [row["claim"] for row in edit.rows]
-    for row in given_claims(edit.sample_id, side, words, sample[edit.field]):
+    for row in supplied_claim_rows(edit.sample_id, side, words, sample[edit.field]):
         yield before.get(row["claim_id"], row | {"reason": edit.reason})
 
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from claimflow.stages.compat.punkt import punkt_sentences
 from claimflow.stages.rows import MatchCompat, SentenceMatch
-from claimflow.stages.sources import Against, sources_of
+from claimflow.stages.sample_texts import Against, sources_of
 from claimflow.stages.tables import SentenceMatches, schema
 from claimflow.stages.text.bleu import character_bleus
 from claimflow.stages.text.comparison import Comparison

@@ -7,7 +7,7 @@ import polars as pl
 
 from claimflow.stages.rows import ClaimCompat, SampleField
 from claimflow.stages.scores.claim_counts import Mode
-from claimflow.stages.scores.finalize import Compat
+from claimflow.stages.scores.finalize import CompatScore
 from claimflow.stages.scores.formulas import fbeta, passes, share
 
 EPSILON: Final = 1e-8
@@ -78,7 +78,7 @@ def context_recall(attributed: pl.Expr, *, compat: ClaimCompat) -> pl.Expr:
     return share(counted.list.sum(), attributed.list.len())
 
 
-def combined(votes: Sequence[Sequence[int]]) -> list[int]:
+def combined_attributions(votes: Sequence[Sequence[int]]) -> list[int]:
     """One list of the judge's integers out of several, as the older context recall makes it.
 
     The most frequent integer at each place, of equally frequent ones the first seen. Lists of
@@ -89,29 +89,29 @@ def combined(votes: Sequence[Sequence[int]]) -> list[int]:
     return [max(place, key=place.count) for place in zip(*votes, strict=True)]
 
 
-def stated(
+def compat_score(
     compat: ClaimCompat | None, value: pl.Expr, *, nothing: pl.Expr | None = None
-) -> Compat | None:
+) -> CompatScore | None:
     """What ragas states of samples that have `raises`: `value`, or why it gives none."""
     if compat is None:
         return None
     raised = pl.col("raises")
     reason = raised if nothing is None else pl.coalesce(raised, nothing)
-    return Compat(compat, pl.when(raised.is_null()).then(value), reason)
+    return CompatScore(compat, pl.when(raised.is_null()).then(value), reason)
 
 
-def gives_nan(compat: ClaimCompat | None, nothing: pl.Expr) -> pl.Expr:
+def nan_reason(compat: ClaimCompat | None, nothing: pl.Expr) -> pl.Expr:
     """That ragas gives NaN for `nothing`."""
     return pl.format(f"{compat} gives NaN: {{}}", nothing)
 
 
-def no_similarity(compat: ClaimCompat | None, nothing: pl.Expr, *, zero: pl.Expr) -> pl.Expr:
+def no_similarity_reason(compat: ClaimCompat | None, nothing: pl.Expr, *, zero: pl.Expr) -> pl.Expr:
     """That a `zero` vector gives NaN, or that ragas embeds empty text, which is not done here."""
     embeds = pl.format(f"{compat} embeds empty text as well: {{}}", nothing)
-    return pl.when(zero).then(gives_nan(compat, nothing)).otherwise(embeds)
+    return pl.when(zero).then(nan_reason(compat, nothing)).otherwise(embeds)
 
 
-def raises(
+def raised_errors(
     samples: pl.DataFrame, fields: Sequence[SampleField], *, compat: ClaimCompat | None
 ) -> pl.DataFrame:
     """`raises`, one row per sample: what collections say when a field is empty, else NULL.
@@ -128,7 +128,7 @@ def raises(
     return samples.with_columns(raises=raised).select("raises")
 
 
-def refuse_whole(beta: Any, compat: ClaimCompat) -> None:
+def refuse_whole_number(beta: Any, compat: ClaimCompat) -> None:
     """Raise `ValueError` for a beta that is a whole number, as ragas does."""
     if type(beta) is int:
         raise ValueError(f"write {beta}.0: {compat} takes no whole number")

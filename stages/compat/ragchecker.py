@@ -6,18 +6,18 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from claimflow.stages.rows import PassageCompat
-from claimflow.stages.scores.empty_cases import Case
-from claimflow.stages.scores.finalize import Compat
+from claimflow.stages.scores.empty_cases import EmptyCase
+from claimflow.stages.scores.finalize import CompatScore
 from claimflow.stages.scores.formulas import fbeta, share
 
 RIGHT, RECALLED = "response_in_reference", "reference_in_response"
 BACKED, FOUND = "response_in_passages", "reference_in_passages"
 
-RESPONSE: Final[tuple[Case, ...]] = ("response", "refusal")
-BOTH_SIDES: Final[tuple[Case, ...]] = (*RESPONSE, "reference")
-EVERY_CASE: Final[tuple[Case, ...]] = (*BOTH_SIDES, "contexts")
+RESPONSE: Final[tuple[EmptyCase, ...]] = ("response", "refusal")
+BOTH_SIDES: Final[tuple[EmptyCase, ...]] = (*RESPONSE, "reference")
+EVERY_CASE: Final[tuple[EmptyCase, ...]] = (*BOTH_SIDES, "contexts")
 
-NOTHING: Final[Mapping[str, tuple[pl.Expr, str]]] = {
+EMPTY_COUNTS: Final[Mapping[str, tuple[pl.Expr, str]]] = {
     "response": (pl.col(f"{BACKED}_claims") == 0, "no claims in the response"),
     "reference": (pl.col(f"{FOUND}_claims") == 0, "no claims in the reference"),
     "passages": (pl.col("passages") == 0, "no passages were retrieved"),
@@ -38,23 +38,23 @@ class Ratio(NamedTuple):
     whole: str
     directions: tuple[str, ...]
     needs: tuple[str, ...]
-    cases: tuple[Case, ...]
+    cases: tuple[EmptyCase, ...]
     shown: Mapping[str, str]
 
     def value(self) -> pl.Expr:
         """The ratio; NULL where it is undefined."""
-        lacking = pl.any_horizontal(NOTHING[need][0] for need in self.needs)
+        lacking = pl.any_horizontal(EMPTY_COUNTS[need][0] for need in self.needs)
         return pl.when(~lacking).then(share(pl.col(self.part), pl.col(self.whole)))
 
     def nothing(self) -> pl.Expr:
         """The first of its needs that is not there."""
         return pl.coalesce(
             pl.when(lacking).then(pl.lit(said))
-            for lacking, said in (NOTHING[need] for need in self.needs)
+            for lacking, said in (EMPTY_COUNTS[need] for need in self.needs)
         )
 
 
-def _of_claims(direction: str, need: str, cases: tuple[Case, ...]) -> Ratio:
+def _of_claims(direction: str, need: str, cases: tuple[EmptyCase, ...]) -> Ratio:
     outcomes = ("claims", "entailed", "contradicted", "neutral")
     shown = {outcome: f"{direction}_{outcome}" for outcome in outcomes}
     part, whole = shown["entailed"], shown["claims"]
@@ -110,8 +110,8 @@ F1: Final = fbeta(RATIOS["precision"].value(), RATIOS["recall"].value(), 1.0)
 ZERO_WITHOUT_PASSAGES: Final = ("hallucination", "self_knowledge", "faithfulness")
 
 
-def ragchecker(compat: PassageCompat, metric: str, value: pl.Expr) -> Compat:
+def compat_score(compat: PassageCompat, metric: str, value: pl.Expr) -> CompatScore:
     """What ragchecker 0.1.9 gives for a metric of this `value`: 0 for a share of nothing."""
     if metric in ZERO_WITHOUT_PASSAGES:
         value = pl.when(pl.col("passages") > 0).then(value)
-    return Compat(compat, value.fill_null(0.0), pl.lit(None, pl.String))
+    return CompatScore(compat, value.fill_null(0.0), pl.lit(None, pl.String))

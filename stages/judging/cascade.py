@@ -6,36 +6,35 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from claimflow.stages.judging.verdicts import Judged
-from claimflow.stages.judging.votes import Decided
+from claimflow.stages.judging.verdicts import LlmVerdict
+from claimflow.stages.judging.votes import VotedVerdict
 from claimflow.stages.rows import JudgedBy, content_key
 from claimflow.stages.tools import EntailmentModel, Failure, Judgement, Pair
 
 _KEYS: Final = 2**128
-"""How many content keys there are."""
+"""The number of content keys, which are 128-bit hashes."""
 
 _Probability = Annotated[float, Field(ge=0, le=1)]
 
-Answer = Judged | Failure | Decided
-Ask = Callable[[Sequence[Pair]], Mapping[Pair, Answer]]
+LlmAnswer = LlmVerdict | Failure | VotedVerdict
 
 
 class Cascade(BaseModel):
-    """Who judges a pair.
+    """Which model judges a pair.
 
     The entailment model judges every pair, and its judgement stands where its probability of
-    entailed lies outside `between`. A language model judges the other pairs, and `audit`, a
-    share of those that are settled: always the same ones, by a hash of premise and claim.
+    entailed lies outside `between`. A language model judges the pairs within, and a share
+    `audit` of the others as a check, always the same ones: by a hash of premise and claim.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     model: Literal["embedded"] = "embedded"
-    """The one that needs no language model: what claimflow carries, or `entailment`."""
+    """The entailment model that judges first: the embedded one, or that of `entailment`."""
     between: tuple[_Probability, _Probability] = (0.1, 0.9)
     """The probabilities of entailed, ends included, with which a pair goes to the judge."""
     audit: _Probability = 0.05
-    """The share of the others that goes to the judge as well."""
+    """The share of the other pairs that goes to the judge as well."""
 
     @field_validator("between")
     @classmethod
@@ -53,23 +52,29 @@ class Cascade(BaseModel):
         return "audit" if drawn < self.audit * _KEYS else "embedded"
 
 
-class Cascaded(NamedTuple):
-    """What the entailment model says of a pair, whose verdict counts, and what the judge said.
+class CascadeVerdict(NamedTuple):
+    """The entailment model's judgement of a pair, whose verdict counts, and the judge's answer.
 
-    `answer` is None where no judge was asked.
+    `answer` is None where the judge was not asked.
     """
 
     judgement: Judgement
     judged_by: JudgedBy
-    answer: Answer | None
+    answer: LlmAnswer | None
 
 
 def ask_cascade(
-    pairs: Sequence[Pair], cascade: Cascade, model: EntailmentModel, ask: Ask
-) -> dict[Pair, Cascaded]:
-    """What becomes of each pair; those that are not settled go to `ask` all at once."""
+    pairs: Sequence[Pair],
+    cascade: Cascade,
+    model: EntailmentModel,
+    ask_llm: Callable[[Sequence[Pair]], Mapping[Pair, LlmAnswer]],
+) -> dict[Pair, CascadeVerdict]:
+    """The verdict on each pair; `ask_llm` is called once with all pairs that go to the judge."""
     judgements = model.judge(pairs)
-    whose = {pair: cascade.judged_by(pair, judged) for pair, judged in judgements.items()}
-    left = [pair for pair, who in whose.items() if who != "embedded"]
-    answers = ask(left) if left else {}
-    return {pair: Cascaded(judgements[pair], who, answers.get(pair)) for pair, who in whose.items()}
+    judged_by = {pair: cascade.judged_by(pair, found) for pair, found in judgements.items()}
+    referred = [pair for pair, who in judged_by.items() if who != "embedded"]
+    answers = ask_llm(referred) if referred else {}
+    return {
+        pair: CascadeVerdict(judgements[pair], who, answers.get(pair))
+        for pair, who in judged_by.items()
+    }

@@ -10,7 +10,7 @@ from claimflow.stages.text.sentences import split_sentences
 from claimflow.stages.tools import LLM, Failure, Form, Question, Reply
 
 _CUTS: Final = 4
-"""How often a text is halved before we give up: into 16 parts."""
+"""How often a text is halved before its failure stands: into at most 16 parts."""
 
 
 class Decomposition(BaseModel):
@@ -19,8 +19,8 @@ class Decomposition(BaseModel):
     claims: list[str]
 
 
-class Named(NamedTuple):
-    """A claim, and the call of the language model that named it."""
+class LlmClaim(NamedTuple):
+    """A claim, and the call of the language model that gave it."""
 
     claim: str
     call_id: str
@@ -28,48 +28,48 @@ class Named(NamedTuple):
 
 def ask_claims(
     texts: Iterable[str], form: Form, llm: LLM, *, cuts: int = _CUTS
-) -> dict[str, list[Named] | Failure]:
-    """The claims of each text, once each and in the model's order, or why there are none.
+) -> dict[str, list[LlmClaim] | Failure]:
+    """The claims of each text, without repeats in the model's order, or why there are none.
 
-    A reply that was cut off may lack claims nobody knows of, so none of it counts: the
-    text is halved between sentences and both parts are asked again. A sentence is cut only
-    where it is too long for the model, for half of one claims something else.
+    A reply that was cut off may lack any number of claims, so none of it counts: the
+    text is halved between sentences and both parts are asked. A single sentence is cut only
+    where it is too long for the model, because half a sentence claims something else.
     """
     replies = llm.ask([Question(text) for text in dict.fromkeys(texts)], form)
-    named = {question.text: _named(reply) for question, reply in replies.items()}
+    claims = {question.text: _claims_in(reply) for question, reply in replies.items()}
     halves = {
         text: [text[start:end] for start, end in spans]
-        for text, reply in named.items()
-        if cuts and _can_be_cut(text, reply) and (spans := halve(text, overlap=0))
+        for text, found in claims.items()
+        if cuts and _can_be_halved(text, found) and (spans := halve(text, overlap=0))
     }
     if halves:
         parts = [part for pair in halves.values() for part in pair]
         of_parts = ask_claims(parts, form, llm, cuts=cuts - 1)
         for text, pair in halves.items():
-            named[text] = _together(of_parts[part] for part in pair)
-    return named
+            claims[text] = _merged(of_parts[part] for part in pair)
+    return claims
 
 
-def _named(reply: Reply | Failure) -> list[Named] | Failure:
+def _claims_in(reply: Reply | Failure) -> list[LlmClaim] | Failure:
     if isinstance(reply, Failure):
         return reply
     decomposition = cast(Decomposition, reply.answer)
     claims = dict.fromkeys(" ".join(claim.split()) for claim in decomposition.claims)
-    return [Named(claim, reply.call_id) for claim in claims if claim]
+    return [LlmClaim(claim, reply.call_id) for claim in claims if claim]
 
 
-def _can_be_cut(text: str, reply: list[Named] | Failure) -> bool:
-    if not isinstance(reply, Failure):
+def _can_be_halved(text: str, found: list[LlmClaim] | Failure) -> bool:
+    if not isinstance(found, Failure):
         return False
     several = len(split_sentences(text)) > 1
-    return reply.kind == "too_long" or (reply.kind == "truncated" and several)
+    return found.kind == "too_long" or (found.kind == "truncated" and several)
 
 
-def _together(parts: Iterable[list[Named] | Failure]) -> list[Named] | Failure:
-    claims: dict[str, Named] = {}
+def _merged(parts: Iterable[list[LlmClaim] | Failure]) -> list[LlmClaim] | Failure:
+    claims: dict[str, LlmClaim] = {}
     for part in parts:
         if isinstance(part, Failure):
             return part
-        for named in part:
-            claims.setdefault(named.claim, named)
+        for claim in part:
+            claims.setdefault(claim.claim, claim)
     return list(claims.values())

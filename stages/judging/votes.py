@@ -2,72 +2,78 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple, get_args
 
-from claimflow.stages.judging.verdicts import Judged, ask_verdicts
+from claimflow.stages.judging.verdicts import LlmVerdict, ask_verdicts
 from claimflow.stages.rows import Label
 from claimflow.stages.tools import LLM, Failure, Form, Pair
 
-_FOR_GOOD: Final = frozenset({"refused", "too_long"})
-"""Failures that asking again would meet again: another kind says more of a failed row."""
+_LASTING: Final = frozenset({"refused", "too_long"})
+"""Failures that come again when the question is asked again. A failed row reports another kind
+where there is one, so that asking again is worth it."""
 
 
 class Vote(NamedTuple):
-    """What one judge said of a pair, or why it said nothing."""
+    """The verdict of one judge on a pair, or why it gave none."""
 
     judge: str
-    said: Judged | Failure
+    verdict: LlmVerdict | Failure
 
 
-class Decided(NamedTuple):
+class VotedVerdict(NamedTuple):
     """The verdict of several votes, or why there is none.
 
-    `agreement` is the share of the given votes that say the same, None without a verdict;
-    `ballot` is every vote, as JSON.
+    `agreement` is the share of the votes without failure that give this verdict, None without a
+    verdict; `ballot` is every vote, as JSON.
     """
 
-    outcome: Judged | Failure
+    verdict: LlmVerdict | Failure
     agreement: float | None
     ballot: str
 
 
-def ask_ballots(pairs: Sequence[Pair], form: Form, llm: LLM, *, votes: int) -> dict[Pair, Decided]:
+def ask_votes(
+    pairs: Sequence[Pair], form: Form, llm: LLM, *, votes: int
+) -> dict[Pair, VotedVerdict]:
     """The verdict of `votes` votes on each distinct pair."""
     rounds = [(voter.judge, ask_verdicts(pairs, form, voter.llm)) for voter in llm.voters(votes)]
-    return {pair: decide([Vote(judge, said[pair]) for judge, said in rounds]) for pair in pairs}
+    return {
+        pair: majority_verdict([Vote(judge, verdicts[pair]) for judge, verdicts in rounds])
+        for pair in pairs
+    }
 
 
-def decide(votes: Sequence[Vote]) -> Decided:
-    """The verdict that more than half of `votes` give, failed ones counted among them.
+def majority_verdict(votes: Sequence[Vote]) -> VotedVerdict:
+    """The verdict that more than half of `votes` give, failed votes counted among all.
 
-    Where none is and every vote was given, it is neutral: a tie supports no claim, and
-    contradicts none. Where votes failed that might have decided, there is no verdict.
-    Reason, evidence and call are those of the first vote that says the same.
+    Without such a majority it is neutral when no vote failed: a tie supports no claim and
+    contradicts none. When votes failed that could have decided, there is no verdict.
+    Reason, evidence and call are those of the first vote with the same verdict.
     """
-    given = [vote.said for vote in votes if isinstance(vote.said, Judged)]
-    failures = [vote.said for vote in votes if isinstance(vote.said, Failure)]
-    counts = Counter(said.verdict for said in given)
-    ballot = json.dumps([_told(vote) for vote in votes], ensure_ascii=False)
+    given = [vote.verdict for vote in votes if isinstance(vote.verdict, LlmVerdict)]
+    failures = [vote.verdict for vote in votes if isinstance(vote.verdict, Failure)]
+    counts = Counter(verdict.verdict for verdict in given)
+    ballot = json.dumps([_ballot_entry(vote) for vote in votes], ensure_ascii=False)
     for label, count in counts.items():
         if 2 * count > len(votes):
-            first = next(said for said in given if said.verdict == label)
-            return Decided(first, count / len(given), ballot)
+            first = next(verdict for verdict in given if verdict.verdict == label)
+            return VotedVerdict(first, count / len(given), ballot)
     if failures:
-        return Decided(_no_majority(failures, counts, len(votes)), None, ballot)
-    return Decided(_undecided(given, counts), counts["neutral"] / len(given), ballot)
+        return VotedVerdict(_no_majority(failures, counts, len(votes)), None, ballot)
+    return VotedVerdict(_tie(given, counts), counts["neutral"] / len(given), ballot)
 
 
-def _undecided(given: Sequence[Judged], counts: Counter[Label]) -> Judged:
-    reason = f"no verdict has more than half of the {len(given)} votes: {_counted(counts)}"
-    first = next((said for said in given if said.verdict == "neutral"), given[0])
-    return Judged("neutral", reason, None, 0, 0, first.call_id)
+def _tie(given: Sequence[LlmVerdict], counts: Counter[Label]) -> LlmVerdict:
+    reason = f"no verdict has more than half of the {len(given)} votes: {_format_counts(counts)}"
+    first = next((verdict for verdict in given if verdict.verdict == "neutral"), given[0])
+    return LlmVerdict("neutral", reason, None, 0, 0, first.call_id)
 
 
 def _no_majority(failures: Sequence[Failure], counts: Counter[Label], asked: int) -> Failure:
-    worth = (failure for failure in failures if failure.kind not in _FOR_GOOD)
-    failure = next(worth, failures[0])
-    given = f" ({_counted(counts)})" if counts else ""
+    passing = (failure for failure in failures if failure.kind not in _LASTING)
+    failure = next(passing, failures[0])
+    given = f" ({_format_counts(counts)})" if counts else ""
     reason = (
         f"{len(failures)} of {asked} votes failed and no verdict has more than half of all"
         f"{given}; {failure.kind}: {failure.message}"
@@ -75,16 +81,16 @@ def _no_majority(failures: Sequence[Failure], counts: Counter[Label], asked: int
     return failure._replace(message=reason)
 
 
-def _counted(counts: Counter[Label]) -> str:
-    labels: Iterable[Label] = ("entailed", "contradicted", "neutral")
+def _format_counts(counts: Counter[Label]) -> str:
+    labels: tuple[Label, ...] = get_args(Label)
     return ", ".join(f"{counts[label]} {label}" for label in labels if counts[label])
 
 
-def _told(vote: Vote) -> dict[str, Any]:
-    judge, said = vote
-    why: dict[str, str | None]
-    if isinstance(said, Failure):
-        why = {"failure": said.kind, "reason": said.message}
+def _ballot_entry(vote: Vote) -> dict[str, str | None]:
+    judge, verdict = vote
+    answer: dict[str, str | None]
+    if isinstance(verdict, Failure):
+        answer = {"failure": verdict.kind, "reason": verdict.message}
     else:
-        why = {"verdict": said.verdict, "reason": said.reason or None}
-    return {"judge": judge, **why, "call_id": said.call_id}
+        answer = {"verdict": verdict.verdict, "reason": verdict.reason or None}
+    return {"judge": judge, **answer, "call_id": verdict.call_id}

@@ -7,6 +7,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from claimflow.stages.compat import ragas
 from claimflow.stages.rows import ClaimCompat
+from claimflow.stages.sample_texts import count_texts
 from claimflow.stages.scores.claim_counts import (
     COUNT_DETAILS,
     FN,
@@ -14,11 +15,11 @@ from claimflow.stages.scores.claim_counts import (
     PRECISION,
     RECALL,
     TP,
-    both_sides,
+    count_both_sides,
     f_score,
 )
-from claimflow.stages.scores.empty_cases import Case, ScoreStage, texts_in
-from claimflow.stages.scores.finalize import Compat, settle
+from claimflow.stages.scores.empty_cases import EmptyCase, ScoreStage
+from claimflow.stages.scores.finalize import CompatScore, finalize_scores
 from claimflow.stages.scores.formulas import Beta, passes, weighted_mean
 from claimflow.stages.tables import Claims, Samples, Scores, Similarities, TableError, Verdicts
 
@@ -36,7 +37,7 @@ def with_similarity(
 
     `zero` says that texts which are not blank have no similarity: an embedding is zero.
     """
-    blank = (texts_in("response") == 0) | (texts_in("reference") == 0)
+    blank = (count_texts("response") == 0) | (count_texts("reference") == 0)
     frame = frame.with_columns(samples.select(blank=blank), raises=pl.lit(None, pl.String))
     if similarity is None:
         nulls = dict.fromkeys(("similarity_failure", "similarity_nothing"), pl.lit(None, pl.String))
@@ -82,7 +83,7 @@ class SemanticSimilarity(ScoreStage):
     use = "semantic_similarity"
     metrics = ("semantic_similarity",)
     version = 2
-    cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "reference")
+    cases: ClassVar[tuple[EmptyCase, ...]] = ("response", "refusal", "reference")
     own: ClassVar = ("range",)
     columns: ClassVar = {
         "samples": ("sample_id", "response", "reference"),
@@ -100,14 +101,16 @@ class SemanticSimilarity(ScoreStage):
         cosine = pl.col("cosine")
         ranged = cosine if self.range == "raw" else cosine.clip(lower_bound=0.0)
         theirs = ragas.semantic_similarity(cosine, self.threshold, zero=ZERO)
-        return settle(
+        return finalize_scores(
             frame.with_columns(failure=pl.col("similarity_failure")),
             metric=self.use,
             value=passes(ranged, self.threshold),
             nothing=NOTHING,
             details={"cosine": cosine},
-            compat=ragas.stated(
-                self.compat, theirs, nothing=ragas.no_similarity(self.compat, NOTHING, zero=ZERO)
+            compat=ragas.compat_score(
+                self.compat,
+                theirs,
+                nothing=ragas.no_similarity_reason(self.compat, NOTHING, zero=ZERO),
             ),
         )
 
@@ -124,7 +127,7 @@ class AnswerCorrectness(ScoreStage):
     use = "answer_correctness"
     metrics = ("answer_correctness",)
     version = 2
-    cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "reference")
+    cases: ClassVar[tuple[EmptyCase, ...]] = ("response", "refusal", "reference")
     own: ClassVar = ("threshold",)
     columns: ClassVar = SemanticSimilarity.columns
     expects: ClassVar = {
@@ -144,7 +147,7 @@ class AnswerCorrectness(ScoreStage):
     @classmethod
     def _a_decimal(cls, beta: Any, info: ValidationInfo) -> Any:
         if info.data.get("compat"):
-            ragas.refuse_whole(beta, info.data["compat"])
+            ragas.refuse_whole_number(beta, info.data["compat"])
         return beta
 
     @field_validator("weights")
@@ -179,12 +182,12 @@ class AnswerCorrectness(ScoreStage):
             similarity=similarity,
         )
         frame = with_similarity(self.situation(samples), samples, given.pop("similarity"))
-        frame = pl.concat([frame, both_sides(samples, **given)], how="horizontal").with_columns(
-            failure=pl.coalesce("failure", "similarity_failure")
-        )
+        frame = pl.concat(
+            [frame, count_both_sides(samples, **given)], how="horizontal"
+        ).with_columns(failure=pl.coalesce("failure", "similarity_failure"))
         factuality = _factuality(self.beta)
         mean = weighted_mean(factuality, pl.col("cosine"), self.weights)
-        return settle(
+        return finalize_scores(
             frame,
             metric=self.use,
             value=passes(mean, self.threshold),
@@ -201,16 +204,16 @@ class AnswerCorrectness(ScoreStage):
             return NOTHING
         return pl.when(factuality.is_null()).then(no_claims).otherwise(NOTHING)
 
-    def _theirs(self, compat: ClaimCompat) -> Compat | None:
+    def _theirs(self, compat: ClaimCompat) -> CompatScore | None:
         statements = pl.col("response_claims"), pl.col("reference_claims")
         factuality = ragas.factuality(
             TP, FP, FN, statements=statements, beta=self.beta, compat=compat
         )
         similarity = ragas.answer_similarity(pl.col("cosine"), zero=ZERO, compat=compat)
-        return ragas.stated(
+        return ragas.compat_score(
             compat,
             weighted_mean(factuality, similarity, self.weights),
-            nothing=ragas.no_similarity(compat, NOTHING, zero=ZERO),
+            nothing=ragas.no_similarity_reason(compat, NOTHING, zero=ZERO),
         )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from claimflow.stages.rows import SampleField, Side
-from claimflow.stages.scores.empty_cases import texts_in
+from claimflow.stages.sample_texts import count_texts
 from claimflow.stages.scores.formulas import fbeta, share
 from claimflow.stages.tables import TableError
 
@@ -45,7 +45,7 @@ COUNTS: Final = {
 _SAID: Final = ("entailed", "contradicted")
 
 
-class Judged(NamedTuple):
+class JudgedClaims(NamedTuple):
     """What became of the claims of one side.
 
     `claims` has one row per row of the claims table about these samples, in order: `sample`, the
@@ -58,7 +58,7 @@ class Judged(NamedTuple):
     verdicts: pl.DataFrame
 
 
-def count_outcomes(
+def count_claims(
     samples: pl.DataFrame,
     claims: pl.DataFrame | None,
     verdicts: pl.DataFrame | None,
@@ -70,7 +70,7 @@ def count_outcomes(
     if claims is None or verdicts is None:
         return pl.DataFrame(schema=COUNTS).clear(samples.height)
     judged = judge_claims(samples, claims, verdicts, of=of, against=against)
-    return count_judged(judged, samples.height, of=of)
+    return count_by_sample(judged, samples.height, of=of)
 
 
 def judge_claims(
@@ -80,7 +80,7 @@ def judge_claims(
     *,
     of: Side,
     against: SampleField,
-) -> Judged:
+) -> JudgedClaims:
     """A claim is entailed when any passage entails it, contradicted when any contradicts it and
     none entails it. An empty premise needs no verdicts: it entails nothing.
 
@@ -95,7 +95,7 @@ def judge_claims(
         made=pl.col("status") == "made",
     ).filter(pl.col("sample").is_not_null())
     each = _each_verdict(known, verdicts)
-    premises = samples.select(texts_in(against).fill_null(1)).to_series()
+    premises = samples.select(count_texts(against).fill_null(1)).to_series()
     entailed, contradicted = (pl.lit(_having(word, each, known) > 0) for word in _SAID)
     counted = known.select(
         "sample",
@@ -105,10 +105,10 @@ def judge_claims(
         contradicted=pl.col("made") & contradicted & ~entailed,
         unjudged=pl.col("made") & _unjudged(each, known, premises.gather(known["sample"])),
     )
-    return Judged(counted, each)
+    return JudgedClaims(counted, each)
 
 
-def count_judged(judged: Judged, samples: int, *, of: Side) -> pl.DataFrame:
+def count_by_sample(judged: JudgedClaims, samples: int, *, of: Side) -> pl.DataFrame:
     """One row per sample: the `COUNTS` of its claims.
 
     When the decomposition failed or a claim lacks a verdict, `failure` says so and the
@@ -158,7 +158,7 @@ def _unjudged(each: pl.DataFrame, known: pl.DataFrame, premises: pl.Series) -> p
     return ((joined == 0) & (passages < premises)) | (lost > 0)
 
 
-def _failures(judged: Judged, claims: pl.Series, of: Side) -> pl.DataFrame:
+def _failures(judged: JudgedClaims, claims: pl.Series, of: Side) -> pl.DataFrame:
     """`sample` and `failure` of every sample on which anything failed."""
     failed = judged.claims.with_row_index("claim").filter(~pl.col("made") | pl.col("unjudged"))
     lost = judged.verdicts.filter(pl.col("failure").is_not_null())
@@ -225,7 +225,7 @@ def f_score(beta: float, *, recall_of: Side = "response") -> pl.Expr:
     return pl.when(~failed).then(fbeta(PRECISION, RECALL[recall_of], beta))
 
 
-def ratio_of_counts(
+def pooled_counts(
     mode: Mode, beta: float, *, recall_of: Side
 ) -> tuple[pl.Expr, pl.Expr] | tuple[None, None]:
     """(part, whole) of a score; none for an F of the claims of both sides."""
@@ -240,7 +240,7 @@ def ratio_of_counts(
     return part, part + beta**2 * FN + FP
 
 
-def both_sides(
+def count_both_sides(
     samples: pl.DataFrame,
     *,
     response_claims: pl.DataFrame | None,
@@ -252,10 +252,10 @@ def both_sides(
 
     The outcomes of a side whose tables are not given are NULL.
     """
-    response = count_outcomes(
+    response = count_claims(
         samples, response_claims, response_in_reference, of="response", against="reference"
     )
-    reference = count_outcomes(
+    reference = count_claims(
         samples, reference_claims, reference_in_response, of="reference", against="response"
     )
     sides = (

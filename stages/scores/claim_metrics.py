@@ -16,13 +16,13 @@ from claimflow.stages.scores.claim_counts import (
     RECALL,
     TP,
     Mode,
-    both_sides,
-    count_outcomes,
+    count_both_sides,
+    count_claims,
     f_score,
-    ratio_of_counts,
+    pooled_counts,
 )
-from claimflow.stages.scores.empty_cases import Case, ScoreStage
-from claimflow.stages.scores.finalize import settle
+from claimflow.stages.scores.empty_cases import EmptyCase, ScoreStage
+from claimflow.stages.scores.finalize import finalize_scores
 from claimflow.stages.scores.formulas import Beta, share
 from claimflow.stages.tables import Claims, Samples, Scores, Verdicts
 
@@ -45,7 +45,7 @@ class FactualCorrectness(ScoreStage):
     use = "factual_correctness"
     metrics = ("factual_correctness",)
     version = 3
-    cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "reference")
+    cases: ClassVar[tuple[EmptyCase, ...]] = ("response", "refusal", "reference")
     own: ClassVar = ("recall_of",)
     columns: ClassVar = {"samples": ("sample_id", "response", "reference")}
     expects: ClassVar = {
@@ -64,7 +64,7 @@ class FactualCorrectness(ScoreStage):
     @classmethod
     def _a_decimal(cls, beta: Any, info: ValidationInfo) -> Any:
         if info.data.get("compat") == "ragas-0.4-legacy":
-            ragas.refuse_whole(beta, "ragas-0.4-legacy")
+            ragas.refuse_whole_number(beta, "ragas-0.4-legacy")
         return beta
 
     def ignores(self) -> frozenset[str]:
@@ -90,15 +90,15 @@ class FactualCorrectness(ScoreStage):
             response_in_reference=response_in_reference,
             reference_in_response=reference_in_response,
         )
-        raises = ragas.raises(samples, ("response", "reference"), compat=self.compat)
-        counts = both_sides(samples, **given)
+        raises = ragas.raised_errors(samples, ("response", "reference"), compat=self.compat)
+        counts = count_both_sides(samples, **given)
         recall = RECALL[self.recall_of]
         f = f_score(self.beta, recall_of=self.recall_of)
         # In the other modes a side may not have been looked at, and F would be of half the facts.
         shown = f if self.mode == "f1" else pl.lit(None, pl.Float64)
-        part, whole = ratio_of_counts(self.mode, self.beta, recall_of=self.recall_of)
+        part, whole = pooled_counts(self.mode, self.beta, recall_of=self.recall_of)
         theirs = ragas.factual_correctness(TP, FP, FN, mode=self.mode, beta=self.beta)
-        return settle(
+        return finalize_scores(
             pl.concat([self.situation(samples), counts, raises], how="horizontal"),
             metric=self.use,
             value={"precision": PRECISION, "recall": recall, "f1": f}[self.mode],
@@ -106,7 +106,7 @@ class FactualCorrectness(ScoreStage):
             details=COUNT_DETAILS | {"precision": PRECISION, "recall": recall, "f_beta": shown},
             part=part,
             whole=whole,
-            compat=ragas.stated(self.compat, theirs),
+            compat=ragas.compat_score(self.compat, theirs),
         )
 
 
@@ -116,7 +116,7 @@ class Faithfulness(ScoreStage):
     use = "faithfulness"
     metrics = ("faithfulness",)
     version = 3
-    cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "contexts")
+    cases: ClassVar[tuple[EmptyCase, ...]] = ("response", "refusal", "contexts")
     columns: ClassVar = {"samples": ("sample_id", "user_input", "response", "retrieved_contexts")}
     expects: ClassVar = {
         "response_claims": {"of": "response"},
@@ -140,7 +140,7 @@ class ContextRecall(ScoreStage):
     use = "context_recall"
     metrics = ("context_recall",)
     version = 2
-    cases: ClassVar[tuple[Case, ...]] = ("reference", "contexts")
+    cases: ClassVar[tuple[EmptyCase, ...]] = ("reference", "contexts")
     columns: ClassVar = {"samples": ("sample_id", "user_input", "reference", "retrieved_contexts")}
     expects: ClassVar = {
         "reference_claims": {"of": "reference"},
@@ -173,11 +173,11 @@ def _share_in_contexts(
     compat: ClaimCompat | None,
 ) -> pl.DataFrame:
     fields: tuple[SampleField, ...] = (of, "user_input", "retrieved_contexts")
-    raises = ragas.raises(samples, fields, compat=compat)
-    counts = count_outcomes(samples, claims, verdicts, of=of, against="retrieved_contexts")
+    raises = ragas.raised_errors(samples, fields, compat=compat)
+    counts = count_claims(samples, claims, verdicts, of=of, against="retrieved_contexts")
     part, whole = pl.col("entailed"), pl.col("claims")
     nothing = pl.lit(f"no claims in the {of}")
-    return settle(
+    return finalize_scores(
         pl.concat([stage.situation(samples), counts, raises], how="horizontal"),
         metric=stage.use,
         value=share(part, whole),
@@ -185,5 +185,7 @@ def _share_in_contexts(
         details={name: pl.col(name) for name in ("claims", "entailed", "contradicted", "neutral")},
         part=part,
         whole=whole,
-        compat=ragas.stated(compat, share(part, whole), nothing=ragas.gives_nan(compat, nothing)),
+        compat=ragas.compat_score(
+            compat, share(part, whole), nothing=ragas.nan_reason(compat, nothing)
+        ),
     )

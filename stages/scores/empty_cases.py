@@ -8,21 +8,22 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from claimflow.stages.base import Stage
 from claimflow.stages.rows import SampleField
+from claimflow.stages.sample_texts import count_texts
 from claimflow.stages.text.refusals import is_refusal
 
-Case = Literal["response", "refusal", "reference", "contexts"]
+EmptyCase = Literal["response", "refusal", "reference", "contexts"]
 """A way of having nothing to score, named after what is empty."""
 
-Worth = Literal["formula", "undefined", 0, 1]
+EmptyValue = Literal["formula", "undefined", 0, 1]
 """What a case is worth. `formula`: what the metric's formula gives, if it gives anything."""
 
-FIELD: Final[Mapping[Case, SampleField]] = {
+CASE_FIELD: Final[Mapping[EmptyCase, SampleField]] = {
     "response": "response",
     "refusal": "response",
     "reference": "reference",
     "contexts": "retrieved_contexts",
 }
-NOTE: Final[Mapping[Case, str]] = {
+CASE_REASON: Final[Mapping[EmptyCase, str]] = {
     "response": "the response is empty",
     "refusal": "the response is a refusal",
     "reference": "the reference is empty",
@@ -35,10 +36,10 @@ class EmptyPolicy(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    response: Worth = "formula"
-    refusal: Worth = "formula"
-    reference: Worth = "formula"
-    contexts: Worth = "formula"
+    response: EmptyValue = "formula"
+    refusal: EmptyValue = "formula"
+    reference: EmptyValue = "formula"
+    contexts: EmptyValue = "formula"
 
 
 class ScoreStage(Stage):
@@ -50,14 +51,14 @@ class ScoreStage(Stage):
     that the library knows nothing of.
     """
 
-    cases: ClassVar[tuple[Case, ...]]
+    cases: ClassVar[tuple[EmptyCase, ...]]
     own: ClassVar[tuple[str, ...]] = ()
 
     empty: EmptyPolicy = EmptyPolicy()
 
     def required_fields(self) -> frozenset[SampleField]:
         """The fields of a sample without which its score is undefined."""
-        return frozenset(FIELD[case] for case in self.cases)
+        return frozenset(CASE_FIELD[case] for case in self.cases)
 
     @model_validator(mode="after")
     def _nothing_of_our_own_in_compat(self) -> Self:
@@ -85,8 +86,8 @@ class ScoreStage(Stage):
         return self.situations(samples, [self.cases])[self.cases]
 
     def situations(
-        self, samples: pl.DataFrame, some: Iterable[tuple[Case, ...]]
-    ) -> dict[tuple[Case, ...], pl.DataFrame]:
+        self, samples: pl.DataFrame, some: Iterable[tuple[EmptyCase, ...]]
+    ) -> dict[tuple[EmptyCase, ...], pl.DataFrame]:
         """The situation for metrics that know only `some` of the cases and need their fields."""
         held = samples.select(
             "sample_id",
@@ -98,11 +99,11 @@ class ScoreStage(Stage):
         )
         return {cases: held.select("sample_id", **self._among(cases)) for cases in some}
 
-    def _among(self, cases: tuple[Case, ...]) -> dict[str, pl.Expr]:
+    def _among(self, cases: tuple[EmptyCase, ...]) -> dict[str, pl.Expr]:
         missing = pl.concat_str(
             [
                 pl.when(f"no {field}").then(pl.lit(field))
-                for field in sorted({FIELD[case] for case in cases})
+                for field in sorted({CASE_FIELD[case] for case in cases})
             ],
             separator=", ",
             ignore_nulls=True,
@@ -128,19 +129,8 @@ class ScoreStage(Stage):
         return {name: None if name in ignored else table for name, table in tables.items()}
 
 
-def texts_in(field: SampleField | Literal["other_references"]) -> pl.Expr:
-    """How many texts a field holds that are not blank; NULL when it is missing."""
-    if field in ("retrieved_contexts", "other_references"):
-        return pl.col(field).list.eval(_filled(pl.element())).list.sum().cast(pl.Int64)
-    return _filled(pl.col(field)).cast(pl.Int64)
-
-
-def _holds(case: Case, samples: pl.DataFrame) -> pl.Expr:
+def _holds(case: EmptyCase, samples: pl.DataFrame) -> pl.Expr:
     if case == "refusal":
         refused = [bool(text) and is_refusal(text) for text in samples["response"]]
         return pl.lit(pl.Series(refused, dtype=pl.Boolean))
-    return texts_in(FIELD[case]) == 0
-
-
-def _filled(text: pl.Expr) -> pl.Expr:
-    return text.str.strip_chars().str.len_bytes() > 0
+    return count_texts(CASE_FIELD[case]) == 0

@@ -5,12 +5,12 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from claimflow.stages.scores.empty_cases import NOTE
+from claimflow.stages.scores.empty_cases import CASE_REASON
 
 _NO_NUMBER: Final = pl.lit(None, pl.Float64)
 
 
-class Compat(NamedTuple):
+class CompatScore(NamedTuple):
     """What the library `name` gives: `value`, NULL where it gives none, and `nothing` says why.
 
     Neither may be NaN. `nothing` names what happens there: "ragas-0.4 raises ValueError: the
@@ -22,7 +22,7 @@ class Compat(NamedTuple):
     nothing: pl.Expr
 
 
-def settle(
+def finalize_scores(
     frame: pl.DataFrame,
     *,
     metric: str,
@@ -31,7 +31,7 @@ def settle(
     details: Mapping[str, pl.Expr],
     part: pl.Expr | None = None,
     whole: pl.Expr | None = None,
-    compat: Compat | None = None,
+    compat: CompatScore | None = None,
 ) -> pl.DataFrame:
     """One score per row of `frame`.
 
@@ -44,7 +44,7 @@ def settle(
     With `compat` the score is that library's, and `value` stands as `corrected` in `details`
     with the name as `compat`; there is no part and no whole.
     """
-    stated = compat or Compat("", value, nothing)
+    stated = compat or CompatScore("", value, nothing)
     if compat:
         part = whole = None
     ratio = (pl.col("status") == "scored") & pl.col("declared").is_null() & (pl.col("whole") > 0)
@@ -70,7 +70,7 @@ def settle(
     )
 
 
-def _told(details: Mapping[str, pl.Expr], value: pl.Expr, compat: Compat | None) -> pl.Expr:
+def _told(details: Mapping[str, pl.Expr], value: pl.Expr, compat: CompatScore | None) -> pl.Expr:
     """`details` by name, with the case of nothing to score and what `compat` adds."""
     parts = {**details, "empty": pl.col("case"), "worth": pl.col("worth")}
     if compat:
@@ -104,7 +104,7 @@ def _unscored() -> pl.Expr:
 def _reason() -> pl.Expr:
     """What failed or was not there, and the case of nothing to score with its worth."""
     by_formula = pl.col("worth").is_null() | (pl.col("worth") == "formula")
-    case = pl.col("case").replace_strict(dict(NOTE), default=None)
+    case = pl.col("case").replace_strict(dict(CASE_REASON), default=None)
     reason = pl.concat_str(
         pl.when(by_formula).then(_unscored()),
         pl.format("{} (policy: {})", case, pl.col("worth")),

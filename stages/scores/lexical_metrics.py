@@ -7,8 +7,9 @@ import polars as pl
 from pydantic import Field
 
 from claimflow.stages.rows import MatchCompat
-from claimflow.stages.scores.empty_cases import Case, ScoreStage, texts_in
-from claimflow.stages.scores.finalize import Compat, settle
+from claimflow.stages.sample_texts import count_texts
+from claimflow.stages.scores.empty_cases import EmptyCase, ScoreStage
+from claimflow.stages.scores.finalize import CompatScore, finalize_scores
 from claimflow.stages.tables import Samples, Scores, SentenceMatches, TableError
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -58,11 +59,11 @@ class LexicalScore(ScoreStage):
             frame = frame.join(named, on="sample_id", how="left", maintain_order="left")
         return frame
 
-    def stated(self, value: pl.Expr, error: pl.Expr) -> Compat | None:
+    def stated(self, value: pl.Expr, error: pl.Expr) -> CompatScore | None:
         """What the library gives, or the `error` that it raises."""
         if self.compat is None:
             return None
-        return Compat(self.compat, value, pl.format(f"{self.compat} raises {{}}", error))
+        return CompatScore(self.compat, value, pl.format(f"{self.compat} raises {{}}", error))
 
 
 class DeterministicFaithfulness(LexicalScore):
@@ -77,7 +78,7 @@ class DeterministicFaithfulness(LexicalScore):
     use = "deterministic_faithfulness"
     metrics = tuple(SUPPORT)
     version: ClassVar[int] = 3
-    cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "contexts")
+    cases: ClassVar[tuple[EmptyCase, ...]] = ("response", "refusal", "contexts")
     columns: ClassVar = {"samples": ("sample_id", "response", "retrieved_contexts")}
     expects: ClassVar = {"context_matches": {"against": "retrieved_contexts", "unit": "sentence"}}
 
@@ -88,9 +89,11 @@ class DeterministicFaithfulness(LexicalScore):
         """Three scores per sample."""
         _check(context_matches, against="retrieved_contexts", whole=False)
         lists = {name: pl.col(name) for name in (*SUPPORT.values(), CLIPPED[0])}
-        blank = texts_in("response") == 0
+        blank = count_texts("response") == 0
         frame = self.joined(samples, context_matches.sort("position"), lists).with_columns(
-            samples.select(blank=blank, unsupported=(texts_in("retrieved_contexts") == 0) & ~blank)
+            samples.select(
+                blank=blank, unsupported=(count_texts("retrieved_contexts") == 0) & ~blank
+            )
         )
         return pl.concat(self._settle(frame, metric) for metric in SUPPORT)
 
@@ -103,7 +106,7 @@ class DeterministicFaithfulness(LexicalScore):
         if column == OVERLAP[0]:
             details["clipped_by_sentence"] = pl.col(CLIPPED[0])
         error = pl.when("blank").then(pl.lit("ZeroDivisionError: no sentence"))
-        return settle(
+        return finalize_scores(
             frame,
             metric=metric,
             value=pl.when("unsupported").then(0.0).otherwise(own.list.mean()),
@@ -129,7 +132,7 @@ class DeterministicCorrectness(LexicalScore):
     use = "deterministic_correctness"
     metrics = (*ROUGE, *OVERLAP, *CLIPPED, "bleu_correctness", "chrf")
     version: ClassVar[int] = 3
-    cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "reference")
+    cases: ClassVar[tuple[EmptyCase, ...]] = ("response", "refusal", "reference")
     columns: ClassVar = {"samples": ("sample_id", "response", "reference", "other_references")}
     expects: ClassVar = {"reference_matches": {"against": "reference", "unit": "text"}}
 
@@ -138,10 +141,10 @@ class DeterministicCorrectness(LexicalScore):
         _check(reference_matches, against="reference", whole=True)
         groups = [ROUGE, OVERLAP, ("bleu",), *([] if self.compat else [CLIPPED, ("chrf",)])]
         values = pl.struct("source", *(measure for group in groups for measure in group))
-        references = texts_in("reference") + texts_in("other_references")
+        references = count_texts("reference") + count_texts("other_references")
         frame = self.joined(
             samples, reference_matches.sort("source"), {"references": values}
-        ).with_columns(samples.select(comparable=(texts_in("response") > 0) & (references > 0)))
+        ).with_columns(samples.select(comparable=(count_texts("response") > 0) & (references > 0)))
         return pl.concat(
             self._settle(frame, measure, shown=group) for group in groups for measure in group
         )
@@ -152,7 +155,7 @@ class DeterministicCorrectness(LexicalScore):
             f"{prefix}references", pl.struct(_field("source"), *map(_field, shown))
         )
         own, stated = (_each(f"{p}references", _field(measure)) for p in ("", "compat_"))
-        return settle(
+        return finalize_scores(
             frame,
             metric="bleu_correctness" if measure == "bleu" else measure,
             value=pl.when("comparable").then(own.list.max()),

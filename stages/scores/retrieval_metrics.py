@@ -12,12 +12,12 @@ from claimflow.stages.compat.ragchecker import (
     LOWER_IS_BETTER,
     RATIOS,
     Ratio,
-    ragchecker,
+    compat_score,
 )
 from claimflow.stages.rows import PassageCompat, SampleField, Side
-from claimflow.stages.scores.claim_counts import Judged, count_judged, judge_claims, tally
-from claimflow.stages.scores.empty_cases import Case, ScoreStage
-from claimflow.stages.scores.finalize import settle
+from claimflow.stages.scores.claim_counts import JudgedClaims, count_by_sample, judge_claims, tally
+from claimflow.stages.scores.empty_cases import EmptyCase, ScoreStage
+from claimflow.stages.scores.finalize import finalize_scores
 from claimflow.stages.tables import Claims, Samples, Scores, TableError, Verdicts
 
 # Passages: which of the retrieved contexts hold the claims of either side.
@@ -55,7 +55,7 @@ def count_passages(
         if name in verdicts
     }
     counts = [
-        count_judged(one, samples.height, of=DIRECTIONS[name][0]).select(
+        count_by_sample(one, samples.height, of=DIRECTIONS[name][0]).select(
             pl.all().name.prefix(f"{name}_")
         )
         for name, one in judged.items()
@@ -63,7 +63,7 @@ def count_passages(
     return pl.concat([*counts, _crossed(samples, judged)], how="horizontal")
 
 
-def _crossed(samples: pl.DataFrame, judged: Mapping[str, Judged]) -> pl.DataFrame:
+def _crossed(samples: pl.DataFrame, judged: Mapping[str, JudgedClaims]) -> pl.DataFrame:
     passages = samples["retrieved_contexts"].list.len().cast(pl.Int64).fill_null(0)
     holding = _entailing(judged["reference_in_passages"], passages)
     response = _response_claims(judged, holding["place"], passages)
@@ -87,7 +87,7 @@ def _crossed(samples: pl.DataFrame, judged: Mapping[str, Judged]) -> pl.DataFram
 
 
 def _response_claims(
-    judged: Mapping[str, Judged], relevant: pl.Series, passages: pl.Series
+    judged: Mapping[str, JudgedClaims], relevant: pl.Series, passages: pl.Series
 ) -> pl.DataFrame:
     """`sample`, `right`, `backed`, `contradicted` and `in_relevant` of every claim."""
     claims = judged["response_in_passages"].claims
@@ -104,7 +104,7 @@ def _response_claims(
     ).filter("made")
 
 
-def _entailing(judged: Judged, passages: pl.Series) -> pl.DataFrame:
+def _entailing(judged: JudgedClaims, passages: pl.Series) -> pl.DataFrame:
     """`claim`, `sample` and `place` of every verdict that a passage entails a claim.
 
     `place` counts the passages of all samples, of which each has so many `passages`.
@@ -170,7 +170,7 @@ class RagChecker(ScoreStage):
     metrics = (*RATIOS, "f1")
     version = 2
     lower_is_better = LOWER_IS_BETTER
-    cases: ClassVar[tuple[Case, ...]] = ("response", "refusal", "reference", "contexts")
+    cases: ClassVar[tuple[EmptyCase, ...]] = ("response", "refusal", "reference", "contexts")
     columns: ClassVar = {"samples": ("sample_id", "response", "reference", "retrieved_contexts")}
     expects: ClassVar = EXPECTS
 
@@ -231,7 +231,7 @@ class NoiseSensitivity(ScoreStage):
     metrics = ("noise_sensitivity",)
     version = 2
     lower_is_better = frozenset(metrics)
-    cases: ClassVar[tuple[Case, ...]] = RagChecker.cases
+    cases: ClassVar[tuple[EmptyCase, ...]] = RagChecker.cases
     columns: ClassVar = RagChecker.columns
     expects: ClassVar = {
         name: wanted for name, wanted in EXPECTS.items() if name != "reference_in_response"
@@ -266,7 +266,7 @@ def _settle(
     frame: pl.DataFrame, metric: str, ratio: Ratio, compat: PassageCompat | None
 ) -> pl.DataFrame:
     failure = pl.coalesce(f"{name}_failure" for name in ratio.directions)
-    return settle(
+    return finalize_scores(
         frame.with_columns(failure=failure),
         metric=metric,
         value=ratio.value(),
@@ -278,18 +278,18 @@ def _settle(
         },
         part=pl.col(ratio.part),
         whole=pl.col(ratio.whole),
-        compat=ragchecker(compat, metric, ratio.value()) if compat else None,
+        compat=compat_score(compat, metric, ratio.value()) if compat else None,
     )
 
 
 def _settle_f1(frame: pl.DataFrame, compat: PassageCompat | None) -> pl.DataFrame:
     parts = {name: RATIOS[name] for name in ("precision", "recall")}
     directions = [name for ratio in parts.values() for name in ratio.directions]
-    return settle(
+    return finalize_scores(
         frame.with_columns(failure=pl.coalesce(f"{name}_failure" for name in directions)),
         metric="f1",
         value=F1,
         nothing=pl.lit("no claims in the response or the reference"),
         details={name: ratio.value() for name, ratio in parts.items()},
-        compat=ragchecker(compat, "f1", F1) if compat else None,
+        compat=compat_score(compat, "f1", F1) if compat else None,
     )

@@ -9,7 +9,7 @@ import pytest
 
 from claimflow.flows.judge.judge import JudgePanel
 from claimflow.flows.runner.tools import StepJudge
-from claimflow.stages.judging.votes import Decided, ask_ballots
+from claimflow.stages.judging.votes import VotedVerdict, ask_votes
 from claimflow.stages.tools import Failure, Pair
 from tests.endpoint import faults
 from tests.endpoint.fault import Rule
@@ -48,12 +48,12 @@ def panel(
 
 def voted(asked: JudgePanel, votes: int) -> tuple[list[str], list[float | None]]:
     """The verdicts, or kinds of failure, and their agreements."""
-    decided = ask_ballots(PAIRS, FORM, asked, votes=votes)
+    decided = ask_votes(PAIRS, FORM, asked, votes=votes)
     return [_label(decided[pair]) for pair in PAIRS], [decided[pair].agreement for pair in PAIRS]
 
 
-def _label(decided: Decided) -> str:
-    outcome = decided.outcome
+def _label(decided: VotedVerdict) -> str:
+    outcome = decided.verdict
     return outcome.kind if isinstance(outcome, Failure) else outcome.verdict
 
 

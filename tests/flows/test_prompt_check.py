@@ -13,7 +13,7 @@ from claimflow.flows.cli.plan import check_prompt_file
 from claimflow.flows.errors import InputError
 from claimflow.stages.claim_rules.decompose import decompose
 from claimflow.stages.decompose import DecomposeClaims
-from claimflow.stages.prompts import cut
+from claimflow.stages.prompts import split_prompt
 from claimflow.stages.verify import VerifyClaims
 
 OURS = Path(__file__).parents[2] / "configs/prompts"
@@ -194,7 +194,7 @@ def test_our_prompts_are_long_enough_for_caches(name: str, texts: set[str]) -> N
     prompt = (OURS / f"{name}.md").read_text("utf-8")
     for setting in ("atomicity", "coverage"):
         prompt = prompt.replace(f"{{{{{setting}}}}}", "low")
-    static, varying = cut(prompt, texts)
+    static, varying = split_prompt(prompt, texts)
     assert 1_100 <= len(static) / 4 <= 1_600
     assert varying.split() == [f"{{{{{blank}}}}}" for blank in sorted(texts, reverse=True)]
 

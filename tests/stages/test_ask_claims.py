@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.judging.claims import Decomposition, Named, ask_claims
+from claimflow.stages.judging.claims import Decomposition, LlmClaim, ask_claims
 from claimflow.stages.rows import FailureKind
 from claimflow.stages.tools import Failure, Form, Question, Reply
 
@@ -46,7 +46,7 @@ def words(llm: Listed, text: str) -> list[str] | Failure:
 def test_claims_once_each_in_the_order_of_the_model() -> None:
     llm = Listed({"t": ["B b.", "A.", "B b.", " B\n\tb. "]})
     named = ask_claims(["t"], FORM, llm)
-    assert named == {"t": [Named("B b.", "call of t"), Named("A.", "call of t")]}
+    assert named == {"t": [LlmClaim("B b.", "call of t"), LlmClaim("A.", "call of t")]}
 
 
 def test_white_space_is_folded_and_empty_claims_are_dropped() -> None:
@@ -76,11 +76,11 @@ def test_too_much_for_one_reply_is_asked_in_halves(kind: FailureKind) -> None:
     named = ask_claims([text, "t"], FORM, llm)
     assert named == {
         text: [
-            Named("A.", "call of One. Two."),
-            Named("B.", "call of One. Two."),
-            Named("C.", "call of Six. Ten."),
+            LlmClaim("A.", "call of One. Two."),
+            LlmClaim("B.", "call of One. Two."),
+            LlmClaim("C.", "call of Six. Ten."),
         ],
-        "t": [Named("D.", "call of t")],
+        "t": [LlmClaim("D.", "call of t")],
     }
     assert llm.asked[1:] == [[Question("One. Two."), Question("Six. Ten.")]]
 
@@ -123,7 +123,7 @@ def test_a_part_that_fails_fails_the_text(part: str) -> None:
 def test_texts_that_share_a_part_ask_for_it_once_at_a_time() -> None:
     llm = Listed({"One.": ["A."], "Two.": ["B."], "Six.": ["C."]})
     named = ask_claims(["One. Two.", "One. Six."], FORM, llm)
-    assert named["One. Six."] == [Named("A.", "call of One."), Named("C.", "call of Six.")]
+    assert named["One. Six."] == [LlmClaim("A.", "call of One."), LlmClaim("C.", "call of Six.")]
     assert llm.asked[1] == [Question("One."), Question("Two."), Question("Six.")]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from claimflow.stages.judging.verdicts import Judged, Opinion, ask_verdicts
+from claimflow.stages.judging.verdicts import LlmVerdict, Opinion, ask_verdicts
 from claimflow.stages.rows import FailureKind, Label
 from claimflow.stages.tools import Failure, Form, Pair, Question, Reply
 
@@ -40,14 +40,14 @@ class Judge:
         return said if isinstance(said, Failure) else Reply(said, f"call on {premise}")
 
 
-def judge_one(premise: str, judge: Judge) -> Judged | Failure:
+def judge_one(premise: str, judge: Judge) -> LlmVerdict | Failure:
     pair = Pair(premise, "c")
     return ask_verdicts([pair], FORM, judge)[pair]
 
 
 def place(evidence: str, premise: str = PREMISE) -> tuple[str | None, int, int]:
     judged = judge_one(premise, Judge(lambda _: opinion("neutral", evidence)))
-    assert isinstance(judged, Judged)
+    assert isinstance(judged, LlmVerdict)
     return judged.evidence, judged.start, judged.end
 
 
@@ -65,7 +65,7 @@ def finds(**words: Label | Failure) -> Callable[[str], Opinion | Failure]:
 
 def test_an_opinion_with_its_evidence_in_its_place() -> None:
     judge = Judge(lambda _: opinion("entailed", " Bob ran.\n", "It is said."))
-    expected = Judged("entailed", "It is said.", "Bob ran.", 10, 18, f"call on {PREMISE}")
+    expected = LlmVerdict("entailed", "It is said.", "Bob ran.", 10, 18, f"call on {PREMISE}")
     assert judge_one(PREMISE, judge) == expected
     assert judge.asked == [[Question("c", PREMISE)]]
 
@@ -93,7 +93,7 @@ def test_equal_pairs_are_asked_once_and_all_in_one_go() -> None:
     judged = ask_verdicts(iter([*pairs, pairs[0]]), FORM, judge)
     assert list(judged) == pairs
     assert judge.asked == [[Question("c", "p"), Question("d", "p"), Question("c", "q")]]
-    assert judged[pairs[2]] == Judged("neutral", "so", None, 0, 0, "call on q")
+    assert judged[pairs[2]] == LlmVerdict("neutral", "so", None, 0, 0, "call on q")
 
 
 @pytest.mark.parametrize("kind", ["refused", "timeout", "truncated", "missing", "not_asked"])
@@ -110,20 +110,20 @@ def test_a_premise_that_is_too_long_is_judged_in_parts_that_overlap() -> None:
     parts = [PREMISE[: PREMISE.index(" Gus")], PREMISE[PREMISE.index("Cy") :]]
     assert judge.asked[1:] == [[Question("c", part) for part in parts]]
     start = PREMISE.index("Gus")
-    assert judged == Judged("entailed", "so", "Gus", start, start + 3, f"call on {parts[1]}")
+    assert judged == LlmVerdict("entailed", "so", "Gus", start, start + 3, f"call on {parts[1]}")
 
 
 def test_evidence_of_a_part_of_a_part_stands_in_the_whole() -> None:
     judge = Judge(finds(Hal="contradicted"), longest=25)
     judged = judge_one(PREMISE, judge)
-    assert isinstance(judged, Judged)
+    assert isinstance(judged, LlmVerdict)
     assert len(judge.asked) > 2
     assert PREMISE[judged.start : judged.end] == judged.evidence == "Hal"
 
 
 def test_without_evidence_a_part_moves_nothing() -> None:
     judged = judge_one(PREMISE, Judge(lambda _: opinion("neutral", "no such words"), longest=60))
-    assert isinstance(judged, Judged)
+    assert isinstance(judged, LlmVerdict)
     assert (judged.evidence, judged.start, judged.end) == ("no such words", 0, 0)
 
 
@@ -151,7 +151,7 @@ def test_parts_together(
     first: Label | Failure, second: Label | Failure, whole: Label | Failure
 ) -> None:
     judged = judge_one(PREMISE, Judge(finds(Ann=first, Hal=second), longest=len(PREMISE) - 1))
-    assert (judged.verdict if isinstance(judged, Judged) else judged) == whole
+    assert (judged.verdict if isinstance(judged, LlmVerdict) else judged) == whole
 
 
 def _always(said: Opinion, premise: str) -> Opinion:
@@ -162,7 +162,7 @@ def test_of_equal_verdicts_the_one_whose_evidence_was_found_counts() -> None:
     for evidence in ("Ann", "Hal"):
         said = opinion("entailed", evidence)
         judged = judge_one(PREMISE, Judge(partial(_always, said), len(PREMISE) - 1))
-        assert isinstance(judged, Judged)
+        assert isinstance(judged, LlmVerdict)
         assert judged.start == PREMISE.index(evidence)
         assert judged.end == judged.start + 3
 
@@ -190,8 +190,8 @@ def test_a_long_premise_gives_the_verdict_of_a_short_one(
     premise = " ".join(["Well.", *sentences])
     say = finds(Yes="entailed", fast="contradicted")
     whole, in_parts = (judge_one(premise, Judge(say, longest=n)) for n in (10_000, longest))
-    assert isinstance(whole, Judged)
-    assert isinstance(in_parts, Judged)
+    assert isinstance(whole, LlmVerdict)
+    assert isinstance(in_parts, LlmVerdict)
     assert in_parts.verdict == whole.verdict
     if in_parts.evidence:
         assert premise[in_parts.start : in_parts.end] == in_parts.evidence

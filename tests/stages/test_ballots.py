@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from claimflow.stages.judging.verdicts import Judged, Opinion
-from claimflow.stages.judging.votes import Vote, decide
+from claimflow.stages.judging.verdicts import LlmVerdict, Opinion
+from claimflow.stages.judging.votes import Vote, majority_verdict
 from claimflow.stages.rows import Claim, Label, Sample, Verdict
 from claimflow.stages.tables import build, conform
 from claimflow.stages.tools import Failure, Form, Question, Reply, Voter
@@ -25,9 +25,9 @@ def votes(letters: str) -> list[Vote]:
     return [Vote(f"j{number}", said(letter, number)) for number, letter in enumerate(letters, 1)]
 
 
-def said(letter: str, number: int) -> Judged | Failure:
+def said(letter: str, number: int) -> LlmVerdict | Failure:
     if letter in WORDS:
-        return Judged(WORDS[letter], f"why {number}", f"words {number}", 0, 5, CALLS[number])
+        return LlmVerdict(WORDS[letter], f"why {number}", f"words {number}", 0, 5, CALLS[number])
     kind = "timeout" if letter == "t" else "refused"
     return Failure(kind, f"broke {number}", CALLS[number])
 
@@ -55,46 +55,46 @@ def said(letter: str, number: int) -> Judged | Failure:
 def test_the_verdict_is_that_of_more_than_half_of_those_asked(
     letters: str, verdict: str, agreement: float | None, call: int
 ) -> None:
-    decided = decide(votes(letters))
+    decided = majority_verdict(votes(letters))
     assert decided.agreement == agreement
-    assert decided.outcome.call_id == CALLS[call]
+    assert decided.verdict.call_id == CALLS[call]
     if verdict == "failed":
-        assert isinstance(decided.outcome, Failure)
+        assert isinstance(decided.verdict, Failure)
     else:
-        assert isinstance(decided.outcome, Judged)
-        assert decided.outcome.verdict == verdict
+        assert isinstance(decided.verdict, LlmVerdict)
+        assert decided.verdict.verdict == verdict
 
 
 def test_no_claim_is_supported_that_most_did_not_support() -> None:
     for letters in map("".join, product("ecntr", repeat=4)):
-        outcome = decide(votes(letters)).outcome
-        if isinstance(outcome, Judged) and outcome.verdict != "neutral":
+        outcome = majority_verdict(votes(letters)).verdict
+        if isinstance(outcome, LlmVerdict) and outcome.verdict != "neutral":
             assert 2 * letters.count(outcome.verdict[0]) > len(letters), letters
         if set(letters) <= WORDS.keys():
-            assert isinstance(outcome, Judged), letters
+            assert isinstance(outcome, LlmVerdict), letters
 
 
 def test_reason_and_evidence_are_those_of_the_first_of_the_majority() -> None:
-    assert decide(votes("nee")).outcome == said("e", 2)
-    tied = decide(votes("eecc")).outcome
+    assert majority_verdict(votes("nee")).verdict == said("e", 2)
+    tied = majority_verdict(votes("eecc")).verdict
     reason = "no verdict has more than half of the 4 votes: 2 entailed, 2 contradicted"
-    assert tied == Judged("neutral", reason, None, 0, 0, CALLS[1])
+    assert tied == LlmVerdict("neutral", reason, None, 0, 0, CALLS[1])
 
 
 def test_too_many_failures_say_how_many_of_how_many() -> None:
-    failed = decide(votes("ert"))
+    failed = majority_verdict(votes("ert"))
     reason = (
         "2 of 3 votes failed and no verdict has more than half of all (1 entailed); "
         "timeout: broke 3"
     )
-    assert failed.outcome == Failure("timeout", reason, CALLS[3])
-    alone = decide(votes("rr")).outcome
+    assert failed.verdict == Failure("timeout", reason, CALLS[3])
+    alone = majority_verdict(votes("rr")).verdict
     reason = "2 of 2 votes failed and no verdict has more than half of all; refused: broke 1"
     assert alone == Failure("refused", reason, CALLS[1])
 
 
 def test_the_ballot_holds_every_vote() -> None:
-    assert json.loads(decide(votes("etn")).ballot) == [
+    assert json.loads(majority_verdict(votes("etn")).ballot) == [
         {"judge": "j1", "verdict": "entailed", "reason": "why 1", "call_id": CALLS[1]},
         {"judge": "j2", "failure": "timeout", "reason": "broke 2", "call_id": CALLS[2]},
         {"judge": "j3", "verdict": "neutral", "reason": "why 3", "call_id": CALLS[3]},
@@ -112,7 +112,7 @@ class One:
     def ask(self, questions: Sequence[Question], form: Form) -> dict[Question, Reply | Failure]:
         self.asked += len(questions)
         found = said(self.letter, self.number)
-        if isinstance(found, Judged):
+        if isinstance(found, LlmVerdict):
             opinion = Opinion(reason="so", evidence="It", verdict=found.verdict)
             return {question: Reply(opinion, found.call_id) for question in questions}
         return dict.fromkeys(questions, found)

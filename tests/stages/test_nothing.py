@@ -6,8 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from claimflow.stages.rows import Sample
+from claimflow.stages.sample_texts import count_texts
 from claimflow.stages.scores.claim_metrics import ContextRecall, FactualCorrectness, Faithfulness
-from claimflow.stages.scores.empty_cases import EmptyPolicy, texts_in
+from claimflow.stages.scores.empty_cases import EmptyPolicy
 from claimflow.stages.scores.lexical_metrics import DeterministicFaithfulness
 from claimflow.stages.tables import build
 
@@ -83,5 +84,5 @@ def test_texts_in_a_field() -> None:
             {"sample_id": "c"},
         ],
     )
-    found = samples.select(texts_in("response"), texts_in("retrieved_contexts"))
+    found = samples.select(count_texts("response"), count_texts("retrieved_contexts"))
     assert found.rows() == [(1, 2), (0, 0), (None, None)]

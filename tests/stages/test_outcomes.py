@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from claimflow.stages.rows import Claim, Sample, Verdict, content_key
-from claimflow.stages.scores.claim_counts import count_outcomes
+from claimflow.stages.scores.claim_counts import count_claims
 from claimflow.stages.tables import TableError, build
 
 Judged = tuple[str, int | None, str | None]
@@ -37,7 +37,7 @@ def counts(
         }
         for claim, passage, said in verdicts
     ]
-    (row,) = count_outcomes(
+    (row,) = count_claims(
         samples,
         build(Claim, claim_rows),
         build(Verdict, verdict_rows),
@@ -116,7 +116,7 @@ def test_a_passage_without_a_verdict_fails_the_count() -> None:
 def test_a_verdict_that_says_nothing_is_none() -> None:
     texts = {"sample_id": "s", "response": "r", "retrieved_contexts": ["x"]}
     key = {"claim_id": content_key("claim", "a")}
-    found = count_outcomes(
+    found = count_claims(
         build(Sample, [texts]),
         build(Claim, [{**key, "sample_id": "s", "of": "response", "claim": "a"}]),
         build(Verdict, [{**key, "against": "retrieved_contexts", "verdict": None}]),
@@ -145,7 +145,7 @@ def test_a_failed_decomposition_fails_the_count(kind: str | None, because: str) 
     samples = build(Sample, [{"sample_id": "s", "response": "r", "reference": "x"}])
     failed = {"claim_id": content_key("claim", "s"), "sample_id": "s", "of": "response"}
     claims = build(Claim, [{**failed, "claim": None, "status": "failed", "failure": kind}])
-    found = count_outcomes(
+    found = count_claims(
         samples, claims, build(Verdict, []), of="response", against="reference"
     ).rows()
     failure = f"the response could not be decomposed into claims{because}"
@@ -176,7 +176,7 @@ def test_each_sample_names_its_own_kinds_of_failure() -> None:
             for name, kind in kinds.items()
         ],
     )
-    found = count_outcomes(samples, claims, verdicts, of="response", against="reference")
+    found = count_claims(samples, claims, verdicts, of="response", against="reference")
     failure = "1 of 1 claims of the response have no verdict"
     assert found["failure"].to_list() == [f"{failure} (missing)", f"{failure} (timeout)", failure]
 
@@ -186,7 +186,7 @@ def test_every_sample_has_a_row_in_its_place() -> None:
     key = {"claim_id": content_key("claim", "b"), "sample_id": "b"}
     claims = build(Claim, [{**key, "of": "response", "claim": "x"}])
     judged = {"claim_id": key["claim_id"], "against": "reference", "verdict": "neutral"}
-    found = count_outcomes(
+    found = count_claims(
         samples, claims, build(Verdict, [judged]), of="response", against="reference"
     )
     assert found["claims"].to_list() == [0, 0, 1]
@@ -195,7 +195,7 @@ def test_every_sample_has_a_row_in_its_place() -> None:
 
 def test_without_tables_the_counts_are_null() -> None:
     samples = build(Sample, [{"sample_id": "s"}])
-    found = count_outcomes(samples, None, None, of="response", against="reference")
+    found = count_claims(samples, None, None, of="response", against="reference")
     assert found.rows() == [(None, None, None, None, None)]
 
 
@@ -206,6 +206,6 @@ def test_tables_of_another_direction_are_refused() -> None:
     verdicts = build(Verdict, [{**key, "against": "response", "verdict": "neutral"}])
     none: tuple[pl.DataFrame, pl.DataFrame] = build(Claim, []), build(Verdict, [])
     with pytest.raises(TableError, match="expected rows with of response, found reference"):
-        count_outcomes(samples, claims, none[1], of="response", against="reference")
+        count_claims(samples, claims, none[1], of="response", against="reference")
     with pytest.raises(TableError, match="expected rows with against reference, found response"):
-        count_outcomes(samples, none[0], verdicts, of="response", against="reference")
+        count_claims(samples, none[0], verdicts, of="response", against="reference")

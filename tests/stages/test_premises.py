@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.verify import Premise, premises_of
+from claimflow.stages.sample_texts import Premise, premises_of
 
 JOINED = Premise("first\nthe second\n\nlast", ("first", "the second", "", "last"))
 
@@ -43,7 +43,7 @@ def test_a_span_lies_in_the_text_that_holds_most_of_it(
     words: str, expected: tuple[int, int, int]
 ) -> None:
     start = JOINED.text.index(words)
-    assert JOINED.place(start, start + len(words)) == expected
+    assert JOINED.locate(start, start + len(words)) == expected
 
 
 @given(st.lists(st.text("ab", max_size=4), min_size=1, max_size=6), st.data())
@@ -53,7 +53,7 @@ def test_a_place_is_inside_its_text_and_in_the_span(texts: list[str], data: st.D
         return
     start = data.draw(st.integers(0, len(premise.text) - 1))
     end = data.draw(st.integers(start + 1, len(premise.text)))
-    number, begin, stop = premise.place(start, end)
+    number, begin, stop = premise.locate(start, end)
     assert 0 <= begin <= stop <= len(texts[number])
     assert texts[number][begin:stop] in premise.text[start:end]
     longest = max(map(len, premise.text[start:end].split("\n")))

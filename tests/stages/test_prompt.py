@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.prompts import blanks, cut, fill, fill_settings
+from claimflow.stages.prompts import blanks, fill, fill_settings, split_prompt
 
 PIECES = st.lists(
     st.sampled_from(
@@ -45,19 +45,19 @@ def test_a_setting_cannot_bring_a_blank() -> None:
 
 def test_the_cut_is_before_the_line_of_the_first_text() -> None:
     texts = {"premise", "claims"}
-    assert cut("a\nb\n\nThe {{premise}}\nc {{claims}}\nd", texts) == (
+    assert split_prompt("a\nb\n\nThe {{premise}}\nc {{claims}}\nd", texts) == (
         "a\nb\n\n",
         "The {{premise}}\nc {{claims}}\nd",
     )
-    assert cut("{{claims}} a\n{{premise}}", texts) == ("", "{{claims}} a\n{{premise}}")
-    assert cut("a\r\n{{premise}}", texts) == ("a\r\n", "{{premise}}")
+    assert split_prompt("{{claims}} a\n{{premise}}", texts) == ("", "{{claims}} a\n{{premise}}")
+    assert split_prompt("a\r\n{{premise}}", texts) == ("a\r\n", "{{premise}}")
 
 
 def test_only_blanks_of_texts_may_be_left_at_the_cut() -> None:
     with pytest.raises(ValueError, match="no text: atomicity, coverage"):
-        cut("{{coverage}}\n{{texts}} {{atomicity}}", {"texts"})
+        split_prompt("{{coverage}}\n{{texts}} {{atomicity}}", {"texts"})
     with pytest.raises(ValueError, match="none of the blanks claims, premise"):
-        cut("no blank", {"premise", "claims"})
+        split_prompt("no blank", {"premise", "claims"})
 
 
 @given(PIECES, st.text())
@@ -65,7 +65,7 @@ def test_the_parts_make_the_whole(prompt: str, value: str) -> None:
     texts = {"premise", "claims"}
     if not blanks(prompt):
         return
-    static, varying = cut(prompt, texts)
+    static, varying = split_prompt(prompt, texts)
     assert static + varying == prompt
     assert blanks(static) == {}
     assert static == "" or static.endswith("\n")

@@ -247,7 +247,7 @@ def by_arithmetic(case: Any, compat: ClaimCompat) -> Any:
         )
         mean = weighted_mean(factuality, pl.col("cosine"), tuple(case["weights"]))
         return value(mean, cosine=case["cosine"], **counts)
-    votes = ragas.combined(case["votes"])
+    votes = ragas.combined_attributions(case["votes"])
     return value(ragas.context_recall(pl.col("v").cast(pl.List(pl.Int64)), compat=compat), v=votes)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from claimflow.stages.scores.finalize import Compat, settle
+from claimflow.stages.scores.finalize import CompatScore, finalize_scores
 
 FRAME = {
     "sample_id": pl.String,
@@ -20,9 +20,9 @@ FRAME = {
 }
 
 
-def settled(compat: Compat | None = None, **columns: Any) -> dict[str, Any]:
+def settled(compat: CompatScore | None = None, **columns: Any) -> dict[str, Any]:
     frame = pl.DataFrame([{"sample_id": "s", **columns}], schema=FRAME)
-    scores = settle(
+    scores = finalize_scores(
         frame,
         metric="m",
         value=pl.col("value"),
@@ -118,7 +118,7 @@ def test_part_and_whole_of_a_score_by_the_formula(columns: Any, ratio: Any) -> N
     assert (row["part"], row["whole"]) == ratio
 
 
-THEIRS = Compat("lib-1", pl.col("value") * 2, pl.lit("lib-1 gives NaN: no claims"))
+THEIRS = CompatScore("lib-1", pl.col("value") * 2, pl.lit("lib-1 gives NaN: no claims"))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from claimflow.stages.sources import sources_of
+from claimflow.stages.sample_texts import sources_of
 
 NOTHING = {"reference": None, "other_references": [], "retrieved_contexts": None}
 
