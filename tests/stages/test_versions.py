@@ -1,8 +1,8 @@
 """Code is not hashed: this asks, when a stage's source changes, whether its rows do too.
 
-Docstrings and comments do not count. Where the same settings now give other rows, raise the
-stage's `version`, so that stored tables are made again. Then (or where the rows are the same)
-accept the source as it is by
+Docstrings, comments, imports and the names of modules do not count. Where the same settings now
+give other rows, raise the stage's `version`, so that stored tables are made again. Then (or where
+the rows are the same) accept the source as it is by
 
     python tests/stages/test_versions.py
 """
@@ -19,7 +19,7 @@ from claimflow.stages.registry import STAGES
 
 ACCEPTED = Path(__file__).with_name("versions.json")
 ROOT = Path(claimflow.__file__).parent.parent
-COMMON = {f"claimflow.stages.{name}" for name in ("base", "prompt", "rows", "tables", "tools")}
+COMMON = {f"claimflow.stages.{name}" for name in ("base", "prompts", "rows", "tables", "tools")}
 
 
 def sources(module: str, seen: set[str]) -> set[str]:
@@ -39,17 +39,17 @@ def path_of(module: str) -> Path:
 
 
 def syntax(code: str) -> str:
-    """The syntax tree of some code, without docstrings and comments."""
+    """The syntax tree of some code, without docstrings, comments and imports."""
     tree = ast.parse(code)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
-            node.body = [part for part in body if not _is_text(part)]  # type: ignore[attr-defined]
+            node.body = [part for part in body if not _is_ignored(part)]  # type: ignore[attr-defined]
     return ast.dump(tree)
 
 
-def _is_text(node: ast.AST) -> bool:
-    return (
+def _is_ignored(node: ast.AST) -> bool:
+    return isinstance(node, ast.Import | ast.ImportFrom) or (
         isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Constant)
         and isinstance(node.value.value, str)
@@ -59,9 +59,10 @@ def _is_text(node: ast.AST) -> bool:
 def state(use: str) -> dict[str, object]:
     """The version of a stage and a hash of the code that its rows come from."""
     stage = STAGES[use]
-    modules = sorted(sources(stage.__module__, set()))
-    code = "\n".join(syntax(path_of(module).read_text("utf-8")) for module in modules)
-    source = hashlib.sha256(code.encode()).hexdigest()[:16]
+    modules = sources(stage.__module__, set())
+    # Sorted by content, so that a module may change its name.
+    code = sorted(syntax(path_of(module).read_text("utf-8")) for module in modules)
+    source = hashlib.sha256("\n".join(code).encode()).hexdigest()[:16]
     return {"version": stage.version, "source": source}
 
 
@@ -74,6 +75,12 @@ def test_the_source_of_a_stage_is_accepted(use: str) -> None:
 def test_a_stage_stands_on_all_that_it_imports() -> None:
     found = sources("claimflow.stages.decompose", set())
     assert {"claimflow.stages.claim_rules.decompose", "claimflow.stages.text.sentences"} <= found
+
+
+def test_a_change_of_code_is_seen_and_a_move_is_not() -> None:
+    code = "from claimflow.stages.a import f\n\ndef g(x):\n    return f(x) + 1\n"
+    moved = code.replace("stages.a", "stages.scores.b")
+    assert syntax(code) == syntax(moved) != syntax(moved.replace("+ 1", "+ 2"))
 
 
 def test_only_code_counts() -> None:

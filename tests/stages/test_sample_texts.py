@@ -1,12 +1,38 @@
-"""Premises of a field, and places in the texts they were joined of."""
+"""The texts of a sample: sources to compare with, and premises with places in them."""
+
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.sample_texts import Premise, premises_of
+from claimflow.stages.sample_texts import Against, Premise, premises_of, sources_of
 
+EMPTY = {"reference": None, "other_references": [], "retrieved_contexts": None}
 JOINED = Premise("first\nthe second\n\nlast", ("first", "the second", "", "last"))
+
+
+@pytest.mark.parametrize(
+    ("against", "fields", "sources"),
+    [
+        ("reference", {"reference": "a"}, [(0, "a")]),
+        (
+            "reference",
+            {"reference": "", "other_references": ["b", "a"]},
+            [(0, ""), (1, "b"), (2, "a")],
+        ),
+        ("reference", {"other_references": ["a"]}, [(1, "a")]),
+        ("reference", {"other_references": None}, []),
+        ("retrieved_contexts", {"retrieved_contexts": ["b", "", "a"]}, [(None, "b\n\na")]),
+        ("retrieved_contexts", {"retrieved_contexts": ["b", None, "a"]}, [(None, "b\na")]),
+        ("retrieved_contexts", {"retrieved_contexts": []}, [(None, "")]),
+        ("retrieved_contexts", {}, []),
+    ],
+)
+def test_the_sources_of_a_sample(
+    against: Against, fields: dict[str, Any], sources: list[tuple[int | None, str]]
+) -> None:
+    assert sources_of(EMPTY | fields, against) == sources
 
 
 def test_a_field_gives_one_premise_or_one_for_each_passage() -> None:

@@ -1,4 +1,4 @@
-"""Counting the outcomes of claims."""
+"""Counts of claims by verdict, and the positions of keys that they are counted by."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from claimflow.stages.rows import Claim, Sample, Verdict, content_key
-from claimflow.stages.scores.claim_counts import count_claims
+from claimflow.stages.scores.claim_counts import count_claims, positions, tally
 from claimflow.stages.tables import TableError, build
 
 Judged = tuple[str, int | None, str | None]
@@ -209,3 +209,23 @@ def test_tables_of_another_direction_are_refused() -> None:
         count_claims(samples, claims, none[1], of="response", against="reference")
     with pytest.raises(TableError, match="expected rows with against reference, found response"):
         count_claims(samples, none[0], verdicts, of="response", against="reference")
+
+
+@pytest.mark.parametrize(
+    ("keys", "among", "places"),
+    [
+        (["b", "b", "a", "b"], ["a", "b"], [1, 1, 0, 1]),
+        (["x", "a", "x", "x"], ["a"], [None, 0, None, None]),
+        ([], ["a"], []),
+        (["a"], [], [None]),
+    ],
+)
+def test_each_key_finds_its_place(keys: list[str], among: list[str], places: list[int]) -> None:
+    found = positions(pl.Series(keys, dtype=pl.String), pl.Series(among, dtype=pl.String))
+    assert found.to_list() == places
+
+
+def test_tallies_have_a_number_for_every_position() -> None:
+    assert tally(pl.Series([2, 0, 2], dtype=pl.UInt32), 4).to_list() == [1, 0, 2, 0]
+    assert tally(pl.Series([], dtype=pl.UInt32), 2).to_list() == [0, 0]
+    assert tally(pl.Series([], dtype=pl.UInt32), 0).to_list() == []
