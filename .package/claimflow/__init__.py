@@ -1,5 +1,61 @@
-"""claimflow: evaluate the answers of RAG and LLM systems claim by claim."""
+"""Evaluate the answers of RAG and LLM systems claim by claim.
+
+`prepare` reads and checks a pipeline file, `run_pipeline` runs it, `Store.reading` gives SQL on
+what it made. `claimflow.testing` holds expectations for test suites. Names are loaded when they
+are first used, so that `import claimflow` is fast.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from claimflow.flows import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from claimflow.flows.api import RunResult, run_pipeline
+    from claimflow.flows.errors import InputError, JudgeError, StoppedError, StoreError
+    from claimflow.flows.pipeline.rerun import Rerun
+    from claimflow.flows.runner.observer import RunObserver, StepResult
+    from claimflow.flows.runner.prepare import Prepared, prepare
+    from claimflow.flows.store.store import Store
+    from claimflow.stages.base import Stage
+    from claimflow.stages.rows import Row
+
+__all__ = [
+    "InputError",
+    "JudgeError",
+    "Prepared",
+    "Rerun",
+    "Row",
+    "RunObserver",
+    "RunResult",
+    "Stage",
+    "StepResult",
+    "StoppedError",
+    "Store",
+    "StoreError",
+    "__version__",
+    "prepare",
+    "run_pipeline",
+]
+
+_MODULES = {
+    "claimflow.flows.api": ("RunResult", "run_pipeline"),
+    "claimflow.flows.errors": ("InputError", "JudgeError", "StoppedError", "StoreError"),
+    "claimflow.flows.pipeline.rerun": ("Rerun",),
+    "claimflow.flows.runner.observer": ("RunObserver", "StepResult"),
+    "claimflow.flows.runner.prepare": ("Prepared", "prepare"),
+    "claimflow.flows.store.store": ("Store",),
+    "claimflow.stages.base": ("Stage",),
+    "claimflow.stages.rows": ("Row",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

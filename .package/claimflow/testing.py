@@ -1,4 +1,4 @@
-"""Expectations on scores, for the test suite of a team of its own."""
+"""Expectations on scores, for test suites."""
 
 from claimflow.flows.testing import assert_scores
 

@@ -127,3 +127,6 @@ def _print_repairs(found: "Found") -> None:
         print(f"run {name} was missed and is left out")
     for name in found.left:
         print(f"evaluate/{name} is no longer in the file: its schedule is removed")
+    if found.moved:
+        names = ", ".join(f"evaluate/{name}" for name in found.moved)
+        print(f"registered again, because another version of claimflow registered them: {names}")

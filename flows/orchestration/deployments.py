@@ -34,14 +34,20 @@ _ANCHOR: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """What intervals are counted from: the same whenever they are registered."""
 
 
+ENTRYPOINT: Final = "claimflow.deployed.evaluate"
+"""Where a process that executes a flow run finds the flow. The server stores it."""
+
+
 class Found(NamedTuple):
-    """What was found and put right before a schedule starts anew."""
+    """What was found and corrected before the schedules of a file are registered again."""
 
     orphans: list[Orphan]
     missed: list[str]
-    """Runs that were missed and are left out, by name."""
+    """Names of runs that were missed and are skipped."""
     left: list[str]
-    """Deployments that are no longer in the file and lost their schedule, by name."""
+    """Names of deployments that are no longer in the file and lost their schedule."""
+    moved: list[str]
+    """Names of deployments that an earlier version registered with another entrypoint."""
 
 
 @contextmanager
@@ -68,6 +74,7 @@ def settle(
     orphans = mark_orphans(client, [one.id for one in registered])
     missed: list[str] = []
     left: list[str] = []
+    moved: list[str] = []
     for one in registered:
         rule = written[one.name].missed if one.name in written else "skip"
         missed += settle_missed(client, one.id, rule, late=late)
@@ -75,7 +82,9 @@ def settle(
             for schedule in one.schedules:
                 client.delete_deployment_schedule(one.id, schedule.id)
             left.append(one.name)
-    return Found(orphans, missed, left)
+        if one.name in written and one.entrypoint != ENTRYPOINT:
+            moved.append(one.name)
+    return Found(orphans, missed, left, moved)
 
 
 def serve(client: SyncPrefectClient, file: Path, scheduled: Iterable[Scheduled]) -> None:
@@ -118,7 +127,7 @@ def _deployments(
 
 def _deployment(file: Path, one: Scheduled, *, paused: bool) -> RunnerDeployment:
     collision = _COLLISION[one.written.overlap]
-    return RunnerDeployment.from_flow(
+    deployment = RunnerDeployment.from_flow(
         evaluate,
         one.name,
         schedule=_schedule(one),
@@ -126,9 +135,11 @@ def _deployment(file: Path, one: Scheduled, *, paused: bool) -> RunnerDeployment
         concurrency_limit=ConcurrencyLimitConfig(limit=1, collision_strategy=collision),
         parameters=one.parameters,
         tags=[TAG, _tag(file)],
-        # Found by its name wherever claimflow is installed.
+        # An importable name is valid wherever claimflow is installed, unlike a path.
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
+    deployment.entrypoint = ENTRYPOINT
+    return deployment
 
 
 def _schedule(one: Scheduled) -> Schedule:

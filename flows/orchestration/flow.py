@@ -12,7 +12,7 @@ from prefect.states import Completed
 from claimflow.flows.api import RunResult, run_pipeline
 from claimflow.flows.errors import InputError
 from claimflow.flows.orchestration.artifacts import final_state, post, post_report
-from claimflow.flows.orchestration.recovery import outlive_leases, sign
+from claimflow.flows.orchestration.recovery import sign
 from claimflow.flows.orchestration.shared_limits import shared_by_runs
 from claimflow.flows.orchestration.task_runs import TaskRunObserver
 from claimflow.flows.pipeline.rerun import Rerun
@@ -20,8 +20,6 @@ from claimflow.flows.pipeline.yaml_source import load_yaml
 from claimflow.flows.runner.prepare import open_store, prepare
 from claimflow.flows.shutdown import silence_stderr_at_exit
 from claimflow.flows.store.export import check_place, publish_run
-
-outlive_leases()
 
 FINISHED: ContextVar[list[RunResult] | None] = ContextVar("FINISHED", default=None)
 """A list that receives the result of a finished run: a caller of the flow that gets an exception,

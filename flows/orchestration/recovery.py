@@ -30,26 +30,27 @@ from prefect.types import KeyValueLabels
 
 from claimflow.flows.store.runs import process_alive
 
-# Runs that outlive a server that is away for long.
-#
-# A run of a deployment whose runs must not overlap holds a lease, which Prefect renews every
-# four minutes. When it cannot it ends the run, so that no two overlap. Here the run goes on:
-# what it pays for is worth more, and two runs on one store take turns.
-#
-# Prefect 3.8.8 knows both ways (`raise_on_lease_renewal_failure`), but its flow engine asks for
-# the strict one in so many words: there is no setting, argument or hook to say otherwise. So the
-# name that the engine calls is replaced, by the same function with the other answer.
+
+def outlive_leases() -> None:
+    """Let flows of this process continue when their concurrency lease cannot be renewed.
+
+    A run of a deployment with a concurrency limit holds a lease, which Prefect renews every four
+    minutes. When the server cannot be reached Prefect 3.8.8 ends the run, so that no two overlap.
+    Here the run continues with a warning: the model calls that it has paid for are worth more,
+    and two runs on one store take turns.
+
+    Prefect can do both (`raise_on_lease_renewal_failure`), but its flow engine passes the strict
+    value and has no setting, argument or hook for the other. So the function that the engine
+    calls is replaced, for the whole process: call this only in a process that does nothing but
+    execute one flow run of ours, as `claimflow.deployed` does.
+    """
+    vars(flow_engine)["maintain_concurrency_lease"] = _maintain_without_raising
 
 
 @contextmanager
-def _kept_as_long_as_it_can_be(lease_id: UUID, lease_duration: float, **_: bool) -> Iterator[None]:
+def _maintain_without_raising(lease_id: UUID, lease_duration: float, **_: bool) -> Iterator[None]:
     with maintain_concurrency_lease(lease_id, lease_duration):
         yield
-
-
-def outlive_leases() -> None:
-    """Let flows of this process go on when their lease cannot be renewed; Prefect warns then."""
-    vars(flow_engine)["maintain_concurrency_lease"] = _kept_as_long_as_it_can_be
 
 
 # Runs that nobody started when they were due.

@@ -53,9 +53,10 @@ def await_all(futures: Iterable[Future[Any]]) -> None:
 
     Not for ever at a time: Polars handles Ctrl-C such that it does not end a wait.
     """
-    every = list(futures)
-    while (looked := wait(every, _LOOK, FIRST_EXCEPTION)).not_done:
-        for future in looked.done:
+    pending = set(futures)
+    while pending:
+        done, pending = wait(pending, _LOOK, FIRST_EXCEPTION)
+        for future in done:
             future.result()
 
 

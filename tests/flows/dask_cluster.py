@@ -14,14 +14,17 @@ ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
-def dask_cluster(folder: Path) -> Iterator[str]:
-    """The address of a scheduler, started as a user starts it, with two workers."""
+def dask_cluster(folder: Path, *, path: str = str(ROOT), workers: int = 2) -> Iterator[str]:
+    """The address of a scheduler, started as a user starts it in `folder`, with two workers.
+
+    `path` is their PYTHONPATH.
+    """
     known = folder / "scheduler.json"
     where = ["--host", "127.0.0.1", "--no-dashboard", "--scheduler-file", str(known)]
-    size = ["--nworkers", "2", "--nthreads", "1", "--memory-limit", "0"]
+    size = ["--nworkers", str(workers), "--nthreads", "1", "--memory-limit", "0"]
     with (folder / "dask.log").open("w") as log:
-        processes = [_started(folder, log.fileno(), "scheduler", "--port", "0", *where)]
-        processes.append(_started(folder, log.fileno(), "worker", *where, *size))
+        processes = [_started(folder, log.fileno(), path, "scheduler", "--port", "0", *where)]
+        processes.append(_started(folder, log.fileno(), path, "worker", *where, *size))
         try:
             for _ in range(600):
                 if known.exists() and known.read_text("utf-8").endswith("}"):
@@ -34,11 +37,11 @@ def dask_cluster(folder: Path) -> Iterator[str]:
                 process.wait()
 
 
-def _started(folder: Path, log: int, *command: str) -> subprocess.Popen[bytes]:
+def _started(folder: Path, log: int, path: str, *command: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "dask", *command],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "DASK_TEMPORARY_DIRECTORY": str(folder)},
+        env=os.environ | {"PYTHONPATH": path, "DASK_TEMPORARY_DIRECTORY": str(folder)},
         stdout=log,
         stderr=log,
         process_group=0,

@@ -84,11 +84,15 @@ class Process:
 class Forks:
     """Starts commands; what they say is put into `folder`.
 
-    `modules` are loaded before, and `environment` is that of the process that loads them.
+    `modules` are loaded before, by a process with `environment` that is started in `started_in`.
     """
 
     def __init__(
-        self, folder: Path, modules: Sequence[str], environment: Mapping[str, str] | None
+        self,
+        folder: Path,
+        modules: Sequence[str],
+        environment: Mapping[str, str] | None,
+        started_in: Path,
     ) -> None:
         self._folder = folder
         self._started = 0
@@ -97,7 +101,7 @@ class Forks:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            cwd=ROOT,
+            cwd=started_in,
             env=environment,
         )
 
@@ -139,10 +143,13 @@ class Forks:
 
 @contextmanager
 def forking(
-    folder: Path, *modules: str, environment: Mapping[str, str] | None = None
+    folder: Path,
+    *modules: str,
+    environment: Mapping[str, str] | None = None,
+    started_in: Path = ROOT,
 ) -> Iterator[Forks]:
     """What starts commands, until the end of the block."""
-    forks = Forks(folder, modules, environment)
+    forks = Forks(folder, modules, environment, started_in)
     try:
         yield forks
     finally:

@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,73 @@ def ask(url: str, body: Any = None) -> Any:
             error.close()
             time.sleep(pause)
     return None
+
+
+FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
+
+
+class Api:
+    """What a test asks the server."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def deployment(self, name: str) -> Any:
+        return ask(f"{self.url}/deployments/name/evaluate/{name}")
+
+    def known(self, name: str) -> bool:
+        """Whether there is a deployment of that name."""
+        return bool(
+            ask(f"{self.url}/deployments/filter", {"deployments": {"name": {"any_": [name]}}})
+        )
+
+    def change(self, deployment_id: str, **fields: Any) -> None:
+        """Change fields of a deployment."""
+        request = urllib.request.Request(
+            f"{self.url}/deployments/{deployment_id}",
+            data=json.dumps(fields).encode(),
+            headers={"Content-Type": "application/json"},
+            method="PATCH",
+        )
+        urllib.request.urlopen(request, timeout=10).close()
+
+    def trigger(self, name: str) -> str:
+        """Start a run by hand; returns its id."""
+        known = self.deployment(name)["id"]
+        return str(ask(f"{self.url}/deployments/{known}/create_flow_run", {})["id"])
+
+    def run(self, flow_run: str) -> Any:
+        return ask(f"{self.url}/flow_runs/{flow_run}")
+
+    def runs(self, name: str) -> list[Any]:
+        known = {"deployments": {"name": {"any_": [name]}}, "sort": "EXPECTED_START_TIME_ASC"}
+        found: list[Any] = []
+        # The server gives no more than so many at a time.
+        while some := ask(f"{self.url}/flow_runs/filter", known | {"offset": len(found)}):
+            found += some
+        return found
+
+    def ended(self, flow_run: str) -> str:
+        """The state that a run ends in."""
+        until(lambda: self.run(flow_run)["state_type"] in FINAL)
+        return str(self.run(flow_run)["state_type"])
+
+    def places(self, name: str) -> int:
+        """How many runs of a deployment count as going on."""
+        limit = f"deployment:{self.deployment(name)['id']}"
+        return int(ask(f"{self.url}/v2/concurrency_limits/{limit}")["active_slots"])
+
+    def propose(self, flow_run: str, state: str) -> str:
+        """Ask for a state as a worker does; returns the name of that which the run has then."""
+        told = ask(f"{self.url}/flow_runs/{flow_run}/set_state", {"state": {"type": state}})
+        return str(told["state"]["name"] if told["state"] else told["status"])
+
+
+def until(true: Callable[[], Any], seconds: float = 180) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,10 @@ from claimflow.flows.orchestration.local_server import HOME
 from tests.endpoint.server import Endpoint, serve
 from tests.flows.judged import Judged
 from tests.flows.limits import Limit, expire
-from tests.flows.prefect_server import MAIN, ask, environment
+from tests.flows.prefect_server import MAIN, Api, ask, environment, until
 
 SECOND = 1.0
 """How old a reply may be, at most, to be lost by a kill."""
-
-FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 
 
 @pytest.fixture
@@ -41,64 +39,16 @@ def leases(server: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def api(server: str) -> "Api":
+def api(server: str) -> Api:
     return Api(server)
 
 
 @pytest.fixture
-def rested(api: "Api") -> Iterator[None]:
+def rested(api: Api) -> Iterator[None]:
     """Afterwards no run of `often` is planned: one a second would keep the server busy for good."""
     yield
     known = api.deployment("often")["id"]
     ask(f"{api.url}/deployments/{known}/pause_deployment", {})
-
-
-class Api:
-    """What a test asks the server."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    def deployment(self, name: str) -> Any:
-        return ask(f"{self.url}/deployments/name/evaluate/{name}")
-
-    def trigger(self, name: str) -> str:
-        """Start a run by hand; returns its id."""
-        known = self.deployment(name)["id"]
-        return str(ask(f"{self.url}/deployments/{known}/create_flow_run", {})["id"])
-
-    def run(self, flow_run: str) -> Any:
-        return ask(f"{self.url}/flow_runs/{flow_run}")
-
-    def runs(self, name: str) -> list[Any]:
-        known = {"deployments": {"name": {"any_": [name]}}, "sort": "EXPECTED_START_TIME_ASC"}
-        found: list[Any] = []
-        # The server gives no more than so many at a time.
-        while some := ask(f"{self.url}/flow_runs/filter", known | {"offset": len(found)}):
-            found += some
-        return found
-
-    def ended(self, flow_run: str) -> str:
-        """The state that a run ends in."""
-        until(lambda: self.run(flow_run)["state_type"] in FINAL)
-        return str(self.run(flow_run)["state_type"])
-
-    def places(self, name: str) -> int:
-        """How many runs of a deployment count as going on."""
-        limit = f"deployment:{self.deployment(name)['id']}"
-        return int(ask(f"{self.url}/v2/concurrency_limits/{limit}")["active_slots"])
-
-    def propose(self, flow_run: str, state: str) -> str:
-        """Ask for a state as a worker does; returns the name of that which the run has then."""
-        told = ask(f"{self.url}/flow_runs/{flow_run}/set_state", {"state": {"type": state}})
-        return str(told["state"]["name"] if told["state"] else told["status"])
-
-
-def until(true: Callable[[], Any], seconds: float = 180) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 def command(folder: Path, *arguments: str, **more: str) -> str:
@@ -267,6 +217,10 @@ def test_deployments_orphans_and_missed_runs(
     paused = api.deployment("skipping")["id"]
     ask(f"{api.url}/deployments/{paused}/pause_deployment", {})
 
+    # As the first release registered it, whose packages had other names.
+    assert api.deployment("skipping")["entrypoint"] == "claimflow.deployed.evaluate"
+    api.change(paused, entrypoint="flows.evaluate.evaluate")
+
     write(tmp_path, "skipping: {pipeline: small.yaml, every: 6h}", limits="{deployed: {rpm: 60}}")
     told = command(tmp_path, "deploy", "s.yaml", "--pool", "nights", **reached).splitlines()
     why = f"its process {gone.pid} on {platform.node()} is gone"
@@ -275,6 +229,9 @@ def test_deployments_orphans_and_missed_runs(
         assert (run["state_type"], run["state"]["message"]) == ("CRASHED", why)
         assert f"run {run['name']} is marked as crashed: {why}" in told
     assert "evaluate/often is no longer in the file: its schedule is removed" in told
+    again = "registered again, because another version of claimflow registered them"
+    assert [line for line in told if "again" in line] == [f"{again}: evaluate/skipping"]
+    assert api.deployment("skipping")["entrypoint"] == "claimflow.deployed.evaluate"
     assert told[-2] == "work pool nights: runs wait for a worker, on each machine one"
     assert api.deployment("often")["schedules"] == []
     assert api.places("often") == 0
@@ -305,8 +262,11 @@ OUTLIVE = """
 import threading
 from uuid import uuid4
 from prefect import flow_engine
-from claimflow.flows.orchestration.recovery import outlive_leases
-outlive_leases()
+from prefect.concurrency._leases import maintain_concurrency_lease
+import claimflow
+import claimflow.flows.orchestration.flow
+assert flow_engine.maintain_concurrency_lease is maintain_concurrency_lease
+import claimflow.deployed
 with flow_engine.maintain_concurrency_lease(uuid4(), 1, raise_on_lease_renewal_failure=True):
     (renewing,) = (one for one in threading.enumerate() if one.name.startswith("concurrency"))
     renewing.join()

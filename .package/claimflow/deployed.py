@@ -1,0 +1,13 @@
+"""The flow as deployments name it: `claimflow.deployed.evaluate`.
+
+Prefect stores this path with every deployment and imports it in a process that executes one flow
+run and nothing else. Only there one function of Prefect is replaced, see `outlive_leases`; to call
+the flow from a program of your own import it from `claimflow.flows.orchestration.flow`.
+"""
+
+from claimflow.flows.orchestration.flow import evaluate
+from claimflow.flows.orchestration.recovery import outlive_leases
+
+__all__ = ["evaluate"]
+
+outlive_leases()
