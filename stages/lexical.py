@@ -17,7 +17,7 @@ from claimflow.stages.text.overlap import token_overlaps
 from claimflow.stages.text.rouge import rouge_ls, rouge_words
 from claimflow.stages.text.sentences import Span, split_sentences
 from claimflow.stages.text.tokens import Tokens, tokenize, tokenize_sentence
-from claimflow.stages.text.unicode_words import composed
+from claimflow.stages.text.unicode_words import to_nfc
 
 _AT_ONCE: Final = 512
 _MOST_LETTERS: Final = 500_000
@@ -98,12 +98,12 @@ class LexicalMatch(Stage):
         by_sentence = self.unit == "sentence"
         spans = split_sentences(response) if by_sentence else [Span(0, len(response))]
         parts = [response[start:end] for start, end in spans]
-        texts = list(map(composed, parts))
+        texts = list(map(to_nfc, parts))
         words = [letters.spell(rouge_words(text)) for text in texts]
         part_tokens = tokenize_sentence if by_sentence else tokenize
         tokens = [letters.spell(part_tokens(text, tokens=self.tokens)) for text in texts]
         for number, written in sources:
-            source = composed(written)
+            source = to_nfc(written)
             yield _Pair(
                 sample["sample_id"],
                 number,

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 from claimflow.stages.claim_rules.decompose import TextClaim, decompose
 from claimflow.stages.text.languages import FUNCTION_WORDS
-from claimflow.stages.text.tokens import STOP_WORDS
 from claimflow.stages.text.unicode_words import unicode_words
+from claimflow.stages.text.word_lists import STOP_WORDS
 
 _ENDING: Final = 3
 _SHORTEST: Final = 4

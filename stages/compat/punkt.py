@@ -1,4 +1,10 @@
-"""Sentences as continuous-eval 0.3 finds them: the decisions of NLTK Punkt for English."""
+"""Sentences as continuous-eval 0.3 finds them: the decisions of NLTK's Punkt for English.
+
+Kiss and Strunk, "Unsupervised multilingual sentence boundary detection", 2006, as implemented in
+NLTK 3.9. Punkt learnt from newspapers which words are abbreviations, which often begin a sentence,
+and which occur in lower case. The learnt parameters are replaced by short word lists that were
+written for this project; all words are in lower case without their last stop.
+"""
 
 import re
 import string
@@ -6,20 +12,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from claimflow.stages.text.sentences import Span
-from claimflow.stages.text.tokens import STOP_WORDS
+from claimflow.stages.text.word_lists import STOP_WORDS, word_set
 
-# What continuous-eval's sentence splitter knows of English words, as far as it can be told.
-#
-# Its splitter, NLTK's Punkt, learnt from newspapers which words are abbreviations, which often
-# begin a sentence, and which occur in lower case. What it learnt is not at hand: these lists
-# were written for this project. All words are in lower case without their last stop.
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-ABBREVIATIONS: Final = _words(
+ABBREVIATIONS: Final = word_set(
     # titles and ranks
     "mr mrs ms dr prof messrs jr sr hon rev gov sen sens rep reps gen lt col sgt adm cmdr maj capt "
     # firms
@@ -33,12 +28,12 @@ ABBREVIATIONS: Final = _words(
     # degrees and the rest
     "ph.d m.d b.a m.a m.b.a vs mg "
 )
-"""A stop behind these ends no sentence, unless a frequent first word follows.
+"""A stop behind these ends no sentence, unless a frequent sentence starter follows.
 
-Not among them, and so always the end of a sentence: e.g, i.e, no, fig, eq, approx.
+Not in the list, and so always the end of a sentence: e.g, i.e, no, fig, eq, approx.
 """
 
-FIRST_WORDS: Final = _words(
+SENTENCE_STARTERS: Final = word_set(
     "according after all also although among analysts and another as at because both but by "
     "despite during even for he his how however if in indeed instead it its last many meanwhile "
     "moreover most nevertheless now one our over separately she since so some still such that "
@@ -48,8 +43,8 @@ FIRST_WORDS: Final = _words(
 """Words that often begin a sentence."""
 
 LOWER_CASE: Final = frozenset(
-    word for word in STOP_WORDS | FIRST_WORDS if len(word) > 1 or word == "a"
-) | _words(
+    word for word in STOP_WORDS | SENTENCE_STARTERS if len(word) > 1 or word == "a"
+) | word_set(
     "add almost along already always animals any anyone apart around ask away back become before "
     "best better big blood books bring business call cars cases cells change check children cities "
     "come common companies compare consider costs countries data day days different doctors early "
@@ -65,13 +60,8 @@ LOWER_CASE: Final = frozenset(
     "use used using usually values various very vitamins wait want war was water ways well "
     "whether whole whose within women words work workers write years young"
 )
-"""Words that are more than names: an initial before one in upper case ended its sentence."""
-
-
-# Sentences as continuous-eval 0.3 finds them: the decisions of NLTK's Punkt for English.
-#
-# Kiss and Strunk, "Unsupervised multilingual sentence boundary detection", 2006, as NLTK 3.9
-# carries it out. What Punkt learnt from its training texts is replaced by short word lists.
+"""Words that are not only names: a stop behind an initial and before one of these, capitalised,
+ends a sentence."""
 
 
 _PARTS: Final = r"[)\";}\]*:@'({\[?!]"
@@ -141,7 +131,7 @@ def _stops(text: str) -> Iterator[tuple[int, re.Match[str]]]:
 def _is_break(text: str, word: int, stop: re.Match[str]) -> bool:
     """Whether any token of the word, or of what follows its stop, ends a sentence.
 
-    That the token behind the stop can decide is how the reference works: "Dr. Who?!" is cut
+    The token behind the stop can decide in the reference implementation too: "Dr. Who?!" is cut
     behind "Dr.".
     """
     if stop.group() != ".":
@@ -162,9 +152,9 @@ def _ends_sentence(token: str, following: str) -> bool:
     if not token.endswith("."):
         return False
     if _ELLIPSIS.match(token):
-        return _is_first_word(following)
+        return _is_sentence_starter(following)
     if _is_abbreviation(token[:-1].lower()):
-        return _is_first_word(following)
+        return _is_sentence_starter(following)
     initial = _INITIAL.match(token)
     if initial or _NUMBER.match(token):
         return _may_begin(following, after_initial=bool(initial))
@@ -175,8 +165,8 @@ def _is_abbreviation(stem: str) -> bool:
     return stem in ABBREVIATIONS or stem.rpartition("-")[2] in ABBREVIATIONS
 
 
-def _is_first_word(token: str) -> bool:
-    return token[0].isupper() and _type(token) in FIRST_WORDS
+def _is_sentence_starter(token: str) -> bool:
+    return token[0].isupper() and _type(token) in SENTENCE_STARTERS
 
 
 def _may_begin(token: str, *, after_initial: bool) -> bool:

@@ -1,4 +1,4 @@
-"""A text cut in two at the best place, for a model that cannot take it whole."""
+"""Cut a text in two between sentences, for a model that cannot take it whole."""
 
 import re
 from typing import Final

@@ -1,4 +1,4 @@
-"""Language detection by letters and function words."""
+"""Language detection by script and function words."""
 
 from collections import Counter
 from typing import Final
@@ -6,6 +6,7 @@ from typing import Final
 import regex
 
 from claimflow.stages.text.unicode_words import unicode_words
+from claimflow.stages.text.word_lists import word_set
 
 _LETTER: Final = regex.compile(
     r"(?P<Latin>\p{Latin}+)|(?P<Cyrillic>\p{Cyrillic}+)|(?P<Arabic>\p{Arabic}+)|(?P<Han>\p{Han}+)"
@@ -14,64 +15,60 @@ _LETTER: Final = regex.compile(
     r"|(?P<other>\p{L}+)"
 )
 _LONGEST: Final = 4_000
-"""So much of a text is looked at."""
+"""Characters of a text that are read."""
 
-_SURE: Final = 2
-"""Function words more than of any other language."""
+_LEAD: Final = 2
+"""By how many function words a language must lead over the second."""
 
-_LONG_ENOUGH: Final = 8
-"""Chinese characters after which Japanese would have written a syllable."""
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+_FEWEST_HAN: Final = 8
+"""Chinese characters after which a Japanese text would have had a kana syllable."""
 
 
 FUNCTION_WORDS: Final = {
-    "English": _words(
+    "English": word_set(
         "the and of to in is was are were be been has had have that this these those it its he she "
         "they his her their with for from by on at as an not which who when or but can will would "
         "into than also there about after between because during such most more other some however "
         "therefore thus"
     ),
-    "German": _words(
+    "German": word_set(
         "der die das und ist ein eine einen einem einer eines dem den des nicht auch wurde wurden "
         "werden wird war waren mit von zu zum zur im in am auf für aus bei nach als an sich hat "
         "haben sind oder aber dass wie es er sie ihr sein seine durch über um vor noch nur unter"
     ),
-    "French": _words(
+    "French": word_set(
         "le la les l un une des du de et est sont été était dans pour que qui sur pas avec au aux "
         "ne en il elle ils elles ce cette ces son sa ses leur par plus comme ou mais se à a ont "
         "avait dont où fut entre sans être fait aussi"
     ),
-    "Spanish": _words(
+    "Spanish": word_set(
         "el la los las un una unos unas y de del en por con que es son fue era se su sus al lo no "
         "para como más pero o está ha han entre también sobre desde este esta estos hasta sin "
         "porque cuando muy ser donde a"
     ),
-    "Italian": _words(
+    "Italian": word_set(
         "il lo la gli le un uno una di del della dei delle e è che per con in sono non nel nella "
         "al alla dal dalla si su suo sua come più ma o ha hanno era stato stata fu anche tra fra "
         "questo questa degli dell da ed essere i"
     ),
-    "Portuguese": _words(
+    "Portuguese": word_set(
         "o a os as um uma de do da dos das e é em no na nos nas por com que não foi são se seu sua "
         "para ao à mais mas ou como também foram era pelo pela entre ser tem sobre até quando"
     ),
-    "Dutch": _words(
+    "Dutch": word_set(
         "de het een en van is in op te met voor niet zijn werd wordt werden aan door als dat die "
         "dit er uit bij ook maar om naar of was hij zij haar over heeft hebben had kan meer deze "
         "tot nog"
     ),
-    "Swedish": _words(
+    "Swedish": word_set(
         "och att det som är en ett av på för med den de inte i till om har var han hon från vid "
         "eller men sig så kan när under efter också blev ut sin"
     ),
-    "Danish or Norwegian": _words(
+    "Danish or Norwegian": word_set(
         "og at det som er en et av af på for med den de ikke i til om har var han hun fra ved "
         "eller men seg sig så kan når under etter efter også ble blev ut ud sin"
     ),
-    "Polish": _words(
+    "Polish": word_set(
         "i w z na do nie jest się że to o jak po od za przez dla są był była było oraz ale który "
         "która które ich jego jej czy może przy także tego tym jako ze"
     ),
@@ -84,7 +81,10 @@ _LANGUAGES: Final = {
 
 
 def language_of(text: str) -> str | None:
-    """The name of a language, or of a script that we tell no languages of; None where unsure."""
+    """The language of a text; None where it is not certain.
+
+    The name of a script where its languages are not distinguished: "Cyrillic", "Arabic".
+    """
     text = text[:_LONGEST]
     letters: Counter[str] = Counter()
     for match in _LETTER.finditer(text):
@@ -101,15 +101,15 @@ def language_of(text: str) -> str | None:
 def _east_asian(letters: Counter[str]) -> str | None:
     if letters["Kana"]:
         return "Japanese"
-    return "Chinese" if letters["Han"] >= _LONG_ENOUGH else None
+    return "Chinese" if letters["Han"] >= _FEWEST_HAN else None
 
 
 def _by_function_words(text: str) -> str | None:
     votes = Counter(
         language
-        for given in unicode_words(text)
-        for word in given.split("'")
+        for joined in unicode_words(text)
+        for word in joined.split("'")
         for language in _LANGUAGES.get(word, ())
     )
     (best, most), (_, second), *_ = [*votes.most_common(2), ("", 0), ("", 0)]
-    return best if most - second >= _SURE else None
+    return best if most - second >= _LEAD else None

@@ -1,4 +1,4 @@
-"""Where a quotation stands in a text, and which sentences a claim comes from."""
+"""Locate a quotation in a text, and the sentence that a claim comes from."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,8 +6,8 @@ from typing import Final
 import regex
 
 from claimflow.stages.text.sentences import Span, split_sentences
-from claimflow.stages.text.tokens import STOP_WORDS
-from claimflow.stages.text.unicode_words import composed, unicode_words
+from claimflow.stages.text.unicode_words import to_nfc, unicode_words
+from claimflow.stages.text.word_lists import STOP_WORDS
 
 _WORD: Final = regex.compile(r"(?V1)[\p{L}\p{N}_][\p{L}\p{N}\p{M}_]*+")
 
@@ -15,9 +15,8 @@ _WORD: Final = regex.compile(r"(?V1)[\p{L}\p{N}_][\p{L}\p{N}\p{M}_]*+")
 def find_quote(quote: str, text: str) -> Span | None:
     """The first place of `quote` in `text`; if there is none, that of its words in order.
 
-    By words, case and whatever stands between them do not count, nor whether a letter and
-    its marks are one character: models straighten quotation marks, fold line breaks and
-    compose letters when they quote.
+    Words are compared without case, without what stands between them, and in NFC: models
+    straighten quotation marks, fold line breaks and compose letters when they quote.
     """
     quote = quote.strip()
     if not quote:
@@ -49,7 +48,7 @@ def _folded_words(text: str) -> str:
 
     So one text's words are found in another's by a plain search, whose time is linear.
     """
-    return composed("\n".join(["", *_WORD.findall(text), ""])).casefold()
+    return to_nfc("\n".join(["", *_WORD.findall(text), ""])).casefold()
 
 
 def _closest(words: set[str], sentences: list[tuple[Span, set[str]]]) -> Span | None:

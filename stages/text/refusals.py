@@ -1,11 +1,11 @@
-"""Texts that only decline to answer."""
+"""Recognise refusals: texts that only decline to answer."""
 
 import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from claimflow.stages.text.unicode_words import composed
+from claimflow.stages.text.unicode_words import to_nfc
 
 _SOURCE: Final = (
     r"(?:(?:the|this|these|those|any|given|provided|available|supplied|retrieved|above|your|my|"
@@ -80,14 +80,14 @@ def is_refusal(text: str) -> bool:
     True when at least one sentence refuses and every other one is mere courtesy. A text
     that goes on to answer ("I don't know the year, but it was in Paris.") is no refusal.
     """
-    return len(text) <= _LONGEST and _only_refuses(composed(text))
+    return len(text) <= _LONGEST and _only_refuses(to_nfc(text))
 
 
 @lru_cache(maxsize=1 << 15)  # Every score step asks about the same responses.
 def _only_refuses(text: str) -> bool:
     refused = False
     # One at a time, for the first sentence of most texts is neither.
-    for part in _parts(text):
+    for part in _sentences(text):
         sentence = part.strip(" \t\"'*_-")
         if _refuses(sentence):
             refused = True
@@ -96,7 +96,7 @@ def _only_refuses(text: str) -> bool:
     return refused
 
 
-def _parts(text: str) -> Iterator[str]:
+def _sentences(text: str) -> Iterator[str]:
     start = 0
     for end in _SENTENCE_END.finditer(text):
         yield text[start : end.start()]

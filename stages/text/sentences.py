@@ -12,18 +12,18 @@ import re
 from collections.abc import Callable
 from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
-from claimflow.stages.text.abbreviations import (
+from claimflow.stages.text.unicode_words import to_nfc
+from claimflow.stages.text.word_lists import (
     ABBREVIATIONS,
+    AFTER_ORDINAL,
     BEFORE_NUMBER,
-    FIRST_WORDS,
+    ENUMERATION_ENDS,
     GERMAN_ARTICLES,
-    LAST_WORDS,
-    MAYBE_LAST,
     MONTHS,
-    NEVER_LAST,
-    ORDERED,
+    NEVER_SENTENCE_FINAL,
+    RARELY_SENTENCE_FINAL,
+    SENTENCE_STARTERS,
 )
-from claimflow.stages.text.unicode_words import composed
 
 
 class Span(NamedTuple):
@@ -223,7 +223,7 @@ def _ends_with_stop(text: str, start: int, match: re.Match[str]) -> bool:
         if number and number.end() == first:
             return False
     following = _WORD_AFTER.match(text, end)
-    after, dot = (composed(following[1]), following[2]) if following else ("", "")
+    after, dot = (to_nfc(following[1]), following[2]) if following else ("", "")
     if after[:1].islower() and (_goes_on(word, stop, trailer) or _DASH.match(text, end)):
         return False
     return stop != "." or not _is_abbreviation(before, word, after, initial=dot == ".")
@@ -243,7 +243,7 @@ def _is_inside_brackets(text: str, start: int, stop: int) -> bool:
 
 def _last_words(text: str, start: int, end: int) -> tuple[str, str]:
     """The last two words before `end`, empty where the sentence has none."""
-    words = ["", "", *composed(text[max(start, end - _LONGEST_WORD) : end]).split()]
+    words = ["", "", *to_nfc(text[max(start, end - _LONGEST_WORD) : end]).split()]
     return words[-2].lower().lstrip(_OPENERS), words[-1].lstrip(_OPENERS)
 
 
@@ -273,20 +273,20 @@ def _is_abbreviation(before: str, word: str, after: str, *, initial: bool) -> bo
         lower = before + lower if before + lower in ABBREVIATIONS else lower
     lower_after = after.lower()
     number, small = after[:1].isdigit(), after[:1].islower()
-    if lower in NEVER_LAST or (lower in BEFORE_NUMBER and number):
+    if lower in NEVER_SENTENCE_FINAL or (lower in BEFORE_NUMBER and number):
         return True
     if lower in MONTHS:
         return number or small
-    if lower in LAST_WORDS:
+    if lower in ENUMERATION_ENDS:
         return small
-    if lower in MAYBE_LAST or _DOTTED.fullmatch(word):
-        return small or (initial and len(after) == 1) or lower_after not in FIRST_WORDS
-    if (number or (small and lower_after not in FIRST_WORDS)) and _NO_VOWEL.fullmatch(word):
+    if lower in RARELY_SENTENCE_FINAL or _DOTTED.fullmatch(word):
+        return small or (initial and len(after) == 1) or lower_after not in SENTENCE_STARTERS
+    if (number or (small and lower_after not in SENTENCE_STARTERS)) and _NO_VOWEL.fullmatch(word):
         return True
     if small and _ROMAN.fullmatch(word):
         return True
     day = word.isdecimal() and len(word) <= 2
-    return day and (lower_after in ORDERED or before in GERMAN_ARTICLES)
+    return day and (lower_after in AFTER_ORDINAL or before in GERMAN_ARTICLES)
 
 
 # A shortcut for most stops: one behind a word that is no abbreviation, before a blank.
@@ -324,7 +324,7 @@ def _may_follow(word: str, stop: str) -> _Next:
 
 
 def _may_follow_full_stop(piece: str) -> _Next:
-    word = composed(piece.lstrip(_OPENERS))
+    word = to_nfc(piece.lstrip(_OPENERS))
     if not word or len(piece) >= _LONGEST_WORD or piece.split() != [piece]:
         return "unclear"
     if _DOTTED.fullmatch(word) or _IS_ITEM_NUMBER.fullmatch(word):

@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from claimflow.stages.text.sentences import WordCache, split_sentences
 from claimflow.stages.text.unicode_words import unicode_words
+from claimflow.stages.text.word_lists import STOP_WORDS
 
 Tokens = Literal["treebank", "content", "unicode"]
 """The units that token overlap and word BLEU count.
@@ -14,22 +15,6 @@ Tokens = Literal["treebank", "content", "unicode"]
 treebank: words and punctuation as in the Penn Treebank, case kept.
 content: lower-case English words without stop words; numbers by value.
 unicode: case-folded words of any language, Chinese and Japanese by character."""
-
-STOP_WORDS: Final = frozenset(
-    """
-    a about above after again against ain all am an and any are aren as at be because been
-    before being below between both but by can couldn d did didn do does doesn doing don down
-    during each few for from further had hadn has hasn have haven having he her here hers
-    herself him himself his how i if in into is isn it its itself just ll m ma me mightn more
-    most mustn my myself needn no nor not now o of off on once only or other our ours
-    ourselves out over own re s same shan she should shouldn so some such t than that the
-    their theirs them themselves then there these they this those through to too under until
-    up ve very was wasn we were weren what when where which while who whom why will with won
-    wouldn y you your yours yourself yourselves
-    """.split()
-)
-"""English function words: NLTK's stop words without the entries that hold an apostrophe, which
-never match a word whose punctuation is removed."""
 
 
 def tokenize(text: str, *, tokens: Tokens = "treebank") -> list[str]:

@@ -1,28 +1,26 @@
-"""Words of any language by Unicode Standard Annex #29, case-folded."""
+"""Words of any language by Unicode Standard Annex #29, case-folded, and text in NFC.
+
+Of the annex's rules these are kept: letters and digits join (WB5, WB8 to WB10), an apostrophe or a
+full stop joins letters (WB6, WB7: "can't", "example.com"), a point, a comma or an apostrophe joins
+digits (WB11, WB12), an underscore joins both (WB13a, WB13b), a quotation mark joins Hebrew
+letters (WB7b, WB7c), marks and joiners stay with what they follow (WB4), and all else is
+separate (WB999). So Hangul is cut at blanks, and Thai, Lao, Khmer and Burmese, which have
+none, after each letter with its marks. Punctuation, symbols and emoji, which hold no letter or
+digit, are no words.
+
+Tailored, as the annex allows:
+
+- Katakana is taken by character (without WB13), as Han and Hiragana are.
+- A number keeps its sign and a leading point.
+- A colon, a semicolon and a narrow blank join nothing.
+- Underscores and apostrophes at the ends of a word are no part of it: `_so_`, 'so'.
+"""
 
 import re
 import unicodedata
 from typing import Final
 
 import regex
-
-# Words of any language, bounded as in Unicode Standard Annex #29, and case-folded.
-#
-# Kept of its rules: letters and digits join (WB5, WB8 to WB10), an apostrophe or a full stop
-# joins letters (WB6, WB7: "can't", "example.com"), a point, a comma or an apostrophe joins
-# digits (WB11, WB12), an underscore joins both (WB13a, WB13b), a quotation mark joins Hebrew
-# letters (WB7b, WB7c), marks and joiners stay with what they follow (WB4), and all else is
-# apart (WB999). So Hangul is cut at blanks, and Thai, Lao, Khmer and Burmese, which have
-# none, after each letter with its marks. What holds no letter or digit, as punctuation,
-# symbols and emoji, is no word.
-#
-# Tailored, as the annex allows:
-#
-# - Katakana is taken by character (without WB13), as Han and Hiragana are.
-# - A number keeps its sign and a leading point.
-# - A colon, a semicolon and a narrow blank join nothing.
-# - Underscores and apostrophes at the ends of a word are no part of it: `_so_`, 'so'.
-
 
 # {letter}++ is what most of a text is: one step for a whole run of letters.
 _SHAPE: Final = (
@@ -53,7 +51,7 @@ _WORD: Final = regex.compile(
     )
     + r"|[[\p{L}\p{N}]--\p{WB=Extend}][\p{WB=Extend}\p{WB=Format}\p{WB=ZWJ}]*+"
 )
-# What _WORD comes to in ASCII, three times as fast.
+# Equal to _WORD for ASCII texts, three times as fast.
 _ASCII_WORD: Final = re.compile(
     _shape(
         first="",
@@ -66,8 +64,8 @@ _ASCII_WORD: Final = re.compile(
         hebrew="",
     )
 )
-# Characters that are not seen: soft hyphens, joiners, directions, variants of a glyph.
-_UNSEEN: Final = re.compile(
+# Invisible characters: soft hyphens, joiners, directions, variants of a glyph.
+_INVISIBLE: Final = re.compile(
     "[\u00ad\u034f\u061c\u200c-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]+"
 )
 _APOSTROPHE: Final = re.compile("[’ʼ]")
@@ -87,9 +85,9 @@ def unicode_words(text: str) -> list[str]:
     """Case-folded words of `text`, in order; punctuation, symbols and emoji are no words.
 
     Numbers keep sign and decimal point ("-3.5") and lose what groups thousands (1,250,000
-    and 1'250'000 are "1250000"). Forms that differ in looks only (NFKC), in characters that
-    are not seen, in the vowel signs of Arabic and Hebrew or in the dot of a Turkish i are one
-    word. Chinese and Japanese are taken by character.
+    and 1'250'000 are "1250000"). Compatibility forms (NFKC), and forms that differ only in
+    invisible characters, in the vowel signs of Arabic and Hebrew or in the dot of a Turkish i are
+    one word. Chinese and Japanese are taken by character.
     """
     words = (_ASCII_WORD if text.isascii() else _WORD).findall(text)
     if not words:
@@ -100,32 +98,26 @@ def unicode_words(text: str) -> list[str]:
         lines = _GROUPED.sub(lambda match: _GROUP.sub("", match[0]), lines)
     if "." in lines:
         lines = _POINT_FIRST.sub(r"\g<1>0.", lines)
-    # A word may have been of optional signs alone, and none holds a blank.
+    # A word that was of optional signs alone is an empty line now; no word holds a blank.
     return lines.split()
 
 
 def _folded(lines: str, *, longest: int) -> str:
     if lines.isascii():
         return lines.lower()
-    plain = _alike(_UNSEEN.sub("", _APOSTROPHE.sub("'", lines).replace("−", "-")))
+    plain = _case_folded(_INVISIBLE.sub("", _APOSTROPHE.sub("'", lines).replace("−", "-")))
     if longest > _LONGEST_WORD:
         # Normalising takes quadratic time on a long run of combining marks.
         return plain
     # Some compatibility forms stand for capitals, or hold a blank.
-    plain = _alike(unicodedata.normalize("NFKC", plain)).replace(" ", "")
+    plain = _case_folded(unicodedata.normalize("NFKC", plain)).replace(" ", "")
     return unicodedata.normalize("NFKC", plain)
 
 
-def _alike(lines: str) -> str:
-    # In capitals nobody can tell the Turkish i without a dot from the one of other languages.
+def _case_folded(lines: str) -> str:
+    # In capitals the Turkish dotless i is the same as the i of other languages.
     folded = lines.casefold().replace("i\u0307", "i").replace("ı", "i")
     return _OPTIONAL.sub("", folded)
-
-
-# Letters with marks as one character where there is one: é, not e and an accent behind it.
-#
-# What looks the same should be the same to whoever compares characters; texts out of PDF files
-# and file names often have the marks apart.
 
 
 # The most marks in a row that Unicode expects of any text (UAX #15, stream-safe text).
@@ -133,8 +125,11 @@ def _alike(lines: str) -> str:
 _LONG_RUN: Final = regex.compile(r"\p{M}{31}")
 
 
-def composed(text: str) -> str:
-    """`text` in Normalization Form C; as it is where it holds over 30 marks in a row."""
+def to_nfc(text: str) -> str:
+    """`text` in Normalization Form C (é is one character); unchanged where 31 marks stand in a row.
+
+    Texts out of PDF files and file names often have letters and marks apart.
+    """
     if text.isascii() or _LONG_RUN.search(text) or unicodedata.is_normalized("NFC", text):
         return text
     return unicodedata.normalize("NFC", text)

@@ -14,7 +14,7 @@ from claimflow.stages.tables import build
 from claimflow.stages.text.bleu import word_bleu
 from claimflow.stages.text.chrf import chrf
 from claimflow.stages.text.rouge import rouge_l
-from claimflow.stages.text.unicode_words import composed
+from claimflow.stages.text.unicode_words import to_nfc
 
 PARTS = ["precision", "recall", "f1"]
 MEASURES = [
@@ -205,5 +205,5 @@ def test_measures_of_any_texts_lie_in_range(response, contexts, tokens, bleu_uni
     for row in rows.iter_rows(named=True):
         assert all(0 <= row[measure] <= 1 for measure in MEASURES)
         sentence, source = response[row["start"] : row["end"]], "\n".join(contexts)
-        ours = rouge_l(composed(sentence), composed(source))
+        ours = rouge_l(to_nfc(sentence), to_nfc(source))
         assert row["rouge_l_f1"] == ours.f1

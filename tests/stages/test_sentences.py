@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claimflow.stages.text import sentences
-from claimflow.stages.text.abbreviations import ABBREVIATIONS
 from claimflow.stages.text.sentences import Span, split_sentences
+from claimflow.stages.text.word_lists import ABBREVIATIONS
 
 TESTS = Path(__file__).parents[1]
 

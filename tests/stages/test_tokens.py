@@ -8,14 +8,9 @@ from hypothesis import strategies as st
 
 from claimflow.stages.text import tokens as tokens_module
 from claimflow.stages.text.overlap import token_overlap
-from claimflow.stages.text.tokens import (
-    STOP_WORDS,
-    content_words,
-    tokenize,
-    tokenize_sentence,
-    treebank_words,
-)
+from claimflow.stages.text.tokens import content_words, tokenize, tokenize_sentence, treebank_words
 from claimflow.stages.text.unicode_words import unicode_words
+from claimflow.stages.text.word_lists import STOP_WORDS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CASES = [

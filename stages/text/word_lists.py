@@ -1,13 +1,32 @@
-"""Abbreviations that are written with a full stop inside a sentence, in several languages."""
+"""Word lists: English stop words, and for sentence splitting abbreviations of several languages."""
 
 from typing import Final
 
 
-def _words(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
+    """The words of `text`, which white space separates."""
     return frozenset(text.split())
 
 
-NEVER_LAST: Final = _words(
+STOP_WORDS: Final = word_set(
+    """
+    a about above after again against ain all am an and any are aren as at be because been
+    before being below between both but by can couldn d did didn do does doesn doing don down
+    during each few for from further had hadn has hasn have haven having he her here hers
+    herself him himself his how i if in into is isn it its itself just ll m ma me mightn more
+    most mustn my myself needn no nor not now o of off on once only or other our ours
+    ourselves out over own re s same shan she should shouldn so some such t than that the
+    their theirs them themselves then there these they this those through to too under until
+    up ve very was wasn we were weren what when where which while who whom why will with won
+    wouldn y you your yours yourself yourselves
+    """
+)
+"""English function words: NLTK's stop words without the entries that hold an apostrophe, which
+never match a word whose punctuation is removed."""
+
+# What is written with a full stop inside a sentence.
+
+NEVER_SENTENCE_FINAL: Final = word_set(
     # English
     "mr mrs ms mx dr drs prof rev hon fr ste mt messrs gen col capt cpt lt sgt adm cmdr cpl "
     "sen rep gov supt vs viz cf approx eg ie dept e.g i.e "
@@ -26,20 +45,20 @@ NEVER_LAST: Final = _words(
 )
 """A sentence goes on behind these, whatever follows."""
 
-BEFORE_NUMBER: Final = _words(
+BEFORE_NUMBER: Final = word_set(
     "no nos n° nº nr núm num p pp pg vol vols ch chap sec sect art arts fig figs tab eq eqs ex par "
     "ver bd abb aufl abs kap pág págs стр рис гл № est c "
     "apt dpto tel ext"
 )
 """A sentence goes on behind these when a digit follows."""
 
-MONTHS: Final = _words(
+MONTHS: Final = word_set(
     "jan janv févr avr juil juill ene abr ago dic dez okt янв фев апр авг сен сент окт нояб дек"
 )
 """A sentence goes on behind these when a digit or a small letter follows; other names of months,
-which are no names of people, are among those that are seldom last."""
+which are no names of people, are in RARELY_SENTENCE_FINAL."""
 
-MAYBE_LAST: Final = _words(
+RARELY_SENTENCE_FINAL: Final = word_set(
     "inc ltd co corp llc bros plc gmbh jr sr esq al st ph.d a.m p.m "
     "ff feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thurs fri lun "
     "ave av blvd rd hwy mtn univ assn govt intl dist div ariz ark calif colo conn del fla ga "
@@ -49,12 +68,14 @@ MAYBE_LAST: Final = _words(
 )
 """A sentence ends with these only when a common first word follows."""
 
-LAST_WORDS: Final = _words("etc usw usf ecc т.д т.п др")
+ENUMERATION_ENDS: Final = word_set("etc usw usf ecc т.д т.п др")
 """Words that end an enumeration: the sentence goes on behind them only in lower case."""
 
-ABBREVIATIONS: Final = NEVER_LAST | BEFORE_NUMBER | MONTHS | MAYBE_LAST | LAST_WORDS
+ABBREVIATIONS: Final = (
+    NEVER_SENTENCE_FINAL | BEFORE_NUMBER | MONTHS | RARELY_SENTENCE_FINAL | ENUMERATION_ENDS
+)
 
-ORDERED: Final = _words(
+AFTER_ORDINAL: Final = word_set(
     "januar jänner februar märz april mai juni juli august september oktober november dezember "
     "marts maj december jan feb mär mrz apr jun jul aug sep sept okt nov dez "
     "jahrhundert jahrhunderts jh jahrtausend weltkrieg lebensjahr geburtstag auflage quartal "
@@ -62,7 +83,7 @@ ORDERED: Final = _words(
 )
 """What follows the number of a day or a place in languages that write it as "3."."""
 
-FIRST_WORDS: Final = _words(
+SENTENCE_STARTERS: Final = word_set(
     "the a an this that these those he it she we you they i his her its our their my there here in "
     "on at for from by with as but and or so if when while since because although after before "
     "until once during despite however what who why where how which do does did is are was were "
@@ -74,5 +95,5 @@ FIRST_WORDS: Final = _words(
 )
 """Words that often begin a sentence and are no names."""
 
-GERMAN_ARTICLES: Final = _words("der die das den dem des im vom zum zur beim")
+GERMAN_ARTICLES: Final = word_set("der die das den dem des im vom zum zur beim")
 """Behind these "3." is an ordinal."""
