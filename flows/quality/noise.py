@@ -11,7 +11,12 @@ from claimflow.flows.judge.estimate import Estimate
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.wiring import Step
-from claimflow.flows.quality.variance import Parts, Source, detectable_difference, split_variance
+from claimflow.flows.quality.variance import (
+    Source,
+    VarianceComponents,
+    detectable_difference,
+    variance_components,
+)
 from claimflow.flows.runner.counting import Counter, asking, foresee
 from claimflow.flows.runner.estimate import ClaimGuesses
 from claimflow.flows.runner.execute import on_record, unless_interrupted
@@ -23,22 +28,19 @@ from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import Claim, Score
 
-# A pipeline's tables made several times over, as though nobody had asked its judges before.
-
-
 _SAMPLES: Final = "samples"
 
 Lend = Callable[[Step, int], Mapping[str, Any]]
-"""The tools of a step at a repeat, by the name of its parameter."""
+"""The tools of a step for a repeat, by parameter."""
 
 Complete = Callable[[Step, pl.DataFrame], pl.DataFrame]
-"""Adds to a step's table what is not known yet."""
+"""Replaces rows of a step's table that are not known yet by an estimate."""
 
 
 class Design(NamedTuple):
-    """How often everything is repeated: decompositions, and verifications of each of them.
+    """How many decompositions are made, and how many verifications of each.
 
-    An axis of length 1 is that of steps that no judge makes: they come out the same each time.
+    1 where those steps need no judge and are deterministic.
     """
 
     decompositions: int
@@ -46,18 +48,17 @@ class Design(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One repeat of a table: the number of the decomposition, and of the verification in it."""
+    """One repeat of a table: the number of its decomposition, and of the verification in that."""
 
     decomposition: int
     verification: int
 
 
 class Repeats:
-    """The tables of a pipeline over some samples, each made once for every repeat of its own.
+    """The tables of a pipeline over some samples, each made once for each of its repeats.
 
-    A decomposition is asked for under the number of its repeat, a verification under one that
-    no other has, so that neither shares an answer. More repeats leave the numbers of the
-    others as they are.
+    Every decomposition and every verification has a repeat number of its own, part of the request,
+    so that no two share an answer in the ledger. More repeats leave the other numbers unchanged.
     """
 
     def __init__(
@@ -76,12 +77,12 @@ class Repeats:
         self.sources = _sources(self._steps)
         self.scores = [step for step in pipeline.steps if step.stage.makes is Score]
         vary = frozenset[Source]().union(*(self.sources[step.name] for step in self.scores))
-        of = repeats if "decomposition" in vary else 1
-        each = (2 if of > 1 else repeats) if "verification" in vary else 1
-        self.design = Design(of, each)
+        decompositions = repeats if "decomposition" in vary else 1
+        verifications = (2 if decompositions > 1 else repeats) if "verification" in vary else 1
+        self.design = Design(decompositions, verifications)
 
     def needed(self) -> frozenset[str]:
-        """The steps that scores are made of, those that make them among them."""
+        """The steps that scores depend on, including those that make scores."""
         found: set[str] = set()
         left = [step.name for step in self.scores]
         while left:
@@ -91,17 +92,15 @@ class Repeats:
                 left += self._steps[name].needs
         return frozenset(found)
 
-    def cells(self, step: str) -> Iterator[Cell]:
-        """The repeats of a step's table that may differ."""
+    def cells(self, step: str) -> list[Cell]:
+        """The repeats of a step's table, as far as they may differ."""
         sources = self.sources[step]
-        for decomposition in range(self.design.decompositions if sources else 1):
-            for verification in range(
-                self.design.verifications if "verification" in sources else 1
-            ):
-                yield Cell(decomposition, verification)
+        decompositions = self.design.decompositions if sources else 1
+        verifications = self.design.verifications if "verification" in sources else 1
+        return [Cell(d, v) for d in range(decompositions) for v in range(verifications)]
 
     def table(self, name: str, cell: Cell) -> pl.DataFrame:
-        """The table of a step at a repeat."""
+        """The table of a step in one repeat."""
         if name == _SAMPLES:
             return self._samples
         sources = self.sources[name]
@@ -125,7 +124,7 @@ class Repeats:
 
 
 def _sources(steps: Mapping[str, Step]) -> dict[str, frozenset[Source]]:
-    """What may make the table of each step another one each time; nothing for most."""
+    """The sources of variance of the table of each step; empty for a deterministic one."""
     found: dict[str, frozenset[Source]] = {_SAMPLES: frozenset()}
     for name, step in steps.items():
         own: set[Source] = set()
@@ -135,17 +134,14 @@ def _sources(steps: Mapping[str, Step]) -> dict[str, frozenset[Source]]:
     return found
 
 
-# How far each metric of a pipeline varies over its repeats.
-
-
 class Spread(NamedTuple):
-    """How far one metric varies.
+    """The variance of one metric over the repeats.
 
-    `scored` counts the samples that have a score in every repeat, which `mean` and `parts`
-    are of; `failed` those whose score failed in one, `undefined` the others. `varies` names
-    what can vary at all. `detectable` is the smallest difference between two runs over `of`
-    samples that would show: those of the whole file, as far as they are scored. All three
-    are None where no sample is scored.
+    `scored` counts the samples with a score in every repeat, on which `mean` and `parts` rest;
+    `failed` those whose score failed in one, `undefined` the others. `varies` names the sources
+    that can vary. `detectable` is the minimum detectable difference between two runs over `of`
+    samples: the scored share of the whole file. `mean`, `parts` and `detectable` are None where
+    no sample is scored.
     """
 
     step: str
@@ -155,23 +151,23 @@ class Spread(NamedTuple):
     failed: int
     varies: frozenset[Source]
     mean: float | None = None
-    parts: Parts | None = None
+    parts: VarianceComponents | None = None
     detectable: float | None = None
     of: int = 0
 
 
-def spreads(
-    walk: Repeats, step: str, tables: Mapping[tuple[str, Cell], pl.DataFrame], *, whole: int
+def _spreads(
+    repeated: Repeats, step: str, tables: Mapping[tuple[str, Cell], pl.DataFrame], *, file_size: int
 ) -> Iterator[Spread]:
-    """How far each metric of a step varies.
+    """The spread of each metric of a step.
 
-    `tables` holds its scores at every repeat, `whole` counts the samples of the file.
+    `tables` holds its scores in every repeat, `file_size` counts the samples of the file.
     """
-    varies = walk.sources[step]
-    shape = _shape(walk.design, varies)
+    varies = repeated.sources[step]
+    shape = _shape(repeated.design, varies)
     stacked = pl.concat(
         tables[step, cell].select("sample_id", "metric", "score", "status", repeat=pl.lit(number))
-        for number, cell in enumerate(walk.cells(step))
+        for number, cell in enumerate(repeated.cells(step))
     )
     for (metric,), rows in stacked.group_by("metric", maintain_order=True):
         by_sample = rows.group_by("sample_id", maintain_order=True).agg(
@@ -185,8 +181,8 @@ def spreads(
         spread = Spread(step, str(metric), used.height, undefined, failed, varies)
         if used.height:
             scores = np.array(used["score"].to_list()).reshape(used.height, *shape)
-            parts = split_variance(scores)
-            of = max(round(whole * used.height / by_sample.height), 1)
+            parts = variance_components(scores)
+            of = max(round(file_size * used.height / by_sample.height), 1)
             least = detectable_difference(parts, of)
             spread = spread._replace(
                 mean=float(scores.mean()), parts=parts, detectable=least, of=of
@@ -195,9 +191,9 @@ def spreads(
 
 
 def _shape(design: Design, varies: frozenset[Source]) -> tuple[int, int]:
-    """Decompositions and verifications among the repeats of a table.
+    """(decompositions, verifications) among the repeats of a table.
 
-    Where only verification varies each repeat of a decomposition is one more of it.
+    Where only verification varies, every repeat is one more verification.
     """
     if varies == {"verification"}:
         return 1, design.decompositions * design.verifications
@@ -205,15 +201,12 @@ def _shape(design: Design, varies: frozenset[Source]) -> tuple[int, int]:
     return (design.decompositions if varies else 1), verifications
 
 
-# How far scores vary from one evaluation of the same samples to the next: asked and measured.
-
-
 STEP: Final = "repeats"
-"""What a watch is told of as though it were a step."""
+"""The name under which an observer is told of progress, in place of a step."""
 
 
 def first_samples(prepared: Prepared, count: int) -> pl.DataFrame:
-    """The first samples of a file, or all of fewer."""
+    """The first `count` samples of a file, or all if there are fewer."""
     shards = []
     for shard in prepared.samples.shards(SHARD):
         shards.append(shard.head(count))
@@ -226,7 +219,7 @@ def first_samples(prepared: Prepared, count: int) -> pl.DataFrame:
 def count_calls(
     prepared: Prepared, store: Store, samples: pl.DataFrame, repeats: int
 ) -> tuple[Design, dict[str, Estimate]]:
-    """What `repeats` repeats would ask, by step. Nobody is asked, nothing is written."""
+    """The design and the estimated calls by step; calls no model and writes nothing."""
     asked: set[str] = set()
     endpoints = asking(prepared.pipeline)
     foreseen = foresee(prepared.pipeline, store)
@@ -241,12 +234,12 @@ def count_calls(
     def complete(step: Step, table: pl.DataFrame) -> pl.DataFrame:
         return guesses.complete(step.name, step.stage, table, samples) if step.judges else table
 
-    walk = Repeats(prepared.pipeline, samples, repeats, lend, complete)
+    repeated = Repeats(prepared.pipeline, samples, repeats, lend, complete)
     for name in (step.name for step in prepared.pipeline.steps if step.name in counters):
-        for cell in walk.cells(name) if name in walk.needed() else ():
-            walk.table(name, cell)
+        for cell in repeated.cells(name) if name in repeated.needed() else ():
+            repeated.table(name, cell)
     about = bool(guesses.steps) or foreseen.guessed
-    return walk.design, {name: one.estimate(about=about) for name, one in counters.items()}
+    return repeated.design, {name: one.estimate(about=about) for name, one in counters.items()}
 
 
 def measure(
@@ -258,10 +251,10 @@ def measure(
     *,
     redact: bool = False,
 ) -> list[Spread]:
-    """Ask for `repeats` repeats what is not remembered of them; how far each metric varies.
+    """Evaluate `samples` `repeats` times, and return the spread of each metric.
 
-    It goes on record as a run of its own, whose calls are remembered like those of any
-    other and which is never taken for the newest run. Raises as a run does.
+    Replies in the ledger are reused and new ones are added to it. It is recorded as a run of its
+    own, which never counts as the latest run. Raises the errors of a run.
     """
     check_pipeline(prepared.pipeline)
     stop = threading.Event()
@@ -282,23 +275,23 @@ def measure(
         ),
         runs.recording_end(store, run_id, stop, well="measured"),
     ):
-        walk = Repeats(
+        repeated = Repeats(
             prepared.pipeline, samples, repeats, lambda step, n: toolbox.lend(step, repeat=n)
         )
-        tables = unless_interrupted(lambda: _scores(walk, observer), stop)
+        tables = unless_interrupted(lambda: _scores(repeated, observer), stop)
     return [
         spread
-        for step in walk.scores
-        for spread in spreads(walk, step.name, tables, whole=prepared.samples.count)
+        for step in repeated.scores
+        for spread in _spreads(repeated, step.name, tables, file_size=prepared.samples.count)
     ]
 
 
-def _scores(walk: Repeats, observer: RunObserver) -> dict[tuple[str, Cell], pl.DataFrame]:
-    """The scores of each step at each of its repeats."""
-    cells = [(step.name, cell) for step in walk.scores for cell in walk.cells(step.name)]
+def _scores(repeated: Repeats, observer: RunObserver) -> dict[tuple[str, Cell], pl.DataFrame]:
+    """The scores of each step in each of its repeats."""
+    cells = [(step.name, cell) for step in repeated.scores for cell in repeated.cells(step.name)]
     tables: dict[tuple[str, Cell], pl.DataFrame] = {}
-    # By repeat, so that a run that is stopped has whole repeats on file.
+    # By repeat, so that a stopped run has finished whole repeats.
     for done, (step, cell) in enumerate(sorted(cells, key=lambda one: one[1]), 1):
-        tables[step, cell] = walk.table(step, cell)
+        tables[step, cell] = repeated.table(step, cell)
         observer.step_progress(STEP, done, len(cells))
     return tables

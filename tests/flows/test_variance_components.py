@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from claimflow.flows.quality.variance import Parts, detectable_difference, split_variance
+from claimflow.flows.quality.variance import (
+    VarianceComponents,
+    detectable_difference,
+    variance_components,
+)
 
 Scores = NDArray[np.float64]
 
@@ -23,31 +27,33 @@ def test_a_table_by_hand() -> None:
     # Means of decompositions: 1, 3 and 6, 8; of samples: 2, 7.
     scores = np.array([[[0.0, 2.0], [2.0, 4.0]], [[5.0, 7.0], [8.0, 8.0]]])
     # Mean squares within decompositions 6 / 4, between them 8 / 2, between samples 50.
-    assert split_variance(scores) == Parts((50 - 4) / 4, (4 - 1.5) / 2, 1.5)
+    assert variance_components(scores) == VarianceComponents((50 - 4) / 4, (4 - 1.5) / 2, 1.5)
 
 
 def test_what_was_not_repeated_is_no_part() -> None:
     scores = np.array([[0.0, 2.0], [5.0, 7.0]])
     # Within samples 2, between them 2 * 12.5.
-    assert split_variance(scores[:, None, :]) == Parts((25 - 2) / 2, 0.0, 2.0)
-    assert split_variance(scores[:, :, None]) == Parts((25 - 2) / 2, 2.0, 0.0)
-    assert split_variance(scores[:, :1, None]) == Parts(12.5, 0.0, 0.0)
+    assert variance_components(scores[:, None, :]) == VarianceComponents((25 - 2) / 2, 0.0, 2.0)
+    assert variance_components(scores[:, :, None]) == VarianceComponents((25 - 2) / 2, 2.0, 0.0)
+    assert variance_components(scores[:, :1, None]) == VarianceComponents(12.5, 0.0, 0.0)
 
 
 def test_an_estimate_below_0_is_0_and_told() -> None:
     # Both decompositions have the same mean: less than chance would give.
     scores = np.array([[[0.0, 2.0], [2.0, 0.0]], [[1.0, 1.0], [1.0, 1.0]]])
-    assert split_variance(scores) == Parts(0.0, 0.0, 1.0, ("decomposition",))
+    assert variance_components(scores) == VarianceComponents(0.0, 0.0, 1.0, ("decomposition",))
     alike = np.array([[[0.0], [2.0]], [[2.0], [0.0]]])
-    assert split_variance(alike) == Parts(0.0, 2.0, 0.0, ("sampling",))
+    assert variance_components(alike) == VarianceComponents(0.0, 2.0, 0.0, ("sampling",))
 
 
 def test_scores_that_never_vary_have_no_parts() -> None:
-    assert split_variance(np.full((5, 3, 2), 0.1)) == Parts(0.0, 0.0, 0.0)
+    assert variance_components(np.full((5, 3, 2), 0.1)) == VarianceComponents(0.0, 0.0, 0.0)
 
 
 def test_of_one_sample_nobody_knows_how_samples_vary() -> None:
-    assert split_variance(np.array([[[1.0, 3.0], [4.0, 6.0]]])) == Parts(None, 3.5, 2.0)
+    assert variance_components(np.array([[[1.0, 3.0], [4.0, 6.0]]])) == VarianceComponents(
+        None, 3.5, 2.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,7 +61,7 @@ def test_of_one_sample_nobody_knows_how_samples_vary() -> None:
 )
 def test_what_is_no_table_of_scores_is_refused(scores: Scores) -> None:
     with pytest.raises(ValueError, match="must be three-dimensional and finite"):
-        split_variance(scores)
+        variance_components(scores)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +75,7 @@ def test_what_is_no_table_of_scores_is_refused(scores: Scores) -> None:
 )
 def test_simulated_parts_are_found(of: tuple[int, int], sd: tuple[float, float, float]) -> None:
     found = np.array(
-        [list(split_variance(simulated(seed, 60, of, sd))[:3]) for seed in range(400)],
+        [list(variance_components(simulated(seed, 60, of, sd))[:3]) for seed in range(400)],
         dtype=np.float64,
     )
     expected = np.square(sd)
@@ -79,13 +85,15 @@ def test_simulated_parts_are_found(of: tuple[int, int], sd: tuple[float, float, 
 
 def test_the_smallest_difference_in_numbers() -> None:
     # The two quantiles are 1.959964 and 0.841621, the root is that of 0.08 / 50.
-    assert detectable_difference(Parts(0.2, 0.01, 0.03), 50) == pytest.approx(0.112063, abs=1e-6)
-    assert detectable_difference(Parts(0.2, 0.0, 0.0), 50) == 0.0
+    assert detectable_difference(VarianceComponents(0.2, 0.01, 0.03), 50) == pytest.approx(
+        0.112063, abs=1e-6
+    )
+    assert detectable_difference(VarianceComponents(0.2, 0.0, 0.0), 50) == 0.0
 
 
 def test_the_smallest_difference_is_found_four_times_in_five() -> None:
     sd = (0.3, 0.1, 0.15)
-    parts = Parts(*(value**2 for value in sd))
+    parts = VarianceComponents(*(value**2 for value in sd))
     samples, trials = 100, 4_000
     shift = detectable_difference(parts, samples)
     draw = np.random.default_rng(7).normal
