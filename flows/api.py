@@ -9,7 +9,7 @@ from typing import NamedTuple
 from claimflow.flows.judge.rate_limit import OpenSharedLimiter, no_shared_limit
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.rerun import Rerun
-from claimflow.flows.quality.gates import judge_run
+from claimflow.flows.quality.gates import evaluate_gates
 from claimflow.flows.runner.canaries import try_judges
 from claimflow.flows.runner.disk_space import check_room
 from claimflow.flows.runner.embedded_models import fetched
@@ -101,5 +101,5 @@ def run_pipeline(
             execute_steps(run, observer)
             trying = partial(try_judges, prepared, store, toolbox, run_id, choice.wanted)
             unless_interrupted(trying, stop)
-        judge_run(store, run_id, pipeline.gates)
+        evaluate_gates(store, run_id, pipeline.gates)
     return RunResult(run_id, store, run.results)

@@ -9,7 +9,7 @@ import polars as pl
 from claimflow.flows.api import run_pipeline
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.pipeline.gates import Gate
-from claimflow.flows.quality.gates import Outcome, held, outcomes_of
+from claimflow.flows.quality.gates import Outcome, gate_outcomes, recorded_outcomes
 from claimflow.flows.quality.paired_statistics import ROUNDING
 from claimflow.flows.report.formatting import escape_controls, format_count, format_number
 from claimflow.flows.report.overview import StepMetric, named_metrics
@@ -85,7 +85,7 @@ def _not_met(
         low = option == "at_least"
         # Outcomes go by the interval as well: here it is the mean alone that counts.
         gates = {name: Gate(min=line) if low else Gate(max=line) for name, line in lines.items()}
-        for one, metric in zip(held(store, run_id, gates), metrics, strict=True):
+        for one, metric in zip(gate_outcomes(store, run_id, gates), metrics, strict=True):
             lacks = None if one.value is None else (one.line - one.value) * (1 if low else -1)
             if lacks is None or lacks > ROUNDING:
                 yield _told(one, low=low)
@@ -125,7 +125,7 @@ def _worst(store: Store, run_id: str, of: StepMetric, *, lowest: bool) -> Iterat
 
 
 def _failed_gates(store: Store, run_id: str) -> Iterator[str]:
-    for one in outcomes_of(store, run_id):
+    for one in recorded_outcomes(store, run_id):
         if one.outcome == "fail":
             gate, value, interval, _, reason = gate_cells(one)
             yield f"gate failed: {gate}: {value} ({interval}), {reason}"

@@ -103,7 +103,7 @@ def gate(options: Namespace) -> int:
     """Evaluate the gates on a run; 4 when one fails, else 5 when one is inconclusive, else 0."""
     from claimflow.flows.pipeline.pipeline import build_pipeline
     from claimflow.flows.pipeline.yaml_source import load_yaml
-    from claimflow.flows.quality.gates import judge_run
+    from claimflow.flows.quality.gates import evaluate_gates
     from claimflow.flows.report.terminal import Terminal, gate_exit_code, print_gates
     from claimflow.flows.store.read_copy import refresh_read_copy
     from claimflow.flows.store.results import chosen_run
@@ -117,7 +117,7 @@ def gate(options: Namespace) -> int:
     store = Store((options.store or pipeline.store).resolve())
     newest = None if options.run else newest_run_of(store, pipeline.name)
     run_id = chosen_run(store, options.run or newest)
-    outcomes = judge_run(store, run_id, pipeline.gates)
+    outcomes = evaluate_gates(store, run_id, pipeline.gates)
     refresh_read_copy(store)
     terminal = Terminal()
     terminal.print(f"run {run_id}")

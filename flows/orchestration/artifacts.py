@@ -10,7 +10,7 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
-from claimflow.flows.quality.gates import outcomes_of
+from claimflow.flows.quality.gates import recorded_outcomes
 from claimflow.flows.report.markdown import code_span, run_markdown, worst_samples
 from claimflow.flows.report.run_text import gate_line, judge_lines, run_counts_text
 from claimflow.flows.store.results import run_steps
@@ -60,7 +60,7 @@ def final_state(store: Store, run_id: str) -> State[str]:
 
     What nobody can tell and rows that failed are told and do not fail a night.
     """
-    outcomes = outcomes_of(store, run_id)
+    outcomes = recorded_outcomes(store, run_id)
     failed = gate_line(outcomes, "fail")
     if failed is not None:
         return Failed(message=failed)

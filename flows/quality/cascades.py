@@ -1,18 +1,18 @@
-"""Results of cascades: who judged, calls saved, audits."""
+"""Results of cascades: which model judged, calls saved, audit of the embedded model."""
 
 from typing import Final, NamedTuple
 
 from claimflow.flows.store.store import Store, read_table
 
 
-class CascadeAccount(NamedTuple):
-    """The verdicts of a step that has a cascade, counted.
+class CascadeResult(NamedTuple):
+    """Counts of the verdicts of a step that has a cascade.
 
-    `settled` are the embedded model's, `referred` went to the judge, `audited` are those that
-    the judge gave where the embedded model was sure; `failed` have no verdict. Of the audited
-    the judge `disagreed` on whether the claim is entailed, and `relabelled` counts those that
-    have another verdict at all. `low` and `high` bound the 95 % interval of the share of
-    settled verdicts that it would disagree on, None where none was audited.
+    `settled` verdicts are by the embedded model, `referred` by the judge, and `audited` by the
+    judge although the embedded model was certain; `failed` have no verdict. On `disagreed` of the
+    audited the two disagree on whether the claim is entailed, on `relabelled` on the verdict.
+    `low` and `high` bound the 95 % interval of the share of settled verdicts that the judge would
+    disagree with, None where none was audited.
     """
 
     step: str
@@ -40,28 +40,25 @@ WHERE run_id = $run ORDER BY position
 """
 
 
-def cascades_of(store: Store, run_id: str) -> list[CascadeAccount]:
-    """The cascades of a run, in the order of their steps."""
+def cascade_results(store: Store, run_id: str) -> list[CascadeResult]:
+    """The results of the cascades of a run, in the order of their steps."""
     with store.reading() as connection:
         # Counting joins every verdict of the run with its claim, and most runs have no cascade.
         if read_table(connection, _STEPS, run=run_id).is_empty():
             return []
         rows = read_table(connection, _COUNTS, run=run_id).rows()
-    counted = [CascadeAccount(*row) for row in rows]
-    bounds = [exact_interval(one.disagreed, one.audited) for one in counted]
+    results = [CascadeResult(*row) for row in rows]
+    bounds = [clopper_pearson(one.disagreed, one.audited) for one in results]
     return [
-        one._replace(low=low, high=high) for one, (low, high) in zip(counted, bounds, strict=True)
+        one._replace(low=low, high=high) for one, (low, high) in zip(results, bounds, strict=True)
     ]
 
 
-def exact_interval(hits: int, of: int) -> tuple[float, float] | tuple[None, None]:
-    """Bounds of the 95 % interval of a share of which `hits` in `of` were seen; None of nothing.
-
-    Exact (Clopper and Pearson 1934): each bound is passed in at most 2.5 of 100 such draws.
-    """
+def clopper_pearson(hits: int, of: int) -> tuple[float, float] | tuple[None, None]:
+    """The exact 95 % interval of a proportion (Clopper and Pearson 1934); None where `of` is 0."""
     if not of:
         return None, None
-    # Takes a while to import, and most runs have no cascade.
+    # Slow to import, and most runs have no cascade.
     from scipy.special import betaincinv
 
     low = float(betaincinv(hits, of - hits + 1, 0.025)) if hits else 0.0

@@ -1,4 +1,4 @@
-"""Gates evaluated: pass, fail or inconclusive."""
+"""Gates on a run: every rule passes, fails or is inconclusive by a 95 % interval."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple
@@ -7,7 +7,7 @@ import duckdb
 import polars as pl
 
 from claimflow.flows.pipeline.gates import CANARY_AGREEMENT, Gate
-from claimflow.flows.quality.canaries import steadiness
+from claimflow.flows.quality.canaries import read_canary_results
 from claimflow.flows.quality.metric_differences import metric_differences
 from claimflow.flows.quality.paired_statistics import ROUNDING
 from claimflow.flows.runner.canaries import canary_scores
@@ -20,10 +20,10 @@ Verdict = Literal["pass", "fail", "inconclusive"]
 
 
 class Outcome(NamedTuple):
-    """What became of one rule of a gate; a row of `audit.gates`.
+    """The outcome of one rule of a gate; a row of `audit.gates`.
 
-    `value`, `low` and `high` are the mean and its 95 % interval, or those of the difference to
-    `baseline`, the run less the baseline; `line` is what the interval was held against.
+    `value`, `low` and `high` are the mean and its 95 % interval, or those of the difference to the
+    run `baseline` (this run less the baseline); `line` is the threshold.
     """
 
     metric: str
@@ -37,8 +37,14 @@ class Outcome(NamedTuple):
     reason: str
 
 
-class _Found(NamedTuple):
-    """A number with its interval, where there is one, and of how many samples it is."""
+_COLUMNS: Final = {
+    name: pl.Float64 if name in ("value", "low", "high", "line") else pl.String
+    for name in Outcome._fields
+}
+
+
+class _Estimate(NamedTuple):
+    """A number with its interval, None where undefined, and how many samples it is of."""
 
     value: float | None
     low: float | None
@@ -46,28 +52,25 @@ class _Found(NamedTuple):
     reason: str
 
 
-_NOTHING: Final = _Found(None, None, None, "")
+def evaluate_gates(store: Store, run_id: str, gates: Mapping[str, Gate]) -> list[Outcome]:
+    """Evaluate gates on a run and record the outcomes, replacing earlier ones.
 
-
-def judge_run(store: Store, run_id: str, gates: Mapping[str, Gate]) -> list[Outcome]:
-    """Hold a run against gates and put the outcomes on record, in place of earlier ones.
-
-    An interval wholly on the right side of the line passes, one wholly on the wrong side
-    fails, one that the line cuts is inconclusive; so is whatever cannot be computed. The
-    intervals are two-sided ones of 95 %: a run whose true mean is on the line fails, or
-    passes, about once in 40 times each.
+    An interval entirely on the right side of the threshold passes, one entirely on the wrong
+    side fails; one that contains the threshold is inconclusive, as is what cannot be computed.
+    The intervals are two-sided ones of 95 %: a run whose true mean is at the threshold fails,
+    or passes, about once in 40 times each.
     """
     if not gates:
         return []
-    outcomes = held(store, run_id, gates)
+    outcomes = gate_outcomes(store, run_id, gates)
     with store.writing() as connection:
         connection.execute("DELETE FROM audit.gates WHERE run_id = $run", {"run": run_id})
         insert(connection, "audit.gates", pl.DataFrame(outcomes, _COLUMNS), run_id=run_id)
     return outcomes
 
 
-def held(store: Store, run_id: str, gates: Mapping[str, Gate]) -> list[Outcome]:
-    """What becomes of a run when it is held against gates; nothing is put on record."""
+def gate_outcomes(store: Store, run_id: str, gates: Mapping[str, Gate]) -> list[Outcome]:
+    """The outcomes of gates on a run; records nothing."""
     with store.reading() as connection:
         return [
             outcome
@@ -76,18 +79,12 @@ def held(store: Store, run_id: str, gates: Mapping[str, Gate]) -> list[Outcome]:
         ]
 
 
-def outcomes_of(store: Store, run_id: str) -> list[Outcome]:
-    """The outcomes on record for a run, in the order of its gates."""
+def recorded_outcomes(store: Store, run_id: str) -> list[Outcome]:
+    """The recorded outcomes of a run, in the order of its gates."""
     names = ", ".join(_COLUMNS)
     with store.reading() as connection:
         query = f"SELECT {names} FROM audit.gates WHERE run_id = $run ORDER BY rowid"
         return [Outcome(*row) for row in read_table(connection, query, run=run_id).rows()]
-
-
-_COLUMNS: Final = {
-    name: pl.Float64 if name in ("value", "low", "high", "line") else pl.String
-    for name in Outcome._fields
-}
 
 
 def _outcomes(
@@ -96,49 +93,71 @@ def _outcomes(
     step, _, metric = name.rpartition(".")
     scores = _scores(connection, run_id, metric, step)
     if gate.steady:
-        yield Outcome(name, "steady", *steadiness(connection, run_id, step))
-    for side, line in (("min", gate.min), ("max", gate.max)):
-        if line is not None:
+        yield _steady_outcome(connection, run_id, name, step)
+    for side, threshold in (("min", gate.min), ("max", gate.max)):
+        if threshold is not None:
             found = _mean(scores)
-            right = _side(found, line, above=side == "min")
-            yield Outcome(
-                name, f"{side} {line:g}", None, *found[:3], line, right, _why(found, right)
-            )
+            rule = f"{side} {threshold:g}"
+            yield _outcome(name, rule, None, found, threshold, above=side == "min")
     if gate.no_worse_than is not None and gate.by is not None:
         baseline = run_meant(connection, gate.no_worse_than, before=run_id)
         found = _difference(connection, scores, metric, baseline, gate.no_worse_than)
         lower = metric in LOWER_IS_BETTER
-        line = gate.by if lower else 0.0 - gate.by
-        right = _side(found, line, above=not lower)
+        # 0.0 - by is never -0.0.
+        threshold = gate.by if lower else 0.0 - gate.by
         rule = f"no worse than {gate.no_worse_than} by {gate.by:g}"
-        yield Outcome(name, rule, baseline, *found[:3], line, right, _why(found, right))
+        yield _outcome(name, rule, baseline, found, threshold, above=not lower)
 
 
-def _side(found: _Found, line: float, *, above: bool) -> Verdict:
-    """On which side of the line an interval lies; on the line itself is the right side."""
-    if found.low is None or found.high is None:
-        return "inconclusive"
-    low, high = (
-        (found.low - line, found.high - line) if above else (line - found.high, line - found.low)
-    )
-    if low >= -ROUNDING:
-        return "pass"
-    return "fail" if high < -ROUNDING else "inconclusive"
+def _outcome(
+    name: str, rule: str, baseline: str | None, found: _Estimate, threshold: float, *, above: bool
+) -> Outcome:
+    """Compare an interval with a threshold, which itself counts as the right side."""
+    value, low, high, reason = found
+    outcome: Verdict = "inconclusive"
+    if low is not None and high is not None:
+        near, far = (
+            (low - threshold, high - threshold) if above else (threshold - high, threshold - low)
+        )
+        if near >= -ROUNDING:
+            outcome = "pass"
+        elif far < -ROUNDING:
+            outcome = "fail"
+        else:
+            reason = f"the line lies within the interval; {reason}"
+    return Outcome(name, rule, baseline, value, low, high, threshold, outcome, reason)
 
 
-def _why(found: _Found, outcome: Verdict) -> str:
-    straddles = outcome == "inconclusive" and found.low is not None
-    return f"the line lies within the interval; {found.reason}" if straddles else found.reason
+def _steady_outcome(
+    connection: duckdb.DuckDBPyConnection, run_id: str, name: str, step: str
+) -> Outcome:
+    """Fails where the judge of a step, or the only judge, has drifted on the canaries.
+
+    `value` is the agreement with the labels now, `line` that in the baseline, on the canaries
+    judged in both.
+    """
+    results = read_canary_results(connection, run_id)
+    found = [one for one in results if step in ("", *one.steps)]
+    if not found or found[0].moved is None:
+        reason = "no judge said anything of the canaries before"
+        return Outcome(name, "steady", None, None, None, None, 0.0, "inconclusive", reason)
+    result, moved = found[0], found[0].moved
+    reason = f"{moved.both:,} of {result.canaries:,} canaries judged in both"
+    outcome: Verdict = "pass"
+    if result.drifts:
+        outcome, reason = "fail", f"more than chance; {reason}"
+    now, before = moved.are_right / moved.both, moved.were_right / moved.both
+    return Outcome(name, "steady", result.since, now, None, None, before, outcome, reason)
 
 
-def _mean(scores: pl.DataFrame) -> _Found:
-    """The mean of the scored samples with the interval that the summaries have."""
+def _mean(scores: pl.DataFrame) -> _Estimate:
+    """The mean of the scored samples with the interval that summaries have."""
     values = scores.filter(pl.col("status") == "scored")["score"].sort()
     reason = f"{len(values):,} of {scores.height:,} samples scored"
     if values.is_empty():
-        return _NOTHING._replace(reason=reason if scores.height else "the run has no such scores")
+        return _undefined(reason if scores.height else "the run has no such scores")
     mean, (low, high) = float(values.to_numpy().mean()), mean_interval(values.to_numpy())
-    return _Found(mean, low, high, reason)
+    return _Estimate(mean, low, high, reason)
 
 
 def _difference(
@@ -146,20 +165,21 @@ def _difference(
     scores: pl.DataFrame,
     metric: str,
     baseline: str | None,
-    word: str,
-) -> _Found:
+    baseline_name: str,
+) -> _Estimate:
     """The paired difference to the baseline, as `claimflow diff` gives it."""
     if baseline is None:
-        hint = "" if word == "previous" else f": name one by claimflow tag RUN {word}"
-        return _NOTHING._replace(reason=f"there is no run {word!r}{hint}")
+        name = baseline_name
+        hint = "" if name == "previous" else f": name one by claimflow tag RUN {name}"
+        return _undefined(f"there is no run {name!r}{hint}")
     if scores.is_empty():
-        return _NOTHING._replace(reason="the run has no such scores")
-    theirs = _scores(connection, baseline, metric, "")
-    if theirs["step"].n_unique() > 1:
-        theirs = theirs.filter(pl.col("step").is_in(scores["step"].implode()))
-    if theirs.is_empty():
-        return _NOTHING._replace(reason=f"run {baseline} has no such scores")
-    pairs = theirs.drop("step").join(
+        return _undefined("the run has no such scores")
+    old = _scores(connection, baseline, metric, "")
+    if old["step"].n_unique() > 1:
+        old = old.filter(pl.col("step").is_in(scores["step"].implode()))
+    if old.is_empty():
+        return _undefined(f"run {baseline} has no such scores")
+    pairs = old.drop("step").join(
         scores.drop("step"), on="sample_id", how="full", coalesce=True, suffix="_b"
     )
     pairs = pairs.rename({"status": "status_a", "score": "score_a"}).with_columns(
@@ -167,10 +187,14 @@ def _difference(
     )
     [found] = metric_differences(pairs)
     if found.difference is None:
-        return _NOTHING._replace(reason=f"no sample is scored here and in run {baseline}")
+        return _undefined(f"no sample is scored here and in run {baseline}")
     paired = found.difference
     reason = f"{paired.samples:,} of {scores.height:,} samples scored in both"
-    return _Found(paired.mean, paired.low, paired.high, reason)
+    return _Estimate(paired.mean, paired.low, paired.high, reason)
+
+
+def _undefined(reason: str) -> _Estimate:
+    return _Estimate(None, None, None, reason)
 
 
 def _scores(

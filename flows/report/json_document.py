@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from claimflow.flows.quality.calibration import CorrectedStep, corrected_steps, plain
-from claimflow.flows.quality.canaries import CanaryAccount, canaries_of
+from claimflow.flows.quality.canaries import CanaryResult, canary_results
 from claimflow.flows.quality.claim_audit import as_document
 from claimflow.flows.report.overview import SAMPLES, RunHead, overview
 from claimflow.flows.store import results
@@ -33,7 +33,7 @@ def run_json(store: Store, run_id: str, *, samples: int = SAMPLES) -> str:
         "calls": found.calls.to_dicts(),
         "votes": {"unstable": unstable, "of": voted},
         "cascades": [one._asdict() for one in found.cascades],
-        "canaries": [_canaries(one) for one in canaries_of(store, run_id)],
+        "canaries": [_canaries(one) for one in canary_results(store, run_id)],
         "claims": as_document(found.claims),
         "corrected": [_corrected(one) for one in corrected_steps(store, run_id)],
         "lowest": _lowest(store, run_id, samples),
@@ -46,7 +46,7 @@ def _run(head: RunHead) -> dict[str, Any]:
     return head._asdict() | times
 
 
-def _canaries(one: CanaryAccount) -> dict[str, Any]:
+def _canaries(one: CanaryResult) -> dict[str, Any]:
     moved = one.moved._asdict() if one.moved else None
     told = {"judged": one.judged, "drifts": one.drifts}
     return one._asdict() | told | {"moved": moved, "restless": one.restless._asdict()}

@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import polars as pl
 
-from claimflow.flows.quality.gates import Outcome, outcomes_of
+from claimflow.flows.quality.gates import Outcome, recorded_outcomes
 from claimflow.flows.report.formatting import format_number
 from claimflow.flows.report.markdown import metric_name
 from claimflow.flows.report.overview import RunHead, run_head
@@ -32,7 +32,7 @@ def run_junit(store: Store, run_id: str) -> str:
     run = run_head(store, run_id)
     suites = [
         _suite("run", [_of_run(run)]),
-        _suite("gates", map(_of_gate, outcomes_of(store, run_id))),
+        _suite("gates", map(_of_gate, recorded_outcomes(store, run_id))),
         _suite("steps", _of_steps(store, run_id)),
         _suite("metrics", _of_metrics(results.summaries(store, run_id))),
     ]

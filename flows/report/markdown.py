@@ -7,9 +7,9 @@ from typing import Any, Final
 import polars as pl
 
 from claimflow.flows.quality.calibration import corrected_steps
-from claimflow.flows.quality.cascades import cascades_of
+from claimflow.flows.quality.cascades import cascade_results
 from claimflow.flows.quality.comparison import Comparison, compare
-from claimflow.flows.quality.gates import outcomes_of
+from claimflow.flows.quality.gates import recorded_outcomes
 from claimflow.flows.quality.metric_differences import RunPair
 from claimflow.flows.report.comparison_text import (
     METRIC_COLUMNS,
@@ -222,7 +222,7 @@ def _run_lines(store: Store, run_id: str) -> Iterator[str]:
     yield f"{run_counts_text(steps)}; store {code_span(str(store.path))}"
     yield ""
     yield from _run_metrics(results.summaries(store, run_id))
-    outcomes = outcomes_of(store, run_id)
+    outcomes = recorded_outcomes(store, run_id)
     if outcomes:
         cells = map(gate_cells, outcomes)
         yield from table_lines(
@@ -235,7 +235,7 @@ def _run_lines(store: Store, run_id: str) -> Iterator[str]:
     votes = vote_text(*accounts.votes(store, run_id))
     if votes:
         yield f"- {code_span(votes)}"
-    for cascade in cascades_of(store, run_id):
+    for cascade in cascade_results(store, run_id):
         yield f"- {code_span(' '.join(line.strip() for line in cascade_lines(cascade)))}"
     for line in judge_lines(store, run_id, corrected_steps(store, run_id)):
         mark = "**warning** " if line.warning else ""

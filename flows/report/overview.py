@@ -8,9 +8,9 @@ import polars as pl
 
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.pipeline.gates import gate_name_faults
-from claimflow.flows.quality.cascades import CascadeAccount, cascades_of
+from claimflow.flows.quality.cascades import CascadeResult, cascade_results
 from claimflow.flows.quality.claim_audit import ClaimAudit, audit_claims
-from claimflow.flows.quality.gates import Outcome, outcomes_of
+from claimflow.flows.quality.gates import Outcome, recorded_outcomes
 from claimflow.flows.store import results
 from claimflow.flows.store import results as accounts
 from claimflow.flows.store.runs import CURRENT_TAGS
@@ -167,7 +167,7 @@ class Overview(NamedTuple):
     gates: list[Outcome]
     failures: pl.DataFrame
     votes: tuple[int, int]
-    cascades: list[CascadeAccount]
+    cascades: list[CascadeResult]
     calls: pl.DataFrame
     past: dict[StepMetric, list[PastMean]]
     claims: ClaimAudit
@@ -179,10 +179,10 @@ def overview(store: Store, run_id: str) -> Overview:
         run_head(store, run_id),
         results.run_steps(store, run_id),
         results.summaries(store, run_id),
-        outcomes_of(store, run_id),
+        recorded_outcomes(store, run_id),
         accounts.failures(store, run_id),
         accounts.votes(store, run_id),
-        cascades_of(store, run_id),
+        cascade_results(store, run_id),
         accounts.calls_made(store, run_id),
         past_means(store, run_id),
         audited_claims(store, run_id),

@@ -12,8 +12,8 @@ from claimflow.flows.quality.calibration import (
     EarlierCalibration,
     earlier_calibrations,
 )
-from claimflow.flows.quality.canaries import CanaryAccount, canaries_of
-from claimflow.flows.quality.cascades import CascadeAccount
+from claimflow.flows.quality.canaries import CanaryResult, canary_results
+from claimflow.flows.quality.cascades import CascadeResult
 from claimflow.flows.quality.claim_audit import Check, CheckResult, ClaimAudit, Example, StepAudit
 from claimflow.flows.quality.gates import Outcome, Verdict
 from claimflow.flows.quality.step_calibration import CorrectedRate
@@ -25,7 +25,7 @@ from claimflow.flows.store.store import Store
 # A cascade in words.
 
 
-def cascade_lines(of: CascadeAccount) -> Iterator[str]:
+def cascade_lines(of: CascadeResult) -> Iterator[str]:
     """Who judged and what that saved, then how the audits came out: a line each."""
     failed = f", {of.failed:,} failed" if of.failed else ""
     yield (
@@ -169,7 +169,7 @@ def judge_lines(store: Store, run_id: str, found: Sequence[CorrectedStep]) -> It
     """How the judges of a run did on its canaries, what becomes of its figures by the labels that
     were `found`, and which calibrations are of other judges.
     """
-    for one in canaries_of(store, run_id):
+    for one in canary_results(store, run_id):
         yield from canary_lines(one)
     for words in correction_lines(found):
         yield JudgeLine(words)
@@ -178,7 +178,7 @@ def judge_lines(store: Store, run_id: str, found: Sequence[CorrectedStep]) -> It
             yield JudgeLine(f"warning: {step}: {earlier_calibration_text(before)}", warning=True)
 
 
-def canary_lines(one: CanaryAccount) -> Iterator[JudgeLine]:
+def canary_lines(one: CanaryResult) -> Iterator[JudgeLine]:
     """How a judge did: beside the labels, beside its past, and a warning where it has moved."""
     failed = f", {one.failed:,} failed" if one.failed else ""
     anew = f", {one.anew:,} asked anew" if one.anew else ""
@@ -197,12 +197,12 @@ def canary_lines(one: CanaryAccount) -> Iterator[JudgeLine]:
         f"  since {then}: {moved.flipped:,} of {moved.both:,} verdicts are other ones; "
         f"{right} (exact McNemar test, {_chance(moved.p)})"
     )
-    if moved.beyond_chance:
+    if moved.significant:
         way = "further from" if moved.lost > moved.gained else "nearer to"
         words = f"has moved {way} the labels since {then}, by more than chance"
         yield JudgeLine(f"warning: the judge of {name} {words}", warning=True)
     restless = one.restless
-    if restless.beyond_chance:
+    if restless.significant:
         yield JudgeLine(
             f"warning: the judge of {name} says otherwise more often than it used to: "
             f"{restless.unusual:,} of {restless.of:,} canaries asked anew got another verdict than "
@@ -222,7 +222,7 @@ def earlier_calibration_text(one: EarlierCalibration) -> str:
     return f"{words} is of the same judge"
 
 
-def _share(one: CanaryAccount) -> str:
+def _share(one: CanaryResult) -> str:
     share = f"{one.agreed / one.judged:.1%}"
     if one.low is None or one.high is None:
         return share

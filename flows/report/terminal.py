@@ -17,11 +17,11 @@ from rich.text import Text
 from claimflow.flows.judge.judge import FINAL
 from claimflow.flows.quality.agreement import Agreement, AnnotatorAgreement, RankCorrelations
 from claimflow.flows.quality.calibration import RunCalibration, corrected_steps
-from claimflow.flows.quality.cascades import cascades_of
+from claimflow.flows.quality.cascades import cascade_results
 from claimflow.flows.quality.claim_audit import ClaimAudit
 from claimflow.flows.quality.comparison import Comparison
 from claimflow.flows.quality.corrections import unused_edits
-from claimflow.flows.quality.gates import Outcome, outcomes_of
+from claimflow.flows.quality.gates import Outcome, recorded_outcomes
 from claimflow.flows.quality.step_calibration import Slice, StepCalibration
 from claimflow.flows.report import comparison_text
 from claimflow.flows.report.formatting import (
@@ -157,13 +157,13 @@ def print_run(
     summaries = results.summaries(store, run_id)
     whole = pl.col("slice_field").is_null()
     _print_means(terminal, summaries if slices else summaries.filter(whole))
-    outcomes = outcomes_of(store, run_id)
+    outcomes = recorded_outcomes(store, run_id)
     print_gates(terminal, outcomes)
     _print_block(terminal, _failure_lines(results.failures(store, run_id)))
     _print_block(terminal, _lapsed_lines(store, run_id))
     votes = vote_text(*results.votes(store, run_id))
     _print_block(terminal, [votes] if votes else [])
-    cascades = cascades_of(store, run_id)
+    cascades = cascade_results(store, run_id)
     _print_block(terminal, [line for one in cascades for line in cascade_lines(one)])
     judges = list(judge_lines(store, run_id, corrected_steps(store, run_id)))
     for line in judges:

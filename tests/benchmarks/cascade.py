@@ -10,7 +10,7 @@ find that share in its audit.
 import sys
 import time
 
-from claimflow.flows.quality.cascades import exact_interval
+from claimflow.flows.quality.cascades import clopper_pearson
 from claimflow.stages.judging.cascade import Cascade
 from claimflow.stages.tools import Judgement
 from tests.benchmarks.entailment_rows import Labelled, read_labelled
@@ -49,7 +49,7 @@ def line(title: str, cascade: Cascade, rows: Judged) -> str:
         (row, judged) for row, judged in rows if cascade.judged_by(row.pair, judged) == "embedded"
     ]
     wrong = sum(row.entailed != (judged.entailed >= 0.5) for row, judged in settled)
-    low, high = exact_interval(wrong, len(settled))
+    low, high = clopper_pearson(wrong, len(settled))
     if low is None or high is None:
         return f"{title:24}{0:10.1f}"
     counts = f"{wrong:,} of {len(settled):,}"

@@ -15,8 +15,8 @@ import pytest
 from claimflow.flows.api import run_pipeline
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import InputError, StoppedError
-from claimflow.flows.quality.canaries import CanaryAccount, canaries_of
-from claimflow.flows.quality.gates import outcomes_of
+from claimflow.flows.quality.canaries import CanaryResult, canary_results
+from claimflow.flows.quality.gates import recorded_outcomes
 from claimflow.flows.quality.labels import LabelRecord, record
 from claimflow.flows.report.html import html_report
 from claimflow.flows.report.json_document import run_json
@@ -77,8 +77,8 @@ def write(judged: Judged, **more: Any) -> None:
     judged.write(["a"], steps=steps, more=above, **judge)
 
 
-def account(judged: Judged) -> CanaryAccount:
-    [found] = canaries_of(judged.store, chosen_run(judged.store, None))
+def account(judged: Judged) -> CanaryResult:
+    [found] = canary_results(judged.store, chosen_run(judged.store, None))
     return found
 
 
@@ -194,7 +194,7 @@ def test_a_silent_change_shows_once_some_are_asked_anew(
     found = account(judged)
     assert (found.anew, found.agreed, found.since) == (5, 5, first)
     assert found.moved is not None
-    assert (found.moved.lost, found.moved.beyond_chance) == (5, False)
+    assert (found.moved.lost, found.moved.significant) == (5, False)
     assert found.restless == (5, 5, pytest.approx(5 / 3), pytest.approx(3**-5))
     printed = capsys.readouterr().out
     warning = (
@@ -204,7 +204,7 @@ def test_a_silent_change_shows_once_some_are_asked_anew(
     )
     assert warning in printed
     run = chosen_run(judged.store, None)
-    [agreement, steady] = sorted(outcomes_of(judged.store, run), key=lambda one: one.rule)
+    [agreement, steady] = sorted(recorded_outcomes(judged.store, run), key=lambda one: one.rule)
     assert (agreement.rule, agreement.outcome, agreement.value) == ("min 0.1", "pass", 0.5)
     assert (steady.rule, steady.outcome, steady.value, steady.line) == ("steady", "fail", 0.5, 1.0)
     assert steady.reason == "more than chance; 10 of 10 canaries judged in both"
@@ -295,7 +295,7 @@ def test_a_run_of_other_steps_asks_nobody(judged: Judged, endpoint: Endpoint) ->
     write(judged)
     judged.run()
     assert judged.command("--only", "precision") == 0
-    assert canaries_of(judged.store, chosen_run(judged.store, None)) == []
+    assert canary_results(judged.store, chosen_run(judged.store, None)) == []
 
 
 def test_plan_says_what_they_cost(

@@ -5,19 +5,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.flows.quality.canaries import Moved, Restless, moved, restless
+from claimflow.flows.quality.canaries import (
+    AgreementChange,
+    Instability,
+    agreement_change,
+    instability,
+)
 
 YES, NO = "entailed", "neutral"
 VERDICTS = st.sampled_from([YES, NO, "contradicted"])
 
 
 def test_nothing_moved() -> None:
-    assert moved([(YES, YES, YES), (NO, YES, YES)]) == Moved(2, 1, 1, 0, 0, 0, 1.0)
+    assert agreement_change([(YES, YES, YES), (NO, YES, YES)]) == AgreementChange(
+        2, 1, 1, 0, 0, 0, 1.0
+    )
 
 
 def test_every_kind_of_change_is_counted() -> None:
     pairs = [(YES, YES, NO), (YES, NO, YES), (NO, YES, NO), (NO, "contradicted", YES)]
-    assert moved(pairs) == Moved(4, 1, 2, lost=1, gained=2, flipped=4, p=1.0)
+    assert agreement_change(pairs) == AgreementChange(4, 1, 2, lost=1, gained=2, flipped=4, p=1.0)
 
 
 @pytest.mark.parametrize(
@@ -25,35 +32,35 @@ def test_every_kind_of_change_is_counted() -> None:
     [(7, 2 / 2**7, False), (8, 2 / 2**8, True), (10, 2 / 2**10, True)],
 )
 def test_a_judge_that_loses_agreement_has_moved(lost: int, p: float, beyond: bool) -> None:
-    found = moved([(YES, YES, NO)] * lost + [(YES, YES, YES)] * 20)
+    found = agreement_change([(YES, YES, NO)] * lost + [(YES, YES, YES)] * 20)
     assert found.p == pytest.approx(p)
-    assert found.beyond_chance == beyond
+    assert found.significant == beyond
 
 
 def test_as_many_the_other_way_are_chance() -> None:
-    found = moved([(YES, YES, NO)] * 10 + [(YES, NO, YES)] * 10)
+    found = agreement_change([(YES, YES, NO)] * 10 + [(YES, NO, YES)] * 10)
     assert (found.flipped, found.p) == (20, 1.0)
 
 
 def test_a_restless_judge() -> None:
     # Each canary was asked three times and said yes; any of its four verdicts might be the no.
     steady = [(YES, [YES] * 3)] * 4
-    found = restless([(NO, [YES] * 3)] * 4 + steady)
-    assert found == Restless(4, 8, 1.0, pytest.approx(4**-4))
-    assert found.beyond_chance
-    assert restless([(NO, [YES] * 3)] * 3 + steady).p == pytest.approx(4**-3)
+    found = instability([(NO, [YES] * 3)] * 4 + steady)
+    assert found == Instability(4, 8, 1.0, pytest.approx(4**-4))
+    assert found.significant
+    assert instability([(NO, [YES] * 3)] * 3 + steady).p == pytest.approx(4**-3)
 
 
 def test_a_canary_that_is_always_in_doubt_counts_for_its_doubt() -> None:
     # Of its ten verdicts four are unusual ones: so is this one with a chance of four in ten.
     doubtful = (NO, [YES] * 6 + [NO] * 3)
-    assert restless([doubtful]) == Restless(1, 1, pytest.approx(0.4), pytest.approx(0.4))
-    assert restless([doubtful] * 3).p == pytest.approx(0.4**3)
-    assert restless([doubtful] * 20).p == pytest.approx(0.4**20)
+    assert instability([doubtful]) == Instability(1, 1, pytest.approx(0.4), pytest.approx(0.4))
+    assert instability([doubtful] * 3).p == pytest.approx(0.4**3)
+    assert instability([doubtful] * 20).p == pytest.approx(0.4**20)
     often = [doubtful] * 4 + [(YES, doubtful[1])] * 6
     # Now a yes, it is in doubt three times in ten.
-    assert restless(often).expected == pytest.approx(4 * 0.4 + 6 * 0.3)
-    assert not restless(often).beyond_chance
+    assert instability(often).expected == pytest.approx(4 * 0.4 + 6 * 0.3)
+    assert not instability(often).significant
 
 
 @pytest.mark.parametrize(
@@ -61,7 +68,7 @@ def test_a_canary_that_is_always_in_doubt_counts_for_its_doubt() -> None:
     [([], 0), ([(NO, [YES])] * 9, 0), ([(NO, [YES, NO])], 1), ([(NO, [YES, "contradicted"])], 1)],
 )
 def test_with_nothing_to_compare_it_is_chance(asked: list[tuple[str, list[str]]], of: int) -> None:
-    found = restless(asked)
+    found = instability(asked)
     assert (found.unusual, found.of, found.p) == (0, of, 1.0)
 
 
@@ -72,7 +79,7 @@ def test_a_judge_that_was_always_so_is_rarely_called_restless() -> None:
     alarms = 0
     for _ in range(2_000):
         said = np.where(rng.random((40, 8)) < doubt[:, None], NO, YES).tolist()
-        alarms += restless((now, before) for now, *before in said).beyond_chance
+        alarms += instability((now, before) for now, *before in said).significant
     assert alarms <= 20
 
 
@@ -80,9 +87,9 @@ def test_a_judge_that_was_always_so_is_rarely_called_restless() -> None:
 def test_a_chance_is_one_and_the_order_of_the_past_says_nothing(
     asked: list[tuple[str, list[str]]],
 ) -> None:
-    found = restless(asked)
+    found = instability(asked)
     assert 0 <= found.p <= 1
     assert 0 <= found.unusual <= found.of <= len(asked)
     assert 0 <= found.expected <= found.of
-    turned = restless([(now, before[::-1]) for now, before in asked[::-1]])
+    turned = instability([(now, before[::-1]) for now, before in asked[::-1]])
     assert turned == (*found[:2], pytest.approx(found.expected), pytest.approx(found.p))

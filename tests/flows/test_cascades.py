@@ -14,7 +14,7 @@ import pytest
 
 from claimflow.flows.cli.main import main
 from claimflow.flows.judge.estimate import CascadeEstimate, Estimate
-from claimflow.flows.quality.cascades import cascades_of, exact_interval
+from claimflow.flows.quality.cascades import cascade_results, clopper_pearson
 from claimflow.flows.report.markdown import run_markdown
 from claimflow.flows.runner.counting import ForeseenEntailment
 from claimflow.flows.runner.embedded_models import ModelWork
@@ -141,7 +141,7 @@ def test_the_audit_tells_how_often_the_two_disagree(
     ):
         assert line in printed.splitlines()
     (run_id,) = judged.ask("SELECT run_id FROM audit.runs")[0]
-    (account,) = cascades_of(judged.store, run_id)
+    (account,) = cascade_results(judged.store, run_id)
     assert (account.disagreed, account.audited, account.relabelled) == (2, 4, 2)
     assert "judge disagrees in 2 of 4 on whether the claim" in run_markdown(judged.store, run_id)
     readme = (CONFIGS.parent / "flows/README.md").read_text("utf-8")
@@ -312,11 +312,11 @@ def test_a_plan_judges_some_pairs_and_takes_the_others_to_be_like_them(tmp_path:
 def test_the_interval_is_that_of_clopper_and_pearson(
     hits: int, of: int, bounds: tuple[float, float]
 ) -> None:
-    assert exact_interval(hits, of) == pytest.approx(bounds, abs=5e-5)
+    assert clopper_pearson(hits, of) == pytest.approx(bounds, abs=5e-5)
 
 
 def test_of_nothing_there_is_no_interval() -> None:
-    assert exact_interval(0, 0) == (None, None)
+    assert clopper_pearson(0, 0) == (None, None)
 
 
 def test_the_pipeline_that_comes_along(

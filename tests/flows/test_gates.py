@@ -8,7 +8,7 @@ import pytest
 
 from claimflow.flows.cli.main import main
 from claimflow.flows.pipeline.gates import Gate
-from claimflow.flows.quality.gates import Outcome, judge_run, outcomes_of
+from claimflow.flows.quality.gates import Outcome, evaluate_gates, recorded_outcomes
 from claimflow.flows.store.runs import add_tag
 from claimflow.flows.store.store import Store, read_table
 from tests.flows.recorded_runs import put_run, scores
@@ -25,7 +25,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 def judged(store: Store, values: Mapping[str, Any], **gate: Any) -> list[Outcome]:
     run = put_run(store, {"f": scores("faithfulness", values)})
-    return judge_run(store, run, {"faithfulness": Gate(**gate)})
+    return evaluate_gates(store, run, {"faithfulness": Gate(**gate)})
 
 
 def less(values: Mapping[str, float], by: float) -> dict[str, float]:
@@ -63,7 +63,7 @@ def test_worse_is_lower_or_higher_as_the_metric_has_it(
     a = put_run(store, {"f": scores(metric, MIXED)})
     b = put_run(store, {"f": scores(metric, less(MIXED, worse))})
     add_tag(store, a, "main")
-    [found] = judge_run(store, b, {metric: Gate(no_worse_than="main", by=by)})
+    [found] = evaluate_gates(store, b, {metric: Gate(no_worse_than="main", by=by)})
     assert (found.outcome, found.baseline) == (outcome, a)
     assert found.rule == f"no worse than main by {by:g}"
     assert found.value == pytest.approx(-worse)
@@ -115,9 +115,9 @@ def test_previous_is_the_run_before_of_the_same_pipeline(store: Store) -> None:
     tables = {"f": scores("faithfulness", MIXED)}
     first = put_run(store, tables, pipeline="nightly")
     put_run(store, tables, pipeline="another")
-    [found] = judge_run(store, put_run(store, tables, pipeline="nightly"), gate)
+    [found] = evaluate_gates(store, put_run(store, tables, pipeline="nightly"), gate)
     assert (found.baseline, found.outcome) == (first, "pass")
-    [found] = judge_run(store, first, gate)
+    [found] = evaluate_gates(store, first, gate)
     assert (found.outcome, found.reason) == ("inconclusive", "there is no run 'previous'")
 
 
@@ -129,7 +129,7 @@ def test_a_gate_names_its_step_where_several_make_the_metric(store: Store) -> No
     add_tag(store, put_run(store, tables), "main")
     run = put_run(store, tables)
     gates = {f"{name}.faithfulness": Gate(min=0.5, no_worse_than="main", by=0) for name in tables}
-    assert [(one.metric, one.outcome, one.value) for one in judge_run(store, run, gates)] == [
+    assert [(one.metric, one.outcome, one.value) for one in evaluate_gates(store, run, gates)] == [
         ("good.faithfulness", "pass", 0.625),
         ("good.faithfulness", "pass", 0.0),
         ("bad.faithfulness", "fail", pytest.approx(0.225)),
@@ -139,11 +139,11 @@ def test_a_gate_names_its_step_where_several_make_the_metric(store: Store) -> No
 
 def test_outcomes_are_on_record_until_the_run_is_judged_anew(store: Store) -> None:
     run = put_run(store, {"f": scores("faithfulness", MIXED)})
-    judge_run(store, run, {"faithfulness": Gate(min=0.9, max=0.95)})
-    second = judge_run(store, run, {"faithfulness": Gate(min=0.5)})
-    assert outcomes_of(store, run) == second
-    assert judge_run(store, run, {}) == []
-    assert outcomes_of(store, run) == second
+    evaluate_gates(store, run, {"faithfulness": Gate(min=0.9, max=0.95)})
+    second = evaluate_gates(store, run, {"faithfulness": Gate(min=0.5)})
+    assert recorded_outcomes(store, run) == second
+    assert evaluate_gates(store, run, {}) == []
+    assert recorded_outcomes(store, run) == second
 
 
 def write(small: Path, gates: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from claimflow.flows.cli.main import main
 from claimflow.flows.pipeline.gates import Gate
-from claimflow.flows.quality.gates import judge_run
+from claimflow.flows.quality.gates import evaluate_gates
 from claimflow.flows.report.junit import run_junit
 from claimflow.flows.store import runs
 from claimflow.flows.store.results import chosen_run
@@ -54,7 +54,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
         pipeline=f"p {hostile}",
     )
     gates = {"recall": Gate(min=0.25, max=0.25), "empty": Gate(min=0.5)}
-    judge_run(store, run_id, gates)
+    evaluate_gates(store, run_id, gates)
     add_tag(store, run_id, "main")
     add_tag(store, run_id, "best")
     return store
