@@ -20,12 +20,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from claimflow.flows.models.entailment.features import COUNTED, READ, SURE, measure_pairs
+from claimflow.flows.models.entailment.features import (
+    LEXICAL_FEATURES,
+    NETWORK_FEATURES,
+    SHARED_FEATURES,
+    measure_pairs,
+)
 from claimflow.flows.models.entailment.model import (
     SHIPPED,
     WEIGHTS_FILE,
+    LabelModels,
     Logistic,
-    Models,
     Network,
     Weights,
 )
@@ -77,9 +82,9 @@ def fit_weights(data: Measurements) -> Weights:
     )
     centre, spread = data.features.mean(axis=0), np.maximum(data.features.std(axis=0), 1e-6)
 
-    def models(entailed: Sequence[str], contradicted: Sequence[str]) -> Models:
+    def models(entailed: Sequence[str], contradicted: Sequence[str]) -> LabelModels:
         flags = [row.label == "contradicted" for row in unlike.rows]
-        return Models(
+        return LabelModels(
             _fit(data, [row.entailed for row in data.rows], (centre, spread), entailed),
             _fit(unlike, flags, (centre, spread), contradicted),
         )
@@ -87,8 +92,8 @@ def fit_weights(data: Measurements) -> Weights:
     return Weights(
         _named(data.names, centre),
         _named(data.names, spread),
-        models([*READ, *SURE], READ[1:]),
-        models(COUNTED, COUNTED),
+        models([*NETWORK_FEATURES, *SHARED_FEATURES], NETWORK_FEATURES[1:]),
+        models(LEXICAL_FEATURES, LEXICAL_FEATURES),
     )
 
 

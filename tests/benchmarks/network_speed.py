@@ -26,7 +26,7 @@ from claimflow.flows.models.entailment.model import (
     TOKENIZER_FILE,
     WINDOW,
     EmbeddedEntailment,
-    Encoded,
+    EncodedPair,
     Network,
 )
 from claimflow.stages.tools import Pair
@@ -36,15 +36,15 @@ from tests.benchmarks.entailment_rows import read_labelled
 LENGTHS, PAIRS, ROUNDS = (64, 128, WINDOW), 96, 3
 BATCH, PLACES = 32, 512
 
-Reader = Callable[[Sequence[Encoded]], object]
-Read = TypeVar("Read", Encoded, Pair)
+Reader = Callable[[Sequence[EncodedPair]], object]
+Read = TypeVar("Read", EncodedPair, Pair)
 
 
-def made(length: int) -> list[Encoded]:
+def made(length: int) -> list[EncodedPair]:
     """Pairs of that many tokens, of which a quarter are the claim's."""
     random = np.random.default_rng(length)
     tokens = random.integers(2_000, 20_000, (PAIRS, length))
-    return [Encoded(tuple(map(int, row)), length - length // 4) for row in tokens]
+    return [EncodedPair(tuple(map(int, row)), length - length // 4) for row in tokens]
 
 
 def labelled() -> list[Pair]:
@@ -75,7 +75,7 @@ def in_torch(wheel: Path, taught: Path) -> Reader:
     network.load_state_dict(load_file(taught / "network.safetensors"))
     network.eval()
 
-    def read(pairs: Sequence[Encoded]) -> None:
+    def read(pairs: Sequence[EncodedPair]) -> None:
         with torch.inference_mode():
             for start in range(0, len(pairs), BATCH):
                 network(pairs[start : start + BATCH])
@@ -92,7 +92,7 @@ def as_texts(read: Reader) -> Callable[[Sequence[Pair]], None]:
         for pair in pairs:
             claim = tokenizer.encode(pair.claim).ids[1:][: PLACES // 2]
             premise = tokenizer.encode(pair.premise).ids[: PLACES - 1 - len(claim)]
-            encoded.append(Encoded((*premise, claim[-1], *claim), len(premise) + 1))
+            encoded.append(EncodedPair((*premise, claim[-1], *claim), len(premise) + 1))
         read(sorted(encoded, key=lambda one: len(one.ids)))
 
     return texts
@@ -108,13 +108,13 @@ def main() -> None:
     torch = [in_torch(options.wheel, options.taught)] if options.taught else []
     print(f"{'tokens':>8}{'pairs per CPU s':>18}{'torch':>10}{'times':>8}")
     for length in LENGTHS:
-        print(f"{length:>8}{compare(made(length), network.read, *torch)}")
+        print(f"{length:>8}{compare(made(length), network.encoded_logits, *torch)}")
     judge = EmbeddedEntailment(threads=1).judge
     print(f"{'texts':>8}{compare(labelled(), judge, *map(as_texts, torch))}")
     both = Network(SHIPPED, threads=len(os.sched_getaffinity(0)))
     pairs = made(128)
     started, cpu = time.monotonic(), time.process_time()
-    both.read(pairs)
+    both.encoded_logits(pairs)
     wall, cpu = time.monotonic() - started, time.process_time() - cpu
     print(f"\nall cores: {len(pairs) / wall:.1f} pairs a second, {cpu / wall:.2f} cores busy")
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,4 +1,4 @@
-"""What the shipped entailment model says of pairs that anyone can judge."""
+"""Judgements of the shipped entailment model on pairs whose label is obvious."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +7,12 @@ from shutil import copyfile
 
 import pytest
 
-from claimflow.flows.models.entailment.features import COUNTED, READ, SURE, measure_pairs
+from claimflow.flows.models.entailment.features import (
+    LEXICAL_FEATURES,
+    NETWORK_FEATURES,
+    SHARED_FEATURES,
+    measure_pairs,
+)
 from claimflow.flows.models.entailment.model import (
     MODEL_FILE,
     SHIPPED,
@@ -83,9 +88,9 @@ def test_evidence_is_the_sentence_that_decides(model: EmbeddedEntailment) -> Non
 @pytest.mark.parametrize(
     ("premise", "claim"), [("", "A claim."), (" \n", "A claim."), ("…!", "A claim."), (BORN, "?!")]
 )
-def test_nothing_follows_from_nothing(premise: str, claim: str, tmp_path: Path) -> None:
+def test_texts_without_words_are_neutral(premise: str, claim: str, tmp_path: Path) -> None:
     copyfile(SHIPPED / WEIGHTS_FILE, tmp_path / WEIGHTS_FILE)
-    # There is no network in this folder, and none is asked for.
+    # This folder has no network, and none is loaded.
     assert judge(EmbeddedEntailment(tmp_path), premise, claim) == (0, 0, 1, 0, 0)
 
 
@@ -99,22 +104,22 @@ def test_a_judgement_depends_on_its_pair_alone(model: EmbeddedEntailment) -> Non
         assert list(pool.map(model.judge, [pairs] * 4)) == [together] * 4
 
 
-def test_identity_names_everything_that_could_change_a_judgement() -> None:
+def test_the_identity_has_weights_features_and_files() -> None:
     identity = EmbeddedEntailment().identity
     assert set(identity) == {"weights", "features", MODEL_FILE, TOKENIZER_FILE}
     assert identity["weights"] == read_weights(SHIPPED)[1]
 
 
-def test_the_shipped_weights_are_of_the_features_that_are_measured(
+def test_the_shipped_weights_match_the_features(
     model: EmbeddedEntailment,
 ) -> None:
     weights, _ = read_weights(SHIPPED)
     pair = Pair("Paris is large.", "Paris is old.")
     names = list(measure_pairs([pair], model)[pair].features)
     assert list(weights.centre) == list(weights.spread) == names
-    assert names == [*READ, *COUNTED]
-    assert list(weights.read.entailed.coefficients) == [*READ, *SURE]
-    assert list(weights.counted.entailed.coefficients) == list(COUNTED)
+    assert names == [*NETWORK_FEATURES, *LEXICAL_FEATURES]
+    assert list(weights.read.entailed.coefficients) == [*NETWORK_FEATURES, *SHARED_FEATURES]
+    assert list(weights.counted.entailed.coefficients) == list(LEXICAL_FEATURES)
     assert all(spread > 0 for spread in weights.spread.values())
 
 

@@ -1,10 +1,16 @@
-"""The network that reads a premise and a claim together."""
+"""The network of the entailment model."""
 
 import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from claimflow.flows.models.entailment.model import SHIPPED, TOKENIZER_FILE, WINDOW, Network, encode
+from claimflow.flows.models.entailment.model import (
+    SHIPPED,
+    TOKENIZER_FILE,
+    WINDOW,
+    Network,
+    encode_pairs,
+)
 
 PAIRS = [
     ("The tower stands in Paris.", "The tower is in Paris."),
@@ -21,14 +27,14 @@ def _network() -> Network:
     return Network(SHIPPED, threads=1)
 
 
-def test_a_pair_is_one_text_of_two_kinds() -> None:
+def test_a_pair_is_encoded_as_one_sequence() -> None:
     tokenizer = Tokenizer.from_file(str(SHIPPED / TOKENIZER_FILE))
-    short, _, empty, long, *_ = encode(tokenizer, PAIRS)
+    short, _, empty, long, *_ = encode_pairs(tokenizer, PAIRS)
     premise, claim = (tokenizer.encode(text).ids for text in PAIRS[0])
     assert short.ids == (*premise, *claim[1:])
     assert short.claim == len(premise)
     assert empty == ((101, 102, 102), 2)
-    # Half the window is the most that a claim takes.
+    # A claim takes at most half the window.
     assert (len(long.ids), long.claim) == (WINDOW, WINDOW - WINDOW // 2 - 1)
 
 
@@ -41,7 +47,7 @@ def test_a_row_depends_on_its_pair_alone(network: Network) -> None:
     assert network.logits([]).shape == (0, 3)
 
 
-def test_what_follows_is_told_from_what_does_not(network: Network) -> None:
+def test_entailed_contradicted_and_other_claims_differ(network: Network) -> None:
     follows, other, *_, denied = network.logits(PAIRS)
     assert follows.argmax() == 0
     assert denied.argmax() == 1

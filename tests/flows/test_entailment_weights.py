@@ -1,4 +1,4 @@
-"""The weights as data: read, checked against the features, applied."""
+"""The fitted weights: read from JSON and applied."""
 
 import json
 import math
@@ -6,30 +6,36 @@ from pathlib import Path
 
 import pytest
 
-from claimflow.flows.models.entailment.model import SHIPPED, Logistic, Models, Weights, read_weights
+from claimflow.flows.models.entailment.model import (
+    SHIPPED,
+    LabelModels,
+    Logistic,
+    Weights,
+    read_weights,
+)
 
 SMALL = Weights(
     {"covered": 0.5, "read": 0.0},
     {"covered": 0.25, "read": 1.0},
-    Models(Logistic(0.5, {"covered": 1.0, "read": 0.0}), Logistic(-1.0, {"read": 2.0})),
-    Models(Logistic(0.0, {"covered": 1.0}), Logistic(1.0, {"covered": 0.0})),
+    LabelModels(Logistic(0.5, {"covered": 1.0, "read": 0.0}), Logistic(-1.0, {"read": 2.0})),
+    LabelModels(Logistic(0.0, {"covered": 1.0}), Logistic(1.0, {"covered": 0.0})),
 )
 
 
-def test_probabilities_are_two_logistic_models_in_a_row() -> None:
+def test_probabilities_are_two_logistic_models_in_sequence() -> None:
     entailed, contradicted, neutral = SMALL.probabilities({"covered": 0.75, "read": 1.0})
     assert entailed == pytest.approx(1 / (1 + math.exp(-1.5)))
     assert contradicted == pytest.approx((1 - entailed) / (1 + math.exp(-1.0)))
     assert entailed + contradicted + neutral == pytest.approx(1)
 
 
-def test_what_was_not_read_has_models_of_its_own() -> None:
+def test_claims_that_were_not_read_have_their_own_models() -> None:
     entailed, contradicted, _ = SMALL.probabilities({"covered": 0.75})
     assert entailed == pytest.approx(1 / (1 + math.exp(-1.0)))
     assert contradicted == pytest.approx((1 - entailed) / (1 + math.exp(-1.0)))
 
 
-def test_extreme_features_are_held_within_four_deviations() -> None:
+def test_extreme_features_are_clipped_to_four_deviations() -> None:
     far = SMALL.probabilities({"covered": 1e9, "read": 1e9})
     assert far == SMALL.probabilities({"covered": 1.5, "read": 4.0})
 

@@ -5,7 +5,7 @@ from collections import defaultdict
 from random import Random
 from typing import Final
 
-from claimflow.flows.models.entailment.features import OPPOSITES
+from claimflow.flows.models.entailment.word_relations import OPPOSITES
 
 NAME: Final = re.compile(r"(?<=[a-z,] )([A-Z][a-z]+(?: [A-Z][a-z]+)*)\b")
 

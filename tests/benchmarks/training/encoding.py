@@ -5,13 +5,16 @@ from functools import lru_cache
 
 from tokenizers import Tokenizer
 
-from claimflow.flows.models.entailment.model import Encoded, encode
-from claimflow.flows.models.entailment.texts import Claim, Premise, reading
+from claimflow.flows.models.entailment.model import EncodedPair, encode_pairs
+from claimflow.flows.models.entailment.texts import PreparedClaim, PreparedPremise, premise_excerpt
 
-_premise = lru_cache(64)(Premise)
+_premise = lru_cache(64)(PreparedPremise)
 
 
-def encoded(tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]]) -> list[Encoded]:
+def encoded(tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]]) -> list[EncodedPair]:
     """Each pair of premise and claim, as the network is given it when it judges."""
-    texts = [(reading(_premise(premise), Claim(claim)), claim) for premise, claim in pairs]
-    return encode(tokenizer, texts)
+    texts = [
+        (premise_excerpt(_premise(premise), PreparedClaim(claim)), claim)
+        for premise, claim in pairs
+    ]
+    return encode_pairs(tokenizer, texts)

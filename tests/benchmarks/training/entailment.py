@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from tokenizers import Tokenizer
 
-from claimflow.flows.models.entailment.model import MODEL_FILE, TOKENIZER_FILE, WINDOW, Encoded
+from claimflow.flows.models.entailment.model import MODEL_FILE, TOKENIZER_FILE, WINDOW, EncodedPair
 from tests.benchmarks.training.eight_bits import Inputs, eight_bits, read_weights
 from tests.benchmarks.training.encoding import encoded
 from tests.benchmarks.training.examples import read_labelled
@@ -38,7 +38,7 @@ def inputs(tokenizer: Tokenizer) -> Iterator[Inputs]:
         yield given(pair)
 
 
-def given(pair: Encoded) -> Inputs:
+def given(pair: EncodedPair) -> Inputs:
     """What the graph takes, of one pair."""
     kinds = [place >= pair.claim for place in range(len(pair.ids))]
     return {"input_ids": np.array([pair.ids]), "token_type_ids": np.array([kinds], np.int64)}

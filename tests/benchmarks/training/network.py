@@ -14,7 +14,7 @@ from safetensors.torch import load
 from torch.nn import functional
 from transformers import BertConfig, BertModel
 
-from claimflow.flows.models.entailment.model import Encoded
+from claimflow.flows.models.entailment.model import EncodedPair
 from tests.benchmarks.training.official import Official
 
 CLASSES = ("entailed", "contradicted", "neutral")
@@ -41,7 +41,7 @@ class Network(torch.nn.Module):
         torch.nn.init.normal_(self.head.weight, std=0.02)
         torch.nn.init.zeros_(self.head.bias)
 
-    def forward(self, batch: Sequence[Encoded]) -> torch.Tensor:
+    def forward(self, batch: Sequence[EncodedPair]) -> torch.Tensor:
         """Logits of `CLASSES`, a row per pair."""
         ids, kinds, mask = padded(batch)
         hidden = self.bert(
@@ -59,7 +59,7 @@ def _mean(hidden: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
     return (hidden * chosen).sum(1) / chosen.sum(1)
 
 
-def padded(batch: Sequence[Encoded]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def padded(batch: Sequence[EncodedPair]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Token ids, kinds of token (1 in the claim) and mask, of a row per pair."""
     shape = len(batch), max(len(pair.ids) for pair in batch)
     ids, kinds, mask = (torch.zeros(shape, dtype=torch.int64) for _ in range(3))

@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
-from claimflow.flows.models.entailment.model import Encoded
+from claimflow.flows.models.entailment.model import EncodedPair
 from tests.benchmarks.training.encoding import encoded
 from tests.benchmarks.training.examples import Example, Examples, read_labelled
 from tests.benchmarks.training.network import Network, loss
@@ -33,10 +33,12 @@ TOKENS, PAIRS = 2_400, 64
 
 SAVED_EVERY, TOLD_EVERY = 250, 50
 
-Taught = tuple[Example, Encoded]
+Taught = tuple[Example, EncodedPair]
 
 
-def batches(examples: list[Example], pairs: list[Encoded], random: Random) -> list[list[Taught]]:
+def batches(
+    examples: list[Example], pairs: list[EncodedPair], random: Random
+) -> list[list[Taught]]:
     """Batches of pairs of about one length, in a random order."""
     taught = list(zip(examples, pairs, strict=True))
     taught.sort(key=lambda one: (len(one[1].ids) // 4, random.random()))

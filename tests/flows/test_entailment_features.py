@@ -1,4 +1,4 @@
-"""Tokens, pieces, evidence and alignment: what the features are measured on."""
+"""Features of the entailment model: tokens, pieces, evidence windows and alignment."""
 
 import pytest
 from hypothesis import given, settings
@@ -6,13 +6,12 @@ from hypothesis import strategies as st
 
 from claimflow.flows.models.entailment.features import (
     Alignment,
-    akin,
     best_window,
     candidates,
-    opposites,
 )
-from claimflow.flows.models.entailment.texts import LONGEST, Claim, Premise
+from claimflow.flows.models.entailment.texts import MAX_PIECE_TOKENS, PreparedClaim, PreparedPremise
 from claimflow.flows.models.entailment.tokens import stem, tokenize
+from claimflow.flows.models.entailment.word_relations import opposites, share_root
 
 
 def keys(text: str) -> list[str]:
@@ -64,47 +63,49 @@ def test_tokens_lie_in_order_inside_the_text(text: str) -> None:
 
 @settings(max_examples=60)
 @given(st.lists(st.sampled_from(["word", "12", ". Next", "\n", " " * 250, "字"]), max_size=400))
-def test_pieces_lose_no_token_and_stay_short(parts: list[str]) -> None:
+def test_pieces_hold_every_token_and_are_short(parts: list[str]) -> None:
     text = " ".join(parts)
-    premise = Premise(text)
+    premise = PreparedPremise(text)
     assert {t.start for piece in premise.tokens for t in piece} == {
         token.start for token in tokenize(text)
     }
-    assert all(0 < len(piece) <= LONGEST for piece in premise.tokens)
+    assert all(0 < len(piece) <= MAX_PIECE_TOKENS for piece in premise.tokens)
     for (start, end), piece in zip(premise.pieces, premise.tokens, strict=True):
         assert (start, end) == (piece[0].start, piece[-1].end)
 
 
 def test_long_sentences_are_cut_with_an_overlap() -> None:
-    premise = Premise(" ".join(f"word{n}x" for n in "abcdefghij" for _ in range(20)))
+    premise = PreparedPremise(" ".join(f"word{n}x" for n in "abcdefghij" for _ in range(20)))
     starts = [tokens[0].start for tokens in premise.tokens]
     ends = [tokens[-1].end for tokens in premise.tokens]
     assert len(starts) > 2
     assert all(start < end for start, end in zip(starts[1:], ends, strict=False))
 
 
-def test_candidates_are_the_pieces_that_hold_most() -> None:
-    premise = Premise("Rain falls. The tower is in Paris. Paris is old. Snow is white. Ice. Fog.")
-    (part,) = Claim("The tower of Paris").parts
+def test_candidates_are_the_pieces_with_most_content() -> None:
+    premise = PreparedPremise(
+        "Rain falls. The tower is in Paris. Paris is old. Snow is white. Ice. Fog."
+    )
+    (part,) = PreparedClaim("The tower of Paris").parts
     assert candidates(premise, part) == [1, 2, 0, 3]
 
 
-def test_a_window_takes_in_a_neighbour_that_adds_something() -> None:
-    premise = Premise("Snow fell. The tower is in Paris. It is 1000 feet high. Ice melts.")
-    (part,) = Claim("The tower in Paris is 1000 feet high").parts
+def test_a_window_includes_a_neighbour_that_covers_more() -> None:
+    premise = PreparedPremise("Snow fell. The tower is in Paris. It is 1000 feet high. Ice melts.")
+    (part,) = PreparedClaim("The tower in Paris is 1000 feet high").parts
     assert best_window(premise, part) == range(1, 3)
-    (part,) = Claim("The tower is in Paris").parts
+    (part,) = PreparedClaim("The tower is in Paris").parts
     assert best_window(premise, part) == range(1, 2)
 
 
-def test_of_windows_of_equal_words_the_first_is_taken() -> None:
-    premise = Premise("Rome is old. Paris is old. Paris is large.")
-    (part,) = Claim("Paris is huge").parts
+def test_among_equal_windows_the_first_is_taken() -> None:
+    premise = PreparedPremise("Rome is old. Paris is old. Paris is large.")
+    (part,) = PreparedClaim("Paris is huge").parts
     assert best_window(premise, part) == range(1, 2)
 
 
 def align(claim: str, evidence: str) -> Alignment:
-    return Alignment(Claim(claim), tokenize(evidence))
+    return Alignment(PreparedClaim(claim), tokenize(evidence))
 
 
 def test_alignment_tells_absent_from_missing() -> None:
@@ -124,9 +125,7 @@ def test_alignment_tells_absent_from_missing() -> None:
         ("Sales increased.", "Sales were flat.", False),
     ],
 )
-def test_opposites_count_where_the_word_itself_is_missing(
-    claim: str, evidence: str, opposed: bool
-) -> None:
+def test_opposites_count_only_for_missing_words(claim: str, evidence: str, opposed: bool) -> None:
     assert align(claim, evidence).opposed is opposed
 
 
@@ -143,15 +142,15 @@ def test_opposites_count_where_the_word_itself_is_missing(
         ("Is there no house?", "No house is there.", (1, 1)),
     ],
 )
-def test_negations_count_near_what_is_shared(
+def test_negations_count_near_shared_content(
     claim: str, evidence: str, negations: tuple[int, int]
 ) -> None:
     assert align(claim, evidence).negations == negations
 
 
-def test_words_and_their_kin() -> None:
-    assert akin("democracy", "democratic")
-    assert not akin("contract", "contain")
-    assert not akin("cat", "cats")
+def test_word_relations() -> None:
+    assert share_root("democracy", "democratic")
+    assert not share_root("contract", "contain")
+    assert not share_root("cat", "cats")
     assert stem("unlawful") in opposites("lawful")
     assert stem("decreasing") in opposites("increased")
