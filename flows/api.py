@@ -10,14 +10,14 @@ from claimflow.flows.judge.rate_limit import OpenSharedLimiter, no_shared_limit
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.quality.gates import evaluate_gates
-from claimflow.flows.runner.canaries import try_judges
-from claimflow.flows.runner.disk_space import check_room
-from claimflow.flows.runner.embedded_models import fetched
+from claimflow.flows.runner.canaries import judge_canaries
+from claimflow.flows.runner.disk_space import check_disk_space
+from claimflow.flows.runner.embedded_models import fetch_models
 from claimflow.flows.runner.execute import (
     execute_steps,
-    on_record,
     open_workers,
-    unless_interrupted,
+    run_context,
+    run_interruptibly,
 )
 from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.plan import choose
@@ -66,7 +66,7 @@ def run_pipeline(
     of the run is recorded in any case.
     """
     observer, stop = observer or RunObserver(), stop or threading.Event()
-    prepared = fetched(prepared, observer.message)
+    prepared = fetch_models(prepared, observer.message)
     pipeline = prepared.pipeline
     store = store or open_store(prepared)
     choice = choose(prepared, store, rerun or Rerun())
@@ -74,7 +74,7 @@ def run_pipeline(
         return RunResult(choice.clean, store, {}, choice.nothing())
     observer.run_prepared(prepared)
     check_endpoints(prepared, store, choice=choice)
-    check_room(prepared, store, wanted=choice.wanted)
+    check_disk_space(prepared, store, wanted=choice.wanted)
 
     def session(run_id: str) -> Session:
         return Session(
@@ -91,7 +91,7 @@ def run_pipeline(
     place = partial(pipeline.source.place, "workers")
     with (
         closing(open_workers(pipeline.workers, stop, place)) as workers,
-        on_record(pipeline, store, observer, session, steps=steps, workers=workers) as recorded,
+        run_context(pipeline, store, observer, session, steps=steps, workers=workers) as recorded,
     ):
         run_id, toolbox = recorded
         with runs.recording_end(store, run_id, stop):
@@ -99,7 +99,7 @@ def run_pipeline(
                 run_id, prepared, choice, store, toolbox, workers, stop=stop, observer=observer
             )
             execute_steps(run, observer)
-            trying = partial(try_judges, prepared, store, toolbox, run_id, choice.wanted)
-            unless_interrupted(trying, stop)
+            trying = partial(judge_canaries, prepared, store, toolbox, run_id, choice.wanted)
+            run_interruptibly(trying, stop)
         evaluate_gates(store, run_id, pipeline.gates)
     return RunResult(run_id, store, run.results)

@@ -8,9 +8,8 @@ are first used, so that `import claimflow` is fast.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from claimflow.flows import __version__
-
 if TYPE_CHECKING:
+    from claimflow.flows import __version__
     from claimflow.flows.api import RunResult, run_pipeline
     from claimflow.flows.errors import InputError, JudgeError, StoppedError, StoreError
     from claimflow.flows.pipeline.rerun import Rerun
@@ -39,6 +38,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "claimflow.flows": ("__version__",),
     "claimflow.flows.api": ("RunResult", "run_pipeline"),
     "claimflow.flows.errors": ("InputError", "JudgeError", "StoppedError", "StoreError"),
     "claimflow.flows.pipeline.rerun": ("Rerun",),

@@ -6,8 +6,8 @@ the flow from a program of your own import it from `claimflow.flows.orchestratio
 """
 
 from claimflow.flows.orchestration.flow import evaluate
-from claimflow.flows.orchestration.recovery import outlive_leases
+from claimflow.flows.orchestration.recovery import keep_running_without_lease
 
 __all__ = ["evaluate"]
 
-outlive_leases()
+keep_running_without_lease()

@@ -64,12 +64,12 @@ def noise(options: Namespace) -> int:
     """
     from claimflow.flows.cli.progress import progress_observer
     from claimflow.flows.quality.noise import count_calls, first_samples, measure
-    from claimflow.flows.runner.embedded_models import fetched
+    from claimflow.flows.runner.embedded_models import fetch_models
     from claimflow.flows.runner.prepare import open_store, prepare
     from claimflow.stages.rows import Score
 
     announce = partial(print, file=sys.stderr, flush=True)
-    prepared = fetched(prepare(options.config), announce)
+    prepared = fetch_models(prepare(options.config), announce)
     if not any(step.stage.makes is Score for step in prepared.pipeline.steps):
         hint = "add a step that makes some, such as faithfulness"
         raise InputError([Fault(str(options.config), "no step makes scores", hint)])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from claimflow.flows.pipeline.model_settings import Endpoint
     from claimflow.flows.pipeline.pipeline import Pipeline
     from claimflow.flows.report.terminal import Terminal
-    from claimflow.flows.runner.plan import Planned
+    from claimflow.flows.runner.plan import PlannedStep
 
 
 def add(commands: Commands) -> None:
@@ -53,7 +53,7 @@ def plan(options: Namespace) -> int:
     from claimflow.flows.report.terminal import Terminal
     from claimflow.flows.runner import plan as planning
     from claimflow.flows.runner.canaries import canary_estimates
-    from claimflow.flows.runner.embedded_models import to_fetch
+    from claimflow.flows.runner.embedded_models import missing_model
     from claimflow.flows.runner.estimate import estimate
     from claimflow.flows.runner.prepare import open_store, prepare
 
@@ -72,7 +72,7 @@ def plan(options: Namespace) -> int:
     }
     terminal = Terminal()
     _print_plan(terminal, planned, estimates, canaries)
-    downloads = to_fetch(prepared.pipeline)
+    downloads = missing_model(prepared.pipeline)
     if downloads:
         terminal.print_line(downloads)
     estimates |= canaries
@@ -85,7 +85,7 @@ def plan(options: Namespace) -> int:
 
 def _print_plan(
     terminal: "Terminal",
-    planned: "list[Planned]",
+    planned: "list[PlannedStep]",
     estimates: "Mapping[str, Estimate]",
     canaries: "Mapping[str, Estimate]",
 ) -> None:
@@ -100,7 +100,7 @@ def _print_plan(
     terminal.print_table(columns, [row[: len(columns)] for row in rows], right=costs)
 
 
-def _action(step: "Planned") -> str:
+def _action(step: "PlannedStep") -> str:
     if step.artifact is not None:
         return f"reuse {step.artifact.row_count:,} rows"
     if step.below is not None:

@@ -66,12 +66,14 @@ def _run_in_prefect(
     options: Namespace, rerun: "Rerun", prepared: "Prepared", store: "Store"
 ) -> "RunResult":
     from claimflow.flows.api import RunResult
-    from claimflow.flows.orchestration.local_server import reached
-    from claimflow.flows.runner.embedded_models import fetched
+    from claimflow.flows.orchestration.local_server import explain_unreachable
+    from claimflow.flows.runner.embedded_models import fetch_models
     from claimflow.flows.runner.plan import choose
 
     # Prefect takes seconds to import and logs errors with a traceback: mistakes are found first.
-    choice = choose(fetched(prepared, partial(print, file=sys.stderr, flush=True)), store, rerun)
+    choice = choose(
+        fetch_models(prepared, partial(print, file=sys.stderr, flush=True)), store, rerun
+    )
     if choice.clean is not None:
         return RunResult(choice.clean, store, {}, choice.nothing())
     from claimflow.flows.orchestration.flow import FINISHED, evaluate
@@ -79,7 +81,9 @@ def _run_in_prefect(
     finished: list[RunResult] = []
     FINISHED.set(finished)
     try:
-        with reached("start one with `prefect server start`, or unset it to run without Prefect"):
+        with explain_unreachable(
+            "start one with `prefect server start`, or unset it to run without Prefect"
+        ):
             evaluate(
                 str(options.config),
                 store=str(store.path),

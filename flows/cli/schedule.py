@@ -11,7 +11,7 @@ from claimflow.flows.cli.options import Commands, add_command
 from claimflow.flows.errors import Fault, InputError
 
 if TYPE_CHECKING:
-    from claimflow.flows.orchestration.deployments import Found
+    from claimflow.flows.orchestration.deployments import Repairs
     from claimflow.flows.pipeline.schedules import Scheduled, SharedLimit
 
 
@@ -44,9 +44,9 @@ def serve(options: Namespace) -> int:
     """Run due pipelines until stopped; starts a Prefect server if none is configured."""
     from claimflow.flows.orchestration.local_server import (
         HOME,
+        explain_unreachable,
         is_configured,
         local_server,
-        reached,
     )
     from claimflow.flows.pipeline.schedules import read_schedules
 
@@ -61,9 +61,11 @@ def serve(options: Namespace) -> int:
         from claimflow.flows.orchestration import deployments
         from claimflow.flows.orchestration.shared_limits import register_limits
 
-        stack.enter_context(reached("start that server, or unset it to have one of your own"))
+        stack.enter_context(
+            explain_unreachable("start that server, or unset it to have one of your own")
+        )
         client = stack.enter_context(deployments.api(f"{url}/api" if url else None))
-        _print_repairs(deployments.settle(client, options.schedules, scheduled))
+        _print_repairs(deployments.repair(client, options.schedules, scheduled))
         _print_schedules(scheduled)
         register_limits(client, limits)
         _print_limits(limits)
@@ -76,7 +78,7 @@ def serve(options: Namespace) -> int:
 
 def deploy(options: Namespace) -> int:
     """Register the deployments with Prefect and print how to start a worker."""
-    from claimflow.flows.orchestration.local_server import is_configured, reached
+    from claimflow.flows.orchestration.local_server import explain_unreachable, is_configured
     from claimflow.flows.pipeline.schedules import read_schedules
 
     scheduled, limits = read_schedules(options.schedules)
@@ -87,8 +89,11 @@ def deploy(options: Namespace) -> int:
     from claimflow.flows.orchestration import deployments
     from claimflow.flows.orchestration.shared_limits import register_limits
 
-    with reached("start that server with `prefect server start`"), deployments.api() as client:
-        _print_repairs(deployments.settle(client, options.schedules, scheduled))
+    with (
+        explain_unreachable("start that server with `prefect server start`"),
+        deployments.api() as client,
+    ):
+        _print_repairs(deployments.repair(client, options.schedules, scheduled))
         new = deployments.deploy(client, options.schedules, scheduled, pool=options.pool)
         _print_schedules(scheduled)
         register_limits(client, limits)
@@ -119,7 +124,7 @@ def _print_limits(limits: "Mapping[str, SharedLimit]") -> None:
         print(f"limit {name}: {limit.rpm:,} requests a minute, for all runs together", flush=True)
 
 
-def _print_repairs(found: "Found") -> None:
+def _print_repairs(found: "Repairs") -> None:
     """Print which runs were marked as crashed or left out, and which schedules were removed."""
     for orphan in found.orphans:
         print(f"run {orphan.name} is marked as crashed: {orphan.reason}")

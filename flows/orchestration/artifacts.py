@@ -17,7 +17,7 @@ from claimflow.flows.store.results import run_steps
 from claimflow.flows.store.store import Store
 
 
-def post(store: Store, run_id: str, pipeline: str) -> None:
+def create_run_artifacts(store: Store, run_id: str, pipeline: str) -> None:
     """Post the page of a run and the table of its worst samples.
 
     They are told of the run and are not the run: what goes wrong is logged and costs nothing.
@@ -37,7 +37,7 @@ def post(store: Store, run_id: str, pipeline: str) -> None:
         _told("worst samples", worst)
 
 
-def post_report(store: Store, run_id: str, folder: Path) -> None:
+def write_report(store: Store, run_id: str, folder: Path) -> None:
     """Put the report of a run into a folder; what goes wrong is logged and costs nothing."""
 
     def page() -> Any:

@@ -20,7 +20,12 @@ from prefect.types.entrypoint import EntrypointType
 from prefect.workers.process import ProcessWorker
 
 from claimflow.flows.orchestration.flow import evaluate
-from claimflow.flows.orchestration.recovery import MISSED, Orphan, mark_orphans, settle_missed
+from claimflow.flows.orchestration.recovery import (
+    MISSED_AFTER,
+    OrphanedRun,
+    mark_orphaned_runs,
+    skip_missed_runs,
+)
 from claimflow.flows.pipeline.schedules import Scheduled
 
 TAG: Final = "claimflow"
@@ -38,10 +43,10 @@ ENTRYPOINT: Final = "claimflow.deployed.evaluate"
 """Where a process that executes a flow run finds the flow. The server stores it."""
 
 
-class Found(NamedTuple):
+class Repairs(NamedTuple):
     """What was found and corrected before the schedules of a file are registered again."""
 
-    orphans: list[Orphan]
+    orphans: list[OrphanedRun]
     missed: list[str]
     """Names of runs that were missed and are skipped."""
     left: list[str]
@@ -62,29 +67,33 @@ def api(url: str | None = None) -> Iterator[SyncPrefectClient]:
         yield client
 
 
-def settle(
-    client: SyncPrefectClient, file: Path, scheduled: list[Scheduled], *, late: timedelta = MISSED
-) -> Found:
+def repair(
+    client: SyncPrefectClient,
+    file: Path,
+    scheduled: list[Scheduled],
+    *,
+    late: timedelta = MISSED_AFTER,
+) -> Repairs:
     """Mark orphans, leave out what was missed, and take the schedule of what left the file.
 
     To be called before the schedules of `file` are registered again.
     """
     written = {one.name: one.written for one in scheduled}
     registered = _registered(client, file)
-    orphans = mark_orphans(client, [one.id for one in registered])
+    orphans = mark_orphaned_runs(client, [one.id for one in registered])
     missed: list[str] = []
     left: list[str] = []
     moved: list[str] = []
     for one in registered:
         rule = written[one.name].missed if one.name in written else "skip"
-        missed += settle_missed(client, one.id, rule, late=late)
+        missed += skip_missed_runs(client, one.id, rule, late=late)
         if one.name not in written and one.schedules:
             for schedule in one.schedules:
                 client.delete_deployment_schedule(one.id, schedule.id)
             left.append(one.name)
         if one.name in written and one.entrypoint != ENTRYPOINT:
             moved.append(one.name)
-    return Found(orphans, missed, left, moved)
+    return Repairs(orphans, missed, left, moved)
 
 
 def serve(client: SyncPrefectClient, file: Path, scheduled: Iterable[Scheduled]) -> None:

@@ -11,9 +11,9 @@ from prefect.states import Completed
 
 from claimflow.flows.api import RunResult, run_pipeline
 from claimflow.flows.errors import InputError
-from claimflow.flows.orchestration.artifacts import final_state, post, post_report
-from claimflow.flows.orchestration.recovery import sign
-from claimflow.flows.orchestration.shared_limits import shared_by_runs
+from claimflow.flows.orchestration.artifacts import create_run_artifacts, final_state, write_report
+from claimflow.flows.orchestration.recovery import label_with_process
+from claimflow.flows.orchestration.shared_limits import shared_limits_of
 from claimflow.flows.orchestration.task_runs import TaskRunObserver
 from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.pipeline.yaml_source import load_yaml
@@ -75,7 +75,7 @@ def evaluate(
         report: A folder to put a page about the run into, which a browser shows.
     """
     silence_stderr_at_exit()
-    sign(flow_run.id)
+    label_with_process(flow_run.id)
     rerun = Rerun(tuple(again or ()), fresh, tuple(only or ()), from_step, failed, samples)
     store_path = Path(store) if store else None
     prepared = prepare(Path(config), limit=limit, rerun=rerun, store=store_path)
@@ -88,16 +88,16 @@ def evaluate(
         rerun=rerun,
         redact=redact,
         observer=TaskRunObserver(target),
-        sharing=shared_by_runs(prepared.pipeline),
+        sharing=shared_limits_of(prepared.pipeline),
     )
     if result.nothing_to_do:
         return Completed(message=result.nothing_to_do, data=result.run_id)
     finished = FINISHED.get()
     if finished is not None:
         finished.append(result)
-    post(result.store, result.run_id, prepared.pipeline.name)
+    create_run_artifacts(result.store, result.run_id, prepared.pipeline.name)
     if publish is not None:
         get_run_logger().info("published: %s", publish_run(result.store, result.run_id, publish))
     if report is not None:
-        post_report(result.store, result.run_id, Path(report))
+        write_report(result.store, result.run_id, Path(report))
     return final_state(result.store, result.run_id)

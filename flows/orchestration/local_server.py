@@ -33,7 +33,7 @@ def is_configured() -> bool:
 
 
 @contextmanager
-def reached(hint: str) -> Iterator[None]:
+def explain_unreachable(hint: str) -> Iterator[None]:
     """Tells in our words that no Prefect server answers; `right` is what to do then."""
     try:
         yield

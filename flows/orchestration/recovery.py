@@ -31,7 +31,7 @@ from prefect.types import KeyValueLabels
 from claimflow.flows.store.runs import process_alive
 
 
-def outlive_leases() -> None:
+def keep_running_without_lease() -> None:
     """Let flows of this process continue when their concurrency lease cannot be renewed.
 
     A run of a deployment with a concurrency limit holds a lease, which Prefect renews every four
@@ -56,16 +56,16 @@ def _maintain_without_raising(lease_id: UUID, lease_duration: float, **_: bool) 
 # Runs that nobody started when they were due.
 
 
-MISSED: Final = timedelta(minutes=10)
+MISSED_AFTER: Final = timedelta(minutes=10)
 """How late a run is that was missed; one that is less late just starts."""
 
 
-def settle_missed(
+def skip_missed_runs(
     client: SyncPrefectClient,
     deployment_id: UUID,
     rule: Literal["run", "skip"],
     *,
-    late: timedelta = MISSED,
+    late: timedelta = MISSED_AFTER,
 ) -> list[str]:
     """Cancel the missed runs of a deployment: all by "skip", all but the newest by "run".
 
@@ -107,14 +107,14 @@ _UNHEARD: Final = timedelta(days=1)
 _GOING: Final = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
 
 
-class Orphan(NamedTuple):
+class OrphanedRun(NamedTuple):
     """A flow run that was marked as crashed, and why."""
 
     name: str
     reason: str
 
 
-def sign(flow_run_id: UUID | str) -> None:
+def label_with_process(flow_run_id: UUID | str) -> None:
     """Put on a flow run which process it is; left out where the server cannot be reached."""
     try:
         with get_client(sync_client=True) as client:
@@ -124,7 +124,7 @@ def sign(flow_run_id: UUID | str) -> None:
         return
 
 
-def mark_orphans(client: SyncPrefectClient, deployment_ids: list[UUID]) -> list[Orphan]:
+def mark_orphaned_runs(client: SyncPrefectClient, deployment_ids: list[UUID]) -> list[OrphanedRun]:
     """Set runs of these deployments whose process is gone to Crashed; returns what they were.
 
     One on this host is an orphan when its process is gone, any other when nothing was heard
@@ -136,7 +136,7 @@ def mark_orphans(client: SyncPrefectClient, deployment_ids: list[UUID]) -> list[
         reason = _why_orphan(client, run)
         if reason is not None:
             client.set_flow_run_state(run.id, Crashed(message=reason), force=True)
-            orphans.append(Orphan(run.name, reason))
+            orphans.append(OrphanedRun(run.name, reason))
     for deployment_id in deployment_ids:
         _free_places(client, deployment_id)
     return orphans

@@ -75,7 +75,7 @@ _REFUSED: Final = (404, 410, 422, 423)
 Reply = TypeVar("Reply")
 
 
-class Place:
+class RateSlot:
     """The place of one judge of a run, taken while it is asked and given back soon after.
 
     A run that cannot reach the server goes on with the part it had, and says so once.
@@ -256,7 +256,7 @@ def _nobody_runs(client: SyncPrefectClient) -> bool:
     return not client.read_flow_runs(flow_filter=ours, flow_run_filter=going, limit=1)
 
 
-def shared_by_runs(pipeline: Pipeline) -> OpenSharedLimiter:
+def shared_limits_of(pipeline: Pipeline) -> OpenSharedLimiter:
     """The limits that a pipeline names, for the flow run that goes on here.
 
     Raises `InputError` where the server has none of such a name.
@@ -280,6 +280,6 @@ def shared_by_runs(pipeline: Pipeline) -> OpenSharedLimiter:
     context, holder = copy_context(), UUID(str(flow_run.id))
 
     def turnstile(name: str, keep_to: SetRate) -> SharedLimiter:
-        return Place(limits[name], keep_to, holder=holder, context=context)
+        return RateSlot(limits[name], keep_to, holder=holder, context=context)
 
     return turnstile

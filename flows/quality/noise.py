@@ -17,12 +17,12 @@ from claimflow.flows.quality.variance import (
     detectable_difference,
     variance_components,
 )
-from claimflow.flows.runner.counting import Counter, asking, foresee
-from claimflow.flows.runner.estimate import ClaimGuesses
-from claimflow.flows.runner.execute import on_record, unless_interrupted
+from claimflow.flows.runner.counting import StepCounter, endpoints_by_step, estimate_entailment
+from claimflow.flows.runner.estimate import ClaimEstimates
+from claimflow.flows.runner.execute import run_context, run_interruptibly
 from claimflow.flows.runner.observer import RunObserver
 from claimflow.flows.runner.prepare import SHARD, Prepared
-from claimflow.flows.runner.readiness import check_pipeline
+from claimflow.flows.runner.readiness import check_all_endpoints
 from claimflow.flows.store import runs
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
@@ -221,10 +221,10 @@ def count_calls(
 ) -> tuple[Design, dict[str, Estimate]]:
     """The design and the estimated calls by step; calls no model and writes nothing."""
     asked: set[str] = set()
-    endpoints = asking(prepared.pipeline)
-    foreseen = foresee(prepared.pipeline, store)
-    counters = {name: Counter(of, store, asked, foreseen) for name, of in endpoints.items()}
-    guesses = ClaimGuesses()
+    endpoints = endpoints_by_step(prepared.pipeline)
+    foreseen = estimate_entailment(prepared.pipeline, store)
+    counters = {name: StepCounter(of, store, asked, foreseen) for name, of in endpoints.items()}
+    guesses = ClaimEstimates()
 
     def lend(step: Step, repeat: int) -> Mapping[str, Any]:
         if step.name in counters:
@@ -256,7 +256,7 @@ def measure(
     Replies in the ledger are reused and new ones are added to it. It is recorded as a run of its
     own, which never counts as the latest run. Raises the errors of a run.
     """
-    check_pipeline(prepared.pipeline)
+    check_all_endpoints(prepared.pipeline)
     stop = threading.Event()
 
     def session(run_id: str) -> Session:
@@ -269,7 +269,7 @@ def measure(
         )
 
     with (
-        on_record(prepared.pipeline, store, observer, session, about=runs.NOISE_SUFFIX) as (
+        run_context(prepared.pipeline, store, observer, session, about=runs.NOISE_SUFFIX) as (
             run_id,
             toolbox,
         ),
@@ -278,7 +278,7 @@ def measure(
         repeated = Repeats(
             prepared.pipeline, samples, repeats, lambda step, n: toolbox.lend(step, repeat=n)
         )
-        tables = unless_interrupted(lambda: _scores(repeated, observer), stop)
+        tables = run_interruptibly(lambda: _scores(repeated, observer), stop)
     return [
         spread
         for step in repeated.scores

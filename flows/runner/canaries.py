@@ -14,7 +14,7 @@ from claimflow.flows.pipeline.gates import CanarySource
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.times import to_timedelta
 from claimflow.flows.pipeline.wiring import Step
-from claimflow.flows.runner.counting import Counter, asking, foresee
+from claimflow.flows.runner.counting import StepCounter, endpoints_by_step, estimate_entailment
 from claimflow.flows.runner.prepare import Prepared
 from claimflow.flows.runner.tools import Toolbox
 from claimflow.flows.samples.canaries import Canary
@@ -43,7 +43,7 @@ ORDER BY started_at LIMIT 1
 """
 
 
-def record(
+def record_verdicts(
     store: Store,
     rows: Sequence[Mapping[str, Any]],
     steps: Sequence[str],
@@ -67,7 +67,7 @@ def last_asked(store: Store, pipeline: str, judge: str) -> dict[str, datetime]:
     return dict(found)
 
 
-def left_off(store: Store, pipeline: str, *, after: datetime) -> datetime | None:
+def first_unfinished_run(store: Store, pipeline: str, *, after: datetime) -> datetime | None:
     """When the first run of a pipeline after that moment began that is not done.
 
     What it was told is in the ledger, and on no record of canaries. None where there is none.
@@ -117,7 +117,7 @@ PLACE = "canaries"
 """What leads the name of a step in the record of calls made for its canaries."""
 
 
-class Trial(NamedTuple):
+class CanaryJudge(NamedTuple):
     """One judge, with its prompt and settings: `key`. `steps` have it; `step` asks for them all.
 
     `anew` is the same step under the name by which the judge is asked again. `stage` takes the
@@ -131,10 +131,10 @@ class Trial(NamedTuple):
     stage: Stage
 
 
-def trials(pipeline: Pipeline, toolbox: Toolbox, wanted: Iterable[str]) -> list[Trial]:
+def canary_judges(pipeline: Pipeline, toolbox: Toolbox, wanted: Iterable[str]) -> list[CanaryJudge]:
     """The judges of those of the `wanted` steps that verify claims, each once."""
     wanted = set(wanted)
-    found: dict[str, Trial] = {}
+    found: dict[str, CanaryJudge] = {}
     for step in pipeline.steps if pipeline.canaries else ():
         if step.name not in wanted or step.stage.canary_settings is None:
             continue
@@ -145,14 +145,14 @@ def trials(pipeline: Pipeline, toolbox: Toolbox, wanted: Iterable[str]) -> list[
             found[key] = found[key]._replace(steps=(*found[key].steps, step.name))
             continue
         asked, anew = _named(step, ""), _named(step, ".anew")
-        found[key] = Trial(key, (step.name,), asked, anew, stage)
+        found[key] = CanaryJudge(key, (step.name,), asked, anew, stage)
     return list(found.values())
 
 
-def due(
+def due_canaries(
     canaries: Sequence[Canary],
     source: CanarySource,
-    trial: Trial,
+    trial: CanaryJudge,
     asked_at: Mapping[str, datetime],
     now: datetime,
 ) -> list[Canary]:
@@ -181,7 +181,7 @@ _SAMPLES: Final = {"sample_id": pl.String, "reference": pl.String}
 _SAID: Final = ("verdict", "status", "reason", "call_id")
 
 
-def try_judges(
+def judge_canaries(
     prepared: Prepared, store: Store, toolbox: Toolbox, run_id: str, wanted: Collection[str]
 ) -> None:
     """Put the canaries to the judge of each of the `wanted` steps that verify claims.
@@ -191,12 +191,12 @@ def try_judges(
     pipeline, canaries = prepared.pipeline, prepared.canaries
     if pipeline.canaries is None:
         return
-    for trial in trials(pipeline, toolbox, wanted):
+    for trial in canary_judges(pipeline, toolbox, wanted):
         before = last_asked(store, pipeline.name, trial.key)
-        again = due(canaries, pipeline.canaries, trial, before, now())
+        again = due_canaries(canaries, pipeline.canaries, trial, before, now())
         keys = {one.key for one in again}
         rest = [one for one in canaries if one.key not in keys]
-        since = answered_since(store, pipeline.name, again, before)
+        since = reuse_replies_since(store, pipeline.name, again, before)
         said = {
             **_verdicts(trial, rest, toolbox.lend(trial.step)),
             **_verdicts(trial, again, toolbox.lend_anew(trial.anew, since=since)),
@@ -214,10 +214,10 @@ def try_judges(
             for one in canaries
         ]
         where = {"run_id": run_id, "pipeline": pipeline.name, "judge": trial.key}
-        record(store, rows, trial.steps, where | {"judged_at": judged_at})
+        record_verdicts(store, rows, trial.steps, where | {"judged_at": judged_at})
 
 
-def answered_since(
+def reuse_replies_since(
     store: Store, pipeline: str, again: Sequence[Canary], asked_at: Mapping[str, datetime]
 ) -> datetime | None:
     """The moment from which replies count for canaries that are asked anew.
@@ -226,11 +226,11 @@ def answered_since(
     """
     if not again:
         return None
-    return left_off(store, pipeline, after=max(asked_at[one.key] for one in again))
+    return first_unfinished_run(store, pipeline, after=max(asked_at[one.key] for one in again))
 
 
 def _verdicts(
-    trial: Trial, canaries: Sequence[Canary], tools: Mapping[str, Any]
+    trial: CanaryJudge, canaries: Sequence[Canary], tools: Mapping[str, Any]
 ) -> dict[str, tuple[Any, ...]]:
     """What the judge says of each, by key: verdict, status, reason and call."""
     if not canaries:
@@ -269,22 +269,29 @@ def canary_estimates(
     toolbox = Toolbox(prepared.pipeline, session)
     return {
         trial.steps: _estimate(prepared, store, trial)
-        for trial in trials(prepared.pipeline, toolbox, wanted)
+        for trial in canary_judges(prepared.pipeline, toolbox, wanted)
         if trial.step.judges
     }
 
 
-def _estimate(prepared: Prepared, store: Store, trial: Trial) -> Estimate:
+def _estimate(prepared: Prepared, store: Store, trial: CanaryJudge) -> Estimate:
     pipeline, canaries = prepared.pipeline, prepared.canaries
     asked_at = last_asked(store, pipeline.name, trial.key)
-    again = due(canaries, pipeline.canaries, trial, asked_at, now()) if pipeline.canaries else []
+    again = (
+        due_canaries(canaries, pipeline.canaries, trial, asked_at, now())
+        if pipeline.canaries
+        else []
+    )
     keys = {one.key for one in again}
     rest = [one for one in canaries if one.key not in keys]
-    since = answered_since(store, pipeline.name, again, asked_at)
-    endpoints, foreseen = asking(pipeline)[trial.steps[0]], foresee(pipeline, store)
+    since = reuse_replies_since(store, pipeline.name, again, asked_at)
+    endpoints, foreseen = (
+        endpoints_by_step(pipeline)[trial.steps[0]],
+        estimate_entailment(pipeline, store),
+    )
     parts = []
     for some, fresh, moment in ((rest, False, None), (again, since is None, since)):
-        counter = Counter(endpoints, store, set(), foreseen, fresh=fresh, since=moment)
+        counter = StepCounter(endpoints, store, set(), foreseen, fresh=fresh, since=moment)
         if some:
             samples, claims = as_tables(some)
             trial.stage.run(samples=samples, claims=claims, **counter.lend(trial.stage))

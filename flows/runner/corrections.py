@@ -28,7 +28,7 @@ Parts = Callable[[], Iterable[pl.DataFrame]]
 """Gives the samples of a run in the parts that its tables are made in."""
 
 
-class Overlay(NamedTuple):
+class CorrectedTable(NamedTuple):
     """What is laid over the table `base` of rows `row`: `edits`, in their order, never none."""
 
     row: type[Row]
@@ -56,13 +56,15 @@ class Overlay(NamedTuple):
         return [[edit.edit_id, edit.sample_id] for edit in self.edits]
 
 
-def found_overlay(store: Store, overlay: Overlay) -> Artifact | None:
+def find_corrected(store: Store, overlay: CorrectedTable) -> Artifact | None:
     """The table that an earlier run made of the same, if there is one."""
     with store.reading() as connection:
         return find_artifact(connection, overlay.fingerprint)
 
 
-def made_overlay(store: Store, overlay: Overlay, making: Provenance, samples: Parts) -> Artifact:
+def make_corrected(
+    store: Store, overlay: CorrectedTable, making: Provenance, samples: Parts
+) -> Artifact:
     """That table, made; `making` is how the table below it was."""
     base = overlay.base
     draft = ArtifactWriter(store, overlay.row, overlay.making(making), shards=base.shards)
@@ -71,7 +73,7 @@ def made_overlay(store: Store, overlay: Overlay, making: Provenance, samples: Pa
     return draft.artifact()
 
 
-def overlay_digest(store: Store, overlay: Overlay, samples: Parts) -> str:
+def corrected_digest(store: Store, overlay: CorrectedTable, samples: Parts) -> str:
     """What the digest of that table would be; nothing is written."""
     digest = Digest(overlay.row)
     for part in _parts(store, overlay, samples):
@@ -79,7 +81,7 @@ def overlay_digest(store: Store, overlay: Overlay, samples: Parts) -> str:
     return digest.value()
 
 
-def edited(
+def apply_edits(
     row: type[Row], table: pl.DataFrame, samples: pl.DataFrame, edits: Iterable[Edit]
 ) -> pl.DataFrame:
     """`table`, a whole one of claims or verdicts, as `edits` have it.
@@ -92,14 +94,14 @@ def edited(
     return _with_verdicts(table, edits)
 
 
-def _parts(store: Store, overlay: Overlay, samples: Parts) -> Iterator[pl.DataFrame]:
+def _parts(store: Store, overlay: CorrectedTable, samples: Parts) -> Iterator[pl.DataFrame]:
     row = overlay.row
     for shard, part in enumerate(samples()):
         with store.reading() as connection:
             table = read_artifact(
                 connection, row, overlay.base, shard=shard, columns=tuple(row.model_fields)
             )
-        yield conform(row, edited(row, table, part, overlay.edits))
+        yield conform(row, apply_edits(row, table, part, overlay.edits))
 
 
 def _with_claims(

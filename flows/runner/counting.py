@@ -39,7 +39,7 @@ _MOST: Final = 500
 _UNSURE: Final = Judgement(0.5, 0.25, 0.25, 0, 0)
 
 
-class ForeseenEntailment:
+class EntailmentEstimate:
     """An `EntailmentModel` for the plans of a pipeline.
 
     Of a pair that is on file it says what is remembered. So many others are judged; those
@@ -82,7 +82,7 @@ Endpoints = Mapping[str, Endpoint]
 """The endpoints that a step asks, by name."""
 
 
-def asking(pipeline: Pipeline) -> dict[str, Endpoints]:
+def endpoints_by_step(pipeline: Pipeline) -> dict[str, Endpoints]:
     """The steps that ask an endpoint, each with those that it asks."""
     found: dict[str, Endpoints] = {}
     for step in pipeline.steps:
@@ -93,7 +93,7 @@ def asking(pipeline: Pipeline) -> dict[str, Endpoints]:
     return found
 
 
-def cascading(pipeline: Pipeline) -> Iterator[tuple[str, Stage]]:
+def cascade_steps(pipeline: Pipeline) -> Iterator[tuple[str, Stage]]:
     """The steps that have a cascade, by name, each with its stage without the cascade."""
     for step in pipeline.steps:
         alone = step.stage.without_cascade()
@@ -101,14 +101,14 @@ def cascading(pipeline: Pipeline) -> Iterator[tuple[str, Stage]]:
             yield step.name, alone
 
 
-def foresee(pipeline: Pipeline, store: Store) -> ForeseenEntailment:
+def estimate_entailment(pipeline: Pipeline, store: Store) -> EntailmentEstimate:
     """What the entailment model of a pipeline will say; nothing is written."""
     folder = pipeline.embedder if isinstance(pipeline.embedder, Path) else None
     models = ModelWork(folder, None, entailment=pipeline.entailment)
-    return ForeseenEntailment(models, Ledger(store))
+    return EntailmentEstimate(models, Ledger(store))
 
 
-class Counter:
+class StepCounter:
     """Counts what one step would ask. What is in `asked` need not be, which all steps share.
 
     `foreseen` judges for a cascade, whose judge is asked what that leaves open. With `fresh`
@@ -120,7 +120,7 @@ class Counter:
         endpoints: Endpoints,
         store: Store,
         asked: set[str],
-        foreseen: ForeseenEntailment,
+        foreseen: EntailmentEstimate,
         *,
         fresh: bool = False,
         since: datetime | None = None,
@@ -166,13 +166,13 @@ class Counter:
         return combine(parts)
 
 
-class CountedCascade:
+class CascadeCounter:
     """Counts who would judge the pairs of one step that has a cascade.
 
     `alone` is the stage without the cascade, `unaided` counts what its judge would be asked.
     """
 
-    def __init__(self, alone: Stage, unaided: Counter) -> None:
+    def __init__(self, alone: Stage, unaided: StepCounter) -> None:
         self._alone = alone
         self._unaided = unaided
         self._whose: Counts[str] = Counts()

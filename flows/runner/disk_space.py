@@ -22,7 +22,7 @@ WHERE run_id = (SELECT run_id FROM audit.runs WHERE pipeline = $pipeline AND sta
 """
 
 
-class Need(NamedTuple):
+class SpaceNeeded(NamedTuple):
     """Bytes that a run may need: `tables` by `source`, and for the read copy."""
 
     tables: int
@@ -35,7 +35,7 @@ class Need(NamedTuple):
         return f"{_size(self.tables + self.copy + SPARE)} ({tables}{copy}, {_size(SPARE)} to spare)"
 
 
-def check_room(
+def check_disk_space(
     prepared: Prepared, store: Store, *, wanted: Collection[str], free: int | None = None
 ) -> None:
     """Raise `StoreFullError` where the store's disk has less room than the run may need.
@@ -43,7 +43,7 @@ def check_room(
     `wanted` are the steps that the run may make; `free` bytes are those of the disk, asked
     of it where they are None.
     """
-    need = room_needed(prepared, store, wanted=wanted)
+    need = space_needed(prepared, store, wanted=wanted)
     left = shutil.disk_usage(_folder(store.path)).free if free is None else free
     if left < need.tables + need.copy + SPARE:
         hint = "make room (claimflow prune removes old runs)"
@@ -54,7 +54,7 @@ def check_room(
         )
 
 
-def room_needed(prepared: Prepared, store: Store, *, wanted: Collection[str]) -> Need:
+def space_needed(prepared: Prepared, store: Store, *, wanted: Collection[str]) -> SpaceNeeded:
     """So many bytes, as if every wanted step were made anew.
 
     By the rows of the pipeline's newest run that is done, at the bytes that a row takes in
@@ -69,7 +69,7 @@ def room_needed(prepared: Prepared, store: Store, *, wanted: Collection[str]) ->
     if added is None:
         added, source = prepared.samples.size, "the size of the samples"
     copy = size + added if prepared.pipeline.read_copy else 0
-    return Need(added, copy, source)
+    return SpaceNeeded(added, copy, source)
 
 
 def _as_last(prepared: Prepared, store: Store, wanted: Collection[str], size: int) -> int | None:

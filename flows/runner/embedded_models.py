@@ -117,7 +117,7 @@ def _same(
 # The models of a pipeline that run in this process: there, or fetched, before a run begins.
 
 
-def fetched(prepared: Prepared, tell: Callable[[str], None]) -> Prepared:
+def fetch_models(prepared: Prepared, tell: Callable[[str], None]) -> Prepared:
     """The same with a model of the Hub in the cache, and named by its commit.
 
     So whatever a branch comes to mean later, the run asks one model. `tell` is told which, and
@@ -138,7 +138,7 @@ def fetched(prepared: Prepared, tell: Callable[[str], None]) -> Prepared:
     return prepared._replace(pipeline=pipeline)
 
 
-def to_fetch(pipeline: Pipeline) -> str | None:
+def missing_model(pipeline: Pipeline) -> str | None:
     """For a plan: that a run would fetch the model, if so."""
     model = _asked_hub_model(pipeline)
     if model is None or find_cached(model) is not None:

@@ -8,18 +8,18 @@ import polars as pl
 from claimflow.flows.judge.estimate import NOT_ASKED, Estimate, combine
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.wiring import Step
-from claimflow.flows.runner.corrections import edited
+from claimflow.flows.runner.corrections import apply_edits
 from claimflow.flows.runner.counting import (
-    CountedCascade,
-    Counter,
+    CascadeCounter,
     Endpoints,
-    ForeseenEntailment,
-    asking,
-    cascading,
-    foresee,
+    EntailmentEstimate,
+    StepCounter,
+    cascade_steps,
+    endpoints_by_step,
+    estimate_entailment,
 )
 from claimflow.flows.runner.incremental import SAMPLES
-from claimflow.flows.runner.plan import Planned
+from claimflow.flows.runner.plan import PlannedStep
 from claimflow.flows.runner.prepare import SHARD, Prepared
 from claimflow.flows.samples.reader import SampleSource
 from claimflow.flows.store.artifacts import read_artifact
@@ -36,11 +36,11 @@ _BY_RULES: Final = 500
 """Texts that the rules decompose, which takes them about two milliseconds each."""
 
 
-class ClaimGuesses:
+class ClaimEstimates:
     """Fills the tables of claims that a plan walks through; `steps` are those it guessed for."""
 
     def __init__(self) -> None:
-        self._by_step: dict[str, ClaimGuess] = {}
+        self._by_step: dict[str, ClaimEstimate] = {}
 
     @property
     def steps(self) -> Set[str]:
@@ -61,11 +61,11 @@ class ClaimGuesses:
         texts = samples.join(table.filter(unknown), on="sample_id", how="semi")
         if texts.is_empty():
             return table
-        guess = self._by_step.setdefault(step, ClaimGuess(by_rules, stage.claims_of))
+        guess = self._by_step.setdefault(step, ClaimEstimate(by_rules, stage.claims_of))
         return pl.concat([table.filter(~unknown), guess.claims(texts)])
 
 
-class ClaimGuess:
+class ClaimEstimate:
     """Guesses the claims that a step's judge would name.
 
     The rules make those of the first texts. Of every other text its sentences are taken, as
@@ -116,14 +116,18 @@ _SHARDS: Final = 10
 """Parts of the samples that are looked at; of more, so many, evenly spread."""
 
 
-def estimate(prepared: Prepared, store: Store, planned: Sequence[Planned]) -> dict[str, Estimate]:
+def estimate(
+    prepared: Prepared, store: Store, planned: Sequence[PlannedStep]
+) -> dict[str, Estimate]:
     """What each step that asks an endpoint would ask, by the name of the step.
 
     Nobody is asked, nothing is written. Claims that a judge has yet to name are guessed.
     """
     steps = {one.step for one in planned}
-    endpoints = {name: of for name, of in asking(prepared.pipeline).items() if name in steps}
-    foreseen = foresee(prepared.pipeline, store)
+    endpoints = {
+        name: of for name, of in endpoints_by_step(prepared.pipeline).items() if name in steps
+    }
+    foreseen = estimate_entailment(prepared.pipeline, store)
     walk = _Walk(prepared.pipeline, store, planned, endpoints, foreseen)
     seen = 0
     if walk.counters:
@@ -161,9 +165,9 @@ class _Walk:
         self,
         pipeline: Pipeline,
         store: Store,
-        planned: Sequence[Planned],
+        planned: Sequence[PlannedStep],
         endpoints: Mapping[str, Endpoints],
-        foreseen: ForeseenEntailment,
+        foreseen: EntailmentEstimate,
     ) -> None:
         self._store = store
         self._found = {
@@ -172,21 +176,21 @@ class _Walk:
         self._edits = {one.step: one.edits for one in planned if one.edits}
         self._steps: list[Step] = []
         self._read: set[str] = set()
-        self._guesses = ClaimGuesses()
+        self._guesses = ClaimEstimates()
         self.guessed: set[str] = set()
         asked: set[str] = set()
         unaided: set[str] = set()
         fresh = {one.step for one in planned if one.fresh}
 
-        def counter(name: str, known: set[str]) -> Counter:
-            return Counter(endpoints[name], store, known, foreseen, fresh=name in fresh)
+        def counter(name: str, known: set[str]) -> StepCounter:
+            return StepCounter(endpoints[name], store, known, foreseen, fresh=name in fresh)
 
         self.counters = {
             name: counter(name, asked) for name in endpoints if name not in self._found
         }
         self.cascades = {
-            name: CountedCascade(alone, counter(name, unaided))
-            for name, alone in cascading(pipeline)
+            name: CascadeCounter(alone, counter(name, unaided))
+            for name, alone in cascade_steps(pipeline)
             if name in self.counters
         }
         for step in reversed(pipeline.steps):
@@ -203,7 +207,7 @@ class _Walk:
                 whole = self._whole(step, table, samples)
                 edits = self._edits.get(step.name, ())
                 row = step.stage.makes
-                tables[step.name] = edited(row, whole, samples, edits) if edits else whole
+                tables[step.name] = apply_edits(row, whole, samples, edits) if edits else whole
 
     def _table(self, step: Step, part: int, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
         """The table found, or what the stage makes of the tables before it."""

@@ -33,7 +33,7 @@ _LOOK: Final = 0.2
 """Seconds until the main thread looks up from its wait."""
 
 
-def unless_interrupted(work: Callable[[], Done], stop: threading.Event) -> Done:
+def run_interruptibly(work: Callable[[], Done], stop: threading.Event) -> Done:
     """What `work` returns, done in another thread: what is on its way at Ctrl-C is still noted.
 
     `stop` is set where the wait ends otherwise.
@@ -41,14 +41,14 @@ def unless_interrupted(work: Callable[[], Done], stop: threading.Event) -> Done:
     with ThreadPoolExecutor(1, thread_name_prefix="work") as pool:
         future = pool.submit(work)
         try:
-            await_all([future])
+            wait_for_all([future])
             return future.result()
         except BaseException:
             stop.set()
             raise
 
 
-def await_all(futures: Iterable[Future[Any]]) -> None:
+def wait_for_all(futures: Iterable[Future[Any]]) -> None:
     """Return when all of them are done; raises what one of them raised as soon as it did.
 
     Not for ever at a time: Polars handles Ctrl-C such that it does not end a wait.
@@ -64,7 +64,7 @@ def await_all(futures: Iterable[Future[Any]]) -> None:
 
 
 @contextmanager
-def on_record(
+def run_context(
     pipeline: Pipeline,
     store: Store,
     observer: RunObserver,
@@ -154,7 +154,7 @@ def execute_steps(run: Run, observer: RunObserver) -> None:
         for name, step in run.steps.items():
             futures[name] = pool.submit(make, name, {need: futures[need] for need in step.needs})
         try:
-            await_all(futures.values())
+            wait_for_all(futures.values())
         except BaseException:
             run.stop.set()
             pool.shutdown(cancel_futures=True)

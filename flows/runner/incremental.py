@@ -28,7 +28,7 @@ _TABLES: Final = 5
 _FOUND: Final = pl.Schema({"sample_id": pl.String, "artifact_id": pl.String, "shard": pl.Int32})
 
 
-def can_take_over(stage: Stage, tools: Mapping[str, Any]) -> bool:
+def can_reuse_rows(stage: Stage, tools: Mapping[str, Any]) -> bool:
     """Whether rows of unchanged samples are worth taking over from an earlier table.
 
     A stage that asks a tool has what it was told in the ledger; the others, but for those
@@ -38,7 +38,7 @@ def can_take_over(stage: Stage, tools: Mapping[str, Any]) -> bool:
     return stage.by_row and stage.per_sample and alone and not tools
 
 
-def unchanged(
+def unchanged_samples(
     store: Store, stage: Stage, recipe: str, samples: Iterable[pl.DataFrame]
 ) -> pl.DataFrame:
     """Those of `samples` of which a table on file was made by that recipe, and where it is.
@@ -115,7 +115,7 @@ _PLACE: Final = "place"
 """Where a sample stands among those read with it: its rows go where they would have been made."""
 
 
-class TakingOver:
+class IncrementalTable:
     """Makes the parts of a table whose stage goes through the samples one by one.
 
     The rows of samples in `unchanged` are read back from the tables that they are in, all

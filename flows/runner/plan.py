@@ -8,8 +8,8 @@ from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.rerun import Rerun, StepSelection, select_steps
 from claimflow.flows.pipeline.wiring import Step
-from claimflow.flows.runner.corrections import Overlay, found_overlay, overlay_digest
-from claimflow.flows.runner.incremental import SAMPLES, can_take_over, unchanged
+from claimflow.flows.runner.corrections import CorrectedTable, corrected_digest, find_corrected
+from claimflow.flows.runner.incremental import SAMPLES, can_reuse_rows, unchanged_samples
 from claimflow.flows.runner.prepare import SHARD, Prepared
 from claimflow.flows.runner.tools import Toolbox
 from claimflow.flows.store.artifacts import Artifact, find_artifact
@@ -21,7 +21,7 @@ from claimflow.flows.store.store import Store
 # What a run would do, found out without doing it.
 
 
-class Planned(NamedTuple):
+class PlannedStep(NamedTuple):
     """What would become of a step: its table found, made, or not yet known.
 
     A step waits for the steps in `waits_for`: whether its table can be reused depends on
@@ -42,7 +42,9 @@ class Planned(NamedTuple):
     below: Artifact | None = None
 
 
-def plan(prepared: Prepared, store: Store, *, choice: StepSelection | None = None) -> list[Planned]:
+def plan(
+    prepared: Prepared, store: Store, *, choice: StepSelection | None = None
+) -> list[PlannedStep]:
     """What a run of the chosen steps, or of all, would do, step by step in its order."""
     choice = choice or select_steps(prepared.pipeline, Rerun())
     session = Session(Ledger(store), run_id="", stop=threading.Event())
@@ -60,17 +62,17 @@ def plan(prepared: Prepared, store: Store, *, choice: StepSelection | None = Non
 
 
 def _edited(
-    prepared: Prepared, store: Store, step: Step, one: Planned, edits: Sequence[Edit]
-) -> tuple[Planned, str | None]:
+    prepared: Prepared, store: Store, step: Step, one: PlannedStep, edits: Sequence[Edit]
+) -> tuple[PlannedStep, str | None]:
     """What becomes of a step that people have corrected, and the digest of its table."""
     below = one.artifact
     if below is None or not edits:
         return one._replace(edits=tuple(edits)), below and below.digest
-    overlay = Overlay(step.stage.makes, below, edits)
-    found = found_overlay(store, overlay)
+    overlay = CorrectedTable(step.stage.makes, below, edits)
+    found = find_corrected(store, overlay)
     if found is not None:
         return one._replace(artifact=found), found.digest
-    digest = overlay_digest(store, overlay, lambda: prepared.samples.shards(SHARD))
+    digest = corrected_digest(store, overlay, lambda: prepared.samples.shards(SHARD))
     waiting = one._replace(action="make", artifact=None, edits=tuple(edits), below=below)
     return waiting, digest
 
@@ -82,22 +84,22 @@ def _planned(
     step: Step,
     choice: StepSelection,
     digests: dict[str, str],
-) -> Planned:
+) -> PlannedStep:
     name, stage = step.name, step.stage
     if name in choice.again:
-        return Planned(name, stage.use, "make", fresh=name in choice.fresh)
+        return PlannedStep(name, stage.use, "make", fresh=name in choice.fresh)
     unknown = tuple(need for need in step.needs if need not in digests)
     if unknown:
-        return Planned(name, stage.use, "wait", waits_for=unknown)
+        return PlannedStep(name, stage.use, "wait", waits_for=unknown)
     tools = toolbox.identities(step)
     found = _find(store, step_fingerprint(stage, step.inputs, digests, tools))
     if found is not None:
-        return Planned(name, stage.use, "reuse", artifact=found)
+        return PlannedStep(name, stage.use, "reuse", artifact=found)
     taken_over = 0
-    if can_take_over(stage, tools) and store.path.is_file():
+    if can_reuse_rows(stage, tools) and store.path.is_file():
         recipe = step_recipe(stage, tools)
-        taken_over = unchanged(store, stage, recipe, prepared.samples.shards(SHARD)).height
-    return Planned(name, stage.use, "make", taken_over=taken_over)
+        taken_over = unchanged_samples(store, stage, recipe, prepared.samples.shards(SHARD)).height
+    return PlannedStep(name, stage.use, "make", taken_over=taken_over)
 
 
 def _find(store: Store, fingerprint: str) -> Artifact | None:

@@ -29,7 +29,7 @@ def check_endpoints(prepared: Prepared, store: Store, *, choice: StepSelection) 
     _check(pipeline, {step.step for step in planned if step.action != "reuse"} | asked)
 
 
-def check_pipeline(pipeline: Pipeline) -> None:
+def check_all_endpoints(pipeline: Pipeline) -> None:
     """Look at every endpoint of a pipeline. Raises as `check_endpoints` does."""
     _check(pipeline, {step.name for step in pipeline.steps})
 

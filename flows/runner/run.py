@@ -9,11 +9,11 @@ import duckdb
 
 from claimflow.flows.pipeline.rerun import StepSelection
 from claimflow.flows.pipeline.wiring import Step
-from claimflow.flows.runner.corrections import Overlay, found_overlay, made_overlay
+from claimflow.flows.runner.corrections import CorrectedTable, find_corrected, make_corrected
 from claimflow.flows.runner.incremental import SAMPLES
 from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.prepare import SHARD, Prepared
-from claimflow.flows.runner.table_builder import Drafted, Drafting
+from claimflow.flows.runner.table_builder import BuiltTable, TableBuilder
 from claimflow.flows.runner.tools import Toolbox
 from claimflow.flows.runner.workers.protocol import Workers
 from claimflow.flows.store.artifacts import Artifact, Provenance, find_artifact
@@ -53,7 +53,7 @@ class Run:
         self.results: dict[str, StepResult] = {}
         self._position = {name: i for i, name in enumerate([SAMPLES, *self.steps])}
         self._turns: dict[str, threading.Lock] = defaultdict(threading.Lock)
-        self._drafting = Drafting(prepared.samples, store, workers, stop, observer)
+        self._drafting = TableBuilder(prepared.samples, store, workers, stop, observer)
         self._edits = Edits(store, prepared.pipeline.name, lambda: prepared.samples.shards(SHARD))
 
     def make(self, name: str, inputs: Mapping[str, Artifact]) -> Artifact:
@@ -79,7 +79,7 @@ class Run:
         self._observer.step_finished(made)
         return made.artifact
 
-    def _drafted(self, name: str, making: Provenance, inputs: Mapping[str, Artifact]) -> Drafted:
+    def _drafted(self, name: str, making: Provenance, inputs: Mapping[str, Artifact]) -> BuiltTable:
         if name == SAMPLES:
             return self._drafting.samples(making)
         step = self.steps[name]
@@ -113,9 +113,9 @@ class Run:
     ) -> StepResult:
         """The table with what people corrected laid over the one that the step gave."""
         row = self.steps[below.step].stage.makes
-        overlay = Overlay(row, below.artifact, edits)
-        found = found_overlay(self._store, overlay)
-        artifact = found or made_overlay(
+        overlay = CorrectedTable(row, below.artifact, edits)
+        found = find_corrected(self._store, overlay)
+        artifact = found or make_corrected(
             self._store, overlay, making, lambda: self._prepared.samples.shards(SHARD)
         )
         seconds = time.monotonic() - started

@@ -8,7 +8,12 @@ import polars as pl
 
 from claimflow.flows.errors import StoppedError
 from claimflow.flows.pipeline.wiring import Step
-from claimflow.flows.runner.incremental import SAMPLES, TakingOver, can_take_over, unchanged
+from claimflow.flows.runner.incremental import (
+    SAMPLES,
+    IncrementalTable,
+    can_reuse_rows,
+    unchanged_samples,
+)
 from claimflow.flows.runner.observer import RunObserver
 from claimflow.flows.runner.prepare import SHARD
 from claimflow.flows.runner.table_parts import (
@@ -29,14 +34,14 @@ from claimflow.flows.store.store import Store
 from claimflow.stages.rows import Sample
 
 
-class Drafted(NamedTuple):
+class BuiltTable(NamedTuple):
     """A table on file, and how many samples' rows in it were taken over from earlier ones."""
 
     artifact: Artifact
     taken_over: int = 0
 
 
-class Drafting:
+class TableBuilder:
     """Makes tables and writes them; raises `StoppedError` when the run was asked to stop."""
 
     def __init__(
@@ -53,10 +58,10 @@ class Drafting:
         self._observer = observer
         self._workers = workers
 
-    def samples(self, making: Provenance) -> Drafted:
+    def samples(self, making: Provenance) -> BuiltTable:
         """The table of the samples."""
         draft = ArtifactWriter(self._store, Sample, making, shards=-(-self._samples.count // SHARD))
-        return Drafted(self._filled(draft, SAMPLES, self._samples.shards(SHARD), GROUP))
+        return BuiltTable(self._filled(draft, SAMPLES, self._samples.shards(SHARD), GROUP))
 
     def table(
         self,
@@ -66,14 +71,14 @@ class Drafting:
         tools: Mapping[str, Any],
         *,
         anew: bool,
-    ) -> Drafted:
+    ) -> BuiltTable:
         """The table that a step makes of `inputs`; no row is taken over where it is made `anew`."""
         stage = step.stage
         shards = inputs[SAMPLES].shards if stage.per_sample else 1
         draft = ArtifactWriter(self._store, stage.makes, making, shards=shards)
         size = GROUP
         known = pl.DataFrame()
-        if can_take_over(stage, tools) and not anew:
+        if can_reuse_rows(stage, tools) and not anew:
             known = self._unchanged(step, making)
         if not stage.per_sample:
             whole = stage.make(whole_inputs(self._store, step, inputs), tools)
@@ -83,17 +88,17 @@ class Drafting:
             parts = make_at_once(self._store, step, inputs, of=shards)
         elif known.height:
             worth = -(-(self._samples.count - known.height) // SHARD)
-            taking = TakingOver(self._store, step, inputs, known)
+            taking = IncrementalTable(self._store, step, inputs, known)
             parts = self._unless_stopped(taking.parts(self._workers, worth=worth))
         else:
             size = 1 if tools else GROUP  # What a tool has said is written at once.
             read = input_parts(self._store, step, inputs, of=shards, size=size)
             parts = make_parts(stage, self._unless_stopped(read), tools, self._workers, of=shards)
-        return Drafted(self._filled(draft, step.name, parts, size), known.height)
+        return BuiltTable(self._filled(draft, step.name, parts, size), known.height)
 
     def _unchanged(self, step: Step, making: Provenance) -> pl.DataFrame:
         samples = self._samples.shards(SHARD)
-        return unchanged(self._store, step.stage, making.recipe, samples)
+        return unchanged_samples(self._store, step.stage, making.recipe, samples)
 
     def _filled(
         self, draft: ArtifactWriter, name: str, parts: Iterable[pl.DataFrame], size: int

@@ -36,7 +36,7 @@ async def _places(url: str, seconds: float, rate: float) -> list[list[float]]:
     from prefect.client.orchestration import get_client
 
     from claimflow.flows.judge.rate_limit import RateLimiter
-    from claimflow.flows.orchestration.shared_limits import Place
+    from claimflow.flows.orchestration.shared_limits import RateSlot
 
     Limit(url, "places", round(60 * rate))
     async with get_client() as client:
@@ -44,7 +44,7 @@ async def _places(url: str, seconds: float, rate: float) -> list[list[float]]:
 
     async def ask() -> list[float]:
         pace = RateLimiter(64)
-        place = Place(limit, pace.keep_to, holder=uuid4(), context=copy_context())
+        place = RateSlot(limit, pace.keep_to, holder=uuid4(), context=copy_context())
         sent = []
         try:
             async with place.passing():

@@ -16,7 +16,7 @@ from claimflow.flows.cli.main import main
 from claimflow.flows.judge.estimate import CascadeEstimate, Estimate
 from claimflow.flows.quality.cascades import cascade_results, clopper_pearson
 from claimflow.flows.report.markdown import run_markdown
-from claimflow.flows.runner.counting import ForeseenEntailment
+from claimflow.flows.runner.counting import EntailmentEstimate
 from claimflow.flows.runner.embedded_models import ModelWork
 from claimflow.flows.runner.estimate import estimate
 from claimflow.flows.runner.plan import plan
@@ -289,7 +289,7 @@ def test_an_entailment_model_of_ones_own_counts_for_what_is_reused(
 def test_a_plan_judges_some_pairs_and_takes_the_others_to_be_like_them(tmp_path: Path) -> None:
     models = ModelWork(None, None, entailment=TINY)
     pairs = [Pair("One.", claim) for claim in ("Paris", "cheese", "x", "y", "z")]
-    foreseen = ForeseenEntailment(models, Ledger(Store(tmp_path / "s.duckdb")), most=2)
+    foreseen = EntailmentEstimate(models, Ledger(Store(tmp_path / "s.duckdb")), most=2)
     first = foreseen.judge(pairs[:2])
     assert not foreseen.guessed
     assert first == models.entailment.judge(pairs[:2])

@@ -14,7 +14,7 @@ from claimflow.flows.errors import InputError, StoreFullError, WorkersError
 from claimflow.flows.models.cross_encoder import CrossEncoder
 from claimflow.flows.models.hub import fetch_model, find_cached
 from claimflow.flows.pipeline.model_settings import HubModel, folder_or_hub_model
-from claimflow.flows.runner.counting import ForeseenEntailment
+from claimflow.flows.runner.counting import EntailmentEstimate
 from claimflow.flows.runner.embedded_models import ModelWork, worker_judgements
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
@@ -197,7 +197,7 @@ def test_a_plan_of_a_cascade_takes_an_unfetched_model_to_be_unsure(
     tmp_path: Path, hub: Hub, home: Path
 ) -> None:
     models = ModelWork(None, None, entailment=MODEL)
-    foreseen = ForeseenEntailment(models, Ledger(Store(tmp_path / "s.duckdb")))
+    foreseen = EntailmentEstimate(models, Ledger(Store(tmp_path / "s.duckdb")))
     assert foreseen.judge([PAIR]) == {PAIR: Judgement(0.5, 0.25, 0.25, 0, 0)}
     assert foreseen.guessed
     assert hub.asked == []

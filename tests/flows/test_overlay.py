@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from claimflow.flows.runner.corrections import edited
+from claimflow.flows.runner.corrections import apply_edits
 from claimflow.flows.store.edits import Edit, applicable_edits, edits_in_force, text_key, undo_edit
 from claimflow.stages.rows import Claim, Sample, Verdict, content_key
 from claimflow.stages.tables import build, conform
@@ -65,7 +65,7 @@ BY_ANN = "edited by ann: too bold"
 
 def test_an_edit_gives_the_claims_of_its_sample_and_leaves_all_others() -> None:
     edits = [edit("a", words("The tower is high.", "The tower is tall.", "Pigs fly."))]
-    table = conform(Claim, edited(Claim, CLAIMS, SAMPLES, edits))
+    table = conform(Claim, apply_edits(Claim, CLAIMS, SAMPLES, edits))
     assert told(table) == [
         ("a", "The tower is high.", 0, BY_ANN, None),
         ("a", "The tower is tall.", 0, None, CALL),
@@ -76,29 +76,29 @@ def test_an_edit_gives_the_claims_of_its_sample_and_leaves_all_others() -> None:
 
 
 def test_claims_of_a_sample_without_any_stand_where_the_sample_does() -> None:
-    table = edited(Claim, CLAIMS, SAMPLES, [edit("b", words("Snow is white."))])
+    table = apply_edits(Claim, CLAIMS, SAMPLES, [edit("b", words("Snow is white."))])
     assert table["sample_id"].to_list() == ["a", "b", "c"]
 
 
 def test_an_edit_may_leave_no_claims() -> None:
-    assert edited(Claim, CLAIMS, SAMPLES, [edit("a", [])])["sample_id"].to_list() == ["c"]
+    assert apply_edits(Claim, CLAIMS, SAMPLES, [edit("a", [])])["sample_id"].to_list() == ["c"]
 
 
 def test_a_failed_decomposition_is_mended_by_hand() -> None:
     failed = build(Claim, [claim("a", None, status="failed", failure="timeout", reason="late")])
-    table = edited(Claim, failed, SAMPLES, [edit("a", words("Milk is white."))])
+    table = apply_edits(Claim, failed, SAMPLES, [edit("a", words("Milk is white."))])
     assert told(table) == [("a", "Milk is white.", 19, BY_ANN, None)]
     assert table["status"].to_list() == ["made"]
 
 
 def test_the_later_edit_stands() -> None:
     edits = [edit("a", words("One.")), edit("a", words("Two."))]
-    assert edited(Claim, CLAIMS, SAMPLES, edits)["claim"].to_list() == ["Two.", "Ice is hard."]
+    assert apply_edits(Claim, CLAIMS, SAMPLES, edits)["claim"].to_list() == ["Two.", "Ice is hard."]
 
 
 def test_edits_of_other_parts_do_nothing() -> None:
     part = SAMPLES.filter(pl.col("sample_id") != "b")
-    assert edited(Claim, CLAIMS, part, [edit("b", words("One."))]).equals(CLAIMS)
+    assert apply_edits(Claim, CLAIMS, part, [edit("b", words("One."))]).equals(CLAIMS)
 
 
 def verdict(sample_id: str, passage: int | None, label: str | None, **more: Any) -> dict[str, Any]:
@@ -118,7 +118,9 @@ def test_an_edited_verdict_keeps_nothing_of_the_judge() -> None:
         ],
     )
     rows = [verdict("a", None, "entailed"), verdict("a", 0, "contradicted")]
-    laid = conform(Verdict, edited(Verdict, table, SAMPLES, [edit("a", rows, kind="verdicts")]))
+    laid = conform(
+        Verdict, apply_edits(Verdict, table, SAMPLES, [edit("a", rows, kind="verdicts")])
+    )
     by_hand = {"reason": BY_ANN}
     assert laid.equals(
         build(
@@ -135,7 +137,7 @@ def test_an_edited_verdict_keeps_nothing_of_the_judge() -> None:
 def test_verdicts_on_claims_that_are_gone_do_nothing() -> None:
     table = build(Verdict, [verdict("a", None, "neutral")])
     gone = edit("b", [verdict("b", None, "entailed")], kind="verdicts")
-    assert edited(Verdict, table, SAMPLES, [gone]).equals(table)
+    assert apply_edits(Verdict, table, SAMPLES, [gone]).equals(table)
 
 
 def test_an_edit_stands_while_its_text_does() -> None:

@@ -18,7 +18,7 @@ from claimflow.flows.judge.call_statistics import CallStatistics, recall_call_st
 from claimflow.flows.judge.estimate import Estimate
 from claimflow.flows.pipeline.model_settings import Judge
 from claimflow.flows.pipeline.rerun import Rerun
-from claimflow.flows.runner.estimate import ClaimGuess, estimate
+from claimflow.flows.runner.estimate import ClaimEstimate, estimate
 from claimflow.flows.runner.plan import choose, plan
 from claimflow.flows.runner.prepare import prepare
 from claimflow.stages.decompose import DecomposeClaims
@@ -482,7 +482,7 @@ def test_guesses_keep_the_rate_of_the_texts_that_the_rules_decomposed(
     samples = build(Sample, rows)
     stage = DecomposeClaims(of="response", atomicity=atomicity, prompt="{{texts}}")
     by_rules = stage.without_llm().run(samples)
-    guess = ClaimGuess(stage.without_llm(), "response")
+    guess = ClaimEstimate(stage.without_llm(), "response")
     found = pl.concat([guess.claims(samples.head(5)), guess.claims(samples.slice(5))])
     assert abs(found.height - by_rules.height) <= 1
     assert found["claim_id"].n_unique() == found.height

@@ -9,7 +9,7 @@ import pytest
 
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import StoreFullError
-from claimflow.flows.runner.disk_space import SPARE, check_room, room_needed
+from claimflow.flows.runner.disk_space import SPARE, check_disk_space, space_needed
 from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.store.store import Store
 
@@ -20,7 +20,7 @@ def steps(config: Path) -> list[str]:
 
 def test_without_a_run_the_samples_say(small: Path) -> None:
     prepared = prepare(small)
-    need = room_needed(prepared, Store(small.with_name("small.duckdb")), wanted=steps(small))
+    need = space_needed(prepared, Store(small.with_name("small.duckdb")), wanted=steps(small))
     texts = sum(frame.estimated_size() for frame in prepared.samples.shards(10))
     assert need.source == "the size of the samples"
     assert need.tables == need.copy == texts
@@ -31,28 +31,28 @@ def test_then_the_last_run_says(small: Path) -> None:
         assert main(["run", "small.yaml"]) == 0
     store = Store(small.with_name("small.duckdb"))
     size = store.path.stat().st_size
-    whole = room_needed(prepare(small), store, wanted=steps(small))
+    whole = space_needed(prepare(small), store, wanted=steps(small))
     assert whole.source == "the last run of small"
     assert whole.tables == size, "all that is on file is of that run"
     assert whole.copy == 2 * size
-    third = room_needed(prepare(small, limit=1), store, wanted=steps(small))
+    third = space_needed(prepare(small, limit=1), store, wanted=steps(small))
     assert third.tables == pytest.approx(whole.tables / 3, abs=4)
-    some = room_needed(prepare(small), store, wanted=["precision"])
+    some = space_needed(prepare(small), store, wanted=["precision"])
     assert some.tables < whole.tables / 3
 
     text = small.read_text("utf-8")
     small.write_text(f"{text}read_copy: false\n", "utf-8")
-    assert room_needed(prepare(small), store, wanted=steps(small)).copy == 0
+    assert space_needed(prepare(small), store, wanted=steps(small)).copy == 0
 
 
 def test_too_little_is_told_with_figures(small: Path) -> None:
     store = Store(small.parent / "new" / "folder" / "s.duckdb")
     prepared, wanted = prepare(small), steps(small)
-    need = room_needed(prepared, store, wanted=wanted)
+    need = space_needed(prepared, store, wanted=wanted)
     enough = need.tables + need.copy + SPARE
-    check_room(prepared, store, wanted=wanted, free=enough)
+    check_disk_space(prepared, store, wanted=wanted, free=enough)
     with pytest.raises(StoreFullError) as told:
-        check_room(prepared, store, wanted=wanted, free=enough - 1)
+        check_disk_space(prepared, store, wanted=wanted, free=enough - 1)
     assert str(told.value) == (
         f"{store.path}: its disk has 100 MB free, and the run may need 100 MB "
         f"({need.tables / 1000:,.0f} kB for its tables by the size of the samples, "

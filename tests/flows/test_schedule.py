@@ -152,10 +152,10 @@ SETTLE = """
 import sys
 from datetime import timedelta
 from uuid import UUID
-from claimflow.flows.orchestration.recovery import settle_missed
+from claimflow.flows.orchestration.recovery import skip_missed_runs
 from claimflow.flows.orchestration.deployments import api
 with api() as client:
-    print(*settle_missed(client, UUID(sys.argv[1]), sys.argv[2], late=timedelta(0)), sep="\\n")
+    print(*skip_missed_runs(client, UUID(sys.argv[1]), sys.argv[2], late=timedelta(0)), sep="\\n")
 """
 
 
@@ -249,7 +249,7 @@ def label(api: Api, process: int, *flow_runs: str) -> None:
     """Put on runs which process each is, as the flow does itself."""
     code = (
         "import sys, os, claimflow.flows.orchestration.recovery as o\n"
-        "o.os.getpid = lambda: int(sys.argv[1])\nfor run in sys.argv[2:]: o.sign(run)"
+        "o.os.getpid = lambda: int(sys.argv[1])\nfor run in sys.argv[2:]: o.label_with_process(run)"
     )
     subprocess.run(
         [sys.executable, "-c", code, str(process), *flow_runs],

@@ -17,7 +17,7 @@ from claimflow.flows.runner import incremental, table_builder
 from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.plan import plan
 from claimflow.flows.runner.prepare import open_store, prepare
-from claimflow.flows.runner.table_builder import Drafting
+from claimflow.flows.runner.table_builder import TableBuilder
 from claimflow.flows.runner.workers.local import LocalWorkers
 from claimflow.flows.samples.reader import SampleSource, read_samples
 from claimflow.flows.store.artifacts import Artifact, Provenance, read_shards
@@ -74,7 +74,7 @@ class Tables:
         source = write(self.folder, samples)
         stop = threading.Event()
         workers = LocalWorkers(stop)
-        going = Drafting(source, self.store, workers, stop, RunObserver())
+        going = TableBuilder(source, self.store, workers, stop, RunObserver())
         key = "00000000-0000-0000-0000-000000000000"
         samples_table = going.samples(Provenance("r", key, key, {}, "samples", 1, {}, {})).artifact
         inputs = {"samples": samples_table}
