@@ -202,11 +202,11 @@ def _plot_comparison(store: "Store", run_id: str, options: Namespace) -> "Chart"
 def view(options: Namespace) -> int:
     """Serve until Ctrl-C."""
     from claimflow.flows.store.store import store_version
-    from claimflow.flows.viewer.server import View
+    from claimflow.flows.viewer.server import ViewServer
 
     store = readable_store(options)
     store_version(store)
-    with View(store, options.port) as server, suppress(KeyboardInterrupt):
+    with ViewServer(store, options.port) as server, suppress(KeyboardInterrupt):
         print(f"{server.url} shows {store.path}; Ctrl-C ends it", flush=True)
         server.serve_forever()
     return 0

@@ -1,4 +1,4 @@
-"""The answers of the local web server."""
+"""Request handling of the local web server: the list of runs, reports and SQL queries."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -16,16 +16,20 @@ from claimflow.flows.store.query import query
 from claimflow.flows.store.results import all_runs, chosen_run
 from claimflow.flows.store.store import Store
 
-# The pages that are not reports: runs, SQL, and what is told of a mistake.
+QUERY_SECONDS: Final = 30.0
 
+_MAX_ROWS: Final = 1_000
+_MAX_CELL: Final = 2_000
+_MAX_TABLE: Final = 4_000_000
+"""Characters of a cell and of a table; more would be too much for a browser."""
 
-Name = Literal["runs", "sql", "refused"]
+_DEFAULT_QUERY: Final = "SELECT * FROM latest.scores ORDER BY score, sample_id, metric LIMIT 20"
 
 _STYLE: Final = asset("claimflow.flows.report", "style.css") + asset(
     "claimflow.flows.viewer", "style.css"
 )
 
-POLICY: Final = str(
+CONTENT_SECURITY_POLICY: Final = str(
     content_policy(
         f"style-src {csp_hash(_STYLE)}",
         "form-action 'self'",
@@ -33,143 +37,124 @@ POLICY: Final = str(
         "frame-ancestors 'none'",
     )
 )
-"""No script at all, no picture, no style but ours, and forms to nobody else."""
+"""Allows no scripts, no images, only the style sheet of the page, and forms to this server."""
 
-
-def page(name: Name, **facts: Any) -> str:
-    """A page as HTML; the template says which facts it needs."""
-    return render_template("claimflow.flows.viewer", f"{name}.html.j2", facts | {"style": _STYLE})
-
-
-# The answer to a query as rows of words, no more than a browser can show.
-
-
-_CELL: Final = 2_000
-_ALL: Final = 4_000_000
-"""Letters of a cell and of a page."""
-
-
-class Table(NamedTuple):
-    """Columns, whether each holds numbers, rows of words, and what was left out, in words."""
-
-    columns: list[str]
-    numbers: list[bool]
-    rows: list[list[str]]
-    left_out: str
-
-
-def as_table(frame: pl.DataFrame, *, rows: int) -> Table:
-    """The first rows of an answer, of which `frame` has one more where there are more.
-
-    NULL is a dash; longer cells end in an ellipsis.
-    """
-    shown: list[list[str]] = []
-    letters = 0
-    for row in frame.head(rows).iter_rows():
-        cells = [_cell(value) for value in row]
-        letters += sum(map(len, cells))
-        if letters > _ALL:
-            break
-        shown.append(cells)
-    cut = "" if len(shown) == frame.height else f"The first {len(shown):,} rows; there are more."
-    numbers = [kind.is_numeric() for kind in frame.dtypes]
-    return Table(frame.columns, numbers, shown, cut)
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    words = f"{value:.6g}" if isinstance(value, float) else str(value)
-    return words if len(words) <= _CELL else f"{words[: _CELL - 1]}…"
-
-
-# What each address answers.
-
-
-SECONDS: Final = 30.0
-ROWS: Final = 1_000
-
-_REPORT: Final = (
+_REPORT_POLICY: Final = (
     "sandbox allow-scripts; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
-"""Beside the policy in the page: whatever ran in it could not reach the page for SQL."""
-
-_FIRST: Final = "SELECT * FROM latest.scores ORDER BY score, sample_id, metric LIMIT 20"
+"""In addition to the policy in the report: a script in it could not reach the SQL page."""
 
 
-class Asked(NamedTuple):
-    """A request that was found to be the user's."""
+class Request(NamedTuple):
+    """An authenticated request: the path, the query parameters and the form fields."""
 
     method: str
     path: str
-    words: dict[str, str]
-    form: dict[str, str]
+    query: Mapping[str, str]
+    form: Mapping[str, str]
 
 
-class Answer(NamedTuple):
-    """A page, the content security policy that it is sent with, and what else is said of it."""
+class Response(NamedTuple):
+    """An HTML page, its content security policy, and further headers."""
 
     status: HTTPStatus
-    page: str
-    policy: str = POLICY
+    body: str
+    policy: str = CONTENT_SECURITY_POLICY
     headers: Mapping[str, str] = MappingProxyType({})
 
 
-def answered(store: Store, asked: Asked, *, token: str) -> Answer:
-    """The answer to a request; a mistake in it is told on a page."""
+def handle_request(store: Store, request: Request, *, token: str) -> Response:
+    """The response to a request; errors become pages. `token` goes into the SQL form."""
     try:
-        if asked.method == "GET" and asked.path == "/":
-            return Answer(HTTPStatus.OK, _runs(store))
-        if asked.method == "GET" and asked.path.startswith("/run/"):
-            return _report(store, unquote(asked.path.removeprefix("/run/")), asked.words)
-        if asked.path == "/sql":
-            return _sql(store, asked, token)
+        if request.method == "GET" and request.path == "/":
+            return Response(HTTPStatus.OK, _runs_page(store))
+        if request.method == "GET" and request.path.startswith("/run/"):
+            return _report(store, unquote(request.path.removeprefix("/run/")), request.query)
+        if request.path == "/sql":
+            return _sql(store, request, token)
     except InputError as error:
-        return refused(HTTPStatus.NOT_FOUND, *map(str, error.faults))
+        return error_response(HTTPStatus.NOT_FOUND, *map(str, error.faults))
     except StoreError as error:
-        return refused(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-    return refused(HTTPStatus.NOT_FOUND, "there is no such page")
+        return error_response(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+    return error_response(HTTPStatus.NOT_FOUND, "there is no such page")
 
 
-def refused(status: HTTPStatus, *words: str) -> Answer:
-    """A page that says why there is no other."""
-    return Answer(status, page("refused", title=status.phrase, words=words))
+def error_response(status: HTTPStatus, *messages: str) -> Response:
+    """A page with the reason phrase of `status` and messages."""
+    return Response(status, _page("error", title=status.phrase, messages=messages))
 
 
-def _runs(store: Store) -> str:
-    """The runs of a store, and which of them come after a done one of their pipeline."""
+def _page(name: Literal["runs", "sql", "error"], **values: Any) -> str:
+    values |= {"style": _STYLE}
+    return render_template("claimflow.flows.viewer", f"{name}.html.j2", values)
+
+
+def _runs_page(store: Store) -> str:
+    """The list of runs; a run with an earlier finished run of its pipeline can be compared."""
     runs = all_runs(store).rows(named=True)
-    later, done = set(), set()
+    comparable, finished = set(), set()
     for run in reversed(runs):
-        if run["pipeline"] in done:
-            later.add(run["run_id"])
+        if run["pipeline"] in finished:
+            comparable.add(run["run_id"])
         if run["status"] == "done":
-            done.add(run["pipeline"])
-    return page("runs", runs=runs, later=later, store=str(store.path))
+            finished.add(run["pipeline"])
+    return _page("runs", runs=runs, comparable=comparable, store=str(store.path))
 
 
-def _report(store: Store, name: str, words: dict[str, str]) -> Answer:
+def _report(store: Store, name: str, parameters: Mapping[str, str]) -> Response:
     run_id = chosen_run(store, name)
-    against = words.get("against")
+    against = parameters.get("against")
     before = chosen_run(store, against, before=run_id) if against else None
-    return Answer(HTTPStatus.OK, html_report(store, run_id, against=before), _REPORT)
+    return Response(HTTPStatus.OK, html_report(store, run_id, against=before), _REPORT_POLICY)
 
 
-def _sql(store: Store, asked: Asked, token: str) -> Answer:
-    if asked.method == "GET":
-        return Answer(HTTPStatus.OK, _sql_page(token, _FIRST))
-    sql = asked.form.get("sql", "").replace("\r\n", "\n")
+def _sql(store: Store, request: Request, token: str) -> Response:
+    if request.method == "GET":
+        return Response(HTTPStatus.OK, _sql_page(token, _DEFAULT_QUERY))
+    sql = request.form.get("sql", "").replace("\r\n", "\n")
     try:
-        found = query(store, sql, seconds=SECONDS, rows=ROWS + 1)
+        # One row more than is shown, to know whether there are more.
+        frame = query(store, sql, seconds=QUERY_SECONDS, rows=_MAX_ROWS + 1)
     except InputError as error:
-        told = [f"{fault.what}; {fault.hint}" for fault in error.faults]
-        return Answer(HTTPStatus.BAD_REQUEST, _sql_page(token, sql, faults=told))
-    return Answer(HTTPStatus.OK, _sql_page(token, sql, table=as_table(found, rows=ROWS)))
+        messages = [f"{fault.what}; {fault.hint}" for fault in error.faults]
+        return Response(HTTPStatus.BAD_REQUEST, _sql_page(token, sql, errors=messages))
+    return Response(HTTPStatus.OK, _sql_page(token, sql, table=_result_table(frame)))
+
+
+class _ResultTable(NamedTuple):
+    """The rows of a query result as text, and a note where some are left out."""
+
+    columns: list[str]
+    numeric: list[bool]
+    rows: list[list[str]]
+    note: str
 
 
 def _sql_page(
-    token: str, sql: str, *, table: Table | None = None, faults: list[str] | None = None
+    token: str, sql: str, *, table: _ResultTable | None = None, errors: list[str] | None = None
 ) -> str:
-    # As it was written, whatever is in it: it is sent again.
-    written = escape(sql)
-    return page("sql", token=token, sql=written, table=table, faults=faults or [], seconds=SECONDS)
+    # Escaped here, so that the template does not replace control characters: it is sent again.
+    values = {"token": token, "sql": escape(sql), "table": table, "errors": errors or []}
+    return _page("sql", **values, seconds=QUERY_SECONDS)
+
+
+def _result_table(frame: pl.DataFrame) -> _ResultTable:
+    """The first rows of a query result; NULL is a dash, long cells end in an ellipsis."""
+    rows: list[list[str]] = []
+    characters = 0
+    for row in frame.head(_MAX_ROWS).iter_rows():
+        cells = [_cell_text(value) for value in row]
+        characters += sum(map(len, cells))
+        if characters > _MAX_TABLE:
+            break
+        rows.append(cells)
+    note = "" if len(rows) == frame.height else f"The first {len(rows):,} rows; there are more."
+    numeric = [dtype.is_numeric() for dtype in frame.dtypes]
+    return _ResultTable(frame.columns, numeric, rows, note)
+
+
+def _cell_text(value: object) -> str:
+    if value is None:
+        return "-"
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= _MAX_CELL else f"{text[: _MAX_CELL - 1]}…"

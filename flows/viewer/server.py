@@ -1,4 +1,4 @@
-"""The local web server for reports and SQL."""
+"""The local web server for reports and SQL: authentication, request checks, headers."""
 
 import secrets
 import sys
@@ -9,137 +9,147 @@ from urllib.parse import parse_qs, urlsplit
 
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.store.store import Store
-from claimflow.flows.viewer.pages import Answer, Asked, answered, refused
+from claimflow.flows.viewer.pages import Request, Response, error_response, handle_request
 
 ADDRESS: Final = "127.0.0.1"
-_LONGEST: Final = 100_000
-"""Bytes of a form."""
 
-_OPEN: Final = "open the address that `claimflow view` has printed"
+_MAX_FORM_BYTES: Final = 100_000
 
-_HEADERS: Final = {
+_NOT_AUTHENTICATED: Final = "open the address that `claimflow view` has printed"
+
+_SECURITY_HEADERS: Final = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # Not no-referrer: forms would come without the origin that they are checked by.
+    # Not no-referrer: browsers would send forms without the origin that is checked.
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
 
 
-class View(ThreadingHTTPServer):
-    """Serves a store on the loopback address until it is shut down; never writes to it."""
+class ViewServer(ThreadingHTTPServer):
+    """Serves a store on the loopback address until it is shut down; never writes to it.
+
+    `key` authenticates a browser, `token` protects forms against cross-site request forgery.
+    """
 
     daemon_threads = True
 
     def __init__(self, store: Store, port: int) -> None:
-        """Listen on `port`, or on any free one for 0. Raises `InputError` where it is taken."""
+        """Listen on `port`, or on any free one for 0. Raises `InputError` where it is in use."""
         self.store = store
         self.key, self.token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         try:
-            super().__init__((ADDRESS, port), _Answering)
+            super().__init__((ADDRESS, port), _RequestHandler)
         except OSError as error:
             what, hint = f"cannot be used ({error.strerror})", "name another, or 0 for a free one"
             raise InputError([Fault(f"--port {port}", what, hint)]) from error
         self.hosts = {f"{name}:{self.server_port}" for name in (ADDRESS, "localhost")}
-        # Cookies are for all ports of a host.
+        # Browsers share the cookies of a host among its ports.
         self.cookie = f"claimflow-{self.server_port}"
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A browser that has gone is no news; anything else is told as ever."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
     @property
     def url(self) -> str:
-        """Where to look, with the key: others who use this machine do not have it."""
+        """The URL to open; it contains the key, which other users of the machine lack."""
         return f"http://{ADDRESS}:{self.server_port}/?key={self.key}"
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Report errors, except that a browser has closed its connection."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
-class _Answering(BaseHTTPRequestHandler):
-    server: View
+
+class _RequestHandler(BaseHTTPRequestHandler):
+    server: ViewServer
     timeout = 30
     error_content_type = "text/plain; charset=utf-8"
     error_message_format = "%(code)d %(message)s"
 
     def do_GET(self) -> None:
-        self._send(self._host_refused() or self._let_in() or self._answered({}))
+        self._send(self._check_host() or self._authenticate() or self._handle({}))
 
     def do_POST(self) -> None:
-        self._send(self._host_refused() or self._form_refused() or self._let_in() or self._taken())
+        self._send(
+            self._check_host()
+            or self._check_form_headers()
+            or self._authenticate()
+            or self._handle_form()
+        )
 
     def version_string(self) -> str:
-        """What answers; no version."""
+        """The Server header, without a version."""
         return "claimflow"
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: what people look at is no news."""
+        """Log no requests."""
 
-    def _host_refused(self) -> Answer | None:
-        """A name that somebody else's DNS points here is not ours (DNS rebinding)."""
+    def _check_host(self) -> Response | None:
+        """Refuse host names of others that resolve to this address (DNS rebinding)."""
         if self.headers.get_all("Host", []) in ([host] for host in self.server.hosts):
             return None
-        return refused(HTTPStatus.MISDIRECTED_REQUEST, _OPEN)
+        return error_response(HTTPStatus.MISDIRECTED_REQUEST, _NOT_AUTHENTICATED)
 
-    def _let_in(self) -> Answer | None:
-        """A cookie for who has the key, and a word for who has neither."""
+    def _authenticate(self) -> Response | None:
+        """Accept the cookie with the key, or exchange the key in the URL for the cookie."""
         url, key = urlsplit(self.path), self.server.key
-        if _same(_first(url.query).get("key", ""), key):
+        if _equal(_first_values(url.query).get("key", ""), key):
             cookie = f"{self.server.cookie}={key}; HttpOnly; SameSite=Strict; Path=/"
-            seen = refused(HTTPStatus.SEE_OTHER, "the key is in a cookie now")
-            return seen._replace(headers={"Set-Cookie": cookie, "Location": "/"})
+            redirect = error_response(HTTPStatus.SEE_OTHER, "the key is in a cookie now")
+            return redirect._replace(headers={"Set-Cookie": cookie, "Location": "/"})
         cookies = self.headers.get("Cookie", "").split(";")
-        if any(_same(cookie.strip(), f"{self.server.cookie}={key}") for cookie in cookies):
+        if any(_equal(cookie.strip(), f"{self.server.cookie}={key}") for cookie in cookies):
             return None
-        return refused(HTTPStatus.FORBIDDEN, _OPEN)
+        return error_response(HTTPStatus.FORBIDDEN, _NOT_AUTHENTICATED)
 
-    def _form_refused(self) -> Answer | None:
-        """A form that another site has sent for the user."""
-        mine = f"http://{self.headers['Host']}"
+    def _check_form_headers(self) -> Response | None:
+        """Refuse forms that another site submits, and requests that are no form."""
+        origin = f"http://{self.headers['Host']}"
         site = self.headers.get("Sec-Fetch-Site", "same-origin")
-        if self.headers.get_all("Origin", []) != [mine] or site != "same-origin":
-            return refused(HTTPStatus.FORBIDDEN, "the form comes from another site")
+        if self.headers.get_all("Origin", []) != [origin] or site != "same-origin":
+            return error_response(HTTPStatus.FORBIDDEN, "the form comes from another site")
         if self.headers.get_content_type() != "application/x-www-form-urlencoded":
-            return refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send a form")
+            return error_response(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send a form")
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit()):
-            return refused(HTTPStatus.LENGTH_REQUIRED, "say how long the form is")
-        if int(length) > _LONGEST:
-            words = f"a form has at most {_LONGEST:,} bytes"
-            return refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, words)
+            return error_response(HTTPStatus.LENGTH_REQUIRED, "send a Content-Length")
+        if int(length) > _MAX_FORM_BYTES:
+            message = f"a form has at most {_MAX_FORM_BYTES:,} bytes"
+            return error_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
         return None
 
-    def _taken(self) -> Answer:
+    def _handle_form(self) -> Response:
         content = self.rfile.read(int(self.headers["Content-Length"]))
-        form = _first(content.decode("utf-8", "replace"))
-        if not _same(form.get("token", ""), self.server.token):
-            words = "the page is from before this server was started: open it again"
-            return refused(HTTPStatus.FORBIDDEN, words)
-        return self._answered(form)
+        form = _first_values(content.decode("utf-8", "replace"))
+        if not _equal(form.get("token", ""), self.server.token):
+            message = "the page is from before this server was started: open it again"
+            return error_response(HTTPStatus.FORBIDDEN, message)
+        return self._handle(form)
 
-    def _answered(self, form: dict[str, str]) -> Answer:
+    def _handle(self, form: dict[str, str]) -> Response:
         url = urlsplit(self.path)
-        asked = Asked(self.command, url.path, _first(url.query), form)
-        return answered(self.server.store, asked, token=self.server.token)
+        request = Request(self.command, url.path, _first_values(url.query), form)
+        return handle_request(self.server.store, request, token=self.server.token)
 
-    def _send(self, answer: Answer) -> None:
-        content = answer.page.encode()
-        # What is left of a form that nobody read would be taken for the next request.
+    def _send(self, response: Response) -> None:
+        content = response.body.encode()
+        # The unread rest of a form would be parsed as the next request.
         self.close_connection = True
-        self.send_response(answer.status)
+        self.send_response(response.status)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(content)))
-        self.send_header("Content-Security-Policy", answer.policy)
-        for name, value in {**_HEADERS, **answer.headers}.items():
+        self.send_header("Content-Security-Policy", response.policy)
+        for name, value in {**_SECURITY_HEADERS, **response.headers}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
 
 
-def _first(query: str) -> dict[str, str]:
+def _first_values(query: str) -> dict[str, str]:
+    """The first value of each parameter of a query string or form."""
     return {name: values[0] for name, values in parse_qs(query, max_num_fields=20).items()}
 
 
-def _same(given: str, secret: str) -> bool:
+def _equal(given: str, secret: str) -> bool:
+    """Compare in constant time."""
     return secrets.compare_digest(given.encode("utf-8", "replace"), secret.encode())

@@ -8,13 +8,13 @@ from claimflow.flows.report.templates import asset, content_policy, csp_hash, re
 
 FACTS = {
     "title": "Two & two",
-    "words": ["<b>one</b> & \u202etwo\x1b"],
+    "messages": ["<b>one</b> & \u202etwo\x1b"],
     "style": Markup("p > a {}"),
 }
 
 
 def test_words_are_text_and_markup_is_put_in_as_it_is() -> None:
-    page = render_template("claimflow.flows.viewer", "refused.html.j2", FACTS)
+    page = render_template("claimflow.flows.viewer", "error.html.j2", FACTS)
     assert "&lt;b&gt;one&lt;/b&gt; &amp; " in page
     assert "<style>p > a {}</style>" in page
     assert "\u202e" not in page
@@ -23,7 +23,7 @@ def test_words_are_text_and_markup_is_put_in_as_it_is() -> None:
 
 def test_a_fact_that_a_template_needs_is_not_left_out() -> None:
     with pytest.raises(UndefinedError, match="'style' is undefined"):
-        render_template("claimflow.flows.viewer", "refused.html.j2", {"title": "Two", "words": []})
+        render_template("claimflow.flows.viewer", "error.html.j2", {"title": "Two", "messages": []})
 
 
 def test_a_policy_allows_what_is_named() -> None:

@@ -1,4 +1,4 @@
-"""`claimflow view` over real HTTP: what it shows, and whom it refuses."""
+"""`claimflow view` over real HTTP: responses, authentication and refused requests."""
 
 import http.client
 import re
@@ -20,8 +20,8 @@ from claimflow.flows.cli.main import main
 from claimflow.flows.store.runs import add_tag
 from claimflow.flows.store.store import Store
 from claimflow.flows.viewer import pages
-from claimflow.flows.viewer.pages import POLICY, Asked
-from claimflow.flows.viewer.server import View
+from claimflow.flows.viewer.pages import CONTENT_SECURITY_POLICY, Request
+from claimflow.flows.viewer.server import ViewServer
 from tests.flows.locked_store import LockedStore
 from tests.flows.recorded_runs import put_run, samples, scores
 
@@ -29,9 +29,9 @@ HOSTILE = "</textarea><script>alert(1)</script><img src=x onerror=alert(1)>\u202
 
 
 class Client:
-    """A browser of few words."""
+    """A minimal HTTP client."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: ViewServer) -> None:
         self.view = view
         self.host = f"127.0.0.1:{view.server_port}"
         self.cookie = f"claimflow-{view.server_port}={view.key}"
@@ -82,7 +82,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="module")
 def client(store: Store) -> Iterator[Client]:
-    with View(store, 0) as view:
+    with ViewServer(store, 0) as view:
         thread = threading.Thread(target=view.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield Client(view)
@@ -96,8 +96,8 @@ def cells(page: str) -> list[str]:
 
 def test_runs_are_listed_with_their_reports(client: Client) -> None:
     status, page, headers = client.ask("/")
-    assert (status, headers["Content-Security-Policy"]) == (200, POLICY)
-    assert "script" not in POLICY
+    assert (status, headers["Content-Security-Policy"]) == (200, CONTENT_SECURITY_POLICY)
+    assert "script" not in CONTENT_SECURITY_POLICY
     assert (headers["X-Content-Type-Options"], headers["X-Frame-Options"]) == ("nosniff", "DENY")
     assert (headers["Cache-Control"], headers["Server"]) == ("no-store", "claimflow")
     assert "<script" not in page
@@ -124,7 +124,7 @@ def test_runs_are_listed_with_their_reports(client: Client) -> None:
         ("/elsewhere", "there is no such page"),
     ],
 )
-def test_what_is_not_there_is_said(client: Client, path: str, words: str) -> None:
+def test_unknown_paths_are_not_found(client: Client, path: str, words: str) -> None:
     status, page, _ = client.ask(path)
     assert status == 404
     assert words in unescape(page)
@@ -172,7 +172,7 @@ def test_rows_cells_and_time_are_bounded(client: Client, monkeypatch: pytest.Mon
     assert status == 200
     assert "1,000 rows. The first 1,000 rows; there are more." in page
     assert set(cells(page)) == {"x" * 1_999 + "…"}
-    monkeypatch.setattr(pages, "SECONDS", 0.2)
+    monkeypatch.setattr(pages, "QUERY_SECONDS", 0.2)
     endless = "SELECT count(*) FROM range(10000000000) a, range(10000000) b WHERE a.range % 7 = 3"
     status, page = client.sql(endless)
     assert status == 400
@@ -181,14 +181,14 @@ def test_rows_cells_and_time_are_bounded(client: Client, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("host", ["evil.example:80", "127.0.0.1", "localhost:1", "", None])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_name_that_is_not_ours_is_refused(client: Client, method: str, host: str | None) -> None:
+def test_other_host_names_are_refused(client: Client, method: str, host: str | None) -> None:
     body = "" if method == "POST" else None
     status, page, _ = client.ask("/sql", method=method, body=body, Host=host)
     assert status == HTTPStatus.MISDIRECTED_REQUEST
     assert client.view.token not in page
 
 
-def test_who_has_no_key_is_refused(client: Client) -> None:
+def test_requests_without_the_key_are_refused(client: Client) -> None:
     for cookie in (None, "", "claimflow-1=x", f"{client.cookie}x", client.cookie[:-1], "ü"):
         status, page, _ = client.ask("/", Cookie=cookie)
         assert status == 403
@@ -197,7 +197,7 @@ def test_who_has_no_key_is_refused(client: Client) -> None:
     assert client.ask("/?key=wrong", Cookie=None)[0] == 403
 
 
-def test_the_key_becomes_a_cookie_that_no_script_and_no_other_site_can_send(
+def test_the_key_becomes_a_strict_http_only_cookie(
     client: Client,
 ) -> None:
     path = client.view.url.removeprefix(f"http://{client.host}")
@@ -206,7 +206,7 @@ def test_the_key_becomes_a_cookie_that_no_script_and_no_other_site_can_send(
     assert headers["Set-Cookie"] == f"{client.cookie}; HttpOnly; SameSite=Strict; Path=/"
 
 
-def test_localhost_is_ours(client: Client) -> None:
+def test_localhost_is_accepted(client: Client) -> None:
     host = f"localhost:{client.view.server_port}"
     assert client.ask("/", Host=host)[0] == 200
     assert client.sql("SELECT 1", Host=host, Origin=f"http://{host}")[0] == 200
@@ -244,31 +244,33 @@ def test_a_form_without_our_token_is_refused(client: Client, token: str) -> None
 
 
 @pytest.mark.parametrize("method", ["HEAD", "PUT", "DELETE", "OPTIONS", "<B>"])
-def test_there_are_two_methods(client: Client, method: str) -> None:
+def test_other_methods_are_not_implemented(client: Client, method: str) -> None:
     status, _, headers = client.ask("/", method=method)
     assert status == 501
     assert "text/plain" in headers["Content-Type"]
 
 
-def test_a_store_that_another_process_holds_is_told(tmp_path: Path) -> None:
+def test_a_locked_store_is_service_unavailable(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.duckdb", wait=0.1)
     put_run(store, {"samples": samples(["a"])})
     for path in ("/", "/run/latest"):
         with LockedStore(store.path):
-            answer = pages.answered(store, Asked("GET", path, {}, {}), token="")
+            answer = pages.handle_request(store, Request("GET", path, {}, {}), token="")
         assert answer.status == HTTPStatus.SERVICE_UNAVAILABLE
-        assert "another process has held the store for 0 s" in answer.page
-    asked = Asked("POST", "/sql", {}, {"sql": "SELECT 1"})
+        assert "another process has held the store for 0 s" in answer.body
+    request = Request("POST", "/sql", {}, {"sql": "SELECT 1"})
     with LockedStore(store.path):
-        assert pages.answered(store, asked, token="").status == HTTPStatus.SERVICE_UNAVAILABLE
+        assert (
+            pages.handle_request(store, request, token="").status == HTTPStatus.SERVICE_UNAVAILABLE
+        )
 
 
-def test_posting_elsewhere_finds_nothing(client: Client) -> None:
+def test_posting_to_another_path_is_not_found(client: Client) -> None:
     body = urlencode({"token": client.view.token})
     assert client.ask("/", method="POST", body=body)[0] == 404
 
 
-def test_a_browser_that_leaves_is_no_news(
+def test_a_closed_connection_is_not_logged(
     client: Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.create_connection(("127.0.0.1", client.view.server_port)) as left:
@@ -280,7 +282,7 @@ def test_a_browser_that_leaves_is_no_news(
     assert capsys.readouterr().err == ""
 
 
-def test_a_busy_port_is_a_mistake(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_an_error(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
     port = str(client.view.server_port)
     assert main(["view", "--store", str(client.view.store.path), "--live", "--port", port]) == 2
     assert capsys.readouterr().err == (
@@ -289,9 +291,7 @@ def test_a_busy_port_is_a_mistake(client: Client, capsys: pytest.CaptureFixture[
     )
 
 
-def test_a_store_that_is_not_there_is_a_mistake(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_store_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["view", "--store", str(tmp_path / "none.duckdb"), "--port", "0"]) == 2
     assert "there is no store here; run a pipeline first" in capsys.readouterr().err
 

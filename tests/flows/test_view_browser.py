@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from claimflow.flows.store.store import Store
-from claimflow.flows.viewer.server import View
+from claimflow.flows.viewer.server import ViewServer
 from tests.flows.recorded_runs import put_run, samples, scores
 
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
@@ -17,7 +17,7 @@ EVIL = "http://evil.example/"
 
 
 @pytest.fixture(scope="module")
-def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
+def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ViewServer]:
     store = Store(tmp_path_factory.mktemp("view") / "s.duckdb")
     steps = {
         "samples": samples(["x", HOSTILE], response=HOSTILE),
@@ -25,7 +25,7 @@ def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
     }
     put_run(store, steps, pipeline=HOSTILE)
     put_run(store, steps, pipeline=HOSTILE)
-    with View(store, 0) as view:
+    with ViewServer(store, 0) as view:
         thread = threading.Thread(target=view.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield view
@@ -34,7 +34,7 @@ def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
 
 
 @pytest.fixture
-def page(browser: Browser, view: View) -> Iterator[Page]:
+def page(browser: Browser, view: ViewServer) -> Iterator[Page]:
     """The first page, come to as from a terminal; nothing may be complained of until its end."""
     context = browser.new_context()
     page = context.new_page()
@@ -48,9 +48,9 @@ def page(browser: Browser, view: View) -> Iterator[Page]:
     context.close()
 
 
-def test_reports_open_and_work_without_an_origin(page: Page, view: View) -> None:
+def test_reports_open_and_work_without_an_origin(page: Page, view: ViewServer) -> None:
     assert page.url == f"http://127.0.0.1:{view.server_port}/"
-    page.get_by_role("link", name="against the one before").click()
+    page.get_by_role("link", name="compared with the previous run").click()
     page.wait_for_selector("#list tbody tr")
     assert page.locator("#list tbody tr").count() == 2
     assert page.evaluate("[window.origin, window.hacked ?? null]") == ["null", None]
@@ -70,7 +70,7 @@ def test_a_query_is_run_and_its_answer_is_text(page: Page) -> None:
     assert page.evaluate("window.hacked ?? null") is None
 
 
-def test_another_site_can_neither_read_nor_ask(page: Page, view: View) -> None:
+def test_another_site_can_neither_read_nor_ask(page: Page, view: ViewServer) -> None:
     mine = f"http://127.0.0.1:{view.server_port}"
     form = f"""
         <form method="post" action="{mine}/sql">
