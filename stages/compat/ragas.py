@@ -1,4 +1,4 @@
-"""The arithmetic of ragas 0.4.3 where it differs from ours."""
+"""Scores of ragas 0.4.3 where its arithmetic differs from ours."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -10,10 +10,10 @@ from claimflow.stages.scores.claim_counts import Mode
 from claimflow.stages.scores.finalize import CompatScore
 from claimflow.stages.scores.formulas import fbeta, passes, share
 
-EPSILON: Final = 1e-8
-"""Added to the divisor of precision and recall; rounding to two places lets it show."""
+_EPSILON: Final = 1e-8
+"""Added by ragas to the divisor of precision and recall. It can change the second decimal."""
 
-EMPTY: Final[Mapping[SampleField, str]] = {
+_EMPTY_FIELD: Final[Mapping[SampleField, str]] = {
     "user_input": "the question is empty",
     "response": "the response is empty",
     "reference": "the reference is empty",
@@ -24,11 +24,11 @@ EMPTY: Final[Mapping[SampleField, str]] = {
 def factual_correctness(
     tp: pl.Expr, fp: pl.Expr, fn: pl.Expr, *, mode: Mode, beta: float
 ) -> pl.Expr:
-    """Rounded to two places, and 0 where there is nothing to score. The same in both APIs."""
+    """Rounded to two places, and 0 where there are no claims. The same in both APIs."""
     if mode == "f1":
         precision, recall = (share(tp, tp + other).fill_null(0.0) for other in (fp, fn))
         return _rounded(fbeta(precision, recall, beta))
-    return _rounded(tp / (tp + (fp if mode == "precision" else fn) + EPSILON))
+    return _rounded(tp / (tp + (fp if mode == "precision" else fn) + _EPSILON))
 
 
 def factuality(
@@ -40,11 +40,12 @@ def factuality(
     beta: float,
     compat: ClaimCompat,
 ) -> pl.Expr:
-    """The factual part of answer correctness; `statements` counts those of either side.
+    """The factual part of answer correctness; `statements` counts those of response and reference.
 
-    1 where both sides have none, in collections where either has none. There an undefined
-    precision is 1 as long as nothing was missed, and an undefined recall as long as nothing
-    was made up; in the older metrics both are 0.
+    In the older metrics it is 1 where both sides have no statements, and an undefined precision
+    or recall counts as 0. In collections it is 1 where either side has none, an undefined
+    precision is 1 when no reference claim was missed, and an undefined recall is 1 when no
+    response claim was wrong.
     """
     response, reference = (count == 0 for count in statements)
     if compat == "ragas-0.4-legacy":
@@ -58,14 +59,14 @@ def factuality(
 
 
 def answer_similarity(cosine: pl.Expr, *, zero: pl.Expr, compat: ClaimCompat) -> pl.Expr:
-    """The similarity in answer correctness: in collections 0 where a vector is `zero`."""
+    """The similarity part of answer correctness: in collections 0 where a vector is `zero`."""
     return cosine if compat == "ragas-0.4-legacy" else pl.when(zero).then(0.0).otherwise(cosine)
 
 
 def semantic_similarity(cosine: pl.Expr, threshold: float | None, *, zero: pl.Expr) -> pl.Expr:
-    """The cosine, or 1 where it reaches a threshold and else 0. The same in both APIs.
+    """The cosine, or with a threshold 1 where it is reached, else 0. The same in both APIs.
 
-    A threshold of 0.0 is none. A `zero` vector has no cosine and reaches no threshold.
+    A threshold of 0.0 counts as none. A `zero` vector has no cosine and reaches no threshold.
     """
     if not threshold:
         return cosine
@@ -73,58 +74,66 @@ def semantic_similarity(cosine: pl.Expr, threshold: float | None, *, zero: pl.Ex
 
 
 def context_recall(attributed: pl.Expr, *, compat: ClaimCompat) -> pl.Expr:
-    """Mean of a list of the judge's integers; in the older metrics any but 0 counts as 1."""
+    """Mean of the judge's list of integers; in the older metrics any but 0 counts as 1."""
     counted = attributed if compat == "ragas-0.4" else attributed.list.eval(pl.element() != 0)
     return share(counted.list.sum(), attributed.list.len())
 
 
 def combined_attributions(votes: Sequence[Sequence[int]]) -> list[int]:
-    """One list of the judge's integers out of several, as the older context recall makes it.
+    """One list of integers from several replies of the judge, as in the older context recall.
 
-    The most frequent integer at each place, of equally frequent ones the first seen. Lists of
-    different lengths are not combined: the first stands.
+    The most frequent integer at each position, of equally frequent ones the first. Lists of
+    different lengths are not combined: the first is returned.
     """
     if len({len(one) for one in votes}) > 1:
         return list(votes[0])
-    return [max(place, key=place.count) for place in zip(*votes, strict=True)]
+    return [max(column, key=column.count) for column in zip(*votes, strict=True)]
 
 
 def compat_score(
-    compat: ClaimCompat | None, value: pl.Expr, *, nothing: pl.Expr | None = None
+    compat: ClaimCompat | None, value: pl.Expr, *, undefined: pl.Expr | None = None
 ) -> CompatScore | None:
-    """What ragas states of samples that have `raises`: `value`, or why it gives none."""
+    """The score of ragas: `value`, but NULL where the column `raises` has an error.
+
+    `undefined` is the reason where `value` is NULL. None without `compat`.
+    """
     if compat is None:
         return None
     raised = pl.col("raises")
-    reason = raised if nothing is None else pl.coalesce(raised, nothing)
+    reason = raised if undefined is None else pl.coalesce(raised, undefined)
     return CompatScore(compat, pl.when(raised.is_null()).then(value), reason)
 
 
-def nan_reason(compat: ClaimCompat | None, nothing: pl.Expr) -> pl.Expr:
-    """That ragas gives NaN for `nothing`."""
-    return pl.format(f"{compat} gives NaN: {{}}", nothing)
+def nan_reason(compat: ClaimCompat | None, undefined: pl.Expr) -> pl.Expr:
+    """The reason where ragas gives NaN because of `undefined`."""
+    return pl.format(f"{compat} gives NaN: {{}}", undefined)
 
 
-def no_similarity_reason(compat: ClaimCompat | None, nothing: pl.Expr, *, zero: pl.Expr) -> pl.Expr:
-    """That a `zero` vector gives NaN, or that ragas embeds empty text, which is not done here."""
-    embeds = pl.format(f"{compat} embeds empty text as well: {{}}", nothing)
-    return pl.when(zero).then(nan_reason(compat, nothing)).otherwise(embeds)
+def no_similarity_reason(
+    compat: ClaimCompat | None, undefined: pl.Expr, *, zero: pl.Expr
+) -> pl.Expr:
+    """The reason where there is no similarity.
+
+    ragas gives NaN for a `zero` vector, and embeds empty text, which is not done here.
+    """
+    embeds = pl.format(f"{compat} embeds empty text as well: {{}}", undefined)
+    return pl.when(zero).then(nan_reason(compat, undefined)).otherwise(embeds)
 
 
 def raised_errors(
     samples: pl.DataFrame, fields: Sequence[SampleField], *, compat: ClaimCompat | None
 ) -> pl.DataFrame:
-    """`raises`, one row per sample: what collections say when a field is empty, else NULL.
+    """One column `raises`, a row per sample: the error of collections for an empty field, or NULL.
 
-    White space is not empty, and nor is a list that holds one empty context. The older
-    metrics mind nothing.
+    White space is not empty, nor is a list with one empty context. The older metrics raise no
+    errors.
     """
-    says = [
-        pl.when(_is_empty(field)).then(pl.lit(f"{compat} raises ValueError: {EMPTY[field]}"))
+    errors = [
+        pl.when(_is_empty(field)).then(pl.lit(f"{compat} raises ValueError: {_EMPTY_FIELD[field]}"))
         for field in fields
         if compat == "ragas-0.4"
     ]
-    raised = pl.coalesce(*says, pl.lit(None, pl.String))
+    raised = pl.coalesce(*errors, pl.lit(None, pl.String))
     return samples.with_columns(raises=raised).select("raises")
 
 
@@ -135,7 +144,7 @@ def refuse_whole_number(beta: Any, compat: ClaimCompat) -> None:
 
 
 def _rounded(score: pl.Expr) -> pl.Expr:
-    # As numpy rounds: half to even, after the shift by two places.
+    # As numpy rounds: half to even.
     return score.round(2, mode="half_to_even")
 
 

@@ -1,4 +1,4 @@
-"""The metrics of RAGChecker as ratios of counts."""
+"""The metrics of RAGChecker as ratios of counts, and its own value where that differs from ours."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -15,23 +15,23 @@ BACKED, FOUND = "response_in_passages", "reference_in_passages"
 
 RESPONSE: Final[tuple[EmptyCase, ...]] = ("response", "refusal")
 BOTH_SIDES: Final[tuple[EmptyCase, ...]] = (*RESPONSE, "reference")
-EVERY_CASE: Final[tuple[EmptyCase, ...]] = (*BOTH_SIDES, "contexts")
+ALL_CASES: Final[tuple[EmptyCase, ...]] = (*BOTH_SIDES, "contexts")
 
-EMPTY_COUNTS: Final[Mapping[str, tuple[pl.Expr, str]]] = {
+_EMPTY: Final[Mapping[str, tuple[pl.Expr, str]]] = {
     "response": (pl.col(f"{BACKED}_claims") == 0, "no claims in the response"),
     "reference": (pl.col(f"{FOUND}_claims") == 0, "no claims in the reference"),
     "passages": (pl.col("passages") == 0, "no passages were retrieved"),
     "found": (pl.col(f"{FOUND}_entailed") == 0, "no claim of the reference is in a passage"),
 }
-"""What there may be none of, and how that is said."""
+"""What a sample may have none of: the condition, and the reason of a score that needs it."""
 
 
 class Ratio(NamedTuple):
     """`part` / `whole` of the columns of `count_passages`.
 
-    It is undefined where any of `needs`, names in `NOTHING`, is not there, and failed where one
-    of its `directions` is. `cases` are the ways of having nothing that bear on it, `shown` the
-    columns that stand in its details under these names.
+    It is undefined where a sample has none of one of its `needs`, names in `_EMPTY`, and failed
+    where one of its `directions` is. `cases` are the empty cases that matter to it, `shown` the
+    names of its details and their columns.
     """
 
     part: str
@@ -43,20 +43,20 @@ class Ratio(NamedTuple):
 
     def value(self) -> pl.Expr:
         """The ratio; NULL where it is undefined."""
-        lacking = pl.any_horizontal(EMPTY_COUNTS[need][0] for need in self.needs)
+        lacking = pl.any_horizontal(_EMPTY[need][0] for need in self.needs)
         return pl.when(~lacking).then(share(pl.col(self.part), pl.col(self.whole)))
 
-    def nothing(self) -> pl.Expr:
-        """The first of its needs that is not there."""
+    def undefined(self) -> pl.Expr:
+        """The reason where it is undefined: the first of its needs that is empty."""
         return pl.coalesce(
-            pl.when(lacking).then(pl.lit(said))
-            for lacking, said in (EMPTY_COUNTS[need] for need in self.needs)
+            pl.when(lacking).then(pl.lit(reason))
+            for lacking, reason in (_EMPTY[need] for need in self.needs)
         )
 
 
 def _of_claims(direction: str, need: str, cases: tuple[EmptyCase, ...]) -> Ratio:
-    outcomes = ("claims", "entailed", "contradicted", "neutral")
-    shown = {outcome: f"{direction}_{outcome}" for outcome in outcomes}
+    names = ("claims", "entailed", "contradicted", "neutral")
+    shown = {name: f"{direction}_{name}" for name in names}
     part, whole = shown["entailed"], shown["claims"]
     return Ratio(part, whole, (direction,), (need,), cases, shown)
 
@@ -64,7 +64,7 @@ def _of_claims(direction: str, need: str, cases: tuple[EmptyCase, ...]) -> Ratio
 def _of_response(part: str, *shown: str, directions: tuple[str, ...]) -> Ratio:
     needs = ("response", "reference") if FOUND in directions else ("response",)
     columns = {name: name for name in (*shown, part)} | {"claims": f"{BACKED}_claims"}
-    return Ratio(part, columns["claims"], directions, needs, EVERY_CASE, columns)
+    return Ratio(part, columns["claims"], directions, needs, ALL_CASES, columns)
 
 
 RATIOS: Final[Mapping[str, Ratio]] = {
@@ -84,7 +84,7 @@ RATIOS: Final[Mapping[str, Ratio]] = {
         f"{FOUND}_entailed",
         (FOUND, RECALLED),
         ("reference", "found"),
-        EVERY_CASE,
+        ALL_CASES,
         {"found": f"{FOUND}_entailed", "recalled": "recalled"},
     ),
     "noise_sensitivity_in_relevant": _of_response(
@@ -99,7 +99,7 @@ RATIOS: Final[Mapping[str, Ratio]] = {
     "self_knowledge": _of_response("right_unbacked", directions=(RIGHT, BACKED)),
     "faithfulness": _of_claims(BACKED, "response", (*RESPONSE, "contexts")),
 }
-"""By metric; `F1` is the one that is no ratio of counts, since its two are of unlike claims."""
+"""By metric. `F1` alone is no ratio of counts: precision and recall are of different claims."""
 
 LOWER_IS_BETTER: Final = frozenset(
     {"noise_sensitivity_in_relevant", "noise_sensitivity_in_irrelevant", "hallucination"}
@@ -107,11 +107,11 @@ LOWER_IS_BETTER: Final = frozenset(
 
 F1: Final = fbeta(RATIOS["precision"].value(), RATIOS["recall"].value(), 1.0)
 
-ZERO_WITHOUT_PASSAGES: Final = ("hallucination", "self_knowledge", "faithfulness")
+_ZERO_WITHOUT_PASSAGES: Final = ("hallucination", "self_knowledge", "faithfulness")
 
 
 def compat_score(compat: PassageCompat, metric: str, value: pl.Expr) -> CompatScore:
-    """What ragchecker 0.1.9 gives for a metric of this `value`: 0 for a share of nothing."""
-    if metric in ZERO_WITHOUT_PASSAGES:
+    """The score of ragchecker 0.1.9 for a metric of this `value`: 0 where it is undefined."""
+    if metric in _ZERO_WITHOUT_PASSAGES:
         value = pl.when(pl.col("passages") > 0).then(value)
     return CompatScore(compat, value.fill_null(0.0), pl.lit(None, pl.String))

@@ -23,52 +23,51 @@ from claimflow.stages.scores.finalize import CompatScore, finalize_scores
 from claimflow.stages.scores.formulas import Beta, passes, weighted_mean
 from claimflow.stages.tables import Claims, Samples, Scores, Similarities, TableError, Verdicts
 
-# The similarity of response and reference beside what each sample lacks.
-
-
-ZERO: Final = pl.col("zero")
-NOTHING: Final = pl.col("similarity_nothing")
+_ZERO: Final = pl.col("zero")
+_NO_SIMILARITY: Final = pl.col("similarity_undefined")
 
 
 def with_similarity(
     frame: pl.DataFrame, samples: pl.DataFrame, similarity: pl.DataFrame | None
 ) -> pl.DataFrame:
-    """`frame` with `cosine`, `similarity_failure`, `similarity_nothing`, `zero` and `raises`.
+    """`frame` with `cosine`, `similarity_failure`, `similarity_undefined`, `zero` and `raises`.
 
-    `zero` says that texts which are not blank have no similarity: an embedding is zero.
+    `zero` is true where an embedding is the zero vector: the texts are not blank, but there is no
+    similarity. Raises `TableError` for similarities of other texts.
     """
     blank = (count_texts("response") == 0) | (count_texts("reference") == 0)
     frame = frame.with_columns(samples.select(blank=blank), raises=pl.lit(None, pl.String))
     if similarity is None:
-        nulls = dict.fromkeys(("similarity_failure", "similarity_nothing"), pl.lit(None, pl.String))
-        return frame.with_columns(cosine=pl.lit(None, pl.Float64), zero=pl.lit(False), **nulls)
+        return frame.with_columns(
+            cosine=pl.lit(None, pl.Float64),
+            similarity_failure=pl.lit(None, pl.String),
+            similarity_undefined=pl.lit(None, pl.String),
+            zero=pl.lit(False),
+        )
     if similarity.filter((pl.col("left") != "response") | (pl.col("right") != "reference")).height:
         raise TableError("expected similarities of response and reference, found others")
     status = pl.col("status")
-    said = pl.concat_str(
+    reason = pl.concat_str(
         pl.format("similarity {}", status), "reason", separator=": ", ignore_nulls=True
     )
     measured = similarity.select(
         "sample_id",
         "cosine",
         arrived=pl.lit(True),
-        similarity_failure=pl.when(status == "failed").then(said),
-        similarity_nothing=pl.when(status == "undefined").then(said),
+        similarity_failure=pl.when(status == "failed").then(reason),
+        similarity_undefined=pl.when(status == "undefined").then(reason),
     )
     lost = pl.when(pl.col("arrived").is_null()).then(pl.lit("no similarity was measured"))
     return frame.join(measured, on="sample_id", how="left", maintain_order="left").with_columns(
         similarity_failure=pl.coalesce("similarity_failure", lost),
-        zero=NOTHING.is_not_null() & ~pl.col("blank"),
+        zero=_NO_SIMILARITY.is_not_null() & ~pl.col("blank"),
     )
-
-
-# Answer metrics: how similar response and reference are, alone or weighed with factuality.
 
 
 Weight = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 Threshold = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
 
-CLAIM_INPUTS: Final = frozenset(
+_CLAIM_INPUTS: Final = frozenset(
     {"response_claims", "reference_claims", "response_in_reference", "reference_in_response"}
 )
 
@@ -84,7 +83,7 @@ class SemanticSimilarity(ScoreStage):
     metrics = ("semantic_similarity",)
     version = 2
     cases: ClassVar[tuple[EmptyCase, ...]] = ("response", "refusal", "reference")
-    own: ClassVar = ("range",)
+    own_settings: ClassVar = ("range",)
     columns: ClassVar = {
         "samples": ("sample_id", "response", "reference"),
         "similarity": ("sample_id", "left", "right", "cosine", "status", "reason"),
@@ -97,20 +96,20 @@ class SemanticSimilarity(ScoreStage):
 
     def run(self, samples: Samples, similarity: Similarities) -> Scores:
         """One score per sample."""
-        frame = with_similarity(self.situation(samples), samples, similarity)
+        frame = with_similarity(self.empty_cases(samples), samples, similarity)
         cosine = pl.col("cosine")
         ranged = cosine if self.range == "raw" else cosine.clip(lower_bound=0.0)
-        theirs = ragas.semantic_similarity(cosine, self.threshold, zero=ZERO)
+        ragas_value = ragas.semantic_similarity(cosine, self.threshold, zero=_ZERO)
         return finalize_scores(
             frame.with_columns(failure=pl.col("similarity_failure")),
             metric=self.use,
             value=passes(ranged, self.threshold),
-            nothing=NOTHING,
+            undefined=_NO_SIMILARITY,
             details={"cosine": cosine},
             compat=ragas.compat_score(
                 self.compat,
-                theirs,
-                nothing=ragas.no_similarity_reason(self.compat, NOTHING, zero=ZERO),
+                ragas_value,
+                undefined=ragas.no_similarity_reason(self.compat, _NO_SIMILARITY, zero=_ZERO),
             ),
         )
 
@@ -120,15 +119,16 @@ class AnswerCorrectness(ScoreStage):
 
     Factuality is F-beta of precision TP/(TP+FP) and recall TP/(TP+FN), which for beta 1
     is TP/(TP + 0.5 (FP+FN)). It is 0 when one side has no claims and undefined when both
-    have none. `weights` (factuality, similarity) need not sum to 1; a part of weight 0 is
-    not looked at. With a `threshold` the score is 1.0 where the mean reaches it, else 0.0.
+    have none. `weights` (factuality, similarity) need not sum to 1; the inputs of a part
+    of weight 0 are not needed. With a `threshold` the score is 1.0 where the mean reaches it,
+    else 0.0.
     """
 
     use = "answer_correctness"
     metrics = ("answer_correctness",)
     version = 2
     cases: ClassVar[tuple[EmptyCase, ...]] = ("response", "refusal", "reference")
-    own: ClassVar = ("threshold",)
+    own_settings: ClassVar = ("threshold",)
     columns: ClassVar = SemanticSimilarity.columns
     expects: ClassVar = {
         "response_claims": {"of": "response"},
@@ -145,7 +145,7 @@ class AnswerCorrectness(ScoreStage):
 
     @field_validator("beta", mode="before")
     @classmethod
-    def _a_decimal(cls, beta: Any, info: ValidationInfo) -> Any:
+    def _no_whole_number(cls, beta: Any, info: ValidationInfo) -> Any:
         if info.data.get("compat"):
             ragas.refuse_whole_number(beta, info.data["compat"])
         return beta
@@ -161,7 +161,7 @@ class AnswerCorrectness(ScoreStage):
         """The inputs of the part that has weight 0."""
         factuality, similarity = self.weights
         if factuality == 0:
-            return CLAIM_INPUTS
+            return _CLAIM_INPUTS
         return frozenset({"similarity"}) if similarity == 0 else frozenset()
 
     def run(
@@ -174,16 +174,16 @@ class AnswerCorrectness(ScoreStage):
         similarity: Similarities | None = None,
     ) -> Scores:
         """One score per sample."""
-        given = self.needed(
+        tables = self.needed(
             response_claims=response_claims,
             reference_claims=reference_claims,
             response_in_reference=response_in_reference,
             reference_in_response=reference_in_response,
             similarity=similarity,
         )
-        frame = with_similarity(self.situation(samples), samples, given.pop("similarity"))
+        frame = with_similarity(self.empty_cases(samples), samples, tables.pop("similarity"))
         frame = pl.concat(
-            [frame, count_both_sides(samples, **given)], how="horizontal"
+            [frame, count_both_sides(samples, **tables)], how="horizontal"
         ).with_columns(failure=pl.coalesce("failure", "similarity_failure"))
         factuality = _factuality(self.beta)
         mean = weighted_mean(factuality, pl.col("cosine"), self.weights)
@@ -191,29 +191,29 @@ class AnswerCorrectness(ScoreStage):
             frame,
             metric=self.use,
             value=passes(mean, self.threshold),
-            nothing=self._nothing(factuality),
+            undefined=self._undefined(factuality),
             details=COUNT_DETAILS
             | {"precision": PRECISION, "recall": RECALL["response"], "f_beta": factuality}
             | {"similarity": pl.col("cosine"), "weighted_mean": mean},
-            compat=self._theirs(self.compat) if self.compat else None,
+            compat=self._ragas_score(self.compat) if self.compat else None,
         )
 
-    def _nothing(self, factuality: pl.Expr) -> pl.Expr:
+    def _undefined(self, factuality: pl.Expr) -> pl.Expr:
         no_claims = pl.lit("no claims in the response or the reference")
         if not self.weights[0]:
-            return NOTHING
-        return pl.when(factuality.is_null()).then(no_claims).otherwise(NOTHING)
+            return _NO_SIMILARITY
+        return pl.when(factuality.is_null()).then(no_claims).otherwise(_NO_SIMILARITY)
 
-    def _theirs(self, compat: ClaimCompat) -> CompatScore | None:
+    def _ragas_score(self, compat: ClaimCompat) -> CompatScore | None:
         statements = pl.col("response_claims"), pl.col("reference_claims")
         factuality = ragas.factuality(
             TP, FP, FN, statements=statements, beta=self.beta, compat=compat
         )
-        similarity = ragas.answer_similarity(pl.col("cosine"), zero=ZERO, compat=compat)
+        similarity = ragas.answer_similarity(pl.col("cosine"), zero=_ZERO, compat=compat)
         return ragas.compat_score(
             compat,
             weighted_mean(factuality, similarity, self.weights),
-            nothing=ragas.no_similarity_reason(compat, NOTHING, zero=ZERO),
+            undefined=ragas.no_similarity_reason(compat, _NO_SIMILARITY, zero=_ZERO),
         )
 
 

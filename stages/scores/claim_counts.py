@@ -1,4 +1,4 @@
-"""Counts of claims per sample by verdict, and true and false positives."""
+"""Claims per sample by verdict, and true and false positives of them."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
@@ -11,13 +11,11 @@ from claimflow.stages.sample_texts import count_texts
 from claimflow.stages.scores.formulas import fbeta, share
 from claimflow.stages.tables import TableError
 
-# Positions: keys looked up once, so that what follows counts by number.
-
 
 def positions(keys: pl.Series, among: pl.Series) -> pl.Series:
-    """For each of `keys` its position in `among`, where it occurs at most once; else NULL.
+    """The position of each of `keys` in `among`, whose keys are distinct; NULL where it is absent.
 
-    Runs of equal keys, as the verdicts on one claim are, are looked up once.
+    Runs of equal keys, such as the verdicts on one claim, are looked up once.
     """
     first = (keys != keys.shift(1)).fill_null(True)
     sought = keys.filter(first).alias("key").to_frame()
@@ -31,9 +29,6 @@ def tally(places: pl.Series, size: int) -> pl.Series:
     return pl.Series(np.bincount(places.to_numpy(), minlength=size), dtype=pl.Int64)
 
 
-# Outcomes of claims: how many of a text's claims a premise entails.
-
-
 COUNTS: Final = {
     "claims": pl.Int64,
     "entailed": pl.Int64,
@@ -42,16 +37,16 @@ COUNTS: Final = {
     "failure": pl.String,
 }
 
-_SAID: Final = ("entailed", "contradicted")
+_DECIDED: Final = ("entailed", "contradicted")
 
 
 class JudgedClaims(NamedTuple):
-    """What became of the claims of one side.
+    """The claims of one side with their verdicts.
 
     `claims` has one row per row of the claims table about these samples, in order: `sample`, the
     position of its sample, `made`, `failure`, and `entailed`, `contradicted`, `unjudged`.
-    `verdicts` has one row per verdict on them: `claim`, the position of that row, `passage`,
-    `entailed`, `contradicted`, `judged` and `failure`.
+    `verdicts` has one row per verdict on them: `claim`, the position of its claim in `claims`,
+    `passage`, `entailed`, `contradicted`, `judged` and `failure`.
     """
 
     claims: pl.DataFrame
@@ -66,14 +61,14 @@ def count_claims(
     of: Side,
     against: SampleField,
 ) -> pl.DataFrame:
-    """One row per sample, in order: the `COUNTS`. Without tables all of them are NULL."""
+    """One row per sample, in order: the `COUNTS` of its claims; NULL where a table is None."""
     if claims is None or verdicts is None:
         return pl.DataFrame(schema=COUNTS).clear(samples.height)
-    judged = judge_claims(samples, claims, verdicts, of=of, against=against)
+    judged = join_verdicts(samples, claims, verdicts, of=of, against=against)
     return count_by_sample(judged, samples.height, of=of)
 
 
-def judge_claims(
+def join_verdicts(
     samples: pl.DataFrame,
     claims: pl.DataFrame,
     verdicts: pl.DataFrame,
@@ -81,8 +76,10 @@ def judge_claims(
     of: Side,
     against: SampleField,
 ) -> JudgedClaims:
-    """A claim is entailed when any passage entails it, contradicted when any contradicts it and
-    none entails it. An empty premise needs no verdicts: it entails nothing.
+    """The claims about `samples`, each with what the verdicts on it say together.
+
+    A claim is entailed when any passage entails it, contradicted when any contradicts it and
+    none entails it. A blank premise needs no verdict: it entails nothing.
 
     Raises `TableError` for claims of the other side and for verdicts against other texts.
     """
@@ -96,7 +93,7 @@ def judge_claims(
     ).filter(pl.col("sample").is_not_null())
     each = _each_verdict(known, verdicts)
     premises = samples.select(count_texts(against).fill_null(1)).to_series()
-    entailed, contradicted = (pl.lit(_having(word, each, known) > 0) for word in _SAID)
+    entailed, contradicted = (pl.lit(_count_verdicts(label, each, known) > 0) for label in _DECIDED)
     counted = known.select(
         "sample",
         "made",
@@ -111,23 +108,22 @@ def judge_claims(
 def count_by_sample(judged: JudgedClaims, samples: int, *, of: Side) -> pl.DataFrame:
     """One row per sample: the `COUNTS` of its claims.
 
-    When the decomposition failed or a claim lacks a verdict, `failure` says so and the
-    outcomes are NULL, for a share of the verdicts that happened to arrive would be a different
-    score.
+    When the decomposition failed or a claim lacks a verdict, `failure` says so and the counts of
+    verdicts are NULL, because a share of the verdicts that arrived would be another score.
     """
     counts = {
         name: tally(judged.claims.filter(column)["sample"], samples)
-        for name, column in (("claims", "made"), *zip(_SAID, _SAID, strict=True))
+        for name, column in (("claims", "made"), *zip(_DECIDED, _DECIDED, strict=True))
     }
     neutral = pl.col("claims") - pl.col("entailed") - pl.col("contradicted")
     failures = _failures(judged, counts["claims"], of)
-    outcomes = pl.col("entailed", "contradicted", "neutral")
+    verdicts = pl.col("entailed", "contradicted", "neutral")
     return (
         pl.DataFrame(counts)
         .with_columns(neutral=neutral, sample=pl.int_range(pl.len(), dtype=pl.UInt32))
         .join(failures, on="sample", how="left", maintain_order="left")
         .select(
-            "claims", pl.when(pl.col("failure").is_null()).then(outcomes).name.keep(), "failure"
+            "claims", pl.when(pl.col("failure").is_null()).then(verdicts).name.keep(), "failure"
         )
     )
 
@@ -144,22 +140,22 @@ def _each_verdict(known: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
     ).filter(pl.col("claim").is_not_null())
 
 
-def _having(column: str | pl.Expr, each: pl.DataFrame, known: pl.DataFrame) -> pl.Series:
-    """How many verdicts with it there are on each claim."""
-    return tally(each.filter(column)["claim"], known.height)
+def _count_verdicts(condition: str | pl.Expr, each: pl.DataFrame, known: pl.DataFrame) -> pl.Series:
+    """The number of verdicts on each claim for which the condition holds."""
+    return tally(each.filter(condition)["claim"], known.height)
 
 
 def _unjudged(each: pl.DataFrame, known: pl.DataFrame, premises: pl.Series) -> pl.Series:
-    """Without a verdict on the whole text, or on every passage that is not blank."""
+    """Whether each claim lacks a verdict: on the whole text, or on a passage that is not blank."""
     passage = pl.col("passage")
-    passages = _having(passage.is_not_null(), each, known)
-    joined = _having(passage.is_null(), each, known)
-    lost = _having(~pl.col("judged"), each, known)
+    passages = _count_verdicts(passage.is_not_null(), each, known)
+    joined = _count_verdicts(passage.is_null(), each, known)
+    lost = _count_verdicts(~pl.col("judged"), each, known)
     return ((joined == 0) & (passages < premises)) | (lost > 0)
 
 
 def _failures(judged: JudgedClaims, claims: pl.Series, of: Side) -> pl.DataFrame:
-    """`sample` and `failure` of every sample on which anything failed."""
+    """`sample` and `failure` of every sample with a failed decomposition or a missing verdict."""
     failed = judged.claims.with_row_index("claim").filter(~pl.col("made") | pl.col("unjudged"))
     lost = judged.verdicts.filter(pl.col("failure").is_not_null())
     undecomposed = (~pl.col("made")).any()
@@ -192,9 +188,6 @@ def _check(table: pl.DataFrame, column: str, wanted: str) -> None:
         raise TableError(f"expected rows with {column} {wanted}, found {found}")
 
 
-# True and false positives and false negatives of a response's claims against a reference's.
-
-
 Mode = Literal["f1", "precision", "recall"]
 
 TP: Final = pl.col("response_entailed")
@@ -203,13 +196,13 @@ FN: Final = pl.col("reference_claims") - pl.col("reference_entailed")
 
 PRECISION: Final = share(TP, TP + FP)
 RECALL: Final[Mapping[Side, pl.Expr]] = {
-    # 0 of 0 is 0 as long as the reference has claims: all are covered, none by a TP.
+    # 0 / 0 counts as 0 when the reference has claims: none is missed, and there is no TP.
     "response": pl.when(TP + pl.col("reference_claims") > 0).then(
         share(TP, TP + FN).fill_null(0.0)
     ),
     "reference": share(pl.col("reference_entailed"), pl.col("reference_claims")),
 }
-"""Recall by whose claims count as found: the response's (ragas) or the reference's own."""
+"""Recall by the side whose claims count as found: the response's (as ragas) or the reference's."""
 
 COUNT_DETAILS: Final[dict[str, pl.Expr]] = {
     f"{side}_{name}": pl.col(f"{side}_{name}")
@@ -220,7 +213,7 @@ COUNT_DETAILS: Final[dict[str, pl.Expr]] = {
 
 
 def f_score(beta: float, *, recall_of: Side = "response") -> pl.Expr:
-    """F-beta of either side's counts; NULL when those of one side failed."""
+    """F-beta of the counts of both sides; NULL when those of one side failed."""
     failed = pl.coalesce("response_failure", "reference_failure").is_not_null()
     return pl.when(~failed).then(fbeta(PRECISION, RECALL[recall_of], beta))
 
@@ -228,7 +221,7 @@ def f_score(beta: float, *, recall_of: Side = "response") -> pl.Expr:
 def pooled_counts(
     mode: Mode, beta: float, *, recall_of: Side
 ) -> tuple[pl.Expr, pl.Expr] | tuple[None, None]:
-    """(part, whole) of a score; none for an F of the claims of both sides."""
+    """(part, whole) of a score, to pool over samples; None for an F of the claims of both sides."""
     if mode == "precision":
         return TP, TP + FP
     if recall_of == "reference":
@@ -248,9 +241,9 @@ def count_both_sides(
     response_in_reference: pl.DataFrame | None,
     reference_in_response: pl.DataFrame | None,
 ) -> pl.DataFrame:
-    """One row per sample, in order: the outcomes of either side, prefixed with it, and `failure`.
+    """One row per sample, in order: the `COUNTS` of each side, prefixed with it, and `failure`.
 
-    The outcomes of a side whose tables are not given are NULL.
+    The counts of a side whose tables are None are NULL.
     """
     response = count_claims(
         samples, response_claims, response_in_reference, of="response", against="reference"

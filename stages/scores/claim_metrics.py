@@ -26,7 +26,7 @@ from claimflow.stages.scores.finalize import finalize_scores
 from claimflow.stages.scores.formulas import Beta, share
 from claimflow.stages.tables import Claims, Samples, Scores, Verdicts
 
-LACKING: Final[Mapping[Mode, str]] = {
+_NO_CLAIMS_IN: Final[Mapping[Mode, str]] = {
     "precision": "response",
     "recall": "reference",
     "f1": "response or the reference",
@@ -46,7 +46,7 @@ class FactualCorrectness(ScoreStage):
     metrics = ("factual_correctness",)
     version = 3
     cases: ClassVar[tuple[EmptyCase, ...]] = ("response", "refusal", "reference")
-    own: ClassVar = ("recall_of",)
+    own_settings: ClassVar = ("recall_of",)
     columns: ClassVar = {"samples": ("sample_id", "response", "reference")}
     expects: ClassVar = {
         "response_claims": {"of": "response"},
@@ -62,13 +62,13 @@ class FactualCorrectness(ScoreStage):
 
     @field_validator("beta", mode="before")
     @classmethod
-    def _a_decimal(cls, beta: Any, info: ValidationInfo) -> Any:
+    def _no_whole_number(cls, beta: Any, info: ValidationInfo) -> Any:
         if info.data.get("compat") == "ragas-0.4-legacy":
             ragas.refuse_whole_number(beta, "ragas-0.4-legacy")
         return beta
 
     def ignores(self) -> frozenset[str]:
-        """Precision looks at the response's claims alone, `recall_of` reference at the others."""
+        """Precision needs the response's claims alone, recall of the reference the others."""
         if self.mode == "precision":
             return frozenset({"reference_claims", "reference_in_response"})
         if self.mode == "recall" and self.recall_of == "reference":
@@ -84,29 +84,29 @@ class FactualCorrectness(ScoreStage):
         reference_in_response: Verdicts | None = None,
     ) -> Scores:
         """One score per sample."""
-        given = self.needed(
+        tables = self.needed(
             response_claims=response_claims,
             reference_claims=reference_claims,
             response_in_reference=response_in_reference,
             reference_in_response=reference_in_response,
         )
-        raises = ragas.raised_errors(samples, ("response", "reference"), compat=self.compat)
-        counts = count_both_sides(samples, **given)
+        errors = ragas.raised_errors(samples, ("response", "reference"), compat=self.compat)
+        counts = count_both_sides(samples, **tables)
         recall = RECALL[self.recall_of]
         f = f_score(self.beta, recall_of=self.recall_of)
-        # In the other modes a side may not have been looked at, and F would be of half the facts.
-        shown = f if self.mode == "f1" else pl.lit(None, pl.Float64)
+        # In the other modes a side may not have been verified, so that there is no F.
+        f_detail = f if self.mode == "f1" else pl.lit(None, pl.Float64)
         part, whole = pooled_counts(self.mode, self.beta, recall_of=self.recall_of)
-        theirs = ragas.factual_correctness(TP, FP, FN, mode=self.mode, beta=self.beta)
+        ragas_value = ragas.factual_correctness(TP, FP, FN, mode=self.mode, beta=self.beta)
         return finalize_scores(
-            pl.concat([self.situation(samples), counts, raises], how="horizontal"),
+            pl.concat([self.empty_cases(samples), counts, errors], how="horizontal"),
             metric=self.use,
             value={"precision": PRECISION, "recall": recall, "f1": f}[self.mode],
-            nothing=pl.lit(f"no claims in the {LACKING[self.mode]}"),
-            details=COUNT_DETAILS | {"precision": PRECISION, "recall": recall, "f_beta": shown},
+            undefined=pl.lit(f"no claims in the {_NO_CLAIMS_IN[self.mode]}"),
+            details=COUNT_DETAILS | {"precision": PRECISION, "recall": recall, "f_beta": f_detail},
             part=part,
             whole=whole,
-            compat=ragas.compat_score(self.compat, theirs),
+            compat=ragas.compat_score(self.compat, ragas_value),
         )
 
 
@@ -173,19 +173,19 @@ def _share_in_contexts(
     compat: ClaimCompat | None,
 ) -> pl.DataFrame:
     fields: tuple[SampleField, ...] = (of, "user_input", "retrieved_contexts")
-    raises = ragas.raised_errors(samples, fields, compat=compat)
+    errors = ragas.raised_errors(samples, fields, compat=compat)
     counts = count_claims(samples, claims, verdicts, of=of, against="retrieved_contexts")
     part, whole = pl.col("entailed"), pl.col("claims")
-    nothing = pl.lit(f"no claims in the {of}")
+    undefined = pl.lit(f"no claims in the {of}")
     return finalize_scores(
-        pl.concat([stage.situation(samples), counts, raises], how="horizontal"),
+        pl.concat([stage.empty_cases(samples), counts, errors], how="horizontal"),
         metric=stage.use,
         value=share(part, whole),
-        nothing=nothing,
+        undefined=undefined,
         details={name: pl.col(name) for name in ("claims", "entailed", "contradicted", "neutral")},
         part=part,
         whole=whole,
         compat=ragas.compat_score(
-            compat, share(part, whole), nothing=ragas.nan_reason(compat, nothing)
+            compat, share(part, whole), undefined=ragas.nan_reason(compat, undefined)
         ),
     )

@@ -12,10 +12,10 @@ from claimflow.stages.sample_texts import count_texts
 from claimflow.stages.text.refusals import is_refusal
 
 EmptyCase = Literal["response", "refusal", "reference", "contexts"]
-"""A way of having nothing to score, named after what is empty."""
+"""A way in which a sample has nothing to score, named after what is empty."""
 
 EmptyValue = Literal["formula", "undefined", 0, 1]
-"""What a case is worth. `formula`: what the metric's formula gives, if it gives anything."""
+"""The score in an empty case. `formula`: what the metric's formula gives, if it gives anything."""
 
 CASE_FIELD: Final[Mapping[EmptyCase, SampleField]] = {
     "response": "response",
@@ -32,7 +32,7 @@ CASE_REASON: Final[Mapping[EmptyCase, str]] = {
 
 
 class EmptyPolicy(BaseModel):
-    """The worth of each case. Text of white space alone is empty, and so is a list of it."""
+    """The value of each case. Text of white space alone is empty, and so is a list of it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,16 +43,16 @@ class EmptyPolicy(BaseModel):
 
 
 class ScoreStage(Stage):
-    """A stage that scores samples, and so must say what having nothing to score is worth.
+    """A stage that scores samples, with a setting `empty` for samples with nothing to score.
 
-    `cases` names the ways in which its samples can have nothing; their fields are the
-    fields it needs. Setting the worth of any other case is an error. So is, in a stage that
-    can follow another library (`compat`), setting any worth or what is its `own`: settings
-    that the library knows nothing of.
+    `cases` names the empty cases that its samples can be in; their fields are the fields it
+    needs. A value for any other case is an error. In a stage that can follow another library
+    (a setting `compat`), so is, together with `compat`, any value and any setting in
+    `own_settings`: those that the library does not have.
     """
 
     cases: ClassVar[tuple[EmptyCase, ...]]
-    own: ClassVar[tuple[str, ...]] = ()
+    own_settings: ClassVar[tuple[str, ...]] = ()
 
     empty: EmptyPolicy = EmptyPolicy()
 
@@ -61,66 +61,62 @@ class ScoreStage(Stage):
         return frozenset(CASE_FIELD[case] for case in self.cases)
 
     @model_validator(mode="after")
-    def _nothing_of_our_own_in_compat(self) -> Self:
+    def _no_own_settings_with_compat(self) -> Self:
         if getattr(self, "compat", None):
-            for name in ("empty", *self.own):
+            for name in ("empty", *self.own_settings):
                 if getattr(self, name) != type(self).model_fields[name].default:
                     raise ValueError(f"{name} has no bearing with compat")
         return self
 
     @model_validator(mode="after")
     def _only_cases_that_occur(self) -> Self:
-        for case, worth in self.empty:
-            if worth != "formula" and case not in self.cases:
+        for case, value in self.empty:
+            if value != "formula" and case not in self.cases:
                 known = ", ".join(self.cases)
                 raise ValueError(f"empty.{case} has no bearing on {self.use}, only {known}")
         return self
 
-    def situation(self, samples: pl.DataFrame) -> pl.DataFrame:
-        """One row per sample, in order: `sample_id`, `missing`, `case`, `worth`.
+    def empty_cases(self, samples: pl.DataFrame) -> pl.DataFrame:
+        """One row per sample, in order: `sample_id`, `missing`, `case`, `case_value`.
 
         `missing` names the missing fields and is NULL when there are none. When several
-        cases hold, one with a declared worth goes before one left to the formula, and
+        cases hold, one with a declared value goes before one left to the formula, and
         then in the order of `cases`.
         """
-        return self.situations(samples, [self.cases])[self.cases]
+        return self.empty_cases_among(samples, [self.cases])[self.cases]
 
-    def situations(
+    def empty_cases_among(
         self, samples: pl.DataFrame, some: Iterable[tuple[EmptyCase, ...]]
     ) -> dict[tuple[EmptyCase, ...], pl.DataFrame]:
-        """The situation for metrics that know only `some` of the cases and need their fields."""
-        held = samples.select(
+        """As `empty_cases`, for metrics to which only `some` of the cases and fields matter."""
+        fields = sorted(self.required_fields())
+        found = samples.select(
             "sample_id",
-            *(
-                pl.col(field).is_null().name.prefix("no ")
-                for field in sorted(self.required_fields())
-            ),
-            **{case: _holds(case, samples) for case in self.cases},
+            *(pl.col(field).is_null().name.prefix("no ") for field in fields),
+            **{case: _is_case(case, samples) for case in self.cases},
         )
-        return {cases: held.select("sample_id", **self._among(cases)) for cases in some}
+        return {cases: found.select("sample_id", **self._among(cases)) for cases in some}
 
     def _among(self, cases: tuple[EmptyCase, ...]) -> dict[str, pl.Expr]:
+        fields = sorted({CASE_FIELD[case] for case in cases})
         missing = pl.concat_str(
-            [
-                pl.when(f"no {field}").then(pl.lit(field))
-                for field in sorted({CASE_FIELD[case] for case in cases})
-            ],
+            [pl.when(f"no {field}").then(pl.lit(field)) for field in fields],
             separator=", ",
             ignore_nulls=True,
         )
-        by_rank = sorted(cases, key=lambda case: getattr(self.empty, case) == "formula")
-        worths = {case: str(getattr(self.empty, case)) for case in cases}
-        first = pl.coalesce(pl.when(case).then(pl.lit(case)) for case in by_rank)
+        declared_first = sorted(cases, key=lambda case: getattr(self.empty, case) == "formula")
+        values = {case: str(getattr(self.empty, case)) for case in cases}
+        first = pl.coalesce(pl.when(case).then(pl.lit(case)) for case in declared_first)
         return {
             "missing": pl.when(missing != "").then(pl.format("missing: {}", missing)),
             "case": first,
-            "worth": first.replace_strict(worths, default=None),
+            "case_value": first.replace_strict(values, default=None),
         }
 
     def needed(self, **tables: pl.DataFrame | None) -> dict[str, pl.DataFrame | None]:
-        """`tables` without those that these settings ignore.
+        """`tables`, with None for those that these settings ignore.
 
-        Raises `ValueError` naming every other one that is not there.
+        Raises `ValueError` naming every other one that is None.
         """
         ignored = self.ignores()
         lacking = [n for n, table in tables.items() if table is None and n not in ignored]
@@ -129,7 +125,7 @@ class ScoreStage(Stage):
         return {name: None if name in ignored else table for name, table in tables.items()}
 
 
-def _holds(case: EmptyCase, samples: pl.DataFrame) -> pl.Expr:
+def _is_case(case: EmptyCase, samples: pl.DataFrame) -> pl.Expr:
     if case == "refusal":
         refused = [bool(text) and is_refusal(text) for text in samples["response"]]
         return pl.lit(pl.Series(refused, dtype=pl.Boolean))

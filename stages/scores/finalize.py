@@ -1,4 +1,4 @@
-"""The status of each score: scored, undefined or failed, and why."""
+"""Scores from values: status scored, undefined or failed, and the reason."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -11,15 +11,15 @@ _NO_NUMBER: Final = pl.lit(None, pl.Float64)
 
 
 class CompatScore(NamedTuple):
-    """What the library `name` gives: `value`, NULL where it gives none, and `nothing` says why.
+    """The score that the library `name` gives, NULL where it gives none; `undefined` says why.
 
-    Neither may be NaN. `nothing` names what happens there: "ragas-0.4 raises ValueError: the
-    response is empty" or "ragas-0.4 gives NaN: no claims".
+    The value may not be NaN. `undefined` names what happens instead: "ragas-0.4 raises
+    ValueError: the response is empty" or "ragas-0.4 gives NaN: no claims".
     """
 
     name: str
     value: pl.Expr
-    nothing: pl.Expr
+    undefined: pl.Expr
 
 
 def finalize_scores(
@@ -27,7 +27,7 @@ def finalize_scores(
     *,
     metric: str,
     value: pl.Expr,
-    nothing: pl.Expr,
+    undefined: pl.Expr,
     details: Mapping[str, pl.Expr],
     part: pl.Expr | None = None,
     whole: pl.Expr | None = None,
@@ -35,27 +35,28 @@ def finalize_scores(
 ) -> pl.DataFrame:
     """One score per row of `frame`.
 
-    `frame` has the columns of `ScoreStage.situation` and `failure`, NULL or what failed.
-    `value` is what the formula gives, NULL for nothing, and `nothing` says why. A missing
-    field goes before a declared worth, that before a failure, and that before the value.
-    `part` and `whole` are of a value that is their ratio; they are NULL on every row that is not
-    scored by the formula, or whose whole is 0.
+    `frame` has the columns of `ScoreStage.empty_cases` and `failure`: NULL, or what failed.
+    `value` is what the formula gives, NULL where it is undefined, and `undefined` the reason.
+    A missing field goes before the declared value of an empty case, that before a failure, and
+    that before the value of the formula.
+    `part` and `whole` are given for a value that is their ratio; they are NULL on every row that
+    is not scored by the formula, or whose whole is 0.
 
-    With `compat` the score is that library's, and `value` stands as `corrected` in `details`
-    with the name as `compat`; there is no part and no whole.
+    With `compat` the score is that library's, without part and whole. `details` then has its name
+    as `compat` and `value` as `corrected`.
     """
-    stated = compat or CompatScore("", value, nothing)
+    stated = compat or CompatScore("", value, undefined)
     if compat:
         part = whole = None
     ratio = (pl.col("status") == "scored") & pl.col("declared").is_null() & (pl.col("whole") > 0)
     return (
         frame.with_columns(
             value=stated.value,
-            nothing=stated.nothing,
+            undefined=stated.undefined,
             part=_NO_NUMBER if part is None else part.cast(pl.Float64),
             whole=_NO_NUMBER if whole is None else whole.cast(pl.Float64),
-            details=_told(details, value, compat),
-            declared=pl.col("worth").cast(pl.Float64, strict=False),
+            details=_details(details, value, compat),
+            declared=pl.col("case_value").cast(pl.Float64, strict=False),
         )
         .with_columns(status=_status())
         .select(
@@ -64,28 +65,25 @@ def finalize_scores(
             pl.when(ratio).then(pl.col("part", "whole")).name.keep(),
             metric=pl.lit(metric),
             score=pl.when(pl.col("status") == "scored").then(pl.coalesce("declared", "value")),
-            reason=pl.coalesce("missing", _unscored() if compat else _reason()),
+            reason=pl.coalesce("missing", _no_value_reason() if compat else _reason()),
             details=pl.col("details").struct.json_encode(),
         )
     )
 
 
-def _told(details: Mapping[str, pl.Expr], value: pl.Expr, compat: CompatScore | None) -> pl.Expr:
-    """`details` by name, with the case of nothing to score and what `compat` adds."""
-    parts = {**details, "empty": pl.col("case"), "worth": pl.col("worth")}
+def _details(details: Mapping[str, pl.Expr], value: pl.Expr, compat: CompatScore | None) -> pl.Expr:
+    """`details` in the order of their names, with the empty case and what `compat` adds."""
+    parts = {**details, "empty": pl.col("case"), "worth": pl.col("case_value")}
     if compat:
-        parts |= {"compat": pl.lit(compat.name), "corrected": _unless_failed(value)}
+        failed = pl.col("missing").is_not_null() | pl.col("failure").is_not_null()
+        parts |= {"compat": pl.lit(compat.name), "corrected": pl.when(~failed).then(value)}
     return pl.struct(parts[name].alias(name) for name in sorted(parts))
 
 
-def _unless_failed(value: pl.Expr) -> pl.Expr:
-    return pl.when(pl.col("missing").is_null() & pl.col("failure").is_null()).then(value)
-
-
 def _status() -> pl.Expr:
-    scored, undefined, failed = (pl.lit(word) for word in ("scored", "undefined", "failed"))
+    scored, undefined, failed = (pl.lit(status) for status in ("scored", "undefined", "failed"))
     return (
-        pl.when(pl.col("missing").is_not_null() | (pl.col("worth") == "undefined"))
+        pl.when(pl.col("missing").is_not_null() | (pl.col("case_value") == "undefined"))
         .then(undefined)
         .when(pl.col("declared").is_not_null())
         .then(scored)
@@ -97,17 +95,18 @@ def _status() -> pl.Expr:
     )
 
 
-def _unscored() -> pl.Expr:
-    return pl.coalesce("failure", pl.when(pl.col("value").is_null()).then("nothing"))
+def _no_value_reason() -> pl.Expr:
+    """What failed, or why the value is undefined; NULL for a value."""
+    return pl.coalesce("failure", pl.when(pl.col("value").is_null()).then("undefined"))
 
 
 def _reason() -> pl.Expr:
-    """What failed or was not there, and the case of nothing to score with its worth."""
-    by_formula = pl.col("worth").is_null() | (pl.col("worth") == "formula")
+    """What failed or was undefined, and the empty case with its value."""
+    by_formula = pl.col("case_value").is_null() | (pl.col("case_value") == "formula")
     case = pl.col("case").replace_strict(dict(CASE_REASON), default=None)
     reason = pl.concat_str(
-        pl.when(by_formula).then(_unscored()),
-        pl.format("{} (policy: {})", case, pl.col("worth")),
+        pl.when(by_formula).then(_no_value_reason()),
+        pl.format("{} (policy: {})", case, pl.col("case_value")),
         separator="; ",
         ignore_nulls=True,
     )

@@ -19,7 +19,7 @@ OVERLAP: Final = ("token_overlap_precision", "token_overlap_recall", "token_over
 CLIPPED: Final = ("clipped_overlap_precision", "clipped_overlap_recall", "clipped_overlap_f1")
 MEASURES: Final = (*ROUGE, *OVERLAP, *CLIPPED, "bleu", "chrf")
 
-SUPPORT: Final = {
+_SUPPORT: Final = {
     "rouge_faithfulness": "rouge_l_precision",
     "token_overlap_faithfulness": "token_overlap_precision",
     "bleu_faithfulness": "bleu",
@@ -31,26 +31,28 @@ class LexicalScore(ScoreStage):
     """A stage that scores lexical matches, and can do so as another library does.
 
     With `compat` a score is that library's, made of the rows that `lexical_match` with the
-    same setting adds, and `corrected` in `details` is what it is without. A sample that has
-    none of these rows is one for which the library raises an error.
+    same setting adds, and `corrected` in `details` is our score. For a sample that has
+    none of these rows the library raises an error.
     """
 
     compat: MatchCompat | None = None
 
     def expected_inputs(self) -> Mapping[str, Mapping[str, str]]:
-        """With `compat` the maker of the matches must have the same."""
+        """With `compat` the step that makes the matches must have the same."""
         if self.compat is None:
             return self.expects
-        return {name: {**words, "compat": self.compat} for name, words in self.expects.items()}
+        return {
+            name: {**settings, "compat": self.compat} for name, settings in self.expects.items()
+        }
 
     def joined(
         self, samples: pl.DataFrame, matches: pl.DataFrame, columns: Mapping[str, pl.Expr]
     ) -> pl.DataFrame:
-        """One row per sample: its situation, and `columns` of its matches as lists.
+        """One row per sample: its empty case, and `columns` of its matches as lists.
 
-        Those of the library's matches have the prefix `compat_`.
+        With `compat` also those of the library's matches, with the prefix `compat_`.
         """
-        frame = self.situation(samples).with_columns(failure=pl.lit(None, pl.String))
+        frame = self.empty_cases(samples).with_columns(failure=pl.lit(None, pl.String))
         kinds = {"": None, "compat_": self.compat} if self.compat else {"": None}
         for prefix, compat in kinds.items():
             of_kind = matches.filter(pl.col("compat").eq_missing(pl.lit(compat, pl.String)))
@@ -59,8 +61,8 @@ class LexicalScore(ScoreStage):
             frame = frame.join(named, on="sample_id", how="left", maintain_order="left")
         return frame
 
-    def stated(self, value: pl.Expr, error: pl.Expr) -> CompatScore | None:
-        """What the library gives, or the `error` that it raises."""
+    def compat_score(self, value: pl.Expr, error: pl.Expr) -> CompatScore | None:
+        """The library's score: `value`, or where it is NULL the `error` that it raises."""
         if self.compat is None:
             return None
         return CompatScore(self.compat, value, pl.format(f"{self.compat} raises {{}}", error))
@@ -76,7 +78,7 @@ class DeterministicFaithfulness(LexicalScore):
     """
 
     use = "deterministic_faithfulness"
-    metrics = tuple(SUPPORT)
+    metrics = tuple(_SUPPORT)
     version: ClassVar[int] = 3
     cases: ClassVar[tuple[EmptyCase, ...]] = ("response", "refusal", "contexts")
     columns: ClassVar = {"samples": ("sample_id", "response", "retrieved_contexts")}
@@ -87,20 +89,20 @@ class DeterministicFaithfulness(LexicalScore):
 
     def run(self, samples: Samples, context_matches: SentenceMatches) -> Scores:
         """Three scores per sample."""
-        _check(context_matches, against="retrieved_contexts", whole=False)
-        lists = {name: pl.col(name) for name in (*SUPPORT.values(), CLIPPED[0])}
+        _check_matches(context_matches, against="retrieved_contexts", whole=False)
+        lists = {name: pl.col(name) for name in (*_SUPPORT.values(), CLIPPED[0])}
         blank = count_texts("response") == 0
         frame = self.joined(samples, context_matches.sort("position"), lists).with_columns(
             samples.select(
                 blank=blank, unsupported=(count_texts("retrieved_contexts") == 0) & ~blank
             )
         )
-        return pl.concat(self._settle(frame, metric) for metric in SUPPORT)
+        return pl.concat(self._scores_of(frame, metric) for metric in _SUPPORT)
 
-    def _settle(self, frame: pl.DataFrame, metric: str) -> pl.DataFrame:
-        column = SUPPORT[metric]
+    def _scores_of(self, frame: pl.DataFrame, metric: str) -> pl.DataFrame:
+        column = _SUPPORT[metric]
         threshold = {ROUGE[0]: self.rouge_threshold, OVERLAP[0]: self.token_overlap_threshold}
-        own, stated = (_reaching(c, threshold.get(column)) for c in (column, f"compat_{column}"))
+        own, theirs = (_reaching(c, threshold.get(column)) for c in (column, f"compat_{column}"))
         by_sentence = pl.col(f"compat_{column}" if self.compat else column)
         details = {"by_sentence": by_sentence, "sentences": by_sentence.list.len()}
         if column == OVERLAP[0]:
@@ -110,12 +112,12 @@ class DeterministicFaithfulness(LexicalScore):
             frame,
             metric=metric,
             value=pl.when("unsupported").then(0.0).otherwise(own.list.mean()),
-            nothing=pl.lit("no sentences in the response"),
+            undefined=pl.lit("no sentences in the response"),
             details=details,
             part=pl.when("unsupported").then(0.0).otherwise(own.list.sum()),
             whole=own.list.len(),
-            compat=self.stated(
-                stated.list.mean(), error.otherwise(pl.lit("ValueError: Reference is empty"))
+            compat=self.compat_score(
+                theirs.list.mean(), error.otherwise(pl.lit("ValueError: Reference is empty"))
             ),
         )
 
@@ -138,7 +140,7 @@ class DeterministicCorrectness(LexicalScore):
 
     def run(self, samples: Samples, reference_matches: SentenceMatches) -> Scores:
         """Eleven scores per sample, with `compat` seven."""
-        _check(reference_matches, against="reference", whole=True)
+        _check_matches(reference_matches, against="reference", whole=True)
         groups = [ROUGE, OVERLAP, ("bleu",), *([] if self.compat else [CLIPPED, ("chrf",)])]
         values = pl.struct("source", *(measure for group in groups for measure in group))
         references = count_texts("reference") + count_texts("other_references")
@@ -146,22 +148,24 @@ class DeterministicCorrectness(LexicalScore):
             samples, reference_matches.sort("source"), {"references": values}
         ).with_columns(samples.select(comparable=(count_texts("response") > 0) & (references > 0)))
         return pl.concat(
-            self._settle(frame, measure, shown=group) for group in groups for measure in group
+            self._scores_of(frame, measure, shown=group) for group in groups for measure in group
         )
 
-    def _settle(self, frame: pl.DataFrame, measure: str, *, shown: tuple[str, ...]) -> pl.DataFrame:
+    def _scores_of(
+        self, frame: pl.DataFrame, measure: str, *, shown: tuple[str, ...]
+    ) -> pl.DataFrame:
         prefix = "compat_" if self.compat else ""
         by_reference = _each(
             f"{prefix}references", pl.struct(_field("source"), *map(_field, shown))
         )
-        own, stated = (_each(f"{p}references", _field(measure)) for p in ("", "compat_"))
+        own, theirs = (_each(f"{p}references", _field(measure)) for p in ("", "compat_"))
         return finalize_scores(
             frame,
             metric="bleu_correctness" if measure == "bleu" else measure,
             value=pl.when("comparable").then(own.list.max()),
-            nothing=pl.lit("no texts to compare"),
+            undefined=pl.lit("no texts to compare"),
             details={"by_reference": by_reference},
-            compat=self.stated(stated.list.max(), pl.lit("ValueError: Reference is empty")),
+            compat=self.compat_score(theirs.list.max(), pl.lit("ValueError: Reference is empty")),
         )
 
 
@@ -180,7 +184,7 @@ def _each(column: str, value: pl.Expr) -> pl.Expr:
     return pl.col(column).list.eval(value)
 
 
-def _check(matches: pl.DataFrame, *, against: str, whole: bool) -> None:
+def _check_matches(matches: pl.DataFrame, *, against: str, whole: bool) -> None:
     found = matches.filter(
         (pl.col("against") != against) | (pl.col("position").is_null() != whole)
     ).height

@@ -15,13 +15,10 @@ from claimflow.stages.compat.ragchecker import (
     compat_score,
 )
 from claimflow.stages.rows import PassageCompat, SampleField, Side
-from claimflow.stages.scores.claim_counts import JudgedClaims, count_by_sample, judge_claims, tally
+from claimflow.stages.scores.claim_counts import JudgedClaims, count_by_sample, join_verdicts, tally
 from claimflow.stages.scores.empty_cases import EmptyCase, ScoreStage
 from claimflow.stages.scores.finalize import finalize_scores
 from claimflow.stages.tables import Claims, Samples, Scores, TableError, Verdicts
-
-# Passages: which of the retrieved contexts hold the claims of either side.
-
 
 DIRECTIONS: Final[Mapping[str, tuple[Side, SampleField]]] = {
     "response_in_reference": ("response", "reference"),
@@ -34,9 +31,10 @@ DIRECTIONS: Final[Mapping[str, tuple[Side, SampleField]]] = {
 def count_passages(
     samples: pl.DataFrame, claims: Mapping[Side, pl.DataFrame], verdicts: Mapping[str, pl.DataFrame]
 ) -> pl.DataFrame:
-    """One row per sample, in order: what the verdicts of these `DIRECTIONS` say together.
+    """One row per sample, in order: counts from verdicts by the name of their direction.
 
-    The `COUNTS` of each direction, prefixed with its name, and
+    Both verdicts on passages and `response_in_reference` are needed. The columns are the `COUNTS`
+    of each direction, prefixed with its name, and
 
     - `passages`, `relevant`: the retrieved contexts, blank ones too, and those that entail any
       claim of the reference;
@@ -50,7 +48,7 @@ def count_passages(
     and for verdicts on a passage that the sample does not have.
     """
     judged = {
-        name: judge_claims(samples, claims[of], verdicts[name], of=of, against=against)
+        name: join_verdicts(samples, claims[of], verdicts[name], of=of, against=against)
         for name, (of, against) in DIRECTIONS.items()
         if name in verdicts
     }
@@ -60,15 +58,16 @@ def count_passages(
         )
         for name, one in judged.items()
     ]
-    return pl.concat([*counts, _crossed(samples, judged)], how="horizontal")
+    return pl.concat([*counts, _counts_of_several(samples, judged)], how="horizontal")
 
 
-def _crossed(samples: pl.DataFrame, judged: Mapping[str, JudgedClaims]) -> pl.DataFrame:
+def _counts_of_several(samples: pl.DataFrame, judged: Mapping[str, JudgedClaims]) -> pl.DataFrame:
+    """The counts of `count_passages` that need the verdicts of more than one direction."""
     passages = samples["retrieved_contexts"].list.len().cast(pl.Int64).fill_null(0)
-    holding = _entailing(judged["reference_in_passages"], passages)
-    response = _response_claims(judged, holding["place"], passages)
+    found = _entailing(judged["reference_in_passages"], passages)
+    response = _response_claims(judged, found["place"], passages)
     wrong, backed, in_relevant = ~pl.col("right"), pl.col("backed"), pl.col("in_relevant")
-    counted = {
+    conditions = {
         "wrong": wrong,
         "wrong_in_relevant": wrong & in_relevant,
         "wrong_in_irrelevant": wrong & backed & ~in_relevant,
@@ -76,20 +75,23 @@ def _crossed(samples: pl.DataFrame, judged: Mapping[str, JudgedClaims]) -> pl.Da
         "wrong_contradicted": wrong & pl.col("contradicted"),
         "right_unbacked": ~wrong & ~backed,
     }
-    each = {name: response.filter(claims)["sample"] for name, claims in counted.items()}
-    each["relevant"] = holding.unique("place")["sample"]
+    counted = {name: response.filter(claims)["sample"] for name, claims in conditions.items()}
+    counted["relevant"] = found.unique("place")["sample"]
     if "reference_in_response" in judged:
-        stated = judged["reference_in_response"].claims["entailed"]
-        found = judged["reference_in_passages"].claims
-        each["recalled"] = found.filter(found["entailed"] & stated)["sample"]
-    tallies = {name: tally(places, samples.height) for name, places in each.items()}
-    return pl.DataFrame({"passages": passages, **tallies})
+        in_response = judged["reference_in_response"].claims["entailed"]
+        claims = judged["reference_in_passages"].claims
+        counted["recalled"] = claims.filter(claims["entailed"] & in_response)["sample"]
+    counts = {name: tally(places, samples.height) for name, places in counted.items()}
+    return pl.DataFrame({"passages": passages, **counts})
 
 
 def _response_claims(
     judged: Mapping[str, JudgedClaims], relevant: pl.Series, passages: pl.Series
 ) -> pl.DataFrame:
-    """`sample`, `right`, `backed`, `contradicted` and `in_relevant` of every claim."""
+    """`sample`, `right`, `backed`, `contradicted` and `in_relevant` of every response claim.
+
+    `relevant` are the places of passages that entail a claim of the reference.
+    """
     claims = judged["response_in_passages"].claims
     entailing = _entailing(judged["response_in_passages"], passages)
     is_relevant = tally(relevant, int(passages.sum())) > 0
@@ -107,10 +109,10 @@ def _response_claims(
 def _entailing(judged: JudgedClaims, passages: pl.Series) -> pl.DataFrame:
     """`claim`, `sample` and `place` of every verdict that a passage entails a claim.
 
-    `place` counts the passages of all samples, of which each has so many `passages`.
+    `passages` is the number of passages of each sample; `place` numbers those of all samples.
     """
     sample = judged.claims["sample"].gather(judged.verdicts["claim"])
-    _check(judged.verdicts["passage"], passages.gather(sample))
+    _check_passages(judged.verdicts["passage"], passages.gather(sample))
     before = (passages.cum_sum() - passages).gather(sample)
     place = judged.verdicts["passage"] + before
     return (
@@ -120,7 +122,7 @@ def _entailing(judged: JudgedClaims, passages: pl.Series) -> pl.DataFrame:
     )
 
 
-def _check(passage: pl.Series, passages: pl.Series) -> None:
+def _check_passages(passage: pl.Series, passages: pl.Series) -> None:
     if passage.null_count():
         raise TableError("expected verdicts by passage (premises: each), found some on all joined")
     beyond = (passage >= passages).arg_true()
@@ -129,9 +131,6 @@ def _check(passage: pl.Series, passages: pl.Series) -> None:
         raise TableError(
             f"found a verdict on passage {passage[row]} of a sample with {passages[row]} contexts"
         )
-
-
-# Metrics of retrieval and generation, from verdicts on every passage.
 
 
 EXPECTS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -178,10 +177,10 @@ class RagChecker(ScoreStage):
 
     @model_validator(mode="after")
     def _no_declared_number(self) -> Self:
-        for case, worth in self.empty:
-            if worth not in ("formula", "undefined"):
+        for case, value in self.empty:
+            if value not in ("formula", "undefined"):
                 raise ValueError(
-                    f"empty.{case} is {worth}, which is the best of some of these metrics and "
+                    f"empty.{case} is {value}, which is the best of some of these metrics and "
                     "the worst of others: write formula or undefined"
                 )
         return self
@@ -209,14 +208,14 @@ class RagChecker(ScoreStage):
         )
         some = {ratio.cases for ratio in RATIOS.values()}
         frames = {
-            cases: pl.concat([situation, counts], how="horizontal")
-            for cases, situation in self.situations(samples, some).items()
+            cases: pl.concat([empty_cases, counts], how="horizontal")
+            for cases, empty_cases in self.empty_cases_among(samples, some).items()
         }
         tables = [
-            _settle(frames[RATIOS[metric].cases], metric, RATIOS[metric], self.compat)
-            for metric in RATIOS
+            _ratio_scores(frames[ratio.cases], metric, ratio, self.compat)
+            for metric, ratio in RATIOS.items()
         ]
-        return pl.concat([*tables, _settle_f1(frames[BOTH_SIDES], self.compat)])
+        return pl.concat([*tables, _f1_scores(frames[BOTH_SIDES], self.compat)])
 
 
 class NoiseSensitivity(ScoreStage):
@@ -258,11 +257,11 @@ class NoiseSensitivity(ScoreStage):
                 "reference_in_passages": reference_in_passages,
             },
         )
-        frame = pl.concat([self.situation(samples), counts], how="horizontal")
-        return _settle(frame, self.use, RATIOS[f"noise_sensitivity_in_{self.mode}"], None)
+        frame = pl.concat([self.empty_cases(samples), counts], how="horizontal")
+        return _ratio_scores(frame, self.use, RATIOS[f"noise_sensitivity_in_{self.mode}"], None)
 
 
-def _settle(
+def _ratio_scores(
     frame: pl.DataFrame, metric: str, ratio: Ratio, compat: PassageCompat | None
 ) -> pl.DataFrame:
     failure = pl.coalesce(f"{name}_failure" for name in ratio.directions)
@@ -270,9 +269,9 @@ def _settle(
         frame.with_columns(failure=failure),
         metric=metric,
         value=ratio.value(),
-        nothing=ratio.nothing(),
+        undefined=ratio.undefined(),
         details={
-            # Counts of the verdicts that happened to arrive would mislead.
+            # Counts of the verdicts that did arrive would mislead.
             name: pl.when(pl.col("failure").is_null()).then(column)
             for name, column in ratio.shown.items()
         },
@@ -282,14 +281,14 @@ def _settle(
     )
 
 
-def _settle_f1(frame: pl.DataFrame, compat: PassageCompat | None) -> pl.DataFrame:
+def _f1_scores(frame: pl.DataFrame, compat: PassageCompat | None) -> pl.DataFrame:
     parts = {name: RATIOS[name] for name in ("precision", "recall")}
     directions = [name for ratio in parts.values() for name in ratio.directions]
     return finalize_scores(
         frame.with_columns(failure=pl.coalesce(f"{name}_failure" for name in directions)),
         metric="f1",
         value=F1,
-        nothing=pl.lit("no claims in the response or the reference"),
+        undefined=pl.lit("no claims in the response or the reference"),
         details={name: ratio.value() for name, ratio in parts.items()},
         compat=compat_score(compat, "f1", F1) if compat else None,
     )

@@ -15,9 +15,9 @@ from claimflow.stages.tables import build
 FULL = {"response": "Paris.", "reference": "Paris.", "retrieved_contexts": ["Paris."]}
 
 
-def situation(stage: Any, **fields: Any) -> tuple[str | None, str | None, str | None]:
+def empty_case(stage: Any, **fields: Any) -> tuple[str | None, str | None, str | None]:
     samples = build(Sample, [{"sample_id": "s", **FULL, **fields}])
-    (row,) = stage.situation(samples).rows()
+    (row,) = stage.empty_cases(samples).rows()
     assert row[0] == "s"
     missing, case, worth = row[1:]
     return missing, case, worth
@@ -43,16 +43,16 @@ def situation(stage: Any, **fields: Any) -> tuple[str | None, str | None, str | 
     ],
 )
 def test_what_a_sample_lacks_for_faithfulness(fields: Any, expected: Any) -> None:
-    assert situation(Faithfulness(), **fields) == expected
+    assert empty_case(Faithfulness(), **fields) == expected
 
 
 def test_a_declared_worth_goes_before_the_formula() -> None:
     stage = Faithfulness(empty=EmptyPolicy(contexts=0))
-    assert situation(stage, response="", retrieved_contexts=[]) == (None, "contexts", "0")
+    assert empty_case(stage, response="", retrieved_contexts=[]) == (None, "contexts", "0")
 
 
 def test_no_samples() -> None:
-    assert Faithfulness().situation(build(Sample, [])).height == 0
+    assert Faithfulness().empty_cases(build(Sample, [])).height == 0
 
 
 def test_a_case_without_bearing_on_the_metric_is_refused() -> None:
@@ -63,10 +63,10 @@ def test_a_case_without_bearing_on_the_metric_is_refused() -> None:
     )
 
 
-@pytest.mark.parametrize("worth", [2, -1, 0.5, "zero", None])
-def test_only_the_four_worths_are_taken(worth: Any) -> None:
+@pytest.mark.parametrize("value", [2, -1, 0.5, "zero", None])
+def test_only_four_values_are_allowed(value: Any) -> None:
     with pytest.raises(ValidationError):
-        EmptyPolicy(response=worth)
+        EmptyPolicy(response=value)
 
 
 def test_a_score_reads_the_fields_of_its_cases() -> None:

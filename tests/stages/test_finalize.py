@@ -12,7 +12,7 @@ FRAME = {
     "sample_id": pl.String,
     "missing": pl.String,
     "case": pl.String,
-    "worth": pl.String,
+    "case_value": pl.String,
     "failure": pl.String,
     "value": pl.Float64,
     "part": pl.Int64,
@@ -20,13 +20,13 @@ FRAME = {
 }
 
 
-def settled(compat: CompatScore | None = None, **columns: Any) -> dict[str, Any]:
+def finalized(compat: CompatScore | None = None, **columns: Any) -> dict[str, Any]:
     frame = pl.DataFrame([{"sample_id": "s", **columns}], schema=FRAME)
     scores = finalize_scores(
         frame,
         metric="m",
         value=pl.col("value"),
-        nothing=pl.lit("no claims"),
+        undefined=pl.lit("no claims"),
         details={"value": pl.col("value"), "a": pl.lit(1)},
         part=pl.col("part"),
         whole=pl.col("whole"),
@@ -49,37 +49,37 @@ def settled(compat: CompatScore | None = None, **columns: Any) -> dict[str, Any]
             "missing: response",
         ),
         (
-            {"missing": "missing: response", "case": "contexts", "worth": "1"},
+            {"missing": "missing: response", "case": "contexts", "case_value": "1"},
             None,
             "undefined",
             "missing: response",
         ),
         (
-            {"case": "response", "worth": "formula"},
+            {"case": "response", "case_value": "formula"},
             None,
             "undefined",
             "no claims; the response is empty (policy: formula)",
         ),
         (
-            {"case": "contexts", "worth": "formula", "value": 0.0},
+            {"case": "contexts", "case_value": "formula", "value": 0.0},
             0.0,
             "scored",
             "there are no contexts (policy: formula)",
         ),
         (
-            {"case": "refusal", "worth": "formula", "failure": "it failed"},
+            {"case": "refusal", "case_value": "formula", "failure": "it failed"},
             None,
             "failed",
             "it failed; the response is a refusal (policy: formula)",
         ),
         (
-            {"case": "refusal", "worth": "1", "failure": "it failed", "value": 0.5},
+            {"case": "refusal", "case_value": "1", "failure": "it failed", "value": 0.5},
             1.0,
             "scored",
             "the response is a refusal (policy: 1)",
         ),
         (
-            {"case": "reference", "worth": "undefined", "value": 0.5},
+            {"case": "reference", "case_value": "undefined", "value": 0.5},
             None,
             "undefined",
             "the reference is empty (policy: undefined)",
@@ -87,13 +87,13 @@ def settled(compat: CompatScore | None = None, **columns: Any) -> dict[str, Any]
     ],
 )
 def test_precedence(columns: Any, score: float | None, status: str, reason: str | None) -> None:
-    row = settled(**columns)
+    row = finalized(**columns)
     assert (row["score"], row["status"], row["reason"]) == (score, status, reason)
     assert (row["sample_id"], row["metric"]) == ("s", "m")
 
 
 def test_details_are_json_with_sorted_names_and_the_policy() -> None:
-    text = settled(case="response", worth="0")["details"]
+    text = finalized(case="response", case_value="0")["details"]
     assert json.loads(text) == {"a": 1, "empty": "response", "value": None, "worth": "0"}
     assert list(json.loads(text)) == ["a", "empty", "value", "worth"]
 
@@ -106,15 +106,18 @@ def test_details_are_json_with_sorted_names_and_the_policy() -> None:
         ({"part": 1, "whole": 2}, (None, None)),
         ({"value": 0.5, "part": 1, "whole": 2, "failure": "it failed"}, (None, None)),
         ({"value": 0.5, "part": 1, "whole": 2, "missing": "missing: response"}, (None, None)),
-        ({"value": 0.5, "part": 1, "whole": 2, "case": "response", "worth": "1"}, (None, None)),
         (
-            {"value": 0.5, "part": 1, "whole": 2, "case": "response", "worth": "formula"},
+            {"value": 0.5, "part": 1, "whole": 2, "case": "response", "case_value": "1"},
+            (None, None),
+        ),
+        (
+            {"value": 0.5, "part": 1, "whole": 2, "case": "response", "case_value": "formula"},
             (1.0, 2.0),
         ),
     ],
 )
 def test_part_and_whole_of_a_score_by_the_formula(columns: Any, ratio: Any) -> None:
-    row = settled(**columns)
+    row = finalized(**columns)
     assert (row["part"], row["whole"]) == ratio
 
 
@@ -126,7 +129,7 @@ THEIRS = CompatScore("lib-1", pl.col("value") * 2, pl.lit("lib-1 gives NaN: no c
     [
         ({"value": 0.25, "part": 1, "whole": 4}, 0.5, "scored", None, 0.25),
         ({}, None, "undefined", "lib-1 gives NaN: no claims", None),
-        ({"case": "contexts", "worth": "formula", "value": 0.0}, 0.0, "scored", None, 0.0),
+        ({"case": "contexts", "case_value": "formula", "value": 0.0}, 0.0, "scored", None, 0.0),
         ({"failure": "it failed", "value": 0.25}, None, "failed", "it failed", None),
         (
             {"missing": "missing: response", "value": 0.25},
@@ -140,7 +143,7 @@ THEIRS = CompatScore("lib-1", pl.col("value") * 2, pl.lit("lib-1 gives NaN: no c
 def test_compat_gives_the_other_score_and_keeps_ours(
     columns: Any, score: Any, status: str, reason: Any, corrected: Any
 ) -> None:
-    row = settled(THEIRS, **columns)
+    row = finalized(THEIRS, **columns)
     assert (row["score"], row["status"], row["reason"]) == (score, status, reason)
     assert (row["part"], row["whole"]) == (None, None)
     details = json.loads(row["details"])
