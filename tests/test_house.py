@@ -104,12 +104,12 @@ def test_the_json_schema_is_current() -> None:
 
 
 def test_every_stage_is_in_the_table_of_stages() -> None:
-    table = (ROOT / "stages/README.md").read_text("utf-8")
+    table = (ROOT / "stages/guides/stages.md").read_text("utf-8")
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == set(STAGES)
 
 
 def test_the_table_of_stages_names_every_setting() -> None:
-    rows = (ROOT / "stages/README.md").read_text("utf-8").splitlines()
+    rows = (ROOT / "stages/guides/stages.md").read_text("utf-8").splitlines()
     for use, stage in STAGES.items():
         (row,) = [line for line in rows if line.startswith(f"| `{use}` |")]
         lacking = [name for name in stage.model_fields if f"`{name}" not in row]
@@ -117,7 +117,7 @@ def test_the_table_of_stages_names_every_setting() -> None:
 
 
 def test_the_table_of_metrics_names_every_metric_and_its_compat() -> None:
-    table = (ROOT / "stages/README.md").read_text("utf-8").partition("## Every metric")[2]
+    table = (ROOT / "stages/guides/metrics.md").read_text("utf-8").partition("## Every metric")[2]
     rows = re.findall(r"^\| ([\w, ]+?)( ↓)? \| `(\w+)` \|.*\|([^|]*)\|$", table, re.MULTILINE)
     named = {(step, metric) for metrics, _, step, _ in rows for metric in metrics.split(", ")}
     scoring = [stage for stage in STAGES.values() if stage.metrics]

@@ -1,4 +1,4 @@
-"""The README's commands, run word for word, and what it says that they print."""
+"""The commands of the README and the guides, run word for word, and their outputs."""
 
 import os
 import re
@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 import yaml
 
+from claimflow.flows.cli.main import command_line
 from claimflow.flows.pipeline.pipeline import build_pipeline
 from claimflow.flows.pipeline.yaml_source import load_yaml
 from tests.endpoint.server import serve
@@ -24,16 +25,22 @@ from tests.flows.prefect_server import ask, environment
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
+GUIDES = sorted(
+    path for part in ("flows", "configs", "stages") for path in ROOT.glob(f"{part}/**/*.md")
+)
 
 
-def chapter(heading: str) -> str:
-    """What stands in the README under a heading."""
-    return README.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+def chapter(heading: str, page: str = README) -> str:
+    """The text of a page below a heading."""
+    return page.partition(f"## {heading}\n")[2].partition("\n## ")[0]
 
 
-STORY = chapter("One night, one edited prompt")
+STORY = chapter("Rerun after a prompt change")
+BY_HAND = chapter("Start a run by hand", (ROOT / "flows/guides/nightly.md").read_text("utf-8"))
 NIGHTS = chapter("Every night")
-ELSEWHERE = README.replace(STORY, "").replace(NIGHTS, "")
+RERUN = (ROOT / "flows/guides/rerun.md").read_text("utf-8")
+PROMPTS = chapter("Prompts", (ROOT / "configs/guides/judges.md").read_text("utf-8"))
+ELSEWHERE = README.replace(STORY, "").replace(NIGHTS, "") + RERUN
 SHOWN = re.findall(r"```console\n\$ (claimflow .*)\n((?s:.*?))```", ELSEWHERE)
 
 
@@ -86,14 +93,14 @@ def assert_shown(output: str, printed: list[str]) -> None:
             assert line in rest, f"{line!r} is not printed there:\n" + "\n".join(printed)
 
 
-def commands(heading: str) -> list[str]:
-    """The commands that the README gives under a heading without saying what they print."""
-    blocks = re.findall(r"```console\n(?!\$)((?s:.*?))```", chapter(heading))
+def commands(text: str) -> list[str]:
+    """The commands of a text that are shown without their output."""
+    blocks = re.findall(r"```console\n(?!\$)((?s:.*?))```", text)
     return [line for block in blocks for line in block.splitlines()]
 
 
 def test_a_judge_is_asked_as_the_readme_says(clone: Path, forks: Forks) -> None:
-    given = commands("A language model as judge")
+    given = commands(chapter("A language model as judge")) + commands(PROMPTS)
     assert [command.split()[0] for command in given] == [
         "export", "claimflow", "claimflow", "cp", "claimflow",
     ]  # fmt: skip
@@ -148,6 +155,10 @@ def test_the_story_comes_out_as_it_is_told(tmp_path: Path, forks: Forks) -> None
     ]
 
 
+SETTINGS = ("checks", "judges", "models", "pipelines", "schedules")
+"""Guides that show settings of a pipeline."""
+
+
 def until(true: Callable[[], bool], going: subprocess.Popen[bytes], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not true():
@@ -158,8 +169,9 @@ def until(true: Callable[[], bool], going: subprocess.Popen[bytes], seconds: flo
 
 def of_nights() -> list[tuple[str, str]]:
     """The commands of the chapter about nights, in order, with what they print."""
-    shown = dict(followed(NIGHTS))
-    lines = re.findall(r"^(?:\$ )?((?:export|claimflow|prefect|ls) .*)$", NIGHTS, re.MULTILINE)
+    text = NIGHTS + BY_HAND
+    shown = dict(followed(text))
+    lines = re.findall(r"^(?:\$ )?((?:export|claimflow|prefect|ls) .*)$", text, re.MULTILINE)
     return [(line, shown.get(line, "")) for line in lines]
 
 
@@ -175,7 +187,7 @@ def test_nights_run_as_the_readme_says(server: str, clone: Path, tmp_path: Path)
     world = environment(
         tmp_path / "home",
         PATH=programs,
-        PYTHONPATH=str(ROOT),
+        PYTHONPATH=str(ROOT / ".package"),
         PREFECT_API_URL=server,
         PREFECT_WORKER_QUERY_SECONDS="1",
     )
@@ -254,7 +266,7 @@ def stop(going: subprocess.Popen[bytes]) -> None:
 
 UNITS = re.findall(
     r"`/etc/systemd/system/([\w-]+\.service)`.*?```ini\n(.*?)```",
-    (ROOT / "flows/README.md").read_text("utf-8"),
+    (ROOT / "flows/guides/nightly.md").read_text("utf-8"),
     re.DOTALL,
 )
 
@@ -292,12 +304,14 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
     assert (done.returncode, ours) == (0, []), done.stderr
 
 
-@pytest.mark.parametrize("page", ["README.md", "configs/README.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "configs/README.md", *(f"configs/guides/{name}.md" for name in SETTINGS)]
+)
 def test_the_settings_that_a_page_shows_are_right(page: str, tmp_path: Path) -> None:
     blocks = re.findall(r"```yaml\n((?s:.*?))```", (ROOT / page).read_text("utf-8"))
     parts = [yaml.safe_load(block) for block in blocks]
     (tmp_path / "strict.md").write_text((ROOT / "configs/prompts/verify.md").read_text("utf-8"))
-    assert len(parts) >= 3
+    assert parts
     for part in parts:
         if "name" in part or "deployments" in part:
             continue
@@ -323,12 +337,30 @@ def test_the_settings_that_a_page_shows_are_right(page: str, tmp_path: Path) -> 
         assert build_pipeline(load_yaml(path)).steps
 
 
-def test_every_link_leads_somewhere() -> None:
-    for path in ROOT.glob("**/README.md"):
-        if ".venv" in path.parts:
-            continue
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", path.read_text("utf-8")):
-            assert (path.parent / target).exists(), f"{path}: {target}"
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    "path", [ROOT / "README.md", ROOT / ".github/CONTRIBUTING.md", *GUIDES], ids=lambda p: p.name
+)
+def test_every_link_leads_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)]+))?\)", path.read_text("utf-8"))
+    for target, anchor in links:
+        page = path.parent / target if target else path
+        assert page.exists(), target
+        assert not anchor or anchor in anchors(page), f"{target}#{anchor}"
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: f"{path.parts[-3]}-{path.stem}")
+def test_the_commands_of_a_guide_exist(path: Path) -> None:
+    blocks = re.findall(r"```(?:console)?\n((?s:.*?))```", path.read_text("utf-8"))
+    lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
+    for line in lines:
+        if re.match(r"claimflow [a-z]+( |$)", line):
+            command_line().parse_args(shlex.split(line)[1:])
 
 
 def test_the_two_commands_are_marked_for_the_machine_that_checks_them() -> None:

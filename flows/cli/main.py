@@ -51,7 +51,7 @@ exit codes:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns its exit code."""
-    options = _parser().parse_args(arguments)
+    options = command_line().parse_args(arguments)
     if options.handler is not _version:
         try:
             # Most of the import time of every command: Ctrl-C until here has changed nothing.
@@ -62,7 +62,8 @@ def main(arguments: list[str] | None = None) -> int:
     return run_command(options.handler, options)
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """The parser of the command line, with every command."""
     parser = argparse.ArgumentParser(
         prog="claimflow",
         description="Evaluate RAG and LLM answers claim by claim.",

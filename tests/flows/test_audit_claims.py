@@ -24,7 +24,7 @@ from claimflow.flows.store.store import Store
 from claimflow.stages.rows import content_key
 from tests.flows.recorded_runs import Table, put_run
 
-README = (Path(__file__).parents[2] / "flows/README.md").read_text("utf-8")
+README = (Path(__file__).parents[2] / "flows/guides/quality.md").read_text("utf-8")
 TOWER = "The tower stands in Paris. It was built in 1889 by Eiffel."
 STANDS = "The tower stands in Paris."
 BUILT = "The tower was built in 1889 by Eiffel."
@@ -117,7 +117,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 def test_the_query_of_the_readme(store: Store) -> None:
     """The newest run has no claims: nor has it any without a place."""
-    chapter = README.partition("\n## Claims under audit\n")[2].partition("\n## ")[0]
+    chapter = README.partition("\n## Claim audit\n")[2].partition("\n## ")[0]
     sql = chapter.partition("```sql\n")[2].partition("```")[0]
     assert query(store, sql, seconds=9).height == 0
     everywhere = query(store, sql.replace("latest.", ""), seconds=9)
@@ -125,7 +125,7 @@ def test_the_query_of_the_readme(store: Store) -> None:
 
 
 def test_the_readme_tells_of_every_check() -> None:
-    chapter = README.partition("\n## Claims under audit\n")[2].partition("\n## ")[0]
+    chapter = README.partition("\n## Claim audit\n")[2].partition("\n## ")[0]
     assert re.findall(r"^\| `(\w+)` \|", chapter, re.MULTILINE) == list(CHECKS)
 
 

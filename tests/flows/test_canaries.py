@@ -379,7 +379,7 @@ def test_labels_make_canaries_as_the_readme_says(judged: Judged) -> None:
     said = [("a", "The tower stands in Paris.", "entailed"), ("a", "Cheese comes from milk.", None)]
     record(judged.store, [labelled(judged, *one) for one in said])
     refresh_read_copy(judged.store)
-    page = Path(__file__).parents[2].joinpath("flows/README.md").read_text("utf-8")
+    page = Path(__file__).parents[2].joinpath("flows/guides/quality.md").read_text("utf-8")
     [command] = [line for line in page.splitlines() if "-o canaries.csv" in line]
     with chdir(judged.path.parent):
         assert main([*shlex.split(command)[1:], "--store", "s.duckdb"]) == 0

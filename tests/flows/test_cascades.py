@@ -144,7 +144,7 @@ def test_the_audit_tells_how_often_the_two_disagree(
     (account,) = cascade_results(judged.store, run_id)
     assert (account.disagreed, account.audited, account.relabelled) == (2, 4, 2)
     assert "judge disagrees in 2 of 4 on whether the claim" in run_markdown(judged.store, run_id)
-    readme = (CONFIGS.parent / "flows/README.md").read_text("utf-8")
+    readme = (CONFIGS.parent / "flows/guides/sql.md").read_text("utf-8")
     query = readme.partition("### `cascades`")[2].partition("```sql\n")[2].partition("```")[0]
     assert [row[1:5] for row in judged.ask(query)] == [
         ("a", "Cheese comes from milk.", "entailed", "neutral"),

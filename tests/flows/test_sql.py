@@ -1,4 +1,4 @@
-"""What flows/README.md says about the tables of a store, and the queries that it gives."""
+"""What flows/guides/sql.md says about the tables of a store, and the queries that it gives."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.endpoint import faults
 from tests.endpoint.server import serve
 from tests.flows.judged import CLAIMS, EMBEDDED, VERIFY, Judged, about, sample
 
-README: Final = (Path(__file__).parents[2] / "flows/README.md").read_text("utf-8")
+README: Final = (Path(__file__).parents[2] / "flows/guides/sql.md").read_text("utf-8")
 TABLES: Final = README.partition("\n## Tables\n")[2].partition("\n## ")[0]
 QUERIES: Final = dict(
     re.findall(

@@ -100,7 +100,7 @@ def test_a_pipeline_is_run_and_its_gates_are_held(
 
 
 def test_the_example_is_as_it_is_told(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = Path(__file__).parents[2] / "flows/README.md"
+    page = Path(__file__).parents[2] / "flows/guides/report.md"
     section = page.read_text("utf-8").partition("\n## In your own tests\n")[2]
     example, told = re.findall(r"```(?:python)?\n(.*?)```", section, re.DOTALL)[:2]
     small.rename(small.parent / "nightly.yaml")
