@@ -70,7 +70,7 @@ def serve(options: Namespace) -> int:
         register_limits(client, limits)
         _print_limits(limits)
         _announce(
-            "serving until Ctrl-C; under systemd it goes on for good: see flows/README.md, Nightly"
+            "serving until Ctrl-C; to keep it running under systemd see flows/guides/nightly.md"
         )
         deployments.serve(client, options.schedules, scheduled)
     return 0

@@ -110,7 +110,7 @@ def calibrate(store: Store, run_id: str, *, by: str | None = None) -> RunCalibra
 
 
 def as_json(calibration: RunCalibration) -> str:
-    """A calibration as one JSON object, described in `flows/README.md`."""
+    """A calibration as one JSON object, described in `flows/guides/labels.md`."""
     return json.dumps(plain(calibration), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 

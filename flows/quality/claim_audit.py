@@ -138,7 +138,7 @@ def audit_text(text: str | None, claims: Sequence[RecordedClaim]) -> TextAudit:
 
 
 def as_json(audit: ClaimAudit) -> str:
-    """An audit as one JSON object, described in `flows/README.md`."""
+    """An audit as one JSON object, described in `flows/guides/quality.md`."""
     return json.dumps(as_document(audit), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -101,7 +101,7 @@ def _facts(connection: duckdb.DuckDBPyConnection, run: str) -> RunFacts:
 
 
 def as_json(comparison: Comparison) -> str:
-    """The whole comparison as one JSON object, described in `flows/README.md`."""
+    """The whole comparison as one JSON object, described in `flows/guides/compare.md`."""
     one = comparison
     document: dict[str, Any] = {
         "a": _run(one.a),

@@ -15,7 +15,7 @@ from claimflow.flows.store.store import Store
 
 
 def run_json(store: Store, run_id: str, *, samples: int = SAMPLES) -> str:
-    """A run as one JSON object, described in `flows/README.md`.
+    """A run as one JSON object, described in `flows/guides/report.md`.
 
     `samples` says how many samples are listed with their scores, those with the lowest mean
     first; the table `scores` has all of them.
