@@ -1,4 +1,4 @@
-"""A server on loopback that speaks the Hugging Face Hub's protocol, as far as models need it."""
+"""A server on loopback that implements the model downloads of the Hugging Face Hub."""
 
 import hashlib
 import importlib
@@ -16,38 +16,39 @@ Files = Mapping[str, bytes]
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """What is in a folder."""
+    """The files in a folder, by relative path."""
     found = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
 class Hub(ThreadingHTTPServer):
-    """Models with their commits; `asked` is what it was asked, method and path.
+    """Models with their commits; `requests` are the method and path of each request.
 
-    `private` models are seen, and `gated` ones given, only by the `token`. `down` is the status
-    of every answer. Files of .onnx come from another host, as large ones do.
+    `private` models are visible, and `gated` ones downloadable, only with the `token`. `failure`
+    is the status of every response. Files of .onnx come from another host, as large files of the
+    real Hub do.
     """
 
     daemon_threads = True
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answering)
+        super().__init__(("127.0.0.1", 0), _Handler)
         self.commits: dict[str, dict[str, Files]] = {}
         self.revisions: dict[str, dict[str, str]] = {}
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.agents: set[str] = set()
         self.large: dict[str, bytes] = {}
         self.token = "hf_right"
         self.private: set[str] = set()
         self.gated: set[str] = set()
-        self.down: int | None = None
+        self.failure: int | None = None
 
     @property
     def host(self) -> str:
         return f"127.0.0.1:{self.server_address[1]}"
 
     def publish(self, name: str, files: Files, *, revision: str = "main") -> str:
-        """Make `revision` a commit with these files; its id."""
+        """Make `revision` a commit with these files; returns the commit id."""
         content = b"".join(key.encode() + value for key, value in sorted(files.items()))
         commit = hashlib.sha1(name.encode() + content).hexdigest()
         self.commits.setdefault(name, {})[commit] = files
@@ -55,7 +56,7 @@ class Hub(ThreadingHTTPServer):
         return commit
 
 
-class _Answering(BaseHTTPRequestHandler):
+class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Hub
 
@@ -67,26 +68,26 @@ class _Answering(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         hub, path = self.server, urlsplit(self.path).path
-        hub.asked.append(f"{self.command} {path}")
+        hub.requests.append(f"{self.command} {path}")
         hub.agents.add(self.headers.get("user-agent", ""))
-        if hub.down is not None:
-            return self._send(hub.down)
+        if hub.failure is not None:
+            return self._send(hub.failure)
         if path.startswith("/large/"):
-            # The token is the Hub's and no other host's.
-            known = self.headers.get("authorization") is None
-            return self._send(200, hub.large[path]) if known else self._send(400)
+            # The token must not be sent to another host.
+            has_token = self.headers.get("authorization") is not None
+            return self._send(400) if has_token else self._send(200, hub.large[path])
         listing = path.startswith("/api/models/")
         owner, name, _, *rest = path.removeprefix("/api/models").strip("/").split("/")
         return self._model(f"{owner}/{name}", rest, listing=listing)
 
     def _model(self, name: str, rest: list[str], *, listing: bool) -> None:
-        hub, given = self.server, self.headers.get("authorization")
-        if given is not None and given != f"Bearer {hub.token}":
+        hub, token = self.server, self.headers.get("authorization")
+        if token is not None and token != f"Bearer {hub.token}":
             message = "Invalid credentials in Authorization header"
             return self._send(401, **{"X-Error-Message": message})
-        if name not in hub.commits or (name in hub.private and given is None):
-            # Who is nobody is not told which of the two.
-            return self._send(401) if given is None else self._send(404, **_code("RepoNotFound"))
+        if name not in hub.commits or (name in hub.private and token is None):
+            # Without a token, a private model looks like a missing one.
+            return self._send(401) if token is None else self._send(404, **_code("RepoNotFound"))
         revision, file = unquote(rest[0]), "/".join(rest[1:])
         commit = hub.revisions[name].get(revision, revision)
         files = hub.commits[name].get(commit)
@@ -94,9 +95,9 @@ class _Answering(BaseHTTPRequestHandler):
             return self._send(404, **_code("RevisionNotFound"))
         if listing:
             siblings = [{"rfilename": key, "size": len(value)} for key, value in files.items()]
-            said = {"id": name, "sha": commit, "siblings": siblings}
-            return self._send(200, json.dumps(said).encode())
-        if name in hub.gated and given is None:
+            info = {"id": name, "sha": commit, "siblings": siblings}
+            return self._send(200, json.dumps(info).encode())
+        if name in hub.gated and token is None:
             return self._send(401, **_code("GatedRepo"))
         return self._file(files.get(file), file, commit)
 
@@ -149,7 +150,7 @@ def serve_hub() -> Iterator[Hub]:
 
 @contextmanager
 def hub_settings(**settings: str) -> Iterator[None]:
-    """The environment that the Hub's library is to have been imported with."""
+    """Reload the settings of the Hub's library from this environment, and restore them."""
     constants = importlib.import_module("huggingface_hub.constants")
     with pytest.MonkeyPatch.context() as patch:
         for key in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_CACHE", "HF_HUB_OFFLINE"):

@@ -1,4 +1,4 @@
-"""An entailment model of one's own: a real ONNX model, small enough to know what it says."""
+"""Cross-encoders as entailment models, with a model small enough to check by hand."""
 
 import json
 import shutil
@@ -35,21 +35,21 @@ def judge(premise: str, claim: str, folder: Path = TINY) -> Judgement:
 
 
 @pytest.mark.parametrize(
-    ("claim", "shares"),
+    ("claim", "probabilities"),
     [
         ("It is in Paris.", (0.965, 0.018, 0.017)),
         ("Cheese is old.", (0.018, 0.018, 0.964)),
         ("It is old.", (0.333, 0.333, 0.334)),
     ],
 )
-def test_the_probabilities_are_those_of_the_outputs_that_are_so_named(
-    claim: str, shares: tuple[float, ...]
+def test_probabilities_are_matched_to_labels_by_output_names(
+    claim: str, probabilities: tuple[float, ...]
 ) -> None:
-    assert judge("One two three.", claim) == Judgement(*shares, 0, 14)
+    assert judge("One two three.", claim) == Judgement(*probabilities, 0, 14)
 
 
 @pytest.mark.parametrize(("premise", "claim"), [("", "Paris"), (" \n", "Paris"), ("One.", " ")])
-def test_where_there_is_nothing_to_read_nothing_follows(premise: str, claim: str) -> None:
+def test_texts_without_tokens_are_neutral(premise: str, claim: str) -> None:
     assert judge(premise, claim) == Judgement(0.0, 0.0, 1.0, 0, 0)
 
 
@@ -71,7 +71,7 @@ def test_the_best_window_of_a_long_premise_counts(
     assert max(("entailed", "contradicted", "neutral"), key=lambda w: getattr(found, w)) == label
 
 
-def test_a_claim_longer_than_half_the_window_is_read_in_part() -> None:
+def test_a_claim_longer_than_half_the_window_is_truncated() -> None:
     long = "one two three four five six seven"
     assert judge("One.", f"{long} eight cheese").neutral == 0.334
     assert judge("One.", f"cheese {long} eight").neutral == 0.964
@@ -91,13 +91,13 @@ def test_a_judgement_depends_on_its_pair_alone() -> None:
         assert list(pool.map(model.judge, [pairs] * 4)) == [together] * 4
 
 
-def test_no_pairs_no_model() -> None:
+def test_no_pairs_load_no_model() -> None:
     model = CrossEncoder(TINY)
     assert model.judge([]) == {}
     assert "_session" not in vars(model)
 
 
-def test_the_identity_is_known_without_the_model_and_changes_with_every_file(folder: Path) -> None:
+def test_the_identity_needs_no_model_and_changes_with_every_file(folder: Path) -> None:
     before = CrossEncoder(folder)
     assert before.identity["labels"] == "entailed,neutral,contradicted"
     assert before.identity["max_length"] == 16
@@ -129,7 +129,7 @@ def change(folder: Path, name: str, **values: Any) -> None:
         ({"max_position_embeddings": None}, {}, 512),
     ],
 )
-def test_the_window_is_the_least_that_is_named(
+def test_the_window_is_the_smallest_that_is_named(
     folder: Path, config: dict[str, Any], tokenizer: dict[str, Any], window: int
 ) -> None:
     change(folder, "config.json", **config)
@@ -144,23 +144,21 @@ def test_the_window_is_the_least_that_is_named(
         (["not_entailment", "entailment"], "neutral,entailed"),
     ],
 )
-def test_outputs_are_known_by_the_names_that_are_in_use(
-    folder: Path, names: list[str], labels: str
-) -> None:
+def test_output_names_of_published_models(folder: Path, names: list[str], labels: str) -> None:
     change(folder, "config.json", id2label=dict(enumerate(names)))
     assert CrossEncoder(folder).identity["labels"] == labels
 
 
-def test_a_model_of_two_outputs_contradicts_nothing(folder: Path) -> None:
+def test_a_model_with_two_outputs_never_says_contradicted(folder: Path) -> None:
     shutil.copy(folder / "two_outputs.onnx", folder / "model.onnx")
     change(folder, "config.json", id2label={"0": "entailment", "1": "not_entailment"})
     assert judge("One two three.", "Paris", folder) == Judgement(0.982, 0.0, 0.018, 0, 14)
     assert judge(f"{FILLED} {PROVED}", "A cheese.", folder).start == len(FILLED) + 1
-    # What the other model takes for a contradiction is left open.
+    # The model with three outputs calls this a contradiction.
     assert judge(DENIED, "It is old.", folder) == Judgement(0.5, 0.0, 0.5, 0, len(DENIED))
 
 
-def test_weights_beside_the_model_count_in_its_identity(folder: Path) -> None:
+def test_weights_beside_the_model_are_part_of_its_identity(folder: Path) -> None:
     alone = CrossEncoder(folder).identity
     (folder / "model.onnx_data").write_bytes(b"weights")
     first = CrossEncoder(folder).identity
@@ -176,7 +174,7 @@ LABELS = (
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "shown"),
     [
         (None, "nothing"),
         ({}, "nothing"),
@@ -186,14 +184,14 @@ LABELS = (
         ({"0": "neutral", "1": "neutral", "2": "entailed"}, "'neutral', 'neutral', 'entailed'"),
     ],
 )
-def test_outputs_of_unknown_meaning_are_refused(folder: Path, names: Any, told: str) -> None:
+def test_outputs_of_unknown_meaning_are_refused(folder: Path, names: Any, shown: str) -> None:
     change(folder, "config.json", id2label=names)
     with pytest.raises(InputError) as caught:
         CrossEncoder(folder)
-    assert str(caught.value) == f"{folder / 'config.json'}: id2label names {told}; {LABELS}"
+    assert str(caught.value) == f"{folder / 'config.json'}: id2label names {shown}; {LABELS}"
 
 
-def test_everything_that_is_missing_is_told_at_once(tmp_path: Path) -> None:
+def test_all_missing_files_are_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         CrossEncoder(tmp_path)
     assert str(caught.value).splitlines() == [
@@ -203,7 +201,7 @@ def test_everything_that_is_missing_is_told_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_a_folder_that_is_not_there_is_told_as_such(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported_as_such(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         CrossEncoder(tmp_path / "some/model")
     right = "name a folder with model.onnx, tokenizer.json and config.json"
@@ -211,18 +209,20 @@ def test_a_folder_that_is_not_there_is_told_as_such(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "message"),
     [
         ("config.json", "[]", "no JSON object; it must be one"),
         ("config.json", "{", "cannot be read ("),
         ("tokenizer_config.json", "3", "no JSON object; it must be one"),
     ],
 )
-def test_a_file_that_is_no_configuration(folder: Path, name: str, content: str, told: str) -> None:
+def test_files_that_are_not_json_objects(
+    folder: Path, name: str, content: str, message: str
+) -> None:
     (folder / name).write_text(content)
     with pytest.raises(InputError) as caught:
         CrossEncoder(folder)
-    assert str(caught.value).startswith(f"{folder / name}: {told}")
+    assert str(caught.value).startswith(f"{folder / name}: {message}")
 
 
 @pytest.mark.parametrize(
@@ -244,19 +244,19 @@ def test_a_model_that_does_not_fit_its_labels(folder: Path) -> None:
     )
 
 
-def test_an_encoder_is_no_cross_encoder(folder: Path) -> None:
+def test_a_sentence_encoder_is_refused(folder: Path) -> None:
     shutil.copy(TINY.parent / "tiny_encoder" / "model.onnx", folder / "model.onnx")
     with pytest.raises(InputError, match=r"first gives \['batch', 'sequence', 3\]; it must give"):
         judge("One.", "two", folder)
 
 
-def test_a_model_in_a_folder_of_its_own_is_found(folder: Path) -> None:
+def test_the_model_may_be_in_the_folder_onnx(folder: Path) -> None:
     (folder / "onnx").mkdir()
     (folder / "model.onnx").rename(folder / "onnx" / "model.onnx")
     assert judge("One.", "Paris", folder) == judge("One.", "Paris")
 
 
-def test_workers_judge_by_the_same_model_or_not_at_all(folder: Path) -> None:
+def test_workers_must_have_the_same_model(folder: Path) -> None:
     pairs = [Pair(PROVED, "Paris"), Pair(FILLED, "cheese")]
     here = ModelWork(None, None, entailment=folder)
     (replies,) = here.judgements([pairs])
@@ -278,7 +278,7 @@ def words(text: str) -> list[tuple[int, int]]:
 
 
 @given(st.lists(st.integers(1, 30), max_size=12), st.integers(4, 20))
-def test_windows_hold_every_token_and_none_too_many(lengths: list[int], room: int) -> None:
+def test_windows_hold_every_token_and_have_a_bounded_size(lengths: list[int], room: int) -> None:
     text = " ".join("Ab" + " cd" * (length - 1) + "." for length in lengths)
     tokens = words(text)
     found = text_windows(text, tokens, room)

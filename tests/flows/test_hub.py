@@ -1,4 +1,4 @@
-"""Entailment models by name, from a real server that speaks the Hugging Face Hub's protocol."""
+"""Entailment models named on the Hugging Face Hub, downloaded from a server on loopback."""
 
 import json
 import resource
@@ -40,7 +40,7 @@ STEPS = {
         "against": "reference",
     },
 }
-TOLD = """
+PROBABILITIES = """
 SELECT claim, round(p_entailed, 3) FROM latest.verdicts JOIN latest.claims USING (claim_id)
 ORDER BY start
 """
@@ -73,13 +73,13 @@ def write(path: Path, model: str, **more: Any) -> Path:
     return path
 
 
-def told(found: list[str], model: HubModel = MODEL) -> Path:
-    return fetch_model(model, "nightly.yaml:4 entailment.model", found.append)
+def fetch(model: HubModel = MODEL) -> Path:
+    return fetch_model(model, "nightly.yaml:4 entailment.model", lambda message: None)
 
 
-def refused(model: HubModel = MODEL) -> str:
+def refusal(model: HubModel = MODEL) -> str:
     with pytest.raises(InputError) as caught:
-        told([], model)
+        fetch(model)
     place, _, message = str(caught.value).partition(": ")
     assert place == "nightly.yaml:4 entailment.model"
     return message
@@ -97,7 +97,7 @@ def test_a_run_fetches_the_model_once(
         ("The tower stands in Paris.", 0.965),
         ("Cheese comes from milk.", 0.018),
     ]
-    gets = [path for path in hub.asked if path.startswith("GET")]
+    gets = [path for path in hub.requests if path.startswith("GET")]
     large = next(iter(hub.large))
     files = f"GET /{NAME}/resolve"
     assert gets == [
@@ -106,11 +106,11 @@ def test_a_run_fetches_the_model_once(
         f"{files}/{commit}/tokenizer.json",
         f"GET {large}",
     ]
-    # Nobody is told what runs here.
+    # The user agent does not name the libraries that are installed.
     assert all("torch" not in agent and "agent/" not in agent for agent in hub.agents)
-    hub.asked.clear()
+    hub.requests.clear()
     assert main(["run", str(pipeline), "--again", "response_in_reference"]) == 0
-    assert hub.asked == []
+    assert hub.requests == []
     error = capsys.readouterr().err
     assert ready in error
     assert "fetching" not in error
@@ -118,32 +118,32 @@ def test_a_run_fetches_the_model_once(
 
 def verdicts(pipeline: Path) -> list[tuple[str, float]]:
     with Store(pipeline.parent / "s.duckdb").reading() as connection:
-        return connection.execute(TOLD).fetchall()
+        return connection.execute(PROBABILITIES).fetchall()
 
 
 def test_a_model_in_the_cache_needs_no_network(pipeline: Path, hub: Hub, home: Path) -> None:
     fetch_model(MODEL, "here", lambda _: None)
-    hub.asked.clear()
+    hub.requests.clear()
     with hub_settings(HF_HOME=str(home), HF_HUB_OFFLINE="1"):
         assert main(["run", str(pipeline)]) == 0
     assert verdicts(pipeline)[0] == ("The tower stands in Paris.", 0.965)
-    assert hub.asked == []
+    assert hub.requests == []
 
 
-def moved(hub: Hub) -> str:
-    """`main` becomes another model, one that has the first two outputs the other way round."""
+def move_main(hub: Hub) -> str:
+    """Make `main` another model, with the first two outputs swapped; returns its commit."""
     labels = {"0": "neutral", "1": "entailment", "2": "contradiction"}
     config = json.loads(FILES["config.json"]) | {"id2label": labels}
     return hub.publish(NAME, FILES | {"config.json": json.dumps(config).encode()})
 
 
-def test_a_branch_that_moves_mixes_no_rows(
+def test_a_branch_that_moves_makes_new_rows(
     pipeline: Path, hub: Hub, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = hub.revisions[NAME]["main"]
     assert main(["run", str(pipeline)]) == 0
-    second = moved(hub)
-    # What is in the cache stays what it was.
+    second = move_main(hub)
+    # What is in the cache stays as it was.
     capsys.readouterr()
     assert main(["run", str(pipeline)]) == 0
     out, error = capsys.readouterr()
@@ -156,7 +156,7 @@ def test_a_branch_that_moves_mixes_no_rows(
     assert f"main is commit {second}" in error
     assert "1 step made, 2 reused" in out
     assert verdicts(pipeline)[1] == ("Cheese comes from milk.", 0.965)
-    # The commit keeps to the old one, whose rows are on file, and needs no word.
+    # A pinned commit stays the old model, whose rows are stored, and needs no message.
     write(pipeline, f"{NAME}@{first}")
     assert main(["run", str(pipeline)]) == 0
     out, error = capsys.readouterr()
@@ -166,16 +166,16 @@ def test_a_branch_that_moves_mixes_no_rows(
 
 
 def test_a_commit_that_changes_no_file_of_the_model_changes_no_row(hub: Hub, home: Path) -> None:
-    before = told([])
+    before = fetch()
     hub.publish(NAME, FILES | {"README.md": b"Now with a picture."}, revision="v2")
-    after = told([], HubModel(NAME, "v2"))
+    after = fetch(HubModel(NAME, "v2"))
     assert before.name != after.name
     identities = [CrossEncoder(folder, name=NAME).identity for folder in (before, after)]
     assert identities[0] == identities[1]
     assert identities[0] == CrossEncoder(TINY, name=NAME).identity
 
 
-def test_a_plan_fetches_nothing_and_says_what_a_run_will(
+def test_a_plan_downloads_nothing_and_says_what_a_run_will(
     pipeline: Path, hub: Hub, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["plan", str(pipeline)]) == 0
@@ -184,7 +184,7 @@ def test_a_plan_fetches_nothing_and_says_what_a_run_will(
         "then no step that asks it is known to be on file\n"
     )
     assert line in capsys.readouterr().out
-    assert hub.asked == []
+    assert hub.requests == []
     assert main(["run", str(pipeline)]) == 0
     capsys.readouterr()
     assert main(["plan", str(pipeline)]) == 0
@@ -193,20 +193,20 @@ def test_a_plan_fetches_nothing_and_says_what_a_run_will(
     assert "fetches" not in out
 
 
-def test_a_plan_of_a_cascade_takes_an_unfetched_model_to_be_unsure(
+def test_the_plan_of_a_cascade_assumes_an_unfetched_model_to_be_unsure(
     tmp_path: Path, hub: Hub, home: Path
 ) -> None:
     models = ModelWork(None, None, entailment=MODEL)
     foreseen = EntailmentEstimate(models, Ledger(Store(tmp_path / "s.duckdb")))
     assert foreseen.judge([PAIR]) == {PAIR: Judgement(0.5, 0.25, 0.25, 0, 0)}
     assert foreseen.guessed
-    assert hub.asked == []
+    assert hub.requests == []
 
 
 def test_a_model_that_no_step_asks_is_not_fetched(pipeline: Path, hub: Hub, home: Path) -> None:
     write(pipeline, NAME, steps={"response_claims": STEPS["response_claims"]})
     assert main(["run", str(pipeline)]) == 0
-    assert hub.asked == []
+    assert hub.requests == []
 
 
 @pytest.mark.parametrize(
@@ -223,19 +223,17 @@ def test_a_model_that_no_step_asks_is_not_fetched(pipeline: Path, hub: Hub, home
         (f"{NAME}@", Path(f"{NAME}@")),
     ],
 )
-def test_what_is_a_name_and_what_a_folder(
-    tmp_path: Path, written: str, meant: Path | HubModel
-) -> None:
+def test_hub_names_and_folders(tmp_path: Path, written: str, meant: Path | HubModel) -> None:
     expected = tmp_path / meant if isinstance(meant, Path) else meant
     assert folder_or_hub_model(tmp_path, written) == expected
 
 
-def test_a_folder_goes_before_a_model_of_that_name(tmp_path: Path) -> None:
+def test_a_folder_takes_precedence_over_a_model_of_that_name(tmp_path: Path) -> None:
     (tmp_path / NAME).mkdir(parents=True)
     assert folder_or_hub_model(tmp_path, NAME) == tmp_path / NAME
 
 
-def test_a_run_that_cannot_have_its_model_writes_nothing(
+def test_a_run_whose_model_is_missing_writes_nothing(
     pipeline: Path, hub: Hub, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(pipeline, "someone/else")
@@ -255,35 +253,35 @@ def test_a_run_that_cannot_have_its_model_writes_nothing(
 
 def test_names_that_the_hub_does_not_know(hub: Hub, home: Path) -> None:
     right = "check the name; for a private model set HF_TOKEN"
-    nobody = f"is no folder here, and no model that {hub.host} shows; {right}"
-    assert refused(HubModel("no/such")) == f"no/such {nobody}"
+    unknown = f"is no folder here, and no model that {hub.host} shows; {right}"
+    assert refusal(HubModel("no/such")) == f"no/such {unknown}"
     revision = f"names a revision that {hub.host} does not know"
-    assert refused(HubModel(NAME, "v9")) == (
+    assert refusal(HubModel(NAME, "v9")) == (
         f"{NAME}@v9 {revision}; name a branch, a tag or a commit of {NAME}"
     )
-    assert refused(HubModel("so--me/one")) == (
+    assert refusal(HubModel("so--me/one")) == (
         "so--me/one is no folder here, and no name of a model; name one as owner/name"
     )
     hub.private.add(NAME)
-    assert refused() == f"{NAME} {nobody}"
+    assert refusal() == f"{NAME} {unknown}"
 
 
-def test_a_private_model_is_fetched_by_the_token_which_no_other_host_sees(
+def test_a_private_model_needs_the_token_which_no_other_host_gets(
     hub: Hub, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.private.add(NAME)
     monkeypatch.setenv("HF_TOKEN", "hf_right")
-    assert (told([]) / "model.onnx").read_bytes() == FILES["model.onnx"]
-    assert refused(HubModel("no/such")).startswith("no/such is no folder here, and no model")
+    assert (fetch() / "model.onnx").read_bytes() == FILES["model.onnx"]
+    assert refusal(HubModel("no/such")).startswith("no/such is no folder here, and no model")
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
-    assert refused(HubModel(NAME, "v2")) == (
+    assert refusal(HubModel(NAME, "v2")) == (
         f"{NAME}@v2 cannot be fetched: {hub.host} refuses the token; set HF_TOKEN to one that holds"
     )
 
 
 def test_a_gated_model(hub: Hub, home: Path) -> None:
     hub.gated.add(NAME)
-    assert refused() == (
+    assert refusal() == (
         f"{NAME} is given on request only by {hub.host}; ask for it at "
         f"https://{hub.host}/{NAME} and set HF_TOKEN"
     )
@@ -296,20 +294,20 @@ def test_a_gated_model(hub: Hub, home: Path) -> None:
         (503, "{} answers 503; try again later"),
     ],
 )
-def test_a_hub_that_answers_otherwise(hub: Hub, home: Path, status: int, message: str) -> None:
-    hub.down = status
-    assert refused() == f"{NAME} cannot be fetched: {message.format(hub.host)}"
+def test_other_statuses(hub: Hub, home: Path, status: int, message: str) -> None:
+    hub.failure = status
+    assert refusal() == f"{NAME} cannot be fetched: {message.format(hub.host)}"
 
 
 def test_without_a_network(tmp_path: Path, home: Path) -> None:
     start = f"{NAME} is no folder here, not in the cache, and nowhere.invalid cannot be reached ("
     with hub_settings(HF_ENDPOINT="https://ann:secret@nowhere.invalid", HF_HOME=str(tmp_path)):
-        message = refused()
+        message = refusal()
     assert message.startswith(start)
     assert message.endswith("); a network is needed to fetch it once")
     assert "secret" not in message
     with hub_settings(HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path)):
-        assert refused() == (
+        assert refusal() == (
             f"{NAME} is no folder here, and not in the cache, beyond which HF_HUB_OFFLINE is set; "
             "fetch it where there is a network, or unset HF_HUB_OFFLINE"
         )
@@ -321,54 +319,53 @@ def test_a_model_that_is_not_in_onnx_format(hub: Hub, home: Path) -> None:
         "name that folder"
     )
     hub.publish("some/torch", {"config.json": FILES["config.json"], "model.safetensors": b"..."})
-    assert refused(HubModel("some/torch")) == (
+    assert refusal(HubModel("some/torch")) == (
         f"some/torch has no tokenizer.json, no model.onnx; {export.format('some/torch')}"
     )
     quantised = {name: FILES[name] for name in ("config.json", "tokenizer.json")}
     hub.publish("some/small", quantised | {"onnx/model_quantized.onnx": b"..."})
-    assert refused(HubModel("some/small")) == (
+    assert refusal(HubModel("some/small")) == (
         f"some/small has no model.onnx; {export.format('some/small')}"
     )
-    assert not any("resolve" in path for path in hub.asked)
+    assert not any("resolve" in path for path in hub.requests)
 
 
-def test_a_model_that_says_something_else_is_not_fetched(hub: Hub, home: Path) -> None:
+def test_a_model_with_other_outputs_is_not_downloaded(hub: Hub, home: Path) -> None:
     right = (
         "take a model that names entailment and neutral, or not_entailment; or put its files in a "
         "folder of your own, say in id2label what they mean, and name that"
     )
     config = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}
     hub.publish(NAME, FILES | {"config.json": json.dumps(config).encode()})
-    said = "id2label names 'LABEL_0', 'LABEL_1'"
-    assert refused() == f"config.json of {NAME}: {said}; {right}"
+    found = "id2label names 'LABEL_0', 'LABEL_1'"
+    assert refusal() == f"config.json of {NAME}: {found}; {right}"
     hub.publish(NAME, FILES | {"config.json": b"[]"})
-    assert refused() == f"config.json of {NAME}: it is no JSON object; {right}"
-    assert not any("/large/" in path for path in hub.asked)
-    # Nor is one of use that somebody else has fetched.
+    assert refusal() == f"config.json of {NAME}: it is no JSON object; {right}"
+    assert not any("/large/" in path for path in hub.requests)
+    # Nor is one in the cache used.
     hub.publish(NAME, FILES)
-    folder = told([])
+    folder = fetch()
     (folder / "config.json").unlink()
     (folder / "config.json").write_text(json.dumps(config))
-    assert refused() == f"config.json of {NAME}: {said}; {right}"
+    assert refusal() == f"config.json of {NAME}: {found}; {right}"
 
 
-def test_the_model_is_fetched_last_so_that_where_it_is_everything_is(hub: Hub, home: Path) -> None:
+def test_the_model_file_is_downloaded_last(hub: Hub, home: Path) -> None:
     files = {name: FILES[name] for name in ("config.json", "tokenizer.json")}
     settings = {"tokenizer_config.json": b'{"model_max_length": 12}'}
     weights = {"onnx/model.onnx_data": b"weights", "model.safetensors": b"not asked for"}
     hub.publish(NAME, files | settings | weights | {"onnx/model.onnx": FILES["model.onnx"]})
-    found: list[str] = []
-    folder = told(found)
-    gets = [path.rpartition("/")[2] for path in hub.asked if path.startswith("GET /some")]
+    folder = fetch()
+    gets = [path.rpartition("/")[2] for path in hub.requests if path.startswith("GET /some")]
     assert gets == ["config.json", "tokenizer.json", "tokenizer_config.json", "model.onnx_data"]
-    assert hub.asked[-1].startswith("GET /large/")
+    assert hub.requests[-1].startswith("GET /large/")
     identity = CrossEncoder(folder, name=NAME).identity
     assert identity["max_length"] == 12
     assert "model.onnx_data_sha256" in identity
-    # What was broken off is no model, and is completed.
+    # An interrupted download is not a model in the cache, and is completed.
     (folder / "onnx" / "model.onnx").unlink()
     assert find_cached(MODEL) is None
-    assert told([]) == folder
+    assert fetch() == folder
     assert find_cached(MODEL) == folder
 
 
@@ -377,7 +374,7 @@ def test_a_full_disk(hub: Hub, home: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))
     try:
         with pytest.raises(StoreFullError) as caught:
-            told([])
+            fetch()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert str(caught.value) == (
@@ -390,22 +387,22 @@ def test_a_full_disk(hub: Hub, home: Path) -> None:
 def test_a_cache_that_cannot_be_written(hub: Hub, home: Path) -> None:
     home.mkdir()
     (home / "hub").write_text("a file")
-    assert refused() == (
+    assert refusal() == (
         f"{NAME} cannot be put into {home / 'hub'} (Not a directory); "
         "set HF_HOME to a folder of yours"
     )
 
 
 def test_workers_fetch_the_same_commit(hub: Hub, home: Path) -> None:
-    commit = told([]).name
+    commit = fetch().name
     pinned = HubModel(NAME, commit)
     here = ModelWork(None, None, entailment=pinned)
     (replies,) = here.judgements([[PAIR]])
     identity = here.entailment.identity
-    moved(hub)
+    move_main(hub)
     shutil.rmtree(home)
     assert worker_judgements(pinned, identity, [PAIR]) == replies
-    assert any("/large/" in path for path in hub.asked)
+    assert any("/large/" in path for path in hub.requests)
     with pytest.raises(WorkersError, match=r"a worker has another entailment model in some.*@v2"):
         hub.publish(NAME, hub.commits[NAME][hub.revisions[NAME]["main"]], revision="v2")
         worker_judgements(HubModel(NAME, "v2"), identity, [PAIR])

@@ -1,4 +1,4 @@
-"""Models of one's own that cannot be used: real ones, of another shape, vocabulary or number."""
+"""ONNX models of users that cannot be used: other shapes, vocabularies and numbers."""
 
 import struct
 from pathlib import Path
@@ -16,7 +16,7 @@ TINY = Path(__file__).parents[1] / "data" / "tiny_encoder" / "model.onnx"
 THREE = OutputShape((None, None, 3), "it must give three numbers")
 
 
-def given(*words: int) -> dict[str, Any]:
+def inputs(*words: int) -> dict[str, Any]:
     ids = np.array([words], np.int64)
     return dict(zip(INPUTS, (ids, np.ones_like(ids), np.zeros_like(ids)), strict=True))
 
@@ -25,18 +25,18 @@ def model(path: Path = TINY, gives: OutputShape = THREE) -> OnnxModel:
     return OnnxModel(path, gives, threads=1)
 
 
-def told(path: Path, *words: int, gives: OutputShape = THREE) -> str:
+def message(path: Path, *words: int, gives: OutputShape = THREE) -> str:
     with pytest.raises(InputError) as caught:
-        model(path, gives).run(given(*words))
+        model(path, gives).run(inputs(*words))
     return str(caught.value).replace(f"{path}: ", "")
 
 
-def test_it_gives_what_the_model_does() -> None:
-    assert model().run(given(0, 6)).tolist() == [[[1, 0, 2], [7, 0, 2]]]
+def test_the_output_of_a_model() -> None:
+    assert model().run(inputs(0, 6)).tolist() == [[[1, 0, 2], [7, 0, 2]]]
 
 
-def test_a_word_that_the_model_does_not_know_is_told_in_one_line(capfd: Any) -> None:
-    line = told(TINY, 8)
+def test_an_id_outside_the_vocabulary_is_reported_in_one_line(capfd: Any) -> None:
+    line = message(TINY, 8)
     assert line.startswith("fails ([ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Non-zero status")
     assert line.endswith("; it must take any batch of what its tokenizer makes, up to its window")
     assert "\n" not in line
@@ -44,27 +44,27 @@ def test_a_word_that_the_model_does_not_know_is_told_in_one_line(capfd: Any) -> 
 
 
 @pytest.mark.parametrize("other", [float("nan"), float("inf")])
-def test_numbers_that_are_none_are_refused(tmp_path: Path, other: float) -> None:
+def test_numbers_that_are_not_finite_are_refused(tmp_path: Path, other: float) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(TINY.read_bytes().replace(struct.pack("<f", 8), struct.pack("<f", other)))
-    assert model(path).run(given(6)).tolist() == [[[7, 0, 2]]]
-    assert told(path, 7) == "gives numbers that are none; use another export of the model"
+    assert model(path).run(inputs(6)).tolist() == [[[7, 0, 2]]]
+    assert message(path, 7) == "gives numbers that are none; use another export of the model"
 
 
 @pytest.mark.parametrize("shape", [(None, 3), (None, None, 4), (None, None, None, 3)])
-def test_another_shape_than_is_wanted_is_refused(shape: Any) -> None:
+def test_an_output_of_another_shape_is_refused(shape: Any) -> None:
     line = "first gives ['batch', 'sequence', 3]; it must give otherwise"
-    assert told(TINY, 0, gives=OutputShape(shape, "it must give otherwise")) == line
+    assert message(TINY, 0, gives=OutputShape(shape, "it must give otherwise")) == line
 
 
-def test_a_shape_that_is_known_only_from_what_comes_is_refused_then() -> None:
+def test_a_shape_that_is_known_only_from_the_output_is_checked_then() -> None:
     two = model(gives=OutputShape((None, 2, 3), "it must give two"))
-    assert two.run(given(0, 1)).shape == (1, 2, 3)
+    assert two.run(inputs(0, 1)).shape == (1, 2, 3)
     with pytest.raises(InputError, match=r"first gives \[1, 3, 3\]; it must give two"):
-        two.run(given(0, 1, 2))
+        two.run(inputs(0, 1, 2))
 
 
-def test_a_file_that_is_no_tokenizer_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_no_tokenizer_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text('{\n"no": 1}', "utf-8")
     with pytest.raises(InputError) as caught:
         load_tokenizer(tmp_path / "tokenizer.json")

@@ -1,6 +1,6 @@
-"""The embedder against the official model, whose cosines are the literals here.
+"""The sentence encoder compared with the official model, whose cosines are the literals here.
 
-They were computed with the 32-bit weights by the transformers library on torch.
+They were computed from the 32-bit weights with the transformers library on torch.
 """
 
 import json
@@ -66,7 +66,7 @@ def test_one_row_per_distinct_text_in_the_order_first_seen(embedder):
     assert table["text"].to_list() == ["b", "a", ""]
 
 
-def test_no_texts_no_rows_and_no_model():
+def test_no_texts_give_no_rows_and_load_no_model():
     embedder = SentenceEncoder()
     assert embedder.embed([]).schema == {
         "text": pl.String,
@@ -89,7 +89,7 @@ def test_a_vector_does_not_depend_on_its_neighbours(embedder):
 
 
 def test_a_vector_does_not_depend_on_neighbours_that_are_far_from_it(embedder):
-    """Of the same length in tokens, so in one batch: a scale over the batch would show."""
+    """They have the same number of tokens, so one batch: a scale over the batch would show."""
     calm, wild = "the cat sat on the mat .", "[SEP] [SEP] ? ? [CLS] zzz !"
     (alone,) = vectors(embedder, calm)
     assert np.abs(vectors(embedder, wild, calm, wild.swapcase())[1] - alone).max() < 1e-5
@@ -103,7 +103,7 @@ def test_the_same_texts_give_the_same_bytes(embedder):
     assert SentenceEncoder(threads=1).embed(CLAIMS).equals(embedder.embed(CLAIMS))
 
 
-def test_several_threads_may_ask_a_model_that_is_not_loaded():
+def test_several_threads_may_use_a_model_that_is_not_loaded():
     fresh = SentenceEncoder(threads=1)
     with ThreadPoolExecutor(4) as pool:
         tables = list(pool.map(fresh.embed, [CLAIMS[:6]] * 4))
@@ -124,7 +124,7 @@ def test_the_end_of_a_long_text_counts(embedder):
 
 
 def test_a_megabyte_is_embedded(embedder):
-    """Equal pieces are embedded once: what is left is tokenising."""
+    """Equal pieces are embedded once, so that most of the time is tokenising."""
     texts = ["word " * 200_000, "a" * 1_000_000, "漢" * 333_000, "\0" * 1_000_000, "😀" * 250_000]
     made = embedder.embed(texts)["embedding"].to_numpy()
     assert np.isfinite(made).all()
@@ -179,14 +179,14 @@ def test_a_folder_as_sentence_transformers_publishes_it(tmp_path, embedder):
     assert published.identity["model_sha256"] == embedder.identity["model_sha256"]
 
 
-def said(folder: Path, **changes: object) -> list[str]:
+def messages(folder: Path, **changes: object) -> list[str]:
     with pytest.raises(InputError) as caught:
         SentenceEncoder(folder, **changes).embed(["a"])
     return str(caught.value).replace(f"{folder}/", "").splitlines()
 
 
-def test_an_empty_folder_says_all_that_it_lacks(tmp_path):
-    assert said(tmp_path) == [
+def test_all_missing_files_are_reported_at_once(tmp_path):
+    assert messages(tmp_path) == [
         "model.onnx: no such file; put the encoder there in ONNX format",
         "tokenizer.json: no such file; put the encoder's tokenizer there",
         "encoder.json: no such file; give pooling (mean or cls), max_length (tokens) and "
@@ -194,8 +194,8 @@ def test_an_empty_folder_says_all_that_it_lacks(tmp_path):
     ]
 
 
-def test_settings_that_are_wrong_are_all_named(tmp_path):
-    assert said(tiny(tmp_path, pooling="max", max_length=True)) == [
+def test_all_wrong_settings_are_reported(tmp_path):
+    assert messages(tiny(tmp_path, pooling="max", max_length=True)) == [
         "encoder.json: pooling: Input should be 'mean' or 'cls'; give pooling (mean or cls), "
         "max_length (tokens) and dimension (numbers)",
         "encoder.json: max_length: Input should be a valid integer; give pooling (mean or cls), "
@@ -204,7 +204,7 @@ def test_settings_that_are_wrong_are_all_named(tmp_path):
 
 
 def test_a_model_of_another_dimension_is_refused(tmp_path):
-    assert said(tiny(tmp_path, dimension=384)) == [
+    assert messages(tiny(tmp_path, dimension=384)) == [
         "model.onnx: first gives ['batch', 'sequence', 3]; it must give batch, tokens and "
         "384 numbers"
     ]
@@ -217,9 +217,9 @@ def test_a_model_of_another_dimension_is_refused(tmp_path):
         ("tokenizer.json", "it must be a tokenizers file"),
     ],
 )
-def test_a_broken_file_is_named(tmp_path, name, right):
+def test_files_that_cannot_be_loaded_are_named(tmp_path, name, right):
     (tiny(tmp_path) / name).write_bytes(b"not it")
-    (line,) = said(tmp_path)
+    (line,) = messages(tmp_path)
     assert line.startswith(f"{name}: cannot be loaded (")
     assert line.endswith(right)
 
@@ -238,7 +238,7 @@ def test_the_identity_is_that_of_the_shipped_files(embedder):
 
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
 def test_other_files_have_another_identity(tmp_path, name):
-    """What is remembered of one encoder is not taken for another's."""
+    """Stored embeddings of one encoder are not reused for another."""
     before = SentenceEncoder(tiny(tmp_path)).identity
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes() + b" ")
     changed = {
@@ -247,7 +247,7 @@ def test_other_files_have_another_identity(tmp_path, name):
     assert changed == {name.replace(".onnx", "_sha256").replace(".json", "_sha256")}
 
 
-def test_known_embeddings_come_back_as_the_table_they_were(embedder):
+def test_known_embeddings_give_the_same_table(embedder):
     made = embedder.embed(CLAIMS[:2])
     known = [vector.tobytes() for vector in made["embedding"].to_numpy()]
     assert embedder.table(CLAIMS[:2], known).equals(made)
