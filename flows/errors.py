@@ -1,17 +1,17 @@
-"""Errors: what is wrong with the input, where, and what would be right."""
+"""Errors that are shown to users, and hints at the nearest known name."""
 
 import difflib
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-_TOLD: Final = 50
+_SHOWN: Final = 50
 
 
 class Fault(NamedTuple):
     """One mistake in the input.
 
-    `place` is where it stands (`answers.jsonl:12`, `nightly.yaml:7 steps.verify.against`),
-    `what` is what was found there, `hint` is what would be right.
+    `place` is its location (`answers.jsonl:12`, `nightly.yaml:7 steps.verify.against`), `what`
+    is what was found there, `hint` is what would be right.
     """
 
     place: str
@@ -25,8 +25,8 @@ class Fault(NamedTuple):
 class InputError(Exception):
     """The input cannot be used.
 
-    `faults` holds every mistake that was found; the message tells the first fifty, one on
-    a line, and counts the rest.
+    `faults` holds every mistake that was found; the message lists the first fifty, one on a
+    line, and counts the rest.
     """
 
     def __init__(self, faults: Iterable[Fault]) -> None:
@@ -34,45 +34,45 @@ class InputError(Exception):
         super().__init__(self.faults)
 
     def __str__(self) -> str:
-        lines = [str(fault) for fault in self.faults[:_TOLD]]
-        if len(self.faults) > _TOLD:
-            lines.append(f"... and {len(self.faults) - _TOLD:,} more")
+        lines = [str(fault) for fault in self.faults[:_SHOWN]]
+        if len(self.faults) > _SHOWN:
+            lines.append(f"... and {len(self.faults) - _SHOWN:,} more")
         return "\n".join(lines)
 
 
 class JudgeError(Exception):
-    """A model behind an endpoint cannot be used as it is set up; what was done is kept."""
+    """A model behind an endpoint cannot be used as configured; finished work is kept."""
 
 
 class WorkersError(Exception):
-    """The workers of a pipeline cannot go on; what was done is kept."""
+    """The workers of a pipeline cannot continue; finished work is kept."""
 
 
 class StoreError(Exception):
-    """The store cannot be read or written now; what is on file is kept."""
+    """The store cannot be read or written now; stored rows are kept."""
 
 
 class StoreBusyError(StoreError):
-    """Another process kept the store's file locked for longer than we wait."""
+    """Another process kept the file of the store locked for too long."""
 
 
 class StoreFullError(StoreError):
-    """There is no room for what is to be written."""
+    """The disk is full, or a file cannot be written."""
 
 
 class StoppedError(Exception):
-    """The run was asked to stop; what was done is kept."""
+    """The run was asked to stop; finished work is kept."""
 
 
-def nearest(word: str, words: Iterable[str]) -> str | None:
-    """The one of `words` that `word` was probably meant to be, in whatever case; or None."""
-    spelt = {known.casefold(): known for known in sorted(words, reverse=True)}
-    close = difflib.get_close_matches(word.casefold(), spelt, n=1, cutoff=0.6)
-    return spelt[close[0]] if close else None
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The name of `known` most similar to `word`, ignoring case; None where none is similar."""
+    names = {name.casefold(): name for name in sorted(known, reverse=True)}
+    close = difflib.get_close_matches(word.casefold(), names, n=1, cutoff=0.6)
+    return names[close[0]] if close else None
 
 
-def one_of(word: str, words: Iterable[str]) -> str:
-    """What would be right instead of `word`: the nearest of `words`, or else all of them."""
-    known = sorted(words)
-    near = nearest(word, known)
-    return f"did you mean {near!r}?" if near else f"known are {', '.join(known) or 'none'}"
+def one_of(word: str, known: Iterable[str]) -> str:
+    """A hint for an unknown `word`: the nearest name of `known`, or all of them."""
+    names = sorted(known)
+    near = nearest(word, names)
+    return f"did you mean {near!r}?" if near else f"known are {', '.join(names) or 'none'}"

@@ -1,4 +1,4 @@
-"""Artifacts: stored tables, found by how they were made."""
+"""Artifacts: stored tables, found by their fingerprint."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from claimflow.stages.tables import content_columns
 
 
 class Artifact(NamedTuple):
-    """A complete table in the store. `shards` counts the parts that it was made in."""
+    """A complete table in the store, which was written in `shards` parts."""
 
     artifact_id: str
     digest: str
@@ -25,7 +25,7 @@ class Artifact(NamedTuple):
 
 
 class Provenance(NamedTuple):
-    """How a table is made, as it goes on record."""
+    """How an artifact is made: a row of `audit.artifacts`."""
 
     run_id: str
     fingerprint: str
@@ -38,19 +38,21 @@ class Provenance(NamedTuple):
 
 
 class ArtifactWriter:
-    """A table being written, one transaction an `add`; nobody sees it before its last part."""
+    """Writes an artifact, one transaction for each `add`; it can be found after its last part."""
 
-    def __init__(self, store: Store, row: type[Row], making: Provenance, *, shards: int) -> None:
+    def __init__(
+        self, store: Store, row: type[Row], provenance: Provenance, *, shards: int
+    ) -> None:
         self._store = store
         self._row = row
-        self._making = making
+        self._provenance = provenance
         self._digest = Digest(row)
         self._id = str(uuid4())
         self.shards = shards
         self._row_count = self._failures = 0
 
     def add(self, shard: int, *frames: pl.DataFrame) -> None:
-        """Write part number `shard` and those that follow it; parts come in order from 0."""
+        """Write `frames` as parts `shard`, `shard` + 1 and so on; parts come in order from 0."""
         for frame in frames:
             self._digest.add(frame)
             self._row_count += frame.height
@@ -62,7 +64,7 @@ class ArtifactWriter:
         )
         with self._store.writing() as connection:
             if shard == 0:
-                self._sweep(connection)
+                self._delete_unfinished(connection)
                 insert(connection, "audit.artifacts", self._record())
             insert(connection, f"stored.{self._row.table}", numbered, artifact_id=self._id)
             if shard + len(frames) == self.shards:
@@ -82,33 +84,28 @@ class ArtifactWriter:
         counts = (self.shards, self._row_count, self._failures)
         return Artifact(self._id, self._digest.value(), self._row.table, *counts)
 
-    def _sweep(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Remove what this run had of the table when the store was kept from it: it starts anew."""
-        made_again = {"run": self._making.run_id, "fingerprint": self._making.fingerprint}
-        left = connection.execute(
+    def _delete_unfinished(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Delete the parts that this run wrote of the same table before an error of the store."""
+        unfinished = connection.execute(
             "DELETE FROM audit.artifacts WHERE run_id = $run AND fingerprint = $fingerprint "
             "AND digest IS NULL RETURNING artifact_id::VARCHAR",
-            made_again,
+            {"run": self._provenance.run_id, "fingerprint": self._provenance.fingerprint},
         ).fetchall()
-        for (artifact,) in left:
+        for (artifact_id,) in unfinished:
             connection.execute(
-                f"DELETE FROM stored.{self._row.table} WHERE artifact_id = $id", {"id": artifact}
+                f"DELETE FROM stored.{self._row.table} WHERE artifact_id = $id", {"id": artifact_id}
             )
 
     def _record(self) -> pl.DataFrame:
-        making = self._making
+        provenance = self._provenance
         return pl.DataFrame(
             {
+                **provenance._asdict(),
                 "artifact_id": self._id,
-                "run_id": making.run_id,
-                "fingerprint": making.fingerprint,
-                "recipe": making.recipe,
-                "inputs": canonical(dict(making.inputs)).decode(),
+                "inputs": canonical(dict(provenance.inputs)).decode(),
                 "kind": self._row.table,
-                "stage": making.stage,
-                "version": making.version,
-                "settings": canonical(making.settings).decode(),
-                "tools": canonical(making.tools).decode(),
+                "settings": canonical(provenance.settings).decode(),
+                "tools": canonical(provenance.tools).decode(),
                 "shards": self.shards,
                 "row_count": 0,
                 "failures": 0,
@@ -118,7 +115,7 @@ class ArtifactWriter:
 
 
 def find_artifact(connection: duckdb.DuckDBPyConnection, fingerprint: str) -> Artifact | None:
-    """The newest complete table of that fingerprint without failures, if there is one."""
+    """The newest complete table with that fingerprint and without failures, if there is one."""
     found = connection.execute(
         "SELECT artifact_id::VARCHAR, digest::VARCHAR, kind, shards, row_count, failures "
         "FROM audit.artifacts "
@@ -137,7 +134,7 @@ def read_artifact(
     shard: int | None = None,
     columns: Sequence[str] = (),
 ) -> pl.DataFrame:
-    """The content columns (or just `columns`) of a table, whole or one part of it."""
+    """The content columns (or `columns`) of a table, or of one part of it."""
     if shard is not None:
         return read_shards(connection, row, artifact, [shard], columns=columns).drop("shard")
     names = _names(columns or content_columns(row))
@@ -153,7 +150,7 @@ def read_shards(
     *,
     columns: Sequence[str] = (),
 ) -> pl.DataFrame:
-    """The content columns (or just `columns`) of parts that follow on, led by their `shard`."""
+    """The content columns (or `columns`) of consecutive parts, after the column `shard`."""
     return read_table(
         connection,
         f"SELECT shard, {_names(columns or content_columns(row))} FROM stored.{row.table} "
@@ -165,7 +162,7 @@ def read_shards(
 
 
 def by_shard(table: pl.DataFrame, shards: Sequence[int]) -> list[pl.DataFrame]:
-    """The rows of each of `shards`, without that column."""
+    """The rows of each of `shards`, without the column `shard`."""
     found = table.partition_by("shard", as_dict=True, include_key=False, maintain_order=True)
     return [found.get((shard,), table.clear().drop("shard")) for shard in shards]
 

@@ -1,4 +1,4 @@
-"""Corrections made by hand: on record, and which one applies to which sample."""
+"""Edits: corrections of claims and verdicts by hand, and the samples they apply to."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -18,12 +18,11 @@ _JSON = ("rows", "replaced")
 
 
 class Edit(NamedTuple):
-    """What one import says of one sample's rows in one step.
+    """The corrected rows of one sample in one step, from one import.
 
-    `field` is the field of the sample that the claims are of or were held against, `text` the
-    key of what stood there. `rows` are all the claims of the sample from then on, or those of
-    its verdicts that changed; `replaced` is what stood before. `undoes` is the edit that this
-    one takes back, if it takes one back.
+    `field` is the field of the sample that the claims are of or were verified against, `text` the
+    key of the text in it. `rows` are all claims of the sample, or those of its verdicts that
+    changed; `replaced` are the rows before. `undoes` is the edit that this one undoes, if any.
     """
 
     edit_id: str
@@ -42,22 +41,22 @@ class Edit(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """What the rows that it gave say of themselves."""
+        """The reason that the corrected rows carry."""
         return f"edited by {self.who}: {self.why}"
 
 
 def text_key(text: str | list[str] | None) -> str:
-    """Key of what stands in a field of a sample."""
+    """Key of the text, or the texts, in a field of a sample."""
     return content_key("text", text)
 
 
 def edited_field(step: Step) -> str | None:
-    """The field that a step's claims are of or held against; None where no edit could stand."""
+    """The sample field that a step's claims are of or verified against; None: not editable."""
     return step.stage.claims_of or step.stage.premise
 
 
 def save_edits(store: Store, edits: Iterable[Edit]) -> None:
-    """Put edits on record, all in one transaction."""
+    """Store edits, all in one transaction."""
     rows = [
         edit._asdict() | {name: canonical(getattr(edit, name)).decode() for name in _JSON}
         for edit in edits
@@ -68,7 +67,7 @@ def save_edits(store: Store, edits: Iterable[Edit]) -> None:
 
 
 def all_edits(connection: duckdb.DuckDBPyConnection, pipeline: str | None = None) -> list[Edit]:
-    """Every edit on record (of one pipeline), oldest first; those taken back too."""
+    """Every stored edit (of one pipeline), oldest first, undone ones included."""
     found = read_table(
         connection,
         """
@@ -87,7 +86,7 @@ def all_edits(connection: duckdb.DuckDBPyConnection, pipeline: str | None = None
 
 
 def edits_in_force(edits: Iterable[Edit]) -> list[Edit]:
-    """Those that neither take another back nor were taken back, in the same order."""
+    """The edits that neither undo another nor are undone, in the same order."""
     edits = list(edits)
     undone = {edit.undoes for edit in edits}
     return [edit for edit in edits if edit.undoes is None and edit.edit_id not in undone]
@@ -96,7 +95,7 @@ def edits_in_force(edits: Iterable[Edit]) -> list[Edit]:
 def undo_edit(
     edits: Iterable[Edit], edit_id: str, *, undoing: str, who: str, why: str, at: datetime
 ) -> list[Edit]:
-    """The edits by which `edit_id`, one of `edits`, is taken back as `undoing`."""
+    """The edits, with the id `undoing`, that undo those of `edits` with the id `edit_id`."""
     return [
         edit._replace(
             edit_id=undoing,
@@ -113,7 +112,7 @@ def undo_edit(
 
 
 def applicable_edits(edits: Iterable[Edit], samples: Iterable[pl.DataFrame]) -> Iterator[Edit]:
-    """Those whose sample is one of `samples` and still says what it said."""
+    """The edits whose sample is in `samples` and has the same text as when it was edited."""
     by_sample: dict[str, list[Edit]] = {}
     for edit in edits:
         by_sample.setdefault(edit.sample_id, []).append(edit)
@@ -127,21 +126,23 @@ def applicable_edits(edits: Iterable[Edit], samples: Iterable[pl.DataFrame]) -> 
 
 
 class Edits:
-    """The edits that stand for the samples of a run of `pipeline`.
+    """The edits that apply to the samples of a run of `pipeline`.
 
-    `samples` gives the samples, part by part; it is asked only where there are edits.
+    `samples` gives the samples, part by part; it is called only where there are edits.
     """
 
     def __init__(
         self, store: Store, pipeline: str, samples: Callable[[], Iterable[pl.DataFrame]]
     ) -> None:
-        on_record: list[Edit] = []
+        stored: list[Edit] = []
         if store.path.is_file():
             with store.reading() as connection:
-                on_record = edits_in_force(all_edits(connection, pipeline))
-        self._standing = list(applicable_edits(on_record, samples())) if on_record else []
+                stored = edits_in_force(all_edits(connection, pipeline))
+        self._applicable = list(applicable_edits(stored, samples())) if stored else []
 
     def of(self, step: Step) -> list[Edit]:
-        """Those that stand for the table of a step, oldest first."""
-        found = [e for e in self._standing if (e.step, e.field) == (step.name, edited_field(step))]
+        """The edits of the table of a step, oldest first."""
+        found = [
+            e for e in self._applicable if (e.step, e.field) == (step.name, edited_field(step))
+        ]
         return sorted(found, key=lambda edit: (edit.edited_at, edit.edit_id))

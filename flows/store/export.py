@@ -1,4 +1,4 @@
-"""Tables exported as Parquet to a folder or to object storage."""
+"""Export the tables of a store as Parquet, to a folder or to object storage."""
 
 import json
 import os
@@ -16,8 +16,9 @@ from claimflow.flows.object_storage import Address, Bucket, is_remote, parse_add
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import row_kinds
 
-# Tables of a store as Parquet files, for whatever reads those.
-
+MANIFEST: Final = "manifest.json"
+"""Readers may look while tables are written. The manifest is removed before the first table and
+written after the last: where it is, the tables that it lists are complete."""
 
 _REPLIES: Final = "audit.replies"
 
@@ -28,11 +29,11 @@ _OF_RUN: Final = {
     "audit.calls": "run_id = $run OR call_id IN (SELECT call_id FROM claims WHERE run_id = $run) "
     "OR call_id IN (SELECT call_id FROM verdicts WHERE run_id = $run)",
 }
-"""What belongs to a run of the tables where that is not what bears its id."""
+"""The rows that belong to a run, for tables where `run_id` does not say so."""
 
 
 class ExportedTable(NamedTuple):
-    """A file with a table, where it is, and whether one of that name was replaced."""
+    """A file or object with a table, where it is, and whether it replaced an older file."""
 
     table: str
     place: str
@@ -43,14 +44,14 @@ class ExportedTable(NamedTuple):
 def export_tables(
     store: Store, folder: Path, *, tables: Sequence[str] = (), run_id: str | None = None
 ) -> Iterator[ExportedTable]:
-    """Write tables (all but the ledger's replies, or those named) as `folder`/TABLE.parquet.
+    """Write tables (those named, or all but the ledger's replies) as `folder`/TABLE.parquet.
 
-    With `run_id` only what belongs to that run. UUIDs and JSON are text in the files. Each
-    file appears whole or not at all. Raises `InputError` for tables that are not there and
-    for a folder that cannot be written.
+    With `run_id` only the rows that belong to that run. UUIDs and JSON become text. A file
+    appears when it is complete. Raises `InputError` for unknown tables and for a folder that
+    cannot be made, `StoreFullError` where a file cannot be written.
     """
     with store.reading() as connection:
-        known = _known(connection)
+        known = _table_names(connection)
         wanted = [name for name in known if name in tables or (not tables and name != _REPLIES)]
         unknown = [name for name in tables if name not in known]
         if unknown:
@@ -58,13 +59,13 @@ def export_tables(
                 Fault("export", f"there is no table {name!r}", one_of(name, known))
                 for name in unknown
             )
-        _make(folder)
+        _make_folder(folder)
         for table in wanted:
             yield _write(connection, table, folder / f"{table}.parquet", run_id)
 
 
-def _known(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """The tables there are: views of rows in the order of the vocabulary, then the record."""
+def _table_names(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """The views of rows in the order of the row models, then the tables of `audit`."""
     audit = connection.execute(
         "SELECT 'audit.' || table_name FROM duckdb_tables() "
         "WHERE database_name = current_database() AND schema_name = 'audit' ORDER BY 1"
@@ -100,7 +101,7 @@ def _write(
     return ExportedTable(table, str(path), int(copied[0][0]), replaced)
 
 
-def _make(folder: Path) -> None:
+def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -108,21 +109,13 @@ def _make(folder: Path) -> None:
         raise InputError([Fault(str(folder), what, hint)]) from error
 
 
-# Tables of a store where others read them: in a folder, or on object storage.
-#
-# What is read there while it is written needs a sign of being whole. That is the manifest: it is
-# removed before the first table and written behind the last, and says what there must be.
-
-
-MANIFEST: Final = "manifest.json"
-
-
 def export_to(
     store: Store, place: str, *, tables: Sequence[str] = (), run_id: str | None = None
 ) -> Iterator[ExportedTable]:
-    """Do as `export_tables` for a folder or an address; at the latter a manifest comes last.
+    """As `export_tables`, for a folder or an address of object storage.
 
-    Raises `InputError` where that cannot be written, too.
+    In object storage a manifest is written last. Raises `InputError` where the bucket cannot be
+    written.
     """
     if is_remote(place):
         yield from _put_tables(store, parse_address(place), tables, run_id)
@@ -131,7 +124,7 @@ def export_to(
 
 
 def publish_run(store: Store, run_id: str, place: str) -> str:
-    """Write the tables of a run and a manifest below `place`, by the run's id; returns where."""
+    """Write the tables of a run and a manifest to `place`/RUN_ID; returns that place."""
     if is_remote(place):
         own = parse_address(place).below(run_id)
         for _ in _put_tables(store, own, (), run_id):
@@ -152,9 +145,9 @@ def publish_run(store: Store, run_id: str, place: str) -> str:
 
 
 def check_place(place: str) -> None:
-    """Raise `InputError` where no run can be published: told before a night's work, not after.
+    """Raise `InputError` where no run can be published, to be called before the run starts.
 
-    An object is removed that is not there, which needs all that publishing needs.
+    The check removes an object that does not exist, which needs the same access as publishing.
     """
     if is_remote(place):
         at = parse_address(place)
@@ -164,7 +157,7 @@ def check_place(place: str) -> None:
 def _put_tables(
     store: Store, at: Address, tables: Sequence[str], run_id: str | None
 ) -> Iterator[ExportedTable]:
-    """The tables as objects below `at`, by way of files: a store does not wait for a network."""
+    """Write tables to object storage, through local files: the store is not open meanwhile."""
     bucket = Bucket(at)
     manifest = at.below(MANIFEST).key
     with TemporaryDirectory(prefix="claimflow-") as folder:
@@ -180,7 +173,7 @@ def _put_tables(
 
 
 def _manifest(written: Iterable[ExportedTable], run_id: str | None) -> bytes:
-    """Which files there must be, with their rows and bytes."""
+    """The manifest: each file with its rows and bytes."""
     tables = {
         one.table: {
             "file": Path(one.place).name,
@@ -189,5 +182,5 @@ def _manifest(written: Iterable[ExportedTable], run_id: str | None) -> bytes:
         }
         for one in written
     }
-    said = {"claimflow": __version__, "run_id": run_id, "tables": tables}
-    return json.dumps(said, indent=2).encode()
+    content = {"claimflow": __version__, "run_id": run_id, "tables": tables}
+    return json.dumps(content, indent=2).encode()

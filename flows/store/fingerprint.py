@@ -21,9 +21,9 @@ def step_fingerprint(
 ) -> str:
     """Key of the table that a stage makes.
 
-    `inputs` says which step each input comes from, `digests` what each step made, `tools`
-    the identity of each tool. Which steps they are does not count, except where a stage
-    takes many tables by name: two steps that compute the same share one artifact.
+    `inputs` names the step that each input comes from, `digests` the digest of each step's
+    table, `tools` the identity of each tool. Names of steps count only where a stage takes
+    many tables by name: two steps that compute the same share one artifact.
     """
     contents = {
         name: digests[wire] if isinstance(wire, str) else {step: digests[step] for step in wire}
@@ -34,18 +34,18 @@ def step_fingerprint(
 
 
 def step_recipe(stage: Stage, tools: Mapping[str, Any]) -> str:
-    """Key of how a stage makes its table, whatever its inputs hold."""
+    """Key of how a stage makes its table, independent of its inputs."""
     return content_key(
         "recipe", stage.use, stage.version, stage.model_dump(mode="json"), dict(tools)
     )
 
 
 class Digest:
-    """Digest of a table that arrives in parts; the borders between parts do not count.
+    """Digest of a table that arrives in parts; how it is split does not matter.
 
-    Covers the rows in their order and only the columns that stages may read, so that
-    the same verdicts given for other reasons leave everything downstream as it is; `columns`
-    are those of another time.
+    It covers the rows in their order, and only the columns that stages may read: the same
+    verdicts with other reasons leave all steps downstream as they are. `columns` are those that
+    digests of an older schema version covered.
     """
 
     def __init__(self, row: type[Row], columns: Sequence[str] | None = None) -> None:
@@ -53,7 +53,7 @@ class Digest:
         self._hash = hashlib.blake2b(repr((row.table, self._columns)).encode(), digest_size=16)
 
     def add(self, frame: pl.DataFrame) -> None:
-        """Count the rows of `frame`."""
+        """Add the rows of `frame`."""
         rows = io.BytesIO()
         frame.select(self._columns).write_ndjson(rows)
         self._hash.update(rows.getbuffer())

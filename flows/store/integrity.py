@@ -13,17 +13,18 @@ from claimflow.flows.store.store import Store, read_table
 from claimflow.stages.rows import Row, row_kinds
 from claimflow.stages.tables import schema
 
-# What names something else in a store that is not there.
-
-
 CALLS_OF_VOTES: Final = "unnest((ballot ->> '$[*].call_id')::UUID[])"
-"""The calls that gave the votes on a verdict, as SQL."""
+"""SQL for the ids of the calls that gave the votes on a verdict."""
 
 _SHOWN: Final = 3
+"""Names that a message lists."""
+
+_PARTS_AT_ONCE: Final = 5
+"""Parts of a table that are in memory at the same time."""
 
 
 class Damage(NamedTuple):
-    """One thing that is wrong in a store: in which table, where, and what."""
+    """One fault in a store: the table, the place in it, and what is wrong."""
 
     table: str
     place: str
@@ -33,16 +34,38 @@ class Damage(NamedTuple):
         return f"{self.table}: {self.place}: {self.what}"
 
 
-def rows(count: int) -> str:
-    """`1 row`, `2,000 rows`."""
-    return "1 row" if count == 1 else f"{count:,} rows"
+class Checked(NamedTuple):
+    """How many tables and rows were checked, and what was found damaged."""
+
+    tables: int
+    rows: int
+    faults: list[Damage]
+
+
+def check_store(store: Store) -> Checked:
+    """Check every complete table and every reference of a store, part by part.
+
+    Digests are computed again from the rows; a table that was made under an older schema
+    version has the digest of the columns of that version. Fields marked AUDIT are in no digest:
+    only their numbers and references can be checked. The store is opened for one table at a time.
+    """
+    found: list[Damage] = []
+    with store.reading() as connection:
+        artifacts = _artifacts(connection)
+    for artifact, row in artifacts:
+        with store.reading() as connection:
+            found += _table_faults(connection, artifact, row)
+    with store.reading() as connection:
+        found += _not_finite(connection)
+    found += _reference_faults(store)
+    return Checked(len(artifacts), sum(artifact.row_count for artifact, _ in artifacts), found)
 
 
 class _Reference(NamedTuple):
-    """Rows of `table` that name a `target` which is not there.
+    """Rows of `table` that refer to a `target` which does not exist.
 
-    `query` gives the place and the name of each; it is asked once for each run where it has a
-    parameter `run`.
+    `query` selects the `place` and the `name` of each; a query with the parameter `$run` is
+    executed once for each run.
     """
 
     table: str
@@ -109,8 +132,8 @@ _REFERENCES: Final = (
 )
 
 
-def reference_faults(store: Store) -> Iterator[Damage]:
-    """One fault for each place, with how many rows it is and the first names of them."""
+def _reference_faults(store: Store) -> Iterator[Damage]:
+    """One fault for each place, with the number of rows and the first names in them."""
     with store.reading() as connection:
         found = connection.execute("SELECT run_id FROM audit.runs ORDER BY started_at").fetchall()
     runs = [{"run": run_id} for (run_id,) in found]
@@ -130,44 +153,10 @@ def _faults(
         values,
     ).fetchall()
     for place, count, different, names in found:
-        names_it = f"{rows(count)} name{'s' if count == 1 else ''}"
+        names_it = f"{_rows(count)} name{'s' if count == 1 else ''}"
         more = ", ..." if different > len(names) else ""
         what = f"{names_it} {reference.target} that is not there ({', '.join(names)}{more})"
         yield Damage(reference.table, place, what)
-
-
-# A whole store looked through: what is damaged in it, if anything is.
-
-
-_AT_ONCE: Final = 5
-"""Parts of a table that are in memory at the same time."""
-
-
-class Checked(NamedTuple):
-    """How much was looked through, and what was found damaged."""
-
-    tables: int
-    rows: int
-    faults: list[Damage]
-
-
-def check_store(store: Store) -> Checked:
-    """Look through every complete table and what names others, part by part.
-
-    Digests are computed anew from the rows; a table made under an older schema version has
-    that of the columns there were. Fields marked AUDIT are in no digest: of them only their
-    numbers and what they name can be checked. The store is opened for one table at a time.
-    """
-    found: list[Damage] = []
-    with store.reading() as connection:
-        artifacts = _artifacts(connection)
-    for artifact, row in artifacts:
-        with store.reading() as connection:
-            found += _table_faults(connection, artifact, row)
-    with store.reading() as connection:
-        found += _strange_numbers(connection)
-    found += reference_faults(store)
-    return Checked(len(artifacts), sum(artifact.row_count for artifact, _ in artifacts), found)
 
 
 def _artifacts(connection: duckdb.DuckDBPyConnection) -> list[tuple[Artifact, type[Row]]]:
@@ -185,30 +174,33 @@ def _table_faults(
     def damage(what: str) -> Damage:
         return Damage(artifact.kind, f"artifact {artifact.artifact_id}", what)
 
-    digests = {content_columns_at(row, v): None for v in range(1, SCHEMA_VERSION + 1)}
-    sums = [Digest(row, columns) for columns in digests]
+    versions = range(1, SCHEMA_VERSION + 1)
+    digests = [
+        Digest(row, columns)
+        for columns in dict.fromkeys(content_columns_at(row, version) for version in versions)
+    ]
     count = failed = 0
     for part in _parts(connection, artifact, row):
-        for digest in sums:
+        for digest in digests:
             digest.add(part)
         count += part.height
         failed += part.filter(pl.col("status") == "failed").height if "status" in part else 0
     if count != artifact.row_count:
-        yield damage(f"has {rows(count)}, and {artifact.row_count:,} are on record")
-    elif artifact.digest not in {digest.value() for digest in sums}:
+        yield damage(f"has {_rows(count)}, and {artifact.row_count:,} are on record")
+    elif artifact.digest not in {digest.value() for digest in digests}:
         yield damage(f"its rows are not those that were written (digest {artifact.digest})")
     if failed != artifact.failures:
         yield damage(f"has {failed:,} failed rows, and {artifact.failures:,} are on record")
     repeated = _repeated_keys(connection, artifact, row)
     if repeated:
-        yield damage(f"{rows(repeated)} too many with the same key ({', '.join(row.key)})")
+        yield damage(f"{_rows(repeated)} too many with the same key ({', '.join(row.key)})")
 
 
 def _parts(
     connection: duckdb.DuckDBPyConnection, artifact: Artifact, row: type[Row]
 ) -> Iterator[pl.DataFrame]:
-    for first in range(0, artifact.shards, _AT_ONCE):
-        last = min(first + _AT_ONCE, artifact.shards) - 1
+    for first in range(0, artifact.shards, _PARTS_AT_ONCE):
+        last = min(first + _PARTS_AT_ONCE, artifact.shards) - 1
         yield read_shards(connection, row, artifact, [first, last])
 
 
@@ -224,17 +216,21 @@ def _repeated_keys(
     return int(repeated)
 
 
-def _strange_numbers(connection: duckdb.DuckDBPyConnection) -> Iterator[Damage]:
-    """Numbers that are none, or infinite."""
+def _not_finite(connection: duckdb.DuckDBPyConnection) -> Iterator[Damage]:
+    """One fault for each artifact and column that holds NaN or infinity."""
     for row in row_kinds():
         for name, dtype in schema(row).items():
             if dtype.is_float():
-                strange = read_table(
+                found = read_table(
                     connection,
                     f"SELECT artifact_id::VARCHAR AS artifact, count(*) AS n "
                     f'FROM stored.{row.table} WHERE NOT isfinite("{name}") '
                     "GROUP BY ALL ORDER BY ALL",
                 )
-                for artifact, n in strange.iter_rows():
-                    what = f"NaN or infinity in {name!r} of {rows(n)}"
+                for artifact, n in found.iter_rows():
+                    what = f"NaN or infinity in {name!r} of {_rows(n)}"
                     yield Damage(row.table, f"artifact {artifact}", what)
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"

@@ -10,21 +10,21 @@ import polars as pl
 from claimflow.flows.store.arrow import Arrow
 from claimflow.flows.store.store import Store, insert, now, read_table
 
-_LITTLE: Final = "128MB"
-"""Memory for a few replies. Now and then DuckDB rewrites the newest 100,000 calls, prompts and
-all, and would take a gigabyte for it."""
+_MEMORY: Final = "128MB"
+"""Memory limit for writing a few replies. Now and then DuckDB rewrites the newest 100,000 calls
+with their prompts, and without a limit it takes a gigabyte for that."""
 
 
 class Ledger:
-    """Replies on file by content key. A reply is written before anyone uses it."""
+    """Stored replies of models by content key. A reply is written before it is used."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
 
     def recall(self, keys: Sequence[str], *, since: datetime | None = None) -> dict[str, bytes]:
-        """The newest remembered reply to each of `keys` that has one, in one look-up.
+        """The newest stored reply to each of `keys` that has one, in one query.
 
-        With `since` replies remembered before that moment do not count.
+        With `since` only replies written at or after that time count.
         """
         if not keys or not self.store.path.is_file():
             return {}
@@ -50,8 +50,8 @@ class Ledger:
     ) -> None:
         """Write the replies of `tool` in one transaction.
 
-        `calls` are rows of `audit.calls` that brought them, those on file already left out;
-        `closed` are the ids of calls that no run is to take up again.
+        `calls` are the rows of `audit.calls` for the calls that gave them; those that are stored
+        already are skipped. `closed` are ids of calls that no later run is to continue.
         """
         frame = pl.DataFrame(
             {"key": list(replies), "reply": list(replies.values())},
@@ -62,29 +62,26 @@ class Ledger:
             with self.store.writing(memory=memory) as connection:
                 insert(connection, "audit.replies", frame, tool=tool, made_at=now())
                 if calls is not None:
-                    insert(connection, "audit.calls", _new(connection, calls))
+                    insert(connection, "audit.calls", _not_stored(connection, calls))
                 if closed:
-                    _close(connection, closed)
+                    connection.execute(
+                        "UPDATE audit.calls SET open = false "
+                        "WHERE call_id IN (SELECT unnest($ids)::UUID)",
+                        {"ids": list(closed)},
+                    )
 
         try:
-            write(_LITTLE)
+            write(_MEMORY)
         except duckdb.OutOfMemoryException:
             write(None)
 
 
-def _close(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> None:
-    connection.execute(
-        "UPDATE audit.calls SET open = false WHERE call_id IN (SELECT unnest($ids)::UUID)",
-        {"ids": list(ids)},
-    )
-
-
-def _new(connection: duckdb.DuckDBPyConnection, calls: pl.DataFrame) -> pl.DataFrame:
-    """The calls that are not on file."""
+def _not_stored(connection: duckdb.DuckDBPyConnection, calls: pl.DataFrame) -> pl.DataFrame:
     connection.register("calls", Arrow(calls))
-    query = (
-        "SELECT * FROM calls ANTI JOIN audit.calls AS filed ON filed.call_id = calls.call_id::UUID"
+    found = read_table(
+        connection,
+        "SELECT * FROM calls "
+        "ANTI JOIN audit.calls AS stored ON stored.call_id = calls.call_id::UUID",
     )
-    found = read_table(connection, query)
     connection.unregister("calls")
     return found

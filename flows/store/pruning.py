@@ -1,4 +1,4 @@
-"""Old runs removed, and the file compacted."""
+"""Remove old runs, and make the file of a store smaller."""
 
 import shutil
 import time
@@ -14,18 +14,68 @@ from claimflow.flows.store.runs import in_progress
 from claimflow.flows.store.store import Store, now
 from claimflow.stages.rows import row_kinds
 
-# A store's file made smaller: rewritten without the room that removed rows left in it.
+
+class Retention(NamedTuple):
+    """Which runs to keep, beside all that have a tag.
+
+    Either the newest `runs` completed runs of each pipeline or the runs of the last `days` days;
+    the other is None. With `replies` all replies of models are kept.
+    """
+
+    runs: int | None = None
+    days: int | None = None
+    replies: bool = True
 
 
-_GRACE: Final = 0.2
-"""Seconds to keep the lock of a file that was replaced, for those who had just opened it."""
+class Pruned(NamedTuple):
+    """What was or would be removed, in numbers, and the bytes of the file before and after.
+
+    `emptied` counts the calls that stay without their texts.
+    """
+
+    removed: list[str]
+    kept: int
+    tables: int
+    rows: int
+    calls: int
+    emptied: int
+    replies: int
+    before: int
+    after: int | None
+
+
+def prune(store: Store, retention: Retention, *, dry_run: bool = False) -> Pruned:
+    """Remove the runs that are not to be kept, and what only they used.
+
+    Tables that a kept run reused stay, also those that a removed run made, and so do edits and
+    the calls that a kept row refers to. Calls that only a kept reply refers to stay without
+    their texts. Raises `StoreBusyError` while a run is in progress.
+    """
+    before = store.path.stat().st_size if store.path.is_file() else 0
+    with store.reading() if dry_run else store.writing() as connection:
+        for run_id, host, process in in_progress(connection):
+            where = f"process {process} on {host}"
+            raise StoreBusyError(
+                f"{store.path}: run {run_id} is in progress ({where}); wait for it"
+            )
+        _select_kept(connection, retention)
+        found = _count(connection, before)
+        if not dry_run:
+            for statement in _deletions():
+                connection.execute(statement)
+        for name in _TEMPORARY:
+            connection.execute(f"DROP TABLE {name}")
+    if dry_run:
+        return found
+    compact(store)
+    return found._replace(after=store.path.stat().st_size)
 
 
 def compact(store: Store) -> None:
-    """Rewrite the file; the new one takes the place of the old one in a single step.
+    """Rewrite the file without the space of removed rows; the new file replaces the old at once.
 
-    A crash leaves either. Readers go on meanwhile. Raises `StoreFullError` where there is no
-    room for both.
+    A crash leaves either file whole. Others may read meanwhile. Raises `StoreFullError` where
+    the disk has no room for both.
     """
     part = store.path.with_name(f".{store.path.name}.compact")
     part.unlink(missing_ok=True)
@@ -40,79 +90,24 @@ def compact(store: Store) -> None:
             connection.execute("DETACH compact")
             shutil.copymode(store.path, part)
             part.replace(store.path)
-            # Somebody may have opened the old file and not asked for its lock yet: who got
-            # it would write into a file without a name.
-            time.sleep(_GRACE)
+            # Another process may have opened the old file without having locked it yet. If it
+            # got the lock, it would write into a file that has no name any more.
+            time.sleep(_SECONDS_LOCKED)
     finally:
         part.unlink(missing_ok=True)
         log_path(part).unlink(missing_ok=True)
 
 
-# Old runs removed, with what only they need, and the file made smaller.
+_SECONDS_LOCKED: Final = 0.2
+"""How long the lock of a replaced file is kept."""
+
+_TEMPORARY: Final = ("kept_runs", "kept_tables", "named_calls", "remembered_calls")
 
 
-class Retention(NamedTuple):
-    """What to keep beside all that is labelled.
-
-    `runs` is how many of the newest runs of each pipeline that came to their end, `days` for
-    how many days; one of them is None. With `replies` models' replies are kept whatever
-    happens to the runs.
-    """
-
-    runs: int | None = None
-    days: int | None = None
-    replies: bool = True
-
-
-class Pruned(NamedTuple):
-    """What was removed, or would be: how many of each, and the bytes of the file around it."""
-
-    removed: list[str]
-    kept: int
-    tables: int
-    rows: int
-    calls: int
-    emptied: int
-    replies: int
-    before: int
-    after: int | None
-
-
-def prune(store: Store, keeping: Retention, *, dry_run: bool = False) -> Pruned:
-    """Remove the runs that are not to be kept, and what only they used.
-
-    Tables that a kept run reused stay, whoever made them, and so do edits by hand and the
-    calls that a kept row names. Calls that only a remembered reply names stay without their
-    texts. Raises `StoreBusyError` while a run is in progress.
-    """
-    before = store.path.stat().st_size if store.path.is_file() else 0
-    window = store.reading() if dry_run else store.writing()
-    with window as connection:
-        for run_id, host, process in in_progress(connection):
-            where = f"process {process} on {host}"
-            raise StoreBusyError(
-                f"{store.path}: run {run_id} is in progress ({where}); wait for it"
-            )
-        _decide(connection, keeping)
-        found = _counted(connection, before)
-        if not dry_run:
-            for statement in _statements():
-                connection.execute(statement)
-        for name in _LISTS:
-            connection.execute(f"DROP TABLE {name}")
-    if dry_run:
-        return found
-    compact(store)
-    return found._replace(after=store.path.stat().st_size)
-
-
-_LISTS: Final = ("kept_runs", "kept_tables", "named_calls", "remembered_calls")
-
-
-def _decide(connection: duckdb.DuckDBPyConnection, keeping: Retention) -> None:
-    """Write into temporary tables which runs, tables, calls and replies are kept."""
-    since = now() - timedelta(days=keeping.days) if keeping.days else None
-    connection.execute(_KEPT_RUNS, {"runs": keeping.runs, "since": since})
+def _select_kept(connection: duckdb.DuckDBPyConnection, retention: Retention) -> None:
+    """Make temporary tables of the runs, tables, calls and replies that are kept."""
+    since = now() - timedelta(days=retention.days) if retention.days else None
+    connection.execute(_KEPT_RUNS, {"runs": retention.runs, "since": since})
     connection.execute(_KEPT_TABLES)
     named = " UNION ".join(
         f"SELECT call_id FROM stored.{row.table} SEMI JOIN kept_tables USING (artifact_id)"
@@ -124,7 +119,7 @@ def _decide(connection: duckdb.DuckDBPyConnection, keeping: Retention) -> None:
         "USING (artifact_id)"
     )
     connection.execute(f"CREATE TEMP TABLE named_calls AS {named}")
-    connection.execute(_REMEMBERED, {"forget": not keeping.replies})
+    connection.execute(_REMEMBERED, {"forget": not retention.replies})
 
 
 _KEPT_RUNS: Final = """
@@ -134,7 +129,7 @@ WITH ended AS (
          row_number() OVER (PARTITION BY pipeline ORDER BY started_at DESC) AS place
   FROM audit.runs WHERE status IN ('done', 'measured')
 ),
--- A pipeline that has not had so many yet keeps them all.
+-- A pipeline with fewer runs keeps all of them.
 first AS (SELECT pipeline, started_at FROM ended WHERE place = $runs),
 recent AS (
   SELECT run_id FROM audit.runs LEFT JOIN first USING (pipeline)
@@ -142,14 +137,14 @@ recent AS (
              THEN runs.started_at >= coalesce(first.started_at, '-infinity'::TIMESTAMP)
              ELSE runs.started_at >= $since::TIMESTAMP END
 ),
-labelled AS (SELECT arg_max(run_id, tagged_at) AS run_id FROM audit.tags GROUP BY tag),
-wanted AS (FROM recent UNION FROM labelled)
+tagged AS (SELECT arg_max(run_id, tagged_at) AS run_id FROM audit.tags GROUP BY tag),
+wanted AS (FROM recent UNION FROM tagged)
 FROM wanted
 UNION
 SELECT baseline FROM audit.gates SEMI JOIN wanted USING (run_id) WHERE baseline IS NOT NULL
 """
 
-# A table with edits laid over it keeps the one below, which no run names.
+# A table with edits applied was made from a base table, which no run step refers to.
 _KEPT_TABLES: Final = """
 CREATE TEMP TABLE kept_tables AS
 WITH used AS (
@@ -168,7 +163,7 @@ WITH oldest AS (
 ),
 replies AS (
   SELECT key, made_at,
-         -- An embedding that an endpoint gave is filed with them, and is no text.
+         -- Embeddings from an endpoint are replies, too, but no text.
          CASE WHEN tool = 'judge'
               THEN try_cast(try_cast(try(decode(reply)) AS JSON) ->> '$.call' AS UUID) END
            AS call_id
@@ -181,14 +176,14 @@ WHERE NOT $forget OR made_at >= (SELECT began FROM oldest)
 
 _GONE: Final = "run_id NOT IN (SELECT run_id FROM kept_runs)"
 _UNUSED: Final = "artifact_id NOT IN (SELECT artifact_id FROM kept_tables)"
-_UNNAMED: Final = (
+_NOT_NAMED: Final = (
     f"{_GONE} AND NOT EXISTS (SELECT 1 FROM named_calls n WHERE n.call_id = calls.call_id)"
 )
-_IN_MEMORY: Final = "EXISTS (SELECT 1 FROM remembered_calls r WHERE r.call_id = calls.call_id)"
+_HAS_REPLY: Final = "EXISTS (SELECT 1 FROM remembered_calls r WHERE r.call_id = calls.call_id)"
 _FORGOTTEN: Final = "NOT EXISTS (SELECT 1 FROM remembered_calls r WHERE r.key = replies.key)"
 
 
-def _counted(connection: duckdb.DuckDBPyConnection, before: int) -> Pruned:
+def _count(connection: duckdb.DuckDBPyConnection, before: int) -> Pruned:
     def count(table: str, condition: str) -> int:
         query = f"SELECT count(*) FROM {table} WHERE {condition}"
         return int(connection.execute(query).fetchall()[0][0])
@@ -201,22 +196,22 @@ def _counted(connection: duckdb.DuckDBPyConnection, before: int) -> Pruned:
         kept=count("audit.runs", f"NOT ({_GONE})"),
         tables=count("audit.artifacts", _UNUSED),
         rows=sum(count(f"stored.{row.table}", _UNUSED) for row in row_kinds()),
-        calls=count("audit.calls", f"{_UNNAMED} AND NOT {_IN_MEMORY}"),
-        emptied=count("audit.calls", f"{_UNNAMED} AND {_IN_MEMORY} AND prompt IS NOT NULL"),
+        calls=count("audit.calls", f"{_NOT_NAMED} AND NOT {_HAS_REPLY}"),
+        emptied=count("audit.calls", f"{_NOT_NAMED} AND {_HAS_REPLY} AND prompt IS NOT NULL"),
         replies=count("audit.replies", _FORGOTTEN),
         before=before,
         after=None,
     )
 
 
-def _statements() -> list[str]:
-    """What removes it all, in one transaction."""
+def _deletions() -> list[str]:
+    """The statements that remove everything that is not kept."""
     return [
         *(f"DELETE FROM stored.{row.table} WHERE {_UNUSED}" for row in row_kinds()),
         f"DELETE FROM audit.artifacts WHERE {_UNUSED}",
-        f"DELETE FROM audit.calls WHERE {_UNNAMED} AND NOT {_IN_MEMORY}",
+        f"DELETE FROM audit.calls WHERE {_NOT_NAMED} AND NOT {_HAS_REPLY}",
         "UPDATE audit.calls SET system = NULL, prompt = NULL, reply = NULL, open = false "
-        f"WHERE {_UNNAMED} AND prompt IS NOT NULL",
+        f"WHERE {_NOT_NAMED} AND prompt IS NOT NULL",
         f"DELETE FROM audit.replies WHERE {_FORGOTTEN}",
         *(
             f"DELETE FROM audit.{table} WHERE {_GONE}"

@@ -17,23 +17,25 @@ _LIMITS: Final = (
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
     "SET python_enable_replacements = false",
-    # A limit set after these two would be refused: they come last.
+    # These two come last: after them DuckDB refuses other settings.
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
 
-_UNKNOWN: Final = re.compile(r"\b(?:INTERVAL|UNION|BIGNUM|VARIANT|BIT|TIME WITH TIME ZONE)\b|BLOB.")
-"""Types that Polars lacks, or of which it would lose a part, and bytes in lists or structs."""
+_UNREADABLE: Final = re.compile(
+    r"\b(?:INTERVAL|UNION|BIGNUM|VARIANT|BIT|TIME WITH TIME ZONE)\b|BLOB."
+)
+"""Types that Polars lacks or reads with a loss, and bytes in lists or structs."""
 
 
 def query(store: Store, sql: str, *, seconds: float, rows: int | None = None) -> pl.DataFrame:
-    """The answer to one SQL query, on a store of any schema version; its first `rows` alone.
+    """The result of one SQL query on a store of any schema version, or its first `rows`.
 
-    Of columns of one name all but the first are numbered. Values of types that Polars lacks,
-    such as spans of time, are text.
+    Columns that share a name get numbers, all but the first. Values of types that Polars lacks,
+    such as intervals, are text.
 
-    Raises `InputError` when DuckDB refuses the query, when it answers no rows and columns,
-    or when it takes longer than `seconds`.
+    Raises `InputError` when DuckDB refuses the query, when it returns no table, or when it takes
+    longer than `seconds`.
     """
     with store.reading(any_version=True, exclusive=True) as connection:
         for limit in _LIMITS:
@@ -41,10 +43,10 @@ def query(store: Store, sql: str, *, seconds: float, rows: int | None = None) ->
         timer = threading.Timer(seconds, connection.interrupt)
         timer.start()
         try:
-            answer = connection.sql(sql)
-            if answer is None:
+            result = connection.sql(sql)
+            if result is None:
                 raise InputError([Fault("sql", "answers nothing", "write a SELECT")])
-            readable = _readable(answer)
+            readable = _readable(result)
             return pl.DataFrame(Arrow(readable if rows is None else readable.limit(rows)))
         except duckdb.InterruptException as error:
             what = f"took longer than {seconds:g} s"
@@ -57,26 +59,26 @@ def query(store: Store, sql: str, *, seconds: float, rows: int | None = None) ->
             timer.cancel()
 
 
-def _readable(answer: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-    """The same answer as a table that Polars can have."""
-    if len(set(answer.columns)) < len(answer.columns):
-        # As a subquery its columns of one name are told apart: a, a_1.
-        answer = answer.project("*")
-    unknown = [bool(_UNKNOWN.search(str(kind))) for kind in answer.types]
-    if not any(unknown):
-        return answer
-    quoted = [name.replace('"', '""') for name in answer.columns]
-    # By place: to DuckDB names that differ in case alone are one.
-    return answer.project(
+def _readable(result: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """The same result in types that Polars has."""
+    if len(set(result.columns)) < len(result.columns):
+        # As a subquery, columns that share a name become a, a_1.
+        result = result.project("*")
+    unreadable = [bool(_UNREADABLE.search(str(kind))) for kind in result.types]
+    if not any(unreadable):
+        return result
+    quoted = [name.replace('"', '""') for name in result.columns]
+    # By position: for DuckDB names that differ only in case are the same.
+    return result.project(
         ", ".join(
             f'#{place}{"::VARCHAR" if as_text else ""} AS "{name}"'
-            for place, (name, as_text) in enumerate(zip(quoted, unknown, strict=True), 1)
+            for place, (name, as_text) in enumerate(zip(quoted, unreadable, strict=True), 1)
         )
     )
 
 
 def tables(store: Store) -> pl.DataFrame:
-    """Every table and view of a store with its columns and their types."""
+    """Every table and view of a store, with its columns and their types."""
     return query(
         store,
         """

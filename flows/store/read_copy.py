@@ -1,4 +1,4 @@
-"""The read copy: a snapshot of the store that readers open without waiting."""
+"""The read copy: a snapshot of the store beside it, which can be read while a run writes."""
 
 import glob
 import logging
@@ -16,26 +16,8 @@ import duckdb
 from claimflow.flows.errors import InputError, StoreError, StoreFullError
 from claimflow.flows.store.store import Store
 
-# The log beside a store, where DuckDB keeps what a process wrote that did not live to close it.
-
-
-def fold_log(store: Store) -> None:
-    """Bring into the file what the log beside it, left by a crash, holds."""
-    if log_path(store.path).exists():
-        with store.writing():
-            pass
-
-
-def log_path(store: Path) -> Path:
-    """Where DuckDB keeps what is not in the file yet."""
-    return store.with_name(f"{store.name}.wal")
-
-
-# The read copy: the store as it last was, in a file beside it that nobody waits for.
-
-
-_LEFT: Final = 3600.0
-"""Seconds after which an unfinished copy is one that a crash left behind."""
+_ABANDONED_AFTER: Final = 3600.0
+"""Seconds after which an unfinished copy is taken for one that a crash left behind."""
 
 _COPY: Final = "import shutil, sys; shutil.copyfile(sys.argv[1], sys.argv[2])"
 
@@ -43,25 +25,25 @@ _LOG: Final = logging.getLogger("claimflow")
 
 
 def read_copy_path(store: Path) -> Path:
-    """Where the read copy of a store is: `evals.read.duckdb` beside `evals.duckdb`."""
+    """The path of the read copy of a store: `evals.read.duckdb` beside `evals.duckdb`."""
     return store.with_name(f"{store.stem}.read{store.suffix}")
 
 
 def is_current(store: Path) -> bool:
-    """Whether nothing was written to the store since its read copy was made of it."""
+    """Whether nothing was written to the store since its read copy was made."""
     copy = read_copy_path(store)
     return copy.is_file() and _mark(copy) == _mark(store)
 
 
 def write_read_copy(store: Store) -> None:
-    """Put a copy of the store beside it, in place of an older one, unless nothing has changed.
+    """Replace the read copy with a copy of the store, unless nothing has changed.
 
-    Who has the older one open keeps it as it is; who opens the file next reads the new one.
-    Writers wait while the file is copied, readers do not. Raises `StoreFullError` where there
-    is no room for it and `StoreBusyError` where a writer does not let go.
+    A process that has the older copy open goes on reading it. Writers wait while the file is
+    copied, readers do not. Raises `StoreFullError` where the disk has no room for it and
+    `StoreBusyError` while another process writes.
     """
     copy = read_copy_path(store.path)
-    _sweep(copy)
+    _remove_abandoned(copy)
     part = copy.with_name(f".{copy.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     fold_log(store)
     try:
@@ -69,7 +51,7 @@ def write_read_copy(store: Store) -> None:
             if is_current(store.path) or log_path(store.path).exists():
                 return
             _copy_file(store.path, part)
-            # A log beside it would be one that somebody's writing into an older copy left.
+            # A log here belongs to an older copy that some process wrote into.
             log_path(copy).unlink(missing_ok=True)
             part.replace(copy)
     except OSError as error:
@@ -79,7 +61,7 @@ def write_read_copy(store: Store) -> None:
 
 
 def update_read_copy(store: Store, *, wanted: bool) -> None:
-    """Publish, or where no read copy is `wanted` remove it; a failure costs the run nothing."""
+    """Write the read copy, or remove it where none is `wanted`; a failure is only logged."""
     try:
         if wanted:
             write_read_copy(store)
@@ -90,31 +72,40 @@ def update_read_copy(store: Store, *, wanted: bool) -> None:
 
 
 def refresh_read_copy(store: Store) -> None:
-    """Publish what a command has written, where the store has a read copy."""
+    """Write the read copy again after a command wrote to the store, where there is one."""
     if read_copy_path(store.path).is_file():
         update_read_copy(store, wanted=True)
 
 
-def _copy_file(store: Path, part: Path) -> None:
-    """Copy a file in another process.
+def fold_log(store: Store) -> None:
+    """Move into the file what DuckDB's log beside it holds after a crash."""
+    if log_path(store.path).exists():
+        with store.writing():
+            pass
 
-    Closing a file would take from this process its locks on it, those of DuckDB included.
-    """
+
+def log_path(store: Path) -> Path:
+    """DuckDB's log beside a store, which holds committed rows that are not in the file yet."""
+    return store.with_name(f"{store.name}.wal")
+
+
+def _copy_file(store: Path, part: Path) -> None:
+    """Copy a file in another process: closing a file drops all locks of this process on it."""
     mark = store.stat()
     command = [sys.executable, "-I", "-S", "-c", _COPY, str(store), str(part)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         raise OSError(0, done.stderr.strip().rpartition("\n")[2])
     os.utime(part, ns=(mark.st_atime_ns, mark.st_mtime_ns))
-    # What somebody wrote into it would be lost at the next publishing: they are told at once.
+    # Read-only: rows written into the copy would be lost when it is next replaced.
     part.chmod(mark.st_mode & 0o444)
 
 
-def _sweep(copy: Path) -> None:
-    """Remove the unfinished copies of those who did not live to finish them."""
+def _remove_abandoned(copy: Path) -> None:
+    """Remove unfinished copies of processes that crashed."""
     for part in copy.parent.glob(f".{glob.escape(copy.name)}.*.part"):
         with suppress(OSError):
-            if time.time() - part.stat().st_ctime > _LEFT:
+            if time.time() - part.stat().st_ctime > _ABANDONED_AFTER:
                 part.unlink()
 
 

@@ -10,11 +10,9 @@ from claimflow.flows.store.runs import CURRENT_TAGS, find_run, tags
 from claimflow.flows.store.store import Store, read_table
 from claimflow.stages.registry import LOWER_IS_BETTER
 
-# What a run found, read back from the store for people to look at.
-
 
 def chosen_run(store: Store, word: str | None, *, before: str | None = None) -> str:
-    """The run that `word` means as in `find_run`, or the newest of all; else `InputError`."""
+    """The run that `word` names, as in `find_run`, or the newest; `InputError` where none."""
     found = find_run(store, word, before=before) if word else runs.newest_run(store)
     if found is not None:
         return found
@@ -26,8 +24,8 @@ def chosen_run(store: Store, word: str | None, *, before: str | None = None) -> 
 
 
 def all_runs(store: Store) -> pl.DataFrame:
-    """Every run, newest first: id, tags, pipeline, status, times, steps by how, failures."""
-    return _read_rows(
+    """Every run, newest first: id, tags, pipeline, status, times, counts of steps, failures."""
+    return _read(
         store,
         f"""
         SELECT run_id, tags, pipeline, status, started_at, runs.ended_at,
@@ -47,7 +45,7 @@ def all_runs(store: Store) -> pl.DataFrame:
 
 def run_steps(store: Store, run_id: str) -> pl.DataFrame:
     """The steps of a run in order: stage, rows, failures, whether reused, seconds."""
-    return _read_rows(
+    return _read(
         store,
         """
         SELECT step, stage, reused, row_count, failures, seconds, artifact_id
@@ -60,13 +58,13 @@ def run_steps(store: Store, run_id: str) -> pl.DataFrame:
 
 
 def sample_count(steps: pl.DataFrame) -> int:
-    """How many samples a run has, by its steps as `run_steps` gives them; 0 where none was read."""
+    """The number of samples of a run, from its `run_steps`; 0 where no sample was read."""
     return int(steps.filter(pl.col("step") == "samples")["row_count"].sum())
 
 
 def summaries(store: Store, run_id: str) -> pl.DataFrame:
-    """The summaries of a run, those over all samples before those by slice."""
-    return _read_rows(
+    """The summaries of a run: over all samples first, then by slice."""
+    return _read(
         store,
         """
         SELECT summaries.* EXCLUDE (run_id, step)
@@ -83,9 +81,9 @@ def summaries(store: Store, run_id: str) -> pl.DataFrame:
 def lowest_samples(store: Store, run_id: str, count: int) -> pl.DataFrame:
     """The samples with the lowest mean over their scores: sample_id, mean, user_input, response.
 
-    Scores that are best at 0 count as what they lack to 1.
+    A score s of a metric where lower is better counts as 1 - s.
     """
-    return _read_rows(
+    return _read(
         store,
         """
         SELECT sample_id, mean, user_input, response
@@ -105,8 +103,8 @@ def lowest_samples(store: Store, run_id: str, count: int) -> pl.DataFrame:
 
 
 def verdicts_of(store: Store, run_id: str, sample_id: str) -> pl.DataFrame:
-    """The claims of a sample, each with its verdicts (one row without any where it has none)."""
-    return _read_rows(
+    """The claims of a sample with their verdicts; a claim without verdicts has one row."""
+    return _read(
         store,
         """
         SELECT c.step AS claims_step, c.claim, c.status AS claim_status, c.reason AS claim_reason,
@@ -127,7 +125,7 @@ def verdicts_of(store: Store, run_id: str, sample_id: str) -> pl.DataFrame:
 
 def scores_of(store: Store, run_id: str, sample_id: str) -> pl.DataFrame:
     """The scores of a sample in the order of their steps."""
-    return _read_rows(
+    return _read(
         store,
         """
         SELECT scores.step, metric, score, status, reason, details
@@ -141,8 +139,8 @@ def scores_of(store: Store, run_id: str, sample_id: str) -> pl.DataFrame:
 
 
 def scores_of_samples(store: Store, run_id: str, samples: list[str]) -> pl.DataFrame:
-    """The scores of some samples in the order of their steps: sample_id, step, metric and so on."""
-    return _read_rows(
+    """The scores of `samples`, by sample and step: sample_id, step, metric, score and so on."""
+    return _read(
         store,
         """
         SELECT sample_id, step, metric, score, status, reason
@@ -157,8 +155,8 @@ def scores_of_samples(store: Store, run_id: str, samples: list[str]) -> pl.DataF
 
 
 def sample(store: Store, run_id: str, sample_id: str) -> dict[str, Any]:
-    """The sample whose id is, or starts with, `sample_id`; `InputError` when none or several."""
-    found = _read_rows(
+    """The sample whose id is, or starts with, `sample_id`; `InputError` where none or several."""
+    found = _read(
         store,
         """
         SELECT sample_id, user_input, response, reference, retrieved_contexts FROM samples
@@ -174,23 +172,15 @@ def sample(store: Store, run_id: str, sample_id: str) -> dict[str, Any]:
         what, hint = f"{sample_id!r} begins {found.height} sample ids", "write more of it"
     else:
         every = "SELECT sample_id FROM samples WHERE run_id = $run ORDER BY sample_id"
-        ids = _read_rows(store, every, run=run_id)
+        ids = _read(store, every, run=run_id)
         what = f"run {run_id} has no sample {sample_id!r}"
         near = nearest(sample_id, ids["sample_id"].head(1_000))
         hint = f"did you mean {near!r}?" if near else "see the samples table for its samples"
     raise InputError([Fault(str(store.path), what, hint)])
 
 
-def _read_rows(store: Store, query: str, **values: Any) -> pl.DataFrame:
-    with store.reading() as connection:
-        return read_table(connection, query, **values)
-
-
-# What failed in a run, and what its calls were: read back from the store for people to look at.
-
-
 def failures(store: Store, run_id: str) -> pl.DataFrame:
-    """The failed rows of a run by step and kind: step, failure, failed, reason (one of theirs)."""
+    """The failed rows of a run, by step and kind: step, failure, failed (a count), reason."""
     return _read(
         store,
         """
@@ -210,7 +200,7 @@ def failures(store: Store, run_id: str) -> pl.DataFrame:
 def failed_rows(store: Store, run_id: str, step: str, count: int) -> pl.DataFrame:
     """The first failed rows of a step, by sample: sample_id, failure, reason.
 
-    Scores and similarities have no kind of failure.
+    `failure` is NULL for scores and similarities.
     """
     return _read(
         store,
@@ -254,7 +244,7 @@ def calls_made(store: Store, run_id: str) -> pl.DataFrame:
 
 
 def calls_of_step(store: Store, run_id: str, step: str) -> tuple[int, int, float | None]:
-    """The calls that a step of a run made, those of known cost, and what these cost in USD."""
+    """For a step of a run: its calls, its calls with a known cost, and their cost in USD."""
     query = """
         SELECT count(*) AS calls, count(cost) AS priced, sum(cost)::DOUBLE AS cost
         FROM audit.calls WHERE run_id = $run AND step = $step
@@ -264,10 +254,7 @@ def calls_of_step(store: Store, run_id: str, step: str) -> tuple[int, int, float
 
 
 def votes(store: Store, run_id: str) -> tuple[int, int]:
-    """Of the claims of a run that several votes were asked on: those whose votes differ, and all.
-
-    A claim that was held against several premises counts for each.
-    """
+    """For a run: the number of verdicts whose votes differ, and of all verdicts with votes."""
     found = _read(
         store,
         """
@@ -281,7 +268,7 @@ def votes(store: Store, run_id: str) -> tuple[int, int]:
 
 
 def calls_of(store: Store, run_id: str, sample_id: str) -> pl.DataFrame:
-    """The calls that gave the claims and verdicts of a sample, those of other runs too."""
+    """The calls that gave the claims and verdicts of a sample, also calls of earlier runs."""
     return _read(
         store,
         """
@@ -302,6 +289,6 @@ def calls_of(store: Store, run_id: str, sample_id: str) -> pl.DataFrame:
     )
 
 
-def _read(store: Store, query: str, **values: str | int) -> pl.DataFrame:
+def _read(store: Store, query: str, **values: Any) -> pl.DataFrame:
     with store.reading() as connection:
         return read_table(connection, query, **values)

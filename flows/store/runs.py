@@ -1,4 +1,4 @@
-"""Runs on record: pipeline, steps, artifacts, and the tags that name runs."""
+"""Records of runs: their start, steps and end, and the tags that name them."""
 
 import os
 import platform
@@ -25,31 +25,27 @@ from claimflow.flows.store.artifacts import Artifact
 from claimflow.flows.store.store import Store, now, read_table
 from claimflow.stages.rows import row_kinds
 
-# Runs on record: which pipeline ran when, and which artifact each of its steps used.
-
-
 Ending = Literal["done", "measured", "failed", "stopped"]
-"""measured: a run that was about noise came to its end. It has no tables and is nobody's newest."""
+"""How a run ended. measured: a run that measured noise. It has no tables, and `latest` skips it."""
 
 NOISE_SUFFIX: Final = " (noise)"
-"""What ends the pipeline's name in runs that are about noise."""
+"""Suffix of the pipeline's name in runs that measure noise."""
 
 
 def start_run(
     store: Store, *, pipeline: str, config_path: str, config: str
 ) -> tuple[str, list[str]]:
-    """Put a new run on record; returns its id and the ids of runs found killed.
+    """Record the start of a run; returns its id and the ids of runs found killed.
 
-    A run is killed when it is on record as running and its process is gone. Rows of
-    tables that it had not finished are deleted: no run can reuse them, and what models
-    replied is in the ledger.
+    A run was killed when it is recorded as running and its process has ended. Rows of its
+    unfinished tables are deleted: no run can reuse them, and replies of models are in the ledger.
     """
     with store.writing() as connection:
-        # Of two processes that begin at once one waits here: no two runs get one id.
+        # The clock is read in the transaction: two runs that start at once get different ids.
         started = now()
-        # The last four digits are parts of the second, for whoever sorts by ids means the time.
+        # The last four digits are the fraction of the second, so that ids sort by time.
         run_id = f"{started:%Y%m%d-%H%M%S}-{started.microsecond * 65_536 // 1_000_000:04x}"
-        killed = _bury_killed(connection)
+        killed = _mark_killed_runs(connection)
         connection.execute(
             "INSERT INTO audit.runs VALUES ($run_id, $pipeline, $config_path, $config, 'running', "
             "NULL, $started, NULL, $host, $process, $made_by)",
@@ -77,7 +73,7 @@ def record_step(
     reused: bool,
     seconds: float,
 ) -> None:
-    """Put on record which artifact a step of a run used."""
+    """Record which artifact a step of a run used."""
     connection.execute(
         "INSERT INTO audit.run_steps VALUES ($run, $step, $position, $id, $reused, $s, $now)",
         {
@@ -93,7 +89,7 @@ def record_step(
 
 
 def end_run(store: Store, run_id: str, status: Ending, reason: str | None = None) -> None:
-    """Put the end of a run on record."""
+    """Record the end of a run."""
     with store.writing() as connection:
         connection.execute(
             "UPDATE audit.runs SET status = $status, reason = $reason, ended_at = $now "
@@ -106,17 +102,17 @@ def end_run(store: Store, run_id: str, status: Ending, reason: str | None = None
 def recording_end(
     store: Store, run_id: str, stop: threading.Event, *, well: Ending = "done"
 ) -> Iterator[None]:
-    """Notes the end of a run, however it comes; `stop` is set where it is no good one."""
+    """Record the end of a run when the block ends; an error also sets `stop`."""
     try:
         yield
     except StoreError:
-        # Its end cannot be noted either: the next run finds that its process is gone.
+        # The end cannot be written either: the next run finds that the process has ended.
         stop.set()
         raise
     except BaseException as error:
         stop.set()
         if isinstance(error, StoppedError) or not isinstance(error, Exception):
-            # Ctrl-C, and whatever else makes a process end because somebody wishes so.
+            # Ctrl-C, SystemExit and the like are requests to stop.
             end_run(store, run_id, "stopped", "asked to stop")
         else:
             plain = isinstance(error, JudgeError | WorkersError)
@@ -129,9 +125,9 @@ def recording_end(
 
 
 def in_progress(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, int]]:
-    """The runs whose process may live: run id, host, process.
+    """The runs whose process may still run: run id, host, process id.
 
-    What lives on another host cannot be seen: its runs count for a day.
+    Processes of other hosts cannot be seen: their runs count for a day.
     """
     found = connection.execute(
         "SELECT run_id, host, process, started_at > $now - INTERVAL 1 DAY FROM audit.runs "
@@ -146,7 +142,7 @@ def in_progress(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, i
 
 
 def newest_run(store: Store, run_id: str | None = None) -> str | None:
-    """The newest run whose id starts with `run_id`, or the newest that is not about noise."""
+    """The newest run whose id starts with `run_id`, or the newest that does not measure noise."""
     with store.reading() as connection:
         found = connection.execute(
             "SELECT run_id FROM audit.runs WHERE starts_with(run_id, $start) "
@@ -157,36 +153,32 @@ def newest_run(store: Store, run_id: str | None = None) -> str | None:
     return found[0][0] if found else None
 
 
-def _bury_killed(connection: duckdb.DuckDBPyConnection) -> list[str]:
+def _mark_killed_runs(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Record which runs of this host were killed, and delete their unfinished tables."""
     running = connection.execute(
         "SELECT run_id, process FROM audit.runs WHERE status = 'running' AND host = $host",
         {"host": platform.node()},
     ).fetchall()
     killed = [run_id for run_id, process in running if not process_alive(process)]
     for run_id in killed:
-        _bury(connection, run_id)
+        unfinished = "run_id = $run AND digest IS NULL"
+        for row in row_kinds():
+            connection.execute(
+                f"DELETE FROM stored.{row.table} WHERE artifact_id IN "
+                f"(SELECT artifact_id FROM audit.artifacts WHERE {unfinished})",
+                {"run": run_id},
+            )
+        connection.execute(f"DELETE FROM audit.artifacts WHERE {unfinished}", {"run": run_id})
+        connection.execute(
+            "UPDATE audit.runs SET status = 'killed', reason = 'its process ended without a word' "
+            "WHERE run_id = $run",
+            {"run": run_id},
+        )
     return killed
 
 
-def _bury(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
-    for row in row_kinds():
-        connection.execute(
-            f"DELETE FROM stored.{row.table} WHERE artifact_id IN "
-            "(SELECT artifact_id FROM audit.artifacts WHERE run_id = $run AND digest IS NULL)",
-            {"run": run_id},
-        )
-    connection.execute(
-        "DELETE FROM audit.artifacts WHERE run_id = $run AND digest IS NULL", {"run": run_id}
-    )
-    connection.execute(
-        "UPDATE audit.runs SET status = 'killed', reason = 'its process ended without a word' "
-        "WHERE run_id = $run",
-        {"run": run_id},
-    )
-
-
 def process_alive(process: int) -> bool:
-    """Whether a process of this host lives, whoever owns it."""
+    """Whether a process of this host is running, also one of another user."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -196,8 +188,7 @@ def process_alive(process: int) -> bool:
     return True
 
 
-# Names that people give to runs, and the run that a word on the command line means.
-
+# Tags, and finding a run by a tag, an id or a word such as latest.
 
 LATEST: Final = "latest"
 PREVIOUS: Final = "previous"
@@ -209,12 +200,12 @@ CURRENT_TAGS: Final = """
 SELECT tag, run_id, tagged_at FROM audit.tags SEMI JOIN audit.runs USING (run_id)
 QUALIFY row_number() OVER (PARTITION BY tag ORDER BY tagged_at DESC, tags.rowid DESC) = 1
 """
-"""The tags that count, each with its run: the newest row of every name."""
+"""SQL for the current tags: the newest row of each tag whose run exists."""
 
 
 def add_tag(store: Store, run_id: str, tag: str) -> None:
-    """Let `tag` mean this run from now on. Raises `InputError` for what cannot be a tag."""
-    wrong = why_no_tag(tag)
+    """Give a run a tag, which moves from the run that had it. Raises `InputError` for a bad tag."""
+    wrong = tag_fault(tag)
     if wrong:
         raise InputError([Fault("tag", *wrong)])
     with store.writing() as connection:
@@ -225,7 +216,7 @@ def add_tag(store: Store, run_id: str, tag: str) -> None:
 
 
 def remove_tag(store: Store, tag: str) -> None:
-    """Forget a tag; the run stays. Raises `InputError` where there is no such tag."""
+    """Remove a tag; the run stays. Raises `InputError` where there is no such tag."""
     known = tags(store)["tag"].to_list()
     if tag not in known:
         raise InputError([Fault("tag", f"there is no tag {tag!r}", one_of(tag, known))])
@@ -234,13 +225,13 @@ def remove_tag(store: Store, tag: str) -> None:
 
 
 def tags(store: Store) -> pl.DataFrame:
-    """Every tag with its run and since when: tag, run_id, tagged_at; by name."""
+    """The current tags, sorted: tag, run_id, tagged_at."""
     with store.reading() as connection:
         return read_table(connection, f"{CURRENT_TAGS} ORDER BY tag")
 
 
-def why_no_tag(tag: str) -> tuple[str, str] | None:
-    """What keeps a text from being a tag, and what would be right; None for a tag."""
+def tag_fault(tag: str) -> tuple[str, str] | None:
+    """Why a text cannot be a tag, and what would be right; None for a valid tag."""
     if tag in (LATEST, PREVIOUS):
         return f"{tag!r} always means a run of its own", "choose another name"
     if not _NAME.fullmatch(tag):
@@ -251,20 +242,20 @@ def why_no_tag(tag: str) -> tuple[str, str] | None:
 
 
 def find_run(store: Store, word: str, *, before: str | None = None) -> str | None:
-    """The run that `word` means: a tag, `latest`, `previous`, a run id or its beginning.
+    """The run that `word` names: a tag, `latest`, `previous`, a run id or its beginning.
 
     `latest` is the newest run that is done. `previous` is the newest done run of the same
-    pipeline that started before the run `before`, which is the latest where it is None. Of an
-    id's beginning it is the newest run. None where there is no such run.
+    pipeline that started before the run `before`, by default the latest. The beginning of an id
+    names the newest run with it. None where there is no such run.
     """
     with store.reading() as connection:
         return run_meant(connection, word, before=before)
 
 
 def newest_run_of(store: Store, pipeline: str) -> str | None:
-    """The newest done run of a pipeline, by its name."""
+    """The newest done run of the pipeline with that name."""
     with store.reading() as connection:
-        return _first(connection, "status = 'done' AND pipeline = $pipeline", pipeline=pipeline)
+        return _newest(connection, "status = 'done' AND pipeline = $pipeline", pipeline=pipeline)
 
 
 def run_meant(
@@ -272,27 +263,23 @@ def run_meant(
 ) -> str | None:
     """As `find_run`, on an open store."""
     if word == LATEST:
-        return _latest(connection)
+        return _newest(connection, "status = 'done'")
     if word == PREVIOUS:
-        return _first(
+        return _newest(
             connection,
             """
             status = 'done' AND pipeline = (SELECT pipeline FROM audit.runs WHERE run_id = $run)
             AND started_at < (SELECT started_at FROM audit.runs WHERE run_id = $run)
             """,
-            run=before or _latest(connection),
+            run=before or _newest(connection, "status = 'done'"),
         )
     tagged = connection.execute(
         f"SELECT run_id FROM ({CURRENT_TAGS}) WHERE tag = $tag", {"tag": word}
     ).fetchall()
-    return tagged[0][0] if tagged else _first(connection, "starts_with(run_id, $word)", word=word)
+    return tagged[0][0] if tagged else _newest(connection, "starts_with(run_id, $word)", word=word)
 
 
-def _latest(connection: duckdb.DuckDBPyConnection) -> str | None:
-    return _first(connection, "status = 'done'")
-
-
-def _first(connection: duckdb.DuckDBPyConnection, where: str, **values: str | None) -> str | None:
+def _newest(connection: duckdb.DuckDBPyConnection, where: str, **values: str | None) -> str | None:
     found = connection.execute(
         f"SELECT run_id FROM audit.runs WHERE {where} ORDER BY started_at DESC LIMIT 1",
         values or None,

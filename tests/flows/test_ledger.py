@@ -47,7 +47,7 @@ def test_a_reply_too_large_for_little_memory_gets_more(
         return writing(store, memory=memory)
 
     monkeypatch.setattr(Store, "writing", noted)
-    monkeypatch.setattr(ledger_module, "_LITTLE", "16MB")
+    monkeypatch.setattr(ledger_module, "_MEMORY", "16MB")
     ledger = Ledger(Store(tmp_path / "s.duckdb"))
     ledger.remember("tool", {ONE: b"small"})
     large = random.Random(0).randbytes(20_000_000)
