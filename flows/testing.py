@@ -12,7 +12,7 @@ from claimflow.flows.pipeline.gates import Gate
 from claimflow.flows.quality.gates import Outcome, gate_outcomes, recorded_outcomes
 from claimflow.flows.quality.paired_statistics import ROUNDING
 from claimflow.flows.report.formatting import escape_controls, format_count, format_number
-from claimflow.flows.report.overview import StepMetric, named_metrics
+from claimflow.flows.report.run_document import StepMetric, named_metrics
 from claimflow.flows.report.run_text import gate_cells
 from claimflow.flows.runner.prepare import open_store, prepare
 from claimflow.flows.store.results import chosen_run, run_steps

@@ -104,7 +104,8 @@ def gate(options: Namespace) -> int:
     from claimflow.flows.pipeline.pipeline import build_pipeline
     from claimflow.flows.pipeline.yaml_source import load_yaml
     from claimflow.flows.quality.gates import evaluate_gates
-    from claimflow.flows.report.terminal import Terminal, gate_exit_code, print_gates
+    from claimflow.flows.report.run_document import gate_exit_code
+    from claimflow.flows.report.terminal import Terminal, print_gates
     from claimflow.flows.store.read_copy import refresh_read_copy
     from claimflow.flows.store.results import chosen_run
     from claimflow.flows.store.runs import newest_run_of

@@ -98,11 +98,14 @@ def runs(options: Namespace) -> int:
 
 def show(options: Namespace) -> int:
     """Print a run as it was printed when it ended, with the same exit code."""
-    from claimflow.flows.report.terminal import print_run
+    from claimflow.flows.report.run_document import RunDocument
+    from claimflow.flows.report.terminal import Terminal, print_run
     from claimflow.flows.store.results import chosen_run
 
     store = readable_store(options)
-    return print_run(store, chosen_run(store, options.run), slices=options.slices)
+    run = RunDocument(store, chosen_run(store, options.run))
+    print_run(Terminal(), run, slices=options.slices)
+    return run.exit_code
 
 
 def explain(options: Namespace) -> int:

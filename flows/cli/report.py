@@ -103,21 +103,23 @@ def _document(store: "Store", run_id: str, options: Namespace) -> str:
     from claimflow.flows.report.json_document import run_json
     from claimflow.flows.report.junit import run_junit
     from claimflow.flows.report.markdown import run_markdown
+    from claimflow.flows.report.run_document import RunDocument
     from claimflow.flows.store.results import chosen_run
 
     if options.format != "html" and options.against:
         hint = "compare two runs by `claimflow diff`, or write HTML"
         raise InputError([Fault("--against", f"is not for --format {options.format}", hint)])
+    run = RunDocument(store, run_id)
     if options.format == "json":
-        return run_json(store, run_id, samples=options.samples)
+        return run_json(run, samples=options.samples)
     if options.format == "junit":
-        return run_junit(store, run_id)
+        return run_junit(run)
     if options.format == "markdown":
-        return run_markdown(store, run_id)
+        return run_markdown(run)
     from claimflow.flows.report.html import html_report
 
     against = chosen_run(store, options.against, before=run_id) if options.against else None
-    return html_report(store, run_id, against=against, samples=options.samples)
+    return html_report(run, against=against, samples=options.samples)
 
 
 def plot(options: Namespace) -> int:
@@ -160,8 +162,8 @@ def _suffix(options: Namespace) -> str:
 
 
 def _plot_metric(store: "Store", run_id: str, name: str, kind: str | None) -> "Chart":
-    from claimflow.flows.report.overview import named_metrics, past_means, scored_values
     from claimflow.flows.report.plots import TrendPoint, distribution_chart, trend_chart
+    from claimflow.flows.report.run_document import named_metrics, past_means, scored_values
 
     [metric] = named_metrics(store, run_id, [name], place="METRIC")
     if kind != "trend":

@@ -39,11 +39,12 @@ def add(commands: Commands) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Run a pipeline and print its results; returns the exit code of `print_run`."""
+    """Run a pipeline and print its results; returns the exit code of its `RunDocument`."""
     from claimflow.flows.api import run_pipeline
     from claimflow.flows.cli.progress import progress_observer
     from claimflow.flows.orchestration.local_server import is_configured
-    from claimflow.flows.report.terminal import print_run
+    from claimflow.flows.report.run_document import RunDocument
+    from claimflow.flows.report.terminal import Terminal, print_run
     from claimflow.flows.runner.prepare import open_store, prepare
 
     rerun = rerun_of(options)
@@ -59,7 +60,9 @@ def run(options: Namespace) -> int:
     if result.nothing_to_do:
         print(result.nothing_to_do)
         return 0
-    return print_run(store, result.run_id, config=options.config)
+    document = RunDocument(store, result.run_id)
+    print_run(Terminal(), document, config=options.config)
+    return document.exit_code
 
 
 def _run_in_prefect(

@@ -1,4 +1,4 @@
-"""Artifacts and final states of Prefect flow runs."""
+"""Prefect artifacts that show a run, and the final state of its flow run."""
 
 import re
 from collections.abc import Callable
@@ -10,70 +10,64 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
-from claimflow.flows.quality.gates import recorded_outcomes
 from claimflow.flows.report.markdown import code_span, run_markdown, worst_samples
-from claimflow.flows.report.run_text import gate_line, judge_lines, run_counts_text
-from claimflow.flows.store.results import run_steps
-from claimflow.flows.store.store import Store
+from claimflow.flows.report.run_document import RunDocument
+from claimflow.flows.report.run_text import gate_line
 
 
-def create_run_artifacts(store: Store, run_id: str, pipeline: str) -> None:
-    """Post the page of a run and the table of its worst samples.
+def create_run_artifacts(run: RunDocument) -> None:
+    """Create the page of a run and the table of its worst samples as artifacts.
 
-    They are told of the run and are not the run: what goes wrong is logged and costs nothing.
+    An error is logged and does not fail the run.
     """
-    about = f"{code_span(pipeline)}, run {code_span(run_id)}"
+    pipeline = run.head.pipeline
 
     def page() -> Any:
-        text = run_markdown(store, run_id)
-        return create_markdown_artifact(text, key=artifact_key(pipeline, "summary"))
+        return create_markdown_artifact(run_markdown(run), key=artifact_key(pipeline, "summary"))
 
     def worst() -> Any:
-        rows = worst_samples(store, run_id)
+        about = f"The worst samples of {code_span(pipeline)}, run {code_span(run.run_id)}"
         key = artifact_key(pipeline, "worst")
-        return create_table_artifact(rows, key=key, description=f"The worst samples of {about}")
+        return create_table_artifact(worst_samples(run), key=key, description=about)
 
-    if _told("summary", page):
-        _told("worst samples", worst)
+    if _logging_errors("summary", page):
+        _logging_errors("worst samples", worst)
 
 
-def write_report(store: Store, run_id: str, folder: Path) -> None:
-    """Put the report of a run into a folder; what goes wrong is logged and costs nothing."""
+def write_report(run: RunDocument, folder: Path) -> None:
+    """Write the report of a run into a folder; an error is logged and does not fail the run."""
 
     def page() -> Any:
         # Jinja2 and the plots take a second to import.
-        from claimflow.flows.report.html import write_report
+        from claimflow.flows.report import html
 
-        get_run_logger().info("report: %s", write_report(store, run_id, folder))
+        get_run_logger().info("report: %s", html.write_report(run, folder))
 
-    _told("report", page)
+    _logging_errors("report", page)
 
 
 def artifact_key(pipeline: str, what: str) -> str:
-    """The key of an artifact: of the letters that Prefect allows, the same for every run."""
+    """The key of an artifact, the same for every run, in the characters that Prefect allows."""
     name = re.sub("[^a-z0-9]+", "-", pipeline.lower()).strip("-")
     return f"{name or 'pipeline'}-{what}"
 
 
-def final_state(store: Store, run_id: str) -> State[str]:
-    """Failed where a gate failed, with the reason in one line; else what the run came to.
+def final_state(run: RunDocument) -> State[str]:
+    """Failed with the first gate that failed, else completed with counts and warnings.
 
-    What nobody can tell and rows that failed are told and do not fail a night.
+    Inconclusive gates and failed rows do not fail the flow run.
     """
-    outcomes = recorded_outcomes(store, run_id)
-    failed = gate_line(outcomes, "fail")
+    failed = gate_line(run.gates, "fail")
     if failed is not None:
         return Failed(message=failed)
-    words = [f"run {run_id}: {run_counts_text(run_steps(store, run_id))}"]
-    unclear = gate_line(outcomes, "inconclusive")
-    warnings = [line.words for line in judge_lines(store, run_id, []) if line.warning]
-    told = [*words, *([unclear] if unclear else []), *warnings]
-    return Completed(message="; ".join(told), data=run_id)
+    unclear = gate_line(run.gates, "inconclusive")
+    lines = [f"run {run.run_id}: {run.counts}", *([unclear] if unclear else []), *run.warnings]
+    return Completed(message="; ".join(lines), data=run.run_id)
 
 
-def _told(what: str, tell: Callable[[], Any]) -> bool:
+def _logging_errors(what: str, action: Callable[[], Any]) -> bool:
     try:
-        tell()
+        action()
     except Exception as error:
         get_run_logger().warning("the %s could not be posted: %r", what, error)
         return False

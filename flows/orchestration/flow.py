@@ -17,6 +17,7 @@ from claimflow.flows.orchestration.shared_limits import shared_limits_of
 from claimflow.flows.orchestration.task_runs import TaskRunObserver
 from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.pipeline.yaml_source import load_yaml
+from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.runner.prepare import open_store, prepare
 from claimflow.flows.shutdown import silence_stderr_at_exit
 from claimflow.flows.store.export import check_place, publish_run
@@ -95,9 +96,10 @@ def evaluate(
     finished = FINISHED.get()
     if finished is not None:
         finished.append(result)
-    create_run_artifacts(result.store, result.run_id, prepared.pipeline.name)
+    run = RunDocument(result.store, result.run_id)
+    create_run_artifacts(run)
     if publish is not None:
         get_run_logger().info("published: %s", publish_run(result.store, result.run_id, publish))
     if report is not None:
-        write_report(result.store, result.run_id, Path(report))
-    return final_state(result.store, result.run_id)
+        write_report(run, Path(report))
+    return final_state(run)

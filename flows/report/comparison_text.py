@@ -1,14 +1,14 @@
-"""What a comparison says, on a terminal and in a pull request alike."""
+"""Sentences and table rows about two compared runs, for every format."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from claimflow.flows.quality.claim_changes import StepChange
 from claimflow.flows.quality.comparison import Comparison, RunFacts
 from claimflow.flows.quality.metric_differences import MetricDifference, StatusCounts
 from claimflow.flows.report.formatting import format_count, format_difference, format_number
 
-METRIC_COLUMNS = (
+METRIC_COLUMNS: Final = (
     "metric",
     "n",
     "A",
@@ -20,33 +20,19 @@ METRIC_COLUMNS = (
     "finding",
     "left out",
 )
-"""The columns of the table of metrics."""
-
-METRIC_NOTE = (
+METRIC_NOTE: Final = (
     "n samples scored in both; intervals hold for one metric each; p by flipping signs, Holm for "
     "all metrics that moved; ↓ lower is better"
 )
+SCORE_COLUMNS: Final = ("sample", "metric", "A", "B", "B - A")
+CAUSE_COLUMNS: Final = ("change", "cause", "claims")
 
 
-def metric_cells(metric: MetricDifference, *, units: bool) -> tuple[str, ...]:
-    """A row of the table of metrics; with `units` n says how many units the samples are of."""
-    found = metric.difference
-    name = f"{metric.metric} ↓" if metric.lower_is_better else metric.metric
-    left = _left_out(metric)
-    if found is None:
-        return (name, "0", *["-"] * 6, metric.finding, left)
-    n = f"{found.samples:,}" + (f" in {found.units:,}" if units else "")
-    interval = (
-        "-"
-        if found.low is None
-        else f"{format_difference(found.low)} to {format_difference(found.high)}"
-    )
-    means = (
-        format_number(metric.mean_a),
-        format_number(metric.mean_b),
-        format_difference(found.mean),
-    )
-    return name, n, *means, interval, _p(found.p), _p(metric.p_holm), metric.finding, left
+def run_facts_text(run: RunFacts) -> str:
+    """Pipeline, tags and samples of a run, and its status if it is not done."""
+    tags = f" ({', '.join(run.tags)})" if run.tags else ""
+    status = "" if run.status == "done" else f", {run.status}"
+    return f"{run.pipeline}{tags}, {format_count(run.samples, 'sample')}{status}"
 
 
 def sample_counts_text(comparison: Comparison) -> str:
@@ -58,64 +44,98 @@ def sample_counts_text(comparison: Comparison) -> str:
     return f"{format_count(same, 'sample')} the same, {others}"
 
 
-def step_change_text(step: StepChange) -> str:
-    """A step with what was done otherwise in it, as in `verdicts: prompt and settings (votes)`."""
-    others = [name for name in step.settings if name != "prompt"]
-    names = f" ({', '.join(others)})" if "settings" in step.causes else ""
-    causes = [*(f"{c}{names if c == 'settings' else ''}" for c in step.causes)]
+def step_change_lines(comparison: Comparison) -> list[str]:
+    """The steps that were made differently, as in `verdicts: prompt and settings (votes)`."""
+    return [_step_change(step) for step in comparison.steps if step.causes or step.edits]
+
+
+def _step_change(step: StepChange) -> str:
+    settings = ", ".join(name for name in step.settings if name != "prompt")
+    causes = [f"{cause} ({settings})" if cause == "settings" else cause for cause in step.causes]
     return f"{step.step}: {' and '.join([*causes, *(['edited by hand'] if step.edits else [])])}"
 
 
-def changed_steps(comparison: Comparison) -> list[StepChange]:
-    """The steps in which something was done otherwise."""
-    return [step for step in comparison.steps if step.causes or step.edits]
-
-
 def one_sided_lines(comparison: Comparison) -> Iterator[str]:
-    """A line for the steps and for the metrics that one of the runs lacks."""
+    """A line for the steps, and one for the metrics, that only one of the runs has."""
     for kind, sides in comparison.only.items():
         for side, names in zip("AB", sides, strict=True):
             if names:
                 yield f"{kind} only in {side}: {', '.join(names)}"
 
 
-def run_facts_text(run: RunFacts) -> str:
-    """A run in one line, but for its id: pipeline, tags, samples, and how it ended if not well."""
-    tags = f" ({', '.join(run.tags)})" if run.tags else ""
-    ended = "" if run.status == "done" else f", {run.status}"
-    return f"{run.pipeline}{tags}, {format_count(run.samples, 'sample')}{ended}"
+def metric_rows(comparison: Comparison) -> list[tuple[str, ...]]:
+    """The rows of the table of metrics, by `METRIC_COLUMNS`."""
+    return [_metric_row(one, units=comparison.by is not None) for one in comparison.metrics]
 
 
-def score_text(row: dict[str, Any], side: str) -> str:
-    """The score of one side, or why there is none."""
-    score = row[f"score_{side}"]
-    return row[f"status_{side}"] if score is None else format_number(score)
+def _metric_row(metric: MetricDifference, *, units: bool) -> tuple[str, ...]:
+    """One row; with `units`, n has the number of units that the samples form."""
+    found = metric.difference
+    name = f"{metric.metric} ↓" if metric.lower_is_better else metric.metric
+    left_out = _left_out(metric)
+    if found is None:
+        return (name, "0", *["-"] * 6, metric.finding, left_out)
+    low, high = format_difference(found.low), format_difference(found.high)
+    return (
+        name,
+        f"{found.samples:,}" + (f" in {found.units:,}" if units else ""),
+        format_number(metric.mean_a),
+        format_number(metric.mean_b),
+        format_difference(found.mean),
+        "-" if found.low is None else f"{low} to {high}",
+        _format_p(found.p),
+        _format_p(metric.p_holm),
+        metric.finding,
+        left_out,
+    )
 
 
-def claim_change_text(row: dict[str, Any]) -> str:
-    """What became of a claim: the two verdicts, or on which side it is."""
-    if row["change"] == "claim text changed":
-        return "only in A" if row["b"] is None else "only in B"
-    return f"{row['a']} to {row['b']}"
-
-
-def _p(value: float | None) -> str:
+def _format_p(value: float | None) -> str:
     if value is None:
         return "-"
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _left_out(metric: MetricDifference) -> str:
-    """The samples of either side that are not in the comparison, by why."""
-    sides = {"A": metric.a, "B": metric.b}
-    words = {side: _why(counts) for side, counts in sides.items()}
-    if words["A"] == words["B"]:
-        return f"{words['A']} in both" if words["A"] else ""
-    return "; ".join(f"{why} in {side}" for side, why in words.items() if why)
+    """How many samples of each run are not compared, by reason."""
+    a, b = _not_scored(metric.a), _not_scored(metric.b)
+    if a == b:
+        return f"{a} in both" if a else ""
+    return "; ".join(f"{counts} in {side}" for side, counts in (("A", a), ("B", b)) if counts)
 
 
-def _why(side: StatusCounts) -> str:
+def _not_scored(side: StatusCounts) -> str:
     counts = side._asdict()
     return ", ".join(
         f"{counts[name]:,} {name}" for name in ("undefined", "failed", "absent") if counts[name]
     )
+
+
+def score_rows(comparison: Comparison, limit: int) -> list[tuple[str, ...]]:
+    """The scores that changed most, by `SCORE_COLUMNS`; a missing score is shown as its status."""
+    return [
+        (
+            row["sample_id"],
+            row["name"],
+            *(
+                row[f"status_{side}"]
+                if row[f"score_{side}"] is None
+                else format_number(row[f"score_{side}"])
+                for side in "ab"
+            ),
+            format_difference(row["difference"]),
+        )
+        for row in comparison.scores.head(limit).iter_rows(named=True)
+    ]
+
+
+def cause_rows(comparison: Comparison) -> list[tuple[str, ...]]:
+    """How many claims changed in which way and why, by `CAUSE_COLUMNS`."""
+    return [(change, cause, f"{count:,}") for change, cause, count in comparison.causes.iter_rows()]
+
+
+def claim_change_text(row: dict[str, Any]) -> str:
+    """How a claim changed: the two verdicts, or the run that has it."""
+    if row["change"] == "claim text changed":
+        return "only in A" if row["b"] is None else "only in B"
+    return f"{row['a']} to {row['b']}"

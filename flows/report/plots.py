@@ -11,7 +11,7 @@ import vl_convert
 from claimflow.flows.quality.calibration import CorrectedStep
 from claimflow.flows.quality.comparison import Comparison
 from claimflow.flows.quality.metric_differences import MetricDifference
-from claimflow.flows.report.overview import PastMean
+from claimflow.flows.report.run_document import PastMean
 
 # How every plot looks, on light pages and on dark ones.
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from io import StringIO
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 from rich import box
@@ -16,37 +16,25 @@ from rich.text import Text
 
 from claimflow.flows.judge.judge import FINAL
 from claimflow.flows.quality.agreement import Agreement, AnnotatorAgreement, RankCorrelations
-from claimflow.flows.quality.calibration import RunCalibration, corrected_steps
-from claimflow.flows.quality.cascades import cascade_results
+from claimflow.flows.quality.calibration import RunCalibration
 from claimflow.flows.quality.claim_audit import ClaimAudit
 from claimflow.flows.quality.comparison import Comparison
-from claimflow.flows.quality.corrections import unused_edits
-from claimflow.flows.quality.gates import Outcome, recorded_outcomes
+from claimflow.flows.quality.corrections import UnusedEdit
+from claimflow.flows.quality.gates import Outcome
 from claimflow.flows.quality.step_calibration import Slice, StepCalibration
 from claimflow.flows.report import comparison_text
-from claimflow.flows.report.formatting import (
-    escape_controls,
-    format_count,
-    format_difference,
-    format_number,
-)
-from claimflow.flows.report.markdown import calls_text, metric_name
+from claimflow.flows.report.formatting import escape_controls, format_count, format_number
+from claimflow.flows.report.run_document import LowSample, RunDocument
 from claimflow.flows.report.run_text import (
     GATE_COLUMNS,
     audit_example_text,
     audit_finding_text,
     audit_step_text,
     audited_samples_text,
-    cascade_lines,
     earlier_calibration_text,
     format_estimate,
     gate_cells,
-    judge_lines,
-    run_counts_text,
-    vote_text,
 )
-from claimflow.flows.store import results
-from claimflow.flows.store.store import Store
 
 _LOG_WIDTH: Final = 160
 """Columns of output that goes to a file or a pipe."""
@@ -144,44 +132,33 @@ _CONTRADICTED: Final = (
 
 
 def print_run(
-    store: Store, run_id: str, *, slices: bool = False, config: Path | None = None
-) -> int:
-    """Print a run to standard output and return the exit code that it makes.
+    terminal: Terminal, run: RunDocument, *, slices: bool = False, config: Path | None = None
+) -> None:
+    """Print a run: metrics, gates, failures, judges, cost and the lowest samples.
 
-    4 when a gate failed, else 5 when one is inconclusive, else 1 when some rows failed, else 0.
     `slices` adds the means by metadata, `config` the command that plans the next run.
     """
-    terminal = Terminal()
-    steps = results.run_steps(store, run_id)
-    terminal.print(f"\nrun {run_id}: {run_counts_text(steps)}")
-    summaries = results.summaries(store, run_id)
-    whole = pl.col("slice_field").is_null()
-    _print_means(terminal, summaries if slices else summaries.filter(whole))
-    outcomes = recorded_outcomes(store, run_id)
-    print_gates(terminal, outcomes)
-    _print_block(terminal, _failure_lines(results.failures(store, run_id)))
-    _print_block(terminal, _lapsed_lines(store, run_id))
-    votes = vote_text(*results.votes(store, run_id))
-    _print_block(terminal, [votes] if votes else [])
-    cascades = cascade_results(store, run_id)
-    _print_block(terminal, [line for one in cascades for line in cascade_lines(one)])
-    judges = list(judge_lines(store, run_id, corrected_steps(store, run_id)))
-    for line in judges:
-        terminal.print_line(line.words, "bold" if line.warning else "")
-    if judges:
+    terminal.print(f"\nrun {run.run_id}: {run.counts}")
+    _print_means(terminal, [*run.means, *(run.slices if slices else [])])
+    print_gates(terminal, run.gates)
+    _print_block(terminal, _failure_lines(run.failures))
+    _print_block(terminal, _unused_edit_lines(run.unused_edits))
+    _print_block(terminal, [run.vote_line] if run.vote_line else [])
+    _print_block(terminal, [line for lines in run.cascade_lines for line in lines])
+    for line in run.judge_lines:
+        terminal.print_line(line.text, "bold" if line.warning else "")
+    if run.judge_lines:
         terminal.print()
-    calls = results.calls_made(store, run_id)
-    _print_block(terminal, [calls_text(row) for row in calls.iter_rows(named=True)])
-    lowest = results.lowest_samples(store, run_id, _LOWEST)
-    _print_lowest(terminal, store, run_id, lowest)
-    terminal.print_line(f"store: {store.path}")
+    _print_block(terminal, run.call_lines)
+    lowest = run.lowest(_LOWEST)
+    _print_lowest(terminal, lowest)
+    terminal.print_line(f"store: {run.store.path}")
     commands = [
         f'claimflow sql "{_CONTRADICTED}"',
-        *(f"claimflow explain {shlex.quote(name)}" for name in lowest["sample_id"][:1]),
+        *(f"claimflow explain {shlex.quote(one.sample_id)}" for one in lowest[:1]),
         *([f"claimflow plan {config}"] if config else []),
     ]
     terminal.print_line("\n  ".join(["next:", *commands]))
-    return gate_exit_code(outcomes) or int(steps["failures"].sum() > 0)
 
 
 def print_gates(terminal: Terminal, outcomes: Sequence[Outcome]) -> None:
@@ -192,12 +169,6 @@ def print_gates(terminal: Terminal, outcomes: Sequence[Outcome]) -> None:
         terminal.print_table(GATE_COLUMNS, map(gate_cells, outcomes), right=right, whole=whole)
 
 
-def gate_exit_code(outcomes: Iterable[Outcome]) -> int:
-    """4 when a gate failed, else 5 when one is inconclusive, else 0."""
-    found = {one.outcome for one in outcomes}
-    return 4 if "fail" in found else 5 if "inconclusive" in found else 0
-
-
 def _print_block(terminal: Terminal, lines: Sequence[str]) -> None:
     """Print lines and an empty one below; nothing where there are none."""
     for line in lines:
@@ -206,76 +177,72 @@ def _print_block(terminal: Terminal, lines: Sequence[str]) -> None:
         terminal.print()
 
 
-def _print_means(terminal: Terminal, summaries: pl.DataFrame) -> None:
-    if summaries.is_empty():
+def _print_means(terminal: Terminal, rows: Sequence[dict[str, Any]]) -> None:
+    if not rows:
         terminal.print("no means: add a step that uses summarize_scores\n")
         return
-    micro = [_micro_mean(row) for row in summaries.iter_rows(named=True)]
+    micro = [_micro_mean(row) for row in rows]
     right = ["mean", "95 % interval", *(["micro mean"] if any(micro) else [])]
     right += ["scored", "undefined", "failed", "of"]
-    rows = []
-    for row, pooled in zip(summaries.iter_rows(named=True), micro, strict=True):
+    cells = []
+    for row, pooled in zip(rows, micro, strict=True):
+        field, value = row["slice_field"], row["slice_value"]
+        name = row["name"] if field is None else f"{row['name']} [{field}={value}]"
         low, high = format_number(row["low"]), format_number(row["high"])
         interval = "-" if row["low"] is None else f"{low} to {high}"
         means = [format_number(row["mean"]), interval, *([pooled] if any(micro) else [])]
         counts = [f"{row[c]:,}" for c in ("n_scored", "n_undefined", "n_failed", "n")]
-        rows.append([metric_name(row, summaries), *means, *counts])
-    terminal.print_table(["metric", *right], rows, right=right)
+        cells.append([name, *means, *counts])
+    terminal.print_table(["metric", *right], cells, right=right)
 
 
-def _micro_mean(row: dict[str, float | None]) -> str:
-    """The mean in which every claim counts the same, where it is another one."""
+def _micro_mean(row: dict[str, Any]) -> str:
+    """The mean over all claims, if it differs from the mean over the samples; else empty."""
     micro = "" if row["micro_mean"] is None else format_number(row["micro_mean"])
     return "" if micro == format_number(row["mean"]) else micro
 
 
-def _failure_lines(failures: pl.DataFrame) -> list[str]:
-    """What failed and one reason for each kind; the reasons of all rows are in the tables."""
-    if failures.is_empty():
+def _failure_lines(failures: Sequence[dict[str, Any]]) -> list[str]:
+    """The number of failed rows of each step and kind, with one of the reasons."""
+    if not failures:
         return []
-    failed = format_count(int(failures["failed"].sum()), "row")
-    final = failures["failure"].is_in(FINAL).fill_null(value=False)
-    again = int(failures.filter(~final)["failed"].sum())
+    again = sum(row["failed"] for row in failures if row["failure"] not in FINAL)
     more = f"; run again to ask for {again:,} of them" if again else ""
-    lines = [f"{failed} failed{more}"]
-    for row in failures.iter_rows(named=True):
+    count = format_count(sum(row["failed"] for row in failures), "row")
+    lines = [f"{count} failed{more}"]
+    for row in failures:
         kind = f" {row['failure']}" if row["failure"] else ""
         reason = _shortened(row["reason"], 160)
         lines.append(f"  {row['step']}: {row['failed']:,}{kind}: {reason}")
     return lines
 
 
-def _lapsed_lines(store: Store, run_id: str) -> list[str]:
-    """The edits by hand that a run could not use, and why."""
-    found = unused_edits(store, run_id)
-    if not found:
+def _unused_edit_lines(unused: Sequence[UnusedEdit]) -> list[str]:
+    if not unused:
         return []
-    apply = "applies" if len(found) == 1 else "apply"
-    lines = [f"{format_count(len(found), 'edit')} by hand no longer {apply}:"]
-    for edit, why in found[:_SHOWN_EDITS]:
+    apply = "applies" if len(unused) == 1 else "apply"
+    lines = [f"{format_count(len(unused), 'edit')} by hand no longer {apply}:"]
+    for edit, why in unused[:_SHOWN_EDITS]:
         made = f"edit {edit.edit_id[:8]} by {edit.who}: {edit.why}"
         lines.append(f"  {edit.sample_id}, step {edit.step}: {why} ({made})")
-    if len(found) > _SHOWN_EDITS:
-        lines.append(f"  ... and {len(found) - _SHOWN_EDITS:,} more")
+    if len(unused) > _SHOWN_EDITS:
+        lines.append(f"  ... and {len(unused) - _SHOWN_EDITS:,} more")
     return lines
 
 
-def _print_lowest(terminal: Terminal, store: Store, run_id: str, lowest: pl.DataFrame) -> None:
-    if lowest.is_empty():
+def _print_lowest(terminal: Terminal, lowest: Sequence[LowSample]) -> None:
+    if not lowest:
         return
-    terminal.print(f"the {lowest.height} lowest samples, by the mean of their scores\n")
-    for row in lowest.iter_rows(named=True):
-        terminal.print(safe_text(f"  {row['mean']:.3f}  {row['sample_id']}", "bold"))
-        if row["user_input"]:
-            terminal.print(safe_text(f"         asked: {_shortened(row['user_input'])}"))
-        verdicts = results.verdicts_of(store, run_id, row["sample_id"])
-        failed = verdicts.filter(pl.col("verdict").is_in(["contradicted", "neutral"]))
-        worst = failed.sort(pl.col("verdict") != "contradicted", maintain_order=True)
-        for claim in worst.head(_SHOWN_CLAIMS).iter_rows(named=True):
+    terminal.print(f"the {len(lowest)} lowest samples, by the mean of their scores\n")
+    for sample in lowest:
+        terminal.print(safe_text(f"  {sample.mean:.3f}  {sample.sample_id}", "bold"))
+        if sample.user_input:
+            terminal.print(safe_text(f"         asked: {_shortened(sample.user_input)}"))
+        for claim in sample.claims[:_SHOWN_CLAIMS]:
             verdict = f"{claim['verdict']} ({claim['verdicts_step']})"
             terminal.print(safe_text(f"         {verdict}: {_shortened(claim['claim'])}"))
-        if failed.height > _SHOWN_CLAIMS:
-            terminal.print(f"         and {failed.height - _SHOWN_CLAIMS} more")
+        if len(sample.claims) > _SHOWN_CLAIMS:
+            terminal.print(f"         and {len(sample.claims) - _SHOWN_CLAIMS} more")
         terminal.print()
 
 
@@ -289,44 +256,34 @@ def print_comparison(terminal: Terminal, comparison: Comparison, *, limit: int) 
     for side, run in (("A", comparison.a), ("B", comparison.b)):
         terminal.print_line(f"{side}  {run.run_id}  {comparison_text.run_facts_text(run)}")
     terminal.print(comparison_text.sample_counts_text(comparison))
-    for step in comparison_text.changed_steps(comparison):
-        terminal.print_line(f"made otherwise: {comparison_text.step_change_text(step)}")
-    for words in comparison_text.one_sided_lines(comparison):
-        terminal.print_line(words)
+    for line in comparison_text.step_change_lines(comparison):
+        terminal.print_line(f"made otherwise: {line}")
+    for line in comparison_text.one_sided_lines(comparison):
+        terminal.print_line(line)
     _print_metric_differences(terminal, comparison)
-    _print_score_differences(terminal, comparison.scores, limit)
+    _print_score_differences(terminal, comparison, limit)
     _print_claim_changes(terminal, comparison, limit)
 
 
 def _print_metric_differences(terminal: Terminal, comparison: Comparison) -> None:
-    if not comparison.metrics:
+    rows = comparison_text.metric_rows(comparison)
+    if not rows:
         terminal.print("\nno metric was scored in both runs\n")
         return
-    columns = [name for name in comparison_text.METRIC_COLUMNS if name != "left out"]
-    units = comparison.by is not None
-    cells = [comparison_text.metric_cells(m, units=units) for m in comparison.metrics]
-    if any(row[-1] for row in cells):
-        columns.append("left out")
-    terminal.print_table(columns, [row[: len(columns)] for row in cells], right=_RIGHT)
+    columns = len(comparison_text.METRIC_COLUMNS) - (not any(row[-1] for row in rows))
+    names = comparison_text.METRIC_COLUMNS[:columns]
+    terminal.print_table(names, [row[:columns] for row in rows], right=_RIGHT)
     by = f"; one unit for each {comparison.by}" if comparison.by else ""
     terminal.print_line(f"{comparison_text.METRIC_NOTE}{by}\n")
 
 
-def _print_score_differences(terminal: Terminal, scores: pl.DataFrame, limit: int) -> None:
-    if scores.is_empty():
+def _print_score_differences(terminal: Terminal, comparison: Comparison, limit: int) -> None:
+    if comparison.scores.is_empty():
         terminal.print("no score changed\n")
         return
-    terminal.print(_count_line(scores.height, limit, "score", "the largest"))
-    rows = [
-        (
-            row["sample_id"],
-            row["name"],
-            *(comparison_text.score_text(row, side) for side in "ab"),
-            format_difference(row["difference"]),
-        )
-        for row in scores.head(limit).iter_rows(named=True)
-    ]
-    terminal.print_table(["sample", "metric", "A", "B", "B - A"], rows, right=_RIGHT)
+    terminal.print(_count_line(comparison.scores.height, limit, "score", "the largest"))
+    rows = comparison_text.score_rows(comparison, limit)
+    terminal.print_table(comparison_text.SCORE_COLUMNS, rows, right=_RIGHT)
 
 
 def _print_claim_changes(terminal: Terminal, comparison: Comparison, limit: int) -> None:
@@ -335,12 +292,12 @@ def _print_claim_changes(terminal: Terminal, comparison: Comparison, limit: int)
         terminal.print("no claim and no verdict changed")
         return
     terminal.print(_count_line(claims.height, limit, "claim", "the first"))
-    counts = [(change, cause, f"{n:,}") for change, cause, n in comparison.causes.iter_rows()]
-    terminal.print_table(["change", "cause", "claims"], counts, right=_RIGHT)
+    rows = comparison_text.cause_rows(comparison)
+    terminal.print_table(comparison_text.CAUSE_COLUMNS, rows, right=_RIGHT)
     for row in claims.head(limit).iter_rows(named=True):
         change = f"{row['change']} ({row['step']}, {row['cause']})"
-        words = comparison_text.claim_change_text(row)
-        terminal.print_line(f"  {row['sample_id']}: {change}: {words}", "bold")
+        result = comparison_text.claim_change_text(row)
+        terminal.print_line(f"  {row['sample_id']}: {change}: {result}", "bold")
         if row["claim"]:
             terminal.print_line(f"      {_shortened(row['claim'], 160)}")
         for side in "ab":

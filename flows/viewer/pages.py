@@ -11,6 +11,7 @@ from markupsafe import escape
 
 from claimflow.flows.errors import InputError, StoreError
 from claimflow.flows.report.html import html_report
+from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.report.templates import asset, content_policy, csp_hash, render_template
 from claimflow.flows.store.query import query
 from claimflow.flows.store.results import all_runs, chosen_run
@@ -105,7 +106,8 @@ def _report(store: Store, name: str, parameters: Mapping[str, str]) -> Response:
     run_id = chosen_run(store, name)
     against = parameters.get("against")
     before = chosen_run(store, against, before=run_id) if against else None
-    return Response(HTTPStatus.OK, html_report(store, run_id, against=before), _REPORT_POLICY)
+    body = html_report(RunDocument(store, run_id), against=before)
+    return Response(HTTPStatus.OK, body, _REPORT_POLICY)
 
 
 def _sql(store: Store, request: Request, token: str) -> Response:

@@ -19,6 +19,7 @@ from claimflow.flows.quality.claim_audit import (
     audit_text,
 )
 from claimflow.flows.report.html import html_report
+from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.store.query import query
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import content_key
@@ -218,7 +219,7 @@ def test_the_document_keeps_its_keys(
 
 
 def test_the_page_lists_them_as_text(store: Store, run_id: str) -> None:
-    page = html_report(store, run_id)
+    page = html_report(RunDocument(store, run_id))
     assert "What is wrong with them, whatever the judges say: all 6 samples." in page
     assert "3 of 6 sentences of the texts are in no claim" in page
     assert "&lt;b&gt;The lift has 7 doors.&lt;/b&gt;" in page

@@ -15,7 +15,8 @@ from claimflow.flows.quality.calibration import corrected_steps, earlier_calibra
 from claimflow.flows.report.html import html_report
 from claimflow.flows.report.json_document import run_json
 from claimflow.flows.report.markdown import run_markdown
-from claimflow.flows.report.run_text import correction_lines, judge_lines
+from claimflow.flows.report.run_document import RunDocument
+from claimflow.flows.report.run_text import correction_lines
 from claimflow.flows.store.results import chosen_run
 from tests.endpoint import faults
 from tests.endpoint.server import Endpoint, serve
@@ -128,10 +129,8 @@ def test_a_run_tells_its_figures_with_the_errors_of_the_judge_taken_into_account
     label("--sample", "30")
     label("--metric", "factual_correctness", of="samples")
     run = chosen_run(judged.store, None)
-    told = [
-        line.words for line in judge_lines(judged.store, run, corrected_steps(judged.store, run))
-    ]
-    (found, rated) = json.loads(run_json(judged.store, run))["corrected"]
+    told = [line.text for line in RunDocument(judged.store, run).judge_lines]
+    (found, rated) = json.loads(run_json(RunDocument(judged.store, run)))["corrected"]
     assert [(one["what"], one["by"], one["method"]) for one in found["corrected"][:3]] == [
         ("entailed", None, "prediction-powered"),
         ("entailed", "sample", "prediction-powered"),
@@ -150,8 +149,8 @@ def test_a_run_tells_its_figures_with_the_errors_of_the_judge_taken_into_account
         "(prediction-powered), by labels on 16 rows",
     ]
     assert rated["metric"] == "factual_correctness"
-    assert told[0] in html_report(judged.store, run)
-    assert told[0] in run_markdown(judged.store, run)
+    assert told[0] in html_report(RunDocument(judged.store, run))
+    assert told[0] in run_markdown(RunDocument(judged.store, run))
     assert claimflow("show", run) == 0
     assert told[0] in capsys.readouterr().out
 

@@ -21,7 +21,8 @@ from claimflow.flows.quality.labels import LabelRecord, record
 from claimflow.flows.report.html import html_report
 from claimflow.flows.report.json_document import run_json
 from claimflow.flows.report.markdown import run_markdown
-from claimflow.flows.report.run_text import JudgeLine, canary_lines, judge_lines
+from claimflow.flows.report.run_document import RunDocument
+from claimflow.flows.report.run_text import JudgeLine, canary_lines
 from claimflow.flows.runner.canaries import canary_estimates
 from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.prepare import prepare
@@ -154,7 +155,7 @@ def test_an_edited_prompt_or_another_model_is_asked_and_held_against_the_one_bef
     found = account(judged)
     assert (found.since, found.same, found.agreed) == (before, False, 0)
     assert found.drifts
-    [first, then, warning] = list(judge_lines(judged.store, chosen_run(judged.store, None), []))
+    [first, then, warning] = RunDocument(judged.store, chosen_run(judged.store, None)).judge_lines
     assert first == JudgeLine(
         "canaries of response_in_reference: 0 of 10 verdicts are as labelled (0.0%, 95 % interval "
         "0.0% to 27.8%); 10 of 10 canaries judged"
@@ -170,9 +171,9 @@ def test_an_edited_prompt_or_another_model_is_asked_and_held_against_the_one_bef
     )
     from claimflow.flows.orchestration.artifacts import final_state
 
-    state = final_state(judged.store, chosen_run(judged.store, None))
+    state = final_state(RunDocument(judged.store, chosen_run(judged.store, None)))
     assert state.is_completed()
-    assert str(state.message).endswith(f"; {warning.words}")
+    assert str(state.message).endswith(f"; {warning.text}")
 
 
 def test_a_silent_change_shows_once_some_are_asked_anew(
@@ -208,9 +209,13 @@ def test_a_silent_change_shows_once_some_are_asked_anew(
     assert (agreement.rule, agreement.outcome, agreement.value) == ("min 0.1", "pass", 0.5)
     assert (steady.rule, steady.outcome, steady.value, steady.line) == ("steady", "fail", 0.5, 1.0)
     assert steady.reason == "more than chance; 10 of 10 canaries judged in both"
-    assert f"- **warning** `{warning.removeprefix('warning: ')}`" in run_markdown(judged.store, run)
-    assert f"<bdi>{warning.replace('<', '&lt;')}</bdi>" in html_report(judged.store, run)
-    [told] = json.loads(run_json(judged.store, run))["canaries"]
+    assert f"- **warning** `{warning.removeprefix('warning: ')}`" in run_markdown(
+        RunDocument(judged.store, run)
+    )
+    assert f"<bdi>{warning.replace('<', '&lt;')}</bdi>" in html_report(
+        RunDocument(judged.store, run)
+    )
+    [told] = json.loads(run_json(RunDocument(judged.store, run)))["canaries"]
     assert (told["agreed"], told["drifts"], told["restless"]["unusual"]) == (5, True, 5)
 
 
@@ -284,7 +289,7 @@ def test_what_failed_is_asked_again_and_counted(judged: Judged, endpoint: Endpoi
     found = account(judged)
     assert (found.canaries, found.judged, found.failed, found.agreed) == (10, 9, 1, 9)
     [line] = canary_lines(found)
-    assert line.words.endswith("9 of 10 canaries judged, 1 failed")
+    assert line.text.endswith("9 of 10 canaries judged, 1 failed")
     endpoint.behaviour.fault = None
     judged.run()
     assert endpoint.hits == 1
@@ -414,7 +419,7 @@ def test_a_calibration_of_another_judge_is_told_where_the_run_is(judged: Judged)
             WHERE step = 'response_in_reference'
             """
         )
-    assert list(judge_lines(judged.store, run, []))[-1] == JudgeLine(
+    assert RunDocument(judged.store, run).judge_lines[-1] == JudgeLine(
         f"warning: response_in_reference: calibration of run {run} (2026-11-01, 40 labels, "
         "accuracy 0.900) is stale: another judge",
         warning=True,

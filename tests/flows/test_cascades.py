@@ -16,6 +16,7 @@ from claimflow.flows.cli.main import main
 from claimflow.flows.judge.estimate import CascadeEstimate, Estimate
 from claimflow.flows.quality.cascades import cascade_results, clopper_pearson
 from claimflow.flows.report.markdown import run_markdown
+from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.runner.counting import EntailmentEstimate
 from claimflow.flows.runner.embedded_models import ModelWork
 from claimflow.flows.runner.estimate import estimate
@@ -143,7 +144,9 @@ def test_the_audit_tells_how_often_the_two_disagree(
     (run_id,) = judged.ask("SELECT run_id FROM audit.runs")[0]
     (account,) = cascade_results(judged.store, run_id)
     assert (account.disagreed, account.audited, account.relabelled) == (2, 4, 2)
-    assert "judge disagrees in 2 of 4 on whether the claim" in run_markdown(judged.store, run_id)
+    assert "judge disagrees in 2 of 4 on whether the claim" in run_markdown(
+        RunDocument(judged.store, run_id)
+    )
     readme = (CONFIGS.parent / "flows/guides/sql.md").read_text("utf-8")
     query = readme.partition("### `cascades`")[2].partition("```sql\n")[2].partition("```")[0]
     assert [row[1:5] for row in judged.ask(query)] == [

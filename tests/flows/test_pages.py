@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from claimflow.flows.report.markdown import run_markdown, worst_samples
+from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.report.run_text import vote_text
 from claimflow.flows.store.results import chosen_run
 from tests.endpoint import faults
@@ -21,22 +22,26 @@ def test_a_page_tells_failures_calls_and_changes(
         judged.write(["one", "two"], steps=steps)
         judged.run()
         first = chosen_run(judged.store, "latest")
-        page = run_markdown(judged.store, first)
+        page = run_markdown(RunDocument(judged.store, first))
         assert "2 samples, 5 steps made, 0 reused, 4 rows failed; store `" in page
         assert "| `factual_correctness` | 0.333 | - to - | 1 | 0 | 1 | 2 |" in page
         assert "- `response_in_reference`: 3 failed bad_request: `" in page
         assert "- `judge hosted_vllm/fake: 2 calls, " in page
         assert "The first run of its pipeline" in page
-        assert [row["sample"] for row in worst_samples(judged.store, first)] == ["`one`"]
+        assert [row["sample"] for row in worst_samples(RunDocument(judged.store, first))] == [
+            "`one`"
+        ]
 
         endpoint.behaviour.fault = None
         judged.run()
     second = chosen_run(judged.store, "latest")
-    page = run_markdown(judged.store, second)
+    page = run_markdown(RunDocument(judged.store, second))
     assert "### What changed from A to B" in page
     assert f"- A: `{first}`" in page
-    monkeypatch.setattr("claimflow.flows.report.markdown.COMPARED_UP_TO", 1)
-    assert f"What changed: `claimflow diff {first} {second}`" in run_markdown(judged.store, second)
+    monkeypatch.setattr("claimflow.flows.report.markdown.MAX_COMPARED", 1)
+    assert f"What changed: `claimflow diff {first} {second}`" in run_markdown(
+        RunDocument(judged.store, second)
+    )
 
 
 def test_votes_are_told_where_there_are_any() -> None:

@@ -12,6 +12,7 @@ import pytest
 from claimflow.flows.cli.main import main
 from claimflow.flows.quality.calibration import corrected_steps
 from claimflow.flows.report.html import html_report
+from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.store.results import chosen_run
 from claimflow.flows.store.store import Store
 from tests.flows.sheets import read_sheet, save_sheet
@@ -79,7 +80,7 @@ def test_the_diagram_has_the_bins_of_the_step() -> None:
 
 def test_the_report_has_it_too() -> None:
     store = Store(Path("s.duckdb"))
-    page = html_report(store, chosen_run(store, None))
+    page = html_report(RunDocument(store, chosen_run(store, None)))
     assert f'aria-label="p entailed, {STEP}: 0' in page
 
 

@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Locator, expect
 
 from claimflow.flows.report.formatting import escape_controls
 from claimflow.flows.report.html import html_report
+from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.store.store import Store
 from tests.flows.browser import Seen
 from tests.flows.recorded_runs import claims, put_run, samples
@@ -22,8 +23,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     store, a, b = put_runs(folder)
     written = {"alone": folder / "alone.html", "against": folder / "against.html"}
-    written["alone"].write_text(html_report(store, b), "utf-8")
-    written["against"].write_text(html_report(store, b, against=a), "utf-8")
+    written["alone"].write_text(html_report(RunDocument(store, b)), "utf-8")
+    written["against"].write_text(html_report(RunDocument(store, b), against=a), "utf-8")
     return written
 
 
@@ -372,7 +373,7 @@ def test_references_stand_side_by_side_where_their_claims_differ(
     a = put_run(store, {"samples": rows, "reference_claims": claims({"x": ["One."]}, "reference")})
     b = put_run(store, {"samples": rows, "reference_claims": claims({"x": ["Two."]}, "reference")})
     path = tmp_path / "page.html"
-    path.write_text(html_report(store, b, against=a), "utf-8")
+    path.write_text(html_report(RunDocument(store, b), against=a), "utf-8")
     for opened in seen(browser, path):
         open_sample(opened, "x")
         first, second = panel(opened, "Reference in A"), panel(opened, "Reference in B")

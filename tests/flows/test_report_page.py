@@ -12,6 +12,7 @@ import pytest
 
 from claimflow.flows.cli.main import main
 from claimflow.flows.report.html import html_report, write_report
+from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.store import runs
 from claimflow.flows.store.store import Store
 from tests.flows.recorded_runs import Table, put_run, samples, scores
@@ -39,7 +40,7 @@ class Parts(HTMLParser):
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     store, a, b = put_runs(tmp_path_factory.mktemp("page"))
-    return html_report(store, b, against=a)
+    return html_report(RunDocument(store, b), against=a)
 
 
 def test_the_policy_allows_the_two_parts_of_ours_and_nothing_else(page: str) -> None:
@@ -132,7 +133,7 @@ def test_a_terminal_is_no_place_for_a_page(
 def test_what_is_left_out_is_told_with_how_to_have_it(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.duckdb")
     run = put_run(store, samples_of("precision", {f"s{n}": n / 10 for n in range(5)}))
-    text = html_report(store, run, samples=2)
+    text = html_report(RunDocument(store, run), samples=2)
     assert (
         "2 of 5 samples: those with the lowest scores. 3 are left out; the figures above are "
         "over all. --samples N says how many to show, within 4 MB." in text
@@ -149,14 +150,14 @@ def test_a_run_that_did_not_end_says_so(
     with store.writing() as connection:
         connection.execute("UPDATE audit.runs SET status = 'stopped', reason = '<Ctrl-C>'")
         [(run,)] = connection.execute("SELECT run_id FROM audit.runs").fetchall()
-    text = html_report(store, run)
+    text = html_report(RunDocument(store, run))
     assert re.search('<strong class="fail">stopped: <bdi>&lt;Ctrl-C&gt;</bdi></strong>', text)
 
 
 def test_a_run_that_came_to_nothing_has_a_page(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.duckdb")
     run, _ = runs.start_run(store, pipeline="p", config_path="p.yaml", config="")
-    text = html_report(store, run)
+    text = html_report(RunDocument(store, run))
     assert '<strong class="fail">running</strong>' in text
     assert "0 samples, 0 steps made, 0 reused." in text
     assert "No means: add a step that uses summarize_scores." in text
@@ -175,7 +176,7 @@ def test_a_metric_without_any_score_says_so(tmp_path: Path) -> None:
         "summary": Table("summaries", [summary]),
     }
     first, second = (put_run(store, steps) for _ in "ab")
-    text = html_report(store, second, against=first)
+    text = html_report(RunDocument(store, second), against=first)
     cells = re.findall(r"<td[^>]*>(.*?)</td>", text.partition('<h2 id="metrics">')[2])
     assert cells[:7] == [
         "-",
@@ -192,7 +193,7 @@ def test_a_metric_without_any_score_says_so(tmp_path: Path) -> None:
 
 def test_nights_leave_a_page_each_held_against_the_night_before(tmp_path: Path) -> None:
     store, a, b = put_runs(tmp_path)
-    pages = [write_report(store, run, tmp_path / "pages") for run in (a, b)]
+    pages = [write_report(RunDocument(store, run), tmp_path / "pages") for run in (a, b)]
     assert pages == [tmp_path / f"pages/{run}.html" for run in (a, b)]
     assert sorted((tmp_path / "pages").iterdir()) == sorted(pages)
     first, second = (page.read_text("utf-8") for page in pages)

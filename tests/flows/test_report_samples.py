@@ -1,4 +1,4 @@
-"""What a report gathers from the store."""
+"""The run document, and the samples of a report."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from claimflow.flows.quality.comparison import compare
 from claimflow.flows.quality.metric_differences import RunPair
 from claimflow.flows.report.html import sample_entries
-from claimflow.flows.report.overview import StepMetric, overview, scored_values
+from claimflow.flows.report.run_document import RunDocument, StepMetric, scored_values
 from claimflow.flows.report.samples import changed_samples, ranked_samples, traced_samples
 from claimflow.flows.store.results import sample_count
 from claimflow.flows.store.store import Store
@@ -21,21 +21,21 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, str, str]:
     return put_runs(tmp_path_factory.mktemp("runs"))
 
 
-def test_an_overview_knows_the_run_and_those_before(runs: tuple[Store, str, str]) -> None:
+def test_a_document_has_the_run_and_those_before(runs: tuple[Store, str, str]) -> None:
     store, a, b = runs
-    found = overview(store, b)
+    found = RunDocument(store, b)
     assert (found.head.run_id, found.head.pipeline, found.head.status) == (b, "<b>p</b>", "done")
     assert found.head.tags == []
     assert sample_count(found.steps) == 5
     past = found.past[StepMetric("precision", "precision")]
     assert [(one.run_id, one.mean) for one in past] == [(a, 0.625), (b, 0.5)]
-    assert found.calls.row(0, named=True)["calls"] == 3
-    assert found.failures.select("step", "failure", "failed").rows() == [
+    assert found.calls[0]["calls"] == 3
+    assert [(row["step"], row["failure"], row["failed"]) for row in found.failures] == [
         ("in_reference", "timeout", 1)
     ]
-    # Of the first run the second is no past.
+    # The second run is not in the past of the first.
     assert [
-        one.run_id for one in overview(store, a).past[StepMetric("precision", "precision")]
+        one.run_id for one in RunDocument(store, a).past[StepMetric("precision", "precision")]
     ] == [a]
 
 

@@ -11,6 +11,7 @@ from claimflow.flows.cli.main import main
 from claimflow.flows.pipeline.gates import Gate
 from claimflow.flows.quality.gates import evaluate_gates
 from claimflow.flows.report.junit import run_junit
+from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.store import runs
 from claimflow.flows.store.results import chosen_run
 from claimflow.flows.store.runs import add_tag
@@ -121,7 +122,7 @@ def test_a_run_that_did_not_end_is_an_error(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.duckdb")
     run_id, _ = runs.start_run(store, pipeline="p", config_path="p.yaml", config="")
     runs.end_run(store, run_id, "failed", "the judge said no")
-    junit = fromstring(run_junit(store, run_id))
+    junit = fromstring(run_junit(RunDocument(store, run_id)))
     [case] = suite(junit, "run").values()
     assert (case[1].tag, case[1].get("message"), case[1].text) == (
         "error",

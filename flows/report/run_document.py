@@ -1,0 +1,335 @@
+"""What is reported of one run: the document that every format is rendered from."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import polars as pl
+
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.pipeline.gates import gate_name_faults
+from claimflow.flows.quality.calibration import (
+    CorrectedStep,
+    corrected_steps,
+    earlier_calibrations,
+)
+from claimflow.flows.quality.canaries import CanaryResult, canary_results
+from claimflow.flows.quality.cascades import CascadeResult, cascade_results
+from claimflow.flows.quality.claim_audit import ClaimAudit, audit_claims
+from claimflow.flows.quality.corrections import UnusedEdit, unused_edits
+from claimflow.flows.quality.gates import Outcome, recorded_outcomes
+from claimflow.flows.report.run_text import (
+    JudgeLine,
+    calls_text,
+    canary_lines,
+    cascade_lines,
+    correction_lines,
+    run_counts_text,
+    stale_calibration_line,
+    vote_text,
+)
+from claimflow.flows.store import results
+from claimflow.flows.store.runs import CURRENT_TAGS, PREVIOUS, find_run
+from claimflow.flows.store.store import Store, read_table
+
+MAX_COMPARED: Final = 100_000
+"""Samples up to which a run is compared with the one before: a comparison is held in memory."""
+
+_AUDITED: Final = 500
+"""Samples whose claims are audited: two seconds of work."""
+
+_PAST_RUNS: Final = 20
+
+
+class RunHead(NamedTuple):
+    """A recorded run; times are UTC, `ended_at` is None where its end was not recorded.
+
+    `failures` counts the failed rows of its tables.
+    """
+
+    run_id: str
+    pipeline: str
+    status: str
+    reason: str | None
+    started_at: datetime
+    ended_at: datetime | None
+    tags: list[str]
+    failures: int
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the run took, None where its end was not recorded."""
+        return (self.ended_at - self.started_at).total_seconds() if self.ended_at else None
+
+
+class StepMetric(NamedTuple):
+    """A metric, and the step that makes its scores."""
+
+    step: str
+    metric: str
+
+
+class PastMean(NamedTuple):
+    """The mean of a metric in a run, with its 95 % interval; None where there is none."""
+
+    run_id: str
+    started_at: datetime
+    mean: float | None
+    low: float | None
+    high: float | None
+
+
+class LowSample(NamedTuple):
+    """A sample with a low mean over its scores, and its claims that are not entailed.
+
+    `claims` are rows of `verdicts_of`, contradicted ones first.
+    """
+
+    sample_id: str
+    mean: float
+    user_input: str | None
+    response: str | None
+    claims: list[dict[str, Any]]
+
+
+class RunDocument:
+    """What is reported of a run that is in `store`: figures, and sentences ready to be shown.
+
+    Each part is read from the store when it is first asked for, and once: a format that leaves
+    out an expensive part does not wait for it.
+    """
+
+    def __init__(self, store: Store, run_id: str) -> None:
+        self.store = store
+        self.run_id = run_id
+
+    @cached_property
+    def head(self) -> RunHead:
+        """Pipeline, status, times and tags."""
+        with self.store.reading() as connection:
+            found: tuple[Any, ...] = connection.execute(_HEAD, {"run": self.run_id}).fetchall()[0]
+        return RunHead(*found)
+
+    @cached_property
+    def steps(self) -> pl.DataFrame:
+        """The steps in order, as `results.run_steps` gives them."""
+        return results.run_steps(self.store, self.run_id)
+
+    @property
+    def counts(self) -> str:
+        """The samples and steps of the run in one line."""
+        return run_counts_text(self.steps)
+
+    @property
+    def samples(self) -> int:
+        """How many samples the run has."""
+        return results.sample_count(self.steps)
+
+    @cached_property
+    def summaries(self) -> pl.DataFrame:
+        """Means by metric and slice as `results.summaries` gives them, and the `name` to show.
+
+        The name of a metric follows its step where several steps make it.
+        """
+        summaries = results.summaries(self.store, self.run_id)
+        several = pl.col("scores").n_unique().over("metric") > 1
+        led = pl.format("{}.{}", "scores", "metric")
+        return summaries.with_columns(name=pl.when(several).then(led).otherwise("metric"))
+
+    @property
+    def means(self) -> list[dict[str, Any]]:
+        """The rows of `summaries` over all samples."""
+        return self.summaries.filter(pl.col("slice_field").is_null()).rows(named=True)
+
+    @property
+    def slices(self) -> list[dict[str, Any]]:
+        """The rows of `summaries` over the samples with one value of a metadata field."""
+        return self.summaries.filter(pl.col("slice_field").is_not_null()).rows(named=True)
+
+    @cached_property
+    def past(self) -> dict[StepMetric, list[PastMean]]:
+        """The means of this run and of those before it, as `past_means` gives them."""
+        return past_means(self.store, self.run_id)
+
+    @cached_property
+    def gates(self) -> list[Outcome]:
+        """The outcome of every rule of the gates."""
+        return recorded_outcomes(self.store, self.run_id)
+
+    @property
+    def exit_code(self) -> int:
+        """That of `gate_exit_code`; if it is 0, then 1 when some rows failed."""
+        return gate_exit_code(self.gates) or int(self.steps["failures"].sum() > 0)
+
+    @cached_property
+    def failures(self) -> list[dict[str, Any]]:
+        """The failed rows by step and kind, as `results.failures` counts them."""
+        return results.failures(self.store, self.run_id).rows(named=True)
+
+    def failed_rows(self, step: str, count: int) -> list[dict[str, Any]]:
+        """The first failed rows of a step, as `results.failed_rows` gives them."""
+        return results.failed_rows(self.store, self.run_id, step, count).rows(named=True)
+
+    @cached_property
+    def unused_edits(self) -> list[UnusedEdit]:
+        """The edits by hand that the run could not apply."""
+        return unused_edits(self.store, self.run_id)
+
+    @cached_property
+    def votes(self) -> tuple[int, int]:
+        """Of the claims that were voted on: those whose votes differ, and all."""
+        return results.votes(self.store, self.run_id)
+
+    @property
+    def vote_line(self) -> str | None:
+        """On how many claims the votes differ; None where there were no votes."""
+        return vote_text(*self.votes)
+
+    @cached_property
+    def cascades(self) -> list[CascadeResult]:
+        """Which model judged how much, for each step with a cascade."""
+        return cascade_results(self.store, self.run_id)
+
+    @property
+    def cascade_lines(self) -> list[list[str]]:
+        """One or two lines for each cascade."""
+        return [list(cascade_lines(one)) for one in self.cascades]
+
+    @cached_property
+    def canaries(self) -> list[CanaryResult]:
+        """How each judge did on the canaries."""
+        return canary_results(self.store, self.run_id)
+
+    @cached_property
+    def corrected(self) -> list[CorrectedStep]:
+        """Figures corrected for the errors of the judges, where there are labels."""
+        return corrected_steps(self.store, self.run_id)
+
+    @property
+    def judge_lines(self) -> list[JudgeLine]:
+        """Canaries, corrected figures, and calibrations that no longer hold."""
+        corrections = [JudgeLine(text) for text in correction_lines(self.corrected)]
+        return [*self._canary_lines, *corrections, *self._stale_lines]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Reasons to distrust the judges of the run."""
+        return [line.text for line in (*self._canary_lines, *self._stale_lines) if line.warning]
+
+    @cached_property
+    def _canary_lines(self) -> list[JudgeLine]:
+        return [line for one in self.canaries for line in canary_lines(one)]
+
+    @cached_property
+    def _stale_lines(self) -> list[JudgeLine]:
+        earlier = earlier_calibrations(self.store, self.run_id)
+        return [stale_calibration_line(step, one) for step, one in earlier.items() if one.stale]
+
+    @cached_property
+    def calls(self) -> list[dict[str, Any]]:
+        """The model calls of the run, as `results.calls_made` counts them."""
+        return results.calls_made(self.store, self.run_id).rows(named=True)
+
+    @property
+    def call_lines(self) -> list[str]:
+        """A line for each model that was asked: calls, tokens, cost."""
+        return [calls_text(row) for row in self.calls]
+
+    @cached_property
+    def claim_audit(self) -> ClaimAudit:
+        """Errors in the claims of up to 500 samples, with three examples of each."""
+        return audit_claims(self.store, self.run_id, examples=3, samples=_AUDITED)
+
+    @cached_property
+    def run_before(self) -> str | None:
+        """The run of the same pipeline that was done before this one."""
+        return find_run(self.store, PREVIOUS, before=self.run_id)
+
+    def lowest(self, count: int) -> list[LowSample]:
+        """The samples with the lowest mean over their scores, the lowest first."""
+        return [
+            LowSample(**row, claims=self._claims_not_entailed(row["sample_id"]))
+            for row in results.lowest_samples(self.store, self.run_id, count).rows(named=True)
+        ]
+
+    def _claims_not_entailed(self, sample_id: str) -> list[dict[str, Any]]:
+        verdicts = results.verdicts_of(self.store, self.run_id, sample_id)
+        found = verdicts.filter(pl.col("verdict").is_in(["contradicted", "neutral"]))
+        contradicted_first = pl.col("verdict") != "contradicted"
+        return found.sort(contradicted_first, maintain_order=True).rows(named=True)
+
+
+def gate_exit_code(outcomes: Iterable[Outcome]) -> int:
+    """4 when a gate failed, else 5 when one is inconclusive, else 0."""
+    found = {one.outcome for one in outcomes}
+    return 4 if "fail" in found else 5 if "inconclusive" in found else 0
+
+
+def named_metrics(
+    store: Store, run_id: str, names: Iterable[str], *, place: str
+) -> list[StepMetric]:
+    """The metrics that `names` mean, each `metric`, or `step.metric` where several steps make it.
+
+    Raises `InputError`, whose faults are at `place`, for names of which the run has no scores.
+    """
+    steps: dict[str, list[str]] = {}
+    with store.reading() as connection:
+        query = "SELECT DISTINCT metric, step FROM scores WHERE run_id = $run ORDER BY ALL"
+        for metric, step in read_table(connection, query, run=run_id).iter_rows():
+            steps.setdefault(metric, []).append(step)
+    wanted = list(names)
+    faults = [Fault(place, what, hint) for _, what, hint in gate_name_faults(wanted, steps)]
+    if faults:
+        raise InputError(faults)
+    parts = (name.rpartition(".") for name in wanted)
+    return [StepMetric(step or steps[metric][0], metric) for step, _, metric in parts]
+
+
+def scored_values(store: Store, run_id: str, of: StepMetric) -> list[float]:
+    """The scores of a metric in a run, the lowest first."""
+    with store.reading() as connection:
+        table = read_table(
+            connection,
+            "SELECT score FROM scores WHERE run_id = $run AND step = $step AND metric = $metric "
+            "AND status = 'scored' ORDER BY score",
+            run=run_id,
+            step=of.step,
+            metric=of.metric,
+        )
+    return table["score"].to_list()
+
+
+def past_means(store: Store, run_id: str) -> dict[StepMetric, list[PastMean]]:
+    """The means over all samples in the newest 20 runs of the pipeline, up to this one.
+
+    The oldest comes first. Runs before this one count only if they are done.
+    """
+    with store.reading() as connection:
+        rows = connection.execute(_PAST, {"run": run_id, "count": _PAST_RUNS}).fetchall()
+    found: dict[StepMetric, list[PastMean]] = {}
+    for step, metric, *mean in rows:
+        found.setdefault(StepMetric(step, metric), []).append(PastMean(*mean))
+    return found
+
+
+_HEAD = f"""
+SELECT run_id, pipeline, status, reason, started_at, ended_at,
+       (SELECT coalesce(list(tag ORDER BY tag), []) FROM ({CURRENT_TAGS}) WHERE run_id = $run),
+       (SELECT coalesce(sum(failures), 0)::BIGINT FROM audit.run_steps
+        JOIN (SELECT artifact_id, failures FROM audit.artifacts) USING (artifact_id)
+        WHERE run_id = $run)
+FROM audit.runs WHERE run_id = $run
+"""
+
+_PAST: Final = """
+WITH this AS (FROM audit.runs WHERE run_id = $run),
+     past AS (SELECT run_id, started_at FROM audit.runs
+              WHERE pipeline = (SELECT pipeline FROM this)
+                AND started_at <= (SELECT started_at FROM this)
+                AND (status = 'done' OR run_id = $run)
+              ORDER BY started_at DESC, run_id DESC LIMIT $count)
+SELECT scores, metric, run_id, started_at, mean, low, high
+FROM summaries JOIN past USING (run_id) WHERE slice_field IS NULL
+ORDER BY started_at, run_id, scores, metric
+"""
