@@ -13,17 +13,12 @@ from claimflow.flows.quality.gates import evaluate_gates
 from claimflow.flows.runner.canaries import judge_canaries
 from claimflow.flows.runner.disk_space import check_disk_space
 from claimflow.flows.runner.embedded_models import fetch_models
-from claimflow.flows.runner.execute import (
-    execute_steps,
-    open_workers,
-    run_context,
-    run_interruptibly,
-)
 from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.plan import choose
 from claimflow.flows.runner.prepare import Prepared, open_store
 from claimflow.flows.runner.readiness import check_endpoints
-from claimflow.flows.runner.run import Run
+from claimflow.flows.runner.run import Run, run_context, run_interruptibly
+from claimflow.flows.runner.workers.protocol import open_workers
 from claimflow.flows.store import runs
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
@@ -98,7 +93,7 @@ def run_pipeline(
             run = Run(
                 run_id, prepared, choice, store, toolbox, workers, stop=stop, observer=observer
             )
-            execute_steps(run, observer)
+            run.execute()
             trying = partial(judge_canaries, prepared, store, toolbox, run_id, choice.wanted)
             run_interruptibly(trying, stop)
         evaluate_gates(store, run_id, pipeline.gates)

@@ -19,10 +19,10 @@ from claimflow.flows.quality.variance import (
 )
 from claimflow.flows.runner.counting import StepCounter, endpoints_by_step, estimate_entailment
 from claimflow.flows.runner.estimate import ClaimEstimates
-from claimflow.flows.runner.execute import run_context, run_interruptibly
 from claimflow.flows.runner.observer import RunObserver
 from claimflow.flows.runner.prepare import SHARD, Prepared
 from claimflow.flows.runner.readiness import check_all_endpoints
+from claimflow.flows.runner.run import run_context, run_interruptibly
 from claimflow.flows.store import runs
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
@@ -269,7 +269,7 @@ def measure(
         )
 
     with (
-        run_context(prepared.pipeline, store, observer, session, about=runs.NOISE_SUFFIX) as (
+        run_context(prepared.pipeline, store, observer, session, suffix=runs.NOISE_SUFFIX) as (
             run_id,
             toolbox,
         ),

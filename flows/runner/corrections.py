@@ -1,4 +1,4 @@
-"""Corrections applied to a table of claims or verdicts."""
+"""Applies the corrections that people made by hand to a table of claims or verdicts."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -24,12 +24,12 @@ VERSION: Final = 1
 
 _KEY: Final = list(Verdict.key)
 
-Parts = Callable[[], Iterable[pl.DataFrame]]
-"""Gives the samples of a run in the parts that its tables are made in."""
+SampleParts = Callable[[], Iterable[pl.DataFrame]]
+"""Reads the samples of a run in the parts that its tables are made in."""
 
 
 class CorrectedTable(NamedTuple):
-    """What is laid over the table `base` of rows `row`: `edits`, in their order, never none."""
+    """The table `base` of rows `row` with `edits` (at least one) applied in their order."""
 
     row: type[Row]
     base: Artifact
@@ -37,46 +37,48 @@ class CorrectedTable(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """Key of the table that comes of it."""
-        return content_key(STAGE, VERSION, self.base.digest, self._which())
+        """The fingerprint of the corrected table."""
+        return content_key(STAGE, VERSION, self.base.digest, self._edit_keys())
 
-    def making(self, base: Provenance) -> Provenance:
-        """How that table is made, `base` being how the one below it was."""
-        which = self._which()
+    def provenance(self, base: Provenance) -> Provenance:
+        """The provenance of the corrected table, given that of its base."""
+        edit_keys = self._edit_keys()
         return base._replace(
             fingerprint=self.fingerprint,
-            recipe=content_key("recipe", STAGE, VERSION, base.recipe, which),
+            recipe=content_key("recipe", STAGE, VERSION, base.recipe, edit_keys),
             inputs={"base": self.base.artifact_id},
             stage=STAGE,
             version=VERSION,
             settings={**base.settings, "edits": sorted({edit.edit_id for edit in self.edits})},
         )
 
-    def _which(self) -> list[list[str]]:
+    def _edit_keys(self) -> list[list[str]]:
         return [[edit.edit_id, edit.sample_id] for edit in self.edits]
 
 
-def find_corrected(store: Store, overlay: CorrectedTable) -> Artifact | None:
-    """The table that an earlier run made of the same, if there is one."""
+def find_corrected(store: Store, corrected: CorrectedTable) -> Artifact | None:
+    """The corrected table, if an earlier run made it."""
     with store.reading() as connection:
-        return find_artifact(connection, overlay.fingerprint)
+        return find_artifact(connection, corrected.fingerprint)
 
 
 def make_corrected(
-    store: Store, overlay: CorrectedTable, making: Provenance, samples: Parts
+    store: Store, corrected: CorrectedTable, base_provenance: Provenance, samples: SampleParts
 ) -> Artifact:
-    """That table, made; `making` is how the table below it was."""
-    base = overlay.base
-    draft = ArtifactWriter(store, overlay.row, overlay.making(making), shards=base.shards)
-    for shard, part in enumerate(_parts(store, overlay, samples)):
-        draft.add(shard, part)
-    return draft.artifact()
+    """Make the corrected table; `base_provenance` is how its base was made."""
+    base = corrected.base
+    writer = ArtifactWriter(
+        store, corrected.row, corrected.provenance(base_provenance), shards=base.shards
+    )
+    for shard, part in enumerate(_parts(store, corrected, samples)):
+        writer.add(shard, part)
+    return writer.artifact()
 
 
-def corrected_digest(store: Store, overlay: CorrectedTable, samples: Parts) -> str:
-    """What the digest of that table would be; nothing is written."""
-    digest = Digest(overlay.row)
-    for part in _parts(store, overlay, samples):
+def corrected_digest(store: Store, corrected: CorrectedTable, samples: SampleParts) -> str:
+    """The digest that the corrected table would have; nothing is written."""
+    digest = Digest(corrected.row)
+    for part in _parts(store, corrected, samples):
         digest.add(part)
     return digest.value()
 
@@ -84,30 +86,30 @@ def corrected_digest(store: Store, overlay: CorrectedTable, samples: Parts) -> s
 def apply_edits(
     row: type[Row], table: pl.DataFrame, samples: pl.DataFrame, edits: Iterable[Edit]
 ) -> pl.DataFrame:
-    """`table`, a whole one of claims or verdicts, as `edits` have it.
+    """A table of claims or verdicts, with all its columns, after `edits`.
 
-    `samples` are those that it is about. Edits of other samples do nothing; later ones go
-    before earlier ones.
+    `samples` are the samples of the table. Edits of other samples are ignored; a later edit
+    overrides an earlier one.
     """
     if row is Claim:
         return _with_claims(table, samples, {edit.sample_id: edit for edit in edits})
     return _with_verdicts(table, edits)
 
 
-def _parts(store: Store, overlay: CorrectedTable, samples: Parts) -> Iterator[pl.DataFrame]:
-    row = overlay.row
+def _parts(store: Store, corrected: CorrectedTable, samples: SampleParts) -> Iterator[pl.DataFrame]:
+    row = corrected.row
     for shard, part in enumerate(samples()):
         with store.reading() as connection:
             table = read_artifact(
-                connection, row, overlay.base, shard=shard, columns=tuple(row.model_fields)
+                connection, row, corrected.base, shard=shard, columns=tuple(row.model_fields)
             )
-        yield conform(row, apply_edits(row, table, part, overlay.edits))
+        yield conform(row, apply_edits(row, table, part, corrected.edits))
 
 
 def _with_claims(
     table: pl.DataFrame, samples: pl.DataFrame, by_sample: dict[str, Edit]
 ) -> pl.DataFrame:
-    """The claims of an edited sample stand where that sample stands among the others."""
+    """The claims of an edited sample take the place of that sample among the others."""
     touched = pl.col("sample_id").is_in(list(by_sample))
     before = {
         row["claim_id"]: row for row in table.filter(touched, status="made").iter_rows(named=True)
@@ -129,22 +131,22 @@ def _with_claims(
 def _claims(
     before: Mapping[str, dict[str, Any]], sample: Mapping[str, Any], edit: Edit
 ) -> Iterator[dict[str, Any]]:
-    """The claims that an edit leaves a sample: what was there before is taken as it was."""
+    """The claims of an edited sample; a claim that was there before keeps its row."""
     side: Any = edit.field
-    words = [row["claim"] for row in edit.rows]
-    for row in supplied_claim_rows(edit.sample_id, side, words, sample[edit.field]):
+    claims = [row["claim"] for row in edit.rows]
+    for row in supplied_claim_rows(edit.sample_id, side, claims, sample[edit.field]):
         yield before.get(row["claim_id"], row | {"reason": edit.reason})
 
 
 def _with_verdicts(table: pl.DataFrame, edits: Iterable[Edit]) -> pl.DataFrame:
-    """An edited verdict keeps nothing of what a judge said for another one."""
+    """Replace edited verdicts; the evidence and calls of the earlier verdict are cleared."""
     rows = {
         tuple(row[name] for name in _KEY): (row["verdict"], edit.reason)
         for edit in edits
         for row in edit.rows
     }
     by_hand = pl.DataFrame(
-        [(*key, *words) for key, words in rows.items()],
+        [(*key, *values) for key, values in rows.items()],
         schema={**table.select(_KEY).schema, "label": pl.String, "because": pl.String},
         orient="row",
     )

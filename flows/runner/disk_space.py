@@ -1,4 +1,4 @@
-"""Free disk space checked before a run starts."""
+"""Checks the free disk space before a run starts."""
 
 import shutil
 from collections.abc import Collection
@@ -11,7 +11,7 @@ from claimflow.flows.store.schema import SCHEMA_VERSION
 from claimflow.flows.store.store import Store, store_version
 
 SPARE: Final = 100_000_000
-"""Bytes that a disk must have beside what was estimated: what else writes there does not wait."""
+"""Bytes that must be free beyond the estimate, because other programs write to the disk too."""
 
 _LAST: Final = """
 SELECT sum(row_count) FILTER (step IN (SELECT unnest($wanted))),
@@ -23,7 +23,7 @@ WHERE run_id = (SELECT run_id FROM audit.runs WHERE pipeline = $pipeline AND sta
 
 
 class SpaceNeeded(NamedTuple):
-    """Bytes that a run may need: `tables` by `source`, and for the read copy."""
+    """Bytes that a run may need for its tables, estimated from `source`, and for the read copy."""
 
     tables: int
     copy: int
@@ -38,10 +38,9 @@ class SpaceNeeded(NamedTuple):
 def check_disk_space(
     prepared: Prepared, store: Store, *, wanted: Collection[str], free: int | None = None
 ) -> None:
-    """Raise `StoreFullError` where the store's disk has less room than the run may need.
+    """Raise `StoreFullError` if the store's disk has less space than the run may need.
 
-    `wanted` are the steps that the run may make; `free` bytes are those of the disk, asked
-    of it where they are None.
+    `wanted` are the steps that the run may make; `free` is in bytes, read from the disk if None.
     """
     need = space_needed(prepared, store, wanted=wanted)
     left = shutil.disk_usage(_folder(store.path)).free if free is None else free
@@ -55,16 +54,15 @@ def check_disk_space(
 
 
 def space_needed(prepared: Prepared, store: Store, *, wanted: Collection[str]) -> SpaceNeeded:
-    """So many bytes, as if every wanted step were made anew.
+    """The bytes needed if every wanted step is made anew.
 
-    By the rows of the pipeline's newest run that is done, at the bytes that a row takes in
-    this store with all that goes with it. Where there is none, the samples alone count, which
-    are written in any case: a run wrote 1 to 9 times as much, and a guess is no reason to
-    refuse one.
+    Estimated from the rows of the pipeline's newest finished run, at the size of the store per
+    row. Without such a run only the size of the samples counts, which are written in any case:
+    runs wrote 1 to 9 times as much, and a guess is no reason to refuse a run.
     """
     size = store.path.stat().st_size if store.path.is_file() else 0
     known = size and store_version(store) == SCHEMA_VERSION  # An older one is yet to be migrated.
-    added = _as_last(prepared, store, wanted, size) if known else None
+    added = _from_last_run(prepared, store, wanted, size) if known else None
     source = f"the last run of {prepared.pipeline.name}"
     if added is None:
         added, source = prepared.samples.size, "the size of the samples"
@@ -72,7 +70,9 @@ def space_needed(prepared: Prepared, store: Store, *, wanted: Collection[str]) -
     return SpaceNeeded(added, copy, source)
 
 
-def _as_last(prepared: Prepared, store: Store, wanted: Collection[str], size: int) -> int | None:
+def _from_last_run(
+    prepared: Prepared, store: Store, wanted: Collection[str], size: int
+) -> int | None:
     with store.reading() as connection:
         asked = {"wanted": ["samples", *sorted(wanted)], "pipeline": prepared.pipeline.name}
         [(rows, samples)] = connection.execute(_LAST, asked).fetchall()
@@ -83,12 +83,12 @@ def _as_last(prepared: Prepared, store: Store, wanted: Collection[str], size: in
 
 
 def _folder(path: Path) -> Path:
-    """The folder of a store, or the one that it will be made in."""
+    """The nearest existing folder above a store."""
     return next(folder for folder in path.parents if folder.is_dir())
 
 
 def _size(count: int) -> str:
-    """In units of 1,000 with three digits or fewer: 64 MB, 1.2 GB."""
+    """Decimal units with at most three digits: 64 MB, 1.2 GB."""
     for unit, scale in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
         if count >= scale:
             return f"{count / scale:,.{1 if count < 10 * scale else 0}f} {unit}"

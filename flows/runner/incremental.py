@@ -17,22 +17,19 @@ from claimflow.stages.base import Stage
 from claimflow.stages.rows import Row, Sample
 from claimflow.stages.tables import conform, content_columns, python_type
 
-# Samples that are as they were when an earlier table was made in the same way.
-
-
 SAMPLES: Final = "samples"
 
 _TABLES: Final = 5
-"""Earlier tables looked at, the newest first: a run on a few samples is not the only base."""
+"""Earlier tables considered, the newest first: the last run may have had a few samples only."""
 
 _FOUND: Final = pl.Schema({"sample_id": pl.String, "artifact_id": pl.String, "shard": pl.Int32})
 
 
 def can_reuse_rows(stage: Stage, tools: Mapping[str, Any]) -> bool:
-    """Whether rows of unchanged samples are worth taking over from an earlier table.
+    """Whether copying the rows of unchanged samples from an earlier table saves time.
 
-    A stage that asks a tool has what it was told in the ledger; the others, but for those
-    that go through the samples in Python, are done before the samples are compared.
+    It does for stages that go through the samples in Python. Replies to a stage that asks a
+    tool are in the ledger, and all other stages are faster than the comparison of the samples.
     """
     alone = set(stage.inputs) == {SAMPLES} and "sample_id" in stage.makes.model_fields
     return stage.by_row and stage.per_sample and alone and not tools
@@ -41,24 +38,23 @@ def can_reuse_rows(stage: Stage, tools: Mapping[str, Any]) -> bool:
 def unchanged_samples(
     store: Store, stage: Stage, recipe: str, samples: Iterable[pl.DataFrame]
 ) -> pl.DataFrame:
-    """Those of `samples` of which a table on file was made by that recipe, and where it is.
+    """The samples whose rows are in an earlier table of the same `recipe`, and where.
 
-    Columns sample_id, artifact_id (String) and shard (Int32). Samples are compared in the
-    columns that the stage reads; tables with failed rows do not count. `samples` come in
-    parts.
+    `samples` come in parts. Returns the columns sample_id, artifact_id (String) and shard (Int32).
+    Samples are compared in the columns that the stage reads; tables with failed rows are not used.
     """
     columns = stage.columns.get(SAMPLES) or content_columns(Sample)
     with store.reading() as connection:
-        _remember_earlier(connection, stage, recipe, columns)
+        _create_earlier_samples(connection, stage, recipe, columns)
         parts = samples if _has_rows(connection) else ()
         found = [_found(connection, part, columns) for part in parts]
     return pl.concat([pl.DataFrame(schema=_FOUND), *found])
 
 
-def _remember_earlier(
+def _create_earlier_samples(
     connection: duckdb.DuckDBPyConnection, stage: Stage, recipe: str, columns: Iterable[str]
 ) -> None:
-    """Make a temporary table of the samples of earlier tables, the newest of each content."""
+    """Create a temporary table of the samples of earlier tables, the newest of each content."""
     connection.execute(
         f"""
         CREATE TEMP TABLE earlier AS
@@ -99,7 +95,7 @@ def _found(
 
 
 def _content(columns: Iterable[str]) -> str:
-    """SQL that hashes `columns` such that no two contents are taken for one another."""
+    """SQL for a hash of `columns` that differs wherever the contents differ."""
     values = [
         f'"{name}"' if python_type(Sample, name) == list[str] else f'"{name}"::VARCHAR'
         for name in columns
@@ -108,18 +104,15 @@ def _content(columns: Iterable[str]) -> str:
     return f"unhex(sha256(to_json([{texts}])::VARCHAR))"
 
 
-# A table made of an earlier one: only rows of new and changed samples are made.
-
-
 _PLACE: Final = "place"
-"""Where a sample stands among those read with it: its rows go where they would have been made."""
+"""The position of a sample among those read with it; its rows keep that order."""
 
 
 class IncrementalTable:
-    """Makes the parts of a table whose stage goes through the samples one by one.
+    """Builds a table of which only the rows of new and changed samples are made.
 
-    The rows of samples in `unchanged` are read back from the tables that they are in, all
-    others are made. Rows, their order and the parts they lie in are the same as when all are made.
+    The rows of the samples in `unchanged` are copied from the tables that they are in. The rows,
+    their order and the parts they lie in are the same as when all are made.
     """
 
     def __init__(
@@ -131,14 +124,14 @@ class IncrementalTable:
         self._unchanged = unchanged
         self._waiting: deque[tuple[pl.DataFrame, pl.DataFrame]] = deque()
 
-    def parts(self, workers: Workers, *, worth: int) -> Iterator[pl.DataFrame]:
-        """The parts in their order; `worth` says how many parts the samples to go through fill."""
-        for made in make_parts(self._stage, self._new(), {}, workers, of=worth):
+    def parts(self, workers: Workers, *, remaining: int) -> Iterator[pl.DataFrame]:
+        """The parts in their order; the samples that are not unchanged fill `remaining` parts."""
+        for made in make_parts(self._stage, self._changed_samples(), {}, workers, of=remaining):
             places, kept = self._waiting.popleft()
-            yield self._merged(made, places, kept)
+            yield self._merge(made, places, kept)
 
-    def _new(self) -> Iterator[Tables]:
-        """New and changed samples of each part; places and rows of the others wait."""
+    def _changed_samples(self) -> Iterator[Tables]:
+        """New and changed samples of each part; places and rows of the others are queued."""
         columns = self._stage.columns.get(SAMPLES, ())
         for shards in grouped(range(self._samples.shards), GROUP):
             with self._store.reading() as connection:
@@ -154,7 +147,7 @@ class IncrementalTable:
                 new = part.join(found, on="sample_id", how="anti", maintain_order="left")
                 yield {SAMPLES: new.drop(_PLACE)}
 
-    def _merged(self, made: pl.DataFrame, places: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
+    def _merge(self, made: pl.DataFrame, places: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
         placed = made.join(places, on="sample_id", how="left", maintain_order="left")
         row = self._stage.makes
         before = conform(row, kept.drop(_PLACE)).with_columns(kept[_PLACE])
@@ -165,7 +158,7 @@ class IncrementalTable:
 def _rows(
     connection: duckdb.DuckDBPyConnection, row: type[Row], found: pl.DataFrame
 ) -> pl.DataFrame:
-    """The rows of the samples in `found`, with place and part, each sample's in their order."""
+    """The rows of the samples in `found`, with place and part, in the order of each sample."""
     connection.register("found", Arrow(found))
     names = ", ".join(f'stored."{name}"' for name in row.model_fields)
     return read_table(

@@ -1,4 +1,4 @@
-"""The plan of a run: what it would make, reuse and ask."""
+"""The plan of a run: which steps it would reuse or make, without doing it."""
 
 import threading
 from collections.abc import Sequence
@@ -18,17 +18,15 @@ from claimflow.flows.store.fingerprint import step_fingerprint, step_recipe
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
 
-# What a run would do, found out without doing it.
-
 
 class PlannedStep(NamedTuple):
-    """What would become of a step: its table found, made, or not yet known.
+    """What a run would do with a step: reuse its table, make it, or not known yet.
 
-    A step waits for the steps in `waits_for`: whether its table can be reused depends on
-    what will be in theirs. `artifact` is the table found. Of a table that is made,
-    `taken_over` counts the samples whose rows would be taken over from an earlier one, and
-    `fresh` says that models are asked anew; `edits` are to be laid over what the step gives,
-    which is `below` where that is on file.
+    A step waits for the steps in `waits_for` if it depends on the content of their tables whether
+    its own can be reused. `artifact` is the table that would be reused. Of a table that would be
+    made, `taken_over` counts the samples whose rows would be copied from an earlier table, and
+    `fresh` says that models would be asked anew. `edits` would be applied to the table of the
+    step, which is `below` if it is in the store.
     """
 
     step: str
@@ -45,7 +43,7 @@ class PlannedStep(NamedTuple):
 def plan(
     prepared: Prepared, store: Store, *, choice: StepSelection | None = None
 ) -> list[PlannedStep]:
-    """What a run of the chosen steps, or of all, would do, step by step in its order."""
+    """What a run of the selected steps (default: all) would do, in the order of its steps."""
     choice = choice or select_steps(prepared.pipeline, Rerun())
     session = Session(Ledger(store), run_id="", stop=threading.Event())
     toolbox = Toolbox(prepared.pipeline, session)
@@ -53,31 +51,31 @@ def plan(
     digests = {SAMPLES: prepared.samples.digest}
     planned = []
     for step in choice.steps:
-        one = _planned(prepared, store, toolbox, step, choice, digests)
-        one, digest = _edited(prepared, store, step, one, edits.of(step))
+        one = _plan_step(prepared, store, toolbox, step, choice, digests)
+        one, digest = _plan_edits(prepared, store, step, one, edits.of(step))
         if digest is not None:
             digests[step.name] = digest
         planned.append(one)
     return planned
 
 
-def _edited(
+def _plan_edits(
     prepared: Prepared, store: Store, step: Step, one: PlannedStep, edits: Sequence[Edit]
 ) -> tuple[PlannedStep, str | None]:
-    """What becomes of a step that people have corrected, and the digest of its table."""
+    """The plan of a step after corrections by hand, and the digest of its table if known."""
     below = one.artifact
     if below is None or not edits:
         return one._replace(edits=tuple(edits)), below and below.digest
-    overlay = CorrectedTable(step.stage.makes, below, edits)
-    found = find_corrected(store, overlay)
+    corrected = CorrectedTable(step.stage.makes, below, edits)
+    found = find_corrected(store, corrected)
     if found is not None:
         return one._replace(artifact=found), found.digest
-    digest = corrected_digest(store, overlay, lambda: prepared.samples.shards(SHARD))
+    digest = corrected_digest(store, corrected, lambda: prepared.samples.shards(SHARD))
     waiting = one._replace(action="make", artifact=None, edits=tuple(edits), below=below)
     return waiting, digest
 
 
-def _planned(
+def _plan_step(
     prepared: Prepared,
     store: Store,
     toolbox: Toolbox,
@@ -109,9 +107,6 @@ def _find(store: Store, fingerprint: str) -> Artifact | None:
         return find_artifact(connection, fingerprint)
 
 
-# The steps of a run, chosen by what is on file.
-
-
 _FAILED: Final = """
 SELECT run_id, list(step) FILTER (failures > 0) AS failed
 FROM audit.runs LEFT JOIN audit.run_steps USING (run_id)
@@ -122,13 +117,13 @@ GROUP BY run_id ORDER BY min(started_at) DESC LIMIT 1
 
 
 def choose(prepared: Prepared, store: Store, rerun: Rerun) -> StepSelection:
-    """The steps that `rerun` comes to on `store`.
+    """The steps that `rerun` selects, given what is in `store`.
 
-    Raises `InputError` where a step that the run takes as it is would have to be made.
+    Raises `InputError` if a step that is to be reused is not in the store.
     """
     pipeline = prepared.pipeline
-    run_id, failed = _failed(store, pipeline.name) if rerun.failed else ("", [])
-    # A step that was renamed since is nobody's.
+    run_id, failed = _failed_steps(store, pipeline.name) if rerun.failed else ("", [])
+    # Steps that were renamed since are left out.
     failed = [step.name for step in pipeline.steps if step.name in failed]
     if rerun.failed and not failed:
         return StepSelection((), clean=run_id)
@@ -152,8 +147,8 @@ def choose(prepared: Prepared, store: Store, rerun: Rerun) -> StepSelection:
     return choice
 
 
-def _failed(store: Store, pipeline: str) -> tuple[str, list[str]]:
-    """The newest run of a pipeline that came to its end, and its steps that have failed rows."""
+def _failed_steps(store: Store, pipeline: str) -> tuple[str, list[str]]:
+    """The newest finished run of a pipeline, and its steps that have failed rows."""
     found = []
     if store.path.is_file():
         with store.reading() as connection:

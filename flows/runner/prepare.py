@@ -1,4 +1,4 @@
-"""Preparation of a run: pipeline, samples and canaries read and checked."""
+"""Reads and checks the pipeline, samples and canaries of a run."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,13 +19,13 @@ from claimflow.flows.samples.subset import select_samples
 from claimflow.flows.store.store import Store
 
 SHARD: Final = 2_000
-"""Samples in one part of a table: bounds the memory of a run, whatever the input's size."""
+"""Samples in one part of a table; bounds the memory of a run for inputs of any size."""
 
-Found = TypeVar("Found")
+Read = TypeVar("Read")
 
 
 class Prepared(NamedTuple):
-    """A pipeline, its samples and its canaries, all found right."""
+    """A checked pipeline with its samples and canaries."""
 
     pipeline: Pipeline
     samples: SampleSource
@@ -35,17 +35,17 @@ class Prepared(NamedTuple):
 def prepare(
     config: Path, *, limit: int | None = None, rerun: Rerun | None = None, store: Path | None = None
 ) -> Prepared:
-    """Read and check a pipeline file, its samples and canaries, and what is asked of them.
+    """Read and check a pipeline file, its samples and canaries, and the rerun options.
 
-    `limit` takes the first samples only, `store` names another file than the pipeline's.
-    Raises one `InputError` with every fault; nothing has been written then.
+    `limit` takes the first samples only; `store` is a file to use instead of the pipeline's.
+    Raises one `InputError` with every fault. Nothing is written.
     """
     source = load_yaml(config)
     rerun = rerun or Rerun()
     faults = list(rerun.clashes(limit=limit))
-    pipeline = _unless_wrong(lambda: build_pipeline(source), faults)
-    samples = _unless_wrong(lambda: _samples(source, limit), faults)
-    canaries = _unless_wrong(lambda: _canaries(source), faults)
+    pipeline = _collect_faults(lambda: build_pipeline(source), faults)
+    samples = _collect_faults(lambda: _samples(source, limit), faults)
+    canaries = _collect_faults(lambda: _canaries(source), faults)
     if pipeline:
         faults += rerun.unknown(pipeline)
         if samples:
@@ -68,10 +68,10 @@ def open_store(prepared: Prepared, path: Path | None = None) -> Store:
     return Store(path)
 
 
-def _unless_wrong(found: Callable[[], Found], faults: list[Fault]) -> Found | None:
-    """What is `found`, or None where its faults were added to those of all."""
+def _collect_faults(read: Callable[[], Read], faults: list[Fault]) -> Read | None:
+    """The result of `read`, or None if it failed; its faults are added to `faults`."""
     try:
-        return found()
+        return read()
     except InputError as error:
         faults += error.faults
         return None
@@ -83,7 +83,7 @@ def _samples(source: YamlSource, limit: int | None) -> SampleSource | None:
         return None
     samples = read_samples(wanted.path, base=source.folder, rename=wanted.rename, limit=limit)
     if samples.faults:
-        raise InputError([_placed(source, fault) for fault in samples.faults])
+        raise InputError([_with_position(source, fault) for fault in samples.faults])
     return samples
 
 
@@ -92,8 +92,8 @@ def _canaries(source: YamlSource) -> tuple[Canary, ...]:
     return read_canaries(wanted.path, base=source.folder) if wanted else ()
 
 
-def _placed(source: YamlSource, fault: Fault) -> Fault:
-    """A fault of the samples that lies in the pipeline file, placed there."""
+def _with_position(source: YamlSource, fault: Fault) -> Fault:
+    """A fault in the renaming of columns, with its position in the pipeline file."""
     section, _, column = fault.place.partition(".")
     if section != "rename":
         return fault

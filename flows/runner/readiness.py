@@ -1,4 +1,4 @@
-"""Whether the endpoints that a run may ask can be asked."""
+"""Checks the endpoints that a run may call: address, key, price."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ from claimflow.stages.tools import Embedder
 
 
 def check_endpoints(prepared: Prepared, store: Store, *, choice: StepSelection) -> None:
-    """Look at every endpoint of a step whose table may have to be made, or of a due canary.
+    """Check every endpoint of the steps whose table may have to be made, and of due canaries.
 
     Raises `InputError` where one lacks a key, or a price that its budget needs.
     """
@@ -30,7 +30,7 @@ def check_endpoints(prepared: Prepared, store: Store, *, choice: StepSelection) 
 
 
 def check_all_endpoints(pipeline: Pipeline) -> None:
-    """Look at every endpoint of a pipeline. Raises as `check_endpoints` does."""
+    """Check every endpoint of a pipeline. Raises as `check_endpoints` does."""
     _check(pipeline, {step.name for step in pipeline.steps})
 
 
@@ -45,7 +45,7 @@ def _check(pipeline: Pipeline, made: set[str]) -> None:
 
 
 def _asked(pipeline: Pipeline, made: set[str]) -> Iterator[tuple[str, Endpoint]]:
-    """The endpoints that the steps in `made` ask, by their place in the file."""
+    """The endpoints that the steps in `made` call, with their position in the file."""
     source = pipeline.source
     for step in pipeline.steps:
         if step.name not in made:

@@ -1,40 +1,99 @@
-"""One run of a pipeline: each step found or made."""
+"""The execution of one run: recorded in the store, each step reused or made."""
 
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
 
 import duckdb
 
+from claimflow.flows.errors import StoreError
+from claimflow.flows.judge.ledger_writer import recover_journals
+from claimflow.flows.judge.session import Session
+from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.rerun import StepSelection
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.runner.corrections import CorrectedTable, find_corrected, make_corrected
 from claimflow.flows.runner.incremental import SAMPLES
 from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.prepare import SHARD, Prepared
-from claimflow.flows.runner.table_builder import BuiltTable, TableBuilder
+from claimflow.flows.runner.table_builder import TableBuilder
 from claimflow.flows.runner.tools import Toolbox
 from claimflow.flows.runner.workers.protocol import Workers
+from claimflow.flows.store import runs
 from claimflow.flows.store.artifacts import Artifact, Provenance, find_artifact
 from claimflow.flows.store.edits import Edit, Edits
 from claimflow.flows.store.fingerprint import step_fingerprint, step_recipe
-from claimflow.flows.store.runs import record_step
+from claimflow.flows.store.ledger import Ledger
+from claimflow.flows.store.read_copy import update_read_copy
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import content_key
 
+_THREADS: Final = 4
+"""Steps that are made at the same time."""
+
+_POLL_SECONDS: Final = 0.2
+"""Longest time that the main thread waits before it can react to Ctrl-C."""
+
+Result = TypeVar("Result")
+
+
+@contextmanager
+def run_context(
+    pipeline: Pipeline,
+    store: Store,
+    observer: RunObserver,
+    session: Callable[[str], Session],
+    *,
+    steps: Sequence[str] = (),
+    suffix: str = "",
+    workers: Workers | None = None,
+) -> Iterator[tuple[str, Toolbox]]:
+    """Record a new run; gives its id and its tools. The caller records how it ends.
+
+    `session` opens the judge session of a run id; `suffix` is added to the pipeline's name. First
+    the journals that killed runs left are read into the ledger. At the end the tools and the
+    `workers` are closed and the read copy is updated, unless the store failed.
+    """
+    recover_journals(Ledger(store))
+    run_id, killed = runs.start_run(
+        store,
+        pipeline=f"{pipeline.name}{suffix}",
+        config_path=str(pipeline.source.path.resolve()),
+        config=pipeline.source.text,
+    )
+    toolbox = Toolbox(pipeline, session(run_id), workers)
+    observer.run_started(run_id, [SAMPLES, *steps], killed)
+    readable = True
+    try:
+        yield run_id, toolbox
+    except StoreError:
+        readable = False
+        raise
+    finally:
+        # Close them before the store is copied, which may take a while.
+        if workers is not None:
+            workers.close()
+        toolbox.close()
+        if readable:
+            update_read_copy(store, wanted=pipeline.read_copy)
+
 
 class Run:
-    """One execution of the chosen steps of a pipeline on its store.
+    """One execution of the selected steps of a pipeline.
 
-    Setting `stop`, which the tools look at too, ends the run within moments.
+    `results` holds the result of every finished step by name. Setting `stop`, which the tools
+    check as well, ends the run within moments.
     """
 
     def __init__(
         self,
         run_id: str,
         prepared: Prepared,
-        choice: StepSelection,
+        selection: StepSelection,
         store: Store,
         toolbox: Toolbox,
         workers: Workers,
@@ -42,117 +101,176 @@ class Run:
         stop: threading.Event,
         observer: RunObserver,
     ) -> None:
-        self.run_id = run_id
-        self.steps = {step.name: step for step in choice.steps}
-        self.stop = stop
-        self._prepared = prepared
-        self._again = choice.again
+        self.results: dict[str, StepResult] = {}
+        self._run_id = run_id
+        self._steps = {step.name: step for step in selection.steps}
+        self._stop = stop
+        self._samples = prepared.samples
+        self._again = selection.again
         self._store = store
         self._toolbox = toolbox
         self._observer = observer
-        self.results: dict[str, StepResult] = {}
-        self._position = {name: i for i, name in enumerate([SAMPLES, *self.steps])}
-        self._turns: dict[str, threading.Lock] = defaultdict(threading.Lock)
-        self._drafting = TableBuilder(prepared.samples, store, workers, stop, observer)
+        self._position = {name: i for i, name in enumerate([SAMPLES, *self._steps])}
+        # Steps that compute the same table take turns, so that it is made once.
+        self._locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._builder = TableBuilder(prepared.samples, store, workers, stop, observer)
         self._edits = Edits(store, prepared.pipeline.name, lambda: prepared.samples.shards(SHARD))
 
-    def make(self, name: str, inputs: Mapping[str, Artifact]) -> Artifact:
-        """The table of a step, found or made from `inputs` (by the name of their step).
+    def execute(self) -> None:
+        """Make every step by way of the observer, side by side where the DAG allows it.
 
-        Raises `StoppedError` when the run was asked to stop.
+        Steps are submitted in an order that can run and threads take them in that order, so a
+        step that waits for others never blocks them. Raises the first error of any step, and
+        `StoppedError` when the run was stopped.
         """
+
+        def make(name: str, needed: Mapping[str, Future[Artifact]]) -> Artifact:
+            inputs = {need: future.result() for need, future in needed.items()}
+            return self._observer.make_step(name, inputs, self._make)
+
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="step") as pool:
+            futures = {SAMPLES: pool.submit(make, SAMPLES, {})}
+            for name, step in self._steps.items():
+                futures[name] = pool.submit(
+                    make, name, {need: futures[need] for need in step.needs}
+                )
+            try:
+                _wait_for_all(futures.values())
+            except BaseException:
+                self._stop.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def _make(self, name: str, inputs: Mapping[str, Artifact]) -> Artifact:
+        """The table of a step, reused or made from `inputs`, the tables of the steps it needs."""
         started = time.monotonic()
-        making = self._samples() if name == SAMPLES else self._making(self.steps[name], inputs)
-        edits = self._edits.of(self.steps[name]) if name != SAMPLES else []
-        with self._turns[making.fingerprint]:
-            made = self._found(name, making, started, last=not edits)
-            if made is None:
-                artifact, taken_over = self._drafted(name, making, inputs)
+        step = self._steps.get(name)
+        provenance = self._step_provenance(step, inputs) if step else self._samples_provenance()
+        edits = self._edits.of(step) if step else []
+        with self._locks[provenance.fingerprint]:
+            result = self._reused(name, provenance, started, record=not edits)
+            if result is None:
+                artifact, taken_over = self._build(step, provenance, inputs)
                 seconds = time.monotonic() - started
-                made = StepResult(name, artifact, False, seconds, taken_over)
+                result = StepResult(name, artifact, False, seconds, taken_over)
                 if not edits:
-                    with self._store.writing() as connection:
-                        self._note(connection, made)
-            if edits:
-                made = self._edited(made, making, edits, started)
-        self.results[name] = made
-        self._observer.step_finished(made)
-        return made.artifact
+                    self._record(result)
+            if step and edits:
+                result = self._corrected(step, result, provenance, edits, started)
+        self.results[name] = result
+        self._observer.step_finished(result)
+        return result.artifact
 
-    def _drafted(self, name: str, making: Provenance, inputs: Mapping[str, Artifact]) -> BuiltTable:
-        if name == SAMPLES:
-            return self._drafting.samples(making)
-        step = self.steps[name]
+    def _build(
+        self, step: Step | None, provenance: Provenance, inputs: Mapping[str, Artifact]
+    ) -> tuple[Artifact, int]:
+        if step is None:
+            return self._builder.build_samples(provenance), 0
         tools = self._toolbox.lend(step)
-        return self._drafting.table(step, making, inputs, tools, anew=name in self._again)
+        anew = step.name in self._again
+        return self._builder.build(step, provenance, inputs, tools, anew=anew)
 
-    def _samples(self) -> Provenance:
-        key = content_key("samples", self._prepared.samples.digest)
-        settings = {"mapping": dict(self._prepared.samples.mapping)}
+    def _samples_provenance(self) -> Provenance:
+        key = content_key("samples", self._samples.digest)
+        settings = {"mapping": dict(self._samples.mapping)}
         recipe = content_key("recipe", SAMPLES)
-        return Provenance(self.run_id, key, recipe, {}, SAMPLES, 1, settings, {})
+        return Provenance(self._run_id, key, recipe, {}, SAMPLES, 1, settings, {})
 
-    def _making(self, step: Step, inputs: Mapping[str, Artifact]) -> Provenance:
+    def _step_provenance(self, step: Step, inputs: Mapping[str, Artifact]) -> Provenance:
         stage = step.stage
         digests = {need: artifact.digest for need, artifact in inputs.items()}
         tools = self._toolbox.identities(step)
-        key = step_fingerprint(stage, step.inputs, digests, tools)
         return Provenance(
-            self.run_id,
-            key,
+            self._run_id,
+            step_fingerprint(stage, step.inputs, digests, tools),
             step_recipe(stage, tools),
-            _made_of(step, inputs),
+            _input_artifacts(step, inputs),
             stage.use,
             stage.version,
             stage.model_dump(mode="json"),
             tools,
         )
 
-    def _edited(
-        self, below: StepResult, making: Provenance, edits: Sequence[Edit], started: float
+    def _corrected(
+        self,
+        step: Step,
+        base: StepResult,
+        provenance: Provenance,
+        edits: Sequence[Edit],
+        started: float,
     ) -> StepResult:
-        """The table with what people corrected laid over the one that the step gave."""
-        row = self.steps[below.step].stage.makes
-        overlay = CorrectedTable(row, below.artifact, edits)
-        found = find_corrected(self._store, overlay)
+        """The table of a step with the corrections people made applied to it."""
+        table = CorrectedTable(step.stage.makes, base.artifact, edits)
+        found = find_corrected(self._store, table)
         artifact = found or make_corrected(
-            self._store, overlay, making, lambda: self._prepared.samples.shards(SHARD)
+            self._store, table, provenance, lambda: self._samples.shards(SHARD)
         )
         seconds = time.monotonic() - started
-        made = StepResult(below.step, artifact, found is not None, seconds, below.taken_over)
-        with self._store.writing() as connection:
-            self._note(connection, made)
-        return made
+        result = StepResult(step.name, artifact, found is not None, seconds, base.taken_over)
+        self._record(result)
+        return result
 
-    def _found(
-        self, name: str, making: Provenance, started: float, *, last: bool
+    def _reused(
+        self, name: str, provenance: Provenance, started: float, *, record: bool
     ) -> StepResult | None:
-        """The table on file; put on record where it is the `last` word on the step."""
+        """The table in the store, if there is one; recorded for this run if `record` says so."""
         if name in self._again:
             return None
         with self._store.writing() as connection:
-            artifact = find_artifact(connection, making.fingerprint)
+            artifact = find_artifact(connection, provenance.fingerprint)
             if artifact is None:
                 return None
-            made = StepResult(name, artifact, True, time.monotonic() - started)
-            if last:
-                self._note(connection, made)
-        return made
+            result = StepResult(name, artifact, True, time.monotonic() - started)
+            if record:
+                self._record(result, connection)
+        return result
 
-    def _note(self, connection: duckdb.DuckDBPyConnection, made: StepResult) -> None:
-        record_step(
+    def _record(
+        self, result: StepResult, connection: duckdb.DuckDBPyConnection | None = None
+    ) -> None:
+        if connection is None:
+            with self._store.writing() as own:
+                self._record(result, own)
+            return
+        runs.record_step(
             connection,
-            self.run_id,
-            step=made.step,
-            position=self._position[made.step],
-            artifact=made.artifact,
-            reused=made.reused,
-            seconds=made.seconds,
+            self._run_id,
+            step=result.step,
+            position=self._position[result.step],
+            artifact=result.artifact,
+            reused=result.reused,
+            seconds=result.seconds,
         )
 
 
-def _made_of(step: Step, inputs: Mapping[str, Artifact]) -> dict[str, str | dict[str, str]]:
-    """The artifact of each input of a step; those of a step that takes many by their step."""
+def run_interruptibly(work: Callable[[], Result], stop: threading.Event) -> Result:
+    """Call `work` in a thread and return its result.
+
+    On Ctrl-C, and when the wait ends with another error, `stop` is set and `work` ends in order:
+    replies that are on their way are still recorded.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="work") as pool:
+        future = pool.submit(work)
+        try:
+            _wait_for_all([future])
+            return future.result()
+        except BaseException:
+            stop.set()
+            raise
+
+
+def _wait_for_all(futures: Iterable[Future[Any]]) -> None:
+    """Wait until all are done; raises the error of one of them as soon as it occurs."""
+    pending = set(futures)
+    while pending:
+        # Not without a timeout: the Ctrl-C handler of Polars does not interrupt a wait.
+        done, pending = wait(pending, _POLL_SECONDS, FIRST_EXCEPTION)
+        for future in done:
+            future.result()
+
+
+def _input_artifacts(step: Step, inputs: Mapping[str, Artifact]) -> dict[str, str | dict[str, str]]:
+    """The artifact id of each input of a step; of an input of many tables the id by step."""
     return {
         name: inputs[wire].artifact_id
         if isinstance(wire, str)

@@ -1,8 +1,8 @@
-"""The tables of a run, built part by part."""
+"""Builds the table of a step part by part and writes it to the store."""
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
@@ -19,11 +19,11 @@ from claimflow.flows.runner.prepare import SHARD
 from claimflow.flows.runner.table_parts import (
     AT_ONCE,
     GROUP,
-    Thing,
+    Item,
+    can_batch_parts,
     grouped,
     input_parts,
-    made_at_once,
-    make_at_once,
+    make_batched_parts,
     make_parts,
     whole_inputs,
 )
@@ -34,15 +34,8 @@ from claimflow.flows.store.store import Store
 from claimflow.stages.rows import Sample
 
 
-class BuiltTable(NamedTuple):
-    """A table on file, and how many samples' rows in it were taken over from earlier ones."""
-
-    artifact: Artifact
-    taken_over: int = 0
-
-
 class TableBuilder:
-    """Makes tables and writes them; raises `StoppedError` when the run was asked to stop."""
+    """Builds the tables of one run; raises `StoppedError` when the run was stopped."""
 
     def __init__(
         self,
@@ -58,61 +51,63 @@ class TableBuilder:
         self._observer = observer
         self._workers = workers
 
-    def samples(self, making: Provenance) -> BuiltTable:
-        """The table of the samples."""
-        draft = ArtifactWriter(self._store, Sample, making, shards=-(-self._samples.count // SHARD))
-        return BuiltTable(self._filled(draft, SAMPLES, self._samples.shards(SHARD), GROUP))
+    def build_samples(self, provenance: Provenance) -> Artifact:
+        """Write the table of the samples."""
+        shards = -(-self._samples.count // SHARD)
+        writer = ArtifactWriter(self._store, Sample, provenance, shards=shards)
+        return self._write(writer, SAMPLES, self._samples.shards(SHARD), GROUP)
 
-    def table(
+    def build(
         self,
         step: Step,
-        making: Provenance,
+        provenance: Provenance,
         inputs: Mapping[str, Artifact],
         tools: Mapping[str, Any],
         *,
         anew: bool,
-    ) -> BuiltTable:
-        """The table that a step makes of `inputs`; no row is taken over where it is made `anew`."""
+    ) -> tuple[Artifact, int]:
+        """Write the table that a step makes of `inputs`.
+
+        Returns it and the number of samples whose rows were copied from an earlier table, which
+        is 0 where the table is made `anew`.
+        """
         stage = step.stage
         shards = inputs[SAMPLES].shards if stage.per_sample else 1
-        draft = ArtifactWriter(self._store, stage.makes, making, shards=shards)
+        writer = ArtifactWriter(self._store, stage.makes, provenance, shards=shards)
         size = GROUP
-        known = pl.DataFrame()
+        unchanged = pl.DataFrame()
         if can_reuse_rows(stage, tools) and not anew:
-            known = self._unchanged(step, making)
+            samples = self._samples.shards(SHARD)
+            unchanged = unchanged_samples(self._store, stage, provenance.recipe, samples)
         if not stage.per_sample:
             whole = stage.make(whole_inputs(self._store, step, inputs), tools)
             parts: Iterable[pl.DataFrame] = [whole]
-        elif made_at_once(stage, tools):
+        elif can_batch_parts(stage, tools):
             size = AT_ONCE
-            parts = make_at_once(self._store, step, inputs, of=shards)
-        elif known.height:
-            worth = -(-(self._samples.count - known.height) // SHARD)
-            taking = IncrementalTable(self._store, step, inputs, known)
-            parts = self._unless_stopped(taking.parts(self._workers, worth=worth))
+            parts = make_batched_parts(self._store, step, inputs, of=shards)
+        elif unchanged.height:
+            remaining = -(-(self._samples.count - unchanged.height) // SHARD)
+            table = IncrementalTable(self._store, step, inputs, unchanged)
+            parts = self._until_stopped(table.parts(self._workers, remaining=remaining))
         else:
-            size = 1 if tools else GROUP  # What a tool has said is written at once.
+            size = 1 if tools else GROUP  # Rows that cost model calls are written at once.
             read = input_parts(self._store, step, inputs, of=shards, size=size)
-            parts = make_parts(stage, self._unless_stopped(read), tools, self._workers, of=shards)
-        return BuiltTable(self._filled(draft, step.name, parts, size), known.height)
+            parts = make_parts(stage, self._until_stopped(read), tools, self._workers, of=shards)
+        return self._write(writer, step.name, parts, size), unchanged.height
 
-    def _unchanged(self, step: Step, making: Provenance) -> pl.DataFrame:
-        samples = self._samples.shards(SHARD)
-        return unchanged_samples(self._store, step.stage, making.recipe, samples)
-
-    def _filled(
-        self, draft: ArtifactWriter, name: str, parts: Iterable[pl.DataFrame], size: int
+    def _write(
+        self, writer: ArtifactWriter, name: str, parts: Iterable[pl.DataFrame], size: int
     ) -> Artifact:
         done = 0
-        for group in self._unless_stopped(grouped(parts, size)):
-            draft.add(done, *group)
+        for group in self._until_stopped(grouped(parts, size)):
+            writer.add(done, *group)
             for _ in group:
                 done += 1
-                self._observer.step_progress(name, done, draft.shards)
-        return draft.artifact()
+                self._observer.step_progress(name, done, writer.shards)
+        return writer.artifact()
 
-    def _unless_stopped(self, things: Iterable[Thing]) -> Iterator[Thing]:
-        for thing in things:
+    def _until_stopped(self, items: Iterable[Item]) -> Iterator[Item]:
+        for item in items:
             if self._stop.is_set():
                 raise StoppedError
-            yield thing
+            yield item

@@ -1,4 +1,4 @@
-"""The parts of a table: inputs read and rows made a few parts at a time."""
+"""Reads the inputs of a step and makes its rows, a few parts of the table at a time."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,28 +16,28 @@ from claimflow.flows.store.store import Store
 from claimflow.stages.base import Stage
 
 GROUP: Final = 5
-"""Parts read or written in one window of the store, since opening and closing it costs CPU."""
+"""Parts read or written while the store is open once, since opening and closing costs CPU."""
 
 AT_ONCE: Final = 10
-"""Parts that are made at once: their rows fill row groups of the store, which DuckDB then writes
-to the file and not first to its log."""
+"""Parts made in one call: their rows fill whole row groups, which DuckDB writes to its file
+directly and not to its log first."""
 
 _SIDE_BY_SIDE: Final = 4
-"""Parts whose questions are with a cluster at the same time: 160 batches of texts."""
+"""Parts whose questions a cluster answers at the same time: 160 batches of texts."""
 
 Tables = Mapping[str, Any]
-Thing = TypeVar("Thing")
+Item = TypeVar("Item")
 
 
-def grouped(things: Iterable[Thing], size: int) -> Iterator[list[Thing]]:
-    """`things` in lists of `size`, the last one maybe shorter."""
-    rest = iter(things)
+def grouped(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """`items` in lists of `size`; the last list may be shorter."""
+    rest = iter(items)
     while group := list(islice(rest, size)):
         yield group
 
 
 def whole_inputs(store: Store, step: Step, inputs: Mapping[str, Artifact]) -> Tables:
-    """The inputs of a step, read in one window."""
+    """The inputs of a step, read while the store is open once."""
     with store.reading() as connection:
 
         def table(name: str, wire: str) -> pl.DataFrame:
@@ -55,7 +55,7 @@ def whole_inputs(store: Store, step: Step, inputs: Mapping[str, Artifact]) -> Ta
 def input_parts(
     store: Store, step: Step, inputs: Mapping[str, Artifact], *, of: int, size: int
 ) -> Iterator[Tables]:
-    """The inputs of a step part by part, `size` of the `of` parts read in one window."""
+    """The inputs of a step in `of` parts; `size` parts are read while the store is open once."""
     for shards in grouped(range(of), size):
         tables = _read(store, step, inputs, shards)
         parts = {name: by_shard(table, shards) for name, table in tables.items()}
@@ -66,19 +66,19 @@ def input_parts(
 def make_parts(
     stage: Stage, parts: Iterable[Tables], tools: Mapping[str, Any], workers: Workers, *, of: int
 ) -> Iterator[pl.DataFrame]:
-    """What a stage makes of each of the `of` parts, in their order."""
+    """The rows that a stage makes of each of the `of` parts, in their order."""
     cut = -(-workers.shards // max(of, 1))
     if stage.by_row and not tools and workers.worth(of * cut):
-        return _made_apart(stage, parts, workers, cut=cut)
-    if _asked_apart(tools) and workers.worth(1):
-        return _made_side_by_side(stage, parts, tools)
+        return _make_on_workers(stage, parts, workers, cut=cut)
+    if _models_can_run_on_workers(tools) and workers.worth(1):
+        return _make_in_threads(stage, parts, tools)
     return (stage.make(tables, tools) for tables in parts)
 
 
-def _made_apart(
+def _make_on_workers(
     stage: Stage, parts: Iterable[Tables], workers: Workers, *, cut: int
 ) -> Iterator[pl.DataFrame]:
-    """The parts as workers make them, each cut into so many chunks where it is samples alone."""
+    """Parts made by workers; a part that is samples alone is cut into `cut` chunks."""
     counts: deque[int] = deque()
 
     def chunks() -> Iterator[tuple[Stage, Tables]]:
@@ -93,16 +93,16 @@ def _made_apart(
         yield pl.concat([first, *islice(made, counts.popleft() - 1)])
 
 
-def _asked_apart(tools: Mapping[str, Any]) -> bool:
-    """Whether all that a stage asks can be asked of workers."""
+def _models_can_run_on_workers(tools: Mapping[str, Any]) -> bool:
+    """Whether all models that a stage asks are embedded ones, which workers can run."""
     embedded = RememberingEmbedder, RememberingEntailment
     return bool(tools) and all(isinstance(tool, embedded) for tool in tools.values())
 
 
-def _made_side_by_side(
+def _make_in_threads(
     stage: Stage, parts: Iterable[Tables], tools: Mapping[str, Any]
 ) -> Iterator[pl.DataFrame]:
-    """The parts as threads make them: a cluster would wait while one is looked up and written."""
+    """Parts made in threads: else the cluster is idle while a part is looked up or written."""
     waiting: deque[Future[pl.DataFrame]] = deque()
     with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="part") as pool:
         try:
@@ -127,23 +127,23 @@ def _pieces(tables: Tables, cut: int) -> list[Tables]:
 
 
 def make_table(stage: Stage, tables: Tables) -> pl.DataFrame:
-    """What a stage that needs no tools makes of a chunk: the work of a worker."""
+    """The work of a worker: the rows that a stage without tools makes of a chunk."""
     return stage.make(tables, {})
 
 
-def made_at_once(stage: Stage, tools: Mapping[str, Any]) -> bool:
-    """Whether a stage can make several parts at once, for its rows name their sample.
+def can_batch_parts(stage: Stage, tools: Mapping[str, Any]) -> bool:
+    """Whether a stage can make several parts in one call, because its rows name their sample.
 
-    Polars takes a millisecond for each expression that it sets out on, however few the rows;
-    a stage that goes through its rows in Python gains nothing.
+    Polars needs about a millisecond for each expression, however few the rows; a stage that
+    goes through its rows in Python gains nothing.
     """
     return not tools and not stage.by_row and "sample_id" in stage.makes.model_fields
 
 
-def make_at_once(
+def make_batched_parts(
     store: Store, step: Step, inputs: Mapping[str, Artifact], *, of: int
 ) -> Iterator[pl.DataFrame]:
-    """What such a stage makes of each of the `of` parts: the same rows in the same order."""
+    """As `make_parts`, several parts in one call: the same rows in the same order."""
     for shards in grouped(range(of), AT_ONCE):
         tables = _read(store, step, inputs, shards)
         shard_of = tables["samples"].select("sample_id", "shard")

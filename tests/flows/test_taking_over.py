@@ -76,14 +76,14 @@ class Tables:
         workers = LocalWorkers(stop)
         going = TableBuilder(source, self.store, workers, stop, RunObserver())
         key = "00000000-0000-0000-0000-000000000000"
-        samples_table = going.samples(Provenance("r", key, key, {}, "samples", 1, {}, {})).artifact
+        samples_table = going.build_samples(Provenance("r", key, key, {}, "samples", 1, {}, {}))
         inputs = {"samples": samples_table}
         made = {}
         for name, stage in stages.items():
             step = Step(name, stage, {"samples": "samples"})
             ids = {"samples": samples_table.artifact_id}
             making = Provenance("r", key, step_recipe(stage, {}), ids, stage.use, 1, {}, {})
-            made[name] = tuple(going.table(step, making, inputs, {}, anew=False))
+            made[name] = going.build(step, making, inputs, {}, anew=False)
         workers.close()
         return made
 

@@ -1,52 +1,70 @@
-"""Workers: processes here or on a cluster that share the work of a run."""
+"""Workers: processes on this machine or on a cluster that share the work of a run."""
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
+from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.pipeline.schema import WorkersSetting
-
-# What a run asks of its workers, wherever they are.
-
 
 Made = TypeVar("Made")
 
 
 class Workers(Protocol):
-    """Processes that call functions of ours on chunks of work, and give back what they return.
+    """Processes that call our functions on chunks of work and return the results.
 
-    A chunk is done by whichever worker is free, and again by another when that one dies: the
-    functions change nothing outside of themselves. They are named by their module, so that
-    nothing but their arguments travels.
+    Any free worker takes a chunk, and another one repeats it when that worker dies: the functions
+    have no side effects. They are pickled by name, so that only their arguments travel.
     """
 
     @property
     def shards(self) -> int:
-        """Chunks, at least, that the work of a step is cut into."""
+        """The least number of chunks that the work of a step is split into."""
         ...
 
     def worth(self, chunks: int) -> bool:
-        """Whether so many chunks are better done by workers than in this process."""
+        """Whether that many chunks are done faster by workers than in this process."""
         ...
 
     def each(
         self, work: Callable[..., Made], chunks: Iterable[tuple[Any, ...]], *, what: str
     ) -> Iterator[Made]:
-        """What `work` returns for the arguments in each of `chunks`, in their order.
+        """The results of `work` on the arguments in each of `chunks`, in their order.
 
-        Few more chunks are taken than there are workers before their results are wanted, so
-        that memory is bounded; from several threads at once, each has its own. `what` names
-        the work in messages. Raises what `work` raises, `StoppedError` when the run was
-        asked to stop, and `WorkersError` when workers die again and again. Chunks that nobody
-        waits for any more are called off.
+        Only a few more chunks than there are workers are read before their results are consumed,
+        so that memory is bounded. Can be called from several threads at once. `what` names the
+        work in messages. Raises the errors of `work`, `StoppedError` when the run was stopped,
+        and `WorkersError` when workers die again and again. When the iterator is closed, its
+        chunks are cancelled.
         """
         ...
 
     def close(self) -> None:
-        """Let go of the workers; those that were started for this run end."""
+        """Disconnect; workers that were started for this run end."""
         ...
 
 
-# Workers: processes on this machine, or on a cluster, that do what can be done apart.
+def open_workers(
+    setting: WorkersSetting, stop: threading.Event, place: Callable[[str], str]
+) -> Workers:
+    """The workers that a pipeline asks for; they end the run when `stop` is set.
 
+    `place` gives the position of a key of the setting in the pipeline file. Raises `InputError`
+    where a cluster cannot be used.
+    """
+    if setting.engine == "local" or setting.address is None:
+        from claimflow.flows.runner.workers.local import LocalWorkers
 
-__all__ = ["Workers", "WorkersSetting"]
+        return LocalWorkers(stop, setting.count, setting.shards)
+    try:
+        from claimflow.flows.runner.workers.dask import DaskWorkers
+    except ModuleNotFoundError as error:
+        if error.name not in ("distributed", "dask"):
+            raise
+        what, hint = "Dask is not installed", "run: pip install 'claimflow[dask]'"
+        raise InputError([Fault(place("engine"), what, hint)]) from None
+    try:
+        return DaskWorkers(setting.address, stop, setting.shards)
+    except ValueError as error:
+        hint = "start its scheduler and workers, all with this version of claimflow"
+        raise InputError([Fault(place("address"), str(error), hint)]) from None
