@@ -11,12 +11,12 @@ from claimflow.flows.store.schema import REPEATED_CLAIMS
 from claimflow.flows.store.store import Store
 from claimflow.stages.claim_rules.decompose import TextClaim
 from claimflow.stages.claim_rules.grounding import (
-    new_words,
-    stating_sentences,
-    uncovered,
+    declarative_sentences,
+    uncovered_sentences,
+    ungrounded_words,
     word_forms,
 )
-from claimflow.stages.claim_rules.pronouns import open_pronoun
+from claimflow.stages.claim_rules.pronouns import unresolved_pronoun
 from claimflow.stages.rows import Side
 from claimflow.stages.text.languages import language_of
 
@@ -128,11 +128,13 @@ def audit_text(text: str | None, claims: Sequence[RecordedClaim]) -> TextAudit:
     languages = [language_of(one.claim) for one in claims]
     _check_claims(claims, [found or language for found in languages], audit)
     if text is not None and text.strip():
-        sentences = stating_sentences(text)
+        sentences = declarative_sentences(text)
         _check_words(text, language, claims, audit)
         _check_languages(language, sentences, list(zip(claims, languages, strict=True)), audit)
         audit.covered["uncovered"] += len(sentences)
-        for start, end, words in uncovered(sentences, [one.claim for one in claims], language):
+        for start, end, words in uncovered_sentences(
+            sentences, [one.claim for one in claims], language
+        ):
             audit.findings.append(Finding("uncovered", text[start:end], words))
     return audit
 
@@ -168,7 +170,7 @@ def _check_claims(
         if language not in ("English", None):
             continue
         audit.covered["open_pronoun"] += 1
-        pronoun = open_pronoun(one.claim)
+        pronoun = unresolved_pronoun(one.claim)
         if pronoun is not None:
             audit.findings.append(Finding("open_pronoun", one.claim, [pronoun]))
 
@@ -183,7 +185,7 @@ def _check_words(
     for one in claims:
         if not one.placed:
             audit.findings.append(Finding("unplaced", one.claim, []))
-        words = new_words(one.claim, known, language)
+        words = ungrounded_words(one.claim, known, language)
         if words:
             audit.findings.append(Finding("new_words", one.claim, words))
 

@@ -1,14 +1,15 @@
-"""The clause: leading adjunct, subject and verb group; time and place adjuncts."""
+"""The structure of a clause: leading adjunct, subject and verb group; time and place adjuncts."""
 
 from typing import Final, NamedTuple
 
+from claimflow.stages.claim_rules.lexicon import INTRANSITIVE, NEGATIONS
 from claimflow.stages.claim_rules.tags import FINITE, NOMINAL
-from claimflow.stages.claim_rules.tokens import Clause, borrowed, repeated, trimmed
-from claimflow.stages.claim_rules.verbs import INTRANSITIVE
-from claimflow.stages.claim_rules.words import NEGATIONS
-
-# The frame of a clause: leading adjunct, subject, verb group.
-
+from claimflow.stages.claim_rules.tokens import (
+    Clause,
+    repeated_subject,
+    trim_punctuation,
+    without_positions,
+)
 
 _ADJUNCT_STARTS: Final = frozenset(
     {"preposition", "adverb", "gerund", "participle", "base", "number", "adjective"}
@@ -19,7 +20,7 @@ _SUBJECT_STARTS: Final = frozenset(
 _INSIDE_GROUP: Final = frozenset({"adverb", "participle", "base", "gerund"})
 
 
-class Frame(NamedTuple):
+class ClauseStructure(NamedTuple):
     """Indices into a clause: `subject:verb` is the subject, `verb:main+1` the verb group.
 
     What stands before `subject` is an adjunct ("In 1990,"). `verb` includes adverbs that
@@ -32,7 +33,7 @@ class Frame(NamedTuple):
     main: int
 
 
-def first_finite(clause: Clause, start: int = 0) -> int | None:
+def first_finite_verb(clause: Clause, start: int = 0) -> int | None:
     """Index of the first finite verb form from `start`."""
     for index in range(start, len(clause)):
         if clause[index].tag in FINITE:
@@ -40,21 +41,21 @@ def first_finite(clause: Clause, start: int = 0) -> int | None:
     return None
 
 
-def frame(clause: Clause) -> Frame | None:
-    """Frame of a clause whose subject is plain; None when it has none or is not plain."""
+def clause_structure(clause: Clause) -> ClauseStructure | None:
+    """Structure of a clause; None without subject or verb, or where the subject is interrupted."""
     start = _after_adjunct(clause)
     if start is None:
         return None
-    finite = first_finite(clause, start)
+    finite = first_finite_verb(clause, start)
     if finite is None:
         return None
     verb = finite
     while verb > start and clause[verb - 1].tag == "adverb":
         verb -= 1
     subject = clause[start:verb]
-    if not subject or subject[0].tag not in _SUBJECT_STARTS or not _plain(subject):
+    if not subject or subject[0].tag not in _SUBJECT_STARTS or not _is_simple_subject(subject):
         return None
-    return Frame(start, verb, finite, main_verb(clause, finite))
+    return ClauseStructure(start, verb, finite, main_verb(clause, finite))
 
 
 def main_verb(clause: Clause, finite: int) -> int:
@@ -70,8 +71,8 @@ def main_verb(clause: Clause, finite: int) -> int:
     return main
 
 
-def negated(group: Clause) -> bool:
-    """Whether a verb group says that something is not so."""
+def is_negated(group: Clause) -> bool:
+    """Whether a verb group holds a negation."""
     lows = [token.low for token in group]
     return any(low in NEGATIONS or low.endswith(("n't", "n’t")) or low == "cannot" for low in lows)
 
@@ -81,11 +82,11 @@ def _after_adjunct(clause: Clause) -> int | None:
     if not clause:
         return None
     if clause[0].tag == "subordinator":
-        finite = first_finite(clause)
+        finite = first_finite_verb(clause)
         return _after_comma(clause, finite) if finite is not None else None
     if clause[0].tag not in _ADJUNCT_STARTS:
         return 0
-    finite = first_finite(clause) or 0
+    finite = first_finite_verb(clause) or 0
     commas = [i for i in range(finite) if clause[i].tag == "comma"]
     if commas:
         return commas[-1] + 1
@@ -102,14 +103,14 @@ def _after_comma(clause: Clause, start: int) -> int | None:
     return None
 
 
-def _plain(subject: Clause) -> bool:
+def _is_simple_subject(subject: Clause) -> bool:
     barriers = ("comma", "relative", "subordinator", "semicolon", "punctuation")
     if any(token.tag in barriers for token in subject):
         return False
     return any(token.tag in NOMINAL or token.tag in ("gerund", "determiner") for token in subject)
 
 
-# When and where: two adjuncts of one verb, told apart.
+# Time and place: two adjuncts of one verb.
 
 
 _MONTHS: Final = frozenset(
@@ -121,13 +122,13 @@ _PLACE_OPENINGS: Final = frozenset({"in", "at"})
 _DATE_WORDS: Final = frozenset({"early", "late", "mid", "the", "c", "circa", "ad", "bc"}) | _MONTHS
 
 
-def time_and_place(clause: Clause) -> list[Clause]:
+def split_time_and_place(clause: Clause) -> list[Clause]:
     """ "X was born in 1879 in Germany": X was born in 1879. X was born in Germany.
 
     Only of verbs without an object, so that each part still says what happened.
     """
-    found = frame(clause)
-    if found is None or negated(clause[found.verb : found.main + 1]):
+    found = clause_structure(clause)
+    if found is None or is_negated(clause[found.verb : found.main + 1]):
         return []
     if clause[found.main].tag != "participle" and clause[found.main].low not in INTRANSITIVE:
         return []
@@ -139,8 +140,8 @@ def time_and_place(clause: Clause) -> list[Clause]:
         return []
     before, after = divided
     head = clause[: found.main + 1]
-    again = repeated(clause[found.subject : found.verb])
-    group = borrowed(clause[found.verb : found.main + 1])
+    again = repeated_subject(clause[found.subject : found.verb])
+    group = without_positions(clause[found.verb : found.main + 1])
     return [(*head, *before), (*again, *group, *after)]
 
 
@@ -149,7 +150,7 @@ def _time_first(rest: Clause) -> tuple[Clause, Clause] | None:
     place = end + 1 if end < len(rest) and rest[end].tag == "comma" else end
     if not end or not _opens_place(rest, place):
         return None
-    return trimmed(rest[:end]), rest[place:]
+    return trim_punctuation(rest[:end]), rest[place:]
 
 
 def _place_first(rest: Clause) -> tuple[Clause, Clause] | None:
@@ -157,7 +158,7 @@ def _place_first(rest: Clause) -> tuple[Clause, Clause] | None:
         return None
     for index in range(2, len(rest)):
         if rest[index].low in _TIME_OPENINGS and _date_end(rest, index) == len(rest):
-            return trimmed(rest[:index]), rest[index:]
+            return trim_punctuation(rest[:index]), rest[index:]
         if rest[index].tag not in ("name", "noun", "comma", "determiner", "adjective"):
             return None
     return None

@@ -1,16 +1,34 @@
-"""Claims of a text by rules: split and complete to the degree asked for."""
+"""Decompose a text into claims by rules, without a language model.
+
+| atomicity | coverage | a sentence gives |
+|---|---|---|
+| low | high | itself |
+| low | low | itself without details |
+| high | high | every statement in it, each with its subject |
+| high | low | the statements in it that are left without the details |
+
+The rules are for English. A sentence of another language, one longer than 1,500 characters, and
+one that they cannot split with certainty is a claim as it stands.
+"""
 
 import re
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
-from claimflow.stages.claim_rules.clauses import first_finite
-from claimflow.stages.claim_rules.pronouns import Referents
-from claimflow.stages.claim_rules.simplify import plain, without_connective
-from claimflow.stages.claim_rules.split import split
+from claimflow.stages.claim_rules.clauses import first_finite_verb
+from claimflow.stages.claim_rules.lexicon import ENGLISH_FUNCTION_WORDS, FOREIGN_FUNCTION_WORDS
+from claimflow.stages.claim_rules.pronouns import PronounResolver
+from claimflow.stages.claim_rules.simplify import drop_details, without_connective
+from claimflow.stages.claim_rules.split import split_clause
 from claimflow.stages.claim_rules.tags import tag
-from claimflow.stages.claim_rules.tokens import TIMES, Clause, render, span, tokenize, trimmed
-from claimflow.stages.claim_rules.words import ENGLISH, FOREIGN
+from claimflow.stages.claim_rules.tokens import (
+    MULTIPLICATION,
+    Clause,
+    render,
+    source_span,
+    tokenize,
+    trim_punctuation,
+)
 from claimflow.stages.text.refusals import is_refusal
 from claimflow.stages.text.sentences import Span, split_sentences
 
@@ -42,7 +60,7 @@ _CHAT: Final = re.compile(
 
 
 def is_non_claim(sentence: str, *, alone: bool) -> bool:
-    """Whether a sentence says nothing that could be true or false.
+    """Whether a sentence is a question, greeting, heading or offer, and so not true or false.
 
     `alone` says that the sentence is the whole text: then a bold line is an answer, not a
     heading.
@@ -67,24 +85,11 @@ def code_blocks(text: str) -> list[tuple[int, int]]:
     return list(zip(fences[::2], fences[1::2], strict=True))
 
 
-# Claims of a text by rules: what is said, split as finely and kept as fully as asked.
-#
-# | atomicity | coverage | a sentence gives |
-# |---|---|---|
-# | low | high | itself |
-# | low | low | itself without details |
-# | high | high | every statement in it, each with its subject |
-# | high | low | the statements in it that are left without the details |
-#
-# The rules are of English. A sentence of another language, one longer than the rules can
-# overlook, and one that they cannot take apart with certainty is a claim as it stands.
-
-
 Extent = Literal["low", "high"]
 
 _LONGEST: Final = 1500
 _MARKER: Final = re.compile(r"(?:(?:[-*+•‣◦–>]|#{1,6}|\(?\d{1,3}[.)]|\(?[a-zA-Z]\))\s+)+")
-_MARKUP: Final = re.compile(rf"(?!{TIMES})\*\*|__|\s*\[\d{{1,3}}\]|`")
+_MARKUP: Final = re.compile(rf"(?!{MULTIPLICATION})\*\*|__|\s*\[\d{{1,3}}\]|`")
 _LINK: Final = re.compile(r"\[([^\[\]\n]{1,200})\]\([^()\s]{1,300}\)")
 
 
@@ -97,16 +102,16 @@ class TextClaim(NamedTuple):
 
 
 def decompose(text: str, *, atomicity: Extent, coverage: Extent) -> list[TextClaim]:
-    """Claims of `text` in the order in which they are made, each once."""
+    """Claims of `text` in the order of the text, each once."""
     claims: dict[str, TextClaim] = {}
-    referents = Referents()
-    for sentence in _stating(text):
-        for claim in _claims(text, sentence, referents, atomicity, coverage):
+    resolver = PronounResolver()
+    for sentence in _statements(text):
+        for claim in _claims(text, sentence, resolver, atomicity, coverage):
             claims.setdefault(claim.claim, claim)
     return sorted(claims.values(), key=lambda claim: (claim.start, claim.end))
 
 
-def _stating(text: str) -> Iterator[Span]:
+def _statements(text: str) -> Iterator[Span]:
     """Sentences that can be true or false, without their list markers."""
     sentences = split_sentences(text)
     blocks = code_blocks(text)
@@ -124,39 +129,41 @@ def _stating(text: str) -> Iterator[Span]:
 
 
 def _claims(
-    text: str, sentence: Span, referents: Referents, atomicity: Extent, coverage: Extent
+    text: str, sentence: Span, resolver: PronounResolver, atomicity: Extent, coverage: Extent
 ) -> list[TextClaim]:
-    whole = TextClaim(_clean(text[sentence.start : sentence.end]), *sentence)
+    whole = TextClaim(_without_markup(text[sentence.start : sentence.end]), *sentence)
     kept_whole = (atomicity, coverage) == ("low", "high")
     if kept_whole or sentence.end - sentence.start > _LONGEST:
         return [whole]
     tokens = tokenize(text, *sentence)
     if not _is_english([token.low for token in tokens]):
         return [whole]
-    clause = trimmed(tag(tokens))
-    if first_finite(clause) is None:
-        referents.note(clause)
+    clause = trim_punctuation(tag(tokens))
+    if first_finite_verb(clause) is None:
+        resolver.remember(clause)
         return [whole]
-    told = without_connective(clause)
+    reduced = without_connective(clause)
     if coverage == "low":
-        told = plain(told)
-    parts = split(referents.resolve(told)) if atomicity == "high" else [told]
-    referents.note(clause)
+        reduced = drop_details(reduced)
+    parts = split_clause(resolver.resolve(reduced)) if atomicity == "high" else [reduced]
+    resolver.remember(clause)
     if parts == [clause] or not all(parts):
         return [whole]
     return [_claim(part, sentence) for part in parts]
 
 
 def _claim(part: Clause, sentence: Span) -> TextClaim:
-    start, end = span(part) or sentence
+    start, end = source_span(part) or sentence
     return TextClaim(render(part), start, end)
 
 
-def _clean(sentence: str) -> str:
+def _without_markup(sentence: str) -> str:
     """The sentence without markup, on one line."""
     return " ".join(_LINK.sub(r"\1", _MARKUP.sub("", sentence)).split())
 
 
 def _is_english(words: list[str]) -> bool:
-    """Whether nothing speaks against English: a name alone may be of any language."""
-    return sum(word in ENGLISH for word in words) >= sum(word in FOREIGN for word in words)
+    """Whether English function words are at least as many as foreign ones."""
+    return sum(word in ENGLISH_FUNCTION_WORDS for word in words) >= sum(
+        word in FOREIGN_FUNCTION_WORDS for word in words
+    )

@@ -1,4 +1,4 @@
-"""Words of a claim that its text lacks, and sentences of a text that no claim covers."""
+"""Check claims against their text: ungrounded words, and sentences that no claim covers."""
 
 import unicodedata
 from collections.abc import Iterable
@@ -12,11 +12,11 @@ from claimflow.stages.text.word_lists import STOP_WORDS
 _ENDING: Final = 3
 _SHORTEST: Final = 4
 _LONGEST_WORD: Final = 100
-_NO_OTHER: Final[frozenset[str]] = frozenset()
+_NO_WORDS: Final[frozenset[str]] = frozenset()
 
 
-class Uncovered(NamedTuple):
-    """A sentence `start:end` of a text, and its content words that no claim holds."""
+class UncoveredSentence(NamedTuple):
+    """A sentence `start:end` of a text, and its content words that are in no claim."""
 
     start: int
     end: int
@@ -24,40 +24,43 @@ class Uncovered(NamedTuple):
 
 
 def content_words(text: str, language: str | None) -> list[str]:
-    """The words of a text, each once, that are no function words of English or its language.
+    """The words of a text, each once, that are no function words of English or of `language`.
 
-    Of a word with an apostrophe what stands before it counts: "Einstein's" is Einstein.
+    Words end at an apostrophe: "Einstein's" is "einstein". Accents are removed.
     """
-    other = FUNCTION_WORDS.get(language or "", _NO_OTHER)
+    other = FUNCTION_WORDS.get(language or "", _NO_WORDS)
     return [word for word in _words(text) if word not in STOP_WORDS and word not in other]
 
 
 def word_forms(text: str) -> frozenset[str]:
-    """What the words of a text are known by, whatever their endings."""
+    """The forms of all words of a text, for a comparison that ignores endings."""
     return frozenset(form for word in _words(text) for form in _forms(word))
 
 
-def new_words(claim: str, known: frozenset[str], language: str | None) -> list[str]:
-    """The content words of a claim of which no form is `known`: those that its text has not."""
+def ungrounded_words(claim: str, known: frozenset[str], language: str | None) -> list[str]:
+    """The content words of a claim of which no form is in `known`, the forms of its text."""
     words = content_words(claim, language)
     return [word for word in words if known.isdisjoint(_forms(word))]
 
 
-def uncovered(
+def uncovered_sentences(
     sentences: Iterable[TextClaim], claims: Iterable[str], language: str | None
-) -> list[Uncovered]:
-    """Those `stating_sentences` of a text most of whose content words are in none of its claims."""
+) -> list[UncoveredSentence]:
+    """The sentences of a text of which more than half of the content words are in no claim.
+
+    `sentences` are its `declarative_sentences`.
+    """
     known = word_forms("\n".join(claims))
     found = []
     for sentence, start, end in sentences:
-        lacking = new_words(sentence, known, language)
+        lacking = ungrounded_words(sentence, known, language)
         if 2 * len(lacking) > len(content_words(sentence, language)):
-            found.append(Uncovered(start, end, lacking))
+            found.append(UncoveredSentence(start, end, lacking))
     return found
 
 
-def stating_sentences(text: str) -> list[TextClaim]:
-    """The sentences of a text that claim something, each once and without markup."""
+def declarative_sentences(text: str) -> list[TextClaim]:
+    """The sentences of a text that can be true or false, each once and without markup."""
     return decompose(text, atomicity="low", coverage="high")
 
 
@@ -75,7 +78,7 @@ def _without_accents(word: str) -> str:
 
 
 def _forms(word: str) -> list[str]:
-    """The word, and what is left of a long one without one to three letters at its end."""
+    """The word, and a long word also without its last one, two and three letters."""
     if not word.isalpha():
         return [word]
     shortest = max(_SHORTEST, len(word) - _ENDING)

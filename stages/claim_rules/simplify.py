@@ -1,35 +1,47 @@
-"""Low coverage: a clause reduced to its main point."""
+"""Low coverage: reduce a clause to its main statement."""
 
 from typing import Final
 
-from claimflow.stages.claim_rules.asides import find_aside
-from claimflow.stages.claim_rules.clauses import negated
-from claimflow.stages.claim_rules.complements import nominals, predicate
+from claimflow.stages.claim_rules.clauses import is_negated
+from claimflow.stages.claim_rules.lexicon import (
+    ARTICLES,
+    CONNECTIVES,
+    EVALUATIVE_WORDS,
+    indefinite_article,
+    is_person_noun,
+)
+from claimflow.stages.claim_rules.parentheticals import find_parenthetical
+from claimflow.stages.claim_rules.predicate_nominals import coordinated_nominals, predicate_nominal
 from claimflow.stages.claim_rules.tags import FINITE
-from claimflow.stages.claim_rules.tokens import Clause, Token, added, trimmed, without_parentheses
-from claimflow.stages.claim_rules.words import ARTICLES, CONNECTIVES, EVALUATIONS, article, is_role
+from claimflow.stages.claim_rules.tokens import (
+    Clause,
+    Token,
+    inserted_token,
+    trim_punctuation,
+    without_parentheses,
+)
 
-_MOST_ASIDES: Final = 8
+_MOST_PARENTHETICALS: Final = 8
 _EXAMPLES: Final = frozenset({"including", "such", "especially", "particularly", "notably"})
 _MODIFIED: Final = frozenset({"noun", "name", "adjective"})
 _OF_ALL: Final = frozenset({"in", "from", "at"})
 
 
-def plain(clause: Clause) -> Clause:
-    """The clause without details; the same object when it has none."""
+def drop_details(clause: Clause) -> Clause:
+    """The clause without parentheticals, examples and evaluations; unchanged if it has none."""
     shorter = clause
-    for _ in range(_MOST_ASIDES):
-        found = find_aside(shorter)
+    for _ in range(_MOST_PARENTHETICALS):
+        found = find_parenthetical(shorter)
         if found is None:
             break
         shorter = found.main
     shorter = _without_examples(without_parentheses(shorter) or shorter)
-    shorter = _thinned(_without_praise(_without_modifier_pair(shorter)))
+    shorter = _without_every_second_member(_without_evaluations(_without_modifier_pair(shorter)))
     return shorter if len(shorter) < len(clause) else clause
 
 
 def without_connective(clause: Clause) -> Clause:
-    """The clause without "However,", "But" or another opening that claims nothing."""
+    """The clause without "However,", "But" or another connective."""
     if len(clause) > 1 and clause[0].tag == "coordinator":
         clause = clause[1:]
     for index in range(1, min(6, len(clause) - 1)):
@@ -48,21 +60,26 @@ def _without_examples(clause: Clause) -> Clause:
     return clause
 
 
-def _without_praise(clause: Clause) -> Clause:
-    if negated(clause):
+def _without_evaluations(clause: Clause) -> Clause:
+    if is_negated(clause):
         return clause  # "no significant effect" is not "no effect"
     kept: list[Token] = []
     for index, token in enumerate(clause):
         following = clause[index + 1] if index + 1 < len(clause) else None
-        if kept and following and token.low in EVALUATIONS and _spare(kept[-1], token, following):
+        if (
+            kept
+            and following
+            and token.low in EVALUATIVE_WORDS
+            and _can_be_dropped(kept[-1], token, following)
+        ):
             if kept[-1].low in ARTICLES:
-                kept[-1] = kept[-1]._replace(text=article(following.text))
+                kept[-1] = kept[-1]._replace(text=indefinite_article(following.text))
             continue
         kept.append(token)
     return tuple(kept)
 
 
-def _spare(previous: Token, token: Token, following: Token) -> bool:
+def _can_be_dropped(previous: Token, token: Token, following: Token) -> bool:
     if previous.low in ("most", "more", "less", "least", "not", "as", "so", "and", "or", "comma"):
         return False
     if token.tag == "adverb":
@@ -72,7 +89,7 @@ def _spare(previous: Token, token: Token, following: Token) -> bool:
 
 def _without_modifier_pair(clause: Clause) -> Clause:
     """ "a Polish and naturalized-French physicist": a physicist."""
-    found = predicate(clause)
+    found = predicate_nominal(clause)
     if found is None or clause[found.start].low not in ARTICLES:
         return clause
     index = found.start + 1
@@ -83,30 +100,34 @@ def _without_modifier_pair(clause: Clause) -> Clause:
     index += 1
     while index < len(clause) and clause[index].tag == "adjective":
         index += 1
-    if index >= len(clause) or clause[index - 1].low == "and" or not is_role(clause[index].low):
+    if (
+        index >= len(clause)
+        or clause[index - 1].low == "and"
+        or not is_person_noun(clause[index].low)
+    ):
         return clause
-    determiner = clause[found.start]._replace(text=article(clause[index].text))
+    determiner = clause[found.start]._replace(text=indefinite_article(clause[index].text))
     return (*clause[: found.start], determiner, *clause[index:])
 
 
-def _thinned(clause: Clause) -> Clause:
+def _without_every_second_member(clause: Clause) -> Clause:
     """ "a poet, painter, critic and editor": a poet and a critic."""
-    found = predicate(clause)
-    members = nominals(clause, found.start) if found else []
+    found = predicate_nominal(clause)
+    members = coordinated_nominals(clause, found.start) if found else []
     if found is None or len(members) < 2:
         return clause
     kept: list[Token] = list(clause[: found.start])
     for position, member in enumerate(members[::2]):
         if position:
-            kept.append(added("and", "coordinator"))
+            kept.append(inserted_token("and", "coordinator"))
         kept += member
     if len(members) % 2 == 0:
-        kept += _common(members[-1])
-    return trimmed(kept)
+        kept += _shared_modifier(members[-1])
+    return trim_punctuation(kept)
 
 
-def _common(last: Clause) -> Clause:
-    """What follows a list and belongs to all its members: "who ...", "in Paris"."""
+def _shared_modifier(last: Clause) -> Clause:
+    """What follows a coordination and modifies all its members: "who ...", "in Paris"."""
     for index, token in enumerate(last):
         if token.tag in ("relative", "comma", "participle") or token.low in _OF_ALL:
             return last[index:]

@@ -1,37 +1,36 @@
-"""Word classes of one English sentence, from closed lists, endings and neighbours."""
+"""Part-of-speech tags of one English sentence, from closed lists, endings and neighbours."""
 
 from typing import Final
 
-from claimflow.stages.claim_rules import words
-from claimflow.stages.claim_rules.tokens import Clause, Tag, Token
-from claimflow.stages.claim_rules.verbs import (
-    BASES,
+from claimflow.stages.claim_rules import lexicon
+from claimflow.stages.claim_rules.lexicon import (
+    BASE_FORMS,
     NOUN_FORMS,
     OFTEN_ADJECTIVES,
     PARTICIPLE_ONLY,
     PAST_ONLY,
-    THIRDS,
+    THIRD_PERSON_FORMS,
     is_past_or_participle,
+    is_person_noun,
 )
-from claimflow.stages.claim_rules.words import is_role
+from claimflow.stages.claim_rules.tokens import Clause, Tag, Token
 
-# The word classes that a word has on its own, and what they say of the word before.
-
+# Tags of a word on its own.
 
 FINITE: Final = frozenset({"be", "have", "modal", "verb"})
 NOMINAL: Final = frozenset({"noun", "name", "number", "parenthesis", "pronoun"})
 
-CLOSED: Final[dict[str, Tag]] = {
-    **dict.fromkeys(words.ADVERBS, "adverb"),
-    **dict.fromkeys(words.PREPOSITIONS, "preposition"),
-    **dict.fromkeys(words.DETERMINERS, "determiner"),
-    **dict.fromkeys(words.PRONOUNS, "pronoun"),
-    **dict.fromkeys(words.SUBORDINATORS, "subordinator"),
-    **dict.fromkeys(words.RELATIVES, "relative"),
-    **dict.fromkeys(words.COORDINATORS, "coordinator"),
-    **dict.fromkeys(words.BE, "be"),
-    **dict.fromkeys(words.HAVE, "have"),
-    **dict.fromkeys(words.MODALS, "modal"),
+CLOSED_CLASS: Final[dict[str, Tag]] = {
+    **dict.fromkeys(lexicon.ADVERBS, "adverb"),
+    **dict.fromkeys(lexicon.PREPOSITIONS, "preposition"),
+    **dict.fromkeys(lexicon.DETERMINERS, "determiner"),
+    **dict.fromkeys(lexicon.PRONOUNS, "pronoun"),
+    **dict.fromkeys(lexicon.SUBORDINATORS, "subordinator"),
+    **dict.fromkeys(lexicon.RELATIVE_PRONOUNS, "relative"),
+    **dict.fromkeys(lexicon.COORDINATORS, "coordinator"),
+    **dict.fromkeys(lexicon.BE, "be"),
+    **dict.fromkeys(lexicon.HAVE, "have"),
+    **dict.fromkeys(lexicon.MODALS, "modal"),
     "be": "base",
     "being": "gerund",
     "'ll": "modal",
@@ -47,9 +46,9 @@ _OBJECT_STARTS: Final = frozenset(
 )
 
 
-def is_closed(token: Token | None, kind: Tag) -> bool:
-    """Whether a word is of a closed class, whatever its neighbours."""
-    return token is not None and CLOSED.get(token.low) == kind
+def is_closed_class(token: Token | None, kind: Tag) -> bool:
+    """Whether a word belongs to this closed class on its own, without its context."""
+    return token is not None and CLOSED_CLASS.get(token.low) == kind
 
 
 def starts_object(following: Token | None) -> bool:
@@ -58,10 +57,10 @@ def starts_object(following: Token | None) -> bool:
         return True
     if following.tag in _OBJECT_STARTS or following.text[:1].isupper():
         return True
-    return CLOSED.get(following.low, "noun") in _OBJECT_STARTS or following.low == "to"
+    return CLOSED_CLASS.get(following.low, "noun") in _OBJECT_STARTS or following.low == "to"
 
 
-# Whether a word is a verb where it stands, and in which form.
+# Verbs in context.
 
 
 def verb_tag(
@@ -76,19 +75,23 @@ def verb_tag(
     if is_past_or_participle(low):
         if low in OFTEN_ADJECTIVES and kind not in ("be", "have") and not starts_object(following):
             return "adjective"
-        return _past(kind, before, following)
-    if previous and previous.low in ("to", *words.MODALS) and low in BASES:
+        return _tag_past_form(kind, before, following)
+    if previous and previous.low in ("to", *lexicon.MODALS) and low in BASE_FORMS:
         return "base"
-    if low in THIRDS:
-        return _third(low, kind, before, following)
-    if low in BASES and previous and is_plural(previous):
+    if low in THIRD_PERSON_FORMS:
+        return _tag_third_person(low, kind, before, following)
+    if low in BASE_FORMS and previous and is_plural(previous):
         return "verb" if starts_object(following) else None
-    if low in BASES and kind == "coordinator" and any(t.tag in ("base", "verb") for t in before):
+    if (
+        low in BASE_FORMS
+        and kind == "coordinator"
+        and any(t.tag in ("base", "verb") for t in before)
+    ):
         return "base" if starts_object(following) else None
     return None
 
 
-def _past(kind: Tag | None, before: list[Token], following: Token | None) -> Tag:
+def _tag_past_form(kind: Tag | None, before: list[Token], following: Token | None) -> Tag:
     if kind in ("be", "have", "gerund", "participle") or (before and before[-1].low == "been"):
         return "participle"
     if kind in ("determiner", "adjective", "preposition", "base", "modal", None):
@@ -99,25 +102,29 @@ def _past(kind: Tag | None, before: list[Token], following: Token | None) -> Tag
             return "adjective"
     if following is not None and following.low == "by":
         return "participle"
-    if kind == "comma" and _after_aside(before) and starts_object(following):
-        return "participle" if is_closed(following, "preposition") else "verb"
+    if kind == "comma" and _is_after_parenthetical(before) and starts_object(following):
+        return "participle" if is_closed_class(following, "preposition") else "verb"
     if kind == "comma" and not starts_object(following):
         return "adjective" if following and following.tag == "noun" else "participle"
     return "participle" if kind == "comma" else "verb"
 
 
-def _after_aside(before: list[Token]) -> bool:
+def _is_after_parenthetical(before: list[Token]) -> bool:
     """Whether two commas and no verb came before: "X, the king, ..."."""
     commas = sum(token.tag == "comma" for token in before)
     return commas > 1 and not any(token.tag in FINITE for token in before)
 
 
-def _third(low: str, kind: Tag | None, before: list[Token], following: Token | None) -> Tag | None:
+def _tag_third_person(
+    low: str, kind: Tag | None, before: list[Token], following: Token | None
+) -> Tag | None:
     if kind not in ("noun", "name", "relative", "pronoun", "coordinator", "comma", "parenthesis"):
         return None
     finite_before = any(token.tag in FINITE for token in before)
     if kind == "coordinator":
-        object_follows = is_closed(following, "determiner") or is_closed(following, "pronoun")
+        object_follows = is_closed_class(following, "determiner") or is_closed_class(
+            following, "pronoun"
+        )
         object_follows = object_follows or (following is not None and following.tag == "number")
         if low in NOUN_FORMS and before[-1].tag != "adverb" and not object_follows:
             return None
@@ -147,12 +154,12 @@ def tag(tokens: list[Token]) -> Clause:
     """The tokens with their word classes."""
     tagged: list[Token] = []
     _extend(tagged, tokens)
-    promoted = _promoted(tagged)
+    promoted = _find_unmarked_verb(tagged)
     if promoted is not None:  # what follows a verb reads differently, so it is read again
         del tagged[promoted + 1 :]
         tagged[promoted] = tagged[promoted]._replace(tag="verb")
         _extend(tagged, tokens)
-    return _without_reduced_verbs(tagged)
+    return _retag_reduced_participles(tagged)
 
 
 def _extend(tagged: list[Token], tokens: list[Token]) -> None:
@@ -167,16 +174,16 @@ def _tag(before: list[Token], tokens: list[Token], position: int) -> Tag:
     previous = _previous(before)
     following = tokens[position + 1] if position + 1 < len(tokens) else None
     capital = tokens[position].text[:1].isupper()
-    if capital and _demonym(low, before, following):
+    if capital and _is_demonym_modifier(low, before, following):
         return "adjective"
     if capital and position and before[-1].tag != "punctuation" and low != "i":
         return "name"
-    closed = CLOSED.get(low)
+    closed = CLOSED_CLASS.get(low)
     if low == "that":
-        return _that(previous, following)
+        return _tag_that(previous, following)
     if low in ("after", "before", "since", "until", "till", "as"):
-        return "subordinator" if is_closed(following, "pronoun") else "preposition"
-    if low == "her" and (following is None or CLOSED.get(following.low)):
+        return "subordinator" if is_closed_class(following, "pronoun") else "preposition"
+    if low == "her" and (following is None or CLOSED_CLASS.get(following.low)):
         return "pronoun"
     if closed and not (low == "have" and previous and previous.tag == "modal"):
         return closed
@@ -184,18 +191,18 @@ def _tag(before: list[Token], tokens: list[Token], position: int) -> Tag:
     if verbal:
         return verbal
     if capital and not position and not low.endswith("ly"):
-        return _first(low, following)
-    return _open(low)
+        return _tag_sentence_initial(low, following)
+    return _tag_open_class(low)
 
 
-def _that(previous: Token | None, following: Token | None) -> Tag:
+def _tag_that(previous: Token | None, following: Token | None) -> Tag:
     if previous is not None and previous.tag in ("noun", "name", "parenthesis", "comma"):
         return "relative"
     low = following.low if following else ""
-    return "determiner" if previous is None and low in words.BE else "subordinator"
+    return "determiner" if previous is None and low in lexicon.BE else "subordinator"
 
 
-def _first(low: str, following: Token | None) -> Tag:
+def _tag_sentence_initial(low: str, following: Token | None) -> Tag:
     """A capitalised word that opens the sentence: a name, unless its ending says no."""
     if following is not None and following.text[:1].isupper():
         return "name"
@@ -206,25 +213,25 @@ def _first(low: str, following: Token | None) -> Tag:
     return "name" if not low.endswith(("ous", "ful")) else "adjective"
 
 
-def _open(low: str) -> Tag:
-    if low.endswith("ly") and low not in words.NOT_ADVERBS:
+def _tag_open_class(low: str) -> Tag:
+    if low.endswith("ly") and low not in lexicon.NOT_ADVERBS:
         return "adverb"
-    if low.endswith("ing") and len(low) > 5 and low not in words.EVALUATIONS:
-        return "gerund" if low not in words.ADJECTIVES else "adjective"
+    if low.endswith("ing") and len(low) > 5 and low not in lexicon.EVALUATIVE_WORDS:
+        return "gerund" if low not in lexicon.ADJECTIVES else "adjective"
     last = low.rsplit("-", 1)[-1]
-    if low in words.ADJECTIVES or last in words.DEMONYMS or low in words.EVALUATIONS:
+    if low in lexicon.ADJECTIVES or last in lexicon.DEMONYMS or low in lexicon.EVALUATIVE_WORDS:
         return "adjective"
     if low.endswith("ed") and len(low) > 4:
         return "adjective"
-    adjective = low.endswith(tuple(words.ADJECTIVE_ENDINGS)) and len(low) > 4
-    if adjective and low not in words.NOT_ADJECTIVES and not is_role(low):
+    adjective = low.endswith(tuple(lexicon.ADJECTIVE_ENDINGS)) and len(low) > 4
+    if adjective and low not in lexicon.NOT_ADJECTIVES and not is_person_noun(low):
         return "adjective"
     return "noun"
 
 
-def _demonym(low: str, before: list[Token], following: Token | None) -> bool:
+def _is_demonym_modifier(low: str, before: list[Token], following: Token | None) -> bool:
     """A capitalised nationality before what it modifies: a *German* physicist."""
-    if low.rsplit("-", 1)[-1] not in words.DEMONYMS or following is None:
+    if low.rsplit("-", 1)[-1] not in lexicon.DEMONYMS or following is None:
         return False
     if before and before[-1].tag == "name":
         return False
@@ -232,7 +239,7 @@ def _demonym(low: str, before: list[Token], following: Token | None) -> bool:
     return after_modifier or following.text[:1].islower()
 
 
-def _promoted(tagged: list[Token]) -> int | None:
+def _find_unmarked_verb(tagged: list[Token]) -> int | None:
     """Index of what must be the verb, since no other word is: "The company makes cars"."""
     candidate: int | None = None
     for position, token in enumerate(tagged):
@@ -243,8 +250,8 @@ def _promoted(tagged: list[Token]) -> int | None:
             break
         if candidate is None and token.tag == "noun" and position:
             before = tagged[position - 1]
-            third = token.low in THIRDS and before.tag in ("noun", "name")
-            if third or (token.low in BASES and is_plural(before)):
+            third = token.low in THIRD_PERSON_FORMS and before.tag in ("noun", "name")
+            if third or (token.low in BASE_FORMS and is_plural(before)):
                 candidate = position
     if candidate is None and not any(token.tag in FINITE for token in tagged):
         return _after_second_comma(tagged)
@@ -261,7 +268,7 @@ def _after_second_comma(tagged: list[Token]) -> int | None:
     return None
 
 
-def _without_reduced_verbs(tagged: list[Token]) -> Clause:
+def _retag_reduced_participles(tagged: list[Token]) -> Clause:
     """A past form is a participle when the clause's own verb comes later.
 
     "The film directed in 1990 was released": what could be either is a verb only when

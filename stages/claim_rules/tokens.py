@@ -1,4 +1,4 @@
-"""Tokens of one sentence: positions, word classes, and back to text."""
+"""Tokens of one sentence for the rules, and claims rendered from them."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -33,8 +33,8 @@ Tag = Literal[
 class Token(NamedTuple):
     """One token; quotations, parentheses and links are one token each.
 
-    `start` and `end` are offsets into the text, or -1 for a token that a claim has
-    borrowed from elsewhere in the sentence.
+    `start` and `end` are offsets into the text, or -1 for a token that a claim has from elsewhere
+    in the sentence, or that the text does not have.
     """
 
     text: str
@@ -51,11 +51,11 @@ class Token(NamedTuple):
 
 Clause = tuple[Token, ...]
 
-TIMES: Final = r"(?:(?<=\d)|(?<=\d\s)|(?<=\*))\*+\s?\d"
+MULTIPLICATION: Final = r"(?:(?<=\d)|(?<=\d\s)|(?<=\*))\*+\s?\d"
 """Where asterisks are no markup: "3 * 4", "2**3"."""
 
 _TOKEN = re.compile(
-    rf"""(?P<markup>(?!{TIMES})\*+|__+|`|\[\d{{1,3}}\])
+    rf"""(?P<markup>(?!{MULTIPLICATION})\*+|__+|`|\[\d{{1,3}}\])
       | \[(?P<link>[^\[\]\n]{{1,200}})\]\([^()\s]{{1,300}}\)
       | (?P<quote>"[^"\n]{{1,200}}"|“[^“”\n]{{1,200}}”|«[^«»\n]{{1,200}}»)
       | (?P<parenthesis>\([^()\n]{{1,300}}\))
@@ -77,7 +77,7 @@ _BEHIND_NUMBER: Final = frozenset("°%‰$€£¥+#")
 
 
 def tokenize(text: str, start: int, end: int) -> list[Token]:
-    """Tokens of `text[start:end]`, markup left out; words are tagged "noun" for now."""
+    """Tokens of `text[start:end]` without markup; words are tagged "noun" until `tag` is called."""
     tokens: list[Token] = []
     last = start
     spaced = False
@@ -114,18 +114,18 @@ def _kind(kind: str | None, piece: str) -> Tag:
     return "number" if piece.lstrip("$€£")[:1].isdigit() else "noun"
 
 
-def borrowed(clause: Iterable[Token]) -> Clause:
-    """The tokens as a part of a claim that stands elsewhere in the text."""
+def without_positions(clause: Iterable[Token]) -> Clause:
+    """The tokens for a claim whose own words stand elsewhere in the text."""
     return tuple(token._replace(start=-1, end=-1) for token in clause)
 
 
-def repeated(subject: Iterable[Token]) -> Clause:
-    """The subject for a further claim: borrowed, and without what parentheses add to it."""
-    return borrowed(without_parentheses(subject))
+def repeated_subject(subject: Iterable[Token]) -> Clause:
+    """The subject for a further claim: without positions and parentheses."""
+    return without_positions(without_parentheses(subject))
 
 
 def without_parentheses(clause: Iterable[Token]) -> Clause:
-    """The clause without parentheses that stand apart: not those in "f(x)" and "item(s)"."""
+    """The clause without parentheses, except those within a word: "f(x)", "item(s)"."""
     return tuple(
         token
         for place, token in enumerate(clause)
@@ -133,21 +133,25 @@ def without_parentheses(clause: Iterable[Token]) -> Clause:
     )
 
 
-def added(text: str, tag: Tag) -> Token:
+def inserted_token(text: str, tag: Tag) -> Token:
     """A token that the text does not have."""
     return Token(text, tag, True, -1, -1)
 
 
-def span(clause: Sequence[Token]) -> tuple[int, int] | None:
-    """Where the clause's own tokens stand; None when all are borrowed."""
+def source_span(clause: Sequence[Token]) -> tuple[int, int] | None:
+    """Where the clause's own tokens stand in the text; None when it has none."""
     own = [token for token in clause if token.start >= 0]
     return (own[0].start, max(token.end for token in own)) if own else None
 
 
-def trimmed(clause: Sequence[Token]) -> Clause:
+def trim_punctuation(clause: Sequence[Token]) -> Clause:
     """The clause without punctuation at either end; signs as in "-5", "5 €" and "C++" stay."""
     first, last = 0, len(clause)
-    while first < last and clause[first].tag in _ENDING and not _signs(clause[first : first + 2]):
+    while (
+        first < last
+        and clause[first].tag in _ENDING
+        and not _is_signed_number(clause[first : first + 2])
+    ):
         first += 1
     while last > first and clause[last - 1].tag in _ENDING:
         if clause[last - 1].text in _BEHIND_NUMBER:
@@ -156,7 +160,7 @@ def trimmed(clause: Sequence[Token]) -> Clause:
     return tuple(clause[first:last])
 
 
-def _signs(pair: Sequence[Token]) -> bool:
+def _is_signed_number(pair: Sequence[Token]) -> bool:
     """Whether the first of two tokens is the sign of the second, a number."""
     if len(pair) < 2 or pair[0].text not in _BEFORE_NUMBER:
         return False

@@ -3,9 +3,9 @@
 import pytest
 
 from claimflow.stages.claim_rules.grounding import (
-    new_words,
-    stating_sentences,
-    uncovered,
+    declarative_sentences,
+    uncovered_sentences,
+    ungrounded_words,
     word_forms,
 )
 
@@ -26,7 +26,7 @@ TEXT = "The Eiffel Tower, designed by Gustave Eiffel, was built in Paris from 18
     ],
 )
 def test_words_that_the_text_has_not(claim: str, words: list[str]) -> None:
-    assert new_words(claim, word_forms(TEXT), "English") == words
+    assert ungrounded_words(claim, word_forms(TEXT), "English") == words
 
 
 @pytest.mark.parametrize(
@@ -43,17 +43,17 @@ def test_words_that_the_text_has_not(claim: str, words: list[str]) -> None:
     ],
 )
 def test_which_words_are_the_same(text: str, claim: str, words: list[str]) -> None:
-    assert new_words(claim, word_forms(text), None) == words
+    assert ungrounded_words(claim, word_forms(text), None) == words
 
 
 def test_small_words_of_the_language_are_no_content() -> None:
     text, claim = "Der Turm steht in Paris.", "Der Turm wurde nicht in Paris gebaut."
-    assert new_words(claim, word_forms(text), "German") == ["gebaut"]
-    assert new_words(claim, word_forms(text), "English") == ["wurde", "nicht", "gebaut"]
+    assert ungrounded_words(claim, word_forms(text), "German") == ["gebaut"]
+    assert ungrounded_words(claim, word_forms(text), "English") == ["wurde", "nicht", "gebaut"]
 
 
 def sentences_without(text: str, *claims: str) -> list[tuple[str, list[str]]]:
-    found = uncovered(stating_sentences(text), claims, "English")
+    found = uncovered_sentences(declarative_sentences(text), claims, "English")
     return [(text[one.start : one.end], one.words) for one in found]
 
 
@@ -75,4 +75,4 @@ def test_links_and_code_say_nothing() -> None:
 
 def test_a_long_run_of_combining_marks_takes_no_long_time() -> None:
     word = "a" + "\u0301\u0327" * 100_000
-    assert new_words(word, word_forms(word), None) == []
+    assert ungrounded_words(word, word_forms(word), None) == []

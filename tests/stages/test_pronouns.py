@@ -2,7 +2,7 @@
 
 import pytest
 
-from claimflow.stages.claim_rules.pronouns import open_pronoun
+from claimflow.stages.claim_rules.pronouns import unresolved_pronoun
 
 
 @pytest.mark.parametrize(
@@ -45,9 +45,9 @@ from claimflow.stages.claim_rules.pronouns import open_pronoun
     ],
 )
 def test_open_pronouns(claim: str, pronoun: str | None) -> None:
-    assert open_pronoun(claim) == pronoun
+    assert unresolved_pronoun(claim) == pronoun
 
 
 def test_of_a_long_claim_the_beginning_is_looked_at() -> None:
-    assert open_pronoun("word " * 100_000 + "he left") is None
-    assert open_pronoun("it is known that " * 50_000) == "it"
+    assert unresolved_pronoun("word " * 100_000 + "he left") is None
+    assert unresolved_pronoun("it is known that " * 50_000) == "it"
