@@ -1,4 +1,4 @@
-"""Checks of every run: gates on its scores, and canaries for its judges."""
+"""Settings of the checks of every run: gates on its scores, and canaries for its judges."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Final, Self
@@ -10,11 +10,8 @@ from claimflow.flows.object_storage import valid_location
 from claimflow.flows.pipeline.model_settings import YamlModel
 from claimflow.flows.pipeline.times import Duration
 
-# What a pipeline may say of its canaries.
-
-
 CANARY_AGREEMENT: Final = "canary_agreement"
-"""What a gate calls the share of canaries whose verdict is their label."""
+"""The metric of gates on canaries: the share whose verdict equals their label."""
 
 
 class CanarySource(YamlModel):
@@ -31,9 +28,6 @@ class CanarySource(YamlModel):
     """So many are asked anew in each run, those first that were not for the longest time."""
     every: Duration | None = None
     """Those are asked anew whose verdict is older, in seconds or as in 1d."""
-
-
-# What a pipeline may demand of its scores.
 
 
 def _another_run(word: str) -> str:
@@ -72,9 +66,9 @@ class Gate(YamlModel):
 def gate_name_faults(
     gates: Iterable[str], makers: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[str, str, str]]:
-    """The gates that name no one metric, each with what is wrong and what would be right.
+    """Gates that do not name exactly one metric: (gate, what is wrong, what would be right).
 
-    `makers` holds the steps that make each metric. Where several do, a gate names one by
+    `makers` holds the steps that make each metric. Where several do, a gate must name one, as
     `step.metric`.
     """
     full = {f"{step}.{metric}" for metric, steps in makers.items() for step in steps}
@@ -89,7 +83,7 @@ def gate_name_faults(
 
 
 def misplaced_steady(gates: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
-    """The gates that ask of another metric what only canaries can be: `steady`."""
+    """Gates with `steady` on another metric than canary agreement, as `gate_name_faults`."""
     for gate, rules in gates.items():
         if (
             isinstance(rules, dict)

@@ -1,6 +1,10 @@
-"""From a YAML file to a Pipeline: its steps, checked, in an order that can run."""
+"""From a YAML file to a Pipeline: its steps, checked, in an order that can run.
 
-import json
+`build_pipeline` validates the whole file by its schema (schema.py), reads each step (judges:
+step_judges.py, prompts: prompts.py), and connects the steps (wiring.py). Faults of all these are
+collected and raised together.
+"""
+
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -38,7 +42,7 @@ from claimflow.flows.pipeline.step_judges import (
     without_judges,
 )
 from claimflow.flows.pipeline.wiring import Step, Wiring, WrittenStep
-from claimflow.flows.pipeline.yaml_errors import yaml_faults
+from claimflow.flows.pipeline.yaml_errors import validate, yaml_faults
 from claimflow.flows.pipeline.yaml_source import YamlSource
 from claimflow.stages.base import Stage
 from claimflow.stages.registry import STAGES
@@ -49,11 +53,11 @@ class Pipeline:
     """The steps of one YAML file, in an order that can run. Paths are absolute.
 
     `judges` holds the language models by name. `embedder` is the folder of an encoder, a
-    model behind an endpoint, or None for the embedded encoder; `entailment` the folder of a
+    model behind an endpoint, or None for the embedded encoder; `entailment` is the folder of a
     cross-encoder, one of the Hub, or None for the embedded model. With `read_copy` each run
-    leaves a copy of the store to be read. `workers` says who does what needs no language model,
-    and changes no row. `gates` holds what each metric's mean must be like, `canaries` says what
-    the judges are tried on.
+    leaves a copy of the store to read. `workers` sets where steps without a language model run;
+    it changes no row. `gates` are the limits on the mean of each metric, `canaries` the labelled
+    pairs that judges are checked with.
     """
 
     name: str
@@ -69,7 +73,7 @@ class Pipeline:
     canaries: CanarySource | None = None
 
     def shared_limits(self) -> dict[str, str]:
-        """Where in the file a limit is named that runs share -> its name."""
+        """Shared limits that the file names: place in the file -> name of the limit."""
         named: dict[tuple[str, ...], str | None] = {
             ("judge",) if name == DEFAULT_JUDGE else ("judges", name): judge.shared_limit
             for name, judge in self.judges.items()
@@ -85,14 +89,17 @@ def build_pipeline(source: YamlSource) -> Pipeline:
     faults = list(source.faults)
     values: Any = None
     try:
-        values = pipeline_model().model_validate_json(_json(source.value), strict=True)
+        values = validate(pipeline_model(), source.value)
     except ValidationError as error:
         faults += yaml_faults(source, error)
     faults += reserved_name_faults(source)
-    written = _written(source, faults)
+    written = {
+        name: _read_step(source, name, step, faults)
+        for name, step in source.section("steps").items()
+    }
     wiring = Wiring(source, written)
     steps = wiring.steps()
-    faults += [*wiring.faults, *_misnamed_gates(source, written), *_untried(source, written)]
+    faults += [*wiring.faults, *_gate_faults(source, written), *_canary_faults(source, written)]
     if faults:
         raise InputError(sorted(faults, key=lambda fault: _line(fault.place)))
     judges = dict(values.judges) | ({DEFAULT_JUDGE: values.judge} if values.judge else {})
@@ -107,27 +114,23 @@ def build_pipeline(source: YamlSource) -> Pipeline:
 
 
 def canary_source(source: YamlSource) -> CanarySource | None:
-    """Where the canaries are, or None where the file has none or does not say it rightly."""
+    """The section `canaries`, or None where it is missing or not valid."""
     try:
-        return CanarySource.model_validate_json(_json(source.section("canaries")), strict=True)
+        return validate(CanarySource, source.section("canaries"))
     except ValidationError:
         return None
 
 
 def samples_source(source: YamlSource) -> SamplesSource | None:
-    """Where the samples are, or None where the file does not say it rightly."""
+    """The section `samples`, or None where it is missing or not valid."""
     try:
-        return SamplesSource.model_validate_json(_json(source.section("samples")), strict=True)
+        return validate(SamplesSource, source.section("samples"))
     except ValidationError:
         return None
 
 
-def _written(source: YamlSource, faults: list[Fault]) -> dict[str, WrittenStep]:
-    steps = source.section("steps")
-    return {name: _step(source, name, values, faults) for name, values in steps.items()}
-
-
-def _step(source: YamlSource, name: str, values: Any, faults: list[Fault]) -> WrittenStep:
+def _read_step(source: YamlSource, name: str, values: Any, faults: list[Fault]) -> WrittenStep:
+    """The step `name` with its stage, judges and prompts; adds what is wrong to `faults`."""
     if name == "samples":
         what = "a step is named 'samples', as the samples themselves are"
         faults.append(Fault(source.place("steps", name), what, "choose another name"))
@@ -136,11 +139,11 @@ def _step(source: YamlSource, name: str, values: Any, faults: list[Fault]) -> Wr
     use = values.get("use")
     kind = STAGES.get(use) if isinstance(use, str) else None
     judges = step_judges(source, name, kind, values, faults) if kind else ()
-    stage = _stage(source, name, kind, values, judges, faults) if kind else None
+    stage = _build_stage(source, name, kind, values, judges, faults) if kind else None
     return WrittenStep(name, kind, stage, values, judges)
 
 
-def _stage(
+def _build_stage(
     source: YamlSource,
     name: str,
     kind: type[Stage],
@@ -148,14 +151,14 @@ def _stage(
     judges: tuple[str, ...],
     faults: list[Fault],
 ) -> Stage | None:
-    wires = {"use", *named_inputs(kind)}
+    others = {"use", *named_inputs(kind)}
     written = without_judges(kind, values)
-    settings = {key: value for key, value in written.items() if key not in wires}
+    settings = {key: value for key, value in written.items() if key not in others}
     settings |= prompt_texts(source, name, kind, settings, faults, judged=bool(judges))
     if len(judges) > 1:
         settings["votes"] = shared_votes(source, name, settings, judges, faults)
     try:
-        return kind.model_validate_json(_json(settings), strict=True)
+        return validate(kind, settings)
     except ValidationError as error:
         known = set(faults)
         found = yaml_faults(source, error, at=("steps", name))
@@ -163,8 +166,8 @@ def _stage(
         return None
 
 
-def _misnamed_gates(source: YamlSource, steps: Mapping[str, WrittenStep]) -> Iterator[Fault]:
-    """Gates on what no step makes; none is told while a step's stage is not known."""
+def _gate_faults(source: YamlSource, steps: Mapping[str, WrittenStep]) -> Iterator[Fault]:
+    """Faults of gates; gates cannot be checked while the stage of some step is unknown."""
     makers: dict[str, list[str]] = {}
     for name, step in steps.items():
         if step.kind is None:
@@ -178,8 +181,8 @@ def _misnamed_gates(source: YamlSource, steps: Mapping[str, WrittenStep]) -> Ite
         yield Fault(source.place("gates", gate), what, hint)
 
 
-def _untried(source: YamlSource, steps: Mapping[str, WrittenStep]) -> Iterator[Fault]:
-    """Canaries with no judge to put them to; none is told while a step's stage is not known."""
+def _canary_faults(source: YamlSource, steps: Mapping[str, WrittenStep]) -> Iterator[Fault]:
+    """Canaries without a step that verifies claims; unchecked while some stage is unknown."""
     kinds = [step.kind for step in steps.values()]
     judged = any(kind is None or kind.canary_settings is not None for kind in kinds)
     if source.section("canaries") and not judged:
@@ -190,8 +193,3 @@ def _untried(source: YamlSource, steps: Mapping[str, WrittenStep]) -> Iterator[F
 def _line(place: str) -> int:
     found = re.search(r":(\d+)", place)
     return int(found[1]) if found else 0
-
-
-def _json(value: Any) -> str:
-    """As JSON, whose strict reading takes a list for a tuple but no text for a number."""
-    return json.dumps(value, default=str)

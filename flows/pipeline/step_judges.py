@@ -1,4 +1,4 @@
-"""Which judges a step asks, and how they share its votes."""
+"""The judges of a step, and how they share its votes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,17 +11,20 @@ from claimflow.stages.base import Stage
 
 
 def reserved_name_faults(source: YamlSource) -> list[Fault]:
-    """Judges under `judges` whose name already means another model."""
-    taken = {DEFAULT_JUDGE: "that of the whole pipeline", EMBEDDED: "the one without a model"}
-    taken["embedder"] = "the model of embeddings in audit.calls"
+    """Judges whose name is reserved for another model."""
+    reserved = {
+        DEFAULT_JUDGE: "that of the whole pipeline",
+        EMBEDDED: "the one without a model",
+        "embedder": "the model of embeddings in audit.calls",
+    }
     return [
         Fault(
             source.place("judges", name),
-            f"a judge is named {name!r}, as is {taken[name]}",
+            f"a judge is named {name!r}, as is {reserved[name]}",
             "choose another name",
         )
         for name in source.section("judges")
-        if name in taken
+        if name in reserved
     ]
 
 
@@ -32,16 +35,16 @@ def step_judges(
     values: Mapping[str, Any],
     faults: list[Fault],
 ) -> tuple[str, ...]:
-    """The language models that a step asks: those it names, or else that of the whole pipeline.
+    """Names of the language models of a step: those it names, or the judge of the pipeline.
 
-    None where the step asks no language model.
+    Empty where the step uses no language model.
     """
     if not asks_llm(kind):
         return ()
     known = {EMBEDDED, *source.section("judges")}
     if source.section("judge"):
         known.add(DEFAULT_JUDGE)
-    at, written = _written(kind, values)
+    at, written = _judge_setting(kind, values)
     if at and "judge" in values:
         what = "is written beside a cascade"
         faults.append(Fault(source.place("steps", step, "judge"), what, "write it in the cascade"))
@@ -54,23 +57,23 @@ def step_judges(
         for name in names
         if name not in known
     ]
-    faults += _unfit(place, names)
+    faults += _voter_faults(place, names)
     return tuple(name for name in dict.fromkeys(names) if name != EMBEDDED)
 
 
 def without_judges(kind: type[Stage], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a step of that kind as written, less which judges it asks."""
+    """The settings of a step as written, without its judges."""
     if not asks_llm(kind):
         return dict(values)
     settings = {name: value for name, value in values.items() if name != "judge"}
-    if _written(kind, values)[0]:
+    if _judge_setting(kind, values)[0]:
         inner = values["cascade"].items()
         settings["cascade"] = {name: value for name, value in inner if name != "judge"}
     return settings
 
 
-def _written(kind: type[Stage], values: Mapping[str, Any]) -> tuple[tuple[str, ...], Any]:
-    """Where in a step its judges are to be written, and what is there: in a cascade, or beside."""
+def _judge_setting(kind: type[Stage], values: Mapping[str, Any]) -> tuple[tuple[str, ...], Any]:
+    """Where the judges of a step are written, in its cascade or in the step, and their value."""
     cascade = values.get("cascade")
     if can_cascade(kind) and isinstance(cascade, dict):
         return ("cascade",), cascade.get("judge")
@@ -84,7 +87,7 @@ def shared_votes(
     judges: tuple[str, ...],
     faults: list[Fault],
 ) -> Any:
-    """The votes of a step that several judges share: one each, where it does not say."""
+    """The number of votes of a step with several judges; by default one of each."""
     written, of = settings.get("votes", len(judges)), len(judges)
     if isinstance(written, int) and written % of:
         what = f"votes: {written} cannot be shared equally by {of} judges"
@@ -93,8 +96,8 @@ def shared_votes(
     return written
 
 
-def _unfit(place: str, names: list[str]) -> list[Fault]:
-    """Judges that have no place in a list of several."""
+def _voter_faults(place: str, names: list[str]) -> list[Fault]:
+    """Judges that cannot be in a list of several."""
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     found = [
         Fault(place, f"names the judge {name!r} twice", "write votes: N for several votes of one")

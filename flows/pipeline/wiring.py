@@ -1,4 +1,4 @@
-"""Which step reads which table: names resolved, kinds checked, steps ordered."""
+"""Connect steps: resolve the names of their inputs, check kinds of rows, order the steps."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from claimflow.flows.pipeline.yaml_source import YamlSource
 from claimflow.stages.base import Input, Stage
 
 Wires = Mapping[str, str | tuple[str, ...]]
-"""Input of a stage -> the step that makes it (all the steps, for an input of every table)."""
+"""Input of a stage -> the step that makes it; several steps for an input of many tables."""
 
 
 @dataclass(frozen=True)
 class Step:
     """A stage with settings, a name, and where its inputs come from.
 
-    `judges` name the language models that it asks; several where they vote.
+    `judges` are the names of the language models that it asks; several vote.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Step:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The steps that must be done before this one, `samples` among them."""
+        """The steps that this one reads from, `samples` included."""
         flat = [
             w for wire in self.inputs.values() for w in ([wire] if isinstance(wire, str) else wire)
         ]
@@ -36,7 +36,7 @@ class Step:
 
 
 class WrittenStep(NamedTuple):
-    """A step as it stands in the file; `kind` and `stage` are None where they cannot be read."""
+    """A step as the file has it; `kind` and `stage` are None where they are not valid."""
 
     name: str
     kind: type[Stage] | None
@@ -46,7 +46,7 @@ class WrittenStep(NamedTuple):
 
 
 class Wiring:
-    """Resolves the inputs of the steps of one file; every mistake is added to `faults`."""
+    """Connects the steps of one file; every mistake is added to `faults`."""
 
     def __init__(self, source: YamlSource, steps: Mapping[str, WrittenStep]) -> None:
         self._source = source
@@ -54,7 +54,7 @@ class Wiring:
         self.faults: list[Fault] = []
 
     def steps(self) -> tuple[Step, ...]:
-        """The steps that can be read, as they are written wherever that order can run."""
+        """The valid steps, in the order of the file as far as that order can run."""
         wires = {name: self._wires(step) for name, step in self._steps.items()}
         made = {
             name: Step(name, step.stage, wires[name], step.judges)
@@ -64,9 +64,9 @@ class Wiring:
         try:
             TopologicalSorter({name: step.needs for name, step in made.items()}).prepare()
         except CycleError as error:
-            circle = list(reversed(error.args[1]))
-            place = self._source.place("steps", circle[0])
-            what = f"the steps wait for each other: {' -> '.join(circle)}"
+            cycle = list(reversed(error.args[1]))
+            place = self._source.place("steps", cycle[0])
+            what = f"the steps wait for each other: {' -> '.join(cycle)}"
             self.faults.append(Fault(place, what, "let one of them read another table"))
             return ()
         return _in_order(made)
@@ -91,17 +91,17 @@ class Wiring:
         return wires
 
     def _targets(self, step: WrittenStep, name: str, table: Input) -> Iterator[str]:
-        """The steps that an input is wired to, by its own words or by name."""
+        """The steps that an input is read from: those that the step names, or one of that name."""
         if name in step.values:
-            words = step.values[name]
-            for word in words if isinstance(words, list) else [words]:
-                if not isinstance(word, str):
+            given = step.values[name]
+            for target in given if isinstance(given, list) else [given]:
+                if not isinstance(target, str):
                     continue
-                if word in self._steps:
-                    yield word
+                if target in self._steps:
+                    yield target
                 else:
-                    hint = one_of(word, self._makers(table))
-                    self._fault(step, name, f"there is no step {word!r}", hint)
+                    hint = one_of(target, self._makers(table))
+                    self._fault(step, name, f"there is no step {target!r}", hint)
         elif table.every:
             yield from self._makers(table)
         elif name in self._steps:
@@ -118,15 +118,16 @@ class Wiring:
         if step.kind is None or self._steps[target].stage is None:
             return
         expects = step.stage.expected_inputs() if step.stage else step.kind.expects
-        for word, needed in expects.get(name, {}).items():
-            # An input of the step that makes the table must come from the same step as ours.
-            shared = word in kind.inputs
+        for setting, needed in expects.get(name, {}).items():
+            # Either an input of the other step, which must come from the same step as ours, or
+            # a setting of it, which must have that value.
+            shared = setting in kind.inputs
             wanted = step.values.get(needed, needed) if shared else needed
-            default = word if shared else kind.model_fields[word].default
-            found = self._steps[target].values.get(word, default)
+            default = setting if shared else kind.model_fields[setting].default
+            found = self._steps[target].values.get(setting, default)
             if found != wanted:
-                has = f"no {word}" if found is None else f"{word}: {found}"
-                hint = f"name a step that has {word}: {wanted}"
+                has = f"no {setting}" if found is None else f"{setting}: {found}"
+                hint = f"name a step that has {setting}: {wanted}"
                 self._fault(step, name, f"{target!r} has {has}", hint)
 
     def _missing(self, step: WrittenStep, name: str, table: Input) -> None:
@@ -150,7 +151,7 @@ class Wiring:
 
 
 def _in_order(steps: dict[str, Step]) -> tuple[Step, ...]:
-    """Always the first step, as they are written, whose inputs are made before it."""
+    """Repeatedly the first step of the file whose inputs come before it."""
     left = dict(steps)
     order = []
     while left:

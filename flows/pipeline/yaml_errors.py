@@ -1,9 +1,10 @@
-"""Pydantic errors as faults: the line in the YAML, what is wrong, what would be right."""
+"""Validate parts of a YAML file, and turn pydantic errors into faults with lines and hints."""
 
+import json
 from collections.abc import Mapping
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from claimflow.flows.errors import Fault, one_of
@@ -12,86 +13,97 @@ from claimflow.flows.pipeline.schema import asks_llm, named_inputs, pipeline_mod
 from claimflow.flows.pipeline.yaml_source import YamlSource
 from claimflow.stages.registry import STAGES
 
+M = TypeVar("M", bound=BaseModel)
+
+
+def validate(model: type[M], value: Any) -> M:
+    """`value` as a `model`; raises `ValidationError`.
+
+    By way of JSON: pydantic's strict mode then accepts a list for a tuple, but no text for a
+    number.
+    """
+    return model.model_validate_json(json.dumps(value, default=str), strict=True)
+
 
 def yaml_faults(
     source: YamlSource, error: ValidationError, *, at: tuple[str, ...] = ()
 ) -> list[Fault]:
-    """One fault for each finding; `at` leads to the part of the file that was validated."""
+    """One fault for each error; `at` is the path of the part of the file that was validated."""
     faults = []
-    for finding in error.errors(include_url=False):
-        path = (*at, *_path(finding, source.value if not at else None))
-        what, hint = _words(source, finding, path)
+    for found in error.errors(include_url=False):
+        path = (*at, *_path(found, whole_file=not at))
+        what, hint = _message(source, found, path)
         faults.append(Fault(source.place(*path), what, hint))
     return faults
 
 
-def _path(finding: ErrorDetails, root: Any) -> tuple[str, ...]:
-    """The keys that lead to a finding, without the tags that pydantic puts in for unions."""
+def _path(error: ErrorDetails, *, whole_file: bool) -> tuple[str, ...]:
+    """The path of an error in the file, without the tags that pydantic adds for unions."""
     path: list[str] = []
-    for key in finding["loc"]:
+    for key in error["loc"]:
         tag = (len(path) == 2 and path[0] == "steps" and key in STAGES) or (
             path == ["embedder"] and key in ("onnx", "litellm")
         )
-        if not (root is not None and tag) and key != "[key]":
+        if not (whole_file and tag) and key != "[key]":
             path.append(str(key))
-    if finding["type"] == "union_tag_invalid":
+    if error["type"] == "union_tag_invalid":
         path.append("provider" if path == ["embedder"] else "use")
     return tuple(path)
 
 
-def _words(source: YamlSource, finding: ErrorDetails, path: tuple[str, ...]) -> tuple[str, str]:
-    """(what is wrong, what would be right) of a finding."""
-    context = finding.get("ctx", {})
-    given = finding["input"]
-    match finding["type"]:
+def _message(source: YamlSource, error: ErrorDetails, path: tuple[str, ...]) -> tuple[str, str]:
+    """What is wrong, and what would be right."""
+    context = error.get("ctx", {})
+    given = error["input"]
+    match error["type"]:
         case "missing":
             return f"lacks {path[-1]!r}", f"write {path[-1]}: {_example(source, path)}"
         case "extra_forbidden":
-            return f"unknown key {path[-1]!r}", _right_key(source, path)
+            return f"unknown key {path[-1]!r}", _key_hint(source, path)
         case "model_type" | "model_attributes_type" | "dict_type":
             found = "is empty" if given is None else "is no mapping"
-            return found, _right_part(source, path, given)
+            return found, _mapping_hint(source, path, given)
         case "union_tag_not_found" | "union_tag_invalid":
-            return _kind(context, path)
+            return _tag_message(context, path)
         case "too_short":
             return "is empty", "write at least one"
         case "literal_error":
             return f"{given!r} is not allowed", f"write {context['expected']}"
         case "value_error":
-            # What was given may be a secret that has no place here.
+            # The value is not shown: it may be a secret.
             return "is not right", str(context["error"])
         case "string_pattern_mismatch":
             small = "small letters, digits and _, a letter first"
             letters = "letters, digits, - and _" if path[-1] == "shared_limit" else small
             return f"{given!r} is no name", f"use {letters}"
         case _:
-            return f"{given!r} is not right here", finding["msg"][0].lower() + finding["msg"][1:]
+            return f"{given!r} is not right here", error["msg"][0].lower() + error["msg"][1:]
 
 
-def _right_key(source: YamlSource, path: tuple[str, ...]) -> str:
+def _key_hint(source: YamlSource, path: tuple[str, ...]) -> str:
     if SECRET_NAME.search(path[-1]):
         return "keys belong in the environment"
     return one_of(path[-1], _keys(source, path[:-1]))
 
 
-def _right_part(source: YamlSource, path: tuple[str, ...], given: Any) -> str:
+def _mapping_hint(source: YamlSource, path: tuple[str, ...], given: Any) -> str:
     if path[:1] == ("steps",) and len(path) == 2:
-        return _use(given)
+        return _use_hint(given)
     return f"write {', '.join(sorted(_keys(source, path))) or 'name'}: ..."
 
 
-def _kind(context: Mapping[str, Any], path: tuple[str, ...]) -> tuple[str, str]:
-    """The words on a part of the file that does not say rightly of which kind it is."""
+def _tag_message(context: Mapping[str, Any], path: tuple[str, ...]) -> tuple[str, str]:
+    """What is wrong with a step's `use` or the embedder's `provider`, and what would be right."""
     tag = context.get("tag")
     if path[0] == "embedder":
         return f"unknown provider {tag!r}", "write onnx or litellm"
     if tag is None:
-        return "does not say which stage to use", _use(None)
+        return "does not say which stage to use", _use_hint(None)
     return f"unknown stage {tag!r}", one_of(str(tag), STAGES)
 
 
 def _keys(source: YamlSource, path: tuple[str, ...]) -> set[str]:
-    """The keys that may stand at `path`."""
+    """The keys that are allowed at `path`."""
     if path[:1] == ("steps",) and len(path) == 2:
         stage = STAGES[source.value["steps"][path[1]]["use"]]
         return {
@@ -110,7 +122,7 @@ def _keys(source: YamlSource, path: tuple[str, ...]) -> set[str]:
 
 
 def _model(annotation: Any, source: YamlSource, path: tuple[str, ...]) -> Any:
-    """The model behind an annotation: that of an optional part, of a part by name, of a kind."""
+    """The model in the annotation `Model | None`, `dict[str, Model]` or a union by provider."""
     if path[0] == "embedder":
         kind = source.section("embedder").get("provider")
         return EmbeddingEndpoint if kind == "litellm" else OnnxEncoder
@@ -119,7 +131,7 @@ def _model(annotation: Any, source: YamlSource, path: tuple[str, ...]) -> Any:
 
 
 def _example(source: YamlSource, path: tuple[str, ...]) -> str:
-    """What may be written for a missing setting: its words, where it has a closed set."""
+    """What may be written for a missing setting: its values, where they are a closed set."""
     if path[:1] == ("steps",) and len(path) == 3:
         field = STAGES[source.value["steps"][path[1]]["use"]].model_fields.get(path[2])
         if field is not None and get_origin(field.annotation) is Literal:
@@ -127,8 +139,8 @@ def _example(source: YamlSource, path: tuple[str, ...]) -> str:
     return "..."
 
 
-def _use(given: Any) -> str:
-    """What may be written for a step that names no stage; `given` may be the bare name of one."""
+def _use_hint(given: Any) -> str:
+    """The hint for a step without `use`; `given` may be the bare name of a stage."""
     if isinstance(given, str) and given in STAGES:
         return f"write {{use: {given}}}"
     return f"write use: and one of {', '.join(sorted(STAGES))}"
