@@ -1,4 +1,4 @@
-"""Claim decomposition: the statements of a response or a reference."""
+"""Claims of samples: decomposed from a response or reference, or supplied with the sample."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -8,83 +8,12 @@ from pydantic import Field
 
 from claimflow.stages.base import Stage
 from claimflow.stages.claim_rules.decompose import decompose
-from claimflow.stages.judging.claims import Decomposition, LlmClaim, ask_claims
+from claimflow.stages.judging.claims import Decomposition, ask_claims
 from claimflow.stages.prompts import PromptBlanks, fill_settings
 from claimflow.stages.rows import CLAIMS_OF, Claim, ClaimsField, SampleField, Side, content_key
 from claimflow.stages.tables import Claims, Samples, build
 from claimflow.stages.text.locate import source_sentences
 from claimflow.stages.tools import LLM, Failure, Form
-
-# Claims that people give: rows of them, each with the sentence that it is probably about.
-
-
-def supplied_claim_rows(
-    sample_id: str, of: Side, claims: Iterable[str], text: str | None
-) -> list[dict[str, Any]]:
-    """One row for each of `claims`, in their order; one that is given twice counts once.
-
-    The words are taken as they are. `start` and `end` are those of the sentence of `text` that
-    shares most of a claim's words, NULL where none does or there is no text.
-    """
-    distinct = list(dict.fromkeys(claims))
-    places = source_sentences(distinct, text or "")
-    rows = []
-    for claim, place in zip(distinct, places, strict=True):
-        start, end = place or (None, None)
-        rows.append(claim_row(sample_id, of, claim) | {"start": start, "end": end})
-    return rows
-
-
-def claim_row(sample_id: str, of: Side, claim: str | None) -> dict[str, Any]:
-    """The row of a claim, known by what it says of which text; None where there is none."""
-    key = content_key("claim", sample_id, of, claim)
-    return {"claim_id": key, "sample_id": sample_id, "of": of, "claim": claim}
-
-
-# Claims that came with the samples, taken as they are.
-
-
-class SuppliedClaims(Stage):
-    """Claims of one side of every sample that brings them, as they stand; nobody is asked.
-
-    A claim that a sample brings twice counts once.
-    """
-
-    use: ClassVar[str] = "supplied_claims"
-    version: ClassVar[int] = 2
-    by_row: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "samples": ("sample_id", *CLAIMS_OF, *CLAIMS_OF.values())
-    }
-
-    of: Side
-
-    @property
-    def claims_of(self) -> Side:
-        """The side whose claims are taken."""
-        return self.of
-
-    def required_fields(self) -> frozenset[ClaimsField]:
-        """The claims of that side."""
-        return frozenset({CLAIMS_OF[self.of]})
-
-    def run(self, samples: Samples) -> Claims:
-        """One row per claim, in the order of the samples and of their claims.
-
-        A sample that brings no claims, or an empty list of them, has no row.
-        """
-        brought = samples.select("sample_id", CLAIMS_OF[self.of], self.of).iter_rows()
-        return build(
-            Claim,
-            (
-                row
-                for sample_id, claims, text in brought
-                for row in supplied_claim_rows(sample_id, self.of, claims or (), text)
-            ),
-        )
-
-
-# Claim decomposition: the statements of a response or a reference, each on its own.
 
 
 class DecomposeClaims(Stage):
@@ -95,8 +24,8 @@ class DecomposeClaims(Stage):
     every detail, low the main point. The rules are of English; a sentence of another
     language is one claim. Sentences that claim nothing (questions, greetings, refusals,
     headings) give none, and a claim made twice in one text counts once. A language model
-    is asked about `texts_per_call` texts at a time. A sample that brings claims of its own
-    has those, as they stand, unless `supplied` says to ignore them.
+    is asked about `texts_per_call` texts at a time. A sample that comes with claims of its own
+    keeps them unchanged, unless `supplied` is ignore.
     """
 
     use: ClassVar[str] = "decompose_claims"
@@ -121,7 +50,7 @@ class DecomposeClaims(Stage):
         return frozenset({self.of})
 
     def ignores(self) -> frozenset[str]:
-        """The language model, where no prompt is for it."""
+        """The language model, without a prompt for it."""
         return frozenset() if self.prompt else frozenset({"llm"})
 
     def without_llm(self) -> Self:
@@ -138,63 +67,128 @@ class DecomposeClaims(Stage):
         """One row per claim, in the order of the samples and of their text.
 
         A sample whose text is missing, empty or without claims has no row, nor has one that
-        brings an empty list of claims. One whose text the language model could not decompose
-        has a row with `status` failed.
+        comes with an empty list of claims. One whose text the language model could not
+        decompose has a row with `status` failed.
         """
         texts = dict(samples.select("sample_id", self.of).iter_rows())
-        brought = self._brought(samples)
-        open_texts = {
+        supplied = self._supplied(samples)
+        to_decompose = {
             sample_id: text
             for sample_id, text in texts.items()
-            if text and text.strip() and sample_id not in brought
+            if text and text.strip() and sample_id not in supplied
         }
-        made = self._by_rules(open_texts) if llm is None else self._by_llm(open_texts, llm)
-        if not brought:
+        made = self._by_rules(to_decompose) if llm is None else self._by_llm(to_decompose, llm)
+        if not supplied:
             return build(Claim, made)
         rows = list(made)
-        for sample_id, claims in brought.items():
+        for sample_id, claims in supplied.items():
             rows += supplied_claim_rows(sample_id, self.of, claims, texts[sample_id])
-        place = {sample_id: number for number, sample_id in enumerate(texts)}
-        rows.sort(key=lambda row: place[row["sample_id"]])
+        position = {sample_id: number for number, sample_id in enumerate(texts)}
+        rows.sort(key=lambda row: position[row["sample_id"]])
         return build(Claim, rows)
 
-    def _brought(self, samples: Samples) -> dict[str, list[str]]:
-        """The claims of the samples that bring them, by sample id."""
+    def _supplied(self, samples: Samples) -> dict[str, list[str]]:
+        """The claims that come with samples, by sample id."""
         field = CLAIMS_OF[self.of]
         if self.supplied == "ignore" or samples[field].null_count() == samples.height:
             return {}
-        brought = samples.filter(pl.col(field).is_not_null()).select("sample_id", field)
-        return dict(brought.iter_rows())
+        supplied = samples.filter(pl.col(field).is_not_null()).select("sample_id", field)
+        return dict(supplied.iter_rows())
 
     def _by_rules(self, texts: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         for sample_id, text in texts.items():
             for claim, start, end in decompose(
                 text, atomicity=self.atomicity, coverage=self.coverage
             ):
-                yield self._row(sample_id, claim, start=start, end=end)
+                yield claim_row(sample_id, self.of, claim, (start, end))
 
     def _by_llm(self, texts: Mapping[str, str], llm: LLM) -> Iterator[dict[str, Any]]:
-        named = ask_claims(texts.values(), self.form(), llm)
+        replies = ask_claims(texts.values(), self.form(), llm)
         for sample_id, text in texts.items():
-            found = named[text]
+            found = replies[text]
             if isinstance(found, Failure):
-                yield self._row(
-                    sample_id,
-                    None,
-                    status="failed",
-                    failure=found.kind,
-                    reason=found.message,
-                    call_id=found.call_id,
-                )
-            else:
-                yield from self._placed(sample_id, text, found)
+                yield claim_row(sample_id, self.of, None) | {
+                    "status": "failed",
+                    "failure": found.kind,
+                    "reason": found.message,
+                    "call_id": found.call_id,
+                }
+                continue
+            # Models do not say which sentence a claim is from: the likeliest is taken.
+            spans = source_sentences([claim for claim, _ in found], text)
+            for (claim, call_id), span in zip(found, spans, strict=True):
+                yield claim_row(sample_id, self.of, claim, span) | {"call_id": call_id}
 
-    def _placed(self, sample_id: str, text: str, named: list[LlmClaim]) -> Iterator[dict[str, Any]]:
-        """The claims with the sentence each was probably drawn from: models do not say."""
-        spans = source_sentences([claim for claim, _ in named], text)
-        for (claim, call_id), span in zip(named, spans, strict=True):
-            start, end = span or (None, None)
-            yield self._row(sample_id, claim, start=start, end=end, call_id=call_id)
 
-    def _row(self, sample_id: str, claim: str | None, **rest: Any) -> dict[str, Any]:
-        return claim_row(sample_id, self.of, claim) | rest
+class SuppliedClaims(Stage):
+    """The claims that come with the samples for one side, unchanged; no model is asked.
+
+    A claim that occurs twice in a sample counts once.
+    """
+
+    use: ClassVar[str] = "supplied_claims"
+    version: ClassVar[int] = 2
+    by_row: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "samples": ("sample_id", *CLAIMS_OF, *CLAIMS_OF.values())
+    }
+
+    of: Side
+
+    @property
+    def claims_of(self) -> Side:
+        """The side whose claims are taken."""
+        return self.of
+
+    def required_fields(self) -> frozenset[ClaimsField]:
+        """The claims of that side."""
+        return frozenset({CLAIMS_OF[self.of]})
+
+    def run(self, samples: Samples) -> Claims:
+        """One row per claim, in the order of the samples and of their claims.
+
+        A sample without claims, or with an empty list of them, has no row.
+        """
+        supplied = samples.select("sample_id", CLAIMS_OF[self.of], self.of).iter_rows()
+        return build(
+            Claim,
+            (
+                row
+                for sample_id, claims, text in supplied
+                for row in supplied_claim_rows(sample_id, self.of, claims or (), text)
+            ),
+        )
+
+
+def supplied_claim_rows(
+    sample_id: str, of: Side, claims: Iterable[str], text: str | None
+) -> list[dict[str, Any]]:
+    """A row for each distinct claim that people wrote, unchanged and in order.
+
+    `start` and `end` are those of the sentence of `text` that shares most words with the claim,
+    NULL where no sentence does or there is no text.
+    """
+    distinct = list(dict.fromkeys(claims))
+    spans = source_sentences(distinct, text or "")
+    return [
+        claim_row(sample_id, of, claim, span) for claim, span in zip(distinct, spans, strict=True)
+    ]
+
+
+def claim_row(
+    sample_id: str, of: Side, claim: str | None, span: tuple[int, int] | None = None
+) -> dict[str, Any]:
+    """The row of a claim, whose key is a hash of its text, its sample and its side.
+
+    `claim` is None in the row of a failed decomposition.
+    """
+    key = content_key("claim", sample_id, of, claim)
+    start, end = span or (None, None)
+    return {
+        "claim_id": key,
+        "sample_id": sample_id,
+        "of": of,
+        "claim": claim,
+        "start": start,
+        "end": end,
+    }

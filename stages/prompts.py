@@ -1,4 +1,4 @@
-"""Prompts: text with named blanks, checked against what a stage fills in."""
+"""Prompts: texts with named blanks like `{{premise}}`, which a stage fills in."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -8,21 +8,21 @@ _BLANK: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
 class PromptBlanks(frozenset[str]):
-    """Marks a setting as a prompt, and names the blanks that its stage fills in.
+    """Marks a setting as a prompt, and names the blanks that its stage can fill.
 
-    In YAML the setting is the path of a file; the stage is given the file's text.
+    In YAML the setting is the path of a file; the stage gets the text of the file.
     """
 
 
 class PromptParts(NamedTuple):
-    """A prompt in two: what is the same in every call, and what changes with its texts."""
+    """The two parts of a prompt: the same in every call, and with texts that change."""
 
     static: str
     varying: str
 
 
 def blanks(prompt: str) -> dict[str, int]:
-    """The blanks `{{name}}` of a prompt, each with the line where it first stands."""
+    """The blanks `{{name}}` of a prompt, each with the line of its first occurrence."""
     found: dict[str, int] = {}
     for match in _BLANK.finditer(prompt):
         found.setdefault(match[1], prompt.count("\n", 0, match.start()) + 1)
@@ -30,7 +30,7 @@ def blanks(prompt: str) -> dict[str, int]:
 
 
 def fill(prompt: str, values: Mapping[str, str]) -> str:
-    """The prompt with its blanks filled. What is filled in is never searched for blanks.
+    """The prompt with its blanks filled; values are not searched for blanks.
 
     Raises `KeyError` for a blank without a value.
     """
@@ -38,9 +38,9 @@ def fill(prompt: str, values: Mapping[str, str]) -> str:
 
 
 def fill_settings(prompt: str, settings: Mapping[str, str]) -> str:
-    """The prompt with the blanks of `settings` filled and all others left to be filled later.
+    """The prompt with the blanks of `settings` filled and all others kept for `fill`.
 
-    Raises `ValueError` for a setting that holds a blank, since it would be filled later too.
+    Raises `ValueError` for a setting that contains a blank, since `fill` would fill it.
     """
     for name, value in settings.items():
         if _BLANK.search(value):
@@ -49,11 +49,10 @@ def fill_settings(prompt: str, settings: Mapping[str, str]) -> str:
 
 
 def split_prompt(prompt: str, texts: Collection[str]) -> PromptParts:
-    """The prompt cut before the line where the first blank of `texts` stands.
+    """The prompt in two parts, split before the line with the first of the blanks `texts`.
 
-    The static part is empty when that is the first line; the two parts joined are the
-    prompt. Raises `ValueError` when the prompt has none of the blanks, or has another
-    blank that is still open.
+    The static part is empty when that is the first line. Raises `ValueError` when the prompt
+    has none of these blanks, or has any other blank.
     """
     open_blanks = blanks(prompt)
     unknown = sorted(set(open_blanks) - set(texts))

@@ -1,4 +1,4 @@
-"""The registry of stages: the name in YAML to the class."""
+"""The built-in stages by the name that a pipeline file uses."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ from claimflow.stages.scores.summaries import SummarizeScores
 from claimflow.stages.similarity import EmbeddingSimilarity
 from claimflow.stages.verify import VerifyClaims
 
-_STAGES: Final[tuple[type[Stage], ...]] = (
+_BUILT_IN: Final[tuple[type[Stage], ...]] = (
     DecomposeClaims,
     SuppliedClaims,
     VerifyClaims,
@@ -34,9 +34,9 @@ _STAGES: Final[tuple[type[Stage], ...]] = (
     SummarizeScores,
 )
 
-STAGES: Final[dict[str, type[Stage]]] = {stage.use: stage for stage in _STAGES}
+STAGES: Final[dict[str, type[Stage]]] = {stage.use: stage for stage in _BUILT_IN}
 
 LOWER_IS_BETTER: Final[frozenset[str]] = frozenset().union(
-    *(stage.lower_is_better for stage in _STAGES)
+    *(stage.lower_is_better for stage in _BUILT_IN)
 )
-"""Metrics whose best score is 0."""
+"""The metrics of these stages that are best at 0."""

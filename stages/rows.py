@@ -1,4 +1,10 @@
-"""Row models: every kind of row that stages exchange, their keys and closed sets of values."""
+"""Row models: every kind of row that stages exchange, their keys and closed sets of values.
+
+A row model names its SQL table (`table`) and the fields that identify a row (`key`). Fields
+marked `AUDIT` say how a row came about. They are stored and shown, but no stage reads them and
+no table's digest counts them: two judges that give the same verdicts for different reasons
+leave the scores unchanged.
+"""
 
 import hashlib
 import json
@@ -8,76 +14,66 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
-# Closed sets of words that rows and settings share.
-
-
 Side = Literal["response", "reference"]
 SampleText = Literal["user_input", Side]
 SampleField = Literal[SampleText, "retrieved_contexts"]
-"""The texts of a sample that are decomposed into claims, all single ones, and all of them."""
+"""The texts of a sample: those that are decomposed into claims (`Side`), single texts, all."""
 
 ClaimsField = Literal["response_claims", "reference_claims"]
 CLAIMS_OF: Final[Mapping[Side, ClaimsField]] = {
     "response": "response_claims",
     "reference": "reference_claims",
 }
-"""The claims that come with a sample, by the side that they are of."""
+"""The field for claims that come with a sample, by the text that they are of."""
 
 Label = Literal["entailed", "contradicted", "neutral"]
-"""What natural language inference says of a premise and a claim."""
+"""The relation of a claim to a premise, by natural language inference."""
 
 JudgedBy = Literal["embedded", "judge", "audit"]
-"""Whose verdict counts in a cascade: that of the embedded model, which was sure; the judge's,
-since it was not; the judge's, though it was."""
+"""Whose verdict counts in a cascade: the embedded model's, which was sure; the judge's, because the
+model was not sure; the judge's in an audit of a pair on which the model was sure."""
 
 EndpointFailure = Literal["rate_limited", "server_error", "timeout", "bad_request", "too_long"]
 ReplyFailure = Literal[
     "refused", "truncated", "empty", "unparseable", "invalid", "missing", "conflict"
 ]
 FailureKind = Literal[EndpointFailure, ReplyFailure, "not_asked"]
-"""Why a language model gave no answer. In this order: the endpoint sent us away until the call's
-time was over, broke or could not be reached, did not answer in time, does not take the request,
-or its model cannot hold the text; the model or its provider declined; the reply was cut off, holds
-nothing, no JSON, or JSON of another shape, leaves this one out, or says two different things of it;
-the budget was spent."""
+"""Why a language model gave no answer. Of the endpoint: it limited the rate until the call's time
+was over, failed or could not be reached, did not answer in time, rejected the request, or the text
+is too long for its model. Of the reply: the model or its provider refused, the reply was cut off,
+is empty, is no JSON, has another shape, lacks this question, or answers it in two different
+ways. `not_asked`: the budget was spent."""
 
 MatchCompat = Literal["continuous-eval-0.3"]
 ClaimCompat = Literal["ragas-0.4", "ragas-0.4-legacy"]
 PassageCompat = Literal["ragchecker-0.1"]
 """Libraries whose arithmetic a score can follow: on lexical matches, on claims, on claims by
-passage. `ragas-0.4` is its collections, `ragas-0.4-legacy` its older metrics."""
+passage. `ragas-0.4` are its collections, `ragas-0.4-legacy` its older metrics."""
 
-
-# Content keys: 128-bit hashes of canonical bytes that name what is hashed.
-
-
-_written: Final = json.JSONEncoder(
+_to_json: Final = json.JSONEncoder(
     sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
 ).encode
 
 
 def content_key(kind: str, *parts: Any) -> str:
-    """Key of a `kind` of thing made of JSON values, as a UUID string.
+    """Key of a `kind` of thing made of JSON values: a 128-bit hash as a UUID string.
 
-    Equal parts give equal keys on every machine and in every version; parts that differ
-    in type or in their borders do not collide, since they are hashed as one JSON array.
+    Equal parts give equal keys on every machine and in every version. Parts that differ in
+    type or are split differently give different keys, since they are hashed as one JSON array.
     """
     return str(UUID(bytes=hashlib.blake2b(canonical([kind, *parts]), digest_size=16).digest()))
 
 
 def canonical(value: Any) -> bytes:
-    """The one way to write a JSON value as bytes: sorted keys, no blanks, UTF-8.
+    """A JSON value as bytes in canonical form: sorted keys, no blanks, UTF-8.
 
     Raises `ValueError` for NaN and infinities.
     """
-    return _written(value).encode("utf-8", "surrogatepass")
-
-
-# What every kind of row has in common, and the marks on its fields.
+    return _to_json(value).encode("utf-8", "surrogatepass")
 
 
 AUDIT: Final = "audit"
-"""On fields that say how a row came about: no stage reads them, no digest counts them."""
+"""Mark of fields that say how a row came about: no stage reads them, no digest counts them."""
 
 JSON: Final = "json"
 Json = Annotated[str, JSON]  # a JSON object as text
@@ -91,20 +87,12 @@ class Row(BaseModel):
     key: ClassVar[tuple[str, ...]]
 
 
-# The vocabulary: every kind of row that passes between stages.
-#
-# A row model names its SQL table (`table`) and the fields that identify a row (`key`). Fields
-# marked `AUDIT` say how a row came about. They are stored and shown, but no stage reads them and
-# no table's digest counts them: two judges that give the same verdicts for different reasons
-# leave the scores downstream untouched.
-
-
 class Sample(Row):
     """One answer to evaluate, as it came in.
 
-    `other_references` are further valid ones: metrics that compare whole texts take the best of
-    all references, claim metrics use `reference` alone. `response_claims` and
-    `reference_claims` are claims that came with the sample. `metadata` keeps every other field.
+    `other_references` are further valid references: metrics that compare whole texts take the
+    best of all, claim metrics use `reference` alone. `response_claims` and `reference_claims`
+    are claims that came with the sample. `metadata` has every other field of the input.
     """
 
     table = "samples"
@@ -123,8 +111,8 @@ class Sample(Row):
 class Claim(Row):
     """One statement of a sample's response or reference that can be true or false.
 
-    `start` and `end` are offsets into its text, `call_id` is the call of the language model
-    that named it. A text whose decomposition failed has one row with `status` failed and no
+    `start` and `end` are character offsets into its text, `call_id` is the call of the language
+    model that gave it. A text whose decomposition failed has one row with `status` failed and no
     claim; where a language model was asked, `failure` says why.
     """
 
@@ -143,18 +131,18 @@ class Claim(Row):
 
 
 class Verdict(Row):
-    """Whether a premise entails a claim; the claim knows its sample.
+    """Whether a premise entails a claim.
 
     `passage` is the index of the retrieved context that was the premise, or NULL when the whole
     text (or all contexts joined) was. The probabilities sum to 1; a language model gives none,
     but a `reason`. `evidence` is the part of the premise that decided: `evidence_start` and
     `evidence_end` are character offsets into the text, or into the context numbered
-    `evidence_passage`, NULL for words that the premise does not hold. `call_id` is the call that
-    gave the verdict, or failed last; `failure` says why a language model gave none. Where
-    several votes were asked for the verdict is that of more than half, `agreement` the share of
-    the given votes that say the same and `ballot` what each of them was; else both are NULL.
-    In a cascade `judged_by` names whose verdict it is, and `model_verdict` is what the embedded
-    model says, whose probabilities stand on every row.
+    `evidence_passage`, NULL for a quote that is not in the premise. `call_id` is the call that
+    gave the verdict, or failed last; `failure` says why a language model gave none. With several
+    votes the verdict is that of more than half, `agreement` the share of the votes without
+    failure that agree with it, and `ballot` has every vote; else both are NULL.
+    In a cascade `judged_by` says whose verdict it is, and `model_verdict` is that of the
+    embedded model, whose probabilities are on every row.
     """
 
     table = "verdicts"
@@ -200,8 +188,8 @@ class SentenceMatch(Row):
     `position` counts the sentences of the response from 0, NULL when all of it was compared.
     `source` counts the references from 0, NULL when the source was all retrieved contexts
     joined. Every measure lies in [0, 1]. `compat` names the library whose sentences, tokens
-    and arithmetic were followed, NULL for our own; it knows no clipped overlap and no chrF.
-    chrF is measured of whole responses.
+    and arithmetic were followed, NULL for our own; it has no clipped overlap and no chrF.
+    chrF is measured on whole responses only.
     """
 
     table = "sentence_matches"
@@ -228,11 +216,10 @@ class SentenceMatch(Row):
 
 
 class Score(Row):
-    """One metric of one sample, and in `details` what it was made of.
+    """One metric of one sample, and in `details` the counts and values behind it.
 
-    `score` is NULL when there was nothing to score (undefined) or a step before failed on it.
-    Where it is a ratio of counts it is `part` / `whole`, so that a mean over samples can be
-    pooled.
+    `score` is NULL when there was nothing to score (undefined) or an earlier step failed on the
+    sample. A score that is a ratio of counts is `part` / `whole`, for means pooled over samples.
     """
 
     table = "scores"
@@ -252,8 +239,8 @@ class Summary(Row):
 
     `mean` is over the scored samples, each counting the same (macro); `low` and `high` bound its
     95 % interval, NULL below two. `micro_mean` is the sum of their parts over the sum of their
-    wholes, NULL for metrics that are no ratio of counts.
-    `slice_field` and `slice_value` name a part of the samples by metadata, NULL for all of them.
+    wholes, NULL for metrics that are not a ratio of counts.
+    `slice_field` and `slice_value` are a metadata field and its value, NULL for all samples.
     """
 
     table = "summaries"
@@ -276,5 +263,5 @@ class Summary(Row):
 
 
 def row_kinds() -> tuple[type[Row], ...]:
-    """Every kind of row, in the order of this page."""
+    """Every kind of row, in the order of this module."""
     return tuple(Row.__subclasses__())

@@ -42,23 +42,23 @@ class EmbeddingSimilarity(Stage):
             "sample_id",
             left_text=self.left,
             right_text=self.right,
-            nothing=pl.coalesce(_nothing(self.left), _nothing(self.right)),
+            undefined=pl.coalesce(_undefined(self.left), _undefined(self.right)),
         )
-        comparable = texts.filter(pl.col("nothing").is_null())
+        comparable = texts.filter(pl.col("undefined").is_null())
         both = pl.concat([comparable["left_text"], comparable["right_text"]])
         embedded = embedder.embed(both.unique(maintain_order=True).to_list())
         measured = self._cosines(comparable, embedded)
         return self._rows(texts.join(measured, on="sample_id", how="left", maintain_order="left"))
 
     def _cosines(self, texts: pl.DataFrame, embedded: pl.DataFrame) -> pl.DataFrame:
-        """`sample_id`, `cosine` and `lost`: what has no embedding."""
+        """`sample_id`, `cosine` and `lost`: the text that has no embedding, or NULL."""
         for side in ("left", "right"):
             of_side = embedded.rename({"text": f"{side}_text", "embedding": side})
             texts = texts.join(of_side, on=f"{side}_text", how="left")
         product = (pl.col("left") * pl.col("right")).arr.sum()
         return texts.select(
             "sample_id",
-            # Lengths are 1 only up to rounding, so a product may leave the range by a hair.
+            # Lengths are 1 up to rounding, so a product can be slightly out of range.
             cosine=product.cast(pl.Float64).clip(-1.0, 1.0),
             lost=pl.when(pl.col("left").is_null())
             .then(pl.lit(self.left))
@@ -67,7 +67,7 @@ class EmbeddingSimilarity(Stage):
         )
 
     def _rows(self, texts: pl.DataFrame) -> pl.DataFrame:
-        nothing, lost = pl.col("nothing"), pl.col("lost")
+        undefined, lost = pl.col("undefined"), pl.col("lost")
         cosine = pl.when(lost.is_null()).then("cosine")
         return texts.select(
             "sample_id",
@@ -75,17 +75,17 @@ class EmbeddingSimilarity(Stage):
             right=pl.lit(self.right),
             cosine=cosine,
             similar=cosine >= pl.lit(self.threshold, pl.Float64),
-            status=pl.when(nothing.is_not_null())
+            status=pl.when(undefined.is_not_null())
             .then(pl.lit("undefined"))
             .when(lost.is_not_null())
             .then(pl.lit("failed"))
             .otherwise(pl.lit("measured")),
-            reason=pl.coalesce(nothing, pl.format("the {} has no embedding", lost)),
+            reason=pl.coalesce(undefined, pl.format("the {} has no embedding", lost)),
         )
 
 
-def _nothing(field: SampleText) -> pl.Expr:
-    """Why a text has nothing to compare; NULL when it has."""
+def _undefined(field: SampleText) -> pl.Expr:
+    """Why a text cannot be compared; NULL when it can."""
     text = pl.col(field)
     return (
         pl.when(text.is_null())

@@ -1,4 +1,4 @@
-"""Polars tables built from row models and checked against them."""
+"""Polars tables of row models: their annotations, schemas and checks."""
 
 import types
 from collections.abc import Iterable, Mapping
@@ -39,29 +39,32 @@ _POLARS: dict[Any, Any] = {
 
 
 class TableError(ValueError):
-    """A table that does not hold the rows it should; the message names every fault."""
+    """A table that is not a valid table of its kind of row; the message names every fault."""
 
 
 @cache
 def schema(row: type[Row]) -> pl.Schema:
-    """Polars schema of a table of `row`. A UUID is a string of 36 characters."""
-    return pl.Schema({name: _POLARS[_plain(row, name)[0]] for name in row.model_fields})
+    """Polars schema of a table of `row`; a UUID is a string of 36 characters."""
+    return pl.Schema({name: _POLARS[_field_type(row, name)[0]] for name in row.model_fields})
 
 
 @cache
 def content_columns(row: type[Row]) -> tuple[str, ...]:
-    """The columns that stages may read and that a table's digest covers: all but AUDIT."""
+    """The columns that stages may read and that a table's digest covers: all without `AUDIT`."""
     fields = row.model_fields.items()
     return tuple(name for name, field in fields if AUDIT not in field.metadata)
 
 
 def python_type(row: type[Row], name: str) -> Any:
-    """Plain Python type of a field: `str | None` is `str`, a `Literal` of words is `str`."""
-    return _plain(row, name)[0]
+    """The type of a field without `None`: `str | None` is `str`, a `Literal` is `str`."""
+    return _field_type(row, name)[0]
 
 
 def build(row: type[Row], rows: Iterable[Row | Mapping[str, Any]]) -> pl.DataFrame:
-    """Table of `rows`, each a `row` or a mapping of its fields; fields left out take defaults."""
+    """Table of `rows`, each a `row` or a mapping of its fields; missing fields get their default.
+
+    Raises pydantic's `ValidationError` for a mapping that is not a valid row.
+    """
     models = [r if isinstance(r, row) else row.model_validate(r) for r in rows]
     return pl.DataFrame(
         [model.model_dump(mode="json") for model in models],
@@ -105,16 +108,18 @@ def conform(row: type[Row], frame: pl.DataFrame) -> pl.DataFrame:
 def _value_faults(row: type[Row], table: pl.DataFrame) -> list[str]:
     faults = []
     for name, dtype in table.schema.items():
-        kind, optional, words = _plain(row, name)
+        kind, optional, values = _field_type(row, name)
         column = table[name]
         if not optional and column.null_count():
             faults.append(f"NULL in column {name!r}")
         if kind is float and not column.drop_nulls().is_finite().all():
             faults.append(f"NaN or infinity in column {name!r}")
-        if words and dtype == pl.String:
+        if values and dtype == pl.String:
             found = column.drop_nulls().unique()
-            strange = found.filter(~found.is_in(words))
-            faults += [f"{name!r} is {value!r}, not one of {', '.join(words)}" for value in strange]
+            unknown = found.filter(~found.is_in(values))
+            faults += [
+                f"{name!r} is {value!r}, not one of {', '.join(values)}" for value in unknown
+            ]
     repeated = table.height - table.select(row.key).n_unique()
     if table.height and repeated:
         faults.append(f"{repeated} rows repeat a key ({', '.join(row.key)})")
@@ -125,8 +130,8 @@ def _error(row: type[Row], faults: list[str]) -> TableError:
     return TableError(f"not a table of {row.table}: " + "; ".join(faults))
 
 
-def _plain(row: type[Row], name: str) -> tuple[Any, bool, tuple[str, ...]]:
-    """(plain type, may be NULL, allowed words) of a field."""
+def _field_type(row: type[Row], name: str) -> tuple[Any, bool, tuple[str, ...]]:
+    """(type without `None`, may be NULL, allowed values of a `Literal`) of a field."""
     annotation = row.model_fields[name].annotation
     optional = False
     if get_origin(annotation) in (Union, types.UnionType):

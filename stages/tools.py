@@ -1,4 +1,4 @@
-"""The protocols of the tools a stage can ask for by naming one in the signature of `run`."""
+"""The tools that a stage can ask for: protocols to annotate parameters of `run` with."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -10,17 +10,17 @@ from claimflow.stages.rows import FailureKind
 
 
 class Pair(NamedTuple):
-    """What an entailment model is asked about: does the premise entail the claim?"""
+    """A premise and a claim, about which an entailment model is asked."""
 
     premise: str
     claim: str
 
 
 class Judgement(NamedTuple):
-    """An entailment model's answer.
+    """An entailment model's answer on one pair.
 
-    Three probabilities that sum to 1, and the characters `start:end` of the premise that
-    decided (0:0 when none did).
+    Three probabilities that sum to 1, and the span `start:end` in characters of the premise
+    that decided, 0:0 when none did.
     """
 
     entailed: float
@@ -31,7 +31,7 @@ class Judgement(NamedTuple):
 
 
 class Embedder(Protocol):
-    """Turns texts into unit vectors whose dot product is their cosine."""
+    """Embeds texts as unit vectors, whose dot product is their cosine."""
 
     def embed(self, texts: Sequence[str]) -> pl.DataFrame:
         """One row per distinct text: `text` (String), `embedding` (Array of Float32)."""
@@ -39,7 +39,7 @@ class Embedder(Protocol):
 
 
 class EntailmentModel(Protocol):
-    """Judges natural language inference, for premises of any length."""
+    """A model of natural language inference, for premises of any length."""
 
     def judge(self, pairs: Sequence[Pair]) -> Mapping[Pair, Judgement]:
         """One judgement per distinct pair."""
@@ -47,21 +47,21 @@ class EntailmentModel(Protocol):
 
 
 class Question(NamedTuple):
-    """One text that a language model is asked about, held against a premise where it has one."""
+    """One text that a language model is asked about, with a premise where it needs one."""
 
     text: str
     premise: str = ""
 
 
 class Reply(NamedTuple):
-    """What a language model said of one question, and the call that brought it."""
+    """A language model's answer to one question, of the type `Form.answer`, and its call."""
 
     answer: BaseModel
     call_id: str
 
 
 class Failure(NamedTuple):
-    """Why a question has no reply; `call_id` is the last call that tried, if there was one."""
+    """Why a question has no reply; `call_id` is the last call made for it, None without a call."""
 
     kind: FailureKind
     message: str
@@ -69,13 +69,13 @@ class Failure(NamedTuple):
 
 
 class Form(NamedTuple):
-    """How questions are put to a language model, and what counts as an answer.
+    """How questions are put to a language model, and the shape of an answer.
 
-    `prompt` has the blanks `{{premise}}`, where questions have one, and the one named
-    `blank`, which takes the texts of up to `per_call` questions that share a premise. `answer`
-    is what the model is to say of each. With `keep_part` the whole answers in a reply
-    that was cut off count; without it such a reply counts for nothing. `draw` tells
-    independent answers to one question apart; 0 is the usual one.
+    `prompt` has the blank `{{premise}}`, where questions have a premise, and the blank named
+    `blank`, which is filled with the texts of up to `per_call` questions with the same premise.
+    `answer` is the model of the answer to each. With `keep_part` the complete answers in a reply
+    that was cut off are used; without it the whole reply is discarded. `draw` numbers
+    independent answers to the same question, from 0.
     """
 
     prompt: str
@@ -87,7 +87,7 @@ class Form(NamedTuple):
 
 
 class Respondent(Protocol):
-    """Whoever answers questions, each reply matched to its question."""
+    """Answers questions, with each reply matched to its question."""
 
     def ask(self, questions: Sequence[Question], form: Form) -> Mapping[Question, Reply | Failure]:
         """One entry per distinct question."""
@@ -95,24 +95,24 @@ class Respondent(Protocol):
 
 
 class Voter(NamedTuple):
-    """One of several that are asked the same; `judge` names the model behind it."""
+    """One of several respondents to the same questions; `judge` names its language model."""
 
     judge: str
     llm: Respondent
 
 
 class LLM(Respondent, Protocol):
-    """A language model that answers questions, once or in several independent votes."""
+    """A language model that answers questions once, or in several independent votes."""
 
     def voters(self, votes: int) -> Sequence[Voter]:
-        """As many as there are votes, whose answers do not depend on each other."""
+        """One respondent for each vote; their answers are independent of each other."""
         ...
 
 
 def embedding_table(
     texts: Sequence[str], embeddings: Sequence[bytes], *, dimension: int
 ) -> pl.DataFrame:
-    """`text` (String) and `embedding` (Array of Float32), each of them given as its bytes."""
+    """The table that `Embedder.embed` returns, from embeddings as little-endian Float32 bytes."""
     vectors = pl.Series("embedding", embeddings, pl.Binary)
     kind = pl.Array(pl.Float32, dimension)
     return pl.DataFrame(
