@@ -6,33 +6,33 @@ const choices = document.getElementById("choices");
 let place = 0;
 let saved = true;
 
-// Characters that turn the direction of text, and would show it as another one.
-const turning = /[\u202A-\u202E\u2066-\u2069]/g;
+// Characters that change the direction of text, so that it would be displayed in another order.
+const directionMarks = /[\u202A-\u202E\u2066-\u2069]/g;
 
-function said() {
+function labelled() {
   return labels.filter((label) => label !== "").length;
 }
 
-function text(row, column) {
+function cellText(row, column) {
   const cell = row.cells[sheet.columns.indexOf(column)];
   return row.guarded.includes(column) ? cell.slice(1) : cell;
 }
 
-function part(column, words) {
+function section(column, text) {
   const title = document.createElement("h2");
   title.textContent = column.replaceAll("_", " ");
   const body = document.createElement("p");
   body.dir = "auto";
   body.tabIndex = 0;
-  body.textContent = words.replace(turning, "\ufffd");
+  body.textContent = text.replace(directionMarks, "\ufffd");
   return [title, body];
 }
 
 function show() {
   const row = sheet.rows[place];
-  const parts = sheet.read.map((column) => [column, text(row, column)]);
+  const parts = sheet.read.map((column) => [column, cellText(row, column)]);
   document.getElementById("texts").replaceChildren(
-    ...parts.filter(([, words]) => words !== "").flatMap(([column, words]) => part(column, words)),
+    ...parts.filter(([, text]) => text !== "").flatMap(([column, text]) => section(column, text)),
   );
   for (const input of choices.querySelectorAll("input")) {
     if (input.type === "radio") {
@@ -41,7 +41,7 @@ function show() {
       input.value = labels[place];
     }
   }
-  const where = `Row ${place + 1} of ${sheet.rows.length}, ${said()} labelled`;
+  const where = `Row ${place + 1} of ${sheet.rows.length}, ${labelled()} labelled`;
   document.getElementById("progress").textContent = where;
 }
 

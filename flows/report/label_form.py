@@ -1,4 +1,4 @@
-"""A label sheet as an HTML page."""
+"""A label sheet as an HTML page in which people set the labels."""
 
 import json
 from collections.abc import Mapping
@@ -22,32 +22,32 @@ _QUESTIONS: Final[Mapping[Kind, str]] = {
 def label_page(sheet: pl.DataFrame, kind: Kind) -> str:
     """The page of a blind sheet of that kind, which needs no network and sends nothing.
 
-    The texts are JSON in it, shown as text and nothing else; a policy forbids everything but
-    its own script and style. What it saves is the sheet as `claimflow label import` reads it.
+    The texts are embedded as JSON and shown as plain text; the content security policy allows
+    only the page's own script and style sheet. The page saves the sheet as the CSV that
+    `claimflow label import` reads.
     """
-    style, script = (
-        asset("claimflow.flows.report", "form.css"),
-        asset("claimflow.flows.report", "form.js"),
-    )
-    allowed = content_policy(
+    style = asset("claimflow.flows.report", "form.css")
+    script = asset("claimflow.flows.report", "form.js")
+    policy = content_policy(
         f"script-src {csp_hash(script)}",
         f"style-src {csp_hash(style)}",
         "base-uri 'none'",
         "form-action 'none'",
     )
-    facts = {"policy": allowed, "style": style, "script": script, "sheet": _json(sheet, kind)}
+    facts = {"policy": policy, "style": style, "script": script, "sheet": _json(sheet, kind)}
     return render_template("claimflow.flows.report", "form.html.j2", facts)
 
 
 def _json(sheet: pl.DataFrame, kind: Kind) -> Markup:
-    """The sheet with the cells that its CSV has, and which of them have an apostrophe before."""
+    """The sheet with its CSV cells; `guarded` names those with an apostrophe before a formula."""
     metric = f" It is rated by {sheet['metric'][0]}." if kind == "samples" else ""
     rows = []
     for texts in sheet.rows():
-        plain = ["" if text is None else str(text) for text in texts]
-        cells = [escape_formula(text) for text in plain]
-        pairs = zip(sheet.columns, plain, cells, strict=True)
-        rows.append({"cells": cells, "guarded": [name for name, was, now in pairs if was != now]})
+        values = ["" if text is None else str(text) for text in texts]
+        cells = [escape_formula(value) for value in values]
+        pairs = zip(sheet.columns, values, cells, strict=True)
+        guarded = [name for name, value, cell in pairs if value != cell]
+        rows.append({"cells": cells, "guarded": guarded})
     content = {
         "question": _QUESTIONS[kind] + metric,
         "columns": sheet.columns,
@@ -55,6 +55,6 @@ def _json(sheet: pl.DataFrame, kind: Kind) -> Markup:
         "values": VALUES.get(kind, ()),
         "rows": rows,
     }
-    # No text can end the script element, or begin a comment in it.
+    # So that no text can end the script element or begin a comment in it.
     text = json.dumps(content).replace("<", "\\u003c").replace(">", "\\u003e")
     return Markup(text)  # noqa: S704

@@ -5,11 +5,11 @@ const PAGE = 100;
 async function unpacked() {
   const bytes = Uint8Array.from(atob(byId("packed").textContent), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return whole(JSON.parse(await new Response(stream).text()));
+  return restored(JSON.parse(await new Response(stream).text()));
 }
 
-// What was left out since it is told elsewhere: system messages, and what is the same in both runs.
-function whole(samples) {
+// Restores what the packed samples leave out: repeated system messages, and what is the same in both runs.
+function restored(samples) {
   const systems = [];
   for (const sample of samples) {
     for (const call of [...sample.calls, ...(sample.before ? sample.before.calls : [])]) {
@@ -27,12 +27,12 @@ function counts(sample) {
   const found = { entailed: 0, contradicted: 0, neutral: 0, failed: 0 };
   for (const claim of sample.claims) {
     if (claim.status === "failed") found.failed += 1;
-    for (const verdict of claim.verdicts) found[said(verdict)] += 1;
+    for (const verdict of claim.verdicts) found[verdictOf(verdict)] += 1;
   }
   return found;
 }
 
-// A sample as the list knows it; `rank` is its place where nobody sorts.
+// A sample as a row of the list; `rank` is its place in the unsorted list.
 function rowOf(sample, rank) {
   const texts = [sample.sample_id, sample.user_input, sample.response, sample.reference, ...(sample.retrieved_contexts || []), ...sample.claims.map((claim) => claim.claim)];
   return { sample, rank, counts: counts(sample), text: texts.filter(Boolean).join("\n").toLowerCase(),
@@ -45,7 +45,7 @@ function options(values, first) {
   return node("select", {}, all.map(([value, shown]) => node("option", { value }, shown)));
 }
 
-// Metadata by which a few kinds of samples can be told apart.
+// Metadata fields with 2 to 30 values, for the filter by slice.
 function sliceOptions(samples) {
   const found = new Map();
   for (const sample of samples) for (const [key, value] of Object.entries(sample.metadata)) {
@@ -74,7 +74,7 @@ function controls(samples, against) {
     node("button", { type: "reset" }, "Clear")].filter(Boolean);
 }
 
-// A test for each control that is set: whether a row is shown.
+// A predicate for each control that is set.
 function tests(value, scoreOf) {
   const wants = {
     text: (row, wanted) => row.text.includes(wanted.toLowerCase()),
@@ -90,7 +90,7 @@ function tests(value, scoreOf) {
   return Object.keys(wants).filter(value).map((name) => (row) => wants[name](row, value(name)));
 }
 
-// Rows by what `get` finds in them, those in which it finds nothing last.
+// Rows sorted by the values of `get`; rows without a value come last.
 function sorted(rows, get, down) {
   const order = (a, b) => (typeof a === "string" ? a.localeCompare(b) : a - b);
   return [...rows].sort((one, other) => {

@@ -1,4 +1,4 @@
-"""Plots as SVG or PNG."""
+"""Charts of runs, and their rendering as SVG or PNG."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -13,20 +13,17 @@ from claimflow.flows.quality.comparison import Comparison
 from claimflow.flows.quality.metric_differences import MetricDifference
 from claimflow.flows.report.run_document import PastMean
 
-# How every plot looks, on light pages and on dark ones.
-
-
 Chart = alt.Chart | alt.LayerChart
 
 MARK: Final = "#3b82c4"
-"""Of marks: stands out from white and from black (contrast 4.0 and 5.2)."""
+"""The colour of marks, which stands out from white and black (contrast 4.0 and 5.2)."""
 
 _INK: Final = "currentColor"
-"""Of words and lines: the colour of the text that the plot stands in, black where there is none."""
+"""The colour of text and axes: that of the surrounding text, or black where there is none."""
 
 
 def styled_chart(chart: Chart, *, about: str, width: int, height: int) -> Chart:
-    """The chart in our style: `width` by `height` pixels within its axes, told as `about` aloud."""
+    """The chart in the common style; `about` is read aloud, the size is in pixels without axes."""
     titled = chart.properties(width=width, height=height, description=about)
     inked: Chart = (
         titled.configure(background="transparent", font="sans-serif")
@@ -45,18 +42,15 @@ def styled_chart(chart: Chart, *, about: str, width: int, height: int) -> Chart:
     return inked
 
 
-# A chart as the bytes of a picture.
-
-
 _SHARP: Final = 2.0
-"""Pixels of a PNG for each of a chart, so that it is sharp on screens of today."""
+"""Pixels of a PNG per pixel of the chart, for high-resolution screens."""
 
 
 def to_svg(chart: Chart) -> str:
-    """The chart as one `<svg>` element: no script, no style attribute, nothing to fetch.
+    """The chart as one `<svg>` element without scripts, style attributes or external resources.
 
-    Words and lines are in `currentColor`, so that within a page they follow its text. Words in
-    the chart are escaped. A screen reader is told what it is about, and may go from mark to mark.
+    Text and axes are in `currentColor`, so that they take the text colour of a page. Text in the
+    chart is escaped. Screen readers get a description, and can go from mark to mark.
     """
     whole = chart.to_dict()
     drawn: str = vl_convert.vegalite_to_svg(whole, allowed_base_urls=[])
@@ -72,16 +66,13 @@ def to_png(chart: Chart) -> bytes:
     return drawn
 
 
-# Two runs side by side, metric by metric.
-
-
 _ROW: Final = 24
 
 
 class MetricGap(NamedTuple):
-    """How far two runs lie apart in one metric, b less a, with the 95 % interval.
+    """The difference of two runs in one metric, b - a, with its 95 % interval.
 
-    None where there is none. `metric` is its own among those of a chart.
+    None where there is none. `metric` is unique in a chart.
     """
 
     metric: str
@@ -91,7 +82,7 @@ class MetricGap(NamedTuple):
 
 
 def metric_gaps(metrics: Iterable[MetricDifference]) -> list[MetricGap]:
-    """What a comparison of two runs found of each metric; none that is not in both is left out."""
+    """The difference in each metric; a metric that is not scored in both runs has None."""
     return [
         MetricGap(one.metric, one.difference.mean, one.difference.low, one.difference.high)
         if one.difference
@@ -103,10 +94,10 @@ def metric_gaps(metrics: Iterable[MetricDifference]) -> list[MetricGap]:
 def comparison_chart(
     metrics: Sequence[MetricGap], *, label: str = "difference of the means", width: int = 360
 ) -> Chart:
-    """Each metric's difference and its interval against a line at 0, in the order given.
+    """Each metric's difference and interval against a line at 0, in the given order.
 
-    `label` is the word beneath; `width` is in pixels, axes not counted, and each metric takes
-    24 of height. A metric without a difference keeps its row, which is empty.
+    `label` is the title of the axis; `width` is in pixels without axes, and each metric is 24
+    pixels high. A metric without a difference has an empty row.
     """
     rows = [one._asdict() for one in metrics]
     order = [one.metric for one in metrics]
@@ -126,22 +117,19 @@ def comparison_chart(
     return styled_chart(layers, about=about, width=width, height=_ROW * max(len(metrics), 1))
 
 
-# How the scores of a metric lie.
-
-
 _BINS: Final = 20
 
 
 def distribution_chart(
     values: Sequence[float], *, label: str = "score", width: int = 300, height: int = 100
 ) -> Chart:
-    """How many of `values` lie where: 20 bars from 0 to 1, or over their range where it is wider.
+    """A histogram: 20 bars from 0 to 1, or over the range of `values` where it is wider.
 
-    Each bar has its lower end and lacks its upper one, but for the last. `label` is the word
-    beneath; the size is in pixels, axes not counted.
+    A bar includes its lower end; only the last one includes its upper end. `label` is the title
+    of the axis; the size is in pixels without axes.
     """
     within = all(0 <= value <= 1 for value in values)
-    # Ends of their own rather than numpy's: 0.15 is where the fourth bar begins, not beside it.
+    # Not numpy's edges: the fourth bar begins at exactly 0.15.
     nice = [place / _BINS for place in range(_BINS + 1)]
     counts, edges = np.histogram(values, nice if within else _BINS)
     ends = [float(f"{edge:.9g}") for edge in edges]
@@ -163,19 +151,16 @@ def distribution_chart(
     return styled_chart(chart, about=about, width=width, height=height)
 
 
-# Whether probabilities can be believed.
-
-
 _WHOLE: Final = alt.Scale(domain=[0, 1])
 
 
 class ReliabilityPoint(NamedTuple):
-    """Rows of about one probability: their mean `said`, the `share` that is entailed, how many.
+    """A bin of a reliability diagram: mean probability, share entailed, and number of rows.
 
     `low` and `high` bound the 95 % interval of the share.
     """
 
-    said: float
+    predicted: float
     share: float | None
     low: float | None
     high: float | None
@@ -185,21 +170,21 @@ class ReliabilityPoint(NamedTuple):
 def reliability_chart(
     points: Sequence[ReliabilityPoint], *, label: str = "p entailed", side: int = 220
 ) -> Chart:
-    """The share that people call entailed over the probability of it, beside the diagonal.
+    """A reliability diagram: the share that people call entailed, by predicted probability.
 
-    Points on the diagonal can be believed; below it the judge says so too often. The larger a
-    point, the more rows. `label` is the word beneath; `side` is in pixels, axes not counted.
+    Points on the diagonal are calibrated; below it the judge is overconfident. The size of a
+    point grows with its rows. `label` is the title of the axis; `side` is in pixels without axes.
     """
     rows = [point._asdict() for point in points]
     share = "entailed by people"
     base = alt.Chart(alt.InlineData(values=rows)).encode(
-        x=alt.X("said:Q", title=label, scale=_WHOLE)
+        x=alt.X("predicted:Q", title=label, scale=_WHOLE)
     )
-    ends = alt.InlineData(values=[{"said": 0, "share": 0}, {"said": 1, "share": 1}])
+    ends = alt.InlineData(values=[{"predicted": 0, "share": 0}, {"predicted": 1, "share": 1}])
     diagonal = (
         alt.Chart(ends)
         .mark_line(color="currentColor", strokeDash=[4, 3], opacity=0.7)
-        .encode(x="said:Q", y=alt.Y("share:Q", title=share, scale=_WHOLE))
+        .encode(x="predicted:Q", y=alt.Y("share:Q", title=share, scale=_WHOLE))
     )
     intervals = base.mark_rule(color=MARK, strokeWidth=2, opacity=0.6).encode(
         y=alt.Y("low:Q", title=share), y2="high:Q"
@@ -213,13 +198,10 @@ def reliability_chart(
     return styled_chart(diagonal + intervals + marks, about=about, width=side, height=side)
 
 
-# A metric over the runs.
-
-
 class TrendPoint(NamedTuple):
     """The mean of a metric in one run, with its 95 % interval; None where there is none.
 
-    `label` names the run on the axis and is its own among the points of a chart.
+    `label` names the run on the axis and is unique in a chart.
     """
 
     label: str
@@ -231,10 +213,10 @@ class TrendPoint(NamedTuple):
 def trend_chart(
     points: Sequence[TrendPoint], *, label: str = "mean", width: int = 480, height: int = 160
 ) -> Chart:
-    """The means of runs in the order given, evenly spaced, each with its interval.
+    """The means of runs in the given order, evenly spaced, each with its interval.
 
-    A run without a mean keeps its place and breaks the line. `label` is the word beside the
-    axis, which need not begin at 0; the size is in pixels, axes not counted.
+    A run without a mean leaves a gap in the line. `label` is the title of the axis, which need
+    not begin at 0; the size is in pixels without axes.
     """
     rows = [point._asdict() for point in points]
     axis = alt.Axis(labelAngle=-40, labelOverlap=True)
@@ -250,11 +232,8 @@ def trend_chart(
     return styled_chart(intervals + line, about=about, width=width, height=height)
 
 
-# The plots of a report, each as SVG that takes the page's colours.
-
-
 def distribution_svg(values: Sequence[float], metric: str) -> str | None:
-    """How the scores of a metric lie; None where there is none."""
+    """The distribution of a metric's scores; None where there are no scores."""
     return (
         to_svg(distribution_chart(values, label=metric, width=200, height=44)) if values else None
     )
@@ -265,7 +244,7 @@ def trend_svg(past: Sequence[PastMean], metric: str) -> str | None:
     if sum(one.mean is not None for one in past) < 2:
         return None
     points = [
-        # Two runs of one minute are told apart by the end of their ids.
+        # With the end of the id, since two runs can start in one minute.
         TrendPoint(f"{one.started_at:%m-%d %H:%M} {one.run_id[-4:]}", one.mean, one.low, one.high)
         for one in past
     ]
@@ -273,7 +252,7 @@ def trend_svg(past: Sequence[PastMean], metric: str) -> str | None:
 
 
 def reliability_svgs(found: Sequence[CorrectedStep]) -> Iterator[str]:
-    """Whether labels bear out the probabilities of a judge, of each step that has some."""
+    """A reliability diagram of each step whose judge gives probabilities."""
     for one in found:
         if one.reliability is not None:
             bins = [ReliabilityPoint(a.mean, *a.entailed, a.n) for a in one.reliability.bins]
@@ -281,6 +260,6 @@ def reliability_svgs(found: Sequence[CorrectedStep]) -> Iterator[str]:
 
 
 def comparison_svg(found: Comparison) -> str | None:
-    """How far the means lie apart, metric by metric; None where nothing is in both runs."""
+    """The differences of the means; None where no metric is scored in both runs."""
     both = [one for one in metric_gaps(found.metrics) if one.difference is not None]
     return to_svg(comparison_chart(both, label="B - A")) if both else None

@@ -1,18 +1,18 @@
 // ---- one sample -------------------------------------------------------------------------------
 
-const said = (verdict) => (verdict.status === "failed" ? "failed" : verdict.verdict || "none");
+const verdictOf = (verdict) => (verdict.status === "failed" ? "failed" : verdict.verdict || "none");
 
-// Of several passages one that entails settles a claim, then one that contradicts it.
+// Over several passages, a claim is entailed if one entails it, else contradicted if one contradicts it.
 function judged(claim, step) {
   if (claim.status === "failed") return "failed";
-  const found = claim.verdicts.filter((one) => !step || one.step === step).map(said);
+  const found = claim.verdicts.filter((one) => !step || one.step === step).map(verdictOf);
   return ["entailed", "contradicted", "neutral", "failed"].find((one) => found.includes(one)) || "none";
 }
 
 const textIn = (sample, field, passage) => (passage === null ? sample[field] : (sample[field] || [])[passage]);
 
-// The evidence of the chosen claim in a text; that of a claim of the first run where the second
-// has the same text.
+// The evidence of the chosen claim in a text. A claim of the first run has evidence only where the second
+// run has the same text.
 function evidenceIn(sample, field, passage, chosen) {
   const owner = [sample, sample.before].find((one) => one && one.claims.includes(chosen));
   if (!owner || textIn(owner, field, passage) !== textIn(sample, field, passage)) return [];
@@ -21,7 +21,7 @@ function evidenceIn(sample, field, passage, chosen) {
     .map((one) => ({ start: one.evidence_start, end: one.evidence_end, kind: "evidence" }));
 }
 
-// What can be folded stays as the reader left it while the sample is drawn anew.
+// Folded parts keep their state when the sample is drawn again.
 function fold(view, key, { open = false, wanted = false, ...more }, summary, ...children) {
   const toggle = (event) => view.folds.set(key, event.target.open);
   const left = view.folds.has(key) ? view.folds.get(key) : open;
@@ -39,16 +39,16 @@ function callDetails(sample, id, what, view) {
       node("pre", { class: "text", dir: "auto", tabindex: "0", role: "group", "aria-label": name }, text)]));
 }
 
-// What each of several votes was.
+// The votes on a claim, one by one.
 function ballotDetails(sample, verdict, view) {
   const votes = verdict.ballot || [];
   if (!votes.length) return null;
   return node("ul", { class: "ballot" }, votes.map((vote, number) => node("li", {},
-    word(vote.verdict || "failed"), " ", node("bdi", {}, `${vote.judge}${vote.reason ? `: ${vote.reason}` : ""}`),
+    verdictLabel(vote.verdict || "failed"), " ", node("bdi", {}, `${vote.judge}${vote.reason ? `: ${vote.reason}` : ""}`),
     vote.call_id === verdict.call_id ? null : callDetails(sample, vote.call_id, `Vote ${number + 1}`, view))));
 }
 
-// Whose verdict it is in a cascade.
+// Which model of a cascade gave the verdict.
 function cascadeWords(verdict) {
   if (verdict.judged_by === "embedded") return "Settled by the embedded model, which was sure.";
   if (verdict.judged_by === "judge") return `Referred to the judge; the embedded model says ${verdict.model_verdict}.`;
@@ -63,7 +63,7 @@ function verdictDetails(sample, verdict, view) {
   const votes = verdict.agreement === null ? null : `${Math.round(verdict.agreement * 100)} % of the votes`;
   const lines = [cascadeWords(verdict), odds, votes, verdict.reason && `Reason: ${verdict.reason}`, verdict.evidence && `Evidence: ${verdict.evidence}`];
   return node("div", { class: "verdict" },
-    node("p", {}, word(said(verdict)), ` against ${verdict.against}${passage} (${verdict.step})`),
+    node("p", {}, verdictLabel(verdictOf(verdict)), ` against ${verdict.against}${passage} (${verdict.step})`),
     lines.filter(Boolean).map((line) => node("p", { dir: "auto" }, line)),
     ballotDetails(sample, verdict, view), callDetails(sample, verdict.call_id, "Judged", view));
 }
@@ -73,18 +73,18 @@ function claimsOf(sample, side) {
   return claims.sort((a, b) => (a.start === null) - (b.start === null) || a.start - b.start);
 }
 
-// A claim in the list under its text; the chosen one with all that was said of it.
+// A claim in the list below its text; the chosen one with its verdicts.
 function claimLine(sample, claim, step, view) {
   const chosen = claim === view.chosen;
   const button = node("button", { type: "button", class: "claim", "aria-expanded": String(chosen), click: () => view.choose(chosen ? null : claim) },
-    word(judged(claim, step)), " ", node("bdi", {}, claim.claim === null ? claim.reason || "(no claims)" : claim.claim));
+    verdictLabel(judged(claim, step)), " ", node("bdi", {}, claim.claim === null ? claim.reason || "(no claims)" : claim.claim));
   if (!chosen) return node("li", {}, button);
   view.button = button;
   const why = claim.status === "made" && claim.reason ? node("p", { dir: "auto" }, claim.reason) : null;
   return node("li", {}, button, why, claim.verdicts.map((one) => verdictDetails(sample, one, view)), callDetails(sample, claim.call_id, "Decomposed", view));
 }
 
-// A text with its claims, held against what the reader chooses.
+// A text with its claims, those of the step that the reader selects.
 function sidePanel(sample, side, title, view) {
   const claims = claimsOf(sample, side);
   const steps = [...new Set(claims.flatMap((claim) => claim.verdicts.map((one) => one.step)))];
@@ -99,7 +99,7 @@ function sidePanel(sample, side, title, view) {
     claims.length ? node("ol", { class: "claims" }, claims.map((claim) => claimLine(sample, claim, step, view))) : node("p", { class: "absent" }, "no claims of it"));
 }
 
-// Responses side by side, and references where their claims are not the same in both runs.
+// The response of each run, and the references if their claims differ between the runs.
 function sidesPanel(sample, view) {
   const { before } = sample;
   const sides = [["response", "Response", true], ["reference", "Reference", before && !same(before, sample, "reference")]];
@@ -147,7 +147,7 @@ function scoresPanel(sample, view) {
 function changesPanel(sample) {
   const { changes } = sample;
   if (!changes) return byId("packed").dataset.against ? node("p", {}, "The same in both runs.") : null;
-  const told = (verdict, reason) => node("div", { dir: "auto" }, SIGNS[verdict] ? word(verdict) : verdict || "-", reason ? `: ${reason}` : "");
+  const told = (verdict, reason) => node("div", { dir: "auto" }, SIGNS[verdict] ? verdictLabel(verdict) : verdict || "-", reason ? `: ${reason}` : "");
   const claims = changes.claims.map((one) => [one.change, one.claim, told(one.a, one.reason_a), told(one.b, one.reason_b), one.step, one.cause]);
   const scores = changes.scores.map((one) => [one.name, one.score_a === null ? one.status_a : digits(one.score_a), one.score_b === null ? one.status_b : digits(one.score_b), one.difference === null ? "-" : signed(one.difference)]);
   const fields = changes.fields.length ? ` (${changes.fields.join(", ")})` : "";
@@ -157,8 +157,8 @@ function changesPanel(sample) {
     scores.length ? table("Scores that changed", ["metric", "A", "B", "B - A"], scores) : null);
 }
 
-// `place` says where the sample stands among those that match, and `go` opens the one a step away
-// from it, or closes it for 0.
+// `place` is the position of the sample among the matching ones; `go` opens the next or previous one,
+// or closes it for 0.
 function sampleHead(sample, { number, of, go }) {
   const way = (name, step, possible) => node("button", { type: "button", class: name.toLowerCase(), disabled: !possible, click: () => go(step) }, name);
   return node("div", { class: "head" }, node("h3", { id: "opened" }, "Sample ", node("bdi", {}, sample.sample_id)), node("div", {},
@@ -178,7 +178,7 @@ function openSample(sample, place) {
     if (evidence) evidence.scrollIntoView({ block: "nearest" });
     if (view.button) view.button.scrollIntoView({ block: "nearest" });
   }
-  // Long texts stay where the reader scrolled them to.
+  // Long texts keep their scroll position.
   const blocks = () => [...detail.querySelectorAll("[role=group]")];
   function draw() {
     const tops = new Map(blocks().map((one) => [one.getAttribute("aria-label"), one.scrollTop]));

@@ -1,4 +1,4 @@
-"""Samples of a report: which ones, and what led to their scores."""
+"""The samples of a report: which ones are shown, and the rows that led to their scores."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,11 @@ from claimflow.flows.quality.comparison import Comparison
 from claimflow.flows.store.store import Store, read_table
 from claimflow.stages.registry import LOWER_IS_BETTER
 
-# Which samples a report shows: those that matter most come first.
+_BATCH: Final = 100
+"""Samples in memory at a time."""
+
+_Rows = dict[str, list[dict[str, Any]]]
+"""Rows by sample id or by claim id."""
 
 
 def ranked_samples(
@@ -19,9 +23,9 @@ def ranked_samples(
 ) -> pl.DataFrame:
     """Up to `count` samples of a run: sample_id, mean.
 
-    `before` come first, in their order. The others follow by the mean of their scores, the
-    lowest first; a score that is best at 0 counts as what it lacks to 1, one that failed as 0,
-    and a sample without any as if it were best.
+    The samples in `before` come first, in their order, then the others by the mean of their
+    scores, the lowest first. A metric for which lower is better counts as 1 - score, a failed
+    score as 0, and a sample without scores comes last.
     """
     with store.reading() as connection:
         return read_table(
@@ -47,9 +51,9 @@ def ranked_samples(
 
 
 def changed_samples(comparison: Comparison) -> list[str]:
-    """The samples of run b that are not the same in both, most flipped verdicts first.
+    """The samples of run b that changed, those with most flipped verdicts first.
 
-    Among those with as many, the largest move of a score comes first.
+    Among equals, the one with the largest change of a score comes first.
     """
     flips = comparison.claims.group_by("sample_id").agg(
         flips=(pl.col("change") == "verdict flipped").sum()
@@ -70,22 +74,12 @@ def changed_samples(comparison: Comparison) -> list[str]:
     )
 
 
-# Samples one by one, with all that led to their scores.
-
-
-_TOGETHER: Final = 100
-"""Samples that are in memory at a time."""
-
-Rows = dict[str, list[dict[str, Any]]]
-"""By sample, or by claim."""
-
-
 class SampleTrace(NamedTuple):
-    """A sample and what became of it; rows are by the names of their columns.
+    """A sample and the rows that led to its scores, by column names.
 
-    Each of `claims` has its `verdicts`. Positions are in code points of the text that they are
-    in. `calls` are those that gave the claims, the verdicts and the votes on them, `sentences` the
-    lexical matches.
+    Each of `claims` has its `verdicts`. Positions count code points of the text that they are
+    in. `calls` are the model calls that returned the claims, verdicts and votes; `sentences` are
+    the lexical matches.
     """
 
     sample: dict[str, Any]
@@ -96,22 +90,22 @@ class SampleTrace(NamedTuple):
 
 
 def traced_samples(store: Store, run_id: str, sample_ids: Sequence[str]) -> Iterator[SampleTrace]:
-    """These samples of a run in their order, a few in memory at a time; unknown ids are left out.
+    """The traces of samples of a run, in the given order; unknown ids are left out.
 
-    The store is free between two of them.
+    They are read in batches, and the store is not locked between two batches.
     """
-    for first in range(0, len(sample_ids), _TOGETHER):
-        some = sample_ids[first : first + _TOGETHER]
+    for first in range(0, len(sample_ids), _BATCH):
+        batch = sample_ids[first : first + _BATCH]
         with store.reading() as connection:
-            found = _followed(connection, run_id, some)
-        yield from (found[name] for name in some if name in found)
+            found = _read_batch(connection, run_id, batch)
+        yield from (found[name] for name in batch if name in found)
 
 
-def _followed(
-    connection: duckdb.DuckDBPyConnection, run_id: str, some: Sequence[str]
+def _read_batch(
+    connection: duckdb.DuckDBPyConnection, run_id: str, batch: Sequence[str]
 ) -> dict[str, SampleTrace]:
-    def rows(query: str, by: str = "sample_id") -> Rows:
-        return _by(connection, query, by, run=run_id, ids=list(some))
+    def rows(query: str, by: str = "sample_id") -> _Rows:
+        return _rows_by(connection, query, by, run=run_id, ids=list(batch))
 
     claims, scores, sentences = rows(_CLAIMS), rows(_SCORES), rows(_SENTENCES)
     verdicts, calls = rows(_VERDICTS, "claim_id"), rows(_CALLS)
@@ -135,8 +129,8 @@ def _followed(
     }
 
 
-def _by(connection: duckdb.DuckDBPyConnection, query: str, by: str, **values: Any) -> Rows:
-    found: Rows = {}
+def _rows_by(connection: duckdb.DuckDBPyConnection, query: str, by: str, **values: Any) -> _Rows:
+    found: _Rows = {}
     for row in read_table(connection, query, **values).iter_rows(named=True):
         found.setdefault(row.pop(by), []).append(row)
     return found

@@ -1,4 +1,4 @@
-"""HTML from templates: everything escaped, content policies."""
+"""HTML from Jinja templates in which everything is escaped, and content security policies."""
 
 import hashlib
 from base64 import b64encode
@@ -14,26 +14,25 @@ from claimflow.flows.report.formatting import escape_controls, format_difference
 
 
 def render_template(package: str, template: str, facts: Mapping[str, Any]) -> str:
-    """A template of a package, filled with facts; one that it needs and does not get raises.
+    """A template of a package, filled with `facts`; raises for a variable that is missing.
 
-    What steers the direction of text or a terminal is shown as a sign. `Markup` alone is put in
-    as it is.
+    Text is escaped and its control characters are replaced; only `Markup` is inserted as it is.
     """
     return _environment(package).get_template(template).render(facts)
 
 
 def asset(package: str, name: str) -> Markup:
-    """A style or a script of ours, to stand in a page as it is."""
+    """A style sheet or script of a package, to be inserted into a page as it is."""
     return Markup((files(package) / name).read_text("utf-8"))  # noqa: S704
 
 
 def csp_hash(text: str) -> str:
-    """How a content security policy allows a style or a script: by its hash, in quotes."""
+    """The hash by which a content security policy allows a style sheet or a script, in quotes."""
     return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def content_policy(*directives: str) -> Markup:
-    """The content security policy under which nothing is fetched or run but what is named."""
+    """A content security policy that forbids all sources except those in `directives`."""
     return Markup("; ".join(("default-src 'none'", *directives)))  # noqa: S704
 
 
@@ -43,7 +42,7 @@ def _environment(package: str) -> Environment:
         autoescape=True,
         undefined=StrictUndefined,
         loader=FunctionLoader(lambda name: str(asset(package, name))),
-        finalize=_shown,
+        finalize=_escape,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -52,7 +51,7 @@ def _environment(package: str) -> Environment:
     return environment
 
 
-def _shown(value: Any) -> Any:
+def _escape(value: Any) -> Any:
     return (
         escape_controls(value)
         if isinstance(value, str) and not isinstance(value, Markup)

@@ -1,5 +1,5 @@
 "use strict";
-// Elements and texts. Text under evaluation reaches the page in one way: as text nodes, made by `node`.
+// Elements and texts. Text under evaluation enters the page only as text nodes, made by `node`.
 
 const SIGNS = { entailed: "✓", contradicted: "✗", neutral: "?", failed: "!", none: "–" };
 const WORST = ["failed", "contradicted", "neutral", "entailed", "none"];
@@ -19,10 +19,10 @@ function node(name, attributes, ...children) {
 const digits = (value) => (value === null || value === undefined ? "-" : value.toFixed(3));
 const signed = (value) => (value > 0 ? "+" : "") + digits(value);
 const spoken = (verdict) => (verdict === "none" ? "not judged" : verdict);
-const word = (verdict) => node("span", { class: `word ${verdict}` }, `${SIGNS[verdict]} ${spoken(verdict)}`);
+const verdictLabel = (verdict) => node("span", { class: `word ${verdict}` }, `${SIGNS[verdict]} ${spoken(verdict)}`);
 
-// The text cut where marks begin and end, each piece with the marks that cover it. Positions
-// count code points, JavaScript's strings count halves of some.
+// The text split where marks begin and end, each piece with the marks that cover it. Positions
+// count code points, while JavaScript strings count UTF-16 units.
 function pieces(text, marks) {
   const points = Array.from(text);
   const inside = marks.filter((mark) => mark.start >= 0 && mark.start < mark.end && mark.end <= points.length);
@@ -36,8 +36,8 @@ function pieces(text, marks) {
   });
 }
 
-// A piece of a text that claims or evidence cover. Claims can be chosen; where several are of the
-// same words their worst verdict is the look, and the first is chosen. `sign` ends a mark's first piece.
+// A piece of text covered by claims or evidence. A claim can be chosen; where claims overlap, the piece
+// shows the worst verdict and chooses the first claim. `sign` ends the first piece of a mark.
 function marked(piece, sign) {
   const claims = piece.marks.filter((mark) => mark.choose);
   const kind = WORST.find((one) => claims.some((mark) => mark.kind === one)) || null;
@@ -49,11 +49,11 @@ function marked(piece, sign) {
   const label = `${spoken(kind)}${evidence ? ", evidence" : ""}: ${piece.text}`;
   const choose = claims[0].choose;
   const pressed = (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); } };
-  // Not <button>: its text would neither break with the lines around it nor be selected with them.
+  // Not <button>: its text could not wrap with the surrounding lines, nor be selected with them.
   return node("span", { class: classes, role: "button", tabindex: "0", "aria-label": label, "aria-expanded": String(chosen), click: choose, keydown: pressed }, shown);
 }
 
-// A text that keeps its lines, can be scrolled by keys, and is called `name` by a screen reader.
+// A text with its line breaks, which can be scrolled by keys; `name` is read by screen readers.
 function textBlock(name, text, marks) {
   if (text === null || text === undefined) return node("p", { class: "absent" }, "(missing)");
   if (text === "") return node("p", { class: "absent" }, "(empty)");
@@ -66,7 +66,7 @@ function textBlock(name, text, marks) {
   return node("div", { class: "text", dir: "auto", tabindex: "0", role: "group", "aria-label": name }, parts);
 }
 
-// A table of values: elements as they are, numbers to the right, null as a dash.
+// A table of values: elements unchanged, numbers right-aligned, null as a dash.
 function table(name, columns, rows) {
   const cell = (value) => (value instanceof Node ? value : node("bdi", {}, value === null || value === undefined ? "-" : String(value)));
   const number = (value) => typeof value === "number" || (typeof value === "string" && /^([+-]?\d[\d.]*|-)$/.test(value));
