@@ -1,4 +1,4 @@
-"""Expectations on scores, for test suites."""
+"""`assert_scores`: expectations on scores, for the test suites of users."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -31,68 +31,67 @@ def assert_scores(
     at_most: Mapping[str, float] | None = None,
     failed_rows: int = 0,
 ) -> str:
-    """Assert on the means of a run; returns its id, for `claimflow show`.
+    """Assert that the means of a run meet expectations; returns the run id.
 
-    With `pipeline`, the path of a YAML file, a run is made as `claimflow run` makes one, without
-    Prefect and with what is on file reused: `limit` takes the first samples only, `store` names
-    another file than the pipeline's. Without, `run` is one that is on file in `store`: a run id
-    or its beginning, a tag, or `latest`.
+    With `pipeline`, the path of a YAML file, the pipeline is run as `claimflow run` does, without
+    Prefect and reusing what is in the store: `limit` takes the first samples only, `store` is a
+    file to use instead of the pipeline's. Without it `run` names a run in `store`: a run id or its
+    beginning, a tag, or `latest`.
 
-    `at_least` and `at_most` say by metric (`step.metric` where several steps make it) where its
-    mean over the scored samples must lie; a metric without a mean fails. Gates on record for
-    the run must not have failed (inconclusive ones may pass), and no more than `failed_rows`
-    rows may have.
+    `at_least` and `at_most` bound the mean over the scored samples by metric (`step.metric` if
+    several steps make it); a metric without a mean fails. No gate of the run may have failed
+    (inconclusive ones may pass), and at most `failed_rows` rows.
 
     Raises `AssertionError` with every expectation that is not met: the mean, its 95 % interval,
-    how many of how many samples it is of, and the worst samples by id. Raises `InputError`
-    where the pipeline, the run or a metric is not right.
+    the number of scored samples, and the worst samples by id. Raises `InputError` if the pipeline,
+    the run or a metric is not valid.
     """
     __tracebackhide__ = True
-    on_file, run_id = _run(pipeline, run, store, limit)
+    found, run_id = _find_or_make_run(pipeline, run, store, limit)
     lines = [
-        *_not_met(on_file, run_id, at_least or {}, at_most or {}),
-        *_failed_gates(on_file, run_id),
-        *_failed_rows(on_file, run_id, failed_rows),
+        *_missed_bounds(found, run_id, at_least or {}, at_most or {}),
+        *_failed_gates(found, run_id),
+        *_failed_rows(found, run_id, failed_rows),
     ]
     if lines:
-        raise AssertionError("\n".join([f"run {run_id} of {on_file.path}", *lines]))
+        raise AssertionError("\n".join([f"run {run_id} of {found.path}", *lines]))
     return run_id
 
 
-def _run(
+def _find_or_make_run(
     pipeline: str | Path | None, run: str | None, store: str | Path | None, limit: int | None
 ) -> tuple[Store, str]:
     if pipeline is None:
         if store is None or limit is not None:
             what, hint = "has no pipeline", "name one, or the store of a run and no limit"
             raise InputError([Fault("assert_scores", what, hint)])
-        on_file = Store(Path(store).resolve())
-        return on_file, chosen_run(on_file, run)
+        found = Store(Path(store).resolve())
+        return found, chosen_run(found, run)
     if run is not None:
         what, hint = "has a pipeline and a run", "name the pipeline, or the run and its store"
         raise InputError([Fault("assert_scores", what, hint)])
-    place = None if store is None else Path(store)
-    prepared = prepare(Path(pipeline), limit=limit, store=place)
-    result = run_pipeline(prepared, open_store(prepared, place))
+    path = None if store is None else Path(store)
+    prepared = prepare(Path(pipeline), limit=limit, store=path)
+    result = run_pipeline(prepared, open_store(prepared, path))
     return result.store, result.run_id
 
 
-def _not_met(
+def _missed_bounds(
     store: Store, run_id: str, at_least: Mapping[str, float], at_most: Mapping[str, float]
 ) -> Iterator[str]:
     for option, lines in (("at_least", at_least), ("at_most", at_most)):
         metrics = named_metrics(store, run_id, lines, place=option)
         low = option == "at_least"
-        # Outcomes go by the interval as well: here it is the mean alone that counts.
+        # The outcome of a gate depends on the interval too: here only the mean counts.
         gates = {name: Gate(min=line) if low else Gate(max=line) for name, line in lines.items()}
         for one, metric in zip(gate_outcomes(store, run_id, gates), metrics, strict=True):
             lacks = None if one.value is None else (one.line - one.value) * (1 if low else -1)
             if lacks is None or lacks > ROUNDING:
-                yield _told(one, low=low)
+                yield _describe(one, low=low)
                 yield from _worst(store, run_id, metric, lowest=low)
 
 
-def _told(one: Outcome, *, low: bool) -> str:
+def _describe(one: Outcome, *, low: bool) -> str:
     counts = one.reason.rpartition("; ")[2]
     if one.value is None:
         return f"{one.metric}: has no mean ({counts}), expected one"

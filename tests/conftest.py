@@ -31,9 +31,9 @@ LONG = (
     "tests/flows/test_schedule.py",
     "tests/flows/test_llm_durability.py",
     "tests/test_readme.py",
-    "tests/flows/test_evaluate.py",
+    "tests/flows/test_prefect_flow.py",
     "tests/flows/test_execute.py",
-    "tests/flows/test_planning.py",
+    "tests/flows/test_plan.py",
 )
 """Files that take long, the longest first: one that began last would be waited for alone."""
 

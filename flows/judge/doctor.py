@@ -276,7 +276,7 @@ def _price(endpoint: Endpoint) -> tuple[str, str | None]:
     """What is known of the price, and what is wrong with knowing no more."""
     price = price_of(endpoint)
     if price is None:
-        wrong = f"nobody knows what {endpoint.model} costs, so budget_usd cannot be kept"
+        wrong = f"the price of {endpoint.model} is unknown, so budget_usd cannot be kept"
         hint = "unknown; write price: {input: ..., output: ...} to have costs on record"
         return hint, wrong if endpoint.budget_usd is not None else None
     source = "this file" if endpoint.price else "litellm's table"

@@ -1,4 +1,4 @@
-"""Schedules registered with Prefect."""
+"""Registers the schedules of a file as Prefect deployments."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -36,8 +36,7 @@ _COLLISION: Final = {
 }
 
 _ANCHOR: Final = datetime(2026, 1, 1, tzinfo=UTC)
-"""What intervals are counted from: the same whenever they are registered."""
-
+"""Start of all intervals, fixed so that registering again does not shift the runs."""
 
 ENTRYPOINT: Final = "claimflow.deployed.evaluate"
 """Where a process that executes a flow run finds the flow. The server stores it."""
@@ -57,9 +56,9 @@ class Repairs(NamedTuple):
 
 @contextmanager
 def api(url: str | None = None) -> Iterator[SyncPrefectClient]:
-    """A client of the configured Prefect API, or of the one at `url`, which is used from then on.
+    """A client of the configured Prefect API, or of the one at `url`, which Prefect then uses.
 
-    Raises `RuntimeError` with "reach API" in it where none answers.
+    Raises `RuntimeError` with "reach API" in its message if no server answers.
     """
     settings = temporary_settings({PREFECT_API_URL: url} if url else {})
     with settings, get_client(sync_client=True) as client:
@@ -74,9 +73,9 @@ def repair(
     *,
     late: timedelta = MISSED_AFTER,
 ) -> Repairs:
-    """Mark orphans, leave out what was missed, and take the schedule of what left the file.
+    """Mark orphaned runs, skip missed runs, and remove schedules that are no longer in `file`.
 
-    To be called before the schedules of `file` are registered again.
+    Call it before the schedules of `file` are registered again.
     """
     written = {one.name: one.written for one in scheduled}
     registered = _registered(client, file)
@@ -99,7 +98,7 @@ def repair(
 def serve(client: SyncPrefectClient, file: Path, scheduled: Iterable[Scheduled]) -> None:
     """Register the deployments and start their runs from this process until it is stopped."""
     deployments = _deployments(client, file, scheduled)
-    # A schedule that is paused whenever this stops would not survive a restart.
+    # By default Prefect pauses schedules on shutdown, and they stay paused after a restart.
     prefect.serve(*deployments, pause_on_shutdown=False, print_starting_message=False)
 
 
@@ -129,7 +128,7 @@ def _registered(client: SyncPrefectClient, file: Path) -> list[DeploymentRespons
 def _deployments(
     client: SyncPrefectClient, file: Path, scheduled: Iterable[Scheduled]
 ) -> list[RunnerDeployment]:
-    # Somebody's wish, which Prefect forgets with every registration.
+    # Keep deployments paused that a user paused; registering them again would resume them.
     paused = {one.name for one in _registered(client, file) if one.paused}
     return [_deployment(file, one, paused=one.name in paused) for one in scheduled]
 
@@ -159,5 +158,5 @@ def _schedule(one: Scheduled) -> Schedule:
 
 
 def _tag(file: Path) -> str:
-    """Tells the deployments of one file from those of others."""
+    """The tag of all deployments of one schedules file."""
     return str(file.resolve())

@@ -1,4 +1,4 @@
-"""The Prefect flow: one run of a pipeline with a task run per step."""
+"""The Prefect flow: one run of a pipeline, with a task run per step."""
 
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ because a gate failed or the server was lost, finds it there."""
 
 
 def run_name() -> str:
-    """The name of the flow run: that of its pipeline, and when it was due, in UTC."""
+    """The name of a flow run: its pipeline and the scheduled time in UTC."""
     config = flow_run.parameters["config"]
     due: datetime = flow_run.scheduled_start_time or datetime.now(UTC)
     try:

@@ -1,4 +1,4 @@
-"""A local Prefect server, and checks that a Prefect API answers."""
+"""Finds the configured Prefect server, or starts a local one."""
 
 import http.client
 import os
@@ -13,13 +13,11 @@ from typing import Final
 
 from claimflow.flows.errors import Fault, InputError
 
-# Whether a Prefect API is configured, and what to say where none answers.
-
 
 def is_configured() -> bool:
     """Whether the environment or a Prefect profile names an API.
 
-    Prefect is asked only where a profile exists, since asking means importing it.
+    Prefect, which takes seconds to import, is imported only if there is a profile.
     """
     if os.environ.get("PREFECT_API_URL"):
         return True
@@ -34,7 +32,7 @@ def is_configured() -> bool:
 
 @contextmanager
 def explain_unreachable(hint: str) -> Iterator[None]:
-    """Tells in our words that no Prefect server answers; `right` is what to do then."""
+    """Turn the error of an unreachable Prefect server into an `InputError` with a `hint`."""
     try:
         yield
     except RuntimeError as error:
@@ -44,27 +42,24 @@ def explain_unreachable(hint: str) -> Iterator[None]:
         raise InputError([Fault("PREFECT_API_URL", what, hint)]) from error
 
 
-# A Prefect server of a folder's own, for where none is configured.
-
-
 HOME: Final = Path(".claimflow") / "prefect"
 _PORT: Final = 4200
 _START: Final = 180.0
-"""Seconds until a server that does not answer is given up."""
+"""Seconds to wait for the server to start."""
 
 
 @contextmanager
 def local_server(home: Path = HOME) -> Iterator[str]:
-    """The root address of a Prefect server whose data is in `home`.
+    """Start a Prefect server whose data is in `home`; gives its root address.
 
-    It is started here and ends with the block, unless one of the same folder still runs. This
-    process and those that it starts use it from then on. Raises `InputError` where it does
-    not start.
+    The server is stopped at the end of the block; one that already runs for this folder is used
+    and left running. This process and its children use it from then on. Raises `InputError` if it
+    does not start.
     """
     home = home.resolve()
     home.mkdir(parents=True, exist_ok=True)
     os.environ["PREFECT_HOME"] = str(home)
-    # Leases kept in memory alone would be forgotten by a restart, and their places lost.
+    # A restart forgets leases that are in memory only, and their slots would stay taken.
     os.environ.setdefault(
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE",
         "prefect.server.concurrency.lease_storage.filesystem",
@@ -82,7 +77,7 @@ def local_server(home: Path = HOME) -> Iterator[str]:
             env=os.environ | {"PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"},
             stdout=log,
             stderr=log,
-            # Ctrl-C is for us: runs are still told to the server while we end.
+            # Ctrl-C must not reach the server: ending runs still report to it.
             start_new_session=True,
         )
     try:

@@ -1,4 +1,4 @@
-"""Recovery: lost flow runs, missed schedules, leases."""
+"""Recovery from lost processes and servers: orphaned runs, missed runs, leases."""
 
 import os
 import platform
@@ -53,11 +53,8 @@ def _maintain_without_raising(lease_id: UUID, lease_duration: float, **_: bool) 
         yield
 
 
-# Runs that nobody started when they were due.
-
-
 MISSED_AFTER: Final = timedelta(minutes=10)
-"""How late a run is that was missed; one that is less late just starts."""
+"""How late a run must be to count as missed; one that is less late is just started."""
 
 
 def skip_missed_runs(
@@ -69,9 +66,8 @@ def skip_missed_runs(
 ) -> list[str]:
     """Cancel the missed runs of a deployment: all by "skip", all but the newest by "run".
 
-    Prefect starts every one that is left as soon as something serves it. What somebody
-    started by hand is left alone, and so is what waits for a run before it. Returns the names
-    of the runs that were cancelled.
+    Prefect starts the remaining ones as soon as a worker is there. Runs that a user started, and
+    runs that wait for an earlier one, are not touched. Returns the names of the cancelled runs.
     """
     due = client.read_flow_runs(
         flow_run_filter=FlowRunFilter(
@@ -89,22 +85,19 @@ def skip_missed_runs(
     return [run.name for run in skipped]
 
 
-# Flow runs whose process is gone: found, marked, and no longer in anybody's way.
-
-
 _HOST: Final = "claimflow.host"
 _PROCESS: Final = "claimflow.process"
 
 _SILENT: Final = timedelta(minutes=15)
-"""How long a run may send no heartbeat; Prefect sends one every three minutes."""
+"""A run without a heartbeat for longer is lost; Prefect sends one every three minutes."""
 
 _STARTING: Final = timedelta(minutes=5)
-"""How long a run may take to start; Prefect holds its place for as long."""
+"""A run that takes longer to start is lost; Prefect keeps its slot for as long."""
 
 _UNHEARD: Final = timedelta(days=1)
-"""How long a run may go on that never sent one, as where heartbeats are off."""
+"""As `_SILENT`, for runs that never sent a heartbeat, because heartbeats may be off."""
 
-_GOING: Final = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
+_ACTIVE: Final = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
 
 
 class OrphanedRun(NamedTuple):
@@ -115,7 +108,7 @@ class OrphanedRun(NamedTuple):
 
 
 def label_with_process(flow_run_id: UUID | str) -> None:
-    """Put on a flow run which process it is; left out where the server cannot be reached."""
+    """Label a flow run with its host and process id; skipped if the server cannot be reached."""
     try:
         with get_client(sync_client=True) as client:
             labels: KeyValueLabels = {_HOST: platform.node(), _PROCESS: os.getpid()}
@@ -125,36 +118,36 @@ def label_with_process(flow_run_id: UUID | str) -> None:
 
 
 def mark_orphaned_runs(client: SyncPrefectClient, deployment_ids: list[UUID]) -> list[OrphanedRun]:
-    """Set runs of these deployments whose process is gone to Crashed; returns what they were.
+    """Set runs of these deployments whose process is gone to Crashed; returns them.
 
-    One on this host is an orphan when its process is gone, any other when nothing was heard
-    of it for a quarter of an hour, or when it has been starting for five minutes. Then the
-    places are freed that deployments without a going run still hold.
+    A run on this host is orphaned when its process is gone, any other when it has sent no
+    heartbeat for 15 minutes or has been starting for five. Then the concurrency slots of
+    deployments without an active run are freed.
     """
     orphans = []
-    for run in _going(client, deployment_ids):
-        reason = _why_orphan(client, run)
+    for run in _active_runs(client, deployment_ids):
+        reason = _orphan_reason(client, run)
         if reason is not None:
             client.set_flow_run_state(run.id, Crashed(message=reason), force=True)
             orphans.append(OrphanedRun(run.name, reason))
     for deployment_id in deployment_ids:
-        _free_places(client, deployment_id)
+        _free_slots(client, deployment_id)
     return orphans
 
 
-def _going(client: SyncPrefectClient, deployment_ids: list[UUID]) -> list[FlowRun]:
+def _active_runs(client: SyncPrefectClient, deployment_ids: list[UUID]) -> list[FlowRun]:
     if not deployment_ids:
         return []
     return client.read_flow_runs(
         flow_run_filter=FlowRunFilter(
             deployment_id=FlowRunFilterDeploymentId(any_=deployment_ids),
-            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=_GOING)),
+            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=_ACTIVE)),
         )
     )
 
 
-def _why_orphan(client: SyncPrefectClient, run: FlowRun) -> str | None:
-    """Why a run counts as one whose process is gone; None where it may live."""
+def _orphan_reason(client: SyncPrefectClient, run: FlowRun) -> str | None:
+    """Why a run counts as orphaned; None if its process may be alive."""
     host, process = run.labels.get(_HOST), run.labels.get(_PROCESS)
     if host == platform.node() and isinstance(process, int) and not process_alive(process):
         return f"its process {process} on {host} is gone"
@@ -181,12 +174,12 @@ def _last_heartbeat(client: SyncPrefectClient, flow_run_id: UUID) -> datetime | 
     return found.events[0].occurred if found.events else None
 
 
-def _free_places(client: SyncPrefectClient, deployment_id: UUID) -> None:
-    """Free the place that no run has: a server may forget, as it restarts, whose it was."""
+def _free_slots(client: SyncPrefectClient, deployment_id: UUID) -> None:
+    """Free slots that no run holds: a restarting server can lose the leases of taken slots."""
     try:
         limit = client.read_global_concurrency_limit_by_name(f"deployment:{deployment_id}")
     except ObjectNotFound:
         return
-    if limit.active_slots and not _going(client, [deployment_id]):
+    if limit.active_slots and not _active_runs(client, [deployment_id]):
         free = GlobalConcurrencyLimitUpdate(active_slots=0)
         client.update_global_concurrency_limit(limit.name, free)

@@ -40,45 +40,42 @@ from claimflow.flows.judge.rate_limit import (
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.schedules import SharedLimit
 
-# A run's place among those that share a rate.
+# Each run that sends requests holds one slot of the limit, under a lease that a killed run cannot
+# renew. The slots in use say by how many runs the rate is divided, evenly, and each run keeps to
+# its part by itself. Polling once a second costs the same however many requests are sent.
 #
-# Whoever asks holds one slot of the limit, under a lease that a killed run cannot renew. So the
-# slots in use say among how many the rate is divided, evenly, and each keeps to its part by its
-# own pace. One look a second costs the same however many calls are made.
-#
-# A slot for each call, with Prefect's decay of slots, does worse (measured with 3.8.8, 20 a
-# second): of two runs that take them ten at a time one gets all and the other none, and two that
-# take them one by one get 14 together, at more than an API call for each.
+# A slot for each request, with Prefect's slot decay, is worse (measured with 3.8.8 at 20 requests
+# a second): of two runs that take ten slots at a time one gets all and the other none, and two that
+# take them one by one send 14 together, at more than one API call for each.
 
-
-_LOOK: Final = 1.0
-"""Seconds between two looks at how many there are."""
+_POLL_SECONDS: Final = 1.0
+"""Seconds between two polls of the slots in use."""
 
 _SETTLED: Final = 3.0
-"""Seconds after which the others have seen a new one, and keep to less."""
+"""Seconds after which the other runs have seen a new one and reduced their rate."""
 
 _LEASE: Final = 60.0
-"""Seconds that a place is kept for a run that is not heard of: the least that Prefect takes."""
+"""Seconds until an unrenewed lease expires; the minimum that Prefect accepts."""
 
 _RENEWED: Final = 20.0
-"""Seconds between two signs of life."""
+"""Seconds between two renewals of the lease."""
 
 _PATIENCE: Final = 10.0
-"""Seconds that the server may take to answer; Prefect's client asks again meanwhile."""
+"""Seconds to wait for the server; Prefect's client repeats requests meanwhile."""
 
 _FAREWELL: Final = 3.0
-"""Likewise when the run is to end."""
+"""The same when the run ends."""
 
 _REFUSED: Final = (404, 410, 422, 423)
-"""What the server answers where there is no such limit, no such lease, or no slot left."""
+"""HTTP statuses for: no such limit, no such lease, no slot left."""
 
 Reply = TypeVar("Reply")
 
 
 class RateSlot:
-    """The place of one judge of a run, taken while it is asked and given back soon after.
+    """The slot of one judge of a run, held while it is sent requests.
 
-    A run that cannot reach the server goes on with the part it had, and says so once.
+    A run that cannot reach the server continues at its last rate and logs one warning.
     """
 
     def __init__(
@@ -127,47 +124,47 @@ class RateSlot:
         try:
             async with get_client() as client:
                 while await self._wanted.wait():
-                    await self._stay(client)
+                    await self._hold(client)
         finally:
-            # Nobody is to wait for a place that nobody keeps any more.
+            # Release the waiting requests: this task will not take a slot any more.
             self._taken.set()
 
-    async def _stay(self, client: PrefectClient) -> None:
-        """Have a place as long as somebody asks."""
+    async def _hold(self, client: PrefectClient) -> None:
+        """Hold a slot as long as there are requests."""
         try:
             await self._enter(client)
             self._taken.set()
             while self._users:
-                await asyncio.sleep(_LOOK)
-                await self._look(client)
+                await asyncio.sleep(_POLL_SECONDS)
+                await self._poll(client)
             self._wanted.clear()
         finally:
             self._taken.clear()
             await self._leave(client)
 
     async def _enter(self, client: PrefectClient) -> None:
-        """Take a place, and let the others notice before it is used."""
+        """Take a slot, and give the other runs time to notice before it is used."""
         while not await self._take(client):
             if self._lost:
                 self._keep_to(self._part)
                 return
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_POLL_SECONDS)
         if await self._divide(client) > 1:
             await asyncio.sleep(_SETTLED)
             await self._divide(client)
 
-    async def _look(self, client: PrefectClient) -> None:
+    async def _poll(self, client: PrefectClient) -> None:
         if self._lease is None:
             await self._take(client)
         elif time.monotonic() > self._renew_at:
             self._renew_at = time.monotonic() + _RENEWED
             renewing = client.renew_concurrency_lease(self._lease, _LEASE)
-            if await self._told(renewing) is None and not self._lost:
+            if await self._request(renewing) is None and not self._lost:
                 self._lease = None
         await self._divide(client)
 
     async def _take(self, client: PrefectClient) -> bool:
-        reply = await self._told(
+        reply = await self._request(
             client.increment_concurrency_slots_with_lease(
                 [self._name], 1, "concurrency", lease_duration=_LEASE, holder=self._holder
             )
@@ -179,8 +176,8 @@ class RateSlot:
         return True
 
     async def _divide(self, client: PrefectClient) -> int:
-        """Keep to this run's part as it is now; returns among how many."""
-        limit = await self._told(client.read_global_concurrency_limit_by_name(self._name))
+        """Update this run's part of the rate; returns the number of runs that share it."""
+        limit = await self._request(client.read_global_concurrency_limit_by_name(self._name))
         among = max(limit.active_slots, 1) if limit else 1
         if limit:
             self._part = max(limit.limit, 1) / among if limit.active else inf
@@ -191,22 +188,24 @@ class RateSlot:
         lease, self._lease = self._lease, None
         if lease is not None and not self._lost:
             leaving = client.release_concurrency_slots_with_lease(lease)
-            await self._told(leaving, patience=_FAREWELL)
+            await self._request(leaving, patience=_FAREWELL)
 
-    async def _told(self, asked: Awaitable[Reply], *, patience: float = _PATIENCE) -> Reply | None:
-        """What the server says; None where it refuses, and where it cannot be asked."""
+    async def _request(
+        self, asked: Awaitable[Reply], *, patience: float = _PATIENCE
+    ) -> Reply | None:
+        """The reply of the server; None if it refuses or cannot be reached."""
         try:
             async with asyncio.timeout(patience):
                 reply = await asked
         except Exception as error:
             response = error.response if isinstance(error, httpx.HTTPStatusError) else None
             if response is None or response.status_code not in _REFUSED:
-                self._miss(error)
+                self._warn_once(error)
             return None
         self._lost = False
         return reply
 
-    def _miss(self, error: Exception) -> None:
+    def _warn_once(self, error: Exception) -> None:
         if not self._lost:
             get_run_logger().warning(
                 "shared limit %s: Prefect does not answer (%s); going on with %.0f requests a "
@@ -218,24 +217,19 @@ class RateSlot:
         self._lost = True
 
 
-# Request rates that runs share, each a global concurrency limit of Prefect.
-#
-# The limit's number is requests a minute; a slot of it is a run that asks, for the rate is
-# divided among those (`places.py`).
-
-
 _LONGEST: Final = timedelta(days=2)
+"""Runs that started earlier are taken to have ended unnoticed."""
 
 
 def register_limits(client: SyncPrefectClient, limits: Mapping[str, SharedLimit]) -> None:
-    """Have each limit on the server as it is written; who has a place keeps it.
+    """Create or update each shared limit on the server: its value is requests per minute.
 
-    Places that nobody has are freed where no run goes on: a server may forget, as it
-    restarts, whose they were.
+    Runs keep their slots. If no run is active, all slots are freed: a restarting server can lose
+    the leases of taken slots.
     """
-    free = bool(limits) and _nobody_runs(client)
+    free = bool(limits) and _no_run_is_active(client)
     for name, written in limits.items():
-        # With a decay the server would forget who has a place.
+        # With slot decay the server would free slots that runs still hold.
         change = GlobalConcurrencyLimitUpdate(limit=written.rpm, slot_decay_per_second=0)
         if free:
             change.active_slots = 0
@@ -246,8 +240,8 @@ def register_limits(client: SyncPrefectClient, limits: Mapping[str, SharedLimit]
             client.create_global_concurrency_limit(new)
 
 
-def _nobody_runs(client: SyncPrefectClient) -> bool:
-    """Whether no run goes on; one that began days ago is one whose end the server missed."""
+def _no_run_is_active(client: SyncPrefectClient) -> bool:
+    """Whether no evaluation is running on this server."""
     going = FlowRunFilter(
         state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.RUNNING])),
         start_time=FlowRunFilterStartTime(after_=datetime.now(UTC) - _LONGEST),
@@ -257,9 +251,9 @@ def _nobody_runs(client: SyncPrefectClient) -> bool:
 
 
 def shared_limits_of(pipeline: Pipeline) -> OpenSharedLimiter:
-    """The limits that a pipeline names, for the flow run that goes on here.
+    """The shared limits of a pipeline, for the current flow run.
 
-    Raises `InputError` where the server has none of such a name.
+    Raises `InputError` if the server has no limit of that name.
     """
     named = pipeline.shared_limits()
     if not named:
@@ -276,7 +270,7 @@ def shared_limits_of(pipeline: Pipeline) -> OpenSharedLimiter:
                 faults.append(Fault(place, what, hint))
     if faults:
         raise InputError(faults)
-    # Requests are sent in a thread that does not know of the flow run.
+    # Requests are sent from a thread, which does not inherit the context of the flow run.
     context, holder = copy_context(), UUID(str(flow_run.id))
 
     def turnstile(name: str, keep_to: SetRate) -> SharedLimiter:

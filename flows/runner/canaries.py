@@ -1,4 +1,4 @@
-"""Canaries: labelled pairs put to each judge of a run."""
+"""Canaries: labelled claims that every judge of a run is tested on."""
 
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -25,9 +25,6 @@ from claimflow.stages.base import Stage
 from claimflow.stages.rows import Claim, content_key
 from claimflow.stages.tables import schema
 
-# What judges said of canaries, on record.
-
-
 _TABLE: Final = "audit.canaries"
 _TYPES: Final = dict.fromkeys(("verdict", "reason", "call_id"), pl.String)
 
@@ -49,7 +46,7 @@ def record_verdicts(
     steps: Sequence[str],
     where: Mapping[str, Any],
 ) -> None:
-    """Put what a judge said on record for each of the steps that have it."""
+    """Record the verdicts of a judge for each of the steps that use it."""
     frame = pl.DataFrame(rows, schema_overrides=_TYPES, infer_schema_length=None)
     with store.writing() as connection:
         for step in steps:
@@ -57,7 +54,7 @@ def record_verdicts(
 
 
 def last_asked(store: Store, pipeline: str, judge: str) -> dict[str, datetime]:
-    """When that judge was last asked for each canary that it gave a verdict on."""
+    """The time when a judge last gave a verdict on each canary."""
     if not store.path.is_file():
         return {}
     with store.reading() as connection:
@@ -68,9 +65,9 @@ def last_asked(store: Store, pipeline: str, judge: str) -> dict[str, datetime]:
 
 
 def first_unfinished_run(store: Store, pipeline: str, *, after: datetime) -> datetime | None:
-    """When the first run of a pipeline after that moment began that is not done.
+    """The start of the first unfinished run of a pipeline after that time; None if there is none.
 
-    What it was told is in the ledger, and on no record of canaries. None where there is none.
+    Its replies are in the ledger, but its canaries were not recorded.
     """
     with store.reading() as connection:
         found = connection.execute(_LEFT_OFF, {"pipeline": pipeline, "after": after}).fetchall()
@@ -78,9 +75,9 @@ def first_unfinished_run(store: Store, pipeline: str, *, after: datetime) -> dat
 
 
 def canary_scores(connection: duckdb.DuckDBPyConnection, run_id: str, step: str) -> pl.DataFrame:
-    """Whether each verdict is its label, as scores: step, sample_id, status, score.
+    """Agreement of each verdict with its label as a score: step, sample_id, status, score.
 
-    Of all steps where `step` is blank.
+    For all steps if `step` is empty.
     """
     if not has_canaries(connection):
         return pl.DataFrame(schema=_SCORES)
@@ -106,22 +103,19 @@ _SCORES: Final = {
 
 
 def has_canaries(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether there is a table for them: a store of an older claimflow has none."""
+    """Whether the store has the table; stores of older versions have not."""
     return has_table(connection, "audit", "canaries")
 
 
-# Which judges of a pipeline are tried on its canaries, and which canaries each is asked anew.
-
-
 PLACE = "canaries"
-"""What leads the name of a step in the record of calls made for its canaries."""
+"""Prefix of a step name in the record of the calls made for its canaries."""
 
 
 class CanaryJudge(NamedTuple):
-    """One judge, with its prompt and settings: `key`. `steps` have it; `step` asks for them all.
+    """A judge with its prompt and settings, identified by `key`, and the `steps` that use it.
 
-    `anew` is the same step under the name by which the judge is asked again. `stage` takes the
-    premise of each canary for the reference of a sample.
+    `step` is the step on whose behalf it is asked, `anew` the same under the name for repeated
+    questions. `stage` verifies claims against the reference, which is the premise of a canary.
     """
 
     key: str
@@ -132,7 +126,7 @@ class CanaryJudge(NamedTuple):
 
 
 def canary_judges(pipeline: Pipeline, toolbox: Toolbox, wanted: Iterable[str]) -> list[CanaryJudge]:
-    """The judges of those of the `wanted` steps that verify claims, each once."""
+    """The distinct judges of the `wanted` steps that verify claims."""
     wanted = set(wanted)
     found: dict[str, CanaryJudge] = {}
     for step in pipeline.steps if pipeline.canaries else ():
@@ -156,9 +150,10 @@ def due_canaries(
     asked_at: Mapping[str, datetime],
     now: datetime,
 ) -> list[Canary]:
-    """Those that a judge is asked anew, which it was asked at `asked_at`, the oldest first.
+    """The canaries that a judge is to be asked again, the longest ago first.
 
-    The embedded model always says the same and is never asked anew.
+    `asked_at` says when it was last asked. The embedded model is deterministic and never asked
+    again.
     """
     if not trial.step.judges or (source.fresh is None and source.every is None):
         return []
@@ -170,23 +165,20 @@ def due_canaries(
 
 def _named(step: Step, ending: str) -> Step:
     inputs: dict[str, Any] = dict(step.inputs)
-    # No step of a file can have such a name.
+    # A pipeline file cannot contain a step of this name.
     return Step(f"{PLACE}.{step.name}{ending}", step.stage, inputs, step.judges)
 
 
-# The judges of a run tried on its canaries, and put on record.
-
-
 _SAMPLES: Final = {"sample_id": pl.String, "reference": pl.String}
-_SAID: Final = ("verdict", "status", "reason", "call_id")
+_ANSWER: Final = ("verdict", "status", "reason", "call_id")
 
 
 def judge_canaries(
     prepared: Prepared, store: Store, toolbox: Toolbox, run_id: str, wanted: Collection[str]
 ) -> None:
-    """Put the canaries to the judge of each of the `wanted` steps that verify claims.
+    """Ask the judges of the `wanted` steps for verdicts on the canaries, and record them.
 
-    What each says goes on record for the run. Raises as asking a judge does.
+    Raises the errors that asking a judge raises.
     """
     pipeline, canaries = prepared.pipeline, prepared.canaries
     if pipeline.canaries is None:
@@ -197,7 +189,7 @@ def judge_canaries(
         keys = {one.key for one in again}
         rest = [one for one in canaries if one.key not in keys]
         since = reuse_replies_since(store, pipeline.name, again, before)
-        said = {
+        verdicts = {
             **_verdicts(trial, rest, toolbox.lend(trial.step)),
             **_verdicts(trial, again, toolbox.lend_anew(trial.anew, since=since)),
         }
@@ -207,7 +199,7 @@ def judge_canaries(
                 "canary": one.key,
                 "claim": one.claim,
                 "label": one.label,
-                **dict(zip(_SAID, said[one.key], strict=True)),
+                **dict(zip(_ANSWER, verdicts[one.key], strict=True)),
                 "anew": one.key in keys,
                 "asked_at": judged_at if one.key in keys else before.get(one.key, judged_at),
             }
@@ -220,9 +212,9 @@ def judge_canaries(
 def reuse_replies_since(
     store: Store, pipeline: str, again: Sequence[Canary], asked_at: Mapping[str, datetime]
 ) -> datetime | None:
-    """The moment from which replies count for canaries that are asked anew.
+    """The time from which replies count for canaries that are asked again; None for now.
 
-    What a run was told that was killed while it asked need not be asked again. None: no run was.
+    Replies to a run that was killed while it asked its canaries are not paid for twice.
     """
     if not again:
         return None
@@ -232,16 +224,16 @@ def reuse_replies_since(
 def _verdicts(
     trial: CanaryJudge, canaries: Sequence[Canary], tools: Mapping[str, Any]
 ) -> dict[str, tuple[Any, ...]]:
-    """What the judge says of each, by key: verdict, status, reason and call."""
+    """The answer on each canary, by key: verdict, status, reason and call."""
     if not canaries:
         return {}
     samples, claims = as_tables(canaries)
     made = trial.stage.run(samples=samples, claims=claims, **tools)
-    return {row[0]: row[1:] for row in made.select("claim_id", *_SAID).iter_rows()}
+    return {row[0]: row[1:] for row in made.select("claim_id", *_ANSWER).iter_rows()}
 
 
 def as_tables(canaries: Sequence[Canary]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Canaries as samples whose reference is the premise, and as a claim of each."""
+    """Canaries as a table of samples, whose reference is the premise, and a table of claims."""
     samples = [(one.key, one.premise) for one in canaries]
     claims = [
         {"claim_id": one.key, "sample_id": one.key, "claim": one.claim, "status": "made"}
@@ -253,15 +245,12 @@ def as_tables(canaries: Sequence[Canary]) -> tuple[pl.DataFrame, pl.DataFrame]:
     )
 
 
-# What a run would ask of judges for its canaries: counted, with nobody asked.
-
-
 def canary_estimates(
     prepared: Prepared, store: Store, wanted: Collection[str]
 ) -> dict[tuple[str, ...], Estimate]:
-    """What the judge of each of the `wanted` steps would be asked, by the steps that have it.
+    """The calls that canaries would cost, by the steps that share a judge.
 
-    Steps without a language model are left out. Nothing is written.
+    Steps without a language model are left out. No call is made and nothing is written.
     """
     if prepared.pipeline.canaries is None:
         return {}
@@ -285,15 +274,15 @@ def _estimate(prepared: Prepared, store: Store, trial: CanaryJudge) -> Estimate:
     keys = {one.key for one in again}
     rest = [one for one in canaries if one.key not in keys]
     since = reuse_replies_since(store, pipeline.name, again, asked_at)
-    endpoints, foreseen = (
+    endpoints, entailment = (
         endpoints_by_step(pipeline)[trial.steps[0]],
         estimate_entailment(pipeline, store),
     )
     parts = []
     for some, fresh, moment in ((rest, False, None), (again, since is None, since)):
-        counter = StepCounter(endpoints, store, set(), foreseen, fresh=fresh, since=moment)
+        counter = StepCounter(endpoints, store, set(), entailment, fresh=fresh, since=moment)
         if some:
             samples, claims = as_tables(some)
             trial.stage.run(samples=samples, claims=claims, **counter.lend(trial.stage))
-        parts.append(counter.estimate(about=foreseen.guessed))
+        parts.append(counter.estimate(about=entailment.guessed))
     return combine(parts)._replace(who=parts[0].who)

@@ -1,4 +1,4 @@
-"""Tools that count what steps would ask of endpoints."""
+"""Tools for plans: they count the calls that steps would make, without making any."""
 
 import json
 from collections import Counter as Counts
@@ -30,21 +30,18 @@ from claimflow.flows.store.store import Store
 from claimflow.stages.base import Stage
 from claimflow.stages.tools import Embedder, EntailmentModel, Judgement, Pair
 
-# What an entailment model will say of pairs, found out for a plan: nothing is written.
-
-
 _MOST: Final = 500
-"""Pairs that are judged for one plan, some seconds of CPU."""
+"""Pairs that are judged for one plan; takes a few seconds of CPU."""
 
 _UNSURE: Final = Judgement(0.5, 0.25, 0.25, 0, 0)
 
 
 class EntailmentEstimate:
-    """An `EntailmentModel` for the plans of a pipeline.
+    """An `EntailmentModel` for plans, which estimates judgements where computing them is slow.
 
-    Of a pair that is on file it says what is remembered. So many others are judged; those
-    beyond are taken to be like the ones that are known, in turn. `guessed` says whether there
-    were such. A model that is yet to be fetched knows none, and is taken to be unsure.
+    Judgements in the ledger are returned as they are. Of the other pairs `most` are judged;
+    those beyond get the known judgements in turn, which sets `guessed`. A model that is not
+    downloaded yet is taken to be unsure of every pair. Nothing is written.
     """
 
     def __init__(self, models: ModelWork, ledger: Ledger, *, most: int = _MOST) -> None:
@@ -75,15 +72,12 @@ class EntailmentEstimate:
         return {pair: found[pair] if pair in found else next(likely) for pair in keys}
 
 
-# Tools that count what the steps of a pipeline would ask of endpoints, and ask nobody.
-
-
 Endpoints = Mapping[str, Endpoint]
-"""The endpoints that a step asks, by name."""
+"""The endpoints that a step calls, by name."""
 
 
 def endpoints_by_step(pipeline: Pipeline) -> dict[str, Endpoints]:
-    """The steps that ask an endpoint, each with those that it asks."""
+    """The endpoints that each step calls, for the steps that call any."""
     found: dict[str, Endpoints] = {}
     for step in pipeline.steps:
         if step.judges:
@@ -102,17 +96,18 @@ def cascade_steps(pipeline: Pipeline) -> Iterator[tuple[str, Stage]]:
 
 
 def estimate_entailment(pipeline: Pipeline, store: Store) -> EntailmentEstimate:
-    """What the entailment model of a pipeline will say; nothing is written."""
+    """The entailment model of a pipeline, for plans."""
     folder = pipeline.embedder if isinstance(pipeline.embedder, Path) else None
     models = ModelWork(folder, None, entailment=pipeline.entailment)
     return EntailmentEstimate(models, Ledger(store))
 
 
 class StepCounter:
-    """Counts what one step would ask. What is in `asked` need not be, which all steps share.
+    """Counts the calls that one step would make.
 
-    `foreseen` judges for a cascade, whose judge is asked what that leaves open. With `fresh`
-    what is on file is asked anew, with `since` what judges replied before that moment.
+    `asked` holds the keys of questions that earlier steps ask already; it is shared by all steps.
+    `entailment` decides for a cascade which questions reach its judge. With `fresh` replies in
+    the ledger do not count, with `since` replies from before that time do not.
     """
 
     def __init__(
@@ -120,13 +115,13 @@ class StepCounter:
         endpoints: Endpoints,
         store: Store,
         asked: set[str],
-        foreseen: EntailmentEstimate,
+        entailment: EntailmentEstimate,
         *,
         fresh: bool = False,
         since: datetime | None = None,
     ) -> None:
         self._endpoints = endpoints
-        self._foreseen = foreseen
+        self._entailment = entailment
         self._judges = {
             name: CountingJudge(
                 judge,
@@ -146,19 +141,19 @@ class StepCounter:
         }
 
     def lend(self, stage: Stage, *, repeat: int = 0) -> dict[str, Any]:
-        """The tools of the step's stage, as a toolbox lends them, at this `repeat`."""
+        """The tools of the step's stage, as `Toolbox.lend` gives them."""
         needed = sorted(stage.needed_tools.items())
         return {name: self._tool(tool, repeat) for name, tool in needed}
 
     def _tool(self, protocol: type, repeat: int) -> Any:
         if protocol is EntailmentModel:
-            return self._foreseen
+            return self._entailment
         if self._judges:
             return JudgePanel(self._judges, repeat=repeat)
         return next(iter(self._embedders.values()))
 
     def estimate(self, *, scale: float = 1.0, about: bool = False) -> Estimate:
-        """What was counted, `scale` times over; a guess where `about` says so."""
+        """The counts multiplied by `scale`; `about` marks the result as approximate."""
         parts = []
         for who, tool in (self._judges | self._embedders).items():
             price = price_of(self._endpoints[who]) if tool.tally.calls else None
@@ -167,25 +162,25 @@ class StepCounter:
 
 
 class CascadeCounter:
-    """Counts who would judge the pairs of one step that has a cascade.
+    """Counts by whom the pairs of a step with a cascade would be judged.
 
-    `alone` is the stage without the cascade, `unaided` counts what its judge would be asked.
+    `alone` is its stage without the cascade; `alone_counter` counts what that would ask.
     """
 
-    def __init__(self, alone: Stage, unaided: StepCounter) -> None:
+    def __init__(self, alone: Stage, alone_counter: StepCounter) -> None:
         self._alone = alone
-        self._unaided = unaided
-        self._whose: Counts[str] = Counts()
+        self._alone_counter = alone_counter
+        self._judged_by: Counts[str] = Counts()
 
     def add(self, inputs: Mapping[str, Any], verdicts: pl.DataFrame) -> None:
         """Count the verdicts that the step would make of `inputs`."""
-        self._whose.update(verdicts["judged_by"].drop_nulls())
-        self._alone.run(**inputs, **self._unaided.lend(self._alone))
+        self._judged_by.update(verdicts["judged_by"].drop_nulls())
+        self._alone.run(**inputs, **self._alone_counter.lend(self._alone))
 
-    def foreseen(self, calls: int, *, scale: float) -> CascadeEstimate:
-        """What was counted, `scale` times over, beside the `calls` that would be made."""
+    def estimate(self, calls: int, *, scale: float) -> CascadeEstimate:
+        """The counts multiplied by `scale`, and what is saved beside the `calls` to be made."""
         settled, referred, audited = (
-            round(self._whose[who] * scale) for who in ("embedded", "judge", "audit")
+            round(self._judged_by[who] * scale) for who in ("embedded", "judge", "audit")
         )
-        saved = self._unaided.estimate(scale=scale).calls - calls
+        saved = self._alone_counter.estimate(scale=scale).calls - calls
         return CascadeEstimate(settled, referred, audited, max(saved, 0))

@@ -1,4 +1,4 @@
-"""Embedded models run in this process or on workers."""
+"""The models that claimflow runs itself: encoder and entailment model, here or on workers."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -21,23 +21,19 @@ from claimflow.flows.runner.prepare import Prepared
 from claimflow.flows.runner.workers.protocol import Workers
 from claimflow.stages.tools import EntailmentModel, Pair
 
-# The embedded models, asked here or on workers: batches of questions to replies as bytes.
-
-
 Batches = Sequence[Sequence[Any]]
 
 Model = TypeVar("Model", SentenceEncoder, LocalEntailmentModel)
 
 _WORTH: Final = 10
-"""Batches, at least, for which each worker may load its model."""
+"""Batches that are worth loading the model in another worker."""
 
 
 class ModelWork:
-    """The encoder in `folder`, and the entailment model: that of `entailment`, or the embedded.
+    """The encoder in `folder` and the entailment model at `entailment` (None: those of claimflow).
 
-    What either says of a question depends on that question alone, so it does not matter who
-    is asked, nor with which others. Nothing is fetched: a model of the Hub that is not on this
-    machine has no judgements.
+    A reply depends on its question alone, not on the batch or the process, so workers can answer.
+    Nothing is downloaded: a model of the Hub that is not on this machine gives no judgements.
     """
 
     def __init__(
@@ -49,8 +45,8 @@ class ModelWork:
         self._workers = workers
 
     def vectors(self, batches: Batches) -> Iterator[list[bytes]]:
-        """For each batch of distinct texts the embedding of each, as the bytes of its numbers."""
-        # Not for processes beside this one: the encoder's own threads make as many a CPU second.
+        """The embeddings of each batch of distinct texts, as bytes of 32-bit floats."""
+        # Not on local workers: the threads of the encoder use all cores as well as they do.
         if self._workers and self._workers.worth(1):
             identity = self.embedder.identity
             chunks = ((self._sources[0], identity, texts) for texts in batches)
@@ -58,51 +54,51 @@ class ModelWork:
         return (list(self.embedder.vectors(texts).values()) for texts in batches)
 
     def judgements(self, batches: Batches) -> Iterator[list[bytes]]:
-        """For each batch of distinct pairs the judgement of each, as JSON."""
+        """The judgements of each batch of distinct pairs, as JSON."""
         if self._workers and self._workers.worth(len(batches) // _WORTH):
             identity = self.entailment.identity
             chunks = ((self._sources[1], identity, pairs) for pairs in batches)
             return self._workers.each(worker_judgements, chunks, what="verdicts")
-        return (_judged(self.entailment, pairs) for pairs in batches)
+        return (_judge(self.entailment, pairs) for pairs in batches)
 
 
 def worker_vectors(
     folder: Path | None, identity: dict[str, Any], texts: Sequence[str]
 ) -> list[bytes]:
-    """The embeddings of a batch, by the encoder of this worker, which must be that one."""
-    encoder = _same(_own_embedder, folder, identity, "encoder")
+    """Run on a worker: the embeddings of a batch. Raises `WorkersError` for another encoder."""
+    encoder = _load_same(_worker_embedder, folder, identity, "encoder")
     return list(encoder.vectors(texts).values())
 
 
 def worker_judgements(
     source: ModelSource, identity: dict[str, Any], pairs: Sequence[Pair]
 ) -> list[bytes]:
-    """The judgements of a batch, by the model of this worker, which must be that one.
+    """Run on a worker: the judgements of a batch. Raises `WorkersError` for another model.
 
-    A worker on another machine may have to fetch it.
+    A worker on another machine may have to download it.
     """
-    return _judged(_same(_own_entailment, source, identity, "entailment model"), pairs)
+    return _judge(_load_same(_worker_entailment, source, identity, "entailment model"), pairs)
 
 
-def _judged(entailment: EntailmentModel, pairs: Sequence[Pair]) -> list[bytes]:
+def _judge(entailment: EntailmentModel, pairs: Sequence[Pair]) -> list[bytes]:
     judged = entailment.judge(pairs)
     return [json.dumps(judged[pair]).encode() for pair in pairs]
 
 
-# A worker's models have one thread: the other workers have their own cores.
+# One thread per worker: the other cores have workers of their own.
 @cache
-def _own_embedder(folder: Path | None) -> SentenceEncoder:
+def _worker_embedder(folder: Path | None) -> SentenceEncoder:
     return SentenceEncoder(folder, threads=1)
 
 
 @cache
-def _own_entailment(source: ModelSource) -> LocalEntailmentModel:
+def _worker_entailment(source: ModelSource) -> LocalEntailmentModel:
     if isinstance(source, HubModel):
         fetch_model(source, "entailment.model", lambda _: None)
     return load_entailment_model(source, threads=1)
 
 
-def _same(
+def _load_same(
     load: Callable[[Any], Model], source: ModelSource, identity: dict[str, Any], kind: str
 ) -> Model:
     try:
@@ -114,18 +110,15 @@ def _same(
     return model
 
 
-# The models of a pipeline that run in this process: there, or fetched, before a run begins.
-
-
 def fetch_models(prepared: Prepared, tell: Callable[[str], None]) -> Prepared:
-    """The same with a model of the Hub in the cache, and named by its commit.
+    """Download the model of the Hub that a pipeline asks, if any, and pin it to its commit.
 
-    So whatever a branch comes to mean later, the run asks one model. `tell` is told which, and
-    what is fetched; where no step asks the model that is nothing. Raises `StoreFullError` as
-    `fetch` does, and `InputError`, also where a folder does not hold what it should.
+    Returns the pipeline with the pinned model, so that a run asks one model even if its branch
+    moves. `tell` receives messages on the download and the commit. Raises `InputError` if a model
+    cannot be downloaded or loaded, and `StoreFullError` if the disk is full.
     """
     pipeline = prepared.pipeline
-    model = _asked_hub_model(pipeline)
+    model = _hub_model(pipeline)
     if model is not None:
         commit = fetch_model(model, pipeline.source.place("entailment", "model"), tell).name
         pinned = model._replace(revision=commit)
@@ -139,8 +132,8 @@ def fetch_models(prepared: Prepared, tell: Callable[[str], None]) -> Prepared:
 
 
 def missing_model(pipeline: Pipeline) -> str | None:
-    """For a plan: that a run would fetch the model, if so."""
-    model = _asked_hub_model(pipeline)
+    """A message for plans if a run would have to download the model, else None."""
+    model = _hub_model(pipeline)
     if model is None or find_cached(model) is not None:
         return None
     return (
@@ -149,7 +142,7 @@ def missing_model(pipeline: Pipeline) -> str | None:
     )
 
 
-def _asked_hub_model(pipeline: Pipeline) -> HubModel | None:
+def _hub_model(pipeline: Pipeline) -> HubModel | None:
     model = pipeline.entailment
     needed = (tool for step in pipeline.steps for tool in step.stage.needed_tools.values())
     return model if isinstance(model, HubModel) and EntailmentModel in needed else None

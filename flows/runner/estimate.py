@@ -29,30 +29,27 @@ from claimflow.stages.rows import Claim, Side
 from claimflow.stages.tables import schema
 from claimflow.stages.text.sentences import split_sentences
 
-# Claims that a judge has yet to name, guessed well enough to count what verifying them costs.
-
-
 _BY_RULES: Final = 500
-"""Texts that the rules decompose, which takes them about two milliseconds each."""
+"""Texts that the rule-based decomposer splits, at about two milliseconds each."""
 
 
 class ClaimEstimates:
-    """Fills the tables of claims that a plan walks through; `steps` are those it guessed for."""
+    """Estimates claims that judges have yet to make, so that verifying them can be counted."""
 
     def __init__(self) -> None:
         self._by_step: dict[str, ClaimEstimate] = {}
 
     @property
     def steps(self) -> Set[str]:
-        """The steps with claims that nobody knows yet."""
+        """The steps whose claims are estimated."""
         return self._by_step.keys()
 
     def complete(
         self, step: str, stage: Stage, table: pl.DataFrame, samples: pl.DataFrame
     ) -> pl.DataFrame:
-        """The table that a counting tool gave `step`, with claims where a judge is to be asked.
+        """Add estimated claims to a table of claims, where its judge has yet to be asked.
 
-        `samples` are those that it is about. A table of anything else stays as it is.
+        `samples` are the samples of the table. A table of other rows is returned unchanged.
         """
         by_rules = stage.without_llm()
         if by_rules is None or stage.claims_of is None:
@@ -66,10 +63,10 @@ class ClaimEstimates:
 
 
 class ClaimEstimate:
-    """Guesses the claims that a step's judge would name.
+    """Estimates the claims that the judge of one step would make.
 
-    The rules make those of the first texts. Of every other text its sentences are taken, as
-    many more or fewer as the rules made claims of the sentences they saw.
+    The first texts are decomposed by rules. Of every other text the sentences are taken, repeated
+    or left out so that there are as many claims per sentence as the rules made.
     """
 
     def __init__(self, by_rules: Stage, of: Side) -> None:
@@ -80,7 +77,7 @@ class ClaimEstimate:
         self._due = 0.0
 
     def claims(self, samples: pl.DataFrame) -> pl.DataFrame:
-        """A table of claims of `samples`, for counting and for nothing else."""
+        """A table of claims of `samples`, good for counting only."""
         first, rest = samples.head(self._left), samples.slice(self._left)
         self._left -= first.height
         by_rules = self._stage.run(samples=first)
@@ -94,7 +91,7 @@ class ClaimEstimate:
         for sample_id, text in samples.select("sample_id", self._of).iter_rows():
             sentences = _sentences(text)
             self._due += claims_of_one * len(sentences)
-            # What is rounded off here is added to the next text, so that the sum is right.
+            # The rounding error is carried over to the next text, so that the sum is right.
             count = round(self._due)
             self._due -= count
             for number in range(count):
@@ -109,44 +106,41 @@ def _sentences(text: str) -> list[str]:
     return [text[start:end] for start, end in split_sentences(text)]
 
 
-# What a planned run would ask of endpoints: its steps walked through, with nobody asked.
-
-
 _SHARDS: Final = 10
-"""Parts of the samples that are looked at; of more, so many, evenly spread."""
+"""Parts of the samples that are counted; of more parts, this many, evenly spread."""
 
 
 def estimate(
     prepared: Prepared, store: Store, planned: Sequence[PlannedStep]
 ) -> dict[str, Estimate]:
-    """What each step that asks an endpoint would ask, by the name of the step.
+    """The calls that each step would make, for the steps that call an endpoint, by name.
 
-    Nobody is asked, nothing is written. Claims that a judge has yet to name are guessed.
+    No call is made and nothing is written. Claims that a judge has yet to make are estimated.
     """
     steps = {one.step for one in planned}
     endpoints = {
         name: of for name, of in endpoints_by_step(prepared.pipeline).items() if name in steps
     }
-    foreseen = estimate_entailment(prepared.pipeline, store)
-    walk = _Walk(prepared.pipeline, store, planned, endpoints, foreseen)
+    entailment = estimate_entailment(prepared.pipeline, store)
+    walk = _Walk(prepared.pipeline, store, planned, endpoints, entailment)
     seen = 0
     if walk.counters:
         for part, samples in _parts(prepared.samples):
-            walk.through(part, samples)
+            walk.count_part(part, samples)
             seen += samples.height
     scale = prepared.samples.count / seen if seen else 1.0
     estimates = {name: combine([Estimate(who) for who in of]) for name, of in endpoints.items()}
     for name, counter in walk.counters.items():
         cascade = walk.cascades.get(name)
-        about = scale > 1 or name in walk.guessed or bool(cascade and foreseen.guessed)
+        about = scale > 1 or name in walk.guessed or bool(cascade and entailment.guessed)
         one = counter.estimate(scale=scale, about=about)
-        whose = cascade.foreseen(one.calls, scale=scale) if cascade else None
+        whose = cascade.estimate(one.calls, scale=scale) if cascade else None
         estimates[name] = one._replace(cascade=whose)
     return estimates
 
 
 def _parts(samples: SampleSource) -> Iterator[tuple[int, pl.DataFrame]]:
-    """The parts to look at by number: of many the first, the last, and some between."""
+    """The parts to count, with their number: of many the first, the last and some between."""
     last = -(-samples.count // SHARD) - 1
     some = {round(i * last / (_SHARDS - 1)) for i in range(_SHARDS)}
     for part, frame in enumerate(samples.shards(SHARD)):
@@ -155,10 +149,10 @@ def _parts(samples: SampleSource) -> Iterator[tuple[int, pl.DataFrame]]:
 
 
 class _Walk:
-    """Runs the stages that ask an endpoint, and those whose tables they read.
+    """Runs the stages that call an endpoint with counting tools, and the stages they depend on.
 
-    `counters` lend tools to the former, by step; `cascades` count what those steps would ask
-    that have one. `guessed` are the steps that read claims nobody knows yet.
+    `counters` and `cascades` hold the counts by step. `guessed` are the steps that read estimated
+    claims.
     """
 
     def __init__(
@@ -167,7 +161,7 @@ class _Walk:
         store: Store,
         planned: Sequence[PlannedStep],
         endpoints: Mapping[str, Endpoints],
-        foreseen: EntailmentEstimate,
+        entailment: EntailmentEstimate,
     ) -> None:
         self._store = store
         self._found = {
@@ -176,20 +170,20 @@ class _Walk:
         self._edits = {one.step: one.edits for one in planned if one.edits}
         self._steps: list[Step] = []
         self._read: set[str] = set()
-        self._guesses = ClaimEstimates()
+        self._claim_estimates = ClaimEstimates()
         self.guessed: set[str] = set()
         asked: set[str] = set()
-        unaided: set[str] = set()
+        asked_alone: set[str] = set()
         fresh = {one.step for one in planned if one.fresh}
 
         def counter(name: str, known: set[str]) -> StepCounter:
-            return StepCounter(endpoints[name], store, known, foreseen, fresh=name in fresh)
+            return StepCounter(endpoints[name], store, known, entailment, fresh=name in fresh)
 
         self.counters = {
             name: counter(name, asked) for name in endpoints if name not in self._found
         }
         self.cascades = {
-            name: CascadeCounter(alone, counter(name, unaided))
+            name: CascadeCounter(alone, counter(name, asked_alone))
             for name, alone in cascade_steps(pipeline)
             if name in self.counters
         }
@@ -198,28 +192,28 @@ class _Walk:
                 self._steps.insert(0, step)
                 self._read.update(() if step.name in self._found else step.needs)
 
-    def through(self, part: int, samples: pl.DataFrame) -> None:
-        """Count what the steps would ask for one part of the samples."""
+    def count_part(self, part: int, samples: pl.DataFrame) -> None:
+        """Count the calls for one part of the samples."""
         tables = {SAMPLES: samples}
         for step in self._steps:
             table = self._table(step, part, tables)
             if step.name in self._read:
-                whole = self._whole(step, table, samples)
+                whole = self._with_estimated_claims(step, table, samples)
                 edits = self._edits.get(step.name, ())
                 row = step.stage.makes
                 tables[step.name] = apply_edits(row, whole, samples, edits) if edits else whole
 
     def _table(self, step: Step, part: int, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
-        """The table found, or what the stage makes of the tables before it."""
+        """The table in the store, or the one that the stage makes with counting tools."""
         if step.name in self._found:
             with self._store.reading() as connection:
                 row = step.stage.makes
-                # Edits are laid over whole rows.
+                # Edits are applied to rows with all their columns.
                 columns = tuple(row.model_fields) if step.name in self._edits else ()
                 return read_artifact(
                     connection, row, self._found[step.name], shard=part, columns=columns
                 )
-        if not self._guesses.steps.isdisjoint(step.needs):
+        if not self._claim_estimates.steps.isdisjoint(step.needs):
             self.guessed.add(step.name)
         inputs: dict[str, Any] = {
             name: tables[wire] if isinstance(wire, str) else {one: tables[one] for one in wire}
@@ -232,8 +226,10 @@ class _Walk:
             self.cascades[step.name].add(inputs, table)
         return table
 
-    def _whole(self, step: Step, table: pl.DataFrame, samples: pl.DataFrame) -> pl.DataFrame:
-        """The table with claims guessed where a judge has yet to be asked for them."""
+    def _with_estimated_claims(
+        self, step: Step, table: pl.DataFrame, samples: pl.DataFrame
+    ) -> pl.DataFrame:
+        """The table, with estimated claims where its judge has yet to be asked."""
         if step.name not in self.counters:
             return table
-        return self._guesses.complete(step.name, step.stage, table, samples)
+        return self._claim_estimates.complete(step.name, step.stage, table, samples)

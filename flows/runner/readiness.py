@@ -62,6 +62,6 @@ def _faults(place: str, endpoint: Endpoint) -> Iterator[Fault]:
     if wrong:
         yield Fault(place, f"{endpoint.model} cannot be asked", wrong)
     elif endpoint.budget_usd is not None and price_of(endpoint) is None:
-        what = f"nobody knows what {endpoint.model} costs, so budget_usd cannot be kept"
+        what = f"the price of {endpoint.model} is unknown, so budget_usd cannot be kept"
         hint = "write price: {input: ..., output: ...} in US dollars per million tokens"
         yield Fault(place, what, hint)

@@ -220,10 +220,10 @@ def test_other_versions_are_told_before_the_run(
 def test_a_worker_that_joins_with_another_version_is_refused() -> None:
     expected = dict(dask.versions()) | {"claimflow": "0.0.1"}
     with pytest.raises(WorkersError) as caught:
-        dask.call_same(tuple(expected.items()), len, ("ab",))
+        dask.call_same_version(tuple(expected.items()), len, ("ab",))
     here = dask.versions()[1][1]
     assert str(caught.value) == f"a worker that joined has claimflow {here}, and here is 0.0.1"
-    assert dask.call_same(dask.versions(), len, ("ab",)) == 2
+    assert dask.call_same_version(dask.versions(), len, ("ab",)) == 2
 
 
 def test_nobody_at_the_address_is_one_line(tmp_path: Path) -> None:

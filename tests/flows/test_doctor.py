@@ -243,7 +243,7 @@ def test_every_judge_is_looked_at_whatever_becomes_of_the_others(
     (line,) = told.err.splitlines()
     assert "judge gone cannot be used: the endpoint cannot be reached" in line
     assert "judge keyless cannot be used: set ANTHROPIC_API_KEY in the environment" in line
-    assert "judge unpriced cannot be used: nobody knows what hosted_vllm/fake costs" in line
+    assert "judge unpriced cannot be used: the price of hosted_vllm/fake is unknown" in line
 
 
 def test_keys_are_named_and_never_shown(

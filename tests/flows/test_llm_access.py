@@ -169,7 +169,7 @@ def test_the_budget_of_dollars_holds(tmp_path: Path) -> None:
     [
         (
             {"budget_usd": 1.0},
-            "p.yaml:5 judge: nobody knows what hosted_vllm/fake costs, so budget_usd cannot be "
+            "p.yaml:5 judge: the price of hosted_vllm/fake is unknown, so budget_usd cannot be "
             "kept; write price: {input: ..., output: ...} in US dollars per million tokens",
         ),
         (

@@ -1,47 +1,135 @@
-"""Workers of a Dask cluster."""
+"""Workers of a Dask cluster. Imports Dask, so import this module only where it is used."""
 
-import platform
-from collections.abc import Callable, Iterator
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, Final
-
-from claimflow.flows.errors import WorkersError
-from claimflow.flows.runner.workers.protocol import Made
-
-if TYPE_CHECKING:
-    from distributed import Client
 import logging
+import platform
 import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from distributed import Client, Future
 from distributed.scheduler import KilledWorker
 
-from claimflow.flows.errors import StoppedError
-
-# What must be the same here and on every worker of a cluster, or rows might differ.
-
+from claimflow.flows.errors import StoppedError, WorkersError
+from claimflow.flows.runner.workers.protocol import Made
 
 _PACKAGES: Final = ("claimflow", "polars", "onnxruntime")
+"""Packages whose versions must be the same everywhere, since other versions may make other rows."""
+
+_PORT: Final = 8786
+"""The port of a scheduler if its address has none."""
+
+_CONNECT: Final = 10
+"""Seconds to wait for the scheduler, and for its first worker."""
+
+_POLL_SECONDS: Final = 0.02
+"""Seconds between two checks whether a chunk is done and the run was stopped."""
+
+_COUNTED: Final = 5.0
+"""Seconds for which the count of workers is reused."""
+
+_ALONE: Final = 60.0
+"""Seconds without any worker after which a run gives up."""
+
+
+class DaskWorkers:
+    """The workers of the scheduler at `address`; they may join and leave at any time.
+
+    Raises `ValueError` with a message for the user if there is no scheduler or no worker, or if
+    a worker has another version of Python or of a package that makes rows.
+    """
+
+    def __init__(self, address: str, stop: threading.Event, shards: int = 1) -> None:
+        self.address = address
+        self.shards = shards
+        self._stop = stop
+        self._lock = threading.Lock()
+        self._client = _connect(address)
+        try:
+            self._client.wait_for_workers(1, timeout=_CONNECT)
+            problem = version_difference(self._client)
+        except TimeoutError:
+            problem = f"the scheduler at {address} has no workers"
+        if problem:
+            self.close()
+            raise ValueError(problem)
+        self._count = self._threads()
+        self._looked = self._seen = time.monotonic()
+
+    def worth(self, chunks: int) -> bool:
+        """Always: a cluster is there to be used, and this machine may be small."""
+        return chunks > 0
+
+    def each(
+        self, work: Callable[..., Made], chunks: Iterable[tuple[Any, ...]], *, what: str
+    ) -> Iterator[Made]:
+        """As `Workers.each`; reads two chunks per worker thread."""
+        waiting: deque[Future] = deque()
+        try:
+            for arguments in chunks:
+                waiting.append(self._submit(work, arguments))
+                if len(waiting) >= 2 * self._count:
+                    yield self._result(waiting.popleft(), what)
+            while waiting:
+                yield self._result(waiting.popleft(), what)
+        finally:
+            if waiting:
+                self._client.cancel(list(waiting), force=True)
+
+    def close(self) -> None:
+        """Disconnect from the cluster, which keeps running."""
+        self._client.close(timeout=_CONNECT)
+
+    def _submit(self, work: Callable[..., Made], arguments: tuple[Any, ...]) -> Future:
+        return self._client.submit(call_same_version, versions(), work, arguments, pure=False)
+
+    def _result(self, future: Future, what: str) -> Any:
+        while not future.done():
+            if self._stop.wait(_POLL_SECONDS):
+                raise StoppedError
+            self._count_workers()
+        try:
+            return future.result()
+        except KilledWorker as error:
+            deaths = f"{error.allowed_failures + 1} workers, one after the other"
+            why = f"{deaths}, ended while they made {what}; is there enough memory?"
+            raise WorkersError(why) from error
+        except CancelledError as error:
+            raise WorkersError(f"the Dask scheduler at {self.address} was lost") from error
+
+    def _count_workers(self) -> None:
+        with self._lock:
+            now = time.monotonic()
+            if now - self._looked < _COUNTED:
+                return
+            self._looked = now
+            count = self._threads()
+            if count:
+                self._count, self._seen = count, now
+            elif now - self._seen > _ALONE:
+                raise WorkersError(f"{self.address} has had no worker for a minute")
+
+    def _threads(self) -> int:
+        return sum(self._client.nthreads().values())
 
 
 @cache
 def versions() -> tuple[tuple[str, str], ...]:
-    """Python (its first two numbers) and the packages that make rows, with their versions."""
+    """The versions of Python (major and minor) and of the packages that make rows."""
     python = ".".join(platform.python_version_tuple()[:2])
     return (("Python", python), *((name, version(name)) for name in _PACKAGES))
 
 
-def unlike(client: "Client") -> str:
-    """How a worker of a cluster differs from this process, in words; empty where none does.
+def version_difference(client: Client) -> str:
+    """A message on the first worker whose versions differ from those here, or "".
 
-    Asked by functions of Python's own: a worker may not have claimflow at all.
+    Uses functions of the standard library only, since a worker may not have claimflow at all.
     """
     found: dict[str, dict[str, Any]] = {"Python": client.run(platform.python_version)}
     for name in _PACKAGES:
@@ -49,12 +137,12 @@ def unlike(client: "Client") -> str:
     return next(_differences(found), "")
 
 
-def call_same(
+def call_same_version(
     expected: tuple[tuple[str, str], ...], work: Callable[..., Made], arguments: tuple[Any, ...]
 ) -> Made:
-    """What `work` returns, on a worker that is like the process that sent it.
+    """Run on a worker: call `work`, if the versions here are the `expected` ones.
 
-    A worker may join a cluster in mid-run; raises `WorkersError` where it is another.
+    Raises `WorkersError` otherwise: a worker may join a cluster during a run.
     """
     for (name, there), (_, here) in zip(expected, versions(), strict=True):
         if here != there:
@@ -71,112 +159,12 @@ def _differences(found: dict[str, dict[str, Any]]) -> Iterator[str]:
                 yield f"the worker {worker} has {name} {there}, and here is {here}"
 
 
-# The workers of a Dask cluster. Imports Dask, so whoever may not need it imports it late.
-
-
-_PORT: Final = 8786
-"""The port of a scheduler whose address names none."""
-
-_CONNECT: Final = 10
-"""Seconds until a scheduler that does not answer, or that has no workers, is given up."""
-
-_LOOK: Final = 0.02
-"""Seconds between two looks at whether a chunk is done and the run was asked to stop."""
-
-_COUNTED: Final = 5.0
-"""Seconds for which the number of workers is taken to be what it was."""
-
-_ALONE: Final = 60.0
-"""Seconds without a single worker after which a run gives up."""
-
-
-class DaskWorkers:
-    """The workers of the scheduler at `address`, as many as there are at any moment.
-
-    Raises `ValueError`, in words for the user, where there is no scheduler or no worker, and
-    where a worker has another version of what must be the same everywhere.
-    """
-
-    def __init__(self, address: str, stop: threading.Event, shards: int = 1) -> None:
-        self.address = address
-        self.shards = shards
-        self._stop = stop
-        self._turn = threading.Lock()
-        self._client = _connected(address)
-        try:
-            self._client.wait_for_workers(1, timeout=_CONNECT)
-            strange = unlike(self._client)
-        except TimeoutError:
-            strange = f"the scheduler at {address} has no workers"
-        if strange:
-            self.close()
-            raise ValueError(strange)
-        self._count = self._threads()
-        self._looked = self._seen = time.monotonic()
-
-    def worth(self, chunks: int) -> bool:
-        """As `Workers.worth`: always, for this machine may be a small one."""
-        return chunks > 0
-
-    def each(
-        self, work: Callable[..., Made], chunks: Iterable[tuple[Any, ...]], *, what: str
-    ) -> Iterator[Made]:
-        """As `Workers.each`; two chunks for each thread of a worker are taken."""
-        waiting: deque[Future] = deque()
-        try:
-            for arguments in chunks:
-                waiting.append(self._submit(work, arguments))
-                if len(waiting) >= 2 * self._count:
-                    yield self._result(waiting.popleft(), what)
-            while waiting:
-                yield self._result(waiting.popleft(), what)
-        finally:
-            if waiting:
-                self._client.cancel(list(waiting), force=True)
-
-    def close(self) -> None:
-        """Leave the cluster, which goes on."""
-        self._client.close(timeout=_CONNECT)
-
-    def _submit(self, work: Callable[..., Made], arguments: tuple[Any, ...]) -> Future:
-        return self._client.submit(call_same, versions(), work, arguments, pure=False)
-
-    def _result(self, future: Future, what: str) -> Any:
-        while not future.done():
-            if self._stop.wait(_LOOK):
-                raise StoppedError
-            self._count_workers()
-        try:
-            return future.result()
-        except KilledWorker as error:
-            deaths = f"{error.allowed_failures + 1} workers, one after the other"
-            why = f"{deaths}, ended while they made {what}; is there enough memory?"
-            raise WorkersError(why) from error
-        except CancelledError as error:
-            raise WorkersError(f"the Dask scheduler at {self.address} was lost") from error
-
-    def _count_workers(self) -> None:
-        with self._turn:
-            now = time.monotonic()
-            if now - self._looked < _COUNTED:
-                return
-            self._looked = now
-            count = self._threads()
-            if count:
-                self._count, self._seen = count, now
-            elif now - self._seen > _ALONE:
-                raise WorkersError(f"{self.address} has had no worker for a minute")
-
-    def _threads(self) -> int:
-        return sum(self._client.nthreads().values())
-
-
-def _connected(address: str) -> Client:
-    """A client of the scheduler, whose losses we put in words of our own."""
+def _connect(address: str) -> Client:
+    """A client of the scheduler; its own log messages on lost connections are suppressed."""
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     try:
         parts = urlsplit(address if "://" in address else f"tcp://{address}")
-        # A client that finds nobody would keep this process for 20 seconds at its end.
+        # A client without a scheduler would delay the exit of this process by 20 seconds.
         socket.create_connection((parts.hostname, parts.port or _PORT), _CONNECT).close()
         return Client(address, timeout=_CONNECT, set_as_default=False, name="claimflow")
     except (OSError, ValueError) as error:

@@ -15,11 +15,9 @@ from typing import Any, Final
 from claimflow.flows.errors import StoppedError, WorkersError
 from claimflow.flows.runner.workers.protocol import Made
 
-# What a local worker process does: call what comes on its standard input.
-
 
 def serve() -> None:
-    """Answer each call until whoever started this process is gone."""
+    """The main loop of a worker process: answer calls until the parent process is gone."""
     with Connection(sys.stdin.fileno()) as connection:
         while True:
             try:
@@ -37,22 +35,19 @@ def _made(work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         return error
 
 
-# Worker processes on this machine, one a core.
-
-
 COUNT: Final = min(
     len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8
 )
-"""Workers of a run: one a core, and no more than 8, for each holds about 200 MB."""
+"""Workers of a run: one per core, at most 8 because each needs about 200 MB."""
 
 WORTH: Final = 5
-"""Chunks, at least, that are worth the second of CPU that a worker takes to start."""
+"""Chunks that are worth the second of CPU that a worker needs to start."""
 
 _TRIES: Final = 3
-"""Processes that a chunk may end before it is given up."""
+"""Processes that may die of a chunk before the run gives up."""
 
-_LOOK: Final = 0.2
-"""Seconds between two looks at whether the run was asked to stop."""
+_POLL_SECONDS: Final = 0.2
+"""Seconds between two checks whether the run was stopped."""
 
 _SERVE: Final = (
     "import sys; sys.path[:] = {path!r}; "
@@ -61,10 +56,10 @@ _SERVE: Final = (
 
 
 class LocalWorkers:
-    """Processes of this machine; each is started when there is work for it.
+    """Processes on this machine; each is started when there is work for it.
 
-    They are fresh interpreters: neither Polars nor DuckDB survives a fork. Ctrl-C does not
-    reach them; `close` ends them, whatever they are at, and so does the end of this process.
+    They are fresh interpreters, because neither Polars nor DuckDB survives a fork. Ctrl-C does
+    not reach them; `close` kills them, and they end when this process ends.
     """
 
     def __init__(self, stop: threading.Event, count: int | None = None, shards: int = 1) -> None:
@@ -72,8 +67,8 @@ class LocalWorkers:
         self.shards = shards
         self._stop = stop
         self._pool = ThreadPoolExecutor(self.count, thread_name_prefix="worker")
-        self._own = threading.local()
-        self._turn = threading.Lock()
+        self._thread = threading.local()
+        self._lock = threading.Lock()
         self._closed = False
         self.processes: list[subprocess.Popen[bytes]] = []
 
@@ -84,7 +79,7 @@ class LocalWorkers:
     def each(
         self, work: Callable[..., Made], chunks: Iterable[tuple[Any, ...]], *, what: str
     ) -> Iterator[Made]:
-        """As `Workers.each`; one chunk more than there are workers is taken."""
+        """As `Workers.each`; reads one chunk more than there are workers."""
         waiting: deque[Future[Made]] = deque()
         try:
             for arguments in chunks:
@@ -98,8 +93,8 @@ class LocalWorkers:
                 future.cancel()
 
     def close(self) -> None:
-        """End the workers."""
-        with self._turn:
+        """Kill the workers."""
+        with self._lock:
             self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
         for process in self.processes:
@@ -109,23 +104,23 @@ class LocalWorkers:
             process.wait()
 
     def _result(self, future: Future[Made]) -> Made:
-        while wait([future], _LOOK).not_done:
+        while wait([future], _POLL_SECONDS).not_done:
             if self._stop.is_set():
                 raise StoppedError
         return future.result()
 
     def _ask(self, work: Callable[..., Made], arguments: tuple[Any, ...], what: str) -> Made:
-        """A chunk done by the worker of this thread, or by the next one when it dies."""
+        """Send a chunk to the worker of this thread, or to a new one when that dies."""
         for _ in range(_TRIES):
-            if not hasattr(self._own, "connection"):
-                self._own.process, self._own.connection = self._start()
+            if not hasattr(self._thread, "connection"):
+                self._thread.process, self._thread.connection = self._start()
             try:
-                self._own.connection.send((work, arguments))
-                made: Made | Exception = self._own.connection.recv()
+                self._thread.connection.send((work, arguments))
+                made: Made | Exception = self._thread.connection.recv()
             except (EOFError, OSError):
-                self._own.connection.close()
-                del self._own.connection
-                code = self._own.process.wait()
+                self._thread.connection.close()
+                del self._thread.connection
+                code = self._thread.process.wait()
                 continue
             if isinstance(made, Exception):
                 raise made
@@ -135,13 +130,13 @@ class LocalWorkers:
 
     def _start(self) -> tuple[subprocess.Popen[bytes], Connection]:
         ours, theirs = multiprocessing.Pipe()
-        with theirs, self._turn:
+        with theirs, self._lock:
             if self._closed:
                 raise StoppedError
             process = subprocess.Popen(  # noqa: S603, it is this very Python
                 [sys.executable, "-c", _SERVE.format(path=sys.path)],
                 stdin=theirs.fileno(),
-                # One thread each: the others have their own cores.
+                # One thread each: the other cores have workers of their own.
                 env=os.environ | {"POLARS_MAX_THREADS": "1"},
                 process_group=0,
             )
