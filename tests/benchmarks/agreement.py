@@ -1,17 +1,17 @@
-"""What `claimflow calibrate` says of the embedded judge beside people, on public data.
+"""Agreement and calibration of the embedded judge with human labels, on public data.
 
     python -m tests.benchmarks.agreement [ROWS]
 
-First the pairs of tests/data/verification (all, or at most ROWS of each data set): does the judge
-call entailed what people do, and is it as sure as it is right? Then the answers of
-tests/data/answers: do the metrics put them in the order that people do? Each figure with its
-95 % interval. The last weights of the judge were fitted on these pairs: verification.py has
-figures without that. Takes about ten CPU minutes.
+First the pairs of tests/data/verification (all, or at most ROWS of each data set): agreement of
+the judge with people, and calibration of its probabilities. Then the answers of
+tests/data/answers: rank correlation of the metrics with human scores. Each figure has its 95 %
+interval. The judge's weights were fitted on these pairs; verification.py has figures with each
+data set left out. Takes about ten CPU minutes.
 """
 
+import argparse
 import json
 import random
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import StringIO
@@ -27,7 +27,7 @@ from claimflow.flows.quality.corrected_rates import reliability_diagram
 from claimflow.flows.report.run_text import format_estimate
 from claimflow.flows.store.store import Store, read_table
 from tests.benchmarks.answers import CORRECTNESS, FAITHFULNESS, Numbers, rows_of, scored
-from tests.benchmarks.entailment_rows import Labelled, read_labelled
+from tests.benchmarks.labelled_pairs import LabelledPair, read_labelled
 
 PIPELINE = """
 name: agreement
@@ -44,32 +44,32 @@ MEASURES = ("accuracy", "balanced accuracy", "kappa", "alpha")
 Row = TypeVar("Row")
 
 
-class Said(NamedTuple):
-    """What the judge says of a pair: whether it is entailed, and with which probability."""
+class Judged(NamedTuple):
+    """A labelled pair, the judge's verdict and its probability of entailed."""
 
-    row: Labelled
+    row: LabelledPair
     entailed: bool
     probability: float
 
 
 def main(most: int | None) -> None:
     """Print a line for each data set, a table of probabilities, and a line for each metric."""
-    by_family: dict[str, list[Labelled]] = {}
+    by_family: dict[str, list[LabelledPair]] = {}
     for row in read_labelled():
         by_family.setdefault(row.family, []).append(row)
     print(f"{'pairs':22}{'n':>6}{'entailed':>10}" + "".join(f"{name:>24}" for name in MEASURES))
-    every: list[Said] = []
+    all_judged: list[Judged] = []
     for family, rows in by_family.items():
         said = judged(thinned(rows, most))
         print_agreement(family, said)
-        every += said
-    print_agreement("all", every)
-    print_reliability(every)
+        all_judged += said
+    print_agreement("all", all_judged)
+    print_reliability(all_judged)
     print(f"\n{'answers':32}{'metric':34}{'n':>5}{'Spearman':>24}{'Kendall':>24}")
     print_answers(most)
 
 
-def print_agreement(family: str, said: Sequence[Said]) -> None:
+def print_agreement(family: str, said: Sequence[Judged]) -> None:
     people = [LABELS[not one.row.entailed] for one in said]
     found = agreement(people, [LABELS[not one.entailed] for one in said], LABELS)
     figures = (found.accuracy, found.balanced_accuracy, found.kappa, found.alpha)
@@ -77,7 +77,7 @@ def print_agreement(family: str, said: Sequence[Said]) -> None:
     print(f"{family:22}{found.n:6}{found.base_rates[0].value or 0:10.3f}{cells}", flush=True)
 
 
-def print_reliability(said: Sequence[Said]) -> None:
+def print_reliability(said: Sequence[Judged]) -> None:
     found = reliability_diagram(
         np.array([one.probability for one in said]), np.array([one.row.entailed for one in said])
     )
@@ -113,8 +113,8 @@ def print_metrics(name: str, scores: Mapping[str, Numbers], human: Numbers) -> N
             print(f"{name:32}{metric:34}{one.n:5}{cells}", flush=True)
 
 
-def judged(rows: Sequence[Labelled]) -> list[Said]:
-    """What a run says of pairs, those without a verdict left out."""
+def judged(rows: Sequence[LabelledPair]) -> list[Judged]:
+    """The verdicts of a run on `rows`, without rows that have no verdict."""
     lines = (
         json.dumps(
             {
@@ -127,7 +127,7 @@ def judged(rows: Sequence[Labelled]) -> list[Said]:
         for n, row in enumerate(rows)
     )
     return [
-        Said(rows[int(sample)], verdict == "entailed", probability)
+        Judged(rows[int(sample)], verdict == "entailed", probability)
         for sample, verdict, probability in _verdicts(lines)
     ]
 
@@ -149,9 +149,11 @@ def _verdicts(lines: Iterable[str]) -> Iterator[tuple[str, str, float]]:
 
 
 def thinned(rows: list[Row], most: int | None) -> list[Row]:
-    """All of `rows`, or at most so many, the same ones each time."""
+    """All of `rows`, or a fixed random selection of at most `most`."""
     return rows if most is None else random.Random(0).sample(rows, min(most, len(rows)))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else None)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("rows", nargs="?", type=int, help="of each data set, at most")
+    main(parser.parse_args().rows)

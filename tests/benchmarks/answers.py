@@ -1,14 +1,15 @@
-"""How whole answers are scored: our pipelines, without a language model, against people.
+"""Scores of whole answers, by pipelines without a large language model, against human scores.
 
 Run as `python -m tests.benchmarks.answers`. Takes a few CPU minutes. Rank correlations are
-Spearman's, in per cent, with the middle 95 % of 2,000 bootstrap samples: of pairs, and for
-MT-RAG of conversations, since turns of one conversation are alike.
+Spearman's, in per cent, with the central 95 % of 2,000 bootstrap samples: over pairs, and for
+MT-RAG over conversations, since the turns of one conversation are similar.
 
-- RAGChecker pairs: the difference of two responses' scores against what people prefer.
+- RAGChecker pairs: the difference of two responses' scores against human preference.
   Published: RAGChecker with a large model 60.9, ragas answer similarity 57.2.
 - MT-RAG: faithfulness to the passages. Published: ragas faithfulness 63.5.
-- NQ-301: short answers, correct or not, in accuracy; the threshold of a metric is the best
-  of the other four fifths of the questions. Published: GPT-4 84.8, string containment 75.0.
+- NQ-301: short answers, correct or not, in accuracy; the threshold of a metric is the one
+  that is best on the other four fifths of the questions. Published: GPT-4 84.8, string
+  containment 75.0.
 """
 
 import gzip
@@ -73,7 +74,7 @@ def rows_of(name: str) -> list[Row]:
 
 
 def scored(pipeline: str, samples: Sequence[Row]) -> dict[str, Numbers]:
-    """The scores of `samples`, by metric and in their order; NaN where there is none."""
+    """Metric -> scores of `samples`, in their order; NaN where there is no score."""
     with tempfile.TemporaryDirectory() as folder, chdir(folder), redirect_stdout(StringIO()):
         lines = [
             json.dumps({"id": str(n), **{f: row[f] for f in FIELDS if f in row}})
@@ -92,7 +93,7 @@ def scored(pipeline: str, samples: Sequence[Row]) -> dict[str, Numbers]:
 
 
 def correlation(scores: Numbers, human: Numbers, groups: Sequence[str]) -> str:
-    """Spearman with its interval, over the rows that have a score."""
+    """Spearman's correlation and its interval, over the rows that have a score."""
     members: dict[str, list[int]] = {}
     for row, group in enumerate(groups):
         if np.isfinite(scores[row]):
@@ -111,7 +112,7 @@ def correlation(scores: Numbers, human: Numbers, groups: Sequence[str]) -> str:
 
 
 def accuracy(scores: Numbers, human: Numbers, questions: Sequence[str]) -> str:
-    """Share of answers told right, each by the threshold of the other folds' questions."""
+    """Share of answers classified correctly, each by the threshold of the other folds."""
     scores = np.nan_to_num(scores, nan=0.0)
     number = {question: place for place, question in enumerate(dict.fromkeys(questions))}
     fold = np.array([number[question] % FOLDS for question in questions])
@@ -137,13 +138,13 @@ def main() -> None:
     pairs = rows_of("ragchecker_pairs")
     sides = [pairs, [{**row, "response": row["response_b"]} for row in pairs]]
     first, second = (scored(CORRECTNESS, side) for side in sides)
-    apart = {name: second[name] - first[name] for name in first}
+    differences = {name: second[name] - first[name] for name in first}
     for wanted in ("correctness", "completeness", "overall"):
         human = np.array([row["human_scores"][wanted] for row in pairs])
         groups = [row["id"] for row in pairs]
         show(
             f"RAGChecker pairs, {wanted}: Spearman",
-            apart,
+            differences,
             partial(correlation, human=human, groups=groups),
         )
     turns = rows_of("mtrag_human")
@@ -156,11 +157,11 @@ def main() -> None:
     )
     answers = rows_of("openqa_nq301")
     correct = np.array([row["human_score"] >= 0.5 for row in answers])
-    asked = [row["user_input"] for row in answers]
+    questions = [row["user_input"] for row in answers]
     show(
         "NQ-301: accuracy",
         scored(CORRECTNESS, answers),
-        lambda scores: accuracy(scores, correct, asked),
+        lambda scores: accuracy(scores, correct, questions),
     )
 
 

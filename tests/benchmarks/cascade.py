@@ -1,31 +1,38 @@
-"""What a cascade leaves to its judge, and how often the embedded model errs where it is sure.
+"""Share of verdicts that a cascade settles without its judge, and the error rate of these.
 
-Run as `python -m tests.benchmarks.cascade [ROWS [MODEL]]`: so many rows of each data set of human
-labels (100), judged by the embedded model or by the cross-encoder MODEL, a folder or a name of
-the Hub. For each pair of bounds: the share that is settled, and the share of those whose label
-people did not give, with its exact 95 % interval. A judge that always says what people say would
-find that share in its audit.
+Run as `python -m tests.benchmarks.cascade [ROWS [MODEL]]`: ROWS pairs of each labelled data set
+(100), judged by the embedded model or by the cross-encoder MODEL, a folder or the name of a Hub
+model. For each pair of bounds: the share that is settled, and the share of those that differs
+from the human label, with its exact 95 % interval. The audit of a judge that always agrees with
+people would find that error rate.
 """
 
-import sys
+import argparse
 import time
 
 from claimflow.flows.quality.cascades import clopper_pearson
 from claimflow.stages.judging.cascade import Cascade
 from claimflow.stages.tools import Judgement
-from tests.benchmarks.entailment_rows import Labelled, read_labelled
-from tests.benchmarks.named_model import model_named, some_of_each
+from tests.benchmarks.labelled_pairs import (
+    LabelledPair,
+    load_model,
+    pairs_per_family,
+    read_labelled,
+)
 
 BOUNDS = ((0.02, 0.98), (0.05, 0.95), (0.1, 0.9), (0.2, 0.8), (0.3, 0.7))
 
-Judged = list[tuple[Labelled, Judgement]]
+Judged = list[tuple[LabelledPair, Judgement]]
 
 
 def main() -> None:
-    """Print a line for each pair of bounds, then one for each data set at the usual bounds."""
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 100
-    chosen = some_of_each(read_labelled(), count)
-    model = model_named(sys.argv[2] if len(sys.argv) > 2 else None)
+    """Print a line for each pair of bounds, then one for each data set at the default bounds."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("rows", nargs="?", type=int, default=100, help="of each data set")
+    parser.add_argument("model", nargs="?", help="a folder or a Hub model")
+    options = parser.parse_args()
+    chosen = pairs_per_family(read_labelled(), options.rows)
+    model = load_model(options.model)
     pairs = [row.pair for rows in chosen.values() for row in rows]
     started = time.process_time()
     judged = model.judge(pairs)
@@ -44,7 +51,7 @@ def main() -> None:
 
 
 def line(title: str, cascade: Cascade, rows: Judged) -> str:
-    """How many of `rows` the model settles, and how many of those wrongly."""
+    """A line with the share of `rows` that the model settles, and the errors among these."""
     settled = [
         (row, judged) for row, judged in rows if cascade.judged_by(row.pair, judged) == "embedded"
     ]

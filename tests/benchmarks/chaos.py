@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks.chaos [--premises 3000] [--share 0.25] [--concurrency 64]
 
-Each premise meets ten claims in one call. Claims come from the rules of `decompose_claims`
-(one for each sentence), verdicts from the project's own loopback endpoint, a process of its
-own in its mode of chaos. Every verdict is held against what the endpoint says when it is
-well, which follows from premise and claim alone.
+Each premise is asked with ten claims in one call. Claims come from the rules of
+`decompose_claims` (one for each sentence), verdicts from the project's loopback endpoint in its
+chaos mode, in a process of its own. Every verdict is compared with the one that the endpoint
+gives without faults, which follows from premise and claim alone.
 """
 
 import argparse
@@ -31,8 +31,8 @@ from tests.benchmarks.judge import (
     MAIN,
     MODEL,
     Peak,
+    get_json,
     served,
-    told,
 )
 from tests.endpoint.judge import verdict
 
@@ -45,21 +45,21 @@ DEEDS = "opened closed burned moved reopened".split()
 
 
 def write_samples(path: Path, count: int) -> None:
-    """Premises of ten sentences; of each a claim that is entailed, contradicted or neither."""
+    """Premises of ten sentences, with a claim on each that is entailed, contradicted or neutral."""
     drawn = random.Random(0)
     with path.open("w", encoding="utf-8") as file:
         for number in range(count):
-            said = [
+            sentences = [
                 f"The {place} of quarter {number} {drawn.choice(DEEDS)} in "
                 f"{drawn.randint(1800, 2020)}."
                 for place in PLACES
             ]
-            asked = [_asked(drawn, sentence) for sentence in said]
-            sample = {"sample_id": f"s{number}", "reference": " ".join(said)}
-            file.write(json.dumps(sample | {"response": " ".join(asked)}) + "\n")
+            claims = [_claim(drawn, sentence) for sentence in sentences]
+            sample = {"sample_id": f"s{number}", "reference": " ".join(sentences)}
+            file.write(json.dumps(sample | {"response": " ".join(claims)}) + "\n")
 
 
-def _asked(drawn: random.Random, sentence: str) -> str:
+def _claim(drawn: random.Random, sentence: str) -> str:
     kind = drawn.randrange(3)
     if kind == 0:
         return sentence
@@ -102,14 +102,14 @@ def main(options: Any) -> None:
 def run(folder: Path, url: str) -> None:
     started = time.monotonic()
     command = [sys.executable, "-c", MAIN, "run", "p.yaml"]
-    with (folder / "said.txt").open("w") as said:
-        process = subprocess.Popen(command, cwd=folder, stdout=said, stderr=said)
+    with (folder / "output.txt").open("w") as output:
+        process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output)
         peak = Peak(process.pid)
         code = process.wait()
     if code not in (0, 1):
-        raise SystemExit((folder / "said.txt").read_text("utf-8"))
+        raise SystemExit((folder / "output.txt").read_text("utf-8"))
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    stats = told(url, "_stats")
+    stats = get_json(url, "_stats")
     print(
         f"exit code {code}, {time.monotonic() - started:.0f} s, "
         f"{used.ru_utime + used.ru_stime:.0f} CPU seconds, peak {peak.megabytes():.0f} MB, "
@@ -120,7 +120,7 @@ def run(folder: Path, url: str) -> None:
 
 
 def judge(folder: Path, options: Any) -> None:
-    """Print how many verdicts are right, wrong, or rows with a reason."""
+    """Print the numbers of right and wrong verdicts and of error rows; exit 1 if any is wrong."""
     with Store(folder / "store.duckdb").reading() as connection:
         found = read_table(
             connection,
@@ -130,8 +130,8 @@ def judge(folder: Path, options: Any) -> None:
         )
         outcomes = read_table(connection, "SELECT outcome FROM audit.calls")["outcome"]
     judged = found.filter(status="judged")
-    said = judged.select("reference", "claim", "verdict").iter_rows()
-    wrong = sum(verdict(premise, claim) != found for premise, claim, found in said)
+    verdicts = judged.select("reference", "claim", "verdict").iter_rows()
+    wrong = sum(verdict(premise, claim) != found for premise, claim, found in verdicts)
     failed = found.filter(status="failed")
     unexplained = failed.filter(pl.col("failure").is_null() | pl.col("reason").is_null()).height
     print(

@@ -1,10 +1,9 @@
-"""How often the claim audit is right: on claims of people and of the rules, and on planted faults.
+"""Findings of the claim audit on human and rule-made claims, and its recall on planted faults.
 
-The first table counts what is found in claims as they are: those that people made of the
-sentences of `tests/data/decomposition`, and those of the rules, there and of the demo. The
-second plants a fault in each claim, or leaves out the claims of a sentence, and counts how many
-are found. The third is about the sentences of `tests/data/sentence_split`, whose language is
-known.
+The first table counts the findings in unchanged claims: those that people made of the sentences
+of `tests/data/decomposition`, and those of the rules, there and for the demo. The second plants a
+fault in each claim, or leaves out the claims of a sentence, and counts how many are found. The
+third counts correct languages of the sentences of `tests/data/sentence_split`.
 """
 
 import json
@@ -46,48 +45,48 @@ class Text(NamedTuple):
 
 
 def main() -> None:
-    as_they_are()
-    planted([text for name in SETS for text in of_people(name)] + list(of_demo()))
+    unchanged()
+    planted([text for name in SETS for text in human_claims(name)] + list(demo_claims()))
     languages()
 
 
-def as_they_are() -> None:
+def unchanged() -> None:
     print(f"{'claims':30}{'texts':>7}{'claims':>8}", *(f"{check:>16}" for check in TEXTUAL), end="")
     print(f"{'texts per CPU s':>17}")
     for name in SETS:
-        texts = list(of_people(name))
+        texts = list(human_claims(name))
         report(f"{name}, people", texts)
-        report(f"{name}, rules", [by_rules(text.text) for text in texts])
-    report("demo, rules", of_demo())
+        report(f"{name}, rules", [rule_claims(text.text) for text in texts])
+    report("demo, rules", demo_claims())
 
 
 def report(name: str, texts: Iterable[Text]) -> None:
     texts = list(texts)
     started = time.process_time()
-    looked = [
+    audits = [
         audit_text(text.text, [RecordedClaim(claim) for claim in text.claims]) for text in texts
     ]
     seconds = time.process_time() - started
-    found = Counter(finding.check for one in looked for finding in one.findings)
-    of = sum((one.covered for one in looked), Counter[Check]())
+    found = Counter(finding.check for one in audits for finding in one.findings)
+    of = sum((one.covered for one in audits), Counter[Check]())
     cells = (f"{found[check]:,} of {of[check]:,}" for check in TEXTUAL)
     claims = sum(len(text.claims) for text in texts)
     print(f"{name:30}{len(texts):7,}{claims:8,}", *(f"{cell:>16}" for cell in cells), end="")
     print(f"{len(texts) / seconds:17,.0f}")
 
 
-def of_people(name: str) -> Iterator[Text]:
+def human_claims(name: str) -> Iterator[Text]:
     for row in rows(TESTS / "data" / "decomposition" / f"{name}.jsonl"):
         claims = [claim for claim in row["subclaims"] if claim != "BLANK"]
         yield Text(row.get("decontextualised") or row["sentence"], claims)
 
 
-def of_demo() -> Iterator[Text]:
+def demo_claims() -> Iterator[Text]:
     for row in rows(DEMO):
-        yield from (by_rules(row[side]) for side in ("response", "reference"))
+        yield from (rule_claims(row[side]) for side in ("response", "reference"))
 
 
-def by_rules(text: str) -> Text:
+def rule_claims(text: str) -> Text:
     found = decompose(text, atomicity="high", coverage="high")
     return Text(text, [one.claim for one in found])
 
@@ -97,11 +96,11 @@ def planted(texts: list[Text]) -> None:
     of: Counter[str] = Counter()
     for text in texts:
         for fault, check, claims in faults(text):
-            looked = audit_text(text.text, [RecordedClaim(claim) for claim in claims])
+            audit = audit_text(text.text, [RecordedClaim(claim) for claim in claims])
             of[fault] += 1
             found[fault] += any(
                 one.check == check and (check == "uncovered" or one.text == claims[-1])
-                for one in looked.findings
+                for one in audit.findings
             )
     print("\nplanted")
     for fault, count in of.items():
@@ -131,8 +130,8 @@ def languages() -> None:
         for row in rows(folder / f"{name}.jsonl"):
             language = NAMES[row.get("language", "en")]
             for sentence in row["sentences"]:
-                told = language_of(sentence)
-                (right if told == language else wrong if told else unsure)[language] += 1
+                found = language_of(sentence)
+                (right if found == language else wrong if found else unsure)[language] += 1
     print(f"\n{'language':14}{'right':>8}{'wrong':>8}{'unsure':>8}")
     for language in NAMES.values():
         print(f"{language:14}{right[language]:8,}{wrong[language]:8,}{unsure[language]:8,}")

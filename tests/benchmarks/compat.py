@@ -1,4 +1,4 @@
-"""How fast lexical matches are made as continuous-eval makes them, beside what it rests on.
+"""Speed of lexical matches in continuous-eval's way, compared with the packages that it uses.
 
 Run as `python -m tests.benchmarks.compat`. Samples are made of English web sentences in a
 fixed order: a response of about 120 words against three contexts of as many. Figures are
@@ -6,8 +6,8 @@ samples per CPU second of one thread, ours the best of three rounds.
 
 continuous-eval itself needs data from the network when it is imported. Where the packages
 `rouge` and `nltk` are installed, its two costliest measures are run as it runs them, on our
-sentences; its tokens and its own sentence splitting come on top, so the ratio is at least
-the one printed. The values are compared on the way.
+sentences. It also tokenises and splits sentences, so the real ratio is higher than the one
+printed. The values are compared as well.
 """
 
 import json
@@ -22,7 +22,7 @@ import polars as pl
 from claimflow.stages.compat.continuous_eval import compat_matches
 from claimflow.stages.rows import Sample
 from claimflow.stages.tables import build
-from tests.benchmarks.cpu_time import spent
+from tests.benchmarks.measuring import cpu_seconds
 
 SENTENCES = Path(__file__).parents[1] / "data" / "sentence_split" / "ud_ewt.test.jsonl"
 SAMPLES = 300
@@ -56,7 +56,7 @@ def rate(
     unit: Literal["sentence", "text"] = "sentence",
 ) -> float:
     """Our samples per CPU second."""
-    return table.height / spent(lambda: compat_matches(table, against=against, unit=unit))
+    return table.height / cpu_seconds(lambda: compat_matches(table, against=against, unit=unit))
 
 
 def peer_rate(table: pl.DataFrame) -> float | None:
@@ -81,7 +81,7 @@ def peer_rate(table: pl.DataFrame) -> float | None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        seconds = spent(work)
+        seconds = cpu_seconds(work)
     found = zip(matches[["rouge_l_precision", "bleu"]].rows(), values, strict=True)
     worst = max(abs(a - b) for mine, theirs in found for a, b in zip(mine, theirs, strict=True))
     print(f"largest difference of {len(pairs)} sentences {worst:15.0e}")

@@ -1,18 +1,18 @@
-"""How often the intervals of `claimflow calibrate` hold the truth, on made-up runs.
+"""Coverage of the intervals of `claimflow calibrate`, on simulated runs.
 
     python -m tests.benchmarks.coverage [DRAWS]
 
 A run has 300 samples of 1 to 6 claims whose true rate differs from sample to sample, and a judge
 that errs on some, more often where it is unsure. Some claims are drawn and labelled, at random or
-by uncertainty; the truth is the rate over all samples there could be. Columns, in per cent:
-how often the 95 % interval of the judge's own rate holds the true rate (`as judged`), that of
+by uncertainty; the true value is the rate in the population of samples. Columns, in per cent: how
+often the 95 % interval of the judge's own rate contains the true rate (`as judged`), that of
 prediction-powered inference over claims (`PPI`) and over the means of samples (`by sample`), that
-of Rogan and Gladen (`RG`, random draws alone), and of the labels without the judge (`labels`); then
-how wide PPI is, times the labels. A second table is of the measures of agreement. With 1,000
-draws (the default) a 95 % is known to 1.4 points.
+of Rogan and Gladen (`RG`, random draws only), and of the labels without the judge (`labels`); then
+the width of PPI relative to the labels. A second table has the measures of agreement. With 1,000
+draws (the default) a coverage of 95 % has an error of 1.4 points.
 """
 
-import sys
+import argparse
 from collections.abc import Iterator
 
 import numpy as np
@@ -45,7 +45,7 @@ JUDGES = {
     "poor": [[50, 5, 10], [5, 5, 5], [5, 5, 10]],
     "two labels": [[62, 5], [8, 25]],
 }
-"""Of a hundred rows, how many people (down) and the judge (across) say each label of."""
+"""Confusion matrices of 100 rows: labels of people (rows) and of the judge (columns)."""
 
 COLUMNS = ("as judged", "PPI", "by sample", "RG", "labels", "wide")
 
@@ -81,7 +81,7 @@ def line(by: str, n: int, rate: float, errors: float, draws: int) -> Iterator[st
 def run(
     rng: np.random.Generator, by: str, n: int, rate: float, errors: float
 ) -> list[IntervalEstimate]:
-    """The intervals of one made-up run, in the order of the columns."""
+    """The intervals of one simulated run, in the order of the columns."""
     sample = np.repeat(np.arange(SAMPLES), rng.integers(1, 7, SAMPLES))
     rates = rng.beta(4 * rate, 4 * (1 - rate), SAMPLES)
     truth = (rng.random(len(sample)) < rates[sample]).astype(np.float64)
@@ -113,17 +113,17 @@ def run(
 
 
 def holds(figure: IntervalEstimate, truth: float) -> bool:
-    """Whether the interval, where there is one, has the truth in it."""
+    """Whether there is an interval and it contains `truth`."""
     return figure.low is not None and figure.high is not None and figure.low <= truth <= figure.high
 
 
 def width(figure: IntervalEstimate) -> float:
-    """Of the interval; none where there is none."""
+    """Width of the interval; 0 without one."""
     return 0.0 if figure.low is None or figure.high is None else figure.high - figure.low
 
 
 def agreement(draws: int) -> None:
-    """Print how often the intervals of the measures of agreement hold their true values."""
+    """Print the coverage of the intervals of the measures of agreement."""
     print(f"\n{'judge':12}{'labels':>7}" + "".join(f"{name:>20}" for name in MEASURES))
     for name, table in JUDGES.items():
         cells = np.array(table) / np.sum(table)
@@ -143,7 +143,7 @@ def agreement(draws: int) -> None:
 
 
 def true_values(cells: Values) -> tuple[float, float, float]:
-    """Kappa, balanced accuracy and alpha of endless rows, by their definitions."""
+    """Kappa, balanced accuracy and alpha of the population, by their definitions."""
     people, judge, same = cells.sum(axis=1), cells.sum(axis=0), float(np.trace(cells))
     chance, pooled = float(people @ judge), float((((people + judge) / 2) ** 2).sum())
     balanced = float((np.diag(cells) / people).mean())
@@ -151,4 +151,6 @@ def true_values(cells: Values) -> tuple[float, float, float]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("draws", nargs="?", type=int, default=1_000)
+    main(parser.parse_args().draws)

@@ -1,4 +1,4 @@
-"""How the rules decompose sentences that people have decomposed.
+"""Claims of the rules compared with claims that people made of the same sentences.
 
 For each data set, at high atomicity and high coverage:
 

@@ -1,14 +1,14 @@
-"""How often the intervals, tests and gates of comparisons are right, on made-up scores.
+"""Coverage, size and power of the intervals, tests and gates of comparisons, on simulated scores.
 
     python -m tests.benchmarks.differences [DRAWS]
 
 Scores are shares of 1 to 8 claims whose true rate differs from sample to sample (beta 5, 1), or
-0 and 1; the second run draws half of the samples anew, at a lower rate where there is an effect.
-`few move` draws one in ten anew, at half the rate. With 1,000 draws (the default) a 95 % is known
-to 1.4 points, a 2.5 % to 1 point.
+0 and 1; the second run redraws half of the samples, at a lower rate where there is an effect.
+`few move` redraws one in ten, at half the rate. With 1,000 draws (the default) a share of 95 % has
+an error of 1.4 points, one of 2.5 % an error of 1 point.
 """
 
-import sys
+import argparse
 from collections.abc import Callable, Iterator
 from statistics import fmean
 
@@ -24,7 +24,7 @@ Draw = Callable[[np.random.Generator, int, float], tuple[Values, Values]]
 
 SIZES = (20, 50, 200)
 MEAN = 5 / 6
-"""Of the rates, and so of the scores of the first run."""
+"""Mean of the rates, and so of the scores of the first run."""
 
 
 def shares(rng: np.random.Generator, n: int, effect: float) -> tuple[Values, Values]:
@@ -50,8 +50,8 @@ def _pair(
     return before, np.where(rng.random(len(claims)) < anew, after, before)
 
 
-def talks(rng: np.random.Generator, n: int, effect: float) -> tuple[Values, Values, Values]:
-    """As `shares`, in talks of 1 to 7 samples that share a rate and how the effect strikes."""
+def conversations(rng: np.random.Generator, n: int, effect: float) -> tuple[Values, Values, Values]:
+    """As `shares`, in conversations of 1 to 7 samples that share a rate and the effect."""
     sizes: list[int] = []
     while sum(sizes) < n:
         sizes.append(min(int(rng.integers(1, 8)), n - sum(sizes)))
@@ -64,7 +64,7 @@ def talks(rng: np.random.Generator, n: int, effect: float) -> tuple[Values, Valu
     return before, np.where(struck, after, before), talk.astype(np.float64)
 
 
-def by_talk(moved: Values, talk: Values) -> tuple[Values, Values]:
+def by_conversation(moved: Values, talk: Values) -> tuple[Values, Values]:
     places = talk.astype(np.int64)
     sums, counts = np.bincount(places, moved), np.bincount(places)
     return sums.astype(np.float64), counts.astype(np.float64)
@@ -75,7 +75,7 @@ def alone(moved: Values) -> Bounds:
 
 
 def coverage(draws: int) -> Iterator[tuple[str, ...]]:
-    """The share of intervals that hold the true difference, and on which side others miss."""
+    """The share of intervals that contain the true difference, or lie above or below it."""
     cases: dict[str, tuple[Draw, float]] = {
         "shares": (shares, 0.05),
         "0 or 1": (zero_or_one, 0.05),
@@ -93,9 +93,9 @@ def coverage(draws: int) -> Iterator[tuple[str, ...]]:
             )
     for n in SIZES:
         rng = np.random.default_rng(n)
-        drawn = [talks(rng, n, 0.15) for _ in range(draws)]
+        drawn = [conversations(rng, n, 0.15) for _ in range(draws)]
         moved = [(after - before, talk) for before, after, talk in drawn]
-        by = (ratio_interval(*by_talk(m, talk)) for m, talk in moved)
+        by = (ratio_interval(*by_conversation(m, talk)) for m, talk in moved)
         yield "talks, --by", f"{n}", *_covered(-0.15, by)
         yield "talks, without", f"{n}", *_covered(-0.15, (alone(m) for m, _ in moved))
 
@@ -109,7 +109,7 @@ def _covered(truth: float, bounds: Iterator[Bounds]) -> tuple[str, ...]:
 
 
 def sizes_of_tests(draws: int) -> Iterator[tuple[str, ...]]:
-    """How often p is below 0.05 where nothing changed, and where the mean fell by 0.1."""
+    """How often p is below 0.05 without a change, and where the mean fell by 0.1."""
     for name, draw in (("shares", shares), ("0 or 1", zero_or_one)):
         for n in SIZES:
             rng = np.random.default_rng(n)
@@ -124,31 +124,36 @@ def sizes_of_tests(draws: int) -> Iterator[tuple[str, ...]]:
         rng = np.random.default_rng(n)
         found = []
         for _ in range(draws):
-            before, after, talk = talks(rng, n, 0.0)
-            # Nothing changed on average, but whole talks did, up or down.
+            before, after, talk = conversations(rng, n, 0.0)
+            # No change on average, but whole conversations change, up or down.
             up = np.random.default_rng(int(rng.integers(1 << 32))).choice([-0.2, 0.2], n)
             moved = after - before + up[talk.astype(np.int64)]
-            found.append((sign_flip_p(by_talk(moved, talk)[0]), sign_flip_p(moved)))
+            found.append((sign_flip_p(by_conversation(moved, talk)[0]), sign_flip_p(moved)))
         by, without = (np.array(found) < 0.05).mean(0)
         yield "talks, --by", f"{n}", _percent(by), ""
         yield "talks, without", f"{n}", _percent(without), ""
 
 
 def gates(draws: int) -> Iterator[tuple[str, ...]]:
-    """How often a gate passes, fails and is inconclusive, by how far the truth is from its line."""
+    """How often a gate passes, fails and is inconclusive, by the distance of the true value."""
     for n in SIZES:
         for beyond in (0.0, 0.05, 0.1, -0.05, -0.1):
             rng = np.random.default_rng(n)
-            told = (mean_interval(np.sort(shares(rng, n, 0.0)[0])) for _ in range(draws))
-            yield "min", f"{n}", f"{0.0 - beyond:+.2f}", *_told(MEAN + beyond, told)
+            bounds = (mean_interval(np.sort(shares(rng, n, 0.0)[0])) for _ in range(draws))
+            yield "min", f"{n}", f"{0.0 - beyond:+.2f}", *_outcomes(MEAN + beyond, bounds)
         for beyond in (0.0, 0.05, 0.1, -0.02):
             rng = np.random.default_rng(n)
             effect = 0.02 + beyond
-            told = (alone(np.subtract(*shares(rng, n, effect)[::-1])) for _ in range(draws))
-            yield "no_worse_than, by 0.02", f"{n}", f"{0.0 - beyond:+.2f}", *_told(-0.02, told)
+            bounds = (alone(np.subtract(*shares(rng, n, effect)[::-1])) for _ in range(draws))
+            yield (
+                "no_worse_than, by 0.02",
+                f"{n}",
+                f"{0.0 - beyond:+.2f}",
+                *_outcomes(-0.02, bounds),
+            )
 
 
-def _told(line: float, bounds: Iterator[Bounds]) -> tuple[str, str, str]:
+def _outcomes(line: float, bounds: Iterator[Bounds]) -> tuple[str, str, str]:
     known = [(low, high) for low, high in bounds if low is not None and high is not None]
     low, high = np.array(known).T
     passed, failed = (low >= line).mean(), (high < line).mean()
@@ -176,4 +181,6 @@ def main(draws: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("draws", nargs="?", type=int, default=1_000)
+    main(parser.parse_args().draws)

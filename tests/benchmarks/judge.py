@@ -1,22 +1,23 @@
-"""What the LLM judge costs beside the model: calls a sample, wall time, CPU, memory.
+"""Overhead of the LLM judge: calls per sample, wall time, CPU, memory.
 
     python -m tests.benchmarks.judge [--samples 500] [--latency 0.2] [--concurrency 64]
         [--repeat 1] [--parts] [--embedder endpoint|embedded]
 
-The model is the project's own loopback endpoint, a process of its own whose CPU is not
-counted. Factual correctness, answer correctness, context recall and faithfulness together,
-once more with nothing changed, and with `--parts` each alone. Responses and references
-have two claims of 11 words each, contexts four sentences. Columns:
+The model is the project's loopback endpoint, in a process of its own whose CPU is not counted.
+Measured are factual correctness, answer correctness, context recall and faithfulness together,
+a rerun with nothing changed, and with `--parts` each metric alone. Responses and references have
+two claims of 11 words each, contexts four sentences. Columns:
 
 - `calls/sample`: requests sent;
 - `ideal`: calls x latency / concurrency; `start-up`: until the first request;
   `wall`: the whole run; `ratio`: wall / (ideal + start-up);
-- `CPU`: of our process, and for a call without what a run of the same samples costs that
-  asks nothing; `litellm`: of a call of `transport.send` alone, as many at a time. On a
-  machine that others use as well, `--repeat 3` and the least of each say more.
+- `CPU`: of the run's process. Its CPU per call leaves out the cost of start-up and of the steps
+  without calls; `litellm` is that of `transport.send` alone with the same concurrency. On a
+  shared machine use `--repeat 3`, which takes the least of each.
 """
 
 import argparse
+import asyncio
 import json
 import random
 import resource
@@ -75,7 +76,7 @@ TOGETHER = {name: step for steps in METRICS.values() for name, step in steps.ite
 
 
 class Cost(NamedTuple):
-    """Of one run of a pipeline: seconds, MB, and requests."""
+    """The cost of one run of a pipeline: seconds, MB, and requests."""
 
     wall: float
     start_up: float
@@ -98,7 +99,7 @@ def served(latency: float, *options: str) -> Iterator[str]:
         process.communicate()
 
 
-def told(url: str, path: str) -> Any:
+def get_json(url: str, path: str) -> Any:
     with urlopen(f"{url}/{path}") as reply:
         return json.load(reply)
 
@@ -140,13 +141,13 @@ def write_pipeline(folder: Path, url: str, steps: dict[str, Any], options: Any) 
 
 
 def run(folder: Path, url: str) -> Cost:
-    """Run the pipeline in `folder`; what it cost."""
-    before = told(url, "_stats")["by_path"]
+    """Run the pipeline in `folder` and return its cost."""
+    before = get_json(url, "_stats")["by_path"]
     seen = sum(before.values())
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.monotonic()
-    said = folder / "said.txt"
-    with said.open("w") as output:
+    log = folder / "output.txt"
+    with log.open("w") as output:
         process = subprocess.Popen(
             [sys.executable, "-c", MAIN, "run", "p.yaml"], cwd=folder, stdout=output, stderr=output
         )
@@ -154,11 +155,11 @@ def run(folder: Path, url: str) -> Cost:
         code = process.wait()
     wall = time.monotonic() - started
     if code != 0:
-        raise SystemExit(said.read_text("utf-8"))
+        raise SystemExit(log.read_text("utf-8"))
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    after = told(url, "_stats")["by_path"]
+    after = get_json(url, "_stats")["by_path"]
     sent = {path: count - before.get(path, 0) for path, count in after.items()}
-    times = told(url, "_times")[seen:]
+    times = get_json(url, "_times")[seen:]
     return Cost(
         wall,
         min((arrived for _, arrived, *_ in times), default=started) - started,
@@ -170,19 +171,19 @@ def run(folder: Path, url: str) -> Cost:
 
 
 class Peak:
-    """The highest resident memory of one process, looked at as long as it lives."""
+    """The peak resident memory of a process, sampled until it ends."""
 
     def __init__(self, process: int) -> None:
         self._path = Path(f"/proc/{process}/status")
         self._kilobytes = 0
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread = threading.Thread(target=self._sample, daemon=True)
         self._thread.start()
 
     def megabytes(self) -> float:
         self._thread.join()
         return self._kilobytes / 1024
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         while True:
             try:
                 lines = self._path.read_text().splitlines()
@@ -195,40 +196,37 @@ class Peak:
             time.sleep(0.05)
 
 
-SEND = """
-import asyncio, json, sys, time
-from claimflow.flows.judge.transport import Request, close, send, warm
-model, base, calls, at_once = *sys.argv[1:3], int(sys.argv[3]), int(sys.argv[4])
-body = json.loads(sys.argv[5])
-
-async def main():
-    await warm(model)
-    left = iter(range(calls))
-    async def work():
-        for number in left:
-            messages = [body[0], {**body[1], "content": f"{number} {body[1]['content']}"}]
-            await send(Request(model, messages, {"temperature": 0}, base), timeout=60)
-    started = time.process_time()
-    await asyncio.gather(*(work() for _ in range(at_once)))
-    print((time.process_time() - started) / calls * 1000)
-    await close()
-
-asyncio.run(main())
-"""
-
-
-def litellm_alone(url: str, options: Any, *, calls: int = 1000) -> float:
-    """CPU milliseconds of `transport.send`, with messages as long as those of the judge."""
-    system = (ROOT / "configs/prompts/verify.md").read_text("utf-8")
-    messages = [
-        {"role": "system", "content": system},
-        {"role": "user", "content": "What is said of the old town? " * 20},
-    ]
-    arguments = [MODEL, f"{url}/v1", str(calls), str(options.concurrency), json.dumps(messages)]
-    done = subprocess.run(
-        [sys.executable, "-c", SEND, *arguments], cwd=ROOT, check=True, capture_output=True
+def litellm_alone(url: str, options: Any) -> float:
+    """CPU milliseconds of a call of `transport.send`, in a process of its own."""
+    code = (
+        "from tests.benchmarks.judge import send_calls; "
+        f"send_calls({url + '/v1'!r}, {options.concurrency})"
     )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
     return float(done.stdout)
+
+
+def send_calls(api_base: str, concurrency: int, calls: int = 1000) -> None:
+    """Print CPU milliseconds per call, with messages as long as those of the judge."""
+    from claimflow.flows.judge.transport import Request, close, send, warm
+
+    system = {"role": "system", "content": (ROOT / "configs/prompts/verify.md").read_text("utf-8")}
+    numbers = iter(range(calls))
+
+    async def work() -> None:
+        for number in numbers:
+            user = {"role": "user", "content": f"{number} " + "What is said of the old town? " * 20}
+            request = Request(MODEL, [system, user], {"temperature": 0}, api_base)
+            await send(request, timeout=60)
+
+    async def measure() -> None:
+        await warm(MODEL)
+        started = time.process_time()
+        await asyncio.gather(*(work() for _ in range(concurrency)))
+        print((time.process_time() - started) / calls * 1000)
+        await close()
+
+    asyncio.run(measure())
 
 
 def line(name: str, cost: Cost, options: Any) -> None:
@@ -271,18 +269,18 @@ def main(options: Any) -> None:
             each = (least - start) / whole.calls * 1000
             print(
                 f"CPU of a call: {each:.2f} ms, of it litellm {alone:.2f} ms "
-                f"({start:.1f} s of start-up and of steps that ask nothing left aside)"
+                f"({start:.1f} s of start-up and of steps without calls left out)"
             )
 
 
 def fresh(folder: Path, url: str) -> Cost:
-    """Run the pipeline in `folder` with nothing on file."""
+    """Run the pipeline in `folder` with an empty store."""
     (folder / "store.duckdb").unlink(missing_ok=True)
     return run(folder, url)
 
 
 def start_cpu(url: str, folder: Path, options: Any) -> float:
-    """CPU seconds of the run without its calls: one that asks for the first sample only."""
+    """CPU seconds of start-up: of a run on the first sample only."""
     (folder / "store.duckdb").unlink()
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-c", MAIN, "run", "p.yaml", "--limit", "1"]
@@ -297,6 +295,6 @@ if __name__ == "__main__":
     parser.add_argument("--latency", type=float, default=0.2, help="seconds of a reply")
     parser.add_argument("--concurrency", type=int, default=64)
     parser.add_argument("--embedder", choices=["endpoint", "embedded"], default="endpoint")
-    parser.add_argument("--repeat", type=int, default=1, help="the least CPU of so many runs")
-    parser.add_argument("--parts", action="store_true", help="each metric alone, too")
+    parser.add_argument("--repeat", type=int, default=1, help="runs, of which the least CPU counts")
+    parser.add_argument("--parts", action="store_true", help="each metric alone as well")
     main(parser.parse_args())

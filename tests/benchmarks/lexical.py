@@ -1,16 +1,16 @@
-"""How fast lexical matching is: whole, by measure, as rows grow, and beside other packages.
+"""Speed of lexical matching: whole, by measure, with growing rows, and beside other packages.
 
-Run as `python -m tests.benchmarks.lexical`, with another number of rows as argument to see
-growth up to it. A row is a response of about 120 words against three contexts of about 120
+Run as `python -m tests.benchmarks.lexical [ROWS ...]`, with more numbers of rows to see how time
+grows. A row is a response of about 120 words against three contexts of about 120
 words each, in one of two shapes: English web sentences as they are, of 15 words and of all
 lengths, and the words of those in sentences of seven words. Time grows with the number of
 sentences, that of other packages more than ours. Figures are rows per CPU second of one process,
 the best of three rounds; beside other packages all take turns, and the best of five rounds counts.
 """
 
+import argparse
 import json
 import random
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -30,8 +30,8 @@ from claimflow.stages.text.overlap import token_overlaps
 from claimflow.stages.text.rouge import rouge_ls, rouge_words
 from claimflow.stages.text.sentences import split_sentences
 from claimflow.stages.text.tokens import tokenize
-from tests.benchmarks.cpu_time import fastest, in_turns
 from tests.benchmarks.lexical_peers import Work, peers
+from tests.benchmarks.measuring import fastest_of_three, in_turns
 
 SENTENCES = Path(__file__).parents[1] / "data" / "sentence_split" / "ud_ewt.test.jsonl"
 ROWS = 1_000
@@ -47,6 +47,9 @@ SETTINGS: list[dict[str, Any]] = [
 
 def main() -> None:
     """Print one line per figure."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("rows", nargs="*", type=int, help="more numbers of rows")
+    options = parser.parse_args()
     web, short = web_sentences(), short_sentences()
     made = samples(web, ROWS)
     print(f"{'rows per CPU second':56}")
@@ -56,7 +59,7 @@ def main() -> None:
         show(f"lexical_match: {settings}", made, stage.run)
     for name, part in parts(made).items():
         show(name, made, partial(alone, part))
-    for rows in (1_000, 10_000, *map(int, sys.argv[1:])):
+    for rows in (1_000, 10_000, *options.rows):
         show(f"deterministic faithfulness, {rows:,} rows", samples(web, rows), faithfulness)
     beside("web sentences", made)
     beside("short sentences", samples(short, ROWS))
@@ -148,7 +151,7 @@ def each(work: Work, rows: Sequence[tuple[str, Sequence[str]]]) -> None:
 
 def show(name: str, made: pl.DataFrame, work: Callable[[pl.DataFrame], object]) -> float:
     """Print and return rows per CPU second."""
-    rate = made.height / fastest(lambda: work(made))
+    rate = made.height / fastest_of_three(lambda: work(made))
     print(f"{name:56} {rate:9,.0f}", flush=True)
     return rate
 

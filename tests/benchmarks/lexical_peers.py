@@ -1,4 +1,4 @@
-"""What other packages need for the measures of `lexical.py`, as far as they are installed.
+"""The measures of `lexical.py` by other packages, where these are installed.
 
 None is a dependency of this project: `pip install continuous-eval rouge-score nltk sacrebleu` and,
 for the tables that NLTK reads, `pip install --no-deps llama-index-core`.

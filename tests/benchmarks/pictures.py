@@ -1,9 +1,9 @@
-"""The pictures of the README: the report of the demo, a sample of it, and a comparison.
+"""Screenshots for the README: the report of the demo, a sample of it, and a comparison.
 
     python -m tests.benchmarks.pictures
 
 Runs the demo, and once more with a stricter threshold, in a folder that is removed; writes
-`tests/pictures/*.png`, as Chromium shows the pages.
+`tests/pictures/*.png` with Chromium.
 """
 
 import shutil
@@ -24,28 +24,28 @@ STRICTER: Final = ("against: reference}", "against: reference, threshold: 0.7}")
 
 
 def report_pages(folder: Path) -> tuple[Path, Path]:
-    """The report of the demo, and of the same with a stricter threshold held against it."""
+    """The report of the demo, and its comparison with a run at a stricter threshold."""
     shutil.copytree(ROOT / "configs", folder / "configs")
     config = folder / "configs/quickstart.yaml"
     alone, against = folder / "report.html", folder / "comparison.html"
     with chdir(folder):
-        done(["run", str(config)])
-        done(["report", "-o", str(alone)])
+        run(["run", str(config)])
+        run(["report", "-o", str(alone)])
         config.write_text(config.read_text("utf-8").replace(*STRICTER), "utf-8")
-        done(["run", str(config)])
-        done(["report", "--against", "previous", "-o", str(against)])
+        run(["run", str(config)])
+        run(["report", "--against", "previous", "-o", str(against)])
     return alone, against
 
 
-def done(arguments: list[str]) -> None:
-    """Run a command; whatever is wrong ends the script."""
+def run(arguments: list[str]) -> None:
+    """Run a command; exit if it fails."""
     code = main(arguments)
     if code:
         raise SystemExit(code)
 
 
 def take_all(alone: Path, against: Path) -> None:
-    """Every picture, of these two pages."""
+    """Take every picture of these two pages."""
     PICTURES.mkdir(exist_ok=True)
     with browsing() as browser:
         page = opened(browser, alone, 560)
@@ -61,7 +61,7 @@ def take_all(alone: Path, against: Path) -> None:
 
 
 def opened(browser: Browser, path: Path, height: int) -> Page:
-    """A page in a window of the size of its picture; whatever the browser says is printed."""
+    """A page in a window of the size of its picture; console messages and errors are printed."""
     page = browser.new_page(viewport={"width": 1200, "height": height}, color_scheme="light")
     page.on("console", lambda message: print(message.text))
     page.on("pageerror", lambda error: print(error.stack))
@@ -72,7 +72,7 @@ def opened(browser: Browser, path: Path, height: int) -> Page:
 
 
 def take(page: Page, name: str) -> None:
-    """What the window shows, as a picture."""
+    """Save what the window shows."""
     path = PICTURES / f"{name}.png"
     page.screenshot(path=path)
     print(f"{path.name}: {path.stat().st_size:,} bytes")

@@ -1,8 +1,10 @@
 """CPU seconds and peak memory of reading 10,000 and 100,000 samples of 3 KB.
 
-Each figure is taken in a process of its own, which reads a file, checks every sample and
-takes the samples out again in shards of 2,000. The files are written by others: a process
-starts with the peak memory of the one that starts it.
+    python -m tests.benchmarks.reading
+
+Each figure is that of a process of its own, which reads a file, checks every sample and iterates
+over the samples in shards of 2,000. Other processes write the files, since a process starts with
+the peak memory of its parent.
 """
 
 import json
@@ -38,7 +40,7 @@ def main() -> None:
 
 
 def run(*words: object) -> str:
-    """What this program prints when it is called with `words`."""
+    """The output of this program with the arguments `words`."""
     command = [sys.executable, __file__, *map(str, words)]
     return subprocess.check_output(command, text=True)
 
@@ -101,5 +103,7 @@ if __name__ == "__main__":
             write(Path(path), int(count))
         case ["measure", path]:
             measure(Path(path))
-        case _:
+        case []:
             main()
+        case _:
+            print(__doc__)

@@ -1,15 +1,14 @@
-"""One process, local processes and a Dask cluster beside each other, and what Prefect costs.
+"""Speed of one process, local processes and a Dask cluster, and the cost of Prefect.
 
     python -m tests.benchmarks.scale [ROWS] [--work WORK ...] [--by ENGINE ...] [--prefect]
 
 Lexical: deterministic faithfulness over ROWS samples (20,000 when left out) as in
-streaming.py. Embedding: the similarity of two texts of about 12 words, all of them different.
-Brief: the similarity of one text of four words, each another, and one that is always the same,
-so that 1,000,000 samples are done within the hour. Each is one `claimflow run`: with `count: 1`,
-with a process for each core, and on a Dask cluster of this machine with as many workers of one
-thread. Shown are seconds of wall time, CPU seconds of the process that runs the pipeline and of
-its workers, the most memory that process held, and its samples a wall second in relation to
-those of one process.
+streaming.py. Embedding: the similarity of two texts of about 12 words, all distinct. Brief: the
+similarity of a distinct text of four words and a constant one, so that 1,000,000 samples take
+less than an hour. Each is one `claimflow run`: with `count: 1`, with a process per core, and on a
+Dask cluster on this machine with one single-threaded worker per core. Shown are seconds of wall
+time, CPU seconds of the process that runs the pipeline and of its workers, the peak memory of
+that process, and its samples per second of wall time relative to one process.
 
 With `--prefect` a pipeline of ten small steps runs with and without a Prefect server that was
 started before: CPU seconds of the run and of the server, per run and per task run.
@@ -27,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.benchmarks.processes import cpu, family, held
+from tests.benchmarks.measuring import process_cpu, process_memory, process_tree
 from tests.benchmarks.streaming import MAIN, SENTENCES, write_samples
 
 ROOT = Path(__file__).parents[2]
@@ -62,18 +61,18 @@ PREFECT_STEPS = "\n" + "".join(
 
 
 def all_cpu(root: int) -> dict[int, float]:
-    """CPU seconds of every process of a family that still runs."""
+    """CPU seconds of `root` and every descendant that still runs."""
     times = {}
-    for process in family(root):
+    for process in process_tree(root):
         try:
-            times[process] = cpu(process)
+            times[process] = process_cpu(process)
         except OSError:
             continue
     return times
 
 
 def run(folder: Path, steps: str, workers: str, cluster: int | None = None) -> list[float]:
-    """Wall s, CPU s of the run and of its workers, and the most MiB that the run held."""
+    """Wall s, CPU s of the run and of its workers, and the peak MiB of the run."""
     written = PIPELINE.replace("WORKERS", workers).replace("STEPS", steps)
     (folder / "p.yaml").write_text(written, "utf-8")
     (folder / "store.duckdb").unlink(missing_ok=True)
@@ -84,12 +83,12 @@ def run(folder: Path, steps: str, workers: str, cluster: int | None = None) -> l
         cwd=folder,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": str(ROOT / ".package")},
     )
     while going.poll() is None:
         times |= all_cpu(going.pid)
         try:
-            peak = max(peak, held(going.pid))
+            peak = max(peak, process_memory(going.pid))
         except OSError:
             break
         time.sleep(0.2)
@@ -102,7 +101,7 @@ def run(folder: Path, steps: str, workers: str, cluster: int | None = None) -> l
 
 
 def write_texts(path: Path, count: int, *, brief: bool) -> None:
-    """Samples whose two texts are all different; `brief`, whose one short text is."""
+    """Samples of two distinct texts; `brief`: of one short distinct text and a constant one."""
     chance = random.Random(0)
     with SENTENCES.open(encoding="utf-8") as lines:
         words = [w for line in lines for s in json.loads(line)["sentences"] for w in s.split()]
@@ -133,7 +132,7 @@ def cluster(folder: Path) -> Iterator[tuple[str, int]]:
             cwd=folder,
             stdout=log,
             stderr=log,
-            env=os.environ | {"PYTHONPATH": str(ROOT), "POLARS_MAX_THREADS": "1"},
+            env=os.environ | {"PYTHONPATH": str(ROOT / ".package"), "POLARS_MAX_THREADS": "1"},
             process_group=0,
         )
         try:
@@ -181,7 +180,7 @@ def prefect(folder: Path) -> None:
             os.environ.pop("PREFECT_API_URL", None)
             if address:
                 os.environ["PREFECT_API_URL"] = address
-            run(folder, PREFECT_STEPS, "count: 1")  # what is imported for the first time
+            run(folder, PREFECT_STEPS, "count: 1")  # a first run compiles modules
             before = sum(all_cpu(server).values())
             wall, ours, *_ = run(folder, PREFECT_STEPS, "count: 1")
             time.sleep(10)  # the server goes on writing
@@ -201,7 +200,9 @@ def main() -> None:
     parser.add_argument("rows", nargs="?", type=int, default=20_000)
     parser.add_argument("--work", nargs="+", choices=WORK, default=["lexical", "embedding"])
     parser.add_argument("--by", nargs="+", choices=ENGINES, default=ENGINES)
-    parser.add_argument("--prefect", action="store_true", help="what Prefect costs instead")
+    parser.add_argument(
+        "--prefect", action="store_true", help="measure the cost of Prefect instead"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as room:
         folder = Path(room)

@@ -1,13 +1,14 @@
-"""CPU seconds of every score stage and of the summaries, and how they grow with the samples.
+"""CPU seconds of every score stage and of the summaries, by number of samples.
 
     python -m tests.benchmarks.scores [SAMPLES ...]
 
 Every sample has five claims on either side, three passages and four sentences: 100,000 samples
-have 1,000,000 claims, which no stage may take 5 seconds for. Ten times the samples may cost ten
-times the CPU: the last column is that ratio, of the last two counts. The least of three runs.
+have 1,000,000 claims, for which every stage must take less than 5 seconds. The last column is the
+growth of CPU from the last count but one to the last, which must be linear. Each figure is the
+least of three runs.
 """
 
-import sys
+import argparse
 from collections.abc import Callable
 
 import polars as pl
@@ -22,7 +23,7 @@ from claimflow.stages.scores.lexical_metrics import (
 from claimflow.stages.scores.retrieval_metrics import NoiseSensitivity, RagChecker
 from claimflow.stages.scores.summaries import SummarizeScores
 from claimflow.stages.tables import conform
-from tests.benchmarks.cpu_time import fastest
+from tests.benchmarks.measuring import fastest_of_three
 
 LABEL = (
     pl.int_range(pl.len())
@@ -115,7 +116,9 @@ def stages(count: int) -> dict[str, Callable[[], pl.DataFrame]]:
 def main(counts: list[int]) -> None:
     heads = [f"{count:>10,}" for count in counts]
     print(f"{'CPU seconds for samples:':32}{''.join(heads)}  growth")
-    by_count = [{name: fastest(run) for name, run in stages(count).items()} for count in counts]
+    by_count = [
+        {name: fastest_of_three(run) for name, run in stages(count).items()} for count in counts
+    ]
     for name in by_count[0]:
         times = [found[name] for found in by_count]
         growth = f"{times[-1] / times[-2]:>8.1f}" if len(times) > 1 else ""
@@ -123,4 +126,6 @@ def main(counts: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    main([int(word.replace(",", "")) for word in sys.argv[1:]] or [1_000, 10_000, 100_000])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("samples", nargs="*", type=int, default=[1_000, 10_000, 100_000])
+    main(parser.parse_args().samples)

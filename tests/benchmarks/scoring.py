@@ -1,15 +1,16 @@
-"""Wall and CPU seconds and memory of all score steps, made from stored verdicts.
+"""Wall time, CPU time and memory of all score steps, computed from stored verdicts.
 
     python -m tests.benchmarks.scoring [SAMPLES ...]
 
-A first run of `configs/quickstart.yaml` and `rag_checker`, in which stand-ins for decomposition,
-verification, embedding and matching make five claims a side, their verdicts and four sentences
-a sample, puts their tables on file. Then a setting of every score step is changed, and an
+A first run of `configs/quickstart.yaml` and `rag_checker` stores the tables of stand-ins for
+decomposition, verification, embedding and matching: five claims per side, their verdicts and four
+sentences per sample. Then a setting of every score step is changed, and an
 ordinary `claimflow run` in a process of its own is measured: it reads the samples, reuses those
 tables, makes every score, and summarises them with intervals and slices. Its limits are 30
 seconds and 2 GiB for 100,000 samples, and growth must be linear.
 """
 
+import argparse
 import json
 import os
 import subprocess
@@ -34,7 +35,8 @@ from claimflow.stages.scores.summaries import SummarizeScores
 from claimflow.stages.similarity import EmbeddingSimilarity
 from claimflow.stages.verify import VerifyClaims
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+ROOT = Path(__file__).parents[2]
+CONFIGS = ROOT / "configs"
 FIRST = "import sys; from tests.benchmarks import scoring; sys.exit(scoring.first_run())"
 MAIN = "import sys; from claimflow.flows.cli.main import main; sys.exit(main(sys.argv[1:]))"
 CLAIMS, SENTENCES = 5, 4
@@ -138,24 +140,24 @@ def write_pipeline(path: Path, *, changed: bool) -> None:
 
 
 def timed(code: str, *arguments: str, folder: Path) -> tuple[float, float, float, str]:
-    """(wall seconds, CPU seconds, peak MB, what it said) of a Python process."""
+    """(wall seconds, CPU seconds, peak MB, standard error) of a Python process."""
     before = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(CONFIGS.parent)},
+        env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / '.package'}"},
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
     )
     assert process.stderr is not None
-    said = process.stderr.read()
+    errors = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise SystemExit(said)
+        raise SystemExit(errors)
     wall = time.monotonic() - before
-    return wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, said
+    return wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, errors
 
 
 def main(counts: list[int]) -> None:
@@ -167,13 +169,15 @@ def main(counts: list[int]) -> None:
             write_pipeline(room / "p.yaml", changed=False)
             timed(FIRST, folder=room)
             write_pipeline(room / "p.yaml", changed=True)
-            wall, cpu, peak, said = timed(MAIN, "run", "p.yaml", folder=room)
+            wall, cpu, peak, errors = timed(MAIN, "run", "p.yaml", folder=room)
             store = (room / "store.duckdb").stat().st_size / 1e6
             each = 1_000 * wall / count
             print(f"{count:>8,} {store:>9.0f} {wall:>7.1f} {cpu:>7.1f} {peak:>8.0f}  {each:.3f}")
             if count == counts[-1]:
-                print(said)
+                print(errors)
 
 
 if __name__ == "__main__":
-    main([int(word.replace(",", "")) for word in sys.argv[1:]] or [1_000, 10_000, 100_000])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("samples", nargs="*", type=int, default=[1_000, 10_000, 100_000])
+    main(parser.parse_args().samples)

@@ -1,16 +1,16 @@
-"""How well and how fast sentence splitters find the sentences of labelled texts.
+"""Accuracy and speed of sentence splitters on labelled texts.
 
 Run as `python -m tests.benchmarks.sentence_split`. Compares claimflow's own rule with the
 libraries sentencex, pysbd, syntok and blingfire; one that is not installed is skipped. The
-last two know no languages and get the texts as they are, claimflow's is not told either.
+last two and claimflow's do not take a language.
 
 Boundary F1 counts the ends of all sentences but the last of a text, by the number of
-non-blank characters before them, so that white space and offsets play no part; a dash
-where there are none. Exact is the share of texts with every sentence right. The rule was
-written with all these texts in view, and pysbd's with those of its own golden rules.
+non-blank characters before them, so that white space does not matter; a dash
+where there are none. Exact is the share of texts with every sentence right. Our rule was
+developed on all these texts, and pysbd's on those of its golden rules.
 
-All times are CPU seconds of one thread, MB/s counts bytes of UTF-8; import is a fresh
-process up to its first sentence, less that of an empty process.
+All times are CPU seconds of one thread, MB/s counts bytes of UTF-8; import is the
+time of a fresh process up to its first sentence, less that of an empty process.
 """
 
 import json
@@ -29,7 +29,7 @@ DATA = Path(__file__).parents[1] / "data" / "sentence_split"
 ENGLISH = ("ud_ewt.dev", "ud_ewt.test", "golden_rules")
 
 SETUPS = {
-    "stages": """
+    "claimflow": """
 from claimflow.stages.text.sentences import split_sentences
 split = lambda text, language: [text[start:end] for start, end in split_sentences(text)]
 """,

@@ -1,9 +1,9 @@
-"""What the read copy, `verify` and `prune` cost on a store of many rows.
+"""Cost of the read copy, `verify` and `prune` on a store of many rows.
 
     python -m tests.benchmarks.store [ROWS]
 
-600,000 rows of each kind make a store of 170 MB. Peak memory is that of a process which does
-nothing else; "copied" is the whole of `publish`, "with DuckDB" what COPY FROM DATABASE would take.
+600,000 rows of each kind make a store of 170 MB. Each task runs in a process of its own, whose peak
+memory is printed. "copied" is all of `publish`; "with DuckDB" is COPY FROM DATABASE instead.
 """
 
 import resource
@@ -31,7 +31,7 @@ _NOTHING: Final = "00000000-0000-0000-0000-000000000000"
 
 
 def fill(store: Store, rows: int) -> None:
-    """A finished run with so many samples and as many scores."""
+    """Store a finished run with `rows` samples and as many scores."""
     run_id, _ = start_run(store, pipeline="p", config_path="p.yaml", config="")
     for row, step in ((Sample, "samples"), (Score, "scores")):
         shards = -(-rows // _PART)
@@ -50,7 +50,7 @@ def fill(store: Store, rows: int) -> None:
 
 
 def frame(row: type[Row], numbers: range) -> pl.DataFrame:
-    """Rows whose texts no compression makes small."""
+    """Rows with texts that do not compress."""
     names = [str(number) for number in numbers]
     texts = {"response": [content_key(name) * 8 for name in names]}
     scores = {"metric": "m", "score": 0.5, "status": "scored"}
@@ -59,7 +59,7 @@ def frame(row: type[Row], numbers: range) -> pl.DataFrame:
 
 
 def columns_of(columns: Mapping[str, object]) -> dict[str, pl.Expr | pl.Series]:
-    """Each as a column: a list as it is, any other value for every row."""
+    """Each as a column: a list unchanged, any other value repeated for every row."""
     return {
         name: pl.Series(value) if isinstance(value, list) else pl.lit(value)
         for name, value in columns.items()
@@ -67,7 +67,7 @@ def columns_of(columns: Mapping[str, object]) -> dict[str, pl.Expr | pl.Series]:
 
 
 def with_duckdb(store: Store) -> None:
-    """What publishing would be without a file copy."""
+    """Publish without a file copy, for comparison."""
     with store.reading() as connection:
         other = store.path.with_name("other.duckdb")
         other.unlink(missing_ok=True)
@@ -77,7 +77,7 @@ def with_duckdb(store: Store) -> None:
 
 
 def checked(store: Store) -> None:
-    """Look through the store, which is in order."""
+    """Verify the store, which has no faults."""
     assert check_store(store).faults == []
 
 
@@ -90,7 +90,7 @@ TASKS: Final[dict[str, Callable[[Store], object]]] = {
 
 
 def measure(task: str, path: Path) -> None:
-    """Do one thing and say what it cost this process and those it started."""
+    """Run a task and print its cost for this process and its children."""
     began = time.perf_counter()
     before = _cpu()
     TASKS[task](Store(path))
@@ -99,7 +99,7 @@ def measure(task: str, path: Path) -> None:
 
 
 def _peak() -> int:
-    """Memory of this process in MB; what `getrusage` says begins with that of its parent."""
+    """Peak memory of this process in MB; `getrusage` would include that of its parent."""
     status = Path("/proc/self/status").read_text("utf-8")
     return int(status.partition("VmHWM:")[2].split()[0]) // 1024
 
@@ -110,7 +110,7 @@ def _cpu() -> float:
 
 
 def main() -> None:
-    """Make a store, then do each thing in a process of its own."""
+    """Make a store, then run each task in a process of its own."""
     if len(sys.argv) == 3:
         measure(sys.argv[1], Path(sys.argv[2]))
         return

@@ -3,12 +3,13 @@
     python -m tests.benchmarks.streaming [SAMPLES ...]
 
 A sample is a response of about 120 words against three contexts of 100, of English web
-sentences. `claimflow run` reads the samples, matches, scores and summarises them; what is shown
-is samples a second of its wall time and of its CPU time, the cores it kept busy, and the most
-memory that it and its workers held at once. That must stay below 4 GiB for 1,000,000 samples,
-however many there are: a run holds a few parts of each table. Linux alone tells memory.
+sentences. `claimflow run` reads the samples, matches, scores and summarises them. Shown are
+samples per second of wall time and of CPU time, busy cores, and the peak memory of the run and
+its workers together. It must stay below 4 GiB for any number of samples, since a run holds a few
+parts of each table only. Linux only.
 """
 
+import argparse
 import json
 import os
 import random
@@ -20,7 +21,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.benchmarks.processes import family, held
+from tests.benchmarks.measuring import process_memory, process_tree
 
 SENTENCES = Path(__file__).parents[1] / "data" / "sentence_split" / "ud_ewt.test.jsonl"
 DISTINCT = 2_000
@@ -55,12 +56,12 @@ def write_samples(path: Path, count: int) -> None:
             file.write(json.dumps({"id": str(number), **sample}) + "\n")
 
 
-def held_by_all(process: int) -> int:
-    """Bytes that a process and all that it started hold."""
+def tree_memory(process: int) -> int:
+    """Bytes of memory of a process and its descendants."""
     total = 0
-    for one in family(process):
-        with suppress(OSError):  # it may have gone
-            total += held(one)
+    for one in process_tree(process):
+        with suppress(OSError):  # it may have ended
+            total += process_memory(one)
     return total
 
 
@@ -75,11 +76,11 @@ def measure(count: int) -> None:
             cwd=room,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / ".package")},
         )
         peak = 0
         while run.poll() is None:
-            peak = max(peak, held_by_all(run.pid))
+            peak = max(peak, tree_memory(run.pid))
             time.sleep(0.2)
         wall, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
         if run.returncode:
@@ -94,6 +95,9 @@ def measure(count: int) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("samples", nargs="*", type=int, default=[1_000, 10_000, 100_000])
+    options = parser.parse_args()
     print("  samples   wall s    CPU s  cores  samples/s samples/CPU s  peak MiB  store MB")
-    for word in sys.argv[1:] or ["1000", "10000", "100000"]:
-        measure(int(word.replace(",", "")))
+    for count in options.samples:
+        measure(count)
