@@ -77,7 +77,7 @@ def repair(
 
     Call it before the schedules of `file` are registered again.
     """
-    written = {one.name: one.written for one in scheduled}
+    written = {one.name: one.deployment for one in scheduled}
     registered = _registered(client, file)
     orphans = mark_orphaned_runs(client, [one.id for one in registered])
     missed: list[str] = []
@@ -134,7 +134,7 @@ def _deployments(
 
 
 def _deployment(file: Path, one: Scheduled, *, paused: bool) -> RunnerDeployment:
-    collision = _COLLISION[one.written.overlap]
+    collision = _COLLISION[one.deployment.overlap]
     deployment = RunnerDeployment.from_flow(
         evaluate,
         one.name,
@@ -151,10 +151,10 @@ def _deployment(file: Path, one: Scheduled, *, paused: bool) -> RunnerDeployment
 
 
 def _schedule(one: Scheduled) -> Schedule:
-    every = one.written.interval
+    every = one.deployment.interval
     if every is not None:
         return Interval(every, anchor_date=_ANCHOR, timezone="UTC")
-    return Cron(str(one.written.cron), timezone=one.written.timezone or "UTC")
+    return Cron(str(one.deployment.cron), timezone=one.deployment.timezone or "UTC")
 
 
 def _tag(file: Path) -> str:

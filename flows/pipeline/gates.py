@@ -15,19 +15,19 @@ CANARY_AGREEMENT: Final = "canary_agreement"
 
 
 class CanarySource(YamlModel):
-    """Pairs of premise and claim with a label, which each run's judges are tried on.
+    """Pairs of premise and claim with a known label, which the judges of each run are checked with.
 
-    A judge is asked once for each and not again while it, its prompt and its settings are the
-    same, unless `fresh` or `every` says so. With both at most `fresh` of those are asked whose
-    verdict is older than `every`.
+    A judge is asked once for each pair, and not again while the judge, its prompt and its
+    settings stay the same, unless `fresh` or `every` is set. With both, at most `fresh` pairs
+    whose verdict is older than `every` are asked again.
     """
 
     path: Annotated[str, AfterValidator(valid_location)]
-    """A file of premise, claim and label, of any format that samples have; or a glob of them."""
+    """A file with premise, claim and label in any format of samples, or a glob of such files."""
     fresh: int | None = Field(default=None, ge=1)
-    """So many are asked anew in each run, those first that were not for the longest time."""
+    """How many pairs are asked again in each run, those with the oldest verdicts first."""
     every: Duration | None = None
-    """Those are asked anew whose verdict is older, in seconds or as in 1d."""
+    """Pairs whose verdict is older are asked again; in seconds or as in 1d."""
 
 
 def _another_run(word: str) -> str:
@@ -37,18 +37,18 @@ def _another_run(word: str) -> str:
 
 
 class Gate(YamlModel):
-    """What the mean of a metric must be like for a run to pass."""
+    """Limits on the mean of a metric, which a run must keep to pass."""
 
     min: float | None = Field(default=None, allow_inf_nan=False)
-    """The mean must not lie below this."""
+    """The lowest mean that passes."""
     max: float | None = Field(default=None, allow_inf_nan=False)
-    """The mean must not lie above this."""
+    """The highest mean that passes."""
     no_worse_than: Annotated[str, Field(min_length=1), AfterValidator(_another_run)] | None = None
     """A run to compare with: a tag, a run id or its beginning, or previous."""
     by: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """How much worse than that run the mean may be."""
     steady: bool = False
-    """Of canaries: the judge must not have moved by more than chance."""
+    """For canaries: the verdicts must not have changed by more than chance."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:

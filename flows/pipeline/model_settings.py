@@ -9,56 +9,50 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from claimflow.flows.files import path_exists
 
-# A model that a pipeline names: a folder, or one of the Hugging Face Hub.
+_DEFAULT_REVISION: Final = "main"
+"""The revision of the Hub where none is named."""
 
-
-_NEWEST: Final = "main"
-"""The revision that is meant where none is named."""
-
-_NAMED: Final = re.compile(r"(\w[\w.-]*/\w[\w.-]*)(?:@(\w[\w./-]*))?", re.ASCII)
+_HUB_NAME: Final = re.compile(r"(\w[\w.-]*/\w[\w.-]*)(?:@(\w[\w./-]*))?", re.ASCII)
 
 
 class HubModel(NamedTuple):
-    """A model of the Hub: `name` is owner/name, `revision` a branch, a tag or a commit."""
+    """A model of the Hugging Face Hub: owner/name, and a branch, a tag or a commit."""
 
     name: str
-    revision: str = _NEWEST
+    revision: str = _DEFAULT_REVISION
 
     def __str__(self) -> str:
-        return self.name if self.revision == _NEWEST else f"{self.name}@{self.revision}"
+        return self.name if self.revision == _DEFAULT_REVISION else f"{self.name}@{self.revision}"
 
 
 def folder_or_hub_model(base: Path, written: str) -> Path | HubModel:
-    """What is meant by a `written` model in a file whose folder is `base`.
+    """The folder or the model of the Hub that `written` names, in a file in the folder `base`.
 
-    A folder that is there goes before a model of that name. What has not the form of a name,
-    owner/name or owner/name@revision, is a folder, whether it is there or not: `./owner/name`.
+    An existing folder takes precedence over a model of that name. A text that is not of the form
+    owner/name or owner/name@revision, such as `./owner/name`, is always a folder.
     """
     folder = base / written
-    named = _NAMED.fullmatch(written)
-    if named is None or path_exists(folder):
+    hub_name = _HUB_NAME.fullmatch(written)
+    if hub_name is None or path_exists(folder):
         return folder
-    return HubModel(named[1], named[2] or _NEWEST)
-
-
-# What a pipeline may say of a language model or an embedding model behind an endpoint.
+    return HubModel(hub_name[1], hub_name[2] or _DEFAULT_REVISION)
 
 
 EMBEDDED: Final = "embedded"
-"""The judge that needs no language model, for a step that is to do without the pipeline's."""
+"""The judge without a language model, for a step that does not use the judge of the pipeline."""
 
 DEFAULT_JUDGE: Final = "judge"
-"""The name of the judge of all steps that choose none."""
+"""The name of the judge of all steps that name none."""
 
 LIMIT_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
-"""What a limit that runs share may be called."""
+"""Pattern of the names of limits that runs share."""
 
 SECRET_NAME: Final = re.compile(
     r"api[_-]?key|secret|password|passwd|credential|authorization|access[_-]?token|bearer",
     re.IGNORECASE,
 )
-"""Names that secrets go by. They have no place in a file that is shared and stored."""
-_OURS: Final = frozenset(
+"""Names of secrets, which must not be in a file that is shared and stored."""
+_RESERVED: Final = frozenset(
     """
     api_base base_url drop_params input max_retries max_tokens messages mock_response model n
     num_retries request_timeout response_format seed stream temperature timeout tool_choice tools
@@ -66,7 +60,7 @@ _OURS: Final = frozenset(
 )
 
 
-def _no_credentials(url: str) -> str:
+def _check_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("a URL such as http://127.0.0.1:8000/v1 belongs here")
@@ -79,8 +73,8 @@ def _no_credentials(url: str) -> str:
     return url
 
 
-def _passed_through(extra: dict[str, Any]) -> dict[str, Any]:
-    taken = sorted(_OURS & set(extra))
+def _check_extra(extra: dict[str, Any]) -> dict[str, Any]:
+    taken = sorted(_RESERVED & set(extra))
     if taken:
         raise ValueError(f"{taken[0]} is not for extra: it is set by the judge or by claimflow")
     secret = _secret_in(extra)
@@ -104,7 +98,7 @@ def _secret_in(value: Any) -> str | None:
 
 
 class YamlModel(BaseModel):
-    """A part of a pipeline file."""
+    """A section of a YAML file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -117,7 +111,7 @@ class Price(YamlModel):
     output: float = Field(default=0, ge=0)
     """Tokens of the reply."""
     cached_input: float | None = Field(default=None, ge=0)
-    """Tokens of the prompt that the provider had cached; the price of input when left out."""
+    """Tokens of the prompt that came from the provider's cache; as input when left out."""
 
 
 class Endpoint(YamlModel):
@@ -125,41 +119,41 @@ class Endpoint(YamlModel):
 
     model: str = Field(min_length=1)
     """The model by litellm's name, for example openai/gpt-4o-mini or hosted_vllm/qwen3."""
-    api_base: Annotated[str, AfterValidator(_no_credentials)] | None = None
-    """The address of a server of your own; the provider's when left out."""
+    api_base: Annotated[str, AfterValidator(_check_url)] | None = None
+    """The address of your own server; the provider's when left out."""
     timeout: float = Field(default=60, gt=0)
-    """Seconds that one attempt may take; a call that keeps failing is given up after four times."""
+    """Seconds for one attempt; a call that keeps failing ends after four times as long."""
     max_concurrency: int = Field(default=16, ge=1, le=1000)
-    """Requests at a time, at most; fewer while the endpoint sends us away."""
+    """Most requests at a time; fewer while the endpoint limits the rate."""
     rpm: int | None = Field(default=None, ge=1)
     """Requests a minute, where the endpoint's limit is known."""
     tpm: int | None = Field(default=None, ge=1)
     """Tokens a minute, where the endpoint's limit is known."""
     shared_limit: Annotated[str, Field(pattern=LIMIT_NAME)] | None = None
-    """A limit of a schedules file, which all runs that Prefect tracks share."""
+    """The name of a limit in a schedules file, shared by all runs that Prefect tracks."""
     price: Price | None = None
-    """What tokens cost; litellm's table when left out."""
+    """The price of tokens; from litellm's table when left out."""
     budget_usd: float | None = Field(default=None, gt=0)
-    """US dollars that one run may spend; what would cost more is not asked."""
+    """US dollars that one run may spend; calls beyond that are not made."""
     budget_calls: int | None = Field(default=None, ge=1)
-    """Requests that one run may send, repeated ones included."""
-    extra: Annotated[dict[str, Any], AfterValidator(_passed_through)] = {}
-    """Parameters passed on as they are, for example {reasoning_effort: low}."""
+    """Requests that one run may send, retries included."""
+    extra: Annotated[dict[str, Any], AfterValidator(_check_extra)] = {}
+    """Further parameters of the request, for example {reasoning_effort: low}."""
 
 
 class Judge(Endpoint):
-    """A language model that decomposes and verifies."""
+    """A language model that decomposes texts and verifies claims."""
 
     provider: Literal["litellm"] = "litellm"
     temperature: float | None = Field(default=0, ge=0)
-    """Of sampling; null for a model that does not take it."""
+    """Sampling temperature; null for a model that does not accept one."""
     max_tokens: int | None = Field(default=None, ge=1)
-    """Tokens of a reply, at most; the provider's limit when left out."""
+    """Most tokens of a reply; the provider's limit when left out."""
     seed: int | None = None
-    """Of sampling, for endpoints that know one."""
+    """Sampling seed, for endpoints that accept one."""
 
     def identity(self) -> dict[str, Any]:
-        """What could change a reply: all that is sent beside the messages."""
+        """Everything that can change a reply: the request without its messages."""
         return {"model": self.model, "api_base": self.api_base, **self.parameters()}
 
     def parameters(self) -> dict[str, Any]:
@@ -177,14 +171,14 @@ class OnnxEncoder(YamlModel):
 
     provider: Literal["onnx"] = "onnx"
     model: str
-    """A folder that holds an ONNX sentence encoder; relative to this file."""
+    """A folder with an ONNX sentence encoder, relative to this file."""
 
 
 class OnnxCrossEncoder(YamlModel):
     """An entailment model that runs in this process."""
 
     model: str
-    """A folder that holds an ONNX cross-encoder for entailment, relative to this file; or one of
+    """A folder with an ONNX cross-encoder for entailment, relative to this file; or a model of
     the Hugging Face Hub as owner/name or owner/name@revision, where there is no such folder."""
 
 
@@ -193,14 +187,14 @@ class EmbeddingEndpoint(Endpoint):
 
     provider: Literal["litellm"]
     dimensions: int | None = Field(default=None, ge=1)
-    """Numbers of a vector, for models that can shorten them."""
+    """Length of a vector, for models that can shorten it."""
     texts_per_call: int = Field(default=256, ge=1, le=2048)
-    """Texts sent in one request."""
+    """Texts in one request."""
 
     def identity(self) -> dict[str, Any]:
-        """What could change a vector."""
+        """Everything that can change a vector: the request without its texts."""
         return {"model": self.model, "api_base": self.api_base, **self.parameters()}
 
     def parameters(self) -> dict[str, Any]:
-        """What is sent beside the texts."""
+        """The parameters of every request."""
         return ({"dimensions": self.dimensions} if self.dimensions else {}) | self.extra

@@ -1,4 +1,4 @@
-"""The prompts of steps: read from their files, their blanks checked."""
+"""Prompts of steps: read from their files, with their blanks checked."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,10 +10,10 @@ from claimflow.stages.base import Stage
 from claimflow.stages.prompts import PromptBlanks, blanks
 
 DEFAULT_PROMPTS: Final = Path(__file__).parents[2] / "configs" / "prompts"
-"""The prompts that come along, for steps that name none: a file for each stage."""
+"""The default prompts: a file for each stage."""
 
 _TEXTS: Final = frozenset({"premise", "claims", "texts"})
-"""Blanks for the texts under evaluation: without them a model would judge nothing."""
+"""Blanks for the texts under evaluation; a prompt must have those of its stage."""
 
 
 def prompt_texts(
@@ -25,11 +25,11 @@ def prompt_texts(
     *,
     judged: bool,
 ) -> dict[str, str]:
-    """The text of each prompt of a step, by setting; none where no language model judges.
+    """The text of each prompt of a step, by setting; empty unless `judged` by a language model.
 
-    A step that names no file gets the prompt that comes along. A file that cannot be read,
-    a blank that the stage does not fill, a text that has no blank and a prompt that nobody
-    would read become faults.
+    A step that names no file gets the default prompt. Faults are: a file that cannot be read, a
+    blank that the stage does not fill, a text without a blank, and a prompt in a step that
+    asks no language model.
     """
     texts = {}
     for name, field in kind.model_fields.items():
@@ -83,7 +83,7 @@ def _read(file: Path, path: str, place: str, faults: list[Fault]) -> str:
 
 
 class PromptError(ValueError):
-    """A file that holds no prompt: what is wrong with it, and what would be right."""
+    """A prompt file that cannot be used: what is wrong, and what would be right."""
 
     def __init__(self, wrong: str, hint: str) -> None:
         super().__init__(f"{wrong}; {hint}")
@@ -91,16 +91,18 @@ class PromptError(ValueError):
         self.hint = hint
 
 
-def _no_text(error: ValueError) -> str:
-    return "no UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-
-
 def read_prompt(file: Path) -> str:
-    """The text of a prompt file. Raises `PromptError` where there is none."""
+    """The text of a prompt file. Raises `PromptError` where it cannot be read or is empty."""
     try:
         text = file.read_text("utf-8")
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else _no_text(error)
+        match error:
+            case OSError():
+                reason = error.strerror
+            case UnicodeDecodeError():
+                reason = "no UTF-8"
+            case _:
+                reason = str(error)
         raise PromptError(f"cannot be read ({reason})", "name a prompt file") from error
     if not text.strip():
         raise PromptError("is empty", "write a prompt, or name another file")

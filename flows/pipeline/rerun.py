@@ -1,4 +1,4 @@
-"""Rerun options (--again, --only, --from) resolved to steps."""
+"""Rerun options (--again, --only, --from, --failed), resolved to steps."""
 
 from collections.abc import Collection, Iterable, Iterator
 from itertools import combinations
@@ -12,13 +12,13 @@ _CHOOSE: Final = "choose one of them"
 
 
 class Rerun(NamedTuple):
-    """What of a pipeline is asked for; the whole of it, where nothing is.
+    """Which part of a pipeline to run; all of it by default.
 
-    `again` names steps to make although their tables are on file, and `fresh` asks models
-    anew: for those steps, or for all that the run has. `only` leaves every other step as it
-    is, `from_step` all but that step and what depends on it, `failed` all but the steps that
-    have failed rows in the newest run and what depends on them. `samples` names some of the
-    samples: a file of their ids, or a SELECT on the store.
+    `again` names steps to make although their tables are stored. `fresh` asks models again, for
+    those steps or for all steps of the run. `only` names the steps to run; `from_step` selects a
+    step and those that depend on it; `failed` selects the steps with failed rows in the newest
+    run and those that depend on them. `samples` selects samples: a file of their ids, or a
+    SELECT on the store.
     """
 
     again: tuple[str, ...] = ()
@@ -29,11 +29,11 @@ class Rerun(NamedTuple):
     samples: str | None = None
 
     def scope(self) -> str | None:
-        """The option that says which steps are in the run, if one does."""
+        """The option that selects the steps of the run, if there is one."""
         return next(iter(self._scopes()), None)
 
     def clashes(self, *, limit: int | None) -> Iterator[Fault]:
-        """A fault for every two options that make no sense together."""
+        """A fault for each pair of options that exclude each other."""
         for one, other in combinations(self._scopes(), 2):
             yield Fault(f"{one} and {other}", "each says which steps are made", _CHOOSE)
         if self.again and self.failed:
@@ -42,11 +42,11 @@ class Rerun(NamedTuple):
             yield Fault("--limit and --samples", "each says which samples are taken", _CHOOSE)
 
     def unknown(self, pipeline: Pipeline) -> Iterator[Fault]:
-        """A fault for every step that is named and is not there, or not in the run."""
+        """A fault for each named step that does not exist, or is not in the run."""
         names = [step.name for step in pipeline.steps]
-        started = () if self.from_step is None else (self.from_step,)
-        told = {"--again": self.again, "--only": self.only, "--from": started}
-        wrong = {(option, name) for option in told for name in told[option] if name not in names}
+        first = () if self.from_step is None else (self.from_step,)
+        named = {"--again": self.again, "--only": self.only, "--from": first}
+        wrong = {(option, name) for option in named for name in named[option] if name not in names}
         for option, name in sorted(wrong):
             yield Fault(option, f"there is no step {name!r}", one_of(name, names))
         scope = self.scope()
@@ -55,7 +55,7 @@ class Rerun(NamedTuple):
         wanted = select_steps(pipeline, self).wanted
         for name in self.again:
             if name not in wanted:
-                what = f"{name!r} is not made in a run {scope} {' '.join(told[scope])}"
+                what = f"{name!r} is not made in a run {scope} {' '.join(named[scope])}"
                 yield Fault(f"--again and {scope}", what, f"leave out --again {name} or {scope}")
 
     def _scopes(self) -> list[str]:
@@ -70,9 +70,9 @@ class Rerun(NamedTuple):
 class StepSelection(NamedTuple):
     """The steps of a run, in an order that can run.
 
-    Those in `again` are made although their tables are on file, those in `found` must be on
-    file, and what those in `fresh` ask a model is asked past the ledger. `clean` is the run
-    in which nothing failed, where only what failed was asked for: there is nothing to do.
+    Steps in `again` are made although their tables are stored; tables of steps in `found` must
+    be stored; steps in `fresh` ask models without the ledger. `clean` is set where only failed
+    steps were selected and that run has none: there is nothing to do.
     """
 
     steps: tuple[Step, ...]
@@ -82,7 +82,7 @@ class StepSelection(NamedTuple):
     clean: str | None = None
 
     def nothing(self) -> str:
-        """Why there is nothing to do, in words."""
+        """The message that there is nothing to do."""
         return f"nothing failed in run {self.clean}: nothing to do"
 
     @property
@@ -92,7 +92,7 @@ class StepSelection(NamedTuple):
 
 
 def select_steps(pipeline: Pipeline, rerun: Rerun, failed: Collection[str] = ()) -> StepSelection:
-    """The steps that `rerun` comes to, where `failed` have failed rows."""
+    """The steps that `rerun` selects, where steps in `failed` have failed rows."""
     steps = pipeline.steps
     if rerun.only:
         wanted = frozenset(rerun.only)
@@ -113,7 +113,7 @@ def select_steps(pipeline: Pipeline, rerun: Rerun, failed: Collection[str] = ())
 
 
 def _downstream(steps: Iterable[Step], names: Collection[str]) -> frozenset[str]:
-    """The steps of those names and all that depend on them; `steps` are in order."""
+    """The named steps and all that depend on them; `steps` are in order."""
     reached = set(names)
     for step in steps:
         if not reached.isdisjoint(step.needs):
@@ -122,7 +122,7 @@ def _downstream(steps: Iterable[Step], names: Collection[str]) -> frozenset[str]
 
 
 def _upstream(steps: tuple[Step, ...], names: Collection[str]) -> frozenset[str]:
-    """The steps of those names and all that they depend on; `steps` are in order."""
+    """The named steps and all that they depend on; `steps` are in order."""
     reached = set(names)
     for step in reversed(steps):
         if step.name in reached:

@@ -1,6 +1,5 @@
-"""Schedules files: which pipeline runs when, and what happens when it cannot."""
+"""Schedules files: which pipeline runs when, and what happens to missed times."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -17,9 +16,8 @@ from claimflow.flows.pipeline.model_settings import LIMIT_NAME, YamlModel
 from claimflow.flows.pipeline.pipeline import Pipeline, build_pipeline
 from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.pipeline.times import Duration, check_cron, to_timedelta
+from claimflow.flows.pipeline.yaml_errors import validate
 from claimflow.flows.pipeline.yaml_source import YamlSource, load_yaml
-
-# What a schedules file may say.
 
 
 def _timezone(name: str) -> str:
@@ -38,30 +36,30 @@ def _folder(place: str) -> str:
 
 
 class Parameters(YamlModel):
-    """What is asked of a pipeline, as by the options of `claimflow run`."""
+    """Parameters of a run, as the options of `claimflow run`."""
 
     store: str | None = None
     """A DuckDB file instead of the pipeline's, relative to this file."""
     limit: int | None = Field(default=None, ge=1)
-    """Take the first samples only."""
+    """Only the first samples."""
     again: tuple[str, ...] = ()
-    """Steps to make even though their tables are on file."""
+    """Steps to make although their tables are stored."""
     fresh: bool = False
-    """Ask models anew: for the steps of again, or for all that the run has."""
+    """Ask models again: for the steps of again, or for all steps of the run."""
     only: tuple[str, ...] = ()
-    """Just these steps; what they need must be on file."""
+    """Only these steps; the tables that they need must be stored."""
     from_step: str | None = None
-    """Just this step and what depends on it; what they need must be on file."""
+    """Only this step and those that depend on it; other tables must be stored."""
     failed: bool = False
-    """Just what failed in the newest run and what depends on it."""
+    """Only steps with failed rows in the newest run and those that depend on them."""
     samples: str | None = None
-    """Just these samples: a file of their ids, relative to this one, or a SELECT of them."""
+    """Only these samples: a file of their ids, relative to this file, or a SELECT of them."""
     redact: bool = False
-    """Keep only hashes of the texts in the record of calls."""
+    """Store only hashes of the texts of calls."""
 
 
 class Deployment(YamlModel):
-    """A pipeline that runs by itself."""
+    """A pipeline that runs on a schedule."""
 
     pipeline: str
     """The pipeline's YAML file, relative to this one."""
@@ -72,15 +70,15 @@ class Deployment(YamlModel):
     every: Duration | None = None
     """How often, in seconds or as in 6h, counted from midnight in UTC."""
     parameters: Parameters = Field(default=Parameters())
-    """What is asked of the pipeline; the whole of it when left out."""
+    """Parameters of each run; the whole pipeline when left out."""
     overlap: Literal["wait", "skip"] = "skip"
-    """What a run does whose forerunner still runs: wait for it, or be left out."""
+    """What a run does while the previous one is running: wait for it, or be skipped."""
     missed: Literal["run", "skip"] = "run"
-    """What becomes of times missed while everything was down: one run for all, or none."""
+    """What happens to times missed while no worker ran: one run for all of them, or none."""
     publish: Annotated[str, AfterValidator(valid_location)] | None = None
-    """Where the tables of each run go as Parquet: a folder, relative to this file, or s3://."""
+    """Where the tables of each run are written as Parquet: a folder, relative to this file, or s3://."""
     report: Annotated[str, AfterValidator(_folder)] | None = None
-    """The folder, relative to this file, where a page about each run is put."""
+    """The folder, relative to this file, for an HTML report of each run."""
 
     @model_validator(mode="after")
     def _has_one_schedule(self) -> Self:
@@ -92,28 +90,28 @@ class Deployment(YamlModel):
 
     @property
     def interval(self) -> timedelta | None:
-        """`every` as a span of time."""
+        """`every` as timedelta."""
         return None if self.every is None else to_timedelta(self.every)
 
 
 class SharedLimit(YamlModel):
-    """What runs that name it in `shared_limit` may do together."""
+    """A limit for all runs together that name it in `shared_limit`."""
 
     rpm: int = Field(ge=1)
-    """Requests a minute, divided among the runs that ask."""
+    """Requests a minute, divided among the runs."""
 
 
 class Schedules(YamlModel):
-    """The deployments of one file, and the limits that runs share."""
+    """The deployments of one file, and the limits that their runs share."""
 
     deployments: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")], Deployment] = (
         Field(min_length=1, json_schema_extra={"additionalProperties": False})
     )
-    """Name -> what runs when."""
+    """Name -> which pipeline runs when."""
     limits: dict[Annotated[str, Field(pattern=LIMIT_NAME)], SharedLimit] = Field(
         default={}, json_schema_extra={"additionalProperties": False}
     )
-    """Name -> what all runs that name it share."""
+    """Name -> limit for all runs that name it."""
 
 
 def schedules_schema() -> dict[str, Any]:
@@ -124,87 +122,80 @@ def schedules_schema() -> dict[str, Any]:
     }
 
 
-# What a schedules file says: which pipeline runs when, and what if it cannot.
-
-
-_NAME_OF = {"--again": "again", "--only": "only", "--from": "from_step"}
-"""Rerun's words for what is called otherwise among the parameters."""
-
-
 class Scheduled(NamedTuple):
-    """A deployment with its name; `folder` is what the paths in it are relative to."""
+    """A deployment with its name; paths in it are relative to `folder`."""
 
     name: str
     folder: Path
-    written: Deployment
+    deployment: Deployment
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What a run of it is started with: parameters of the flow, with absolute paths."""
-        asked = self.written.parameters.model_dump(mode="json", exclude_defaults=True)
+        """The parameters of the Prefect flow, with absolute paths."""
+        asked = self.deployment.parameters.model_dump(mode="json", exclude_defaults=True)
         for name in ("store", "samples"):
-            # What is no file among the samples is a SELECT.
+            # Samples that are no file are a SELECT.
             if name in asked and (name == "store" or is_file(self.folder / asked[name])):
                 asked[name] = self._absolute(asked[name])
-        publish = self.written.publish
+        publish = self.deployment.publish
         if publish is not None:
             asked["publish"] = publish if is_remote(publish) else self._absolute(publish)
-        if self.written.report is not None:
-            asked["report"] = self._absolute(self.written.report)
-        return {"config": self._absolute(self.written.pipeline), **asked}
+        if self.deployment.report is not None:
+            asked["report"] = self._absolute(self.deployment.report)
+        return {"config": self._absolute(self.deployment.pipeline), **asked}
 
     def _absolute(self, path: str) -> str:
         return str((self.folder / path).resolve())
 
 
 class ScheduleFile(NamedTuple):
-    """A schedules file that was read: its deployments, in its order, and its limits by name."""
+    """A schedules file: its deployments in the order of the file, and its limits by name."""
 
     scheduled: list[Scheduled]
     limits: Mapping[str, SharedLimit]
 
 
 def read_schedules(path: Path) -> ScheduleFile:
-    """What a schedules file says.
+    """Read and check a schedules file.
 
-    The pipelines that they name are read, too. Raises `InputError` with every fault, in the
+    The pipelines that it names are checked, too. Raises `InputError` with every fault in the
     file and in its pipelines.
     """
     source = load_yaml(path)
     faults = list(source.faults)
     try:
-        read = Schedules.model_validate_json(json.dumps(source.value, default=str), strict=True)
+        schedules = validate(Schedules, source.value)
     except ValidationError as error:
         faults += _faults(source, error)
         raise InputError(sorted(faults, key=_file_and_line)) from error
-    for name, written in read.deployments.items():
-        faults += _pipeline_faults(source, name, written)
+    for name, deployment in schedules.deployments.items():
+        faults += _pipeline_faults(source, name, deployment)
     if faults:
-        # A pipeline that is scheduled twice is told once.
+        # Faults of a pipeline that is scheduled twice are listed once.
         raise InputError(sorted(dict.fromkeys(faults), key=_file_and_line))
-    scheduled = [Scheduled(name, source.folder, one) for name, one in read.deployments.items()]
-    return ScheduleFile(scheduled, read.limits)
+    scheduled = [Scheduled(name, source.folder, one) for name, one in schedules.deployments.items()]
+    return ScheduleFile(scheduled, schedules.limits)
 
 
-def _pipeline_faults(source: YamlSource, name: str, written: Deployment) -> Iterator[Fault]:
-    """What is wrong with a deployment's pipeline, and what its parameters ask of it."""
+def _pipeline_faults(source: YamlSource, name: str, deployment: Deployment) -> Iterator[Fault]:
+    """Faults of a deployment's pipeline, and of the parameters for it."""
     at = ("deployments", name)
-    path = source.folder / written.pipeline
+    path = source.folder / deployment.pipeline
     if not is_file(path):
-        what = f"there is no file {written.pipeline!r}"
+        what = f"there is no file {deployment.pipeline!r}"
         beside = path.parent.glob("*.yaml") if is_folder(path.parent) else ()
         near = [other.name for other in beside]
         yield Fault(source.place(*at, "pipeline"), what, one_of(path.name, near))
         return
-    asked = written.parameters
+    asked = deployment.parameters
     rerun = Rerun(
         asked.again, asked.fresh, asked.only, asked.from_step, asked.failed, asked.samples
     )
     clashes = list(rerun.clashes(limit=asked.limit))
     for fault in clashes:
-        words = " and ".join(map(_parameter, fault.place.split(" and ")))
+        names = " and ".join(map(_parameter, fault.place.split(" and ")))
         place = source.place(*at, "parameters")
-        yield Fault(place, f"{words}: {fault.what}", fault.hint)
+        yield Fault(place, f"{names}: {fault.what}", fault.hint)
     try:
         pipeline = build_pipeline(load_yaml(path))
     except InputError as error:
@@ -224,7 +215,8 @@ def _unknown_steps(
 
 
 def _parameter(option: str) -> str:
-    return _NAME_OF.get(option, option.removeprefix("--"))
+    """The parameter for an option of `claimflow run`."""
+    return "from_step" if option == "--from" else option.removeprefix("--")
 
 
 def _faults(source: YamlSource, error: ValidationError) -> Iterator[Fault]:
@@ -253,7 +245,7 @@ def _faults(source: YamlSource, error: ValidationError) -> Iterator[Fault]:
 
 
 def _keys(path: tuple[str, ...]) -> list[str]:
-    """The keys that may stand beside the last of `path`."""
+    """The keys that are allowed beside the last of `path`."""
     of_name = SharedLimit if path[0] == "limits" else Deployment
     known: dict[int, Any] = {1: Schedules, 3: of_name, 4: Parameters}
     return list(known[len(path)].model_fields) if len(path) in known else ["NAME"]

@@ -1,4 +1,4 @@
-"""The schema of a pipeline file, built from the registry of stages."""
+"""The schema of a pipeline file: pydantic models, built from the registry of stages."""
 
 from functools import cache, reduce
 from operator import or_
@@ -29,26 +29,24 @@ from claimflow.stages.judging.cascade import Cascade
 from claimflow.stages.registry import STAGES
 from claimflow.stages.tools import LLM
 
-# What a pipeline may say of its workers.
 
-
-def _known(engine: Any) -> Any:
+def _check_engine(engine: Any) -> Any:
     if engine == "ray":
         raise ValueError("Ray is not supported; write dask, and start a Dask cluster")
     return engine
 
 
 class WorkersSetting(YamlModel):
-    """Where work is done that needs no language model: on this machine, or on a Dask cluster."""
+    """Where steps without a language model run: on this machine, or on a Dask cluster."""
 
-    engine: Annotated[Literal["local", "dask"], BeforeValidator(_known)] = "local"
+    engine: Annotated[Literal["local", "dask"], BeforeValidator(_check_engine)] = "local"
     """Processes on this machine, or the workers of a Dask scheduler."""
     count: int | None = Field(default=None, ge=1, le=512)
-    """Processes of engine local; one a core and at most 8 when left out, 1 for none."""
+    """Processes of engine local; 1 for none. One per core, at most 8, when left out."""
     address: str | None = Field(default=None, min_length=1)
     """The scheduler of engine dask, for example tcp://10.0.0.5:8786."""
     shards: int = Field(default=1, ge=1)
-    """Chunks that a step is cut into, at least; none holds more than 2,000 samples."""
+    """Least number of chunks of a step; no chunk has more than 2,000 samples."""
 
     @model_validator(mode="after")
     def _fitting(self) -> Self:
@@ -61,13 +59,10 @@ class WorkersSetting(YamlModel):
         return self
 
 
-# What a pipeline's YAML may say, built from the register of stages.
-
-
 STEP_NAME: Final = r"^[a-z][a-z0-9_]*$"
 
-_UNWRITTEN: Final = {"use_attribute_docstrings": False}
-"""For models that stand in no file: pydantic would search every module for their source."""
+_NO_SOURCE: Final = {"use_attribute_docstrings": False}
+"""For generated models: pydantic would search every module for their source."""
 
 
 class SamplesSource(YamlModel):
@@ -91,6 +86,7 @@ class SamplesSource(YamlModel):
 
 
 def _provider(embedder: Any) -> str:
+    """The provider of an embedder, as mapping or model."""
     if isinstance(embedder, dict):
         return str(embedder.get("provider", "onnx"))
     return str(getattr(embedder, "provider", "onnx"))
@@ -115,7 +111,7 @@ _Several = Annotated[
 
 @cache
 def pipeline_model() -> type[BaseModel]:
-    """The model of a whole pipeline file, its steps a union discriminated by `use`."""
+    """The model of a pipeline file; its steps are a union discriminated by `use`."""
     models: list[Any] = [step_model(stage) for stage in STAGES.values()]
     step: Any = Annotated[reduce(or_, models), Field(discriminator="use")]
     name: Any = Annotated[str, Field(pattern=STEP_NAME)]
@@ -128,15 +124,18 @@ def pipeline_model() -> type[BaseModel]:
         ),
         "read_copy": (
             bool,
-            Field(True, description="Leave a copy of the store for queries after each run."),
+            Field(True, description="Write a copy of the store for queries after each run."),
         ),
         "judge": (
             Judge | None,
-            Field(None, description="The language model that judges; the embedded judge without."),
+            Field(
+                None,
+                description="The language model that judges; the embedded judge when left out.",
+            ),
         ),
         "judges": (
             dict[name, Judge],
-            Field({}, description="More judges by name, for steps that choose one."),
+            Field({}, description="More judges by name, for steps that name one."),
         ),
         "embedder": (
             _Embedder | None,
@@ -148,26 +147,26 @@ def pipeline_model() -> type[BaseModel]:
         ),
         "workers": (
             WorkersSetting,
-            Field(WorkersSetting(), description="Who does what needs no language model."),
+            Field(WorkersSetting(), description="Where steps without a language model run."),
         ),
         "canaries": (
             CanarySource | None,
-            Field(None, description="Labelled pairs that each run's judges are tried on."),
+            Field(None, description="Labelled pairs that the judges of each run are checked with."),
         ),
         "gates": (
             dict[str, Gate],
-            Field({}, description="Metric, or step.metric -> what its mean must be like."),
+            Field({}, description="Metric, or step.metric -> limits on its mean."),
         ),
         "steps": (
             dict[name, step],
             Field(
                 min_length=1,
-                description="Name of the table it makes -> how it is made.",
+                description="Name of a step and its table -> its stage and settings.",
                 json_schema_extra={"additionalProperties": False},
             ),
         ),
     }
-    return _made("Pipeline", YamlModel, None, fields)
+    return _model("Pipeline", YamlModel, None, fields)
 
 
 def json_schema() -> dict[str, Any]:
@@ -179,35 +178,35 @@ def json_schema() -> dict[str, Any]:
 
 
 def named_inputs(stage: type[Stage]) -> dict[str, Any]:
-    """The inputs of a stage that a step may wire by name: all but `samples`."""
+    """The inputs of a stage for which a step may name other steps: all but `samples`."""
     return {name: table for name, table in stage.inputs.items() if name != "samples"}
 
 
 def asks_llm(stage: type[Stage]) -> bool:
-    """Whether a language model can do the work of a stage."""
+    """Whether a stage can use a language model."""
     return LLM in stage.tools.values()
 
 
 def can_vote(stage: type[Stage]) -> bool:
-    """Whether several language models, or one several times, can do the work of a stage."""
+    """Whether a stage can ask for several votes."""
     return "votes" in stage.model_fields
 
 
 def can_cascade(stage: type[Stage]) -> bool:
-    """Whether a language model can do what the embedded one leaves open of a stage's work."""
+    """Whether a stage can pass what the embedded model is unsure of to a language model."""
     return "cascade" in stage.model_fields
 
 
 def _cascade_model() -> type[BaseModel]:
-    """What a pipeline may say of a cascade: its settings, and the judges at its end."""
+    """The model of a cascade: its settings and its judges."""
     what = "The judge to ask: one of judges, or several that vote; the pipeline's when left out."
     judge: Any = (_Several | None, Field(None, description=what))
-    return _made("Cascade", Cascade, Cascade.__doc__, {"judge": judge})
+    return _model("Cascade", Cascade, Cascade.__doc__, {"judge": judge})
 
 
 @cache
 def step_model(stage: type[Stage]) -> type[BaseModel]:
-    """The model of a step of that stage."""
+    """The model of a step that uses a stage."""
     fields: dict[str, Any] = {
         name: (field.annotation, field) for name, field in stage.model_fields.items()
     }
@@ -221,13 +220,13 @@ def step_model(stage: type[Stage]) -> type[BaseModel]:
         judge = _Several if can_vote(stage) else str
         fields["judge"] = (judge | None, Field(None, description=f"{what}{more}"))
     if can_cascade(stage):
-        what = "The embedded model settles what it is sure of, the judge the rest."
+        what = "The embedded model judges what it is sure of, the judge the rest."
         fields["cascade"] = (_cascade_model() | None, Field(None, description=what))
     fields["use"] = (Literal[stage.use], ...)
-    return _made(stage.use, YamlModel, stage.__doc__, fields)
+    return _model(stage.use, YamlModel, stage.__doc__, fields)
 
 
-def _made(
+def _model(
     name: str, base: type[BaseModel], what: str | None, fields: dict[str, Any]
 ) -> type[BaseModel]:
-    return create_model(name, __base__=base, __doc__=what, __cls_kwargs__=_UNWRITTEN, **fields)
+    return create_model(name, __base__=base, __doc__=what, __cls_kwargs__=_NO_SOURCE, **fields)

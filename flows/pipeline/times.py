@@ -7,16 +7,13 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import BeforeValidator
 
-# Spans of time as people write them: seconds, or as in 6h.
-
-
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 _LONGEST: Final = timedelta(days=36_500)
-"""A hundred years. The calendar of Python ends where a span reaches back before its year 1."""
+"""A hundred years: subtracted from today it is still a date that Python has."""
 
 
-def _written(given: Any) -> Any:
+def _check_duration(given: Any) -> Any:
     whole = isinstance(given, int) and not isinstance(given, bool) and given > 0
     if not whole and not (isinstance(given, str) and re.fullmatch(r"[1-9]\d*[smhd]", given)):
         raise ValueError("write seconds, or a number with s, m, h or d, as in 6h")
@@ -26,29 +23,26 @@ def _written(given: Any) -> Any:
 
 
 def _seconds(written: int | str) -> int:
-    """Whole seconds, however many."""
+    """Seconds of a valid duration."""
     if isinstance(written, int):
         return written
     return int(written[:-1]) * _UNITS[written[-1]]
 
 
-Duration = Annotated[int | str, BeforeValidator(_written)]
+Duration = Annotated[int | str, BeforeValidator(_check_duration)]
 """Whole seconds, or a whole number with s, m, h or d."""
 
 
 def to_timedelta(written: int | str) -> timedelta:
-    """The time that a `Span` means."""
+    """A `Duration` as timedelta."""
     return timedelta(seconds=_seconds(written))
-
-
-# Times in the five fields of cron.
 
 
 class _Field(NamedTuple):
     name: str
     numbers: range
     words: Sequence[str] = ()
-    """What may be written for the first of the numbers, in their order."""
+    """Names for the first of the numbers, in their order."""
 
 
 _MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec".split()
@@ -68,7 +62,7 @@ _LENGTHS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def check_cron(text: str) -> str:
-    """`text`, which says a time that comes; raises `ValueError` with what would be right."""
+    """`text`, if it is a cron line that has a next time; raises `ValueError` with a hint."""
     fields = text.split()
     if len(fields) != len(_FIELDS):
         raise ValueError(
@@ -77,23 +71,23 @@ def check_cron(text: str) -> str:
         )
     _, _, days, months, _ = map(_numbers, _FIELDS, fields)
     longest = max(_LENGTHS[month - 1] for month in months)
-    # Of days of the month and of the week either will do, where both are chosen.
+    # Where days of the month and of the week are both restricted, either of them matches.
     if fields[-1].startswith("*") and min(days) > longest:
         raise ValueError(f"no month {fields[3]} has a day {fields[2]}, so that time never comes")
     return text
 
 
 def _numbers(field: _Field, written: str) -> set[int]:
-    return {number for part in written.split(",") for number in _of_part(field, part)}
+    return {number for part in written.split(",") for number in _part_numbers(field, part)}
 
 
-def _of_part(field: _Field, part: str) -> list[int]:
-    """What stands between two commas, as in *, 3, mon-fri or 0-30/5."""
+def _part_numbers(field: _Field, part: str) -> list[int]:
+    """The numbers of a part between commas, as in *, 3, mon-fri or 0-30/5."""
     name, numbers, words = field
     known = {str(number): number for number in numbers} | dict(zip(words, numbers, strict=False))
     found = _PART.fullmatch(part)
     first, last, step = found.groups() if found else (part, None, None)
-    # Cron takes 05 for 5, and names in capitals.
+    # Cron accepts 05 for 5, and names in capitals.
     ends = [(end.lstrip("0") or "0").lower() for end in (first, last) if end]
     if not found or any(end not in known for end in ends):
         hint = f"{numbers[0]} to {numbers[-1]}"
@@ -102,6 +96,6 @@ def _of_part(field: _Field, part: str) -> list[int]:
     start = known[ends[0]] if ends else numbers[0]
     end = known[ends[-1]] if last or (first and not step) else numbers[-1]
     if start > end:
-        # Over the end and on from the beginning, as in fri-mon.
+        # A range that wraps around, as in fri-mon.
         return [*range(start, numbers[-1] + 1), *range(numbers[0], end + 1)]
     return list(range(start, end + 1, int(step or 1)))

@@ -1,4 +1,4 @@
-"""A YAML file as plain values, with the line of every key."""
+"""Read a YAML file as plain values, with the line of every key."""
 
 import re
 from contextlib import suppress
@@ -11,11 +11,11 @@ from claimflow.flows.errors import Fault, InputError
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _SHOWN: Final = 80
-"""Characters of a value that are told of one that cannot be read."""
+"""Characters of an unreadable value that a message shows."""
 
 
 class YamlSource(NamedTuple):
-    """What a YAML file holds: `value`, and for each path in it the line it stands on."""
+    """A YAML file: its `value`, the line of each path in it, and faults found on reading."""
 
     path: Path
     text: str
@@ -25,11 +25,11 @@ class YamlSource(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """The folder of the file, which every path in it is relative to."""
+        """The folder of the file; paths in the file are relative to it."""
         return self.path.absolute().parent
 
     def place(self, *path: str) -> str:
-        """Where `path` stands, or the nearest key above it: `nightly.yaml:7 steps.verify`."""
+        """File, line and path: `nightly.yaml:7 steps.verify`, or the nearest key above it."""
         known = path
         while known and known not in self.lines:
             known = known[:-1]
@@ -44,7 +44,7 @@ class YamlSource(NamedTuple):
 def load_yaml(path: Path) -> YamlSource:
     """Read a YAML file safely.
 
-    Keys written twice, keys that are no text, and aliases are collected as faults.
+    Duplicate keys, keys that are no text, and aliases are collected as faults.
     Raises `InputError` when the file is missing, is no UTF-8 or is no YAML at all.
     """
     text = _text(path)
@@ -64,7 +64,7 @@ def load_yaml(path: Path) -> YamlSource:
 
 
 class _Reader:
-    """Builds plain values from YAML nodes, noting lines and faults on the way."""
+    """Builds plain values from YAML nodes, and collects their lines and the faults."""
 
     def __init__(self, path: Path) -> None:
         self.lines: dict[tuple[str, ...], int] = {}
@@ -110,7 +110,7 @@ class _Reader:
         return values
 
     def _scalar(self, node: yaml.ScalarNode, path: tuple[str, ...]) -> Any:
-        # What PyYAML raises for a text that is not of the kind that its tag names.
+        # PyYAML raises these for a text that does not fit its tag.
         with suppress(yaml.YAMLError, ValueError, LookupError, AttributeError):
             value = self._scalars.construct_object(node)
             if _is_plain(value):
@@ -126,7 +126,7 @@ class _Reader:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value may go on as JSON: no halves of characters, no number without bounds."""
+    """Whether a value can be written as JSON: no lone surrogates, no integer over 64 bits."""
     if isinstance(value, str):
         return _SURROGATE.search(value) is None
     return not isinstance(value, int) or value.bit_length() <= 64

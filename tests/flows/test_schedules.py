@@ -36,7 +36,7 @@ def test_the_example_is_right_for_us_and_for_editors() -> None:
         "config": str(ROOT / "configs/quickstart.yaml"),
         "publish": str(ROOT / "published"),
     }
-    assert nightly.written.timezone == "Europe/Berlin"
+    assert nightly.deployment.timezone == "Europe/Berlin"
     assert hourly.parameters == {
         "config": str(ROOT / "configs/quickstart.yaml"),
         "limit": 5,
@@ -87,10 +87,10 @@ def test_what_is_asked_has_absolute_paths_and_no_defaults(small: Path) -> None:
         "publish": str(folder / "out"),
         "report": str(folder / "pages"),
     }
-    assert one.written.interval == timedelta(seconds=90)
+    assert one.deployment.interval == timedelta(seconds=90)
     assert two.parameters == {"config": str(small), "samples": sql}
-    assert two.written.interval == timedelta(minutes=15)
-    assert (two.written.overlap, two.written.missed) == ("skip", "run")
+    assert two.deployment.interval == timedelta(minutes=15)
+    assert (two.deployment.overlap, two.deployment.missed) == ("skip", "run")
 
 
 def test_every_mistake_is_told_at_once(small: Path) -> None:
