@@ -1,10 +1,12 @@
-"""What all tests share: hypothesis' draws, the order of files, servers, forks, a browser."""
+"""Shared by all tests: hypothesis settings, order of files, Prefect server, forks, browser."""
 
 import atexit
 import gc
 import os
+import shutil
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,16 +18,18 @@ from tests.flows.prefect_server import environment, shared_server
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-# Hardly anything of what is loaded while tests are collected is ever let go.
+# Almost nothing that is loaded while tests are collected is ever freed.
 gc.disable()
 
-# Else every process that tests start compiles all of ours anew.
+# Otherwise every process that tests start would compile the whole package.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# The same examples on every machine, and no judgement of how fast it is.
+# The same examples on every machine, and no time limits.
 settings.register_profile("everywhere", deadline=None, derandomize=True, database=None)
 settings.load_profile("everywhere")
+
+ROOT = Path(__file__).parent.parent
 
 LONG = (
     "tests/flows/test_schedule.py",
@@ -35,18 +39,22 @@ LONG = (
     "tests/flows/test_execute.py",
     "tests/flows/test_plan.py",
 )
-"""Files that take long, the longest first: one that began last would be waited for alone."""
+"""The files that take longest, in that order: started last, they would delay the end."""
+
+NO_CHROMIUM = "browser tests need Chromium in PATH (for example apt-get install chromium)"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first; those with a browser last, for beside it no asyncio loop can be run."""
+    """Long files first; those with a browser last, because no asyncio loop can run beside it."""
+    if missing := [name for name in LONG if not (ROOT / name).exists()]:
+        raise pytest.UsageError(f"LONG names files that are not there: {', '.join(missing)}")
     places = {name: place for place, name in enumerate(LONG)}
     places |= {_file(item): len(LONG) + 1 for item in items if "browser" in _fixtures(item)}
     items.sort(key=lambda item: places.get(_file(item), len(LONG)))
 
 
 def pytest_collection_finish() -> None:
-    """What is loaded by now stays until the end: the collector of cycles need not look at it."""
+    """Exclude everything loaded by now from garbage collection: it stays until the end."""
     gc.freeze()
     gc.enable()
 
@@ -61,10 +69,7 @@ def _fixtures(item: pytest.Item) -> list[str]:
 
 @atexit.register
 def _hush() -> None:
-    """Pytest keeps our modules until the very end, which DuckDB's binding takes for a leak.
-
-    It would print pages about it below the result of the tests.
-    """
+    """Silence DuckDB's binding at exit: it reports leaks, as pytest keeps all modules loaded."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
@@ -94,10 +99,23 @@ def tracked_forks(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield forks
 
 
+def chromium() -> str | None:
+    """The path of Chromium, or None if it is not installed."""
+    return shutil.which("chromium") or shutil.which("chromium-browser")
+
+
 @pytest.fixture(scope="session")
 def browser() -> "Iterator[Browser]":
-    """A Chromium that all tests of this process share."""
+    """A Chromium for all tests of this process; without it they are skipped, but fail in CI."""
     from tests.flows.browser import browsing
 
-    with browsing() as opened:
+    executable = chromium()
+    if executable is None:
+        (pytest.fail if "CI" in os.environ else pytest.skip)(NO_CHROMIUM)
+    with browsing(executable) as opened:
         yield opened
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if chromium() is None:
+        terminalreporter.write_line(NO_CHROMIUM)

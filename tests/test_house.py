@@ -75,6 +75,7 @@ def test_the_top_level_is_fixed() -> None:
         "stages",
         "configs",
         "tests",
+        "CHANGELOG.md",
         "README.md",
         "LICENSE",
     }

@@ -93,6 +93,17 @@ def assert_shown(output: str, printed: list[str]) -> None:
             assert line in rest, f"{line!r} is not printed there:\n" + "\n".join(printed)
 
 
+def test_the_python_of_the_readme_runs(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(clone)
+    (example,) = re.findall(r"```python\n((?s:.*?))```", README)
+    exec(example, {})
+    printed = capfd.readouterr().out
+    assert "factual_correctness" in printed
+    assert "n_scored" in printed
+
+
 def commands(text: str) -> list[str]:
     """The commands of a text that are shown without their output."""
     blocks = re.findall(r"```console\n(?!\$)((?s:.*?))```", text)

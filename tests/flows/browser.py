@@ -1,6 +1,5 @@
-"""A real Chromium, which sees a page as readers do and tells what it did."""
+"""A real Chromium for tests of pages."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,24 +19,17 @@ ARGUMENTS = [
 ]
 
 PATIENCE = 120_000
-"""Milliseconds: more than anything takes on a machine that has much else to do."""
-
-
-def chromium() -> str:
-    """Where Chromium is; tests of pages fail without it, for nothing else sees what they see."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    assert found, "tests of pages need Chromium: apt-get install chromium"
-    return found
+"""Milliseconds to wait for the browser: enough for a busy machine."""
 
 
 @contextmanager
-def browsing() -> Iterator[Browser]:
-    """A Chromium, until the end of the block; while it is open no other asyncio loop runs here."""
-    # A page of ours forbids `eval`, by which `wait_for_function` would look again: tests expect.
+def browsing(executable: str) -> Iterator[Browser]:
+    """A Chromium, until the end of the block; meanwhile no other asyncio loop can run here."""
+    # Our pages forbid `eval`, which `wait_for_function` needs, so tests use `expect`.
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=chromium(), args=ARGUMENTS, timeout=PATIENCE
+            executable_path=executable, args=ARGUMENTS, timeout=PATIENCE
         )
         try:
             yield browser
@@ -46,7 +38,7 @@ def browsing() -> Iterator[Browser]:
 
 
 class Seen:
-    """A page that was opened, with all complaints of the browser and all addresses asked for."""
+    """An opened page, with the errors that the browser reported and the addresses it requested."""
 
     def __init__(self, browser: Browser, path: Path, **settings: Any) -> None:
         self.complaints: list[str] = []
