@@ -15,6 +15,7 @@ from typing import Final
 from playwright.sync_api import Browser, Page
 
 from claimflow.flows.cli.main import main
+from tests.conftest import chromium
 from tests.flows.browser import PATIENCE, browsing
 
 ROOT: Final = Path(__file__).parents[2]
@@ -47,7 +48,7 @@ def run(arguments: list[str]) -> None:
 def take_all(alone: Path, against: Path) -> None:
     """Take every picture of these two pages."""
     PICTURES.mkdir(exist_ok=True)
-    with browsing() as browser:
+    with browsing(str(chromium())) as browser:
         page = opened(browser, alone, 560)
         take(page, "report")
         page.get_by_text(SAMPLE, exact=True).click()
