@@ -1,4 +1,8 @@
-"""Lexical matches as continuous-eval 0.3 computes them."""
+"""Lexical matches as continuous-eval 0.3 computes them.
+
+They differ from ours in the sentences, in the tokens that are counted, and in ROUGE-L. Its BLEU is
+our character BLEU.
+"""
 
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,15 +19,39 @@ from claimflow.stages.text.comparison import Comparison
 from claimflow.stages.text.sentences import Span
 from claimflow.stages.text.tokens import content_words
 
-# ROUGE-L as continuous-eval 0.3 computes it: the package `rouge` 1.0.1 at summary level.
-#
-# Both texts are cut at every full stop. The distinct words that stand in the longest common
-# subsequence of any two pieces are counted, over the distinct words of either text. Which
-# of several equally long subsequences is taken matters then, so the rule for ties is kept.
+CONTINUOUS_EVAL: Final[MatchCompat] = "continuous-eval-0.3"
 
 
-_PUNCTUATION: Final = frozenset(string.punctuation)
-_BLOCK: Final = 1024
+def compat_matches(
+    samples: pl.DataFrame,
+    *,
+    against: Against,
+    unit: Literal["sentence", "text"],
+) -> SentenceMatches:
+    """One row per sample, source and part of the response, by continuous-eval 0.3.
+
+    `samples` has the fields of a sample's texts. The contexts are joined by line breaks; the
+    reference and every other reference are a source each. A sample for which the library
+    raises an error has no row: its response has no sentence, or a source of it holds only
+    full stops. An empty response has one row as a whole, of zeros.
+    """
+    rows: list[dict[str, Any]] = []
+    comparisons: list[Comparison] = []
+    for sample in samples.iter_rows(named=True):
+        sources = sources_of(sample, against) if sample["response"] is not None else []
+        measured = continuous_eval_measures(
+            sample["response"] or "",
+            [source for _, source in sources],
+            by_sentence=unit == "sentence",
+        )
+        # Where the library raises an error there are sources, but no measures.
+        for (number, source), parts in zip(sources, measured, strict=False):
+            key = {"sample_id": sample["sample_id"], "against": against, "source": number}
+            rows += [key | _columns(part) for part in parts]
+            comparisons.append(Comparison([part.text for part in parts], source))
+    return pl.DataFrame(rows, schema=schema(SentenceMatch), orient="row").with_columns(
+        bleu=pl.Series(character_bleus(comparisons), dtype=pl.Float64)
+    )
 
 
 class Triple(NamedTuple):
@@ -32,6 +60,85 @@ class Triple(NamedTuple):
     precision: float
     recall: float
     f1: float
+
+
+class Measures(NamedTuple):
+    """A sentence of a text, or all of it, and what it has in common with one source."""
+
+    position: int | None
+    text: str
+    span: Span
+    rouge_l: Triple
+    token_overlap: Triple
+
+
+def _columns(part: Measures) -> dict[str, Any]:
+    return {
+        "position": part.position,
+        "sentence": part.text,
+        "start": part.span.start,
+        "end": part.span.end,
+        **{f"rouge_l_{name}": value for name, value in part.rouge_l._asdict().items()},
+        **{f"token_overlap_{name}": value for name, value in part.token_overlap._asdict().items()},
+        "compat": CONTINUOUS_EVAL,
+    }
+
+
+def continuous_eval_measures(
+    text: str, sources: Sequence[str], *, by_sentence: bool
+) -> list[list[Measures]]:
+    """Every sentence of `text`, or all of it, against the first source, the second, ...
+
+    Empty where the library raises an error: for a text without sentences, and for all of
+    `sources` when one of them holds only full stops and `text` more than punctuation.
+    """
+    spans = punkt_sentences(text) if by_sentence else [Span(0, len(text))]
+    if not spans:
+        return []
+    parts = [text[start:end] for start, end in spans]
+    # A sentence is split into sentences once more for its tokens, and may fall apart then.
+    tokens = list(map(content_tokens, parts))
+    positions = range(len(parts)) if by_sentence else [None]
+    measured = []
+    for source in sources:
+        overlap = overlap_with(content_tokens(source))
+        try:
+            rouge_l = list(map(rouge_with(source), parts))
+        except EmptySourceError:
+            return []
+        overlaps = map(overlap, tokens)
+        columns = zip(positions, parts, spans, rouge_l, overlaps, strict=True)
+        measured.append([Measures(*part) for part in columns])
+    return measured
+
+
+def content_tokens(text: str) -> list[str]:
+    """The content words of each of its sentences, in order, repeats included."""
+    return [word for start, end in punkt_sentences(text) for word in content_words(text[start:end])]
+
+
+def overlap_with(source: Sequence[str]) -> Callable[[Sequence[str]], Triple]:
+    """Distinct tokens in common, over the tokens of each side with repeats."""
+    in_source = frozenset(source)
+
+    def overlap(tokens: Sequence[str]) -> Triple:
+        hits = len(in_source.intersection(tokens))
+        precision = hits / len(tokens) if tokens else 0.0
+        recall = hits / len(source) if source else 0.0
+        f1 = 2 * ((precision * recall) / (precision + recall)) if hits else 0.0
+        return Triple(precision, recall, f1)
+
+    return overlap
+
+
+# ROUGE-L of the package `rouge` 1.0.1 at summary level, which continuous-eval 0.3 uses.
+#
+# Both texts are cut at every full stop. The distinct words that stand in the longest common
+# subsequence of any two pieces are counted, over the distinct words of either text. Which
+# of several equally long subsequences is taken matters then, so the rule for ties is kept.
+
+_PUNCTUATION: Final = frozenset(string.punctuation)
+_BLOCK: Final = 1024
 
 
 class EmptySourceError(ValueError):
@@ -106,7 +213,7 @@ def _common_words(
     the source is dropped if L without it exceeds L without the last of `words`, else the
     latter is. Unequal words leave L the larger of both, so the source's word goes if and
     only if L grew at the other: one bit of each cell decides. A row of the table is one
-    integer (Hyyrö 2004, see `lcs`); rows are made again block by block, so that the memory
+    integer (Hyyrö 2004, see `lcs_length`); rows are made again block by block, so that the memory
     stays proportional to the texts.
     """
     # A word that stands nowhere in the other text changes neither L nor the words taken.
@@ -135,139 +242,3 @@ def _table(rows: Sequence[int], row: int, full: int) -> list[int]:
         row = ((row + matched) | (row - matched)) & full
         table.append(row)
     return table
-
-
-# ROUGE-L and token overlap of continuous-eval 0.3: a text, or its sentences, against sources.
-#
-# They differ from ours in the sentences, in the tokens that are counted, and in ROUGE-L. Its
-# BLEU is ours on characters.
-
-
-class Measures(NamedTuple):
-    """A sentence of a text, or all of it, and what it has in common with one source."""
-
-    position: int | None
-    text: str
-    span: Span
-    rouge_l: Triple
-    token_overlap: Triple
-
-
-class _Part(NamedTuple):
-    position: int | None
-    text: str
-    span: Span
-    tokens: list[str]
-
-
-def continuous_eval_measures(
-    text: str, sources: Sequence[str], *, by_sentence: bool
-) -> list[list[Measures]]:
-    """Every sentence of `text`, or all of it, against the first source, the second, ...
-
-    There is nothing where the library raises an error: for a text without sentences, and
-    for all of `sources` when one of them holds only full stops and `text` more than
-    punctuation.
-    """
-    if by_sentence:
-        spans = punkt_sentences(text)
-        parts = [_part(text, position, span) for position, span in enumerate(spans)]
-    else:
-        parts = [_part(text, None, Span(0, len(text)))]
-    try:
-        return [_against(source, parts) for source in sources] if parts else []
-    except EmptySourceError:
-        return []
-
-
-def content_tokens(text: str) -> list[str]:
-    """The content words of each of its sentences, in order, repeats included."""
-    return [word for start, end in punkt_sentences(text) for word in content_words(text[start:end])]
-
-
-def overlap_with(source: Sequence[str]) -> Callable[[Sequence[str]], Triple]:
-    """Distinct tokens in common, over the tokens of each side with repeats."""
-    in_source = frozenset(source)
-
-    def overlap(tokens: Sequence[str]) -> Triple:
-        hits = len(in_source.intersection(tokens))
-        precision = hits / len(tokens) if tokens else 0.0
-        recall = hits / len(source) if source else 0.0
-        f1 = 2 * ((precision * recall) / (precision + recall)) if hits else 0.0
-        return Triple(precision, recall, f1)
-
-    return overlap
-
-
-def _part(text: str, position: int | None, span: Span) -> _Part:
-    part = text[span.start : span.end]
-    # A sentence is cut into sentences once more for its tokens, and may fall apart then.
-    return _Part(position, part, span, content_tokens(part))
-
-
-def _against(source: str, parts: Sequence[_Part]) -> list[Measures]:
-    rouge_l = rouge_with(source)
-    overlap = overlap_with(content_tokens(source))
-    return [
-        Measures(position, text, span, rouge_l(text), overlap(tokens))
-        for position, text, span, tokens in parts
-    ]
-
-
-# Rows of lexical matches as another library would make them.
-
-
-CONTINUOUS_EVAL: Final[MatchCompat] = "continuous-eval-0.3"
-
-
-def compat_matches(
-    samples: pl.DataFrame,
-    *,
-    against: Against,
-    unit: Literal["sentence", "text"],
-) -> SentenceMatches:
-    """One row per sample, source and part of the response, by continuous-eval 0.3.
-
-    `samples` has the fields of a sample's texts. The contexts are joined by line breaks; the
-    reference and every other reference are a source each. A sample for which the library
-    raises an error has no row: its response has no sentence, or a source of it holds only
-    full stops. An empty response has one as a whole, of zeros.
-    """
-    rows: list[dict[str, Any]] = []
-    comparisons: list[Comparison] = []
-    for sample in samples.iter_rows(named=True):
-        sources = sources_of(sample, against) if sample["response"] is not None else []
-        made = continuous_eval_measures(
-            sample["response"] or "",
-            [source for _, source in sources],
-            by_sentence=unit == "sentence",
-        )
-        # Where the library raises an error there are sources, but nothing is made of them.
-        for (number, source), parts in zip(sources, made, strict=False):
-            rows += _rows(parts, sample_id=sample["sample_id"], against=against, source=number)
-            comparisons.append(Comparison([part.text for part in parts], source))
-    return pl.DataFrame(rows, schema=schema(SentenceMatch), orient="row").with_columns(
-        bleu=pl.Series(character_bleus(comparisons), dtype=pl.Float64)
-    )
-
-
-def _rows(
-    parts: Sequence[Measures], *, sample_id: str, against: str, source: int | None
-) -> Iterator[dict[str, Any]]:
-    for position, text, span, rouge, overlap in parts:
-        yield {
-            "sample_id": sample_id,
-            "against": against,
-            "source": source,
-            "position": position,
-            "sentence": text,
-            "start": span.start,
-            "end": span.end,
-            "rouge_l_precision": rouge.precision,
-            "rouge_l_recall": rouge.recall,
-            "rouge_l_f1": rouge.f1,
-            "token_overlap_precision": overlap.precision,
-            "token_overlap_recall": overlap.recall,
-            "token_overlap_f1": overlap.f1,
-            "compat": CONTINUOUS_EVAL,
-        }

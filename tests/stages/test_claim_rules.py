@@ -1,4 +1,4 @@
-"""The rules of decomposition: the documented examples, and sentences of the same build."""
+"""Decomposition by rules: the documented examples, and sentences of the same structure."""
 
 import time
 
@@ -258,7 +258,7 @@ SPLIT = [
 
 
 @pytest.mark.parametrize(("sentence", "expected"), SPLIT)
-def test_what_is_coordinated_or_said_beside_is_split(sentence: str, expected: list[str]) -> None:
+def test_coordinations_and_parentheticals_are_split(sentence: str, expected: list[str]) -> None:
     assert claims(sentence) == expected
     assert claims(sentence, "low", "high") == [sentence]
 
@@ -289,11 +289,11 @@ WHOLE = [
 
 
 @pytest.mark.parametrize("sentence", WHOLE)
-def test_what_belongs_together_stays_together(sentence: str) -> None:
+def test_sentences_that_are_not_split(sentence: str) -> None:
     assert claims(sentence) == [sentence]
 
 
-def test_low_coverage_leaves_the_main_point() -> None:
+def test_low_coverage_keeps_the_main_statement() -> None:
     assert claims("Paris, the capital of France, lies on the Seine.", "low", "low") == [
         "Paris lies on the Seine."
     ]
@@ -303,7 +303,7 @@ def test_low_coverage_leaves_the_main_point() -> None:
     assert claims("It was a very influential study.", "low", "low") == ["It was a study."]
 
 
-def test_low_coverage_never_makes_a_denial_stronger() -> None:
+def test_low_coverage_never_strengthens_a_negation() -> None:
     text = "The drug has no significant effect on sleep."
     assert claims(text, "low", "low") == [text]
 
@@ -326,7 +326,7 @@ def test_sentences_of_other_languages_stay_whole(
     assert claims(text, atomicity, coverage) == [text]
 
 
-def test_a_pronoun_is_resolved_when_the_text_leaves_no_doubt() -> None:
+def test_a_pronoun_with_a_certain_antecedent_is_resolved() -> None:
     text = "Ada Lovelace was a mathematician. She wrote a program. It ran."
     assert claims(text)[1:] == ["Ada Lovelace wrote a program.", "It ran."]
     text = "The Eiffel Tower is located in Paris. It has a height of 1000ft."
@@ -341,7 +341,7 @@ def test_a_pronoun_is_resolved_when_the_text_leaves_no_doubt() -> None:
         "Rome is a city. It is known that he wrote a book.",
     ],
 )
-def test_a_doubtful_pronoun_is_left(text: str) -> None:
+def test_a_pronoun_with_an_uncertain_antecedent_stays(text: str) -> None:
     assert claims(text)[-1] in text
 
 
@@ -367,7 +367,7 @@ def test_a_doubtful_pronoun_is_left(text: str) -> None:
         ),
     ],
 )
-def test_signs_units_and_marks_stay_with_what_they_belong_to(
+def test_signs_units_and_marks_stay_with_their_numbers_and_words(
     sentence: str, expected: list[str]
 ) -> None:
     assert claims(sentence) == expected
@@ -389,7 +389,7 @@ def test_signs_units_and_marks_stay_with_what_they_belong_to(
         ("He's a poet, and they've left.", ["He's a poet.", "They've left."]),
     ],
 )
-def test_what_is_said_beside_stands_alone(sentence: str, expected: list[str]) -> None:
+def test_parentheticals_become_statements(sentence: str, expected: list[str]) -> None:
     assert claims(sentence) == expected
 
 
@@ -405,11 +405,11 @@ def test_what_is_said_beside_stands_alone(sentence: str, expected: list[str]) ->
         "Bo's capital, Rome, was old.",
     ],
 )
-def test_what_may_be_said_of_another_stays(sentence: str) -> None:
+def test_parentheticals_with_an_uncertain_antecedent_stay(sentence: str) -> None:
     assert claims(sentence) == [sentence]
 
 
-def test_low_coverage_keeps_what_is_no_parenthesis() -> None:
+def test_low_coverage_keeps_parentheses_within_words() -> None:
     assert claims("The item(s) in f(x) (a set) are 2**3.", "low", "low") == [
         "The item(s) in f(x) are 2**3."
     ]
@@ -442,7 +442,7 @@ def test_markup_is_no_part_of_a_claim() -> None:
         "谁是爱因斯坦？",
     ],
 )
-def test_what_claims_nothing_gives_no_claim(text: str) -> None:
+def test_sentences_without_a_statement_give_no_claim(text: str) -> None:
     assert claims(text, "low", "high") == claims(text) == []
 
 

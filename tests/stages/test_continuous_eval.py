@@ -1,4 +1,4 @@
-"""The measures of continuous-eval: token overlap apart from splitting, and all of them with it."""
+"""The measures of continuous-eval: token overlap of recorded tokens, and all of them on texts."""
 
 import json
 from pathlib import Path
@@ -76,7 +76,7 @@ def test_a_part_is_named_by_position_and_span_for_every_source() -> None:
     )
 
 
-def test_a_sentence_is_cut_once_more_for_its_tokens() -> None:
+def test_a_sentence_is_split_again_for_its_tokens() -> None:
     # Of two stops in one word only the last cuts, so the first one does when that is gone.
     ((first, _),) = continuous_eval_measures("x.)y.)c", ["x y"], by_sentence=True)
     assert (first.text, first.token_overlap.precision) == ("x.)y.", 1.0)
@@ -91,7 +91,7 @@ def test_a_sentence_is_cut_once_more_for_its_tokens() -> None:
         ("? ?", ["...", ""], [2, 2]),
     ],
 )
-def test_what_the_library_gives_no_number_for(
+def test_texts_for_which_the_library_raises_have_no_measures(
     text: str, sources: list[str], made: list[int]
 ) -> None:
     found = continuous_eval_measures(text, sources, by_sentence=True)

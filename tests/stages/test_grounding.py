@@ -1,4 +1,4 @@
-"""Which words of a claim are not in its text, and which sentences are in no claim."""
+"""Ungrounded words of a claim, and sentences that no claim covers."""
 
 import pytest
 
@@ -25,7 +25,7 @@ TEXT = "The Eiffel Tower, designed by Gustave Eiffel, was built in Paris from 18
         ("Iron, iron and iron again makes the Tower.", ["iron", "makes"]),
     ],
 )
-def test_words_that_the_text_has_not(claim: str, words: list[str]) -> None:
+def test_words_that_are_not_in_the_text(claim: str, words: list[str]) -> None:
     assert ungrounded_words(claim, word_forms(TEXT), "English") == words
 
 
@@ -42,11 +42,13 @@ def test_words_that_the_text_has_not(claim: str, words: list[str]) -> None:
         ("Le Havre est grand.", "Les grandes villes.", ["les", "villes"]),
     ],
 )
-def test_which_words_are_the_same(text: str, claim: str, words: list[str]) -> None:
+def test_inflections_and_spellings_of_one_word_are_the_same(
+    text: str, claim: str, words: list[str]
+) -> None:
     assert ungrounded_words(claim, word_forms(text), None) == words
 
 
-def test_small_words_of_the_language_are_no_content() -> None:
+def test_function_words_of_the_language_are_no_content_words() -> None:
     text, claim = "Der Turm steht in Paris.", "Der Turm wurde nicht in Paris gebaut."
     assert ungrounded_words(claim, word_forms(text), "German") == ["gebaut"]
     assert ungrounded_words(claim, word_forms(text), "English") == ["wurde", "nicht", "gebaut"]
@@ -57,7 +59,7 @@ def sentences_without(text: str, *claims: str) -> list[tuple[str, list[str]]]:
     return [(text[one.start : one.end], one.words) for one in found]
 
 
-def test_a_sentence_that_no_claim_holds() -> None:
+def test_a_sentence_that_no_claim_covers() -> None:
     text = "Hello! The tower is in Paris. It has 1665 steps and a lift. Shall I go on?"
     assert sentences_without(text, "The tower is in Paris.") == [
         ("It has 1665 steps and a lift.", ["1665", "steps", "lift"])
@@ -68,11 +70,11 @@ def test_a_sentence_that_no_claim_holds() -> None:
     assert len(sentences_without(text)) == 2
 
 
-def test_links_and_code_say_nothing() -> None:
+def test_links_and_code_are_no_statements() -> None:
     text = "See [the tower](https://example.com/a/b/c).\n```\nbuild --tower\n```\n"
     assert sentences_without(text, "See the tower.") == []
 
 
-def test_a_long_run_of_combining_marks_takes_no_long_time() -> None:
+def test_a_long_run_of_combining_marks_takes_bounded_time() -> None:
     word = "a" + "\u0301\u0327" * 100_000
     assert ungrounded_words(word, word_forms(word), None) == []

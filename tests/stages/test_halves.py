@@ -1,4 +1,4 @@
-"""Texts cut in two."""
+"""Cutting a text in two."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Which language a text is in, and when nobody can tell."""
+"""Language detection, and texts whose language is uncertain."""
 
 import pytest
 
@@ -26,11 +26,11 @@ TOLD = {
 
 
 @pytest.mark.parametrize(("language", "text"), TOLD.items(), ids=TOLD)
-def test_a_sentence_is_in_its_language(language: str, text: str) -> None:
+def test_the_language_of_a_sentence(language: str, text: str) -> None:
     assert language_of(text) == language
 
 
-def test_every_language_of_words_is_tried() -> None:
+def test_every_language_with_function_words_is_tested() -> None:
     assert set(FUNCTION_WORDS) <= set(TOLD)
 
 
@@ -47,7 +47,7 @@ def test_every_language_of_words_is_tried() -> None:
         "The Hague",
     ],
 )
-def test_nobody_can_tell(text: str) -> None:
+def test_uncertain_texts_have_no_language(text: str) -> None:
     """ "was" and "in" are German, too."""
     assert language_of(text) is None
 
@@ -57,5 +57,5 @@ def test_the_script_of_most_letters_counts() -> None:
     assert language_of("Эйфелева башня (Eiffel) стоит в Париже.") == "Cyrillic"
 
 
-def test_a_long_text_is_told_by_its_beginning() -> None:
+def test_only_the_beginning_of_a_long_text_is_read() -> None:
     assert language_of(TOLD["German"] * 100 + TOLD["English"] * 10_000) == "German"

@@ -1,4 +1,4 @@
-"""Where a quotation stands, and which sentence a claim was drawn from."""
+"""Locating quotations, and the sentence that a claim comes from."""
 
 import re
 import unicodedata

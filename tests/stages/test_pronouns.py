@@ -1,4 +1,4 @@
-"""Pronouns of a claim that nothing in it stands for."""
+"""Unresolved pronouns of a claim."""
 
 import pytest
 
@@ -44,10 +44,10 @@ from claimflow.stages.claim_rules.pronouns import unresolved_pronoun
         ("...", None),
     ],
 )
-def test_open_pronouns(claim: str, pronoun: str | None) -> None:
+def test_unresolved_pronouns(claim: str, pronoun: str | None) -> None:
     assert unresolved_pronoun(claim) == pronoun
 
 
-def test_of_a_long_claim_the_beginning_is_looked_at() -> None:
+def test_only_the_beginning_of_a_long_claim_is_read() -> None:
     assert unresolved_pronoun("word " * 100_000 + "he left") is None
     assert unresolved_pronoun("it is known that " * 50_000) == "it"

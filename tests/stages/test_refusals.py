@@ -1,4 +1,4 @@
-"""Texts that only say that they do not answer."""
+"""Refusals, and texts that look like one."""
 
 import pytest
 from hypothesis import given
@@ -77,5 +77,5 @@ def test_no_refusal(text: str) -> None:
 
 
 @given(st.text(max_size=300))
-def test_any_text_is_judged(text: str) -> None:
+def test_any_text_is_classified(text: str) -> None:
     assert is_refusal(text) in (True, False)

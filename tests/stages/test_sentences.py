@@ -97,21 +97,21 @@ def test_sentences_without_blanks_between(parts):
     assert split("".join(parts)) == parts
 
 
-def test_a_missing_blank_is_seen_between_words_only():
+def test_a_stop_without_a_blank_ends_a_sentence_between_words_only():
     text = "All is fine.We left. Why?nobody knows 3.14 or Node.Js or a.b?c=d"
     assert split(text) == [
         *("All is fine.", "We left.", "Why?", "nobody knows 3.14 or Node.Js or a.b?c=d"),
     ]
 
 
-def test_items_are_counted_on():
+def test_list_items_are_found_by_consecutive_numbers():
     assert split("8. One 9. two") == ["8. One", "9. two"]
     assert split("9. One 10. two") == ["9. One", "10. two"]
     assert split("9. One 11. two") == ["9. One 11.", "two"]
     assert split("It has: 1. one 2. two") == ["It has:", "1. one", "2. two"]
 
 
-def test_lines_bullets_and_list_numbers_are_borders():
+def test_lines_bullets_and_list_numbers_end_sentences():
     text = "# Title\nSome text\n- first item\n* second item\r\n1. One. More\n2) Two\x85last"
     assert split(text) == [
         *("# Title", "Some text", "- first item", "* second item", "1. One.", "More"),

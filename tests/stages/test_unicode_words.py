@@ -97,12 +97,12 @@ def test_marks_and_joiners_bound_nothing(text, mark):
 
 
 @given(st.text(alphabet=st.characters(max_codepoint=127), max_size=60))
-def test_the_short_way_through_ascii_gives_the_same(text):
+def test_the_ascii_pattern_gives_the_same_words(text):
     assert module._ASCII_WORD.findall(text) == module._WORD.findall(text)
 
 
 @given(st.text(alphabet="a.Z'_,9-+ \"(5%", max_size=20))
-def test_the_short_way_through_ascii_gives_the_same_around_numbers(text):
+def test_the_ascii_pattern_gives_the_same_words_around_numbers(text):
     assert module._ASCII_WORD.findall(text) == module._WORD.findall(text)
 
 

@@ -1,4 +1,4 @@
-"""Sentences as Punkt cuts them: recorded ones, and the quirks of its procedure one by one."""
+"""Sentences as Punkt splits them: recorded ones, and the quirks of its procedure one by one."""
 
 import json
 import time

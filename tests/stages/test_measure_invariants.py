@@ -1,4 +1,4 @@
-"""What holds of every measure of two texts, whatever the texts are."""
+"""Properties of every measure of two texts, for any texts."""
 
 import math
 from collections.abc import Callable
