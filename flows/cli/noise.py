@@ -20,7 +20,7 @@ from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.report.formatting import format_count
 
 if TYPE_CHECKING:
-    from claimflow.flows.quality.noise import Design, Spread
+    from claimflow.flows.quality.noise import Design, MetricSpread
     from claimflow.flows.quality.variance import Source
 
 _SOURCES: "Final[tuple[Source, ...]]" = ("sampling", "decomposition", "verification")
@@ -63,7 +63,7 @@ def noise(options: Namespace) -> int:
     Returns 1 when some score failed, else 0.
     """
     from claimflow.flows.cli.progress import progress_observer
-    from claimflow.flows.quality.noise import count_calls, first_samples, measure
+    from claimflow.flows.quality.noise import estimate_calls, first_samples, measure_noise
     from claimflow.flows.runner.embedded_models import fetch_models
     from claimflow.flows.runner.prepare import open_store, prepare
     from claimflow.stages.rows import Score
@@ -75,7 +75,7 @@ def noise(options: Namespace) -> int:
         raise InputError([Fault(str(options.config), "no step makes scores", hint)])
     store = open_store(prepared, options.store)
     samples = first_samples(prepared, options.limit)
-    design, estimates = count_calls(prepared, store, samples, options.repeats)
+    design, estimates = estimate_calls(prepared, store, samples, options.repeats)
     counts = f"{samples.height:,} of {format_count(prepared.samples.count, 'sample')}"
     announce(f"{counts}, {_design_line(design)}")
     if estimates:
@@ -83,7 +83,7 @@ def noise(options: Namespace) -> int:
         for line in budget_lines(prepared.pipeline, estimates):
             announce(line)
     with progress_observer(store) as observer:
-        spreads = measure(
+        spreads = measure_noise(
             prepared, store, samples, options.repeats, observer, redact=options.redact
         )
     if options.json:
@@ -106,7 +106,7 @@ def _design_line(design: "Design") -> str:
     return f"{format_count(decompositions, 'decomposition')}, each verified {verifications} times"
 
 
-def _print_spreads(spreads: "list[Spread]") -> None:
+def _print_spreads(spreads: "list[MetricSpread]") -> None:
     from claimflow.flows.report.terminal import Terminal
 
     figures = ("mean", "between samples", "decomposition", "verification", "smallest difference")
@@ -127,13 +127,13 @@ def _print_spreads(spreads: "list[Spread]") -> None:
         terminal.print_line(line)
 
 
-def _name(spread: "Spread", spreads: "list[Spread]") -> str:
+def _name(spread: "MetricSpread", spreads: "list[MetricSpread]") -> str:
     """The metric, after its step where several steps make it."""
     steps = {one.step for one in spreads if one.metric == spread.metric}
     return spread.metric if len(steps) == 1 else f"{spread.step}.{spread.metric}"
 
 
-def _source_cell(spread: "Spread", source: "Source") -> str:
+def _source_cell(spread: "MetricSpread", source: "Source") -> str:
     """The standard deviation that a source causes, and its share of the variance."""
     if source != "sampling" and source not in spread.varies:
         return "deterministic: 0"
@@ -141,12 +141,12 @@ def _source_cell(spread: "Spread", source: "Source") -> str:
     return _format(deviation) + ("" if share is None else f" ({share:.0%})")
 
 
-def _deviation(spread: "Spread", source: "Source") -> float | None:
+def _deviation(spread: "MetricSpread", source: "Source") -> float | None:
     variance: float | None = getattr(spread.parts, source, None)
     return None if variance is None else variance**0.5
 
 
-def _share(spread: "Spread", source: "Source") -> float | None:
+def _share(spread: "MetricSpread", source: "Source") -> float | None:
     """The share of the variance that a source causes; None where there is no variance."""
     if spread.parts is None:
         return None
@@ -158,7 +158,7 @@ def _format(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def _notes(spreads: "list[Spread]") -> Iterator[str]:
+def _notes(spreads: "list[MetricSpread]") -> Iterator[str]:
     yield (
         "of each part: the standard deviation of one sample's score, and its share of the variance"
     )
@@ -175,7 +175,7 @@ def _notes(spreads: "list[Spread]") -> Iterator[str]:
             )
 
 
-def _document(spreads: "list[Spread]", design: "Design") -> dict[str, Any]:
+def _document(spreads: "list[MetricSpread]", design: "Design") -> dict[str, Any]:
     return {
         "decompositions": design.decompositions,
         "verifications": design.verifications,

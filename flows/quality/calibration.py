@@ -102,7 +102,7 @@ def calibrate(store: Store, run_id: str, *, by: str | None = None) -> RunCalibra
         paired = [one for kind in KINDS for _, one in paired_targets(connection, run_id, kind)]
     found = [calibrate_step(one, slice_of=slice_of) for one in paired if one and one.consensus]
     if not found and not earlier:
-        what = f"no label is about anything of run {run_id}"
+        what = f"no label belongs to run {run_id}"
         hint = "write a sheet by `claimflow label export`, and take it in by `label import`"
         raise InputError([Fault(str(store.path), what, hint)])
     _record(store, run_id, found)

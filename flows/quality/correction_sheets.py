@@ -295,7 +295,7 @@ def _claims_in_sheet(
         if not claim:
             continue
         if claim in lines:
-            what = f"the same claim stands already on line {lines[claim]}"
+            what = f"the same claim is already on line {lines[claim]}"
             faults.append(sheet.fault(row, what, "delete one of them"))
         lines[claim] = row.line
         if old is None:
@@ -317,7 +317,7 @@ def _rows_with_valid_id(
             hint = "leave claim_id empty to add a claim, or say which run it is of by --run"
             faults.append(sheet.fault(row, what, hint))
         elif claim_id in lines:
-            what = f"claim_id {claim_id!r} stands already on line {lines[claim_id]}"
+            what = f"claim_id {claim_id!r} is already on line {lines[claim_id]}"
             faults.append(sheet.fault(row, what, "leave claim_id empty to add a claim"))
         else:
             yield row
@@ -360,9 +360,9 @@ def _verdict_problem(
         what = f"no verdict{passage} on claim {row.cell('claim_id')!r} in that run"
         return what, "keep claim_id and passage as they were exported"
     if earlier_line is not None:
-        return f"the same verdict stands already on line {earlier_line}", "delete one of them"
+        return f"the same verdict is already on line {earlier_line}", "delete one of them"
     if normalize_newlines(row.cell("claim")) != normalize_newlines(baseline["claim"]):
-        return "the claim is another one", "correct claims in a sheet of claims"
+        return "the claim was changed", "change claims in a sheet of claims"
     verdict = row.cell("verdict").strip()
     if verdict and verdict not in _LABELS:
         return f"{verdict!r} is no verdict", one_of(verdict, _LABELS)

@@ -139,7 +139,7 @@ def _steady_outcome(
     results = read_canary_results(connection, run_id)
     found = [one for one in results if step in ("", *one.steps)]
     if not found or found[0].moved is None:
-        reason = "no judge said anything of the canaries before"
+        reason = "the canaries have no earlier verdicts"
         return Outcome(name, "steady", None, None, None, None, 0.0, "inconclusive", reason)
     result, moved = found[0], found[0].moved
     reason = f"{moved.both:,} of {result.canaries:,} canaries judged in both"

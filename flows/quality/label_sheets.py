@@ -208,13 +208,13 @@ def _row_problem(
     kind: Kind, row: SheetRow, drawn: dict[str, Any] | None, earlier_line: int | None
 ) -> Problem | None:
     if drawn is None:
-        return "was not drawn", "keep the columns before the texts as they were exported"
+        return "is not a row of the draw", "keep the columns before the texts as they were exported"
     if earlier_line is not None:
-        return f"the same stands already on line {earlier_line}", "delete one of them"
+        return f"the same row is already on line {earlier_line}", "delete one of them"
     for name in TEXT_COLUMNS[kind]:
         text = drawn[name] or ""
         if name != "user_input" and normalize_newlines(row.cell(name)) != normalize_newlines(text):
-            return f"its {name} is another one", "label what was exported"
+            return f"its {name} was changed", "keep the exported text"
     return _label_problem(row.cell("label").strip(), VALUES.get(kind))
 
 

@@ -102,7 +102,7 @@ def choose_target(
         what, hint = f"no step of run {run_id} makes {TABLES[kind]}", "choose a run that has some"
         raise InputError([Fault("--of", what, hint)])
     if metric is not None and kind != "samples":
-        what = f"means samples, and these are {kind}"
+        what = f"applies to samples, and these are {kind}"
         raise InputError([Fault("--metric", what, "leave it out, or write --of samples")])
     faults = []
     for option, given, known in (

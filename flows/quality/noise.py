@@ -28,12 +28,15 @@ from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import Claim, Score
 
+_PROGRESS_NAME: Final = "repeats"
+"""The name under which an observer is told of progress, in place of a step."""
+
 _SAMPLES: Final = "samples"
 
-Lend = Callable[[Step, int], Mapping[str, Any]]
+_LendTools = Callable[[Step, int], Mapping[str, Any]]
 """The tools of a step for a repeat, by parameter."""
 
-Complete = Callable[[Step, pl.DataFrame], pl.DataFrame]
+_Completion = Callable[[Step, pl.DataFrame], pl.DataFrame]
 """Replaces rows of a step's table that are not known yet by an estimate."""
 
 
@@ -47,94 +50,7 @@ class Design(NamedTuple):
     verifications: int
 
 
-class Cell(NamedTuple):
-    """One repeat of a table: the number of its decomposition, and of the verification in that."""
-
-    decomposition: int
-    verification: int
-
-
-class Repeats:
-    """The tables of a pipeline over some samples, each made once for each of its repeats.
-
-    Every decomposition and every verification has a repeat number of its own, part of the request,
-    so that no two share an answer in the ledger. More repeats leave the other numbers unchanged.
-    """
-
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        samples: pl.DataFrame,
-        repeats: int,
-        lend: Lend,
-        complete: Complete = lambda _, table: table,
-    ) -> None:
-        self._steps = {step.name: step for step in pipeline.steps}
-        self._samples = samples
-        self._lend = lend
-        self._complete = complete
-        self._made: dict[tuple[str, Cell], pl.DataFrame] = {}
-        self.sources = _sources(self._steps)
-        self.scores = [step for step in pipeline.steps if step.stage.makes is Score]
-        vary = frozenset[Source]().union(*(self.sources[step.name] for step in self.scores))
-        decompositions = repeats if "decomposition" in vary else 1
-        verifications = (2 if decompositions > 1 else repeats) if "verification" in vary else 1
-        self.design = Design(decompositions, verifications)
-
-    def needed(self) -> frozenset[str]:
-        """The steps that scores depend on, including those that make scores."""
-        found: set[str] = set()
-        left = [step.name for step in self.scores]
-        while left:
-            name = left.pop()
-            if name in self._steps and name not in found:
-                found.add(name)
-                left += self._steps[name].needs
-        return frozenset(found)
-
-    def cells(self, step: str) -> list[Cell]:
-        """The repeats of a step's table, as far as they may differ."""
-        sources = self.sources[step]
-        decompositions = self.design.decompositions if sources else 1
-        verifications = self.design.verifications if "verification" in sources else 1
-        return [Cell(d, v) for d in range(decompositions) for v in range(verifications)]
-
-    def table(self, name: str, cell: Cell) -> pl.DataFrame:
-        """The table of a step in one repeat."""
-        if name == _SAMPLES:
-            return self._samples
-        sources = self.sources[name]
-        verification = cell.verification if "verification" in sources else 0
-        own = Cell(cell.decomposition if sources else 0, verification)
-        if (name, own) not in self._made:
-            self._made[name, own] = self._make(self._steps[name], own)
-        return self._made[name, own]
-
-    def _make(self, step: Step, cell: Cell) -> pl.DataFrame:
-        tables: dict[str, Any] = {
-            name: self.table(wire, cell)
-            if isinstance(wire, str)
-            else {one: self.table(one, cell) for one in wire}
-            for name, wire in step.inputs.items()
-        }
-        number = cell.decomposition
-        if step.stage.makes is not Claim:
-            number = number * self.design.verifications + cell.verification
-        return self._complete(step, step.stage.make(tables, self._lend(step, number)))
-
-
-def _sources(steps: Mapping[str, Step]) -> dict[str, frozenset[Source]]:
-    """The sources of variance of the table of each step; empty for a deterministic one."""
-    found: dict[str, frozenset[Source]] = {_SAMPLES: frozenset()}
-    for name, step in steps.items():
-        own: set[Source] = set()
-        if step.judges:
-            own = {"decomposition" if step.stage.makes is Claim else "verification"}
-        found[name] = frozenset(own).union(*(found[need] for need in step.needs))
-    return found
-
-
-class Spread(NamedTuple):
+class MetricSpread(NamedTuple):
     """The variance of one metric over the repeats.
 
     `scored` counts the samples with a score in every repeat, on which `mean` and `parts` rest;
@@ -156,55 +72,6 @@ class Spread(NamedTuple):
     of: int = 0
 
 
-def _spreads(
-    repeated: Repeats, step: str, tables: Mapping[tuple[str, Cell], pl.DataFrame], *, file_size: int
-) -> Iterator[Spread]:
-    """The spread of each metric of a step.
-
-    `tables` holds its scores in every repeat, `file_size` counts the samples of the file.
-    """
-    varies = repeated.sources[step]
-    shape = _shape(repeated.design, varies)
-    stacked = pl.concat(
-        tables[step, cell].select("sample_id", "metric", "score", "status", repeat=pl.lit(number))
-        for number, cell in enumerate(repeated.cells(step))
-    )
-    for (metric,), rows in stacked.group_by("metric", maintain_order=True):
-        by_sample = rows.group_by("sample_id", maintain_order=True).agg(
-            pl.col("score").sort_by("repeat"),
-            scored=(pl.col("status") == "scored").all(),
-            failed=(pl.col("status") == "failed").any(),
-        )
-        used = by_sample.filter("scored")
-        failed = int(by_sample["failed"].sum())
-        undefined = by_sample.height - used.height - failed
-        spread = Spread(step, str(metric), used.height, undefined, failed, varies)
-        if used.height:
-            scores = np.array(used["score"].to_list()).reshape(used.height, *shape)
-            parts = variance_components(scores)
-            of = max(round(file_size * used.height / by_sample.height), 1)
-            least = detectable_difference(parts, of)
-            spread = spread._replace(
-                mean=float(scores.mean()), parts=parts, detectable=least, of=of
-            )
-        yield spread
-
-
-def _shape(design: Design, varies: frozenset[Source]) -> tuple[int, int]:
-    """(decompositions, verifications) among the repeats of a table.
-
-    Where only verification varies, every repeat is one more verification.
-    """
-    if varies == {"verification"}:
-        return 1, design.decompositions * design.verifications
-    verifications = design.verifications if "verification" in varies else 1
-    return (design.decompositions if varies else 1), verifications
-
-
-STEP: Final = "repeats"
-"""The name under which an observer is told of progress, in place of a step."""
-
-
 def first_samples(prepared: Prepared, count: int) -> pl.DataFrame:
     """The first `count` samples of a file, or all if there are fewer."""
     shards = []
@@ -216,15 +83,15 @@ def first_samples(prepared: Prepared, count: int) -> pl.DataFrame:
     return pl.concat(shards)
 
 
-def count_calls(
+def estimate_calls(
     prepared: Prepared, store: Store, samples: pl.DataFrame, repeats: int
 ) -> tuple[Design, dict[str, Estimate]]:
     """The design and the estimated calls by step; calls no model and writes nothing."""
     asked: set[str] = set()
     endpoints = endpoints_by_step(prepared.pipeline)
-    foreseen = estimate_entailment(prepared.pipeline, store)
-    counters = {name: StepCounter(of, store, asked, foreseen) for name, of in endpoints.items()}
-    guesses = ClaimEstimates()
+    entailment = estimate_entailment(prepared.pipeline, store)
+    counters = {name: StepCounter(of, store, asked, entailment) for name, of in endpoints.items()}
+    claims = ClaimEstimates()
 
     def lend(step: Step, repeat: int) -> Mapping[str, Any]:
         if step.name in counters:
@@ -232,17 +99,17 @@ def count_calls(
         return dict.fromkeys(step.stage.needed_tools)
 
     def complete(step: Step, table: pl.DataFrame) -> pl.DataFrame:
-        return guesses.complete(step.name, step.stage, table, samples) if step.judges else table
+        return claims.complete(step.name, step.stage, table, samples) if step.judges else table
 
-    repeated = Repeats(prepared.pipeline, samples, repeats, lend, complete)
+    repeated = _RepeatedTables(prepared.pipeline, samples, repeats, lend, complete)
     for name in (step.name for step in prepared.pipeline.steps if step.name in counters):
-        for cell in repeated.cells(name) if name in repeated.needed() else ():
-            repeated.table(name, cell)
-    about = bool(guesses.steps) or foreseen.guessed
+        for repeat in repeated.repeats_of(name) if name in repeated.needed() else ():
+            repeated.table(name, repeat)
+    about = bool(claims.steps) or entailment.guessed
     return repeated.design, {name: one.estimate(about=about) for name, one in counters.items()}
 
 
-def measure(
+def measure_noise(
     prepared: Prepared,
     store: Store,
     samples: pl.DataFrame,
@@ -250,7 +117,7 @@ def measure(
     observer: RunObserver,
     *,
     redact: bool = False,
-) -> list[Spread]:
+) -> list[MetricSpread]:
     """Evaluate `samples` `repeats` times, and return the spread of each metric.
 
     Replies in the ledger are reused and new ones are added to it. It is recorded as a run of its
@@ -275,7 +142,7 @@ def measure(
         ),
         runs.recording_end(store, run_id, stop, well="measured"),
     ):
-        repeated = Repeats(
+        repeated = _RepeatedTables(
             prepared.pipeline, samples, repeats, lambda step, n: toolbox.lend(step, repeat=n)
         )
         tables = run_interruptibly(lambda: _scores(repeated, observer), stop)
@@ -286,12 +153,152 @@ def measure(
     ]
 
 
-def _scores(repeated: Repeats, observer: RunObserver) -> dict[tuple[str, Cell], pl.DataFrame]:
+class _Repeat(NamedTuple):
+    """One repeat of a table: the number of its decomposition, and of the verification in that."""
+
+    decomposition: int
+    verification: int
+
+
+class _RepeatedTables:
+    """The tables of a pipeline over some samples, each made once for each of its repeats.
+
+    Every decomposition and every verification has a repeat number of its own, part of the request,
+    so that no two share an answer in the ledger. More repeats leave the other numbers unchanged.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        samples: pl.DataFrame,
+        repeats: int,
+        lend: _LendTools,
+        complete: _Completion = lambda _, table: table,
+    ) -> None:
+        self._steps = {step.name: step for step in pipeline.steps}
+        self._samples = samples
+        self._lend = lend
+        self._complete = complete
+        self._made: dict[tuple[str, _Repeat], pl.DataFrame] = {}
+        self.sources = _sources(self._steps)
+        self.scores = [step for step in pipeline.steps if step.stage.makes is Score]
+        vary = frozenset[Source]().union(*(self.sources[step.name] for step in self.scores))
+        decompositions = repeats if "decomposition" in vary else 1
+        verifications = (2 if decompositions > 1 else repeats) if "verification" in vary else 1
+        self.design = Design(decompositions, verifications)
+
+    def needed(self) -> frozenset[str]:
+        """The steps that scores depend on, including those that make scores."""
+        found: set[str] = set()
+        left = [step.name for step in self.scores]
+        while left:
+            name = left.pop()
+            if name in self._steps and name not in found:
+                found.add(name)
+                left += self._steps[name].needs
+        return frozenset(found)
+
+    def repeats_of(self, step: str) -> list[_Repeat]:
+        """The repeats of a step's table, as far as they may differ."""
+        sources = self.sources[step]
+        decompositions = self.design.decompositions if sources else 1
+        verifications = self.design.verifications if "verification" in sources else 1
+        return [_Repeat(d, v) for d in range(decompositions) for v in range(verifications)]
+
+    def table(self, name: str, repeat: _Repeat) -> pl.DataFrame:
+        """The table of a step in one repeat."""
+        if name == _SAMPLES:
+            return self._samples
+        sources = self.sources[name]
+        verification = repeat.verification if "verification" in sources else 0
+        own = _Repeat(repeat.decomposition if sources else 0, verification)
+        if (name, own) not in self._made:
+            self._made[name, own] = self._make(self._steps[name], own)
+        return self._made[name, own]
+
+    def _make(self, step: Step, repeat: _Repeat) -> pl.DataFrame:
+        tables: dict[str, Any] = {
+            name: self.table(wire, repeat)
+            if isinstance(wire, str)
+            else {one: self.table(one, repeat) for one in wire}
+            for name, wire in step.inputs.items()
+        }
+        number = repeat.decomposition
+        if step.stage.makes is not Claim:
+            number = number * self.design.verifications + repeat.verification
+        return self._complete(step, step.stage.make(tables, self._lend(step, number)))
+
+
+def _sources(steps: Mapping[str, Step]) -> dict[str, frozenset[Source]]:
+    """The sources of variance of the table of each step; empty for a deterministic one."""
+    found: dict[str, frozenset[Source]] = {_SAMPLES: frozenset()}
+    for name, step in steps.items():
+        own: set[Source] = set()
+        if step.judges:
+            own = {"decomposition" if step.stage.makes is Claim else "verification"}
+        found[name] = frozenset(own).union(*(found[need] for need in step.needs))
+    return found
+
+
+def _scores(
+    repeated: _RepeatedTables, observer: RunObserver
+) -> dict[tuple[str, _Repeat], pl.DataFrame]:
     """The scores of each step in each of its repeats."""
-    cells = [(step.name, cell) for step in repeated.scores for cell in repeated.cells(step.name)]
-    tables: dict[tuple[str, Cell], pl.DataFrame] = {}
+    repeats = [
+        (step.name, one) for step in repeated.scores for one in repeated.repeats_of(step.name)
+    ]
+    tables: dict[tuple[str, _Repeat], pl.DataFrame] = {}
     # By repeat, so that a stopped run has finished whole repeats.
-    for done, (step, cell) in enumerate(sorted(cells, key=lambda one: one[1]), 1):
-        tables[step, cell] = repeated.table(step, cell)
-        observer.step_progress(STEP, done, len(cells))
+    for done, (step, repeat) in enumerate(sorted(repeats, key=lambda one: one[1]), 1):
+        tables[step, repeat] = repeated.table(step, repeat)
+        observer.step_progress(_PROGRESS_NAME, done, len(repeats))
     return tables
+
+
+def _spreads(
+    repeated: _RepeatedTables,
+    step: str,
+    tables: Mapping[tuple[str, _Repeat], pl.DataFrame],
+    *,
+    file_size: int,
+) -> Iterator[MetricSpread]:
+    """The spread of each metric of a step.
+
+    `tables` holds its scores in every repeat, `file_size` counts the samples of the file.
+    """
+    varies = repeated.sources[step]
+    shape = _shape(repeated.design, varies)
+    stacked = pl.concat(
+        tables[step, repeat].select("sample_id", "metric", "score", "status", repeat=pl.lit(number))
+        for number, repeat in enumerate(repeated.repeats_of(step))
+    )
+    for (metric,), rows in stacked.group_by("metric", maintain_order=True):
+        by_sample = rows.group_by("sample_id", maintain_order=True).agg(
+            pl.col("score").sort_by("repeat"),
+            scored=(pl.col("status") == "scored").all(),
+            failed=(pl.col("status") == "failed").any(),
+        )
+        used = by_sample.filter("scored")
+        failed = int(by_sample["failed"].sum())
+        undefined = by_sample.height - used.height - failed
+        spread = MetricSpread(step, str(metric), used.height, undefined, failed, varies)
+        if used.height:
+            scores = np.array(used["score"].to_list()).reshape(used.height, *shape)
+            parts = variance_components(scores)
+            of = max(round(file_size * used.height / by_sample.height), 1)
+            least = detectable_difference(parts, of)
+            spread = spread._replace(
+                mean=float(scores.mean()), parts=parts, detectable=least, of=of
+            )
+        yield spread
+
+
+def _shape(design: Design, varies: frozenset[Source]) -> tuple[int, int]:
+    """(decompositions, verifications) among the repeats of a table.
+
+    Where only verification varies, every repeat is one more verification.
+    """
+    if varies == {"verification"}:
+        return 1, design.decompositions * design.verifications
+    verifications = design.verifications if "verification" in varies else 1
+    return (design.decompositions if varies else 1), verifications

@@ -1,4 +1,4 @@
-"""A store that another process keeps open."""
+"""A store that another process keeps locked."""
 
 import subprocess
 import sys
@@ -20,9 +20,9 @@ sys.stdin.read()
 
 
 class LockedStore:
-    """Waits for its turn, then lets nobody else in while it is entered.
+    """Waits for the lock of a store, and holds it in another process while it is entered.
 
-    `since` and `until` are the seconds of the monotonic clock between which that was so.
+    `since` and `until` are the times of the monotonic clock between which it was held.
     """
 
     def __init__(self, store: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs put on record without being run: tables of literal rows under the names of steps."""
+"""Recorded runs for tests: tables of literal rows by step, without running a pipeline."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ KINDS: dict[str, type[Row]] = {
 
 
 class Table:
-    """A table of a step: its rows, and how it is said to have been made."""
+    """A table of a step: its rows and its provenance."""
 
     def __init__(self, kind: str, rows: Sequence[Mapping[str, Any]], **made: Any) -> None:
         self.kind = kind
@@ -43,7 +43,7 @@ class Table:
 
 
 def put_run(store: Store, steps: Mapping[str, Table | Artifact], *, pipeline: str = "p") -> str:
-    """A finished run with these tables; a table that is there already is reused."""
+    """Record a finished run with these tables; an `Artifact` is reused."""
     run_id, _ = runs.start_run(store, pipeline=pipeline, config_path="p.yaml", config="")
     made = {
         step: table if isinstance(table, Artifact) else put_table(store, run_id, step, table)
@@ -76,7 +76,7 @@ def put_table(store: Store, run_id: str, step: str, table: Table) -> Artifact:
 
 
 def samples(names: Sequence[str], **fields: Any) -> Table:
-    """Samples that have the same fields; those in `by_name` of a field have their own."""
+    """Samples with the same fields."""
     return Table("samples", [{"sample_id": name, **fields} for name in names])
 
 
@@ -102,7 +102,7 @@ def claim_id(sample: str, claim: str | None, of: str = "response") -> str:
 def claims(
     by_sample: Mapping[str, Sequence[str] | str], of: str = "response", **made: Any
 ) -> Table:
-    """Claims by sample; one text in place of a list says why they could not be made."""
+    """Claims by sample; a text in place of a list is the reason of a failure."""
     rows: list[dict[str, Any]] = []
     for name, texts in by_sample.items():
         if isinstance(texts, str):

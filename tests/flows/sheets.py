@@ -1,4 +1,4 @@
-"""The sheet of a person who labels or corrects: read and saved as a spreadsheet program does it."""
+"""Sheets read and saved in tests as a spreadsheet program does it."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ def read_sheet() -> list[Row]:
 
 
 def save_sheet(rows: list[Row]) -> None:
-    """Put the rows in the place of those of the sheet."""
+    """Replace the rows of the sheet."""
     with SHEET.open("w", newline="", encoding="utf-8") as file:
         sheet = csv.DictWriter(file, list(rows[0]))
         sheet.writeheader()

@@ -29,13 +29,13 @@ def rounded(figure: IntervalEstimate) -> tuple[float, float, float]:
     return round(figure.value, 3), round(figure.low, 3), round(figure.high, 3)
 
 
-def test_share_is_wilsons() -> None:
+def test_the_interval_of_a_proportion_is_wilsons() -> None:
     assert rounded(proportion(20, 20)) == (1.0, 0.839, 1.0)
     assert rounded(proportion(8, 10)) == (0.8, 0.49, 0.943)
     assert proportion(0, 0) == NOTHING
 
 
-def test_intervals_are_cut_to_what_can_be() -> None:
+def test_intervals_are_clipped() -> None:
     assert clipped_interval(0.95, 0.1, 0, 1) == IntervalEstimate(0.95, 0.95 - 0.1, 1)
     assert clipped_interval(1.2, 0.1, 0, 1).value == 1
 
@@ -65,7 +65,7 @@ def test_a_judge_that_was_always_right_is_not_certain_to_be() -> None:
     assert 0.9 < rounded(balanced_accuracy(counts))[1] < 1
 
 
-def test_where_only_one_thing_is_said_there_is_no_kappa() -> None:
+def test_kappa_is_undefined_for_a_single_label() -> None:
     found = agreement(["entailed"] * 9, ["entailed"] * 9, LABELS)
     assert found.accuracy.value == 1
     assert found.kappa == NOTHING
@@ -73,7 +73,7 @@ def test_where_only_one_thing_is_said_there_is_no_kappa() -> None:
     assert found.balanced_accuracy == IntervalEstimate(1, None, None)
 
 
-def test_alpha_of_several_annotators_who_leave_things_out() -> None:
+def test_alpha_with_missing_labels() -> None:
     # Krippendorff (2011), example C: four observers, twelve units, nominal.
     coders = [
         "1 2 3 3 2 1 4 1 2 . . .",
@@ -91,7 +91,7 @@ def test_alpha_of_several_annotators_who_leave_things_out() -> None:
     assert rounded(interval)[1] < 0.849 < rounded(interval)[2]
 
 
-def test_ranks() -> None:
+def test_rank_correlations() -> None:
     found = rank_correlations([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], [0.1, 0.3, 0.2, 0.4, 0.6, 0.5])
     assert found.n == 6
     assert rounded(found.spearman) == (0.886, 0.066, 0.992)
@@ -104,7 +104,7 @@ def test_ranks() -> None:
     assert rank_correlations([0.1, 0.2, 0.3], [0.1, 0.2, 0.3]).spearman.low is None
 
 
-def test_reliability() -> None:
+def test_reliability_diagram() -> None:
     found = reliability_diagram(
         np.array([0.05, 0.95, 0.92, 1.0]), np.array([False, True, False, True])
     )
@@ -132,7 +132,7 @@ def said_by(**people: str) -> pl.DataFrame:
     )
 
 
-def test_what_people_say_together() -> None:
+def test_consensus() -> None:
     labels = said_by(ann="eenn", bob="ee.c", eve="en..")
     assert consensus(labels) == {"0": "entailed", "1": "entailed", "2": "neutral", "3": None}
     rated = pl.DataFrame(
@@ -142,7 +142,7 @@ def test_what_people_say_together() -> None:
     assert consensus(rated) == {"0": 0.25}
 
 
-def test_annotators_beside_each_other() -> None:
+def test_annotators_with_labels() -> None:
     from sklearn.metrics import cohen_kappa_score
 
     found = annotator_agreement(said_by(ann="eennee", bob="ee.cee", eve="e....."), LABELS)
@@ -163,7 +163,7 @@ def test_annotators_beside_each_other() -> None:
     assert (alone.alpha, alone.pairs, alone.shared) == (NOTHING, [], 0)
 
 
-def test_ratings_beside_each_other() -> None:
+def test_annotators_with_ratings() -> None:
     rated = pl.DataFrame(
         {
             "subject": list("012345") * 2,

@@ -1,4 +1,4 @@
-"""What is wrong with the claims of a run: each check, the counts of a run, and how it is told."""
+"""The claim audit: each check, the counts of a run, and its reports."""
 
 import json
 import re
@@ -53,7 +53,7 @@ def test_the_claims_of_a_text(claims: list[str], findings: list[Any]) -> None:
     assert looked.findings == [Finding(*one) for one in told]
 
 
-def test_each_check_says_of_how_many() -> None:
+def test_each_check_counts_what_it_covers() -> None:
     claims = [STANDS, BUILT, "Paris 1889."]
     assert audit_text(TOWER, [RecordedClaim(claim) for claim in claims]).covered == {
         "repeated": 3,
@@ -78,7 +78,7 @@ def test_a_claim_may_be_in_any_language_of_its_text() -> None:
     )
 
 
-def test_pronouns_are_those_of_english() -> None:
+def test_pronouns_are_checked_in_english_only() -> None:
     text = "Das Haus ist alt, und der Turm steht nicht in der Stadt."
     assert audit_text(text, [RecordedClaim("Her mit dem Haus.")]).covered["open_pronoun"] == 0
 
@@ -117,7 +117,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 def test_the_query_of_the_readme(store: Store) -> None:
-    """The newest run has no claims: nor has it any without a place."""
+    """The latest run has no claims, so it has none without a place."""
     chapter = README.partition("\n## Claim audit\n")[2].partition("\n## ")[0]
     sql = chapter.partition("```sql\n")[2].partition("```")[0]
     assert query(store, sql, seconds=9).height == 0
@@ -125,7 +125,7 @@ def test_the_query_of_the_readme(store: Store) -> None:
     assert everywhere["claim"].to_list() == [BUILT, "He left. \x1b[31m"]
 
 
-def test_the_readme_tells_of_every_check() -> None:
+def test_the_readme_lists_every_check() -> None:
     chapter = README.partition("\n## Claim audit\n")[2].partition("\n## ")[0]
     assert re.findall(r"^\| `(\w+)` \|", chapter, re.MULTILINE) == list(CHECKS)
 
@@ -166,7 +166,7 @@ def test_the_claims_of_a_run(store: Store, run_id: str) -> None:
     ]
 
 
-def test_some_samples_are_drawn_by_a_hash(store: Store, run_id: str) -> None:
+def test_some_samples_are_chosen_by_a_hash(store: Store, run_id: str) -> None:
     some = audit_claims(store, run_id, examples=1, samples=2)
     assert (some.samples, some.every, some.steps[0].texts) == (2, 6, 2)
     assert some == audit_claims(store, run_id, examples=1, samples=2)
@@ -177,7 +177,7 @@ def test_a_run_without_claims(store: Store, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out.splitlines()[1:] == ["no step of it makes claims"]
 
 
-def test_the_command_tells_what_was_found(
+def test_the_command_prints_the_findings(
     store: Store, run_id: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["audit", run_id, "--store", str(store.path), "--live", "--limit", "2"]
@@ -218,7 +218,7 @@ def test_the_document_keeps_its_keys(
     }
 
 
-def test_the_page_lists_them_as_text(store: Store, run_id: str) -> None:
+def test_the_report_lists_findings_as_text(store: Store, run_id: str) -> None:
     page = html_report(RunDocument(store, run_id))
     assert "What is wrong with them, whatever the judges say: all 6 samples." in page
     assert "3 of 6 sentences of the texts are in no claim" in page
@@ -238,7 +238,7 @@ PAIRS = [
 ]
 
 
-def test_which_claims_are_the_same(tmp_path: Path) -> None:
+def test_which_claims_count_as_repeated(tmp_path: Path) -> None:
     store = Store(tmp_path / "same.duckdb")
     rows = [
         row

@@ -1,4 +1,4 @@
-"""`claimflow calibrate`: judges held against labels, put on record, and found stale."""
+"""`claimflow calibrate`: judges compared with labels, recorded, and found stale."""
 
 import io
 import json
@@ -64,9 +64,7 @@ def label(
     skip: int = 0,
     said: str | None = None,
 ) -> None:
-    """Have everything that is drawn labelled, but for the first `skip`: as it is in truth, if not
-    what is `said`.
-    """
+    """Draw, label and import a sheet: true labels or `said`, none for the first `skip` rows."""
     quiet = io.StringIO()
     with redirect_stdout(quiet), redirect_stderr(quiet):
         assert claimflow("label", "export", "--of", of, *options, "-o", "sheet.csv") == 0
@@ -105,7 +103,7 @@ def test_agreement_on_all_verdicts(judged: Judged, capsys: pytest.CaptureFixture
             assert one["corrected"]["value"] == pytest.approx(1 / 3)
 
 
-def test_a_part_of_the_verdicts_labelled_corrects_all(
+def test_labels_of_some_verdicts_correct_the_rate_of_all(
     judged: Judged, capsys: pytest.CaptureFixture[str]
 ) -> None:
     label("--sample", "30", skip=2)
@@ -123,9 +121,7 @@ def test_a_part_of_the_verdicts_labelled_corrects_all(
         assert interval["low"] <= interval["value"] <= interval["high"]
 
 
-def test_a_run_tells_its_figures_with_the_errors_of_the_judge_taken_into_account(
-    judged: Judged, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_reports_show_corrected_rates(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
     label("--sample", "30")
     label("--metric", "factual_correctness", of="samples")
     run = chosen_run(judged.store, None)
@@ -155,7 +151,7 @@ def test_a_run_tells_its_figures_with_the_errors_of_the_judge_taken_into_account
     assert told[0] in capsys.readouterr().out
 
 
-def test_a_run_of_many_rows_is_not_corrected_by_the_way(
+def test_large_steps_are_not_corrected_in_reports(
     judged: Judged,
 ) -> None:
     label()
@@ -221,7 +217,7 @@ def test_claims_and_ratings(judged: Judged, capsys: pytest.CaptureFixture[str]) 
     )
 
 
-def test_labels_stand_for_a_new_prompt_and_an_old_calibration_is_stale(
+def test_labels_apply_to_a_new_prompt_and_the_old_calibration_is_stale(
     judged: Judged, served: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
     label("--sample", "30")
@@ -253,7 +249,7 @@ def test_labels_stand_for_a_new_prompt_and_an_old_calibration_is_stale(
     ]
 
 
-def test_where_texts_changed_the_old_calibration_is_all_there_is(
+def test_labels_of_changed_texts_do_not_apply(
     judged: Judged, capsys: pytest.CaptureFixture[str]
 ) -> None:
     label()
@@ -313,18 +309,16 @@ def test_a_judge_without_probabilities_has_no_reliability(
     )
 
 
-def test_without_labels_there_is_nothing_to_say(
-    judged: Judged, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_labels_calibrate_fails(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
     ((run,),) = judged.ask("SELECT run_id FROM audit.runs")
     assert claimflow("calibrate") == 2
     assert capsys.readouterr().err == (
-        f"claimflow: {judged.store.path}: no label is about anything of run {run}; "
+        f"claimflow: {judged.store.path}: no label belongs to run {run}; "
         "write a sheet by `claimflow label export`, and take it in by `label import`\n"
     )
 
 
-def test_without_the_libraries_it_says_how_to_get_them(
+def test_missing_packages_are_named(
     judged: Judged, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there = util.find_spec

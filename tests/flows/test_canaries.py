@@ -65,7 +65,7 @@ def judged(tmp_path: Path, endpoint: Endpoint) -> Judged:
 
 
 def write(judged: Judged, **more: Any) -> None:
-    """The usual pipeline with ten canaries; `more` stands in its `canaries`.
+    """The usual pipeline with ten canaries; `more` is added to its `canaries`.
 
     But for `gates`, `steps` and the settings of the `judge`.
     """
@@ -84,14 +84,14 @@ def account(judged: Judged) -> CanaryResult:
 
 
 def age(judged: Judged, days: int) -> None:
-    """As though all that is on record of canaries were so many days old."""
+    """Make all recorded canary verdicts that many days older."""
     with judged.store.writing() as connection:
         span = {"span": timedelta(days=days)}
         connection.execute("UPDATE audit.canaries SET asked_at = asked_at - $span", span)
 
 
 def stopping(stop: threading.Event, *, at: int, fault: Any) -> Any:
-    """That fault, and from its request `at` on whoever asks is asked to stop."""
+    """`fault`, and from request `at` on the run is asked to stop."""
 
     def meet(number: int, body: Any, key: str) -> Any:
         if number >= at:
@@ -102,7 +102,7 @@ def stopping(stop: threading.Event, *, at: int, fault: Any) -> Any:
 
 
 def change_its_mind(endpoint: Endpoint, *, about: str = "Canary") -> None:
-    """From now on the judge says contradicted of whatever that word is in."""
+    """From now on the judge answers contradicted where the text contains the word."""
     endpoint.behaviour.fault = faults.where(
         lambda body: about in json.dumps(body),
         faults.entries(lambda found: [{**one, "verdict": "contradicted"} for one in found]),
@@ -141,7 +141,7 @@ def test_steps_with_the_same_judge_ask_once(judged: Judged, endpoint: Endpoint) 
     assert (found.steps, found.canaries) == (("response_in_reference", "reference_in_response"), 10)
 
 
-def test_an_edited_prompt_or_another_model_is_asked_and_held_against_the_one_before(
+def test_an_edited_prompt_or_another_model_is_compared_with_the_previous_one(
     judged: Judged, endpoint: Endpoint
 ) -> None:
     write(judged)
@@ -176,13 +176,13 @@ def test_an_edited_prompt_or_another_model_is_asked_and_held_against_the_one_bef
     assert str(state.message).endswith(f"; {warning.text}")
 
 
-def test_a_silent_change_shows_once_some_are_asked_anew(
+def test_a_silent_change_is_found_when_canaries_are_asked_anew(
     judged: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gates = {"canary_agreement": {"min": 0.1, "steady": True}}
     write(judged, fresh=5, gates=gates)
     assert judged.command() == 5  # nothing said before
-    assert "no judge said anything of the canaries before" in capsys.readouterr().out
+    assert "the canaries have no earlier verdicts" in capsys.readouterr().out
     first = chosen_run(judged.store, None)
     for _ in range(3):
         assert judged.command() == 0
@@ -219,9 +219,7 @@ def test_a_silent_change_shows_once_some_are_asked_anew(
     assert (told["agreed"], told["drifts"], told["restless"]["unusual"]) == (5, True, 5)
 
 
-def test_those_that_were_not_asked_for_the_longest_time_come_first(
-    judged: Judged, endpoint: Endpoint
-) -> None:
+def test_the_canaries_asked_longest_ago_come_first(judged: Judged, endpoint: Endpoint) -> None:
     write(judged, fresh=4)
     asked = []
     for _ in range(4):
@@ -236,9 +234,7 @@ def test_those_that_were_not_asked_for_the_longest_time_come_first(
     assert len(set(asked)) == 10
 
 
-def test_what_a_killed_run_was_told_anew_is_not_asked_again(
-    judged: Judged, endpoint: Endpoint
-) -> None:
+def test_replies_of_a_killed_run_are_not_asked_again(judged: Judged, endpoint: Endpoint) -> None:
     write(judged, fresh=8, judge={"max_concurrency": 1})
     judged.run()
     endpoint.clear()
@@ -267,7 +263,9 @@ def test_what_a_killed_run_was_told_anew_is_not_asked_again(
     assert endpoint.hits == 8
 
 
-def test_every_says_from_what_age_on(judged: Judged, endpoint: Endpoint) -> None:
+def test_every_sets_the_age_at_which_canaries_are_asked_again(
+    judged: Judged, endpoint: Endpoint
+) -> None:
     write(judged, every="1d", fresh=3)
     judged.run()
     age(judged, 2)
@@ -280,7 +278,7 @@ def test_every_says_from_what_age_on(judged: Judged, endpoint: Endpoint) -> None
     assert endpoint.hits == 0
 
 
-def test_what_failed_is_asked_again_and_counted(judged: Judged, endpoint: Endpoint) -> None:
+def test_failed_canaries_are_asked_again_and_counted(judged: Judged, endpoint: Endpoint) -> None:
     write(judged)
     endpoint.behaviour.fault = faults.where(
         lambda body: "Canary 3" in json.dumps(body), faults.prose()
@@ -296,14 +294,14 @@ def test_what_failed_is_asked_again_and_counted(judged: Judged, endpoint: Endpoi
     assert account(judged).agreed == 10
 
 
-def test_a_run_of_other_steps_asks_nobody(judged: Judged, endpoint: Endpoint) -> None:
+def test_a_run_of_other_steps_asks_no_canaries(judged: Judged, endpoint: Endpoint) -> None:
     write(judged)
     judged.run()
     assert judged.command("--only", "precision") == 0
     assert canary_results(judged.store, chosen_run(judged.store, None)) == []
 
 
-def test_plan_says_what_they_cost(
+def test_plan_estimates_the_calls_of_canaries(
     judged: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(judged, fresh=4)
@@ -351,7 +349,7 @@ def test_the_embedded_judge_is_tried_too(
         (CANARIES[0], "the same pair stands already at c.jsonl:1; delete one of them"),
     ],
 )
-def test_a_canary_that_is_wrong(judged: Judged, line: dict[str, Any], told: str) -> None:
+def test_faults_of_a_canary(judged: Judged, line: dict[str, Any], told: str) -> None:
     write(judged, lines=[*CANARIES, line])
     with pytest.raises(InputError) as error:
         prepare(judged.path)
@@ -371,14 +369,14 @@ def test_a_canary_that_is_wrong(judged: Judged, line: dict[str, Any], told: str)
         ({"steps": TWO, "gates": {"canary_agreement": {"min": 0.5}}}, "2 steps make"),
     ],
 )
-def test_settings_that_are_wrong(judged: Judged, more: dict[str, Any], told: str) -> None:
+def test_faults_of_the_settings(judged: Judged, more: dict[str, Any], told: str) -> None:
     write(judged, **more)
     with pytest.raises(InputError) as error:
         prepare(judged.path)
     assert told in str(error.value)
 
 
-def test_labels_make_canaries_as_the_readme_says(judged: Judged) -> None:
+def test_canaries_from_labels_by_the_query_of_the_readme(judged: Judged) -> None:
     write(judged)
     judged.run()
     said = [("a", "The tower stands in Paris.", "entailed"), ("a", "Cheese comes from milk.", None)]
@@ -396,7 +394,7 @@ def test_labels_make_canaries_as_the_readme_says(judged: Judged) -> None:
 
 
 def labelled(judged: Judged, name: str, claim: str, label: str | None) -> LabelRecord:
-    """A label that somebody gave a claim of a sample, held against the reference."""
+    """A label of a claim of a sample, verified against the reference."""
     step, key = "response_in_reference", str(uuid4())
     run = chosen_run(judged.store, None)
     of = (key, run, step, name, None, claim, "reference", None, None)
@@ -404,7 +402,7 @@ def labelled(judged: Judged, name: str, claim: str, label: str | None) -> LabelR
     return LabelRecord(key, "verdicts", *of, label or "neutral", None, *how)
 
 
-def test_a_calibration_of_another_judge_is_told_where_the_run_is(judged: Judged) -> None:
+def test_a_stale_calibration_is_reported_with_the_run(judged: Judged) -> None:
     write(judged)
     judged.run()
     run = chosen_run(judged.store, None)

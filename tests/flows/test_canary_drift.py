@@ -1,4 +1,4 @@
-"""Whether a judge has moved: pairs before and now, by hand and by exact tests."""
+"""Drift of a judge on canaries: McNemar's test and the permutation test."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ YES, NO = "entailed", "neutral"
 VERDICTS = st.sampled_from([YES, NO, "contradicted"])
 
 
-def test_nothing_moved() -> None:
+def test_no_change() -> None:
     assert agreement_change([(YES, YES, YES), (NO, YES, YES)]) == AgreementChange(
         2, 1, 1, 0, 0, 0, 1.0
     )
@@ -31,18 +31,18 @@ def test_every_kind_of_change_is_counted() -> None:
     ("lost", "p", "beyond"),
     [(7, 2 / 2**7, False), (8, 2 / 2**8, True), (10, 2 / 2**10, True)],
 )
-def test_a_judge_that_loses_agreement_has_moved(lost: int, p: float, beyond: bool) -> None:
+def test_lost_agreement_is_significant(lost: int, p: float, beyond: bool) -> None:
     found = agreement_change([(YES, YES, NO)] * lost + [(YES, YES, YES)] * 20)
     assert found.p == pytest.approx(p)
     assert found.significant == beyond
 
 
-def test_as_many_the_other_way_are_chance() -> None:
+def test_losses_and_gains_of_equal_number_are_chance() -> None:
     found = agreement_change([(YES, YES, NO)] * 10 + [(YES, NO, YES)] * 10)
     assert (found.flipped, found.p) == (20, 1.0)
 
 
-def test_a_restless_judge() -> None:
+def test_an_unstable_judge() -> None:
     # Each canary was asked three times and said yes; any of its four verdicts might be the no.
     steady = [(YES, [YES] * 3)] * 4
     found = instability([(NO, [YES] * 3)] * 4 + steady)
@@ -51,7 +51,7 @@ def test_a_restless_judge() -> None:
     assert instability([(NO, [YES] * 3)] * 3 + steady).p == pytest.approx(4**-3)
 
 
-def test_a_canary_that_is_always_in_doubt_counts_for_its_doubt() -> None:
+def test_a_canary_on_which_the_judge_always_wavers_is_weak_evidence() -> None:
     # Of its ten verdicts four are unusual ones: so is this one with a chance of four in ten.
     doubtful = (NO, [YES] * 6 + [NO] * 3)
     assert instability([doubtful]) == Instability(1, 1, pytest.approx(0.4), pytest.approx(0.4))
@@ -67,12 +67,12 @@ def test_a_canary_that_is_always_in_doubt_counts_for_its_doubt() -> None:
     ("asked", "of"),
     [([], 0), ([(NO, [YES])] * 9, 0), ([(NO, [YES, NO])], 1), ([(NO, [YES, "contradicted"])], 1)],
 )
-def test_with_nothing_to_compare_it_is_chance(asked: list[tuple[str, list[str]]], of: int) -> None:
+def test_without_earlier_verdicts_p_is_1(asked: list[tuple[str, list[str]]], of: int) -> None:
     found = instability(asked)
     assert (found.unusual, found.of, found.p) == (0, of, 1.0)
 
 
-def test_a_judge_that_was_always_so_is_rarely_called_restless() -> None:
+def test_false_alarms_are_at_most_the_significance_level() -> None:
     # Every fourth canary is a coin toss, the others waver once in fifty times.
     rng = np.random.default_rng(0)
     doubt = np.where(np.arange(40) % 4 == 0, 0.5, 0.02)
@@ -84,7 +84,7 @@ def test_a_judge_that_was_always_so_is_rarely_called_restless() -> None:
 
 
 @given(st.lists(st.tuples(VERDICTS, st.lists(VERDICTS, max_size=6)), max_size=12))
-def test_a_chance_is_one_and_the_order_of_the_past_says_nothing(
+def test_p_is_a_probability_and_ignores_the_order_of_earlier_verdicts(
     asked: list[tuple[str, list[str]]],
 ) -> None:
     found = instability(asked)

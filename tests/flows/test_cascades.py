@@ -52,7 +52,7 @@ def planned(judged: Judged) -> Estimate:
 
 
 def asked(endpoint: Endpoint) -> list[str]:
-    """What the judge was asked of: Paris, 1890 or Cheese, a word for each claim."""
+    """The claims that the judge was asked about: Paris, 1890 or Cheese, a word for each."""
     told = [str(request.body["messages"][-1]) for request in endpoint.requests]
     claims = [text.partition("<claim")[2] for text in told]
     return sorted(word for text in claims for word in ("Paris", "1890", "Cheese") if word in text)
@@ -69,7 +69,7 @@ def judged(tmp_path: Path, endpoint: Endpoint) -> Judged:
     return Judged(tmp_path, endpoint)
 
 
-def test_the_judge_is_asked_what_the_model_is_unsure_of(judged: Judged, endpoint: Endpoint) -> None:
+def test_uncertain_claims_are_referred_to_the_judge(judged: Judged, endpoint: Endpoint) -> None:
     write(judged, SURE)
     before = planned(judged)
     assert (before.calls, before.about) == (2, False)
@@ -93,7 +93,7 @@ def test_the_judge_is_asked_what_the_model_is_unsure_of(judged: Judged, endpoint
     assert asked(endpoint) == ["1890", "1890"]
 
 
-def test_only_what_a_change_adds_is_asked(judged: Judged, endpoint: Endpoint) -> None:
+def test_a_change_asks_only_about_additional_claims(judged: Judged, endpoint: Endpoint) -> None:
     write(judged, SURE)
     judged.run()
     write(judged, {"audit": 0, "between": [0.01, 0.9]})
@@ -109,7 +109,7 @@ def test_only_what_a_change_adds_is_asked(judged: Judged, endpoint: Endpoint) ->
     ]
 
 
-def test_an_edited_prompt_is_put_to_the_judge_where_it_judges(
+def test_an_edited_prompt_is_asked_only_for_referred_claims(
     judged: Judged, endpoint: Endpoint
 ) -> None:
     write(judged, SURE)
@@ -125,7 +125,7 @@ def test_an_edited_prompt_is_put_to_the_judge_where_it_judges(
     assert asked(endpoint) == ["1890"]
 
 
-def test_the_audit_tells_how_often_the_two_disagree(
+def test_the_audit_estimates_the_disagreement(
     judged: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
     endpoint.behaviour.fault = faults.entries(
@@ -155,9 +155,7 @@ def test_the_audit_tells_how_often_the_two_disagree(
     ]
 
 
-def test_another_label_is_told_apart_from_a_disagreement(
-    judged: Judged, endpoint: Endpoint
-) -> None:
+def test_relabelled_and_disagreed_are_counted_apart(judged: Judged, endpoint: Endpoint) -> None:
     endpoint.behaviour.fault = faults.entries(
         lambda found: [{**one, "verdict": "contradicted"} for one in found]
     )
@@ -167,7 +165,9 @@ def test_another_label_is_told_apart_from_a_disagreement(
     assert judged.ask(counts) == [(4, 2, 4)]
 
 
-def test_without_an_audit_nobody_knows(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_an_audit_the_disagreement_is_unknown(
+    judged: Judged, capsys: pytest.CaptureFixture[str]
+) -> None:
     write(judged, SURE)
     assert judged.command() == 0
     with chdir(judged.path.parent):
@@ -178,7 +178,7 @@ def test_without_an_audit_nobody_knows(judged: Judged, capsys: pytest.CaptureFix
     assert "contradicted (the embedded model: neutral, 0.33 entailed); The premise has" in printed
 
 
-def test_a_plan_says_who_would_judge(
+def test_a_plan_estimates_referred_claims(
     judged: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(judged, {"audit": 0.5}, *(f"s{number}" for number in range(9)))
@@ -198,7 +198,7 @@ def test_a_plan_says_who_would_judge(
     ) in printed
 
 
-def test_nothing_is_written_by_a_plan(judged: Judged) -> None:
+def test_a_plan_writes_nothing(judged: Judged) -> None:
     write(judged, SURE)
     assert planned(judged).calls == 2
     assert not judged.store.path.exists()
@@ -214,7 +214,7 @@ def test_calls_that_several_claims_share_are_saved_only_whole(
     assert judged.ask("SELECT calls_saved FROM cascades") == [(2,)]
 
 
-def test_what_is_left_open_is_voted_on(judged: Judged, endpoint: Endpoint) -> None:
+def test_referred_claims_are_voted_on(judged: Judged, endpoint: Endpoint) -> None:
     second = {"judges": {"second": judged.judge(model="hosted_vllm/second")}}
     write(judged, SURE | {"judge": ["judge", "second"]}, more=second)
     assert (planned(judged).calls, planned(judged).who) == (4, "judge and second")
@@ -233,7 +233,7 @@ def test_a_cascade_chooses_its_judge(judged: Judged, endpoint: Endpoint) -> None
     assert {request.body["model"] for request in endpoint.requests} == {"second"}
 
 
-def test_rows_that_failed_are_asked_for_again_and_no_others(
+def test_only_failed_rows_are_asked_again(
     judged: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
     endpoint.behaviour.fault = faults.prose()
@@ -247,7 +247,7 @@ def test_rows_that_failed_are_asked_for_again_and_no_others(
     assert judged.verdicts() == {"a": LABELS, "b": LABELS}
 
 
-def test_noise_repeats_the_judge_alone(
+def test_noise_repeats_only_the_judge(
     judged: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(judged, SURE)
@@ -257,7 +257,7 @@ def test_noise_repeats_the_judge_alone(
     assert endpoint.hits == 6
 
 
-def test_scores_do_not_care_who_judged(judged: Judged) -> None:
+def test_scores_are_the_same_by_either_model(judged: Judged) -> None:
     write(judged, SURE)
     judged.run()
     alone = judged.scores()
@@ -269,7 +269,7 @@ def test_scores_do_not_care_who_judged(judged: Judged) -> None:
     ) == [(1,)]
 
 
-def test_an_entailment_model_of_ones_own_counts_for_what_is_reused(
+def test_the_entailment_model_is_part_of_the_fingerprint(
     judged: Judged, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine = Path(shutil.copytree(TINY, tmp_path / "mine"))
@@ -289,7 +289,7 @@ def test_an_entailment_model_of_ones_own_counts_for_what_is_reused(
     assert capsys.readouterr().err.endswith(told)
 
 
-def test_a_plan_judges_some_pairs_and_takes_the_others_to_be_like_them(tmp_path: Path) -> None:
+def test_a_plan_judges_some_pairs_and_extrapolates(tmp_path: Path) -> None:
     models = ModelWork(None, None, entailment=TINY)
     pairs = [Pair("One.", claim) for claim in ("Paris", "cheese", "x", "y", "z")]
     foreseen = EntailmentEstimate(models, Ledger(Store(tmp_path / "s.duckdb")), most=2)
@@ -318,11 +318,11 @@ def test_the_interval_is_that_of_clopper_and_pearson(
     assert clopper_pearson(hits, of) == pytest.approx(bounds, abs=5e-5)
 
 
-def test_of_nothing_there_is_no_interval() -> None:
+def test_the_interval_of_zero_trials_is_undefined() -> None:
     assert clopper_pearson(0, 0) == (None, None)
 
 
-def test_the_pipeline_that_comes_along(
+def test_the_bundled_pipeline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(CONFIGS, tmp_path / "configs")

@@ -1,4 +1,4 @@
-"""What became of each claim, and the causes that are on record for it."""
+"""Changes of claims between two runs, and their causes."""
 
 import json
 from datetime import datetime
@@ -50,7 +50,7 @@ def flip(cause: str) -> list[tuple[Any, ...]]:
     return [("verdict flipped", cause, *where, "entailed", "contradicted")]
 
 
-def test_tables_that_both_runs_share_are_not_looked_at(store: Store) -> None:
+def test_tables_shared_by_both_runs_have_no_changes(store: Store) -> None:
     a = put_run(store, steps())
     with store.reading() as connection:
         shared = connection.execute(
@@ -84,7 +84,7 @@ def test_a_verdict_that_flipped_has_its_cause(
     assert changes(store, a, b) == flip(cause)
 
 
-def test_steps_say_which_settings_differ(store: Store) -> None:
+def test_step_changes_name_the_settings_that_differ(store: Store) -> None:
     a = put_run(store, steps(old=claims({})))
     other = {"settings": {"prompt": "Judge.", "votes": 3, "new": 1}, "tools": LLM}
     b = put_run(store, steps(in_reference=verdicts(FLIPPED, **other), young=claims({})))
@@ -97,7 +97,7 @@ def test_steps_say_which_settings_differ(store: Store) -> None:
     )
 
 
-def test_claims_that_only_one_run_has_are_told_from_either_side(store: Store) -> None:
+def test_claims_of_one_run_only_are_changed_texts(store: Store) -> None:
     a = put_run(store, steps())
     texts = {"x": ["One.", "Two and a half."], "y": ["Three."]}
     other = {"settings": {"prompt": "Split.", "votes": 1}, "tools": LLM}
@@ -109,7 +109,7 @@ def test_claims_that_only_one_run_has_are_told_from_either_side(store: Store) ->
     ]
 
 
-def test_failures_that_came_and_went_are_caused_by_their_kind(store: Store) -> None:
+def test_the_cause_of_a_failure_is_its_kind(store: Store) -> None:
     failing = SAID | {("x", "One."): "timeout"}
     a = put_run(store, steps(in_reference=verdicts(failing, **ASKED)))
     b = put_run(
@@ -126,7 +126,7 @@ def test_failures_that_came_and_went_are_caused_by_their_kind(store: Store) -> N
     ]
 
 
-def test_a_changed_sample_explains_what_was_made_of_the_changed_field_alone(store: Store) -> None:
+def test_a_changed_sample_causes_changes_of_rows_of_the_changed_field_only(store: Store) -> None:
     a = put_run(store, steps(samples=samples(["x", "y"], reference="old", response="R")))
     other = {"samples": samples(["x", "y"], reference="new", response="R")}
     texts = {"x": ["One.", "Two."], "y": ["Four."]}
@@ -153,7 +153,7 @@ def test_claims_of_samples_that_only_one_run_has_are_not_listed(store: Store) ->
     assert changes(store, a, b) == []
 
 
-def test_what_was_edited_by_hand_is_told_from_what_the_judge_said_otherwise(store: Store) -> None:
+def test_edits_by_hand_are_a_cause_of_their_own(store: Store) -> None:
     edit = uuid4()
     flipped = FLIPPED | {("x", "Two."): "entailed"}
     asked = {**ASKED, "settings": {"prompt": "Judge well.", "votes": 1}}

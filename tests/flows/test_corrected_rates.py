@@ -1,4 +1,4 @@
-"""Rates and means with a judge's errors taken into account."""
+"""Rates and means corrected for the errors of a judge."""
 
 import numpy as np
 import pytest
@@ -15,14 +15,14 @@ NOTHING = IntervalEstimate(None, None, None)
 
 
 def judged(said: str, labels: str, *, probability: float, per_sample: int = 1) -> JudgedRows:
-    """Rows that the judge said 0 or 1 of, and people 0, 1 or nothing (a point)."""
+    """Rows with the judge's value, 0 or 1, and the label, 0, 1 or none (a point)."""
     label = np.array([np.nan if one == "." else float(one) for one in labels])
     values = np.array([float(one) for one in said])
     sample = np.arange(len(said)) // per_sample
     return JudgedRows(values, sample, label, np.where(np.isnan(label), np.nan, probability))
 
 
-def test_the_mean_error_on_the_labels_is_taken_off() -> None:
+def test_the_mean_error_on_the_labels_is_subtracted() -> None:
     # Said of half of the rows; of the labelled ones too much by 2 of 10, and never too little.
     rows = judged("1" * 50 + "0" * 50, "11100" + "." * 45 + "00000" + "." * 45, probability=0.1)
     found = prediction_powered(rows)
@@ -34,7 +34,7 @@ def test_the_mean_error_on_the_labels_is_taken_off() -> None:
     assert found.low < 0.3 < found.high < 0.5 + 0.2
 
 
-def test_with_every_row_labelled_only_people_count() -> None:
+def test_with_every_row_labelled_the_judge_has_no_influence() -> None:
     rows = judged("1" * 50 + "0" * 50, "10" * 50, probability=1.0)
     found = prediction_powered(rows)
     assert found.value == pytest.approx(0.5)
@@ -60,7 +60,7 @@ def test_a_good_judge_makes_the_interval_narrower() -> None:
     assert width(good) > 2 * 1.96 * (0.7 * 0.3 / 1_000) ** 0.5
 
 
-def test_unequal_probabilities_are_weighed() -> None:
+def test_rows_are_weighted_by_inverse_probability() -> None:
     # Half of the rows are drawn four times as often; people say 1 of those and 0 of the others.
     label = np.full(100, np.nan)
     label[:40], label[50:60] = 1.0, 0.0
@@ -77,7 +77,7 @@ def test_by_sample_each_sample_counts_the_same() -> None:
     assert prediction_powered(rows, by_sample=True).value == pytest.approx(0.5)
 
 
-def test_rows_of_one_sample_tell_less_than_rows_of_many() -> None:
+def test_rows_of_one_sample_are_a_cluster() -> None:
     said, labels = "1" * 60 + "0" * 40, "1" * 60 + "0" * 40
     many = prediction_powered(judged(said, labels, probability=1.0))
     few = prediction_powered(judged(said, labels, probability=1.0, per_sample=10))
@@ -86,7 +86,7 @@ def test_rows_of_one_sample_tell_less_than_rows_of_many() -> None:
     assert few.low < many.low
 
 
-def test_without_two_labels_or_samples_there_is_nothing() -> None:
+def test_below_two_labels_or_samples_it_is_undefined() -> None:
     assert prediction_powered(judged("10", "1.", probability=0.5)) == NOTHING
     assert prediction_powered(judged("10", "10", probability=1.0, per_sample=2)) == NOTHING
 
@@ -106,7 +106,7 @@ def test_rogan_and_gladens_rate_stays_a_rate() -> None:
         assert rogan_gladen(0.5, 100, right, clear) == NOTHING
 
 
-def test_effective_number() -> None:
+def test_effective_sample_size() -> None:
     said = np.repeat([1.0, 0.0], 50)
     assert effective_sample_size(said, np.arange(100)) == pytest.approx(99)
     # Ten rows a sample that all say the same are worth one.

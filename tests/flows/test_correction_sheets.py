@@ -1,4 +1,4 @@
-"""What may be wrong with a sheet: all of it is told, by file and line, and nothing is written."""
+"""Correction sheets: their form, and faults with file and line."""
 
 import csv
 import io
@@ -82,14 +82,14 @@ def test_a_sheet_of_claims(store: Store, run_id: str) -> None:
     assert of_one["step"].unique().to_list() == ["reference_claims"]
 
 
-def test_a_sheet_is_csv_that_every_spreadsheet_knows(store: Store, run_id: str) -> None:
+def test_a_sheet_is_csv_in_utf_8_with_a_byte_order_mark(store: Store, run_id: str) -> None:
     content = to_csv(sheet_rows(store, run_id, "claims"))
     header, first, *_ = content.split(b"\r\n")
     assert header == b"\xef\xbb\xbf" + ",".join(COLUMNS["claims"]).encode()
     assert first.decode().startswith(f"{run_id},birth,response_claims,response,")
 
 
-def test_everything_wrong_with_claims_at_once(store: Store, run_id: str) -> None:
+def test_all_faults_of_claims_are_reported_at_once(store: Store, run_id: str) -> None:
     rows = rows_of(store, run_id, "claims")
     blank = dict.fromkeys(rows[0], "")
     stranger = "00000000-0000-0000-0000-000000000000"
@@ -109,13 +109,12 @@ def test_everything_wrong_with_claims_at_once(store: Store, run_id: str) -> None
         "sheet.csv:10: sample 'silence' has no claims in step response_claims; delete the row",
         f"sheet.csv:11: '{stranger}' is no claim of sample 'tower' in that run; "
         "leave claim_id empty to add a claim, or say which run it is of by --run",
-        "sheet.csv:12: the same claim stands already on line 3; delete one of them",
-        f"sheet.csv:13: claim_id '{key}' stands already on line 2; "
-        "leave claim_id empty to add a claim",
+        "sheet.csv:12: the same claim is already on line 3; delete one of them",
+        f"sheet.csv:13: claim_id '{key}' is already on line 2; leave claim_id empty to add a claim",
     ]
 
 
-def test_everything_wrong_with_verdicts_at_once(store: Store, run_id: str) -> None:
+def test_all_faults_of_verdicts_are_reported_at_once(store: Store, run_id: str) -> None:
     rows = rows_of(store, run_id, "verdicts")
     assert [row["sample_id"] for row in rows] == ["birth", "tower"]
     key = rows[1]["claim_id"]
@@ -129,7 +128,7 @@ def test_everything_wrong_with_verdicts_at_once(store: Store, run_id: str) -> No
     assert faults_of(store, run_id, wrong) == [
         "sheet.csv:2: 'entailled' is no verdict; did you mean 'entailed'?",
         "sheet.csv:3: has no verdict; write one of entailed, contradicted, neutral",
-        "sheet.csv:4: the same verdict stands already on line 3; delete one of them",
+        "sheet.csv:4: the same verdict is already on line 3; delete one of them",
         f"sheet.csv:5: no verdict by passage 0 on claim '{key}' in that run; "
         "keep claim_id and passage as they were exported",
         f"sheet.csv:6: no step 'response_claims' of run {run_id} makes verdicts; "
@@ -137,11 +136,11 @@ def test_everything_wrong_with_verdicts_at_once(store: Store, run_id: str) -> No
     ]
 
 
-def test_a_claim_is_not_corrected_among_verdicts(store: Store, run_id: str) -> None:
+def test_a_changed_claim_in_a_sheet_of_verdicts_is_a_fault(store: Store, run_id: str) -> None:
     rows = rows_of(store, run_id, "verdicts")
     rows[1] |= {"claim": "Another one.", "verdict": "neutral"}
     assert faults_of(store, run_id, rows) == [
-        "sheet.csv:3: the claim is another one; correct claims in a sheet of claims"
+        "sheet.csv:3: the claim was changed; change claims in a sheet of claims"
     ]
 
 
@@ -181,7 +180,7 @@ def test_rows_of_several_runs(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_sheet(tmp_path: Path, content: bytes, message: str) -> None:
+def test_files_that_are_no_sheet(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "s.csv"
     path.write_bytes(content)
     with pytest.raises(InputError) as caught:
@@ -190,18 +189,18 @@ def test_what_is_no_sheet(tmp_path: Path, content: bytes, message: str) -> None:
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-@pytest.mark.parametrize("parted_by", [b",", b";", b"\t"])
-def test_rows_know_their_lines(tmp_path: Path, mark: bytes, parted_by: bytes) -> None:
+@pytest.mark.parametrize("delimiter", [b",", b";", b"\t"])
+def test_rows_know_their_lines(tmp_path: Path, mark: bytes, delimiter: bytes) -> None:
     path = tmp_path / "s.csv"
     text = b'sample_id,step,claim_id,claim,notes\r\na,s,,"x\r\ny",mine\r\n,,,,\r\n\r\nb,s,,z\r\n'
-    path.write_bytes(mark + text.replace(b",", parted_by))
+    path.write_bytes(mark + text.replace(b",", delimiter))
     sheet = read_sheet(path, LAYOUTS)
     rows = [(row.line, row.cell("sample_id"), row.cell("claim")) for row in sheet.rows]
     assert (sheet.kind, rows) == ("claims", [(2, "a", "x\r\ny"), (6, "b", "z")])
     assert sheet.rows[1].cell("notes") == ""
 
 
-def test_a_sheet_as_it_was_exported_changes_nothing(store: Store, run_id: str) -> None:
+def test_an_unchanged_sheet_has_no_corrections(store: Store, run_id: str) -> None:
     kinds: tuple[Kind, ...] = ("claims", "verdicts")
     for kind in kinds:
         path = Path(f"{kind}.csv")

@@ -44,7 +44,7 @@ def endpoint(served: Endpoint) -> Endpoint:
 
 @pytest.fixture
 def judged(finished: Judged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judged:
-    """That pipeline in a copy of its folder, which is the current one."""
+    """That pipeline in a copy of its folder, the working directory."""
     monkeypatch.chdir(tmp_path)
     return finished.copied(tmp_path)
 
@@ -79,7 +79,7 @@ def claims_of(judged: Judged, sample_id: str) -> dict[str, str | None]:
     return dict(rows)
 
 
-def test_an_edited_claim_costs_its_own_verification_and_nothing_else(
+def test_an_edited_claim_costs_only_its_own_verification(
     judged: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = judged.ask("SELECT * FROM claims ORDER BY ALL")
@@ -185,7 +185,7 @@ def test_claims_are_added_and_removed(judged: Judged, capsys: pytest.CaptureFixt
     ]
 
 
-def test_the_record_says_who_when_why_and_what(judged: Judged) -> None:
+def test_an_edit_records_who_when_why_and_what(judged: Judged) -> None:
     rows = exported("claims")
     of(rows, "two", CLAIMS[0])["claim"] = "The tower stands near Paris."
     save_sheet(rows)
@@ -205,7 +205,7 @@ def test_the_record_says_who_when_why_and_what(judged: Judged) -> None:
     assert judged.ask("SELECT edited_at <= now()::TIMESTAMP + INTERVAL 1 DAY FROM audit.edits")
 
 
-def test_a_verdict_is_corrected_and_nobody_is_asked(
+def test_a_corrected_verdict_needs_no_call(
     judged: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = exported("verdicts")
@@ -264,7 +264,7 @@ def test_an_edit_no_longer_applies_when_its_text_has_changed(
     assert set(claims_of(judged, "two")) == {"The tower stands near Paris.", *CLAIMS[1:]}
 
 
-def test_an_edited_verdict_on_a_claim_that_is_gone_is_told(
+def test_an_edited_verdict_on_a_removed_claim_is_reported(
     judged: Judged, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = exported("verdicts")
@@ -322,7 +322,7 @@ def test_edits_are_listed_and_taken_back(
     assert out(capsys)[0] == "1 claim changed in 1 sample of step response_claims"
 
 
-def test_a_run_of_some_steps_takes_edits_below_which_pruning_keeps_tables_for(
+def test_a_partial_run_applies_edits_and_pruning_keeps_their_base_tables(
     judged: Judged, endpoint: Endpoint
 ) -> None:
     rows = exported("claims")
@@ -341,7 +341,7 @@ def test_a_run_of_some_steps_takes_edits_below_which_pruning_keeps_tables_for(
     assert claimflow("verify") == 0
 
 
-def test_whoever_has_no_login_name_is_asked_for_one(
+def test_without_a_login_name_who_is_required(
     judged: Judged, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def nobody() -> str:
@@ -356,7 +356,7 @@ def test_whoever_has_no_login_name_is_asked_for_one(
     )
 
 
-def test_a_sheet_is_held_against_its_own_run(
+def test_a_sheet_is_compared_with_its_own_run(
     judged: Judged, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = exported("claims")
@@ -380,7 +380,7 @@ def test_a_sheet_is_held_against_its_own_run(
     )
 
 
-def test_hostile_claims_cannot_run_in_a_spreadsheet_and_come_back(
+def test_formulas_in_claims_are_escaped_and_restored(
     tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claims = [
@@ -474,7 +474,7 @@ def test_supplied_claims_that_no_sample_has(
         ),
     ],
 )
-def test_wrong_words(
+def test_wrong_options_and_files(
     judged: Judged, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ((run,),) = judged.ask("SELECT run_id FROM audit.runs")

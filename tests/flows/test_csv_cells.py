@@ -1,4 +1,4 @@
-"""Cells that a spreadsheet takes for text, and the texts that they came from."""
+"""Cells of CSV sheets: formulas are escaped, and every text is restored."""
 
 import csv
 import io
@@ -28,24 +28,24 @@ TEXTS = st.text(CHARACTERS) | st.text("'=+-@ \t\r\n\"a,;＝🗼")
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_what_could_run_is_led_by_an_apostrophe(text: str) -> None:
+def test_possible_formulas_are_escaped(text: str) -> None:
     assert escape_formula(text) == f"'{text}"
     assert unescape_formula(f"'{text}") == text
 
 
 @pytest.mark.parametrize("text", ["", "a = b", "'tis so", "''", "1889", "'", "a\n=b", '"=1"'])
-def test_what_cannot_stays_as_it_is(text: str) -> None:
+def test_other_texts_are_unchanged(text: str) -> None:
     assert escape_formula(text) == text
     assert unescape_formula(text) == text
 
 
-def test_a_text_that_looks_guarded_is_guarded_once_more() -> None:
+def test_a_text_that_looks_escaped_is_escaped_once_more() -> None:
     assert escape_formula("'=1") == "''=1"
     assert unescape_formula("''=1") == "'=1"
 
 
 @given(TEXTS)
-def test_every_text_comes_back_and_none_can_run(text: str) -> None:
+def test_every_text_is_restored_and_no_cell_is_a_formula(text: str) -> None:
     cell = escape_formula(text)
     assert unescape_formula(cell) == text
     assert not cell.lstrip().startswith(("=", "+", "-", "@", "＝", "＋", "－", "＠"))
@@ -53,12 +53,12 @@ def test_every_text_comes_back_and_none_can_run(text: str) -> None:
 
 
 @given(st.lists(TEXTS, min_size=1))
-def test_every_row_of_texts_comes_back_through_csv(texts: list[str]) -> None:
+def test_every_row_of_texts_is_restored_through_csv(texts: list[str]) -> None:
     text = io.StringIO(newline="")
     csv.writer(text).writerow([escape_formula(one) for one in texts])
     (cells,) = csv.reader(io.StringIO(text.getvalue(), newline=""), strict=True)
     assert [unescape_formula(cell) for cell in cells] == texts
 
 
-def test_line_ends_as_a_spreadsheet_writes_them() -> None:
+def test_line_ends_are_normalized() -> None:
     assert normalize_newlines("a\r\nb\rc\n") == "a\nb\nc\n"

@@ -20,7 +20,7 @@ HOSTILE = "`code` | ![x](http://evil) <img src=x> @everyone #1\n\n# head\x1b[31m
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
-    """Four runs: as it is, with a strict prompt, by another judge, and that one asked again."""
+    """Four runs: unchanged, with a strict prompt, by another judge, and that one repeated."""
     folder = tmp_path_factory.mktemp("judged")
     (folder / "strict.md").write_text(f"Be strict. {PROMPT}", "utf-8")
     swayed = ["Be strict."]
@@ -52,7 +52,7 @@ def asked(judged: Judged, capsys: pytest.CaptureFixture[str], *words: str) -> di
     [(0, 1, ["prompt"], 6), (0, 2, ["judge"], 0), (1, 2, ["judge", "prompt"], 6), (2, 3, [], 3)],
     ids=["prompt", "judge", "both", "chance"],
 )
-def test_every_flip_has_the_cause_that_is_on_record(
+def test_every_flip_has_its_recorded_cause(
     judged: Judged,
     a: int,
     b: int,
@@ -72,7 +72,7 @@ def test_every_flip_has_the_cause_that_is_on_record(
     assert moved == ({"two"} if (a, b) == (2, 3) else {"one", "two"} if count else set())
 
 
-def test_by_default_the_newest_run_is_held_against_the_one_before(
+def test_by_default_the_latest_run_is_compared_with_the_previous_one(
     judged: Judged, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs = [run for (run,) in judged.ask("SELECT run_id FROM audit.runs ORDER BY started_at")]
@@ -114,7 +114,7 @@ def printed(store: Store, capsys: pytest.CaptureFixture[str], *words: str) -> li
     return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_the_table_says_all_of_it(literal: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_is_complete(literal: Store, capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed(literal, capsys)
     assert [line.partition("  p")[0][:2] for line in lines[:2]] == ["A ", "B "]
     assert lines[0].endswith("p, 3 samples")
@@ -129,7 +129,7 @@ def test_the_table_says_all_of_it(literal: Store, capsys: pytest.CaptureFixture[
     assert not any("\x1b" in line or "\u202e" in line for line in lines)
 
 
-def test_the_limit_is_told(literal: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_limit_is_stated(literal: Store, capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed(literal, capsys, "--limit", "1")
     assert "2 scores changed, the largest 1 of them below" in lines
     assert "2 claims changed, the first 1 of them below" in lines
@@ -167,7 +167,7 @@ def test_a_text_is_a_code_span(text: str | None, told: str) -> None:
     assert code_span(text) == told
 
 
-def test_json_has_everything_under_keys_that_stay(
+def test_the_json_document_is_complete(
     literal: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "diff.json"
@@ -225,7 +225,7 @@ def test_json_has_everything_under_keys_that_stay(
     assert len(found["claims"]) == 2
 
 
-def test_samples_of_one_talk_are_one_unit(
+def test_samples_of_one_conversation_are_one_unit(
     literal: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = printed(literal, capsys, "--by", "talk", "--metric", "noise_sensitivity")
@@ -244,7 +244,7 @@ def test_samples_of_one_talk_are_one_unit(
         (["-o", "/nowhere/x", "--format", "json"], None),
     ],
 )
-def test_mistakes_are_told(
+def test_wrong_options(
     literal: Store, words: list[str], told: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["diff", *words, "--live", "--store", str(literal.path)]) == 2
@@ -253,7 +253,9 @@ def test_mistakes_are_told(
     assert capsys.readouterr().err == f"claimflow: {told or f'{what}; {right}'}\n"
 
 
-def test_one_run_has_none_before_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_run_has_no_previous_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store = Store(tmp_path / "s.duckdb")
     run = put_run(store, {"samples": Table("samples", [])})
     assert main(["diff", "--live", "--store", str(store.path)]) == 2

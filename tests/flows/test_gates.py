@@ -29,7 +29,7 @@ def judged(store: Store, values: Mapping[str, Any], **gate: Any) -> list[Outcome
 
 
 def less(values: Mapping[str, float], by: float) -> dict[str, float]:
-    """Lower by about that much, and not by the same everywhere."""
+    """Lower by about that much, with some variation."""
     return {n: v - by * (1.5 if i % 4 < 2 else 0.5) for i, (n, v) in enumerate(values.items())}
 
 
@@ -44,7 +44,7 @@ def less(values: Mapping[str, float], by: float) -> dict[str, float]:
         ({"max": 0.5}, "fail"),
     ],
 )
-def test_the_interval_of_the_mean_lies_on_a_side_or_on_both(
+def test_the_interval_of_the_mean_decides(
     store: Store, gate: dict[str, float], outcome: str
 ) -> None:
     [found] = judged(store, MIXED, **gate)
@@ -56,7 +56,7 @@ def test_the_interval_of_the_mean_lies_on_a_side_or_on_both(
 
 @pytest.mark.parametrize(("by", "outcome"), [(0.2, "pass"), (0.1, "inconclusive"), (0.02, "fail")])
 @pytest.mark.parametrize("metric", ["faithfulness", "noise_sensitivity"])
-def test_worse_is_lower_or_higher_as_the_metric_has_it(
+def test_worse_depends_on_the_direction_of_the_metric(
     store: Store, metric: str, by: float, outcome: str
 ) -> None:
     worse = -0.1 if metric == "noise_sensitivity" else 0.1
@@ -70,7 +70,7 @@ def test_worse_is_lower_or_higher_as_the_metric_has_it(
     assert found.line == (by if worse < 0 else -by)
 
 
-def test_on_the_line_itself_is_the_right_side(store: Store) -> None:
+def test_a_value_at_the_threshold_passes(store: Store) -> None:
     a = put_run(store, {"f": scores("faithfulness", MIXED)})
     add_tag(store, a, "main")
     lower = {name: value - 0.02 for name, value in MIXED.items()}
@@ -137,7 +137,7 @@ def test_a_gate_names_its_step_where_several_make_the_metric(store: Store) -> No
     ]
 
 
-def test_outcomes_are_on_record_until_the_run_is_judged_anew(store: Store) -> None:
+def test_outcomes_are_recorded_until_the_gates_are_evaluated_again(store: Store) -> None:
     run = put_run(store, {"f": scores("faithfulness", MIXED)})
     evaluate_gates(store, run, {"faithfulness": Gate(min=0.9, max=0.95)})
     second = evaluate_gates(store, run, {"faithfulness": Gate(min=0.5)})
@@ -171,7 +171,7 @@ def test_gates_decide_the_exit_code_and_cost_no_step(
         assert read_table(connection, gate).rows() == read_table(connection, query).rows()
 
 
-def test_the_command_judges_a_run_on_file(
+def test_the_command_evaluates_a_recorded_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config, store = tmp_path / "p.yaml", Store(tmp_path / "s.duckdb")

@@ -1,4 +1,4 @@
-"""What holds of every figure with an interval, whatever was labelled and said."""
+"""Properties of every estimate with an interval, for random labels and verdicts."""
 
 from typing import Final
 
@@ -34,9 +34,9 @@ UNIT: Final = st.floats(0, 1, width=32)
 HALVES: Final = st.sampled_from([0.0, 0.5, 1.0])
 
 
-def holds(figure: IntervalEstimate, lowest: float, highest: float) -> None:
-    """A figure lies within its interval, and that within its bounds; or there is none of it."""
-    value, low, high = figure
+def check_bounds(estimate: IntervalEstimate, lowest: float, highest: float) -> None:
+    """The value lies within its interval and that within the bounds, or both are undefined."""
+    value, low, high = estimate
     if value is None or low is None or high is None:
         assert (low, high) == (None, None)
         assert value is None or lowest - 1e-9 <= value <= highest + 1e-9
@@ -45,9 +45,9 @@ def holds(figure: IntervalEstimate, lowest: float, highest: float) -> None:
 
 
 @given(st.floats(-3, 3), st.floats(0, 3))
-def test_a_clipped_interval_never_says_that_nothing_else_can_be(value: float, reach: float) -> None:
+def test_a_clipped_interval_keeps_its_reach(value: float, reach: float) -> None:
     found = clipped_interval(value, reach, 0, 1)
-    holds(found, 0, 1)
+    check_bounds(found, 0, 1)
     assert found.low is not None
     assert found.high is not None
     assert found.high - found.low >= min(reach, 1) - 1e-12
@@ -55,19 +55,19 @@ def test_a_clipped_interval_never_says_that_nothing_else_can_be(value: float, re
 
 @given(st.integers(0, 40), st.integers(0, 40))
 @few
-def test_shares(part: int, rest: int) -> None:
-    holds(proportion(part, part + rest), 0, 1)
+def test_proportions(part: int, rest: int) -> None:
+    check_bounds(proportion(part, part + rest), 0, 1)
 
 
 @given(COUNTS)
 @settings(max_examples=15, deadline=None)
-def test_agreement_whatever_was_said(cells: list[int]) -> None:
+def test_agreement_of_any_confusion_matrix(cells: list[int]) -> None:
     counts = np.array(cells).reshape(3, 3)
     assume(counts.sum())
     agreed, right = cohen_kappa(counts), balanced_accuracy(counts)
     together = krippendorff_alpha(rating_counts(counts))
-    for figure, lowest in ((agreed, -1), (right, 0), (together, -1)):
-        holds(figure, lowest, 1)
+    for estimate, lowest in ((agreed, -1), (right, 0), (together, -1)):
+        check_bounds(estimate, lowest, 1)
     # The names of the labels say nothing.
     turned = counts[::-1, ::-1]
     for one, other in (
@@ -81,20 +81,20 @@ def test_agreement_whatever_was_said(cells: list[int]) -> None:
 
 @given(st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=4), min_size=1, max_size=8))
 @few
-def test_alpha_is_the_librarys_at_both_levels(things: list[list[int]]) -> None:
+def test_alpha_equals_the_library_at_both_levels(things: list[list[int]]) -> None:
     votes = np.array([np.bincount(thing, minlength=4) for thing in things])
     assume((votes.sum(axis=0) > 0).sum() > 1)
     domain = np.array([0.0, 0.25, 0.5, 1.0])
     for numbers, level in ((None, "nominal"), (domain, "interval")):
         found = krippendorff_alpha(votes, domain=numbers)
-        holds(found, -np.inf, 1)
+        check_bounds(found, -np.inf, 1)
         assert found.value == pytest.approx(
             krippendorff.alpha(value_counts=votes, value_domain=domain, level_of_measurement=level)
         )
 
 
 def jackknifed(votes: NDArray[np.int_], domain: NDArray[np.float64]) -> float:
-    """How far the interval of alpha reaches, by asking the library without each thing."""
+    """The reach of the jackknife interval of alpha, by calling the library without each subject."""
     from scipy import stats
 
     n = len(votes)
@@ -110,7 +110,7 @@ def jackknifed(votes: NDArray[np.int_], domain: NDArray[np.float64]) -> float:
     return reach
 
 
-def test_the_interval_of_alpha_is_that_of_the_library_asked_without_each_thing() -> None:
+def test_the_interval_of_alpha_is_the_jackknife_of_the_library() -> None:
     rng = np.random.default_rng(0)
     domain = np.linspace(0, 1, 6)
     votes = np.array(
@@ -122,7 +122,7 @@ def test_the_interval_of_alpha_is_that_of_the_library_asked_without_each_thing()
     assert found.high - found.value == pytest.approx(jackknifed(votes, domain))
 
 
-def test_hundreds_of_different_ratings_are_no_burden() -> None:
+def test_alpha_of_hundreds_of_different_ratings() -> None:
     rng = np.random.default_rng(0)
     one = rng.random(2_000)
     other = np.clip(one + rng.normal(0, 0.05, 2_000), 0, 1)
@@ -135,19 +135,19 @@ def test_hundreds_of_different_ratings_are_no_burden() -> None:
 
 @given(st.lists(st.tuples(HALVES, UNIT), max_size=12))
 @few
-def test_ranks_whatever_was_rated(pairs: list[tuple[float, float]]) -> None:
+def test_rank_correlations_of_any_ratings(pairs: list[tuple[float, float]]) -> None:
     ratings, scores = [rating for rating, _ in pairs], [score for _, score in pairs]
     found = rank_correlations(ratings, scores)
-    holds(found.spearman, -1, 1)
-    holds(found.kendall, -1, 1)
-    for figure in found[1:]:
-        if figure.low is not None and figure.high is not None:
-            assert figure.high - figure.low > 1e-6
+    check_bounds(found.spearman, -1, 1)
+    check_bounds(found.kendall, -1, 1)
+    for estimate in found[1:]:
+        if estimate.low is not None and estimate.high is not None:
+            assert estimate.high - estimate.low > 1e-6
 
 
 @given(st.lists(st.tuples(UNIT, HALVES, st.floats(0.05, 1), st.integers(0, 4)), max_size=15))
 @few
-def test_a_corrected_mean_whatever_was_labelled(
+def test_a_prediction_powered_mean_of_any_labels(
     rows: list[tuple[float, float, float, int]],
 ) -> None:
     said, label, chance, sample = np.array(rows or np.zeros((0, 4)), dtype=np.float64).T
@@ -156,8 +156,8 @@ def test_a_corrected_mean_whatever_was_labelled(
     of = sample.astype(np.intp)
     judged = JudgedRows(said, of, np.where(known, label, np.nan), np.where(known, chance, np.nan))
     for by_sample in (False, True):
-        figure = prediction_powered(judged, by_sample=by_sample)
-        holds(figure, 0, 1)
+        estimate = prediction_powered(judged, by_sample=by_sample)
+        check_bounds(estimate, 0, 1)
         # A judge that is a constant is no help, and no harm.
         useless = judged._replace(judged=np.zeros(len(rows)))
         shifted = judged._replace(judged=np.ones(len(rows)))
@@ -168,11 +168,11 @@ def test_a_corrected_mean_whatever_was_labelled(
 
 @given(UNIT, st.floats(0, 500), *(st.integers(0, 30) for _ in range(4)))
 @few
-def test_rogan_and_gladen_whatever_was_right(
+def test_rogan_gladen_of_any_counts(
     rate: float, n: float, right: int, missed: int, clear: int, false: int
 ) -> None:
     found = rogan_gladen(rate, n, (right, right + missed), (clear, clear + false))
-    holds(found, 0, 1)
+    check_bounds(found, 0, 1)
     # What holds of yes holds of no, the other way round.
     turned = rogan_gladen(1 - rate, n, (clear, clear + false), (right, right + missed))
     if found.value is not None and turned.value is not None:
@@ -181,7 +181,7 @@ def test_rogan_and_gladen_whatever_was_right(
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), min_size=1, max_size=30))
 @few
-def test_an_effective_number_is_at_most_the_number(rows: list[tuple[bool, int]]) -> None:
+def test_the_effective_sample_size_is_at_most_the_size(rows: list[tuple[bool, int]]) -> None:
     said, sample = (np.array(column) for column in zip(*rows, strict=True))
     assert 0 < effective_sample_size(said.astype(np.float64), sample) <= len(rows)
 
@@ -199,4 +199,4 @@ def test_every_probability_is_in_one_bin(rows: list[tuple[float, bool]]) -> None
     assert 0 <= found.brier <= 1
     for one in found.bins:
         assert one.low - 1e-6 <= one.mean <= one.high + 1e-6
-        holds(one.entailed, 0, 1)
+        check_bounds(one.entailed, 0, 1)

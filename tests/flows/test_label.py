@@ -1,4 +1,4 @@
-"""Labels of people: drawn and exported blind, filled, imported, told what is wrong with them."""
+"""`claimflow label`: sheets drawn, exported blind, filled and imported, with their faults."""
 
 import io
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def exported(*options: str) -> list[Row]:
 
 
 def labelled(rows: list[Row]) -> list[Row]:
-    """The rows, each labelled as its claim is in truth."""
+    """The rows with the true label of each claim."""
     return [row | {"label": TRUTH[row["claim"]]} for row in rows]
 
 
@@ -76,7 +76,7 @@ def test_a_sheet_of_verdicts_is_blind_and_in_a_random_order(
     assert not cells & {word for row in said for word in row}
 
 
-def test_a_page_to_label_in(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sheet_as_an_html_form(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
     assert label("export", "-o", "form.html") == 0
     assert capsys.readouterr().err.startswith("9 rows in form.html: random 9 of 9, seed 0 from ")
     page = Path("form.html").read_text("utf-8")
@@ -85,7 +85,7 @@ def test_a_page_to_label_in(judged: Judged, capsys: pytest.CaptureFixture[str]) 
     assert '"verdict"' not in page
 
 
-def test_labels_go_on_record_with_who_and_how_they_were_drawn(
+def test_labels_are_recorded_with_annotator_and_draw(
     judged: Judged, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = labelled(exported("--sample", "6"))
@@ -137,7 +137,7 @@ def test_claims_and_samples(judged: Judged, capsys: pytest.CaptureFixture[str]) 
     ]
 
 
-def test_all_that_is_wrong_with_a_sheet_is_told_at_once(
+def test_all_faults_of_a_sheet_are_reported_at_once(
     judged: Judged, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = labelled(exported("--sample", "7"))
@@ -157,14 +157,15 @@ def test_all_that_is_wrong_with_a_sheet_is_told_at_once(
     assert label("import", "sheet.csv", "--who", "ann") == 2
     assert capsys.readouterr().err == (
         "claimflow: sheet.csv:2: 'entails' is no label; did you mean 'entailed'?\n"
-        "sheet.csv:3: its premise is another one; label what was exported\n"
-        "sheet.csv:4: its claim is another one; label what was exported\n"
-        "sheet.csv:5: was not drawn; keep the columns before the texts as they were exported\n"
+        "sheet.csv:3: its premise was changed; keep the exported text\n"
+        "sheet.csv:4: its claim was changed; keep the exported text\n"
+        "sheet.csv:5: is not a row of the draw; "
+        "keep the columns before the texts as they were exported\n"
         f"sheet.csv:6: 'my favourites' is no draw from run {run}; "
         "keep draw as it was exported\n"
         f"sheet.csv:7: no step 'response_in_referense' of run {run} makes verdicts; "
         "did you mean 'response_in_reference'?\n"
-        "sheet.csv:9: the same stands already on line 8; delete one of them\n"
+        "sheet.csv:9: the same row is already on line 8; delete one of them\n"
     )
     save_sheet(
         [
@@ -209,7 +210,8 @@ def test_the_same_texts_have_one_label_in_a_sheet(
         (["export", "--step", "precison"],
          "--step: run {run} has no step 'precison' of verdicts; known are response_in_reference"),
         (["export", "--metric", "m"],
-         "--metric: means samples, and these are verdicts; leave it out, or write --of samples"),
+         "--metric: applies to samples, and these are verdicts; "
+         "leave it out, or write --of samples"),
         (["export", "--of", "samples", "--metric", "faithfulnes"],
          "--metric: run {run} has no metric 'faithfulnes' of scores; "
          "known are factual_correctness"),
@@ -231,7 +233,7 @@ def test_the_same_texts_have_one_label_in_a_sheet(
          "none.csv:2: names no run; keep the column run as it was exported"),
     ],
 )  # fmt: skip
-def test_wrong_words(
+def test_wrong_options_and_files(
     judged: Judged, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ((run,),) = judged.ask("SELECT run_id FROM audit.runs")

@@ -1,4 +1,4 @@
-"""Which rows are drawn to be labelled: again the same, and as often as is said."""
+"""Draws of rows to label: repeatable, and with the stated inclusion probabilities."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def rows(count: int, **columns: Any) -> pl.DataFrame:
     )
 
 
-def test_a_random_draw_is_the_same_again_and_another_by_another_seed() -> None:
+def test_a_random_draw_is_determined_by_its_seed() -> None:
     first = draw_rows(rows(50), Draw("random", 5, 50, 0))
     assert first == draw_rows(rows(50), Draw("random", 5, 50, 0))
     assert list(first) == [29, 32, 49, 27, 14]
@@ -43,12 +43,12 @@ def test_a_random_draw_is_the_same_again_and_another_by_another_seed() -> None:
     assert list(draw_rows(rows(50), Draw("random", 9, 50, 0)))[:5] == list(first)
 
 
-def test_more_than_there_are_is_all_of_them() -> None:
+def test_a_draw_of_more_than_all_rows_is_all_rows() -> None:
     assert sorted(draw_rows(rows(3), Draw("random", 9, 3, 0)).items()) == [(0, 1), (1, 1), (2, 1)]
     assert draw_rows(rows(0), Draw("random", 9, 0, 0)) == {}
 
 
-def test_doubt_is_less_the_surer_the_judge() -> None:
+def test_uncertainty_of_probabilities_and_of_votes() -> None:
     frame = rows(
         3, p_entailed=[0.5, 0.1, None], p_contradicted=[0.3, 0.9, None], p_neutral=[0.2, 0, None]
     )
@@ -61,7 +61,7 @@ def test_doubt_is_less_the_surer_the_judge() -> None:
     assert uncertainty(rows(2)) is None
 
 
-def test_probabilities_follow_doubt_and_leave_no_row_out() -> None:
+def test_inclusion_probabilities_follow_uncertainty_and_are_positive() -> None:
     found = inclusion_probabilities(np.array([0.5, 0.25, 0.25, 0.0]), 2)
     # 0.2 spread evenly, 0.8 by doubt, times 2.
     assert found.tolist() == pytest.approx([0.9, 0.5, 0.5, 0.1])
@@ -72,7 +72,7 @@ def test_probabilities_follow_doubt_and_leave_no_row_out() -> None:
     assert inclusion_probabilities(np.zeros(4), 2).tolist() == pytest.approx([0.5] * 4)
 
 
-def test_by_uncertainty_each_row_is_drawn_as_often_as_its_probability_says() -> None:
+def test_rows_are_drawn_with_their_inclusion_probability() -> None:
     doubts = [0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.0, 0.0]
     frame = rows(8, agreement=[1 - doubt for doubt in doubts])
     times = np.zeros(8)
@@ -86,7 +86,7 @@ def test_by_uncertainty_each_row_is_drawn_as_often_as_its_probability_says() -> 
 
 
 @pytest.mark.parametrize("by", ["random", "uncertainty"])
-def test_a_draw_is_read_from_its_words(by: DrawMethod) -> None:
+def test_a_draw_is_parsed_from_its_text(by: DrawMethod) -> None:
     draw = Draw(by, 100, 480, 7)
     assert str(draw) == f"{by} 100 of 480, seed 7"
     assert parse_draw(f" {draw} ") == draw

@@ -1,4 +1,4 @@
-"""What is said of each metric of two runs."""
+"""Differences of metrics between two runs, and their findings."""
 
 from collections.abc import Mapping
 
@@ -54,7 +54,7 @@ def test_a_metric_without_a_common_sample_is_unclear() -> None:
     assert (one.difference, one.mean_a, one.p_holm, one.finding) == (None, None, None, "unclear")
 
 
-def test_better_is_lower_for_a_metric_of_which_less_is_better() -> None:
+def test_better_is_lower_for_a_lower_is_better_metric() -> None:
     names = [f"s{i}" for i in range(12)]
     low, high = dict.fromkeys(names, 0.25), {n: 0.5 + i / 100 for i, n in enumerate(names)}
     metrics = ("faithfulness", "noise_sensitivity")
@@ -66,7 +66,7 @@ def test_better_is_lower_for_a_metric_of_which_less_is_better() -> None:
     assert [one.lower_is_better for one in up] == [False, True]
 
 
-def test_p_is_corrected_for_the_metrics_that_moved_and_no_others() -> None:
+def test_p_is_corrected_for_the_metrics_with_changed_scores_only() -> None:
     names = [f"s{i}" for i in range(6)]
     before = dict.fromkeys(names, 0.5)
     after = {name: 0.6 + i / 100 for i, name in enumerate(names)}
@@ -79,7 +79,7 @@ def test_p_is_corrected_for_the_metrics_that_moved_and_no_others() -> None:
     assert (up.finding, still.finding, still.p_holm) == ("unclear", "same", 1.0)
 
 
-def test_bounds_do_not_leave_what_scores_can_be() -> None:
+def test_intervals_are_clipped_to_possible_differences() -> None:
     [one] = found({"chrf": {"1": 0.0, "2": 0.0}}, {"chrf": {"1": 1.0, "2": 0.5}})
     assert one.difference is not None
     assert (one.difference.low, one.difference.high) == (-1.0, 1.0)
@@ -90,7 +90,7 @@ def test_bounds_do_not_leave_what_scores_can_be() -> None:
     assert one.difference.high > 1
 
 
-def test_metrics_that_one_run_lacks_are_named_and_not_compared() -> None:
+def test_metrics_of_one_run_only_are_named_and_not_compared() -> None:
     both = pairs({"bleu": {"1": 0.5}, "chrf": {"1": 1}}, {"chrf": {"1": 1}, "rouge": {}})
     assert [one.metric for one in metric_differences(both)] == ["chrf"]
     assert unshared_metrics(both) == (["bleu"], [])

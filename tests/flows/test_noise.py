@@ -1,4 +1,4 @@
-"""How far scores vary by chance: repeats at the real endpoint, counted, remembered, told."""
+"""`claimflow noise`: repeats at a real endpoint, estimated, remembered and reported."""
 
 import json
 import signal
@@ -33,7 +33,7 @@ def noise(judged: Judged, *options: str) -> int:
 
 
 def measured(judged: Judged, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
-    """What it prints as JSON."""
+    """The JSON that the command prints."""
     capsys.readouterr()
     assert noise(judged, "--json", *options) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -77,7 +77,9 @@ def test_repeats_are_independent_calls_and_remembered(
         assert endpoint.hits == 0
 
 
-def test_what_is_asked_is_told_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_estimate_is_printed_before_any_call(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
         names = [sample(name, response=f"{CLAIMS[0]} It is {name}.") for name in NAMES]
@@ -91,7 +93,7 @@ def test_what_is_asked_is_told_before(tmp_path: Path, capsys: pytest.CaptureFixt
         assert "no calls; 30 answers are on file" in capsys.readouterr().err.splitlines()
 
 
-def test_a_run_about_noise_is_on_record_and_nobodys_newest(
+def test_a_noise_run_is_recorded_and_never_the_latest_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serve() as endpoint:
@@ -107,7 +109,7 @@ def test_a_run_about_noise_is_on_record_and_nobodys_newest(
     assert dict(by_run) == {runs[0][2]: 4, runs[1][2]: 4}
 
 
-def test_what_no_judge_says_is_deterministic(
+def test_steps_without_a_judge_are_deterministic(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serve() as endpoint:
@@ -137,7 +139,7 @@ def test_what_no_judge_says_is_deterministic(
     assert "deterministic: 0 deterministic: 0 any 4 0 0" in " ".join(said.out.split())
 
 
-def test_the_parts_come_from_where_the_judge_wavers(
+def test_the_variance_is_attributed_to_verification(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # One verification in two says everything is supported, the other half nothing.
@@ -163,7 +165,7 @@ def test_the_parts_come_from_where_the_judge_wavers(
     )
 
 
-def test_decompositions_that_differ_are_a_part_of_their_own(
+def test_the_variance_is_attributed_to_decomposition(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def other(body: Any) -> bool:
@@ -202,7 +204,7 @@ def test_votes_are_repeated_whole(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert seeds == [None, 1, 2, 3, 4, 5]
 
 
-def test_what_was_asked_before_ctrl_c_is_not_asked_again(tmp_path: Path) -> None:
+def test_replies_before_an_interrupt_are_not_asked_again(tmp_path: Path) -> None:
     with serve(latency=0.3) as endpoint:
         judged = Judged(tmp_path, endpoint)
         judged.write(NAMES, steps=BY_RULES, max_concurrency=1)
@@ -225,7 +227,7 @@ def test_what_was_asked_before_ctrl_c_is_not_asked_again(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("repeats", ["1", "0"])
-def test_one_repeat_is_none(
+def test_repeats_must_be_two_or_more(
     repeats: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -234,7 +236,7 @@ def test_one_repeat_is_none(
     assert "argument --repeats: must be 2 or more" in capsys.readouterr().err
 
 
-def test_a_pipeline_without_scores_is_refused_before_anything_is_asked(
+def test_a_pipeline_without_scores_is_refused_before_any_call(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serve() as endpoint:

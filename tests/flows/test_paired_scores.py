@@ -1,4 +1,4 @@
-"""Which scores and samples of two runs belong together."""
+"""Pairing of the scores and samples of two runs."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return Store(tmp_path_factory.mktemp("store") / "s.duckdb")
 
 
-def test_a_metric_is_paired_whatever_its_step_is_called(store: Store) -> None:
+def test_a_metric_is_paired_across_step_names(store: Store) -> None:
     a = put_run(store, {"old": scores("faithfulness", {"x": 0.5})})
     b = put_run(store, {"new": scores("faithfulness", {"x": 0.75})})
     with store.reading() as connection:
@@ -39,7 +39,7 @@ def test_a_metric_that_several_steps_make_is_paired_by_step(store: Store) -> Non
     ]
 
 
-def test_what_moved_comes_by_size_and_what_changed_its_status_last(store: Store) -> None:
+def test_changed_scores_are_sorted_by_size_with_changed_statuses_last(store: Store) -> None:
     before = {"a": 0.5, "b": 0.5, "c": 0.1 + 0.2, "d": "failed", "e": 0.5, "f": 1.0}
     after = {"a": 0.75, "b": 0.0, "c": 0.3, "d": 0.5, "e": "undefined", "g": 1.0}
     a = put_run(store, {"s": scores("faithfulness", before)})
@@ -55,7 +55,7 @@ def test_what_moved_comes_by_size_and_what_changed_its_status_last(store: Store)
     ]
 
 
-def test_samples_are_told_apart_by_every_text_but_not_by_metadata(store: Store) -> None:
+def test_samples_differ_by_any_text_but_not_by_metadata(store: Store) -> None:
     before = [
         {"sample_id": "same", "response": "R", "metadata": '{"day": 1}'},
         {"sample_id": "text", "response": "R", "reference": None, "retrieved_contexts": ["x"]},
@@ -76,7 +76,7 @@ def test_samples_are_told_apart_by_every_text_but_not_by_metadata(store: Store) 
         ]
 
 
-def test_samples_are_grouped_by_a_field_whatever_it_is_called_and_holds(store: Store) -> None:
+def test_samples_are_grouped_by_any_metadata_field(store: Store) -> None:
     rows = [
         {"sample_id": "1", "metadata": '{"a/b~c": "x"}'},
         {"sample_id": "2", "metadata": '{"a/b~c": "x"}'},

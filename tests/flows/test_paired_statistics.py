@@ -1,4 +1,4 @@
-"""Intervals, tests and corrections: held against SciPy, against tables, and against the truth."""
+"""Intervals, tests and corrections compared with SciPy, with tables and with known truths."""
 
 import math
 
@@ -41,7 +41,7 @@ def test_the_interval_is_the_wider_of_students_and_of_scipys_bootstrap_at_each_e
     assert found.low <= t.low
 
 
-def test_the_test_is_scipys_and_fishers() -> None:
+def test_the_sign_flip_test_agrees_with_scipy_and_fisher() -> None:
     from scipy import stats
 
     by_scipy = stats.permutation_test(
@@ -77,7 +77,7 @@ def test_many_units_are_tested_by_the_normal_distribution() -> None:
         ([0.1 + 0.2 - 0.3, 0.0], 0.0, 0.0, 1.0),
     ],
 )
-def test_what_does_not_vary_is_told_without_a_warning(
+def test_differences_without_variance_raise_no_warning(
     differences: list[float], low: float | None, high: float | None, p: float | None
 ) -> None:
     found = paired_difference(np.array(differences))
@@ -85,7 +85,7 @@ def test_what_does_not_vary_is_told_without_a_warning(
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 13, 14, 1_000, 1_001])
-def test_one_that_moved_among_many_is_told_without_a_warning(count: int) -> None:
+def test_a_single_difference_among_zeros_raises_no_warning(count: int) -> None:
     found = paired_difference(np.array([1.0] + [0.0] * (count - 1)))
     assert found.p == 1.0
     assert found.low is not None

@@ -1,4 +1,4 @@
-"""The split of a variance: literal tables, and simulations whose parts are known."""
+"""Variance components of literal tables and of simulations with known components."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ Scores = NDArray[np.float64]
 def simulated(
     seed: int, samples: int, of: tuple[int, int], sd: tuple[float, float, float]
 ) -> Scores:
-    """Scores by the nested model with the standard deviations of its three parts."""
+    """Scores by the nested model with the standard deviations of its three components."""
     draw = np.random.default_rng(seed).normal
     between = draw(0.6, sd[0], (samples, 1, 1))
     decomposed = draw(0, sd[1], (samples, of[0], 1))
@@ -30,7 +30,7 @@ def test_a_table_by_hand() -> None:
     assert variance_components(scores) == VarianceComponents((50 - 4) / 4, (4 - 1.5) / 2, 1.5)
 
 
-def test_what_was_not_repeated_is_no_part() -> None:
+def test_a_component_that_was_not_repeated_is_0() -> None:
     scores = np.array([[0.0, 2.0], [5.0, 7.0]])
     # Within samples 2, between them 2 * 12.5.
     assert variance_components(scores[:, None, :]) == VarianceComponents((25 - 2) / 2, 0.0, 2.0)
@@ -38,7 +38,7 @@ def test_what_was_not_repeated_is_no_part() -> None:
     assert variance_components(scores[:, :1, None]) == VarianceComponents(12.5, 0.0, 0.0)
 
 
-def test_an_estimate_below_0_is_0_and_told() -> None:
+def test_a_negative_estimate_is_0_and_named() -> None:
     # Both decompositions have the same mean: less than chance would give.
     scores = np.array([[[0.0, 2.0], [2.0, 0.0]], [[1.0, 1.0], [1.0, 1.0]]])
     assert variance_components(scores) == VarianceComponents(0.0, 0.0, 1.0, ("decomposition",))
@@ -46,11 +46,11 @@ def test_an_estimate_below_0_is_0_and_told() -> None:
     assert variance_components(alike) == VarianceComponents(0.0, 2.0, 0.0, ("sampling",))
 
 
-def test_scores_that_never_vary_have_no_parts() -> None:
+def test_constant_scores_have_no_variance() -> None:
     assert variance_components(np.full((5, 3, 2), 0.1)) == VarianceComponents(0.0, 0.0, 0.0)
 
 
-def test_of_one_sample_nobody_knows_how_samples_vary() -> None:
+def test_one_sample_has_no_sampling_variance() -> None:
     assert variance_components(np.array([[[1.0, 3.0], [4.0, 6.0]]])) == VarianceComponents(
         None, 3.5, 2.0
     )
@@ -59,7 +59,7 @@ def test_of_one_sample_nobody_knows_how_samples_vary() -> None:
 @pytest.mark.parametrize(
     "scores", [np.zeros((0, 2, 2)), np.zeros((2, 2)), np.full((1, 1, 1), np.nan)]
 )
-def test_what_is_no_table_of_scores_is_refused(scores: Scores) -> None:
+def test_other_shapes_and_nan_are_refused(scores: Scores) -> None:
     with pytest.raises(ValueError, match="must be three-dimensional and finite"):
         variance_components(scores)
 
@@ -73,7 +73,9 @@ def test_what_is_no_table_of_scores_is_refused(scores: Scores) -> None:
         ((4, 1), (0.2, 0.1, 0.0)),
     ],
 )
-def test_simulated_parts_are_found(of: tuple[int, int], sd: tuple[float, float, float]) -> None:
+def test_simulated_components_are_estimated_without_bias(
+    of: tuple[int, int], sd: tuple[float, float, float]
+) -> None:
     found = np.array(
         [list(variance_components(simulated(seed, 60, of, sd))[:3]) for seed in range(400)],
         dtype=np.float64,
@@ -83,7 +85,7 @@ def test_simulated_parts_are_found(of: tuple[int, int], sd: tuple[float, float, 
     assert np.all(np.abs(found.mean(axis=0) - expected) <= 4 * error + 1e-15)
 
 
-def test_the_smallest_difference_in_numbers() -> None:
+def test_the_detectable_difference_in_numbers() -> None:
     # The two quantiles are 1.959964 and 0.841621, the root is that of 0.08 / 50.
     assert detectable_difference(VarianceComponents(0.2, 0.01, 0.03), 50) == pytest.approx(
         0.112063, abs=1e-6
@@ -91,7 +93,7 @@ def test_the_smallest_difference_in_numbers() -> None:
     assert detectable_difference(VarianceComponents(0.2, 0.0, 0.0), 50) == 0.0
 
 
-def test_the_smallest_difference_is_found_four_times_in_five() -> None:
+def test_the_detectable_difference_has_a_power_of_80_percent() -> None:
     sd = (0.3, 0.1, 0.15)
     parts = VarianceComponents(*(value**2 for value in sd))
     samples, trials = 100, 4_000

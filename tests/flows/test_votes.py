@@ -1,4 +1,4 @@
-"""Several votes on a claim, asked of the real endpoint: counted, remembered, kept on the row."""
+"""Votes on a claim at a real endpoint: counted, remembered, recorded in the row."""
 
 import json
 from contextlib import chdir
@@ -24,7 +24,7 @@ FROM latest.verdicts JOIN latest.claims USING (claim_id) ORDER BY sample_id, cla
 
 
 def steps(votes: int | None = None, judge: list[str] | None = None) -> dict[str, Any]:
-    """The usual steps, whose verifier has so many votes, or these judges."""
+    """The usual steps with `votes` or these judges in the verifier."""
     more = {"votes": votes, "judge": judge}
     verify = VERIFY | {name: value for name, value in more.items() if value is not None}
     return STEPS | {"response_in_reference": verify}
@@ -35,7 +35,7 @@ def seeds(endpoint: Endpoint) -> list[int | None]:
 
 
 def seeded(*numbers: int | None) -> Rule:
-    """Strikes the requests with these seeds: every answer is another one."""
+    """Requests with these seeds get other verdicts."""
     return faults.where(lambda body: body.get("seed") in numbers, faults.swayed())
 
 
@@ -51,7 +51,7 @@ def agreements(judged: Judged) -> list[tuple[Any, ...]]:
     return judged.ask("SELECT agreement, ballot FROM latest.verdicts ORDER BY ALL")
 
 
-def test_as_many_calls_as_votes_each_remembered(tmp_path: Path) -> None:
+def test_each_vote_is_a_call_in_the_ledger(tmp_path: Path) -> None:
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
         judged.write(["a", "b"])
@@ -149,7 +149,7 @@ def test_several_judges_vote_once_each(tmp_path: Path) -> None:
         assert sorted(seeds(endpoint)) == [1] * 6
 
 
-def test_a_plan_tells_whose_budget_would_not_suffice(
+def test_a_plan_names_the_judge_whose_budget_is_too_small(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serve() as endpoint:
