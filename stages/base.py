@@ -95,6 +95,9 @@ class Stage(BaseModel):
       here; None where no language model is asked.
     - `votes: int`: how many independent replies decide; allows several judges.
     - `cascade: Cascade | None`: an entailment model decides what it is sure of.
+
+    Sheets for labels and corrections read stored settings of stages: `of` as what `claims_of`
+    returns, `against` as what `premise` returns, and `premises` (joined or each).
     '''
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -10,10 +10,9 @@ import polars as pl
 from claimflow.stages.rows import SampleField
 
 Against = Literal["reference", "retrieved_contexts"]
-Numbered = list[tuple[int | None, str]]
 
 
-def sources_of(sample: Mapping[str, Any], against: Against) -> Numbered:
+def sources_of(sample: Mapping[str, Any], against: Against) -> list[tuple[int | None, str]]:
     """The texts that a response is compared with, each with its number.
 
     Every reference that is there with its position among all, or all contexts joined by line

@@ -106,7 +106,7 @@ class VerifyClaims(Stage):
     ) -> Verdicts:
         """One row per claim and premise, in the order of the claims.
 
-        A claim whose sample lacks the field has no row; nor has a row that stands for a
+        A claim whose sample lacks the field has no row; nor has the row of a
         failed decomposition. An empty premise entails nothing, and no model is asked.
         Every distinct pair is asked once; a pair without a reply gives a failed row.
         """

@@ -1,1 +1,1 @@
-"""Scores as other libraries compute them."""
+"""The arithmetic of other libraries, for scores with the setting `compat`."""

@@ -1,4 +1,7 @@
-"""Formulas of scores as Polars expressions, and confidence intervals of means."""
+"""Formulas of scores as Polars expressions, and confidence intervals of means.
+
+NULL means undefined: there is nothing to divide by.
+"""
 
 from functools import lru_cache
 from statistics import NormalDist
@@ -8,9 +11,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field
-
-# Formulas of scores, as Polars expressions. NULL means undefined: nothing to divide by.
-
 
 Beta = Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)]
 """Weight of recall against precision in F-beta: 1 is even, 0 is precision alone."""
@@ -46,14 +46,11 @@ def weighted_mean(one: pl.Expr, other: pl.Expr, weights: tuple[float, float]) ->
     return (w_one * first + w_other * second) / (w_one + w_other)
 
 
-# 95 % intervals of a mean.
-
-
 RESAMPLES: Final = 1_000
 
 BOOTSTRAP_UP_TO: Final = 1_000
-"""Values up to which the bootstrap is run: above it agrees with the normal interval, and
-it costs `RESAMPLES` draws per value, 1 ms CPU for 1,000 values."""
+"""The most values for which the bootstrap is run: with more it agrees with the normal interval,
+and it costs `RESAMPLES` draws per value, 1 ms CPU for 1,000 values."""
 
 Z: Final = NormalDist().inv_cdf(0.975)
 
@@ -61,13 +58,13 @@ Z: Final = NormalDist().inv_cdf(0.975)
 def mean_interval(values: NDArray[np.float64]) -> tuple[float, float] | tuple[None, None]:
     """Bounds of the 95 % interval of the mean of `values`, which must be sorted.
 
-    Where every value is 0 or 1 the score interval of a proportion (Wilson 1927), which says
-    of 20 ones in 20 that the share is above 0.83, where a resample of ones is all ones. Of
-    other values the percentile bootstrap (Efron 1979) with 1,000 resamples, its tails as much
-    lighter as few values need (Hesterberg 2015), and above 1,000 values the normal interval
-    with the standard error of the mean. In simulations of shares and of skewed values they
-    hold the true mean at least 92 times in 100 from 10 values on, of 5 values 87 times. The
-    same values always give the same bounds. None below two values.
+    When every value is 0 or 1, the score interval of a proportion (Wilson 1927): of 20 ones in
+    20 it says that the share is above 0.83, while every resample of ones is all ones. For
+    other values the percentile bootstrap (Efron 1979) with 1,000 resamples, its interval widened
+    for few values (Hesterberg 2015), and above 1,000 values the normal interval with the standard
+    error of the mean. In simulations of shares and of skewed values the intervals contain the
+    true mean at least 92 times in 100 from 10 values on, with 5 values 87 times. The same
+    values always give the same bounds. (None, None) below two values.
     """
     n = len(values)
     if n < 2:
@@ -86,15 +83,16 @@ def _proportion(ones: int, n: int) -> tuple[float, float]:
     share, square = ones / n, Z**2 / n
     middle = (share + square / 2) / (1 + square)
     reach = (square * (share * (1 - share) + square / 4)) ** 0.5 / (1 + square)
-    # Where all values are alike one bound is that value, and rounding must not miss it.
+    # When all values are equal one bound is that value exactly, in spite of rounding.
     return (middle - reach if ones else 0.0), (middle + reach if ones < n else 1.0)
 
 
 def _tail(n: int) -> int:
-    """How many resampled means lie outside the interval at either end: 2.5 % of many values.
+    """The number of resampled means outside the interval at either end: 2.5 % for many values.
 
-    Resamples of few spread too little, by (n - 1) / n and as the normal does beside Student's t
-    (its quantile by Abramowitz and Stegun 1964, 26.7.5).
+    With few values it is less, because resamples then vary too little: by (n - 1) / n, and as the
+    normal distribution does compared with Student's t (its quantile by Abramowitz and Stegun
+    1964, 26.7.5).
     """
     powers = Z ** np.arange(8)
     terms = (
@@ -109,15 +107,17 @@ def _tail(n: int) -> int:
 
 @lru_cache(maxsize=1)
 def _picks(n: int) -> NDArray[np.intp]:
-    """Which of `n` values each resample holds, one resample a row."""
+    """The indices of the `n` values in each resample, one resample a row."""
     drawn = (_draws()[: n * RESAMPLES] * np.uint64(n)) >> np.uint64(32)
     return drawn.astype(np.intp).reshape(RESAMPLES, n)
 
 
 @lru_cache(maxsize=1)
 def _draws() -> NDArray[np.uint64]:
-    """32-bit numbers, the same on every machine: numpy keeps the raw stream of a bit generator
-    for good, which it does not promise of what is drawn from it (NEP 19).
+    """32-bit numbers, the same on every machine.
+
+    numpy guarantees the raw stream of a bit generator, but not the numbers that its
+    distributions draw from it (NEP 19).
     """
     raw = np.random.PCG64(0).random_raw(BOOTSTRAP_UP_TO * RESAMPLES // 2)
     return raw.astype("<u8").view("<u4").astype(np.uint64)

@@ -11,7 +11,7 @@ from claimflow.stages.rows import Summary, canonical
 from claimflow.stages.scores.formulas import mean_interval
 from claimflow.stages.tables import Samples, Scores, Summaries, schema
 
-READ: Final = ("sample_id", "metric", "score", "status", "part", "whole")
+_READ: Final = ("sample_id", "metric", "score", "status", "part", "whole")
 
 
 class SummarizeScores(Stage):
@@ -19,14 +19,14 @@ class SummarizeScores(Stage):
 
     `slices` names metadata fields. Samples that lack the field form a slice of their own,
     whose `slice_value` is NULL, so that the counts of a field's slices add up to all.
-    Statistics are over the scored samples alone; n counts the others too. `mean` counts every
-    sample the same (macro), `micro_mean` every claim, or whatever a score is a share of.
+    Statistics are over the scored samples alone; n counts the others too. `mean` weighs every
+    sample the same (macro), `micro_mean` every claim or other unit that scores are shares of.
     """
 
     use = "summarize_scores"
     version = 2
     per_sample = False
-    columns: ClassVar = {"samples": ("sample_id", "metadata"), "scores": READ}
+    columns: ClassVar = {"samples": ("sample_id", "metadata"), "scores": _READ}
 
     slices: tuple[str, ...] = ()
 
@@ -36,7 +36,7 @@ class SummarizeScores(Stage):
             return pl.DataFrame(schema=schema(Summary))
         step = pl.Enum(list(scores))
         rows = pl.concat(
-            table.select(pl.lit(name, step).alias("scores"), *READ)
+            table.select(pl.lit(name, step).alias("scores"), *_READ)
             for name, table in scores.items()
         )
         parts = [_summarize(rows.with_columns(slice_value=pl.lit(None, pl.String)), None)]

@@ -1,4 +1,4 @@
-"""What samples lack, and what that is worth."""
+"""Missing fields and empty cases of samples, and the values of the cases."""
 
 from typing import Any
 
@@ -19,8 +19,8 @@ def empty_case(stage: Any, **fields: Any) -> tuple[str | None, str | None, str |
     samples = build(Sample, [{"sample_id": "s", **FULL, **fields}])
     (row,) = stage.empty_cases(samples).rows()
     assert row[0] == "s"
-    missing, case, worth = row[1:]
-    return missing, case, worth
+    missing, case, value = row[1:]
+    return missing, case, value
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_what_a_sample_lacks_for_faithfulness(fields: Any, expected: Any) -> Non
     assert empty_case(Faithfulness(), **fields) == expected
 
 
-def test_a_declared_worth_goes_before_the_formula() -> None:
+def test_a_declared_value_goes_before_the_formula() -> None:
     stage = Faithfulness(empty=EmptyPolicy(contexts=0))
     assert empty_case(stage, response="", retrieved_contexts=[]) == (None, "contexts", "0")
 

@@ -144,11 +144,11 @@ def test_an_empty_response_by_policy(correctness: Any) -> None:
     case = "the response is empty"
     by_formula = correctness([], [NO], {}, {"response": ""})
     assert (by_formula["score"], by_formula["reason"]) == (0.0, f"{case} (policy: formula)")
-    for worth, score, status in (("undefined", None, "undefined"), (0, 0.0, "scored")):
-        row = correctness([], [NO], {"empty": EmptyPolicy(response=worth)}, {"response": ""})
+    for value, score, status in (("undefined", None, "undefined"), (0, 0.0, "scored")):
+        row = correctness([], [NO], {"empty": EmptyPolicy(response=value)}, {"response": ""})
         assert (row["score"], row["status"]) == (score, status)
-        assert row["reason"] == f"{case} (policy: {worth})"
-        assert json.loads(row["details"])["worth"] == str(worth)
+        assert row["reason"] == f"{case} (policy: {value})"
+        assert json.loads(row["details"])["worth"] == str(value)
 
 
 def test_a_refusal_by_policy(correctness: Any) -> None:
@@ -165,7 +165,7 @@ def test_a_claim_of_either_side_without_a_verdict_fails_the_score(correctness: A
         assert details["f_beta"] is None
 
 
-def test_a_missing_field_is_undefined_whatever_the_policy(correctness: Any) -> None:
+def test_a_missing_field_is_undefined_with_any_policy(correctness: Any) -> None:
     row = correctness([NO], [], {"empty": EmptyPolicy(reference=0)}, {"reference": None})
     assert (row["score"], row["status"], row["reason"]) == (None, "undefined", "missing: reference")
 

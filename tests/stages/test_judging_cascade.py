@@ -62,17 +62,17 @@ def verify(model: Model, judge: Judge, *claims: str, **settings: Any) -> list[di
 COLUMNS = ("verdict", "model_verdict", "judged_by", "p_entailed", "reason", "evidence")
 
 
-def told(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+def rows_of(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in COLUMNS) for row in rows]
 
 
-def test_the_model_settles_what_it_is_sure_of_and_the_judge_gets_the_rest() -> None:
+def test_the_model_decides_what_it_is_sure_of_and_the_judge_the_rest() -> None:
     judge = Judge()
     rows = verify(
         Model(yes=YES, no=NO), judge, "yes", "open", "no", cascade=Cascade(audit=0), threshold=0.5
     )
     assert judge.asked == [["open"]]
-    assert told(rows) == [
+    assert rows_of(rows) == [
         ("entailed", "entailed", "embedded", 0.95, None, "first"),
         ("neutral", "entailed", "judge", 0.5, "so", "text"),
         ("contradicted", "contradicted", "embedded", 0.04, None, "first"),
@@ -84,7 +84,7 @@ def test_an_audited_verdict_is_that_of_the_judge() -> None:
     judge = Judge()
     rows = verify(Model(yes=YES), judge, "yes", cascade=Cascade(audit=1))
     assert judge.asked == [["yes"]]
-    assert told(rows) == [("neutral", "entailed", "audit", 0.95, "so", "text")]
+    assert rows_of(rows) == [("neutral", "entailed", "audit", 0.95, "so", "text")]
 
 
 def test_where_the_judge_fails_the_row_does_and_keeps_what_the_model_says() -> None:
@@ -105,7 +105,7 @@ def test_what_is_left_open_may_be_voted_on() -> None:
     assert (yes["agreement"], yes["ballot"]) == (None, None)
 
 
-def test_nobody_is_asked_without_a_premise_and_nobody_judged() -> None:
+def test_an_empty_premise_asks_no_model() -> None:
     judge = Judge()
     stage = VerifyClaims(against="reference", prompt=PROMPT, cascade=Cascade())
     row = {"claim_id": content_key("c"), "sample_id": "s", "of": "response", "claim": "c"}

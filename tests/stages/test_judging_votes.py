@@ -166,7 +166,7 @@ def test_a_single_vote_has_neither() -> None:
     assert [one.asked for one in judges.all] == [1, 0]
 
 
-def test_an_empty_premise_is_put_to_nobody() -> None:
+def test_an_empty_premise_asks_no_judge() -> None:
     stage = VerifyClaims(against="reference", prompt="{{premise}}{{claims}}", votes=3)
     judges = Several("eee")
     empty = SAMPLES.with_columns(reference=pl.lit(" "))
@@ -180,7 +180,7 @@ def test_votes_have_bounds(number: int) -> None:
         VerifyClaims(against="reference", prompt="x", votes=number)
 
 
-def test_without_a_prompt_nobody_votes() -> None:
+def test_votes_need_a_language_model() -> None:
     assert VerifyClaims(against="reference", votes=1).votes == 1
     with pytest.raises(ValidationError, match="only a language model votes: write a judge"):
         VerifyClaims(against="reference", votes=2)

@@ -35,10 +35,10 @@ perhaps_judged: st.SearchStrategy[list[Any]] = st.lists(
 )
 text = st.sampled_from([None, "", " ", "I don't know.", "Paris is a city.", "\x00\ud7ff🗼"])
 contexts = st.none() | st.lists(st.sampled_from(["", "a passage"]), max_size=2)
-worth = st.sampled_from(["formula", "undefined", 0, 1])
+value = st.sampled_from(["formula", "undefined", 0, 1])
 share = st.floats(0, 1)
 cosine = st.none() | st.floats(-1, 1)
-worths = st.fixed_dictionaries(dict.fromkeys(("response", "refusal", "reference"), worth))
+policies = st.fixed_dictionaries(dict.fromkeys(("response", "refusal", "reference"), value))
 case = st.fixed_dictionaries(
     {
         "fields": st.fixed_dictionaries(
@@ -126,13 +126,13 @@ def no_constant(name: str) -> None:
 
 
 @few
-@given(cases=several, worths=worths)
-@example(cases=[], worths={})
+@given(cases=several, policies=policies)
+@example(cases=[], policies={})
 def test_every_sample_has_every_score_in_range_with_a_reason(
-    judge: Any, cases: list[Any], worths: Any
+    judge: Any, cases: list[Any], policies: Any
 ) -> None:
     named = {str(n): case for n, case in enumerate(cases)}
-    scores = all_scores(named, judge, EmptyPolicy(**worths))
+    scores = all_scores(named, judge, EmptyPolicy(**policies))
     assert scores.height == METRICS * len(cases)
     assert scores.select("sample_id", "metric", "step").is_unique().all()
     for row in scores.iter_rows(named=True):

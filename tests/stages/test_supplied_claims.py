@@ -94,7 +94,7 @@ def test_decomposition_may_ignore_them() -> None:
     ("supplied", "asked"),
     [("prefer", ["Milk is white."]), ("ignore", [TEXT, "Milk is white.", "Snow is cold."])],
 )
-def test_nobody_is_asked_about_a_sample_that_brings_claims(supplied: str, asked: list[str]) -> None:
+def test_no_model_is_asked_about_a_sample_with_claims(supplied: str, asked: list[str]) -> None:
     llm = Told()
     settings = {"of": "response", "supplied": supplied, "prompt": "{{texts}}"}
     stage = DecomposeClaims.model_validate(settings)
