@@ -130,7 +130,7 @@ def test_answer_correctness(
     assert (row["metric"], row["reason"]) == ("answer_correctness", reason)
 
 
-def test_the_parts_stand_in_the_details(correctness: Any) -> None:
+def test_details_contain_the_parts(correctness: Any) -> None:
     details = json.loads(correctness([YES, NO], [YES, NO], 0.6, {"threshold": 0.9})["details"])
     assert (details["tp"], details["fp"], details["fn"]) == (1, 1, 1)
     assert (details["f_beta"], details["similarity"]) == (0.5, 0.6)

@@ -51,7 +51,7 @@ def test_wiring_is_read_from_the_signature() -> None:
     assert Example.makes is Score
 
 
-def test_what_some_settings_make_needless_is_wired_as_any_other() -> None:
+def test_optional_inputs_and_tools_are_wired_like_others() -> None:
     class Choosy(Stage):
         use = "choosy"
         loud: bool = False

@@ -56,7 +56,7 @@ def test_joined_premises() -> None:
     assert counts(["a", "b", "c"], verdicts, contexts=["x", "y"]) == (3, 1, 1, 1, None)
 
 
-def test_each_passage_any_that_entails_goes_before_any_that_contradicts() -> None:
+def test_an_entailing_passage_goes_before_a_contradicting_one() -> None:
     verdicts: list[Judged] = [
         ("a", 0, "contradicted"),
         ("a", 1, "entailed"),
@@ -97,7 +97,7 @@ def test_the_kinds_of_failure_are_named_once_each() -> None:
     assert failure == "3 of 5 claims of the response have no verdict (missing, timeout)"
 
 
-def test_every_kind_of_failure_of_a_claim_is_named_beside_claims_without_any() -> None:
+def test_failures_with_and_without_a_kind_are_named_together() -> None:
     verdicts: list[Judged] = [
         ("a", 0, "timeout"),
         ("a", 1, "refused"),
@@ -113,7 +113,7 @@ def test_a_passage_without_a_verdict_fails_the_count() -> None:
     assert failure == "1 of 1 claims of the response have no verdict"
 
 
-def test_a_verdict_that_says_nothing_is_none() -> None:
+def test_a_verdict_without_a_label_is_missing() -> None:
     texts = {"sample_id": "s", "response": "r", "retrieved_contexts": ["x"]}
     key = {"claim_id": content_key("claim", "a")}
     found = count_claims(
@@ -181,7 +181,7 @@ def test_each_sample_names_its_own_kinds_of_failure() -> None:
     assert found["failure"].to_list() == [f"{failure} (missing)", f"{failure} (timeout)", failure]
 
 
-def test_every_sample_has_a_row_in_its_place() -> None:
+def test_every_sample_has_a_row_in_order() -> None:
     samples = build(Sample, [{"sample_id": name, "reference": "x"} for name in "cab"])
     key = {"claim_id": content_key("claim", "b"), "sample_id": "b"}
     claims = build(Claim, [{**key, "of": "response", "claim": "x"}])
@@ -220,12 +220,12 @@ def test_tables_of_another_direction_are_refused() -> None:
         (["a"], [], [None]),
     ],
 )
-def test_each_key_finds_its_place(keys: list[str], among: list[str], places: list[int]) -> None:
+def test_positions_of_keys(keys: list[str], among: list[str], places: list[int]) -> None:
     found = positions(pl.Series(keys, dtype=pl.String), pl.Series(among, dtype=pl.String))
     assert found.to_list() == places
 
 
-def test_tallies_have_a_number_for_every_position() -> None:
+def test_tally_counts_every_position() -> None:
     assert tally(pl.Series([2, 0, 2], dtype=pl.UInt32), 4).to_list() == [1, 0, 2, 0]
     assert tally(pl.Series([], dtype=pl.UInt32), 2).to_list() == [0, 0]
     assert tally(pl.Series([], dtype=pl.UInt32), 0).to_list() == []

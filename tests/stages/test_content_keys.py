@@ -44,12 +44,14 @@ def test_different_values_have_different_keys(one: object, other: object) -> Non
         ((), ([],)),
     ],
 )
-def test_borders_and_types_count(one: tuple[object, ...], other: tuple[object, ...]) -> None:
+def test_keys_depend_on_types_and_splits(
+    one: tuple[object, ...], other: tuple[object, ...]
+) -> None:
     assert content_key("t", *one) != content_key("t", *other)
 
 
 @given(st.dictionaries(st.text(), st.integers()))
-def test_the_order_of_keys_does_not_count(values: dict[str, int]) -> None:
+def test_the_order_of_mapping_keys_does_not_matter(values: dict[str, int]) -> None:
     assert canonical(values) == canonical(dict(reversed(values.items())))
 
 

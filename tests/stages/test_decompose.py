@@ -16,7 +16,7 @@ TEXT = "Nikola Tesla was born in Smiljan and died in New York."
 PROMPT = "Claims, {{atomicity}} and {{ coverage }}:\n{{texts}}"
 
 
-class Listed:
+class FakeLlm:
     """A language model that names the claims listed for a text, or fails as listed."""
 
     def __init__(self, **said: Sequence[str] | Failure) -> None:
@@ -103,13 +103,13 @@ def test_settings_are_checked() -> None:
         DecomposeClaims.model_validate({"of": "response", "atomicity": "middle"})
 
 
-def ask(table: pl.DataFrame, llm: Listed) -> pl.DataFrame:
+def ask(table: pl.DataFrame, llm: FakeLlm) -> pl.DataFrame:
     return DecomposeClaims(of="response", prompt=PROMPT).make({"samples": table}, {"llm": llm})
 
 
 def test_claims_of_a_language_model_with_their_call_and_the_sentence_they_are_from() -> None:
     text = "Ann met Bob. She left Rome."
-    llm = Listed(Ann=["Ann left Rome.", "It rained.", "Ann  met Bob.", "Ann met Bob."])
+    llm = FakeLlm(Ann=["Ann left Rome.", "It rained.", "Ann  met Bob.", "Ann met Bob."])
     table = ask(samples(text), llm)
     assert table.rows(named=True) == [
         {
@@ -134,7 +134,7 @@ def test_claims_of_a_language_model_with_their_call_and_the_sentence_they_are_fr
 
 def test_a_text_that_the_language_model_could_not_decompose_is_one_failed_row() -> None:
     call_id = content_key("call", 1)
-    llm = Listed(
+    llm = FakeLlm(
         One=Failure("refused", "no", call_id), Two=Failure("not_asked", "spent"), Six=["A"]
     )
     table = ask(samples("One", "Two", "Six"), llm)
@@ -148,8 +148,8 @@ def test_a_text_that_the_language_model_could_not_decompose_is_one_failed_row() 
     assert table["start"].to_list() == [None, None, None]
 
 
-def test_a_language_model_is_asked_once_of_each_text_that_has_words() -> None:
-    llm = Listed(One=["A.", "B."], Two=[])
+def test_a_language_model_is_asked_once_about_each_text_that_is_not_blank() -> None:
+    llm = FakeLlm(One=["A.", "B."], Two=[])
     table = ask(samples("One", None, "", " \n", "Two", "One"), llm)
     assert llm.asked == ["One", "Two"]
     assert table.select("sample_id", "claim").rows() == [
@@ -163,7 +163,7 @@ def test_a_language_model_is_asked_once_of_each_text_that_has_words() -> None:
 
 def test_a_text_cut_in_parts_has_the_claims_of_all_each_with_its_call() -> None:
     text = "One is. Two are."
-    llm = Listed(One=["One is."], Two=["Two are."])
+    llm = FakeLlm(One=["One is."], Two=["Two are."])
     whole = {text: Failure("truncated", "cut off")}
     reply = llm.reply
     llm.reply = lambda text: whole.get(text) or reply(text)  # type: ignore[method-assign]
@@ -175,7 +175,7 @@ def test_a_text_cut_in_parts_has_the_claims_of_all_each_with_its_call() -> None:
 
 
 def test_the_form_has_the_settings_filled_in() -> None:
-    llm = Listed(One=[])
+    llm = FakeLlm(One=[])
     stage = DecomposeClaims(of="response", atomicity="high", prompt=PROMPT, texts_per_call=7)
     stage.make({"samples": samples("One")}, {"llm": llm})
     prompt = "Claims, high and low:\n{{texts}}"

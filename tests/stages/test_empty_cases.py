@@ -42,7 +42,7 @@ def empty_case(stage: Any, **fields: Any) -> tuple[str | None, str | None, str |
         ({"response": "", "retrieved_contexts": []}, (None, "response", "formula")),
     ],
 )
-def test_what_a_sample_lacks_for_faithfulness(fields: Any, expected: Any) -> None:
+def test_missing_fields_and_empty_cases_of_faithfulness(fields: Any, expected: Any) -> None:
     assert empty_case(Faithfulness(), **fields) == expected
 
 
@@ -69,13 +69,13 @@ def test_only_four_values_are_allowed(value: Any) -> None:
         EmptyPolicy(response=value)
 
 
-def test_a_score_reads_the_fields_of_its_cases() -> None:
+def test_a_score_requires_the_fields_of_its_cases() -> None:
     assert FactualCorrectness().required_fields() == {"response", "reference"}
     assert ContextRecall().required_fields() == {"reference", "retrieved_contexts"}
     assert DeterministicFaithfulness().required_fields() == {"response", "retrieved_contexts"}
 
 
-def test_texts_in_a_field() -> None:
+def test_count_texts_that_are_not_blank() -> None:
     samples = build(
         Sample,
         [

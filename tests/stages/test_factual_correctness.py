@@ -105,7 +105,7 @@ def test_the_documented_einstein(correctness: Any) -> None:
     }
 
 
-def test_precision_leaves_the_other_side_open(correctness: Any) -> None:
+def test_precision_has_no_counts_of_the_reference_claims(correctness: Any) -> None:
     details = json.loads(correctness([YES, NO], [NO], {"mode": "precision"})["details"])
     assert (details["tp"], details["fp"], details["precision"]) == (1, 1, 0.5)
     assert (details["fn"], details["recall"], details["reference_claims"]) == (None, None, None)
@@ -132,7 +132,7 @@ NO_RESPONSE, NO_REFERENCE = "no claims in the response", "no claims in the refer
         ([YES], [YES, YES, NO], {"mode": "recall", "recall_of": "reference"}, 2 / 3, None),
     ],
 )
-def test_nothing_on_a_side(
+def test_a_side_without_claims(
     correctness: Any, response: Any, reference: Any, settings: Any, score: Any, reason: Any
 ) -> None:
     row = correctness(response, reference, settings)
@@ -170,7 +170,7 @@ def test_a_missing_field_is_undefined_with_any_policy(correctness: Any) -> None:
     assert (row["score"], row["status"], row["reason"]) == (None, "undefined", "missing: reference")
 
 
-def test_needless_inputs_may_be_left_out_and_others_not() -> None:
+def test_only_ignored_inputs_may_be_left_out() -> None:
     precision = FactualCorrectness(mode="precision")
     assert precision.ignores() == {"reference_claims", "reference_in_response"}
     table = precision.run(
@@ -197,7 +197,7 @@ def test_needless_inputs_may_be_left_out_and_others_not() -> None:
         ({"compat": "ragas-0.4"}, None, None),
     ],
 )
-def test_the_counts_whose_ratio_a_score_is(
+def test_part_and_whole_are_the_counts_of_the_ratio(
     correctness: Any, settings: Any, part: float | None, whole: float | None
 ) -> None:
     row = correctness([YES, NO, NO], [YES, YES, NO], settings)
@@ -205,7 +205,7 @@ def test_the_counts_whose_ratio_a_score_is(
     assert part is None or row["score"] == pytest.approx(part / (whole or 1))
 
 
-def test_recall_of_nothing_by_nothing_has_no_ratio(correctness: Any) -> None:
+def test_recall_without_claims_has_no_ratio(correctness: Any) -> None:
     row = correctness([NO], [YES], {"mode": "recall"})
     assert (row["score"], row["part"], row["whole"]) == (0.0, None, None)
 
@@ -220,7 +220,7 @@ def test_recall_of_nothing_by_nothing_has_no_ratio(correctness: Any) -> None:
         ("ragas-0.4-legacy", {"response": ""}, "scored", None),
     ],
 )
-def test_what_ragas_raises_is_undefined(
+def test_errors_of_ragas_are_undefined(
     correctness: Any, compat: str, fields: Any, status: str, reason: str | None
 ) -> None:
     row = correctness([], [NO], {"compat": compat}, fields)
@@ -229,7 +229,7 @@ def test_what_ragas_raises_is_undefined(
     assert json.loads(row["details"])["corrected"] == 0.0
 
 
-def test_a_failure_stays_one_in_compat(correctness: Any) -> None:
+def test_a_failure_is_a_failure_in_compat(correctness: Any) -> None:
     row = correctness([YES, []], [YES], {"compat": "ragas-0.4"})
     assert (row["status"], json.loads(row["details"])["corrected"]) == ("failed", None)
 
@@ -242,7 +242,7 @@ def test_a_failure_stays_one_in_compat(correctness: Any) -> None:
         ({"beta": 1}, "write 1.0: ragas-0.4-legacy takes no whole number"),
     ],
 )
-def test_what_the_library_does_not_know_is_refused(settings: Any, message: str) -> None:
+def test_settings_that_ragas_does_not_have_are_refused(settings: Any, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         FactualCorrectness.model_validate({"compat": "ragas-0.4-legacy", **settings})
 

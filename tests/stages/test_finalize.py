@@ -140,7 +140,7 @@ THEIRS = CompatScore("lib-1", pl.col("value") * 2, pl.lit("lib-1 gives NaN: no c
         ),
     ],
 )
-def test_compat_gives_the_other_score_and_keeps_ours(
+def test_compat_scores_have_ours_in_details(
     columns: Any, score: Any, status: str, reason: Any, corrected: Any
 ) -> None:
     row = finalized(THEIRS, **columns)

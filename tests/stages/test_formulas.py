@@ -84,7 +84,7 @@ def test_a_threshold_makes_a_score_0_or_1(
         (0.5, None, (1.0, 1.0), None),
     ],
 )
-def test_a_weighted_mean_needs_only_what_has_weight(
+def test_a_weighted_mean_needs_no_part_of_weight_0(
     p: float | None, r: float | None, weights: tuple[float, float], mean: float | None
 ) -> None:
     assert value(weighted_mean(P, R, weights), p=p, r=r) == mean

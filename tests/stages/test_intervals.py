@@ -17,7 +17,7 @@ def bounds(values: list[float]) -> tuple[float | None, float | None]:
 
 
 @pytest.mark.parametrize("values", [[], [0.5], [1.0]])
-def test_below_two_values_there_is_none(values: list[float]) -> None:
+def test_no_interval_below_two_values(values: list[float]) -> None:
     assert bounds(values) == (None, None)
 
 
@@ -43,13 +43,11 @@ def test_a_known_interval_is_the_same_on_every_machine() -> None:
         (29, 29, 0.8830, 1.0),
     ],
 )
-def test_of_zeros_and_ones_it_is_the_score_interval(
-    ones: int, n: int, low: float, high: float
-) -> None:
+def test_zeros_and_ones_have_the_score_interval(ones: int, n: int, low: float, high: float) -> None:
     assert bounds([1.0] * ones + [0.0] * (n - ones)) == pytest.approx((low, high), abs=5e-5)
 
 
-def test_of_many_zeros_and_ones_too() -> None:
+def test_many_zeros_and_ones_have_the_score_interval() -> None:
     low, high = bounds([0.0] * (BOOTSTRAP_UP_TO + 1))
     assert low == 0.0
     assert high == pytest.approx(1.96**2 / (BOOTSTRAP_UP_TO + 1 + 1.96**2), abs=1e-6)
@@ -63,7 +61,7 @@ def test_up_to_the_limit_the_bootstrap_agrees_with_the_normal_interval() -> None
     assert (low, high) == pytest.approx((mean - reach, mean + reach), abs=0.15 * reach)
 
 
-def test_above_the_limit_it_is_the_normal_interval() -> None:
+def test_many_values_have_the_normal_interval() -> None:
     values = [n / BOOTSTRAP_UP_TO for n in range(BOOTSTRAP_UP_TO + 1)]
     reach = 1.959963984540054 * stdev(values) / sqrt(len(values))
     assert bounds(values) == pytest.approx((0.5 - reach, 0.5 + reach), abs=1e-12)

@@ -87,7 +87,7 @@ def test_an_audited_verdict_is_that_of_the_judge() -> None:
     assert rows_of(rows) == [("neutral", "entailed", "audit", 0.95, "so", "text")]
 
 
-def test_where_the_judge_fails_the_row_does_and_keeps_what_the_model_says() -> None:
+def test_a_failed_judge_gives_a_failed_row_with_the_verdict_of_the_model() -> None:
     judge = Judge(Failure("refused", "no", CALL))
     rows = verify(Model(yes=YES, no=NO), judge, "yes", "open", cascade=Cascade(audit=1))
     columns = ("verdict", "status", "failure", "model_verdict", "judged_by", "p_entailed")
@@ -97,7 +97,7 @@ def test_where_the_judge_fails_the_row_does_and_keeps_what_the_model_says() -> N
     ]
 
 
-def test_what_is_left_open_may_be_voted_on() -> None:
+def test_pairs_that_go_to_the_judge_may_be_voted_on() -> None:
     judge = Judge()
     (yes, doubt) = verify(Model(yes=YES), judge, "yes", "open", votes=3, cascade=Cascade(audit=0))
     assert judge.asked == [["open"]] * 3
@@ -120,7 +120,7 @@ def test_an_empty_premise_asks_no_model() -> None:
     ("entailed", "judged_by"),
     [(0.099, "embedded"), (0.1, "judge"), (0.9, "judge"), (0.901, "embedded")],
 )
-def test_the_ends_belong_to_the_judge(entailed: float, judged_by: str) -> None:
+def test_the_ends_of_the_range_go_to_the_judge(entailed: float, judged_by: str) -> None:
     judgement = Judgement(entailed, 0, 1 - entailed, 0, 0)
     assert Cascade(audit=0).judged_by(Pair("p", "c"), judgement) == judged_by
 
@@ -140,7 +140,7 @@ def test_the_audit_is_a_share_and_always_the_same_pairs() -> None:
     assert Cascade(audit=1).judged_by(pairs[0], OPEN) == "judge"
 
 
-def test_the_judge_is_not_called_where_nothing_is_left() -> None:
+def test_the_judge_is_not_called_without_pairs() -> None:
     pair = Pair("p", "yes")
     found = ask_cascade([pair], Cascade(audit=0), Model(yes=YES), lambda _: pytest.fail("asked"))
     assert found[pair].answer is None

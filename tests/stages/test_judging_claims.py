@@ -15,7 +15,7 @@ FORM = Form("{{texts}}", "texts", Decomposition, 1, keep_part=False)
 Said = Mapping[str, Sequence[str] | Failure]
 
 
-class Listed:
+class FakeLlm:
     """Names the claims listed for a text; one that is not listed fails as `otherwise` says.
 
     The call of a reply has the name of its text.
@@ -38,40 +38,40 @@ class Listed:
         return Reply(Decomposition(claims=list(said)), f"call of {text}")
 
 
-def words(llm: Listed, text: str) -> list[str] | Failure:
+def words(llm: FakeLlm, text: str) -> list[str] | Failure:
     named = ask_claims([text], FORM, llm)[text]
     return named if isinstance(named, Failure) else [claim for claim, _ in named]
 
 
 def test_claims_once_each_in_the_order_of_the_model() -> None:
-    llm = Listed({"t": ["B b.", "A.", "B b.", " B\n\tb. "]})
+    llm = FakeLlm({"t": ["B b.", "A.", "B b.", " B\n\tb. "]})
     named = ask_claims(["t"], FORM, llm)
     assert named == {"t": [LlmClaim("B b.", "call of t"), LlmClaim("A.", "call of t")]}
 
 
 def test_white_space_is_folded_and_empty_claims_are_dropped() -> None:
-    assert words(Listed({"t": ["", " A \u00a0 b.\n", " \n"]}), "t") == ["A b."]
-    assert words(Listed({"t": []}), "t") == []
+    assert words(FakeLlm({"t": ["", " A \u00a0 b.\n", " \n"]}), "t") == ["A b."]
+    assert words(FakeLlm({"t": []}), "t") == []
 
 
-def test_equal_texts_are_asked_once_and_all_in_one_go() -> None:
-    llm = Listed({"t": ["A."], "u": ["B."]})
+def test_distinct_texts_are_asked_in_one_request() -> None:
+    llm = FakeLlm({"t": ["A."], "u": ["B."]})
     named = ask_claims(iter(["t", "u", "t"]), FORM, llm)
     assert list(named) == ["t", "u"]
     assert llm.asked == [[Question("t"), Question("u")]]
 
 
 @pytest.mark.parametrize("kind", ["refused", "timeout", "invalid", "not_asked"])
-def test_a_failure_is_passed_on_and_asked_about_no_further(kind: FailureKind) -> None:
+def test_a_failure_is_passed_on_and_not_asked_again(kind: FailureKind) -> None:
     failure = Failure(kind, "why", "call")
-    llm = Listed({"One. Two.": failure})
+    llm = FakeLlm({"One. Two.": failure})
     assert words(llm, "One. Two.") is failure
     assert len(llm.asked) == 1
 
 
 @pytest.mark.parametrize("kind", ["truncated", "too_long"])
-def test_too_much_for_one_reply_is_asked_in_halves(kind: FailureKind) -> None:
-    llm = Listed({"One. Two.": ["A.", "B."], "Six. Ten.": ["C.", "A."], "t": ["D."]}, kind)
+def test_a_truncated_reply_is_asked_again_in_halves(kind: FailureKind) -> None:
+    llm = FakeLlm({"One. Two.": ["A.", "B."], "Six. Ten.": ["C.", "A."], "t": ["D."]}, kind)
     text = "One. Two. Six. Ten."
     named = ask_claims([text, "t"], FORM, llm)
     assert named == {
@@ -86,29 +86,29 @@ def test_too_much_for_one_reply_is_asked_in_halves(kind: FailureKind) -> None:
 
 
 def test_a_sentence_too_long_for_the_model_is_cut_between_words() -> None:
-    llm = Listed({"one two": ["A."], "six ten": ["B."]}, otherwise="too_long")
+    llm = FakeLlm({"one two": ["A."], "six ten": ["B."]}, otherwise="too_long")
     assert words(llm, "one two six ten") == ["A.", "B."]
 
 
 def test_a_sentence_whose_claims_are_too_many_is_not_cut() -> None:
-    llm = Listed({"one two": ["A."], "six ten": ["B."]}, otherwise="truncated")
+    llm = FakeLlm({"one two": ["A."], "six ten": ["B."]}, otherwise="truncated")
     assert words(llm, "one two six ten") == Failure("truncated", "no room for one two six ten")
 
 
 def test_a_text_is_cut_into_sixteen_parts_at_most() -> None:
     sentences = [f"Part {letter} ends." for letter in "abcdefghijklmnop"]
-    llm = Listed({sentence: [sentence] for sentence in sentences})
+    llm = FakeLlm({sentence: [sentence] for sentence in sentences})
     assert words(llm, " ".join(sentences)) == sentences
     assert [len(asked) for asked in llm.asked] == [1, 2, 4, 8, 16]
 
     twice = [f"{sentence} {sentence}" for sentence in sentences]
-    llm = Listed({sentence: [sentence] for sentence in sentences})
+    llm = FakeLlm({sentence: [sentence] for sentence in sentences})
     assert words(llm, " ".join(twice)) == Failure("truncated", f"no room for {twice[0]}")
     assert len(llm.asked) == 5
 
 
 def test_a_single_word_is_not_cut() -> None:
-    llm = Listed({})
+    llm = FakeLlm({})
     assert words(llm, " word ") == Failure("truncated", "no room for  word ")
     assert len(llm.asked) == 1
 
@@ -116,12 +116,12 @@ def test_a_single_word_is_not_cut() -> None:
 @pytest.mark.parametrize("part", ["One.", "Two."])
 def test_a_part_that_fails_fails_the_text(part: str) -> None:
     refusal = Failure("refused", "no", "call")
-    llm = Listed({"One.": ["A."], "Two.": ["B."], part: refusal})
+    llm = FakeLlm({"One.": ["A."], "Two.": ["B."], part: refusal})
     assert words(llm, "One. Two.") is refusal
 
 
 def test_texts_that_share_a_part_ask_for_it_once_at_a_time() -> None:
-    llm = Listed({"One.": ["A."], "Two.": ["B."], "Six.": ["C."]})
+    llm = FakeLlm({"One.": ["A."], "Two.": ["B."], "Six.": ["C."]})
     named = ask_claims(["One. Two.", "One. Six."], FORM, llm)
     assert named["One. Six."] == [LlmClaim("A.", "call of One."), LlmClaim("C.", "call of Six.")]
     assert llm.asked[1] == [Question("One."), Question("Two."), Question("Six.")]
@@ -129,5 +129,5 @@ def test_texts_that_share_a_part_ask_for_it_once_at_a_time() -> None:
 
 @given(st.lists(st.sampled_from(["Ann.", "Bob ran.", "Cy sat still."]), min_size=1, max_size=6))
 def test_a_text_in_parts_has_the_claims_of_its_sentences(sentences: list[str]) -> None:
-    llm = Listed({sentence: [sentence] for sentence in sentences})
+    llm = FakeLlm({sentence: [sentence] for sentence in sentences})
     assert words(llm, " ".join(sentences)) == list(dict.fromkeys(sentences))

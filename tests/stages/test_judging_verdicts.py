@@ -81,13 +81,13 @@ def test_an_opinion_with_its_evidence_in_its_place() -> None:
         ("", (None, 0, 0)),
     ],
 )
-def test_evidence_is_found_by_its_words_and_kept_where_it_is_not(
+def test_evidence_is_located_by_its_words_and_kept_without_a_place(
     evidence: str, expected: tuple[str | None, int, int]
 ) -> None:
     assert place(evidence) == expected
 
 
-def test_equal_pairs_are_asked_once_and_all_in_one_go() -> None:
+def test_distinct_pairs_are_asked_in_one_request() -> None:
     judge = Judge(finds(p="entailed"))
     pairs = [Pair("p", "c"), Pair("p", "d"), Pair("q", "c")]
     judged = ask_verdicts(iter([*pairs, pairs[0]]), FORM, judge)
@@ -97,7 +97,7 @@ def test_equal_pairs_are_asked_once_and_all_in_one_go() -> None:
 
 
 @pytest.mark.parametrize("kind", ["refused", "timeout", "truncated", "missing", "not_asked"])
-def test_a_failure_is_passed_on_and_asked_about_no_further(kind: FailureKind) -> None:
+def test_a_failure_is_passed_on_and_not_asked_again(kind: FailureKind) -> None:
     failure = Failure(kind, "why", "call")
     judge = Judge(lambda _: failure)
     assert judge_one(PREMISE, judge) is failure
@@ -113,7 +113,7 @@ def test_a_premise_that_is_too_long_is_judged_in_parts_that_overlap() -> None:
     assert judged == LlmVerdict("entailed", "so", "Gus", start, start + 3, f"call on {parts[1]}")
 
 
-def test_evidence_of_a_part_of_a_part_stands_in_the_whole() -> None:
+def test_evidence_of_a_nested_part_has_its_place_in_the_premise() -> None:
     judge = Judge(finds(Hal="contradicted"), longest=25)
     judged = judge_one(PREMISE, judge)
     assert isinstance(judged, LlmVerdict)
@@ -121,7 +121,7 @@ def test_evidence_of_a_part_of_a_part_stands_in_the_whole() -> None:
     assert PREMISE[judged.start : judged.end] == judged.evidence == "Hal"
 
 
-def test_without_evidence_a_part_moves_nothing() -> None:
+def test_a_verdict_without_evidence_has_no_place() -> None:
     judged = judge_one(PREMISE, Judge(lambda _: opinion("neutral", "no such words"), longest=60))
     assert isinstance(judged, LlmVerdict)
     assert (judged.evidence, judged.start, judged.end) == ("no such words", 0, 0)
@@ -147,7 +147,7 @@ REFUSAL = Failure("refused", "no", "call")
         (REFUSAL, REFUSAL, REFUSAL),
     ],
 )
-def test_parts_together(
+def test_the_strongest_verdict_of_the_parts_counts(
     first: Label | Failure, second: Label | Failure, whole: Label | Failure
 ) -> None:
     judged = judge_one(PREMISE, Judge(finds(Ann=first, Hal=second), longest=len(PREMISE) - 1))

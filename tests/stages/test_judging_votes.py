@@ -65,7 +65,7 @@ def test_the_verdict_is_that_of_more_than_half_of_those_asked(
         assert decided.verdict.verdict == verdict
 
 
-def test_no_claim_is_supported_that_most_did_not_support() -> None:
+def test_a_claim_without_a_supporting_majority_is_not_supported() -> None:
     for letters in map("".join, product("ecntr", repeat=4)):
         outcome = majority_verdict(votes(letters)).verdict
         if isinstance(outcome, LlmVerdict) and outcome.verdict != "neutral":
@@ -81,7 +81,7 @@ def test_reason_and_evidence_are_those_of_the_first_of_the_majority() -> None:
     assert tied == LlmVerdict("neutral", reason, None, 0, 0, CALLS[1])
 
 
-def test_too_many_failures_say_how_many_of_how_many() -> None:
+def test_a_failed_majority_says_how_many_votes_failed() -> None:
     failed = majority_verdict(votes("ert"))
     reason = (
         "2 of 3 votes failed and no verdict has more than half of all (1 entailed); "
@@ -93,7 +93,7 @@ def test_too_many_failures_say_how_many_of_how_many() -> None:
     assert alone == Failure("refused", reason, CALLS[1])
 
 
-def test_the_ballot_holds_every_vote() -> None:
+def test_the_ballot_contains_every_vote() -> None:
     assert json.loads(majority_verdict(votes("etn")).ballot) == [
         {"judge": "j1", "verdict": "entailed", "reason": "why 1", "call_id": CALLS[1]},
         {"judge": "j2", "failure": "timeout", "reason": "broke 2", "call_id": CALLS[2]},
@@ -152,7 +152,7 @@ def test_a_row_keeps_its_agreement_and_its_ballot() -> None:
     assert [one.asked for one in judges.all] == [1, 1, 1]
 
 
-def test_a_row_without_a_majority_for_failures_is_a_failed_one() -> None:
+def test_a_row_without_a_majority_because_of_failures_is_failed() -> None:
     row, _ = verdict("etr", 3)
     assert (row["verdict"], row["status"], row["failure"]) == (None, "failed", "timeout")
     assert str(row["reason"]).startswith("2 of 3 votes failed")
@@ -160,7 +160,7 @@ def test_a_row_without_a_majority_for_failures_is_a_failed_one() -> None:
     assert len(json.loads(str(row["ballot"]))) == 3
 
 
-def test_a_single_vote_has_neither() -> None:
+def test_a_single_vote_has_no_agreement_and_no_ballot() -> None:
     row, judges = verdict("ec", 1)
     assert (row["verdict"], row["agreement"], row["ballot"]) == ("entailed", None, None)
     assert [one.asked for one in judges.all] == [1, 0]

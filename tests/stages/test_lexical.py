@@ -112,7 +112,7 @@ def test_other_references_keep_their_number_when_the_first_is_missing():
     assert match(sample, against="reference")["source"].to_list() == [1, 2]
 
 
-def test_needs_the_response_and_its_source():
+def test_requires_the_response_and_its_source():
     for against in ("reference", "retrieved_contexts"):
         assert LexicalMatch(against=against).required_fields() == {"response", against}
     assert LexicalMatch(against="reference").per_sample
@@ -156,7 +156,7 @@ MARKED = "Zoë Núñez lives in Việt Nam, pág. 5. カード、한국 और �
 @pytest.mark.parametrize("tokens", ["treebank", "content", "unicode"])
 @pytest.mark.parametrize("unit", ["sentence", "text"])
 @pytest.mark.parametrize("bleu_unit", ["character", "word"])
-def test_marks_apart_from_their_letters_change_no_measure(tokens, unit, bleu_unit):
+def test_decomposed_letters_have_the_same_measures(tokens, unit, bleu_unit):
     apart = unicodedata.normalize("NFD", MARKED)
     # The other is not identical, so that every measure has something to lose.
     other = MARKED.replace("lives", "lived").split(" ", 2)[2]

@@ -108,7 +108,7 @@ def test_a_sentence_at_the_threshold_is_supported() -> None:
         ({"retrieved_contexts": None}, {}, None, "undefined", "missing: retrieved_contexts"),
     ],
 )
-def test_nothing_to_support(
+def test_responses_and_contexts_without_text(
     fields: Any, settings: Any, score: Any, status: str, reason: str
 ) -> None:
     table = DeterministicFaithfulness(**settings).run(samples(**fields), sentences())
@@ -147,7 +147,7 @@ def test_correctness_is_the_maximum_over_references_each_measure_alone() -> None
 
 
 @pytest.mark.parametrize("fields", [{"response": " "}, {"reference": ""}])
-def test_an_empty_side_leaves_nothing_to_compare(fields: Any) -> None:
+def test_an_empty_side_is_undefined(fields: Any) -> None:
     for matches in (references(), references(0.0)):
         table = DeterministicCorrectness().run(samples(**fields), matches)
         assert set(table["status"]) == {"undefined"}
@@ -171,7 +171,7 @@ def test_matches_of_another_kind_are_refused() -> None:
         DeterministicCorrectness().run(samples(), split)
 
 
-def test_shares_of_sentences_say_of_how_many() -> None:
+def test_shares_of_sentences_have_part_and_whole() -> None:
     table = DeterministicFaithfulness().run(samples(), sentences(0.6, 0.4, 0.5))
     assert table["part"].to_list() == [2, 2, 1.5]
     assert table["whole"].to_list() == [3, 3, 3]
@@ -297,7 +297,7 @@ def test_compat_shows_the_default_score_beside_it() -> None:
         (DeterministicCorrectness, "", ["x"], None, None),
     ],
 )
-def test_what_the_library_raises_is_undefined(
+def test_errors_of_the_library_are_undefined(
     stage: Any, answer: str, texts: list[str], reason: str | None, corrected: float | None
 ) -> None:
     case = {"id": "s", "answer": answer, "texts": texts}
@@ -327,7 +327,7 @@ def test_compat_rows_do_not_touch_the_default_scores() -> None:
 
 
 @pytest.mark.parametrize("stage", [DeterministicFaithfulness, DeterministicCorrectness])
-def test_compat_takes_no_policy_for_empty_fields(stage: Any) -> None:
+def test_compat_and_a_policy_are_refused_together(stage: Any) -> None:
     with pytest.raises(ValidationError, match="empty has no bearing with compat"):
         stage(compat=COMPAT, empty={"response": 0})
 

@@ -12,13 +12,13 @@ PIECES = st.lists(
 ).map("".join)
 
 
-def test_blanks_stand_on_lines() -> None:
+def test_blanks_have_line_numbers() -> None:
     assert blanks("one {{text}}\ntwo {{ text }}\n{{examples}}") == {"text": 1, "examples": 3}
     assert blanks('no blank: {text} {"json": {}} {{}} {{two words}}') == {}
 
 
 @given(st.text(), st.text())
-def test_what_is_filled_in_is_left_alone(one: str, two: str) -> None:
+def test_filled_in_values_are_not_filled_again(one: str, two: str) -> None:
     assert fill("<{{a}}|{{b}}>", {"a": one, "b": two}) == f"<{one}|{two}>"
 
 
@@ -38,12 +38,12 @@ def test_settings_are_filled_first_and_texts_later() -> None:
     assert fill(filled, {"texts": "\\1 {{coverage}}"}) == "\\1 {{coverage}} as low as low\nhigh"
 
 
-def test_a_setting_cannot_bring_a_blank() -> None:
+def test_a_setting_cannot_contain_a_blank() -> None:
     with pytest.raises(ValueError, match="coverage holds a blank"):
         fill_settings("{{coverage}}", {"coverage": "{{texts}}"})
 
 
-def test_the_cut_is_before_the_line_of_the_first_text() -> None:
+def test_a_prompt_is_split_before_the_line_of_the_first_text() -> None:
     texts = {"premise", "claims"}
     assert split_prompt("a\nb\n\nThe {{premise}}\nc {{claims}}\nd", texts) == (
         "a\nb\n\n",
@@ -53,7 +53,7 @@ def test_the_cut_is_before_the_line_of_the_first_text() -> None:
     assert split_prompt("a\r\n{{premise}}", texts) == ("a\r\n", "{{premise}}")
 
 
-def test_only_blanks_of_texts_may_be_left_at_the_cut() -> None:
+def test_only_blanks_of_texts_may_be_open_when_a_prompt_is_split() -> None:
     with pytest.raises(ValueError, match="no text: atomicity, coverage"):
         split_prompt("{{coverage}}\n{{texts}} {{atomicity}}", {"texts"})
     with pytest.raises(ValueError, match="none of the blanks claims, premise"):
@@ -61,7 +61,7 @@ def test_only_blanks_of_texts_may_be_left_at_the_cut() -> None:
 
 
 @given(PIECES, st.text())
-def test_the_parts_make_the_whole(prompt: str, value: str) -> None:
+def test_the_parts_joined_are_the_prompt(prompt: str, value: str) -> None:
     texts = {"premise", "claims"}
     if not blanks(prompt):
         return

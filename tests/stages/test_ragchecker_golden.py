@@ -94,7 +94,7 @@ def test_every_metric_of_every_case(judge: Any) -> None:
     assert not {key for key, row in found.items() if not close(row["score"], golden[key])}
 
 
-def test_what_is_corrected_differs_only_where_nothing_is_divided(judge: Any) -> None:
+def test_corrected_differs_only_where_the_whole_is_zero(judge: Any) -> None:
     ours, theirs = scores(SOUND, judge, None), scores(SOUND, judge)
     for key, row in theirs.items():
         details = json.loads(row["details"])
@@ -120,7 +120,7 @@ def test_noise_sensitivity_is_the_same(judge: Any) -> None:
         assert named == {name: ours[name, metric] for name in SOUND}
 
 
-def test_malformed_tables_fail_what_needs_them(judge: Any) -> None:
+def test_malformed_tables_fail_the_metrics_that_need_them(judge: Any) -> None:
     """Only where the reference reads a table that is not whole, and then it says so or errs."""
     found = scores({name: MALFORMED[name] for name in ("rc-0145", "rc-0147")}, judge)
     golden = expected(MALFORMED)

@@ -95,7 +95,7 @@ def test_the_eleven_metrics(check: Any) -> None:
     assert (rows["f1"]["part"], rows["f1"]["whole"]) == (None, None)
 
 
-def test_what_each_is_made_of(check: Any) -> None:
+def test_details_of_each_metric(check: Any) -> None:
     rows = check({"response_in_passages": [[NO] * 3, [CONTRARY, NO, NO], [NO, CONTRARY, YES]]})
     policy = {"empty": None, "worth": None}
     backed = {"claims": 3, "entailed": 1, "contradicted": 1, "neutral": 1}
@@ -191,7 +191,7 @@ def test_claims_on_neither_side(check: Any) -> None:
         ),
     ],
 )
-def test_a_lost_verdict_fails_what_needs_it(
+def test_a_missing_verdict_fails_the_metrics_that_need_it(
     check: Any, direction: str, failed: Any, reason: str
 ) -> None:
     rows = check({direction: [[YES, NO], *EXAMPLE[direction][1:]]})
@@ -209,7 +209,7 @@ def test_a_lost_verdict_fails_what_needs_it(
         ("retrieved_contexts", METRICS - {"precision", "recall", "f1"}),
     ],
 )
-def test_a_missing_field_leaves_what_needs_none_of_it(
+def test_a_missing_field_leaves_the_metrics_that_do_not_need_it(
     check: Any, field: str, undefined: Any
 ) -> None:
     texts = {"retrieved_contexts": "in_passages"}
@@ -218,7 +218,7 @@ def test_a_missing_field_leaves_what_needs_none_of_it(
     assert missing == undefined
 
 
-def test_only_formula_and_undefined_are_taken() -> None:
+def test_only_formula_and_undefined_are_allowed() -> None:
     with pytest.raises(ValidationError) as caught:
         RagChecker(empty=EmptyPolicy(refusal=0))
     assert (
@@ -227,7 +227,7 @@ def test_only_formula_and_undefined_are_taken() -> None:
     ) in str(caught.value)
 
 
-def test_a_declared_case_bears_on_the_metrics_that_know_it(check: Any) -> None:
+def test_a_declared_value_applies_to_the_metrics_of_its_case(check: Any) -> None:
     chosen = {"empty": EmptyPolicy(refusal="undefined")}
     rows = check(None, chosen, response="I don't know.")
     scored = {metric for metric, row in rows.items() if row["status"] == "scored"}

@@ -196,7 +196,7 @@ def test_every_case_through_the_stages(theirs: tuple[ClaimCompat, Outcomes]) -> 
     assert not [name for name, row in found.items() if not agrees(row, golden[name], compat)]
 
 
-def test_corrected_is_the_score_without_compat_and_differs_where_it_should(
+def test_corrected_is_the_score_without_compat(
     theirs: tuple[ClaimCompat, Outcomes], ours: Outcomes
 ) -> None:
     compat, found = theirs
@@ -216,7 +216,7 @@ def test_corrected_is_the_score_without_compat_and_differs_where_it_should(
 
 
 @pytest.mark.parametrize("compat", APIS)
-def test_settings_that_ragas_refuses(compat: ClaimCompat, judge: Any) -> None:
+def test_settings_that_ragas_refuses_are_refused(compat: ClaimCompat, judge: Any) -> None:
     for name, message in REFUSED.items():
         case = CASES[name]
         assert {case["expected"][api]["type"] for api in APIS.values()} == {"ValueError"}
@@ -260,7 +260,7 @@ def by_arithmetic(case: Any, compat: ClaimCompat) -> Any:
         if api in CASES[name]["expected"]
     ],
 )
-def test_what_no_table_can_say(name: str, compat: ClaimCompat) -> None:
+def test_arithmetic_that_no_table_reaches(name: str, compat: ClaimCompat) -> None:
     golden = CASES[name]["expected"][APIS[compat]]
     found = by_arithmetic(CASES[name], compat)
     if golden["status"] == "nan":

@@ -39,7 +39,7 @@ def test_share_of_claims_in_the_contexts(
     assert row["metric"] == stage.use
 
 
-def test_contradictions_stand_beside_faithfulness(judge: Any) -> None:
+def test_details_of_faithfulness_count_contradictions(judge: Any) -> None:
     samples = build(Sample, [{"sample_id": "s", **CONTEXTS}])
     labels = {"s": [YES, CONTRARY, NO, NO]}
     table = Faithfulness().run(samples, *judge("response", "retrieved_contexts", labels))
@@ -67,7 +67,7 @@ def test_contradictions_stand_beside_faithfulness(judge: Any) -> None:
         ([], {}, "ragas-0.4-legacy", "gives NaN: no claims in the {of}"),
     ],
 )
-def test_what_ragas_does_not_score(
+def test_samples_that_ragas_does_not_score(
     judge: Any, stage: Any, of: str, labels: Any, fields: Any, compat: str, reason: str | None
 ) -> None:
     samples = build(Sample, [{"sample_id": "s", "user_input": "q", **CONTEXTS, **fields}])

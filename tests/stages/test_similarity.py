@@ -68,14 +68,14 @@ def test_cosines():
         ("neither", "missing: response"),
     ],
 )
-def test_nothing_to_compare_is_undefined_and_says_why(sample_id, reason):
+def test_missing_and_blank_texts_are_undefined_with_a_reason(sample_id, reason):
     row = similarities(threshold=0.0)[sample_id]
     assert (row["status"], row["reason"]) == ("undefined", reason)
     assert row["cosine"] is None
     assert row["similar"] is None
 
 
-def test_a_text_is_asked_for_once_and_a_blank_one_never():
+def test_distinct_texts_are_embedded_once_and_blank_ones_never():
     recording = Recording()
     similarities(embedder=recording)
     assert sorted(recording.asked) == [
@@ -115,7 +115,7 @@ def test_no_samples_no_rows():
     assert similarities(SAMPLES.clear()) == {}
 
 
-def test_reads_its_two_texts():
+def test_requires_its_two_texts():
     stage = EmbeddingSimilarity(left="user_input", right="response")
     assert stage.required_fields() == {"user_input", "response"}
 

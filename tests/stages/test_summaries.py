@@ -85,7 +85,7 @@ def test_a_row_without_part_whole_or_score_is_not_pooled(fields: dict[str, Any])
     assert summarized({"s": others})["micro_mean"].to_list() == [0.5]
 
 
-def test_micro_means_are_by_slice_too() -> None:
+def test_slices_have_micro_means() -> None:
     table = summarized({"s": scores("m", a=(1, 2), b=(3, 4), c=(0, 4))}, "topic")
     assert table.select("slice_value", "micro_mean").rows() == [
         (None, 0.4), ("art", 0.0), ("law", 4 / 6),
@@ -119,7 +119,7 @@ def test_slices_add_up_and_samples_without_the_field_are_one() -> None:
     ]
 
 
-def test_values_that_are_no_text_are_shown_as_json() -> None:
+def test_slice_values_that_are_not_text_are_json() -> None:
     metadata = '{"x":{"b":[1,"é"],"a":true}}'
     sample = build(Sample, [{"sample_id": "a", "metadata": metadata}])
     table = SummarizeScores(slices=("x", "x")).run(sample, {"s": scores("m", a=1.0)})

@@ -35,7 +35,7 @@ def spans(table: pl.DataFrame) -> list[tuple[str, str, int | None, int | None]]:
     return table.select("sample_id", "claim", "start", "end").rows()
 
 
-class Told:
+class FakeLlm:
     """A language model that knows one answer and notes what it was asked."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Told:
         return {question: Reply(answer, content_key("call")) for question in questions}
 
 
-def test_claims_are_taken_as_they_are() -> None:
+def test_supplied_claims_are_unchanged() -> None:
     table = SuppliedClaims(of="response").make({"samples": SAMPLES}, {})
     assert spans(table) == [
         ("a", "It opened in 1889, in May.", 27, 45),
@@ -61,12 +61,12 @@ def test_claims_are_taken_as_they_are() -> None:
     assert spans(of_reference) == [("d", "No.", None, None)]
 
 
-def test_it_reads_the_claims_of_its_side() -> None:
+def test_requires_the_claims_of_its_side() -> None:
     assert SuppliedClaims(of="response").required_fields() == {"response_claims"}
     assert SuppliedClaims(of="reference").required_fields() == {"reference_claims"}
 
 
-def test_decomposition_takes_the_claims_that_there_are() -> None:
+def test_decomposition_prefers_supplied_claims() -> None:
     table = DecomposeClaims(of="response").make({"samples": SAMPLES}, {})
     assert spans(table) == [
         ("a", "It opened in 1889, in May.", 27, 45),
@@ -85,7 +85,7 @@ def test_a_decomposed_claim_and_the_same_one_supplied_are_one() -> None:
     assert given.row(0) == made.row(2)
 
 
-def test_decomposition_may_ignore_them() -> None:
+def test_decomposition_may_ignore_supplied_claims() -> None:
     table = DecomposeClaims(of="response", supplied="ignore").make({"samples": SAMPLES}, {})
     assert table["sample_id"].to_list() == ["a", "a", "b", "c"]
 
@@ -95,7 +95,7 @@ def test_decomposition_may_ignore_them() -> None:
     [("prefer", ["Milk is white."]), ("ignore", [TEXT, "Milk is white.", "Snow is cold."])],
 )
 def test_no_model_is_asked_about_a_sample_with_claims(supplied: str, asked: list[str]) -> None:
-    llm = Told()
+    llm = FakeLlm()
     settings = {"of": "response", "supplied": supplied, "prompt": "{{texts}}"}
     stage = DecomposeClaims.model_validate(settings)
     stage.make({"samples": SAMPLES}, {"llm": llm})

@@ -68,13 +68,13 @@ def test_conform_adds_defaults_orders_and_casts() -> None:
         ({"status": "odd"}, "'status' is 'odd', not one of scored, undefined, failed"),
     ],
 )
-def test_conform_names_what_is_wrong(changes: dict[str, object], message: str) -> None:
+def test_conform_names_each_fault(changes: dict[str, object], message: str) -> None:
     with pytest.raises(TableError) as caught:
         conform(Score, pl.DataFrame([SCORE | changes]))
     assert str(caught.value) == f"not a table of scores: {message}"
 
 
-def test_conform_names_everything_that_is_wrong() -> None:
+def test_conform_names_all_faults_at_once() -> None:
     with pytest.raises(TableError) as caught:
         conform(Score, pl.DataFrame({"metric": ["m"], "odd": [1]}))
     assert str(caught.value) == (
@@ -90,7 +90,7 @@ def test_keys_do_not_repeat() -> None:
 
 
 @given(st.lists(st.tuples(st.text(), st.floats(allow_nan=True) | st.none()), max_size=5))
-def test_no_nan_passes(values: list[tuple[str, float | None]]) -> None:
+def test_nan_is_refused(values: list[tuple[str, float | None]]) -> None:
     frame = pl.DataFrame(
         [SCORE | {"metric": f"{i}{name}", "score": value} for i, (name, value) in enumerate(values)]
         or [SCORE],

@@ -165,7 +165,7 @@ def test_evidence_in_a_single_text_has_no_passage(field: str) -> None:
         ({"retrieved_contexts": []}, {"against": "retrieved_contexts", "premises": "each"}, []),
     ],
 )
-def test_nothing_to_judge_by(fields: Any, settings: Any, verdicts: list[str]) -> None:
+def test_missing_and_empty_premises(fields: Any, settings: Any, verdicts: list[str]) -> None:
     model = Listed()
     rows = verify([{"sample_id": "s", **fields}], claims(("s", "c")), model, **settings)
     assert [row["verdict"] for row in rows] == verdicts
@@ -199,7 +199,7 @@ def test_a_pair_without_a_judgement_is_a_failed_row() -> None:
     assert row["reason"] == "the model gave no judgement"
 
 
-def test_reads_and_wiring() -> None:
+def test_required_fields_and_wiring() -> None:
     assert VerifyClaims(against="response").required_fields() == {"response"}
     assert set(VerifyClaims.inputs) == {"samples", "claims"}
     assert list(VerifyClaims.tools) == ["model", "llm"]
@@ -280,7 +280,7 @@ def test_a_verdict_of_a_language_model() -> None:
         (None, None, (None, None, None)),
     ],
 )
-def test_evidence_stands_in_its_passage_as_the_passage_has_it(
+def test_evidence_is_quoted_from_its_passage(
     quoted: str | None, evidence: str | None, place: tuple[int | None, ...]
 ) -> None:
     (row,) = ask(Opinionated(said("contradicted", quoted)), "c")
@@ -288,12 +288,12 @@ def test_evidence_stands_in_its_passage_as_the_passage_has_it(
     assert (row["evidence_passage"], row["evidence_start"], row["evidence_end"]) == place
 
 
-def test_no_reason_is_null() -> None:
+def test_an_empty_reason_is_null() -> None:
     (row,) = ask(Opinionated(said("neutral", None, None)), "c")
     assert (row["verdict"], row["reason"]) == ("neutral", None)
 
 
-def test_each_context_is_put_to_a_language_model_and_empty_ones_are_not() -> None:
+def test_a_language_model_is_asked_about_each_context_that_is_not_empty() -> None:
     llm = Opinionated(said("entailed", "ran"))
     rows = ask(llm, "c", premises="each", contexts=["Ann left.", " ", "Bob ran."])
     assert llm.asked == [[Question("c", "Ann left."), Question("c", "Bob ran.")]]
@@ -312,7 +312,7 @@ def test_a_language_model_is_not_asked_without_a_premise() -> None:
     assert llm.asked == []
 
 
-def test_a_language_model_is_asked_of_each_pair_once() -> None:
+def test_a_language_model_is_asked_about_each_pair_once() -> None:
     llm = Opinionated(said("neutral"))
     assert len(ask(llm, "c", "d", "c")) == 3
     premise = "Ann left.\nBob ran “off”.\nHe fell."

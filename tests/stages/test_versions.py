@@ -72,7 +72,7 @@ def test_the_source_of_a_stage_is_accepted(use: str) -> None:
     assert accepted.get(use) == state(use), __doc__
 
 
-def test_a_stage_stands_on_all_that_it_imports() -> None:
+def test_the_source_of_a_stage_includes_its_imports() -> None:
     found = sources("claimflow.stages.decompose", set())
     assert {"claimflow.stages.claim_rules.decompose", "claimflow.stages.text.sentences"} <= found
 
