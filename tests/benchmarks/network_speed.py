@@ -1,6 +1,6 @@
 """Speed of the entailment network in pairs per CPU second, compared with torch.
 
-Run as `python -m tests.benchmarks.network_speed [--wheel WHEEL --taught FOLDER]`: with the
+Run as `python -m tests.benchmarks.network_speed [--wheel WHEEL --trained FOLDER]`: with the
 official files and the folder of `training/train.py`, the same network in torch, in 32 bits,
 runs the same batches on the same core in the same run. Then the labelled pairs of
 tests/data/verification, as texts: ours includes choosing sentences and counting features; torch
@@ -62,7 +62,7 @@ def compare(pairs: Sequence[Read], *readers: Callable[[Sequence[Read]], object])
     return f"{ours:18.1f}" + "".join(f"{rate:10.1f}{ours / rate:8.2f}" for rate in theirs)
 
 
-def in_torch(wheel: Path, taught: Path) -> Reader:
+def in_torch(wheel: Path, trained: Path) -> Reader:
     """The same network in torch, in one thread."""
     import torch
     from safetensors.torch import load_file
@@ -72,7 +72,7 @@ def in_torch(wheel: Path, taught: Path) -> Reader:
 
     torch.set_num_threads(1)
     network = TorchNetwork(read_official(wheel))
-    network.load_state_dict(load_file(taught / "network.safetensors"))
+    network.load_state_dict(load_file(trained / "network.safetensors"))
     network.eval()
 
     def read(pairs: Sequence[EncodedPair]) -> None:
@@ -102,10 +102,10 @@ def main() -> None:
     """A line per length, then both cores and memory."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--wheel", type=Path, help="the official files")
-    parser.add_argument("--taught", type=Path, help="the folder of train.py")
+    parser.add_argument("--trained", type=Path, help="the folder of train.py")
     options = parser.parse_args()
     network = Network(SHIPPED, threads=1)
-    torch = [in_torch(options.wheel, options.taught)] if options.taught else []
+    torch = [in_torch(options.wheel, options.trained)] if options.trained else []
     print(f"{'tokens':>8}{'pairs per CPU s':>18}{'torch':>10}{'times':>8}")
     for length in LENGTHS:
         print(f"{length:>8}{compare(random_pairs(length), network.encoded_logits, *torch)}")

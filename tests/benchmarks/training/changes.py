@@ -1,4 +1,4 @@
-"""Changes to a claim after which its premise does not entail it any more."""
+"""Changes to a claim after which its premise no longer entails it."""
 
 import re
 from collections import defaultdict
@@ -42,7 +42,7 @@ _QUANTITY = _others([pair.split() for pair in _PAIRS.replace("\n", " ").split(",
 
 
 def other_number(claim: str, random: Random) -> str | None:
-    """One number, count or month of `claim` is another; None when it has none."""
+    """`claim` with one number, count or month replaced; None if it has none."""
     found = [m for kind in (_DIGITS, _COUNT, _MONTH) for m in kind.finditer(claim)]
     if not found:
         return None
@@ -58,7 +58,7 @@ def _other_number(old: str, random: Random) -> str:
         new = random.choice([count for count in _COUNTS if count != old.lower()])
         return new.capitalize() if old[0].isupper() else new
     places = [place for place, character in enumerate(old) if character.isdigit()]
-    # Of a year the last two digits, for another century is too easy to see.
+    # Of a year only the last two digits: another century is too easy to see.
     place = random.choice(places[-2:] if len(places) == 4 else places)
     new = f"{old[:place]}{(int(old[place]) + random.randint(1, 9)) % 10}{old[place + 1 :]}"
     if new[0] == "0" and len(places) > 1:
@@ -67,7 +67,7 @@ def _other_number(old: str, random: Random) -> str:
 
 
 def other_name(claim: str, premise: str, names: list[str], random: Random) -> str | None:
-    """One name of `claim` is another, of the premise or of `names`; None when it has none."""
+    """`claim` with one name replaced, by one of the premise or of `names`; None if it has none."""
     found = list(NAME.finditer(claim))
     if not found:
         return None
@@ -79,7 +79,7 @@ def other_name(claim: str, premise: str, names: list[str], random: Random) -> st
 
 
 def denied(claim: str, random: Random) -> str | None:
-    """A "not" more or one less; None when there is no auxiliary verb."""
+    """`claim` with a "not" added or removed; None if it has no auxiliary verb."""
     match = _AUXILIARY.search(claim)
     if not match:
         return None
@@ -92,7 +92,7 @@ def denied(claim: str, random: Random) -> str | None:
 
 
 def opposite(claim: str, random: Random) -> str | None:
-    """One word of `claim` is its opposite; None when no word has one."""
+    """`claim` with one word replaced by its opposite; None if no word has one."""
     found = [m for m in re.finditer(r"\w+", claim) if m[0] in _OPPOSITE or m[0] in _QUANTITY]
     if not found:
         return None
@@ -101,7 +101,7 @@ def opposite(claim: str, random: Random) -> str | None:
 
 
 def joined(first: str, second: str, random: Random) -> str:
-    """Both claims in one: in one sentence or in two."""
+    """Both claims as one text, of one sentence or two."""
     one, other = (text.rstrip(" .!?") for text in (first, second))
     if random.random() < 0.5:
         return one + random.choice([" and ", ", and ", "; ", ", while "]) + _within(other) + "."
@@ -114,7 +114,7 @@ _OPENINGS = frozenset(
 
 
 def _within(text: str) -> str:
-    """`text` as it stands within a sentence: a word that may be a name keeps its capital."""
+    """`text` in lower case at its start, unless its first word may be a name."""
     opens = text and text.split(maxsplit=1)[0].lower() in _OPENINGS and not text[:2].isupper()
     return text[0].lower() + text[1:] if opens else text
 

@@ -1,4 +1,4 @@
-"""A network in 8 bits, fitted to what its layers take in on texts for calibration."""
+"""Post-training quantisation of a network to 8 bits, calibrated on the inputs of its layers."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +17,7 @@ Build = Callable[..., ModelProto]
 """A graph from weights, rounded layers and `watched`."""
 
 EXTRA: Final = 24
-"""Neurons that are added to a layer, so that none stands out too far."""
+"""Copies of neurons that are added to a layer to split outliers."""
 
 
 def read_weights(file: bytes) -> Weights:
@@ -42,30 +42,30 @@ def _tensor(file: bytes, place: dict[str, Any]) -> Matrix:
 
 
 def eight_bits(weights: Weights, build: Build, inputs: Iterable[Inputs]) -> ModelProto:
-    """`build` in 8 bits: neurons that stand out are shared out, then layers are rounded."""
-    taken = _watched(build(weights, {}, watched=True), inputs)
+    """`build` in 8 bits: outlier neurons are split into copies, then layers are rounded."""
+    layer_inputs = _watched(build(weights, {}, watched=True), inputs)
     small: dict[str, Rounded] = {}
-    for name, x in taken.items():
+    for name, x in layer_inputs.items():
         weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
         after = name.replace("intermediate", "output")
         if after != name:
             last = weights[f"{after}.weight"]
-            count = copies(last, taken[after], EXTRA)
+            count = copies(last, layer_inputs[after], EXTRA)
             weight, bias = (np.repeat(part, count, axis=0) for part in (weight, bias))
             weights[f"{after}.weight"] = np.repeat(last / count, count, axis=1).astype(np.float32)
-            taken[after] = np.repeat(taken[after], count, axis=1)
+            layer_inputs[after] = np.repeat(layer_inputs[after], count, axis=1)
         small[name] = rounded(weight, bias, x)
     return build(weights, small)
 
 
 def _watched(model: ModelProto, inputs: Iterable[Inputs]) -> dict[str, Matrix]:
-    """What every layer takes in, a row per token of `inputs`, which hold one text each."""
+    """The input of every layer, a row per token of `inputs`, which hold one text each."""
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), providers=["CPUExecutionProvider"]
     )
     names = [output.name for output in session.get_outputs()][1:]
-    taken: dict[str, list[Matrix]] = {name: [] for name in names}
+    layer_inputs: dict[str, list[Matrix]] = {name: [] for name in names}
     for given in inputs:
         for name, values in zip(names, session.run(names, given), strict=True):
-            taken[name].append(values[0])
-    return {name: np.concatenate(rows) for name, rows in taken.items()}
+            layer_inputs[name].append(values[0])
+    return {name: np.concatenate(rows) for name, rows in layer_inputs.items()}

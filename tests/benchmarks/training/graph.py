@@ -21,7 +21,7 @@ ONNXRUNTIME: Final = "com.microsoft"
 
 
 class Graph:
-    """An ONNX graph in the making, in 8 bits where `small` says how to round a layer."""
+    """A builder of an ONNX graph; layers in `small` are in 8 bits."""
 
     def __init__(self, small: Mapping[str, Rounded]) -> None:
         self.small = small
@@ -44,7 +44,7 @@ class Graph:
         return name
 
     def rows(self, table: Matrix, pick: str) -> str:
-        """The rows of `table` that `pick` names: stored in 8 bits, with a scale per block."""
+        """The rows of `table` with the indices `pick`; stored in 8 bits, with a scale per block."""
         if not self.small:
             return self.add("Gather", self.constant(table), pick)
         blocks = table.reshape(len(table), -1, BLOCK)
@@ -56,7 +56,7 @@ class Graph:
         return self.add("Reshape", scaled, self.constant([0, 0, table.shape[1]]))
 
     def embed(self, weights: Weights, places: Matrix) -> str:
-        """Tokens by their words and by where they stand."""
+        """Word embeddings plus position embeddings."""
         words = self.rows(weights["embeddings.word_embeddings.weight"], "input_ids")
         length = self.add("Shape", "input_ids", start=1, end=2)
         start, axis = self.constant([0]), self.constant([0])
@@ -80,7 +80,7 @@ class Graph:
         return self.add("LayerNormalization", x, gain, shift, axis=-1, epsilon=EPSILON)
 
     def integers(self, x: str, name: str, *, scaled: bool = False) -> str:
-        """`x` as the integers that layer `name` takes; `scaled` when it comes multiplied."""
+        """`x` quantised for layer `name`; `scaled` if it is multiplied by the scale already."""
         small = self.small[name]
         x = x if scaled else self.add("Mul", x, self.constant(small.shrink))
         return self.add("QuantizeLinear", x, self.constant(ONE), self.constant(small.zero))
@@ -101,7 +101,7 @@ class Graph:
         return self.add("MatMulIntegerToFloat", q, *constants, "", bias, domain=ONNXRUNTIME)
 
     def attention(self, x: str, weights: Weights, name: str, after: str) -> str:
-        """Attention of all heads; in 8 bits the values come multiplied as layer `after` asks."""
+        """Attention of all heads; in 8 bits the values are scaled for layer `after`."""
         self.linear_inputs[name] = x
         own: dict[str, Any] = {"domain": ONNXRUNTIME, "num_heads": HEADS}
         if name not in self.small:

@@ -1,8 +1,8 @@
-"""The network while it learns: the encoder that claimflow carries, with a head for pairs.
+"""The network in torch, for training: the encoder that claimflow carries, with a head for pairs.
 
-The encoder reads premise and claim as one text of two kinds of token. The head sees the
-vector of [CLS], the means over the claim's and over the premise's tokens, how far these
-are apart, and their product. The features are those of sentence pairs in Conneau et al.
+The encoder reads premise and claim as one sequence with two token types. The inputs of the head
+are the vector of [CLS], the means over the claim's and over the premise's tokens, the absolute
+difference of these and their product. These are the features of sentence pairs in Conneau et al.
 2017 (InferSent), here of a cross-encoder.
 """
 
@@ -22,7 +22,7 @@ WIDTH = 384
 
 
 class Network(torch.nn.Module):
-    """The official encoder, and a head that knows nothing yet."""
+    """The official encoder with an untrained head."""
 
     def __init__(self, official: Official) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ def padded(batch: Sequence[EncodedPair]) -> tuple[torch.Tensor, torch.Tensor, to
 
 
 def loss(logits: torch.Tensor, labels: Sequence[str], weights: Sequence[float]) -> torch.Tensor:
-    """Mean log loss; a pair that is `not` entailed may be either of the other two."""
+    """Mean log loss; for `not` the probabilities of contradicted and neutral are added."""
     logs = functional.log_softmax(logits, 1)
     lost = [
         torch.logsumexp(row[1:], 0) if label == "not" else row[CLASSES.index(label)]

