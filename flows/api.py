@@ -44,15 +44,15 @@ def run_pipeline(
     rerun: Rerun | None = None,
     redact: bool = False,
     observer: RunObserver | None = None,
-    sharing: OpenSharedLimiter = no_shared_limit,
+    open_shared_limiter: OpenSharedLimiter = no_shared_limit,
     stop: threading.Event | None = None,
 ) -> RunResult:
     """Run a pipeline: reuse the tables that are in `store`, make the others, record the run.
 
     `store` is the pipeline's own if None. `rerun` selects steps and what to make anew; give
     `prepare` the same. With `redact` the record of model calls keeps hashes instead of texts.
-    `observer` receives the events of the run. `sharing` knows the rate limits that several
-    runs share. Setting `stop` from another thread ends the run within moments.
+    `observer` receives the events of the run. `open_shared_limiter` opens the rate limits that
+    several runs share. Setting `stop` from another thread ends the run within moments.
 
     Raises `InputError` where an endpoint that may be asked lacks a key, or a price that its
     budget needs, where a step that is to be reused is not in the store, and where the workers
@@ -79,7 +79,7 @@ def run_pipeline(
             redact=redact,
             answered=observer.questions_answered,
             fresh=choice.fresh,
-            sharing=sharing,
+            open_shared_limiter=open_shared_limiter,
         )
 
     steps = [step.name for step in choice.steps]

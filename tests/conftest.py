@@ -33,7 +33,7 @@ ROOT = Path(__file__).parent.parent
 
 LONG = (
     "tests/flows/test_schedule.py",
-    "tests/flows/test_llm_durability.py",
+    "tests/flows/test_judge_durability.py",
     "tests/test_readme.py",
     "tests/flows/test_prefect_flow.py",
     "tests/flows/test_execute.py",

@@ -2,28 +2,16 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final, NamedTuple
+from typing import Final
 
-from claimflow.flows.judge.transport import Usage, litellm
+from claimflow.flows.judge.provider import Price, Usage, open_provider
 from claimflow.flows.pipeline.model_settings import Endpoint
 
-# What a judge may cost: requests sent and money spent, never more than was allowed.
-
-
-_MILLION_BUDGET: Final = 1_000_000
+_MILLION: Final = 1_000_000
 _FIRST_OUTPUT: Final = 100
 _FIRST_OUTPUT_PER_ENTRY: Final = 50
-
-
-class Price(NamedTuple):
-    """US dollars per million tokens: of the prompt, of its cached part, of the reply."""
-
-    input: Decimal
-    cached: Decimal
-    output: Decimal
 
 
 def cost_of(usage: Usage, price: Price | None) -> Decimal | None:
@@ -33,7 +21,7 @@ def cost_of(usage: Usage, price: Price | None) -> Decimal | None:
     cached = min(usage.cached or 0, usage.prompt)
     fresh = usage.prompt - cached
     total = fresh * price.input + cached * price.cached + usage.completion * price.output
-    return total / _MILLION_BUDGET
+    return total / _MILLION
 
 
 class BudgetExceeded(Exception):  # noqa: N818
@@ -154,7 +142,7 @@ class Budget:
         output = self._largest_output or _FIRST_OUTPUT + _FIRST_OUTPUT_PER_ENTRY * entries
         if self._max_tokens is not None:
             output = min(output, self._max_tokens)
-        return (prompt_tokens * self._price.input + output * self._price.output) / _MILLION_BUDGET
+        return (prompt_tokens * self._price.input + output * self._price.output) / _MILLION
 
     def _too_dear(self, reservation: Reservation) -> str:
         used, more = _money(self.spent), _money(reservation.usd)
@@ -168,43 +156,10 @@ def _money(usd: Decimal) -> str:
     return f"{usd:.2f}" if usd >= 1 or not usd else f"{usd:.2g}"
 
 
-# What an endpoint charges: by the pipeline's own words, else by litellm's bundled table.
-
-
-_MILLION: Final = 1_000_000
-
-
 def price_of(endpoint: Endpoint) -> Price | None:
-    """What tokens cost; None when nobody says, which is not the same as nothing."""
+    """What tokens cost, by the pipeline or else by the provider's list; None if unknown."""
     own = endpoint.price
     if own is None:
-        return listed(endpoint.model)
-    return _price(own.input, own.cached_input, own.output)
-
-
-def listed(model: str) -> Price | None:
-    """List price of a model; None when litellm's table has none, or does not know the model."""
-    entry = _entry(model)
-    prompt, completion = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
-    if prompt is None or completion is None:
-        return None
-    price = _price(prompt, entry.get("cache_read_input_token_cost"), completion)
-    return Price(*(per_token * _MILLION for per_token in price))
-
-
-def _price(prompt: float, cached: float | None, completion: float) -> Price:
-    """The decimal numbers that were written; cached tokens without a price cost the full one."""
-    said = (prompt, prompt if cached is None else cached, completion)
-    return Price(*(Decimal(str(number)) for number in said))
-
-
-def _entry(model: str) -> Mapping[str, Any]:
-    """The table's entry for `provider/name`, or for `name` where it is of that provider.
-
-    Looked up by hand: litellm's own look-up asks a local server about its models.
-    """
-    table: Mapping[str, Mapping[str, Any]] = litellm().model_cost
-    provider, _, name = model.partition("/")
-    bare = table.get(name, {}) if provider else {}
-    ours = str(bare.get("litellm_provider")).startswith(provider)
-    return table.get(model) or (bare if ours else {})
+        return open_provider(endpoint.provider).list_price(endpoint.model)
+    cached = own.input if own.cached_input is None else own.cached_input
+    return Price(*(Decimal(str(usd)) for usd in (own.input, cached, own.output)))

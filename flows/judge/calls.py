@@ -8,7 +8,8 @@ from uuid import uuid4
 
 import polars as pl
 
-from claimflow.flows.judge.transport import Request
+from claimflow.flows.judge.provider import Request
+from claimflow.flows.pipeline.model_settings import DEFAULT_PROVIDER
 from claimflow.flows.store.store import now
 from claimflow.stages.rows import FailureKind, content_key
 
@@ -88,9 +89,17 @@ _SCHEMA: Final[dict[str, Any]] = {
 
 
 def chat_call(
-    request: Request, *, run_id: str, step: str, judge: str, rung: str, repeats: str | None
+    request: Request,
+    *,
+    run_id: str,
+    step: str,
+    judge: str,
+    provider: str,
+    rung: str,
+    repeats: str | None,
 ) -> Call:
     """The record of a request of a chat model that is about to be sent."""
+    asked_through = () if provider == DEFAULT_PROVIDER else (provider,)
     system, prompt = (storable(text) for text in _parted(request.messages))
     return Call(
         call_id=str(uuid4()),
@@ -99,7 +108,7 @@ def chat_call(
         judge=judge,
         model=request.model,
         api_base=request.api_base,
-        request=content_key("request", *request),
+        request=content_key("request", *request, *asked_through),
         repeats=repeats,
         rung=rung,
         system=system,

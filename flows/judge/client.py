@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from claimflow.flows.errors import JudgeError, StoppedError
-from claimflow.flows.judge.budget import Budget, BudgetExceeded, Price, cost_of, price_of
+from claimflow.flows.judge.budget import Budget, BudgetExceeded, cost_of, price_of
 from claimflow.flows.judge.call_statistics import (
     CHARACTERS_PER_TOKEN,
     OpenReply,
@@ -15,7 +15,7 @@ from claimflow.flows.judge.call_statistics import (
     recall_resume_state,
 )
 from claimflow.flows.judge.calls import Call, chat_call, storable
-from claimflow.flows.judge.provider_errors import ProviderError
+from claimflow.flows.judge.provider import ChatReply, Price, ProviderError, Request, Usage
 from claimflow.flows.judge.rate_limit import RateLimiter
 from claimflow.flows.judge.response_formats import (
     RESPONSE_FORMATS,
@@ -24,7 +24,6 @@ from claimflow.flows.judge.response_formats import (
 )
 from claimflow.flows.judge.retry import Delivery, send_with_retries
 from claimflow.flows.judge.session import Session
-from claimflow.flows.judge.transport import Received, Request, Usage, send, warm
 from claimflow.flows.pipeline.model_settings import Endpoint, Judge
 from claimflow.stages.rows import FailureKind
 from claimflow.stages.tools import Failure, Form
@@ -75,7 +74,7 @@ class RateLimitedClient:
         self._session = session
         self._price = price
         self._pace = RateLimiter(endpoint.max_concurrency, endpoint.rpm, endpoint.tpm)
-        self._turnstile = session.turnstile(endpoint.shared_limit, self._pace.keep_to)
+        self._shared_limiter = session.shared_limiter(endpoint.shared_limit, self._pace.set_rate)
         limits = (endpoint.budget_usd, endpoint.budget_calls, price)
         self._budget = Budget(*limits, max_tokens=max_tokens)
         self._answered = self._bad = self._lost = 0
@@ -92,7 +91,7 @@ class RateLimitedClient:
         prompt_tokens = int(characters / self._characters_per_token())
         reservation = await self._budget.reserve(prompt_tokens, entries)
         try:
-            async with self._turnstile.passing():
+            async with self._shared_limiter.slot():
                 delivered = await send_with_retries(
                     send,
                     pace=self._pace,
@@ -183,6 +182,7 @@ class JudgeClient:
         self._judge = judge
         self._session = session
         self._access = access
+        self._provider = session.provider(judge.provider)
         self._open = past.open
         self._rung: ResponseFormat = past.rung or RESPONSE_FORMATS[0]
         self._seeds = True
@@ -210,13 +210,14 @@ class JudgeClient:
             model, api_base = self._judge.model, self._judge.api_base
             request = Request(model, list(messages), parameters, api_base)
             made_by = {"run_id": self._session.run_id, "step": step, "judge": self._name}
-            call = chat_call(request, **made_by, rung=rung, repeats=repeats)
+            provider = self._judge.provider
+            call = chat_call(request, **made_by, provider=provider, rung=rung, repeats=repeats)
             taken_up = self._open.pop(call.request, None)
             if taken_up and self._session.since(step) is None:
                 return _taken_up(call, taken_up)
             try:
                 delivered = await self._access.request(
-                    partial(_send, request),
+                    partial(self._chat, request),
                     characters=sum(len(message["content"]) for message in messages),
                     entries=entries,
                 )
@@ -232,7 +233,10 @@ class JudgeClient:
                 return Exchange(call, "", False, self._access.failure(spent, call.call_id))
             return self._received(call, delivered)
 
-    def _received(self, call: Call, delivered: Delivery[Received]) -> Exchange:
+    async def _chat(self, request: Request, seconds: float) -> ChatReply:
+        return await self._provider.chat(request, timeout=seconds)
+
+    def _received(self, call: Call, delivered: Delivery[ChatReply]) -> Exchange:
         received = delivered.received
         usage = received.usage
         call = call._replace(
@@ -265,16 +269,12 @@ class JudgeClient:
 
 def open_judge_client(name: str, judge: Judge, session: Session) -> JudgeClient:
     """The line to a judge, with what earlier runs learnt of it. Imports litellm."""
-    session.loop.run(warm(judge.model))
+    session.loop.run(session.provider(judge.provider).warm_up(judge.model))
     who = f"judge {name}" if name != "judge" else "judge"
     access = RateLimitedClient(who, judge, session, price_of(judge), max_tokens=judge.max_tokens)
     return JudgeClient(
         name, judge, session, access, recall_resume_state(session.ledger.store, judge)
     )
-
-
-async def _send(request: Request, seconds: float) -> Received:
-    return await send(request, timeout=seconds)
 
 
 def _taken_up(call: Call, reply: OpenReply) -> Exchange:

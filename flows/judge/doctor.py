@@ -8,7 +8,14 @@ from typing import Any, Final, NamedTuple, cast
 
 from claimflow.flows.judge.budget import price_of
 from claimflow.flows.judge.conversation import render_messages
-from claimflow.flows.judge.provider_errors import ProviderError
+from claimflow.flows.judge.provider import (
+    ChatReply,
+    JudgeProvider,
+    ProviderError,
+    Request,
+    Usage,
+    open_provider,
+)
 from claimflow.flows.judge.reply_json import read_json
 from claimflow.flows.judge.reply_matching import match_entries
 from claimflow.flows.judge.response_formats import (
@@ -17,17 +24,6 @@ from claimflow.flows.judge.response_formats import (
     format_parameters,
 )
 from claimflow.flows.judge.session import Loop
-from claimflow.flows.judge.transport import (
-    Received,
-    Request,
-    Usage,
-    check,
-    close,
-    embed,
-    provider_of,
-    send,
-    warm,
-)
 from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint, Endpoint, Judge
 from claimflow.stages.judging.verdicts import Opinion
 from claimflow.stages.tools import Form
@@ -61,7 +57,7 @@ class TestVerification(NamedTuple):
     """
 
     rung: ResponseFormat
-    received: Received
+    received: ChatReply
     seconds: float
     verdict: str | None
     wrong: str | None
@@ -79,14 +75,14 @@ def reply_timeout(endpoint: Endpoint) -> float:
     return min(endpoint.timeout, _LONGEST)
 
 
-async def verify(judge: Judge) -> TestVerification:
+async def verify(judge: Judge, provider: JudgeProvider) -> TestVerification:
     """Have one claim verified, on the first rung that the endpoint takes. Raises `Trouble`."""
     messages = render_messages(_FORM, _PREMISE, _CLAIM)
     refused = ProviderError("rung", "no way to ask for JSON is left")
     for rung in RESPONSE_FORMATS:
         try:
             parameters = judge.parameters() | format_parameters(rung, _FORM)
-            received, seconds = await _timed(judge, messages, parameters)
+            received, seconds = await _timed(judge, provider, messages, parameters)
         except ProviderError as trouble:
             if trouble.kind != "rung":
                 raise
@@ -96,7 +92,7 @@ async def verify(judge: Judge) -> TestVerification:
     raise refused
 
 
-def _read(received: Received) -> tuple[str | None, str | None]:
+def _read(received: ChatReply) -> tuple[str | None, str | None]:
     if received.refusal is not None:
         return None, f"the model declined: {received.refusal[:200]}"
     read = read_json(received.text, cut_off=received.finish == "length")
@@ -108,7 +104,7 @@ def _read(received: Received) -> tuple[str | None, str | None]:
     return cast(Opinion, matched.answers[1]).verdict, None
 
 
-async def try_seed(judge: Judge) -> SeedTest:
+async def try_seed(judge: Judge, provider: JudgeProvider) -> SeedTest:
     """Ask for the same free text twice, with the judge's seed or else one of ours.
 
     At temperature 0 equal replies would say nothing of the seed, so there it is 1. What the
@@ -119,8 +115,8 @@ async def try_seed(judge: Judge) -> SeedTest:
     refusal = ""
     for parameters in (seeded | {"temperature": own.get("temperature") or 1}, seeded, own):
         try:
-            first, seconds = await _say_anything(judge, parameters)
-            second, more = await _say_anything(judge, parameters)
+            first, seconds = await _say_anything(judge, provider, parameters)
+            second, more = await _say_anything(judge, provider, parameters)
         except ProviderError as trouble:
             if trouble.kind not in ("fatal", "bad_request"):
                 return SeedTest(f"cannot tell: {trouble.message}", ())
@@ -145,18 +141,23 @@ def _compared(first: str, second: str, parameters: dict[str, Any], refusal: str)
     return f"yes: two replies with {how} are equal"
 
 
-async def _say_anything(judge: Judge, parameters: dict[str, Any]) -> tuple[str, float]:
+async def _say_anything(
+    judge: Judge, provider: JudgeProvider, parameters: dict[str, Any]
+) -> tuple[str, float]:
     asked = [{"role": "user", "content": _ANYTHING}]
-    received, seconds = await _timed(judge, asked, parameters)
+    received, seconds = await _timed(judge, provider, asked, parameters)
     return received.text, seconds
 
 
 async def _timed(
-    judge: Judge, messages: list[dict[str, str]], parameters: dict[str, Any]
-) -> tuple[Received, float]:
+    judge: Judge,
+    provider: JudgeProvider,
+    messages: list[dict[str, str]],
+    parameters: dict[str, Any],
+) -> tuple[ChatReply, float]:
     started = time.monotonic()
     request = Request(judge.model, messages, parameters, judge.api_base)
-    received = await send(request, timeout=reply_timeout(judge))
+    received = await provider.chat(request, timeout=reply_timeout(judge))
     return received, time.monotonic() - started
 
 
@@ -185,26 +186,35 @@ def examine(endpoints: Mapping[str, Endpoint]) -> dict[str, Examination]:
 
     No call takes longer than 20 seconds, or than the endpoint's own `timeout`.
     """
-    loop = Loop(at_end=close)
+    providers = {
+        endpoint.provider: open_provider(endpoint.provider) for endpoint in endpoints.values()
+    }
 
-    async def every_one() -> list[Examination]:
-        return await asyncio.gather(*(_examine(endpoint) for endpoint in endpoints.values()))
+    async def examine_all() -> list[Examination]:
+        examining = (_examine(one, providers[one.provider]) for one in endpoints.values())
+        return await asyncio.gather(*examining)
+
+    async def close_all() -> None:
+        for provider in providers.values():
+            await provider.close()
+
+    loop = Loop(at_end=close_all)
 
     try:
-        return dict(zip(endpoints, loop.run(every_one()), strict=True))
+        return dict(zip(endpoints, loop.run(examine_all()), strict=True))
     finally:
         loop.close()
 
 
-async def _examine(endpoint: Endpoint) -> Examination:
-    await warm(endpoint.model)
+async def _examine(endpoint: Endpoint, provider: JudgeProvider) -> Examination:
+    await provider.warm_up(endpoint.model)
     price, unpriced = _price(endpoint)
-    found = {"key": _key(endpoint), "price": price}
-    missing = check(endpoint.model, endpoint.api_base)
+    found = {"key": _key(endpoint, provider), "price": price}
+    missing = provider.missing(endpoint.model, endpoint.api_base)
     if missing:
         return Examination({"reachable": "not tried"} | found, missing)
     try:
-        answered, fault = await _ask(endpoint)
+        answered, fault = await _ask(endpoint, provider)
     except ProviderError as trouble:
         silent = trouble.kind == "timeout" or "cannot be reached" in trouble.message
         how = f"{'no' if silent else 'yes, but'}: {trouble.message}"
@@ -212,18 +222,18 @@ async def _examine(endpoint: Endpoint) -> Examination:
     return Examination({"reachable": "yes"} | answered | found, fault or unpriced)
 
 
-async def _ask(endpoint: Endpoint) -> tuple[dict[str, str], str | None]:
+async def _ask(endpoint: Endpoint, provider: JudgeProvider) -> tuple[dict[str, str], str | None]:
     """What its replies tell, and what is wrong with them; raises `Trouble` if there is none."""
     if isinstance(endpoint, Judge):
-        return await _ask_judge(endpoint)
+        return await _ask_judge(endpoint, provider)
     if isinstance(endpoint, EmbeddingEndpoint):
-        return await _ask_embedder(endpoint), None
+        return await _ask_embedder(endpoint, provider), None
     raise TypeError(f"nobody knows how to ask a {type(endpoint).__name__}")
 
 
-async def _ask_judge(judge: Judge) -> tuple[dict[str, str], str | None]:
-    verified = await verify(judge)
-    seeded = await try_seed(judge)
+async def _ask_judge(judge: Judge, provider: JudgeProvider) -> tuple[dict[str, str], str | None]:
+    verified = await verify(judge, provider)
+    seeded = await try_seed(judge, provider)
     number = RESPONSE_FORMATS.index(verified.rung) + 1
     rank = f"rung {number} of {len(RESPONSE_FORMATS)}: {verified.rung}"
     seconds = (verified.seconds, *seeded.seconds)
@@ -238,9 +248,9 @@ async def _ask_judge(judge: Judge) -> tuple[dict[str, str], str | None]:
     return found, wrong
 
 
-async def _ask_embedder(endpoint: EmbeddingEndpoint) -> dict[str, str]:
+async def _ask_embedder(endpoint: EmbeddingEndpoint, provider: JudgeProvider) -> dict[str, str]:
     started = time.monotonic()
-    vectors, usage = await embed(
+    vectors, usage = await provider.embed(
         endpoint.model,
         [_TEXT],
         api_base=endpoint.api_base,
@@ -261,12 +271,11 @@ def _told(usage: Usage) -> str:
     return f"told ({usage.prompt:,} in{said}, for the first call)"
 
 
-def _key(endpoint: Endpoint) -> str:
-    """Whether there is one in the environment, under litellm's name for it."""
-    provider = provider_of(endpoint.model, endpoint.api_base)
-    if provider is None:
+def _key(endpoint: Endpoint, provider: JudgeProvider) -> str:
+    """Whether the API key is in the environment."""
+    name = provider.key_variable(endpoint.model, endpoint.api_base)
+    if name is None:
         return "none looked for"
-    name = f"{provider.removesuffix('_chat').upper()}_API_KEY"
     if os.environ.get(name):
         return f"{name} is set"
     return f"{name} is not set" + (", which that address may not need" if endpoint.api_base else "")

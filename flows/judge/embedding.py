@@ -14,9 +14,8 @@ from claimflow.flows.judge.budget import BudgetExceeded, price_of
 from claimflow.flows.judge.calls import Call, embedding_call
 from claimflow.flows.judge.client import RateLimitedClient
 from claimflow.flows.judge.judge import WorkerPool
-from claimflow.flows.judge.provider_errors import ProviderError
+from claimflow.flows.judge.provider import ProviderError, Usage
 from claimflow.flows.judge.session import Session
-from claimflow.flows.judge.transport import Usage, embed, warm
 from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint
 from claimflow.stages.rows import content_key
 from claimflow.stages.tools import embedding_table
@@ -39,6 +38,7 @@ class EndpointEmbedder:
         self.identity = endpoint.identity()
         self._endpoint = endpoint
         self._session = session
+        self._provider = session.provider(endpoint.provider)
         self._crew = WorkerPool(endpoint.max_concurrency, session.stop)
         self._turn = threading.Lock()
         self._access: RateLimitedClient | None = None
@@ -63,7 +63,7 @@ class EndpointEmbedder:
         return embedding_table(list(found), list(found.values()), dimension=dimension)
 
     def _opened(self) -> RateLimitedClient:
-        self._session.loop.run(warm(self._endpoint.model))
+        self._session.loop.run(self._provider.warm_up(self._endpoint.model))
         return RateLimitedClient(EMBEDDER, self._endpoint, self._session, price_of(self._endpoint))
 
     async def _ask(
@@ -72,17 +72,17 @@ class EndpointEmbedder:
         found: dict[str, bytes] = {}
 
         async def settle(batch: list[str]) -> None:
-            await self._session.saver.keep_up()
+            await self._session.ledger_writer.keep_up()
             call, vectors = await self._one(batch, step)
             replies = {keys[text]: vector for text, vector in zip(batch, vectors, strict=False)}
             if call.attempts:
-                self._session.saver.add(call, replies)
+                self._session.ledger_writer.add(call, replies)
             found.update(replies)
 
         try:
             await self._crew.work_through(_batches(missing, self._endpoint.texts_per_call), settle)
         finally:
-            await self._session.saver.saved()
+            await self._session.ledger_writer.saved()
         return found
 
     async def _one(self, batch: list[str], step: str) -> tuple[Call, list[bytes]]:
@@ -111,7 +111,7 @@ class EndpointEmbedder:
 
     async def _send(self, batch: list[str], seconds: float) -> _Embedded:
         endpoint = self._endpoint
-        vectors, usage = await embed(
+        vectors, usage = await self._provider.embed(
             endpoint.model,
             batch,
             api_base=endpoint.api_base,

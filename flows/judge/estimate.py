@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from claimflow.flows.judge.budget import Price, cost_of
+from claimflow.flows.judge.budget import cost_of
 from claimflow.flows.judge.call_statistics import CHARACTERS_PER_TOKEN, CallStatistics
 from claimflow.flows.judge.conversation import render_messages
 from claimflow.flows.judge.judge import Answer, Batch, LedgerAnswers, batch_questions
-from claimflow.flows.judge.transport import Usage
+from claimflow.flows.judge.provider import Price, Usage
 from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint, Judge
 from claimflow.flows.store.ledger import Ledger
 from claimflow.stages.rows import content_key
@@ -124,8 +124,14 @@ class CountingJudge:
         self._since = since
         self._asked = asked
 
-    def ask(self, questions: Sequence[Question], form: Form) -> Mapping[Question, Answer]:
-        """As `LLM.ask`; a question without an answer on file is a failure `not_asked`."""
+    def ask(
+        self,
+        questions: Sequence[Question],
+        form: Form,
+        *,
+        step: str = "",  # noqa: ARG002
+    ) -> Mapping[Question, Answer]:
+        """As `EndpointJudge.ask`; a question without an answer on file is a failure `not_asked`."""
         keys = self._remembered.keys(questions, form)
         known = {} if self._fresh else keys
         answers = self._remembered.recall(known, form, since=self._since)

@@ -16,7 +16,7 @@ from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.model_settings import Judge
 from claimflow.flows.store.ledger import Ledger
 from claimflow.stages.rows import content_key
-from claimflow.stages.tools import Failure, Form, Question, Reply, Respondent, Voter
+from claimflow.stages.tools import Failure, Form, Question, Reply, Voter
 
 # The workers on one endpoint: they end together, and let what is paid come back first.
 
@@ -235,7 +235,7 @@ class EndpointJudge:
             return told | answers
         finally:
             try:
-                await self._session.saver.saved()
+                await self._session.ledger_writer.saved()
             finally:
                 for key in ours.values():
                     self._flying.pop(key).cancel()
@@ -246,9 +246,9 @@ class EndpointJudge:
     ) -> None:
         def save(call: Call, answers: Answers, *, closes: str | None = None) -> None:
             told = {keys[batch.questions[number]]: found for number, found in answers.items()}
-            self._session.saver.add(call, self._remembered.replies(told), closes=closes)
+            self._session.ledger_writer.add(call, self._remembered.replies(told), closes=closes)
 
-        await self._session.saver.keep_up()
+        await self._session.ledger_writer.keep_up()
         texts = {number: question.text for number, question in batch.questions.items()}
         answers = await Conversation(*conversing, save).about(batch.premise, texts)
         for number, question in batch.questions.items():
@@ -271,52 +271,57 @@ def batch_questions(questions: Iterable[Question], per_call: int) -> Iterator[Ba
             yield Batch(premise, dict(enumerate(group[start : start + per_call], 1)))
 
 
-# The judges of one step as one: the first answers, all of them vote.
-
-
-class One(Respondent, Protocol):
-    """Whoever answers for one judge."""
+class Judging(Protocol):
+    """One judge of a panel: one that asks an endpoint, or one that counts calls."""
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What could change its replies."""
+        """Everything that could change its replies."""
+        ...
+
+    def ask(
+        self, questions: Sequence[Question], form: Form, *, step: str
+    ) -> Mapping[Question, Answer]:
+        """As `LLM.ask`, on behalf of the step of that name."""
         ...
 
 
 class JudgePanel:
-    """An `LLM` of one judge or several, by name.
+    """The `LLM` tool of one step: one judge or several, by name.
 
-    `repeat` counts how often the same was asked on purpose: every repeat draws answers of
-    its own, which are remembered beside those of the others. Repeat 0 is the usual one.
+    `repeat` numbers deliberate repetitions of the same questions: the answers of each repetition
+    are independent and have ledger keys of their own. 0 is the normal run.
     """
 
-    def __init__(self, judges: Mapping[str, One], *, repeat: int = 0) -> None:
+    def __init__(self, judges: Mapping[str, Judging], *, step: str = "", repeat: int = 0) -> None:
         self._judges = dict(judges)
+        self._step = step
         self._repeat = repeat
         identities = [judge.identity for judge in self._judges.values()]
         self.identity = identities[0] if len(identities) == 1 else {"judges": identities}
 
     def ask(self, questions: Sequence[Question], form: Form) -> Mapping[Question, Answer]:
         """As `LLM.ask`, of the first judge."""
-        return _Drawing(next(iter(self._judges.values())), self._repeat).ask(questions, form)
+        first = next(iter(self._judges.values()))
+        return first.ask(questions, form._replace(draw=self._repeat), step=self._step)
 
     def voters(self, votes: int) -> list[Voter]:
         """As `LLM.voters`: every judge as often as every other."""
         each = votes // len(self._judges)
         return [
-            Voter(name, _Drawing(judge, self._repeat * each + number))
+            Voter(name, _Vote(judge, self._step, self._repeat * each + number))
             for name, judge in self._judges.items()
             for number in range(each)
         ]
 
 
-class _Drawing:
-    """A judge that is asked for one of its draws."""
+class _Vote(NamedTuple):
+    """One of the independent answers of a judge, as a `Respondent`."""
 
-    def __init__(self, judge: One, draw: int) -> None:
-        self._judge = judge
-        self._draw = draw
+    judge: Judging
+    step: str
+    draw: int
 
     def ask(self, questions: Sequence[Question], form: Form) -> Mapping[Question, Answer]:
         """As `LLM.ask`."""
-        return self._judge.ask(questions, form._replace(draw=self._draw))
+        return self.judge.ask(questions, form._replace(draw=self.draw), step=self.step)

@@ -7,7 +7,9 @@ from collections.abc import Container, Iterable, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import isfinite
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from claimflow.flows.judge.provider import ErrorKind, ProviderError
 
 # What an endpoint said, made fit to be told: short, on one line, without keys or prompts.
 
@@ -109,35 +111,6 @@ def _without(text: str, hidden: str) -> str:
 #
 # The classes of litellm's exceptions differ from provider to provider for one and the same
 # failure, so they say nothing here.
-
-
-ErrorKind = Literal[
-    "throttled",  # we ask too much at once: wait, then ask again
-    "server",  # the endpoint broke, or cannot be reached: ask again
-    "timeout",  # no reply in time: ask again
-    "fatal",  # no call can succeed: stop
-    "rung",  # the endpoint does not take this way to ask for JSON
-    "refused",  # the provider declines this text
-    "too_long",  # the text does not fit the model
-    "bad_request",  # the endpoint does not take this request
-]
-
-
-class ProviderError(Exception):
-    """Why a call has no reply.
-
-    `message` is one line of at most 300 characters without keys and prompts;
-    `retry_after` is how many seconds the endpoint asks us to wait, when it says. Whoever
-    asked more than once notes `attempts`, and `seconds` since the first.
-    """
-
-    def __init__(self, kind: ErrorKind, message: str, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.kind: ErrorKind = kind
-        self.message = message
-        self.retry_after = retry_after
-        self.attempts = 1
-        self.seconds = 0.0
 
 
 class _Rule(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final, NamedTuple, Protocol
 
-from claimflow.flows.judge.provider_errors import ProviderError
+from claimflow.flows.judge.provider import ProviderError
 
 # What an endpoint bears: how many calls at once, and from when on.
 
@@ -73,7 +73,7 @@ SetRate = Callable[[float], None]
 class SharedLimiter(Protocol):
     """What every request under a shared limit passes. Used in one loop."""
 
-    def passing(self) -> AbstractAsyncContextManager[None]:
+    def slot(self) -> AbstractAsyncContextManager[None]:
         """Held as long as a request may be sent; entered when this run has its part.
 
         What can go wrong with the limit is the turnstile's: nothing is raised.
@@ -93,15 +93,15 @@ class NoSharedLimit:
     """Lets everybody pass: a run that knows of no others keeps to its own pace."""
 
     @asynccontextmanager
-    async def passing(self) -> AsyncIterator[None]:
-        """As `Turnstile.passing`."""
+    async def slot(self) -> AsyncIterator[None]:
+        """As `SharedLimiter.slot`."""
         yield
 
     async def close(self) -> None:
-        """As `Turnstile.close`."""
+        """As `SharedLimiter.close`."""
 
 
-def no_shared_limit(_name: str, _keep_to: SetRate) -> SharedLimiter:
+def no_shared_limit(_name: str, _set_rate: SetRate) -> SharedLimiter:
     """The `Sharing` of a run that knows of no others."""
     return NoSharedLimit()
 
@@ -169,7 +169,7 @@ class RateLimiter:
         finally:
             self._leave()
 
-    def keep_to(self, rpm: float) -> None:
+    def set_rate(self, rpm: float) -> None:
         """From now on send no more than `rpm` requests a minute, nor than the known rate."""
         self._per_request = max(self._own, 60 / rpm)
 

@@ -5,7 +5,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from claimflow.flows.judge.provider_errors import ProviderError
+from claimflow.flows.judge.provider import ProviderError
 from claimflow.flows.judge.rate_limit import RateLimiter, TurnTimeoutError
 
 _ATTEMPTS: Final = 4

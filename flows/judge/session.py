@@ -1,4 +1,4 @@
-"""What all endpoints of a run share: event loop, ledger, limits."""
+"""What all endpoints of a run share: event loop, providers, ledger writer, shared limits."""
 
 import asyncio
 import threading
@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from claimflow.flows.judge.ledger_writer import LedgerWriter
+from claimflow.flows.judge.provider import JudgeProvider, open_provider
 from claimflow.flows.judge.rate_limit import (
     NoSharedLimit,
     OpenSharedLimiter,
@@ -15,22 +16,18 @@ from claimflow.flows.judge.rate_limit import (
     SharedLimiter,
     no_shared_limit,
 )
-from claimflow.flows.judge.transport import close
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import now
-
-# One asyncio loop in a thread of its own, for all that is asked of endpoints in a run.
-
 
 Result = TypeVar("Result")
 
 _WORKERS: Final = 4
-"""litellm prepares every call in a thread: more of them only take turns at the interpreter.
-Some may wait for the store meanwhile."""
+"""Threads that prepare calls: more of them only take turns at the interpreter. Some may wait for
+the store meanwhile."""
 
 
 class Loop:
-    """Runs coroutines for threads that wait for them. Started when first used."""
+    """An event loop in a thread of its own, started when first used."""
 
     def __init__(self, at_end: Callable[[], Awaitable[None]]) -> None:
         self._at_end = at_end
@@ -39,7 +36,7 @@ class Loop:
         self._thread: threading.Thread | None = None
 
     def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        """What `coroutine` returns or raises, run among those of other threads."""
+        """The result of `coroutine`, or what it raises. Any thread may call this."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._started()).result()
 
     def close(self) -> None:
@@ -71,19 +68,16 @@ class Loop:
         await loop.shutdown_default_executor()
 
 
-# What all endpoints of a run share.
-
-
 Answered = Callable[[str, int, int], None]
 
 
 class Session:
-    """One run's loop and its way to the ledger; `stop` asks everything to end.
+    """One run's event loop, providers, ledger writer and shared limits.
 
-    With `redact` the record of calls keeps hashes in place of texts. `answered` is told, for
-    a step, how many of how many questions that it asks at a time have been answered. The steps
-    in `fresh` ask anew what was answered before the session began. `sharing` knows the limits
-    that other runs share.
+    Setting `stop` ends all calls. With `redact` the record of calls keeps hashes in place of
+    texts. `answered(step, done, of)` is called with the progress of each batch of questions. The
+    steps in `fresh` ask again what was answered before the session began. `open_shared_limiter`
+    opens the limits that other runs share.
     """
 
     def __init__(
@@ -95,7 +89,7 @@ class Session:
         redact: bool = False,
         answered: Answered = lambda _step, _done, _of: None,
         fresh: Collection[str] = (),
-        sharing: OpenSharedLimiter = no_shared_limit,
+        open_shared_limiter: OpenSharedLimiter = no_shared_limit,
     ) -> None:
         self.ledger = ledger
         self.run_id = run_id
@@ -103,10 +97,11 @@ class Session:
         self.answered = answered
         self._began_at = now()
         self._since = dict.fromkeys(fresh, self._began_at)
-        self._sharing = sharing
-        self._turnstiles: list[SharedLimiter] = []
+        self._open_shared_limiter = open_shared_limiter
+        self._shared_limiters: list[SharedLimiter] = []
+        self._providers: dict[str, JudgeProvider] = {}
         self.loop = Loop(at_end=self._finish)
-        self.saver = LedgerWriter(ledger, redact=redact)
+        self.ledger_writer = LedgerWriter(ledger, redact=redact)
 
     def since(self, step: str) -> datetime | None:
         """The moment from which replies count for a step; None where all of them do."""
@@ -116,18 +111,23 @@ class Session:
         """Count no reply for a step from before that moment, or before the session began."""
         self._since[step] = since or self._began_at
 
-    def turnstile(self, limit: str | None, keep_to: SetRate) -> SharedLimiter:
-        """What requests under the shared limit of that name pass, if there is one."""
+    def shared_limiter(self, limit: str | None, set_rate: SetRate) -> SharedLimiter:
+        """The limiter of the shared limit of that name; one that limits nothing without a name."""
         if limit is None:
             return NoSharedLimit()
-        self._turnstiles.append(self._sharing(limit, keep_to))
-        return self._turnstiles[-1]
+        self._shared_limiters.append(self._open_shared_limiter(limit, set_rate))
+        return self._shared_limiters[-1]
+
+    def provider(self, name: str) -> JudgeProvider:
+        """The provider registered under `name`, one instance for the whole run."""
+        return self._providers.setdefault(name, open_provider(name))
 
     def close(self) -> None:
         """End the loop and its connections."""
         self.loop.close()
 
     async def _finish(self) -> None:
-        for turnstile in self._turnstiles:
-            await turnstile.close()
-        await close()
+        for limiter in self._shared_limiters:
+            await limiter.close()
+        for provider in self._providers.values():
+            await provider.close()

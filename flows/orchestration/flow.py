@@ -89,7 +89,7 @@ def evaluate(
         rerun=rerun,
         redact=redact,
         observer=TaskRunObserver(target),
-        sharing=shared_limits_of(prepared.pipeline),
+        open_shared_limiter=shared_limits_of(prepared.pipeline),
     )
     if result.nothing_to_do:
         return Completed(message=result.nothing_to_do, data=result.run_id)

@@ -81,13 +81,13 @@ class RateSlot:
     def __init__(
         self,
         limit: GlobalConcurrencyLimitResponse,
-        keep_to: SetRate,
+        set_rate: SetRate,
         *,
         holder: UUID,
         context: Context,
     ) -> None:
         self._name = limit.name
-        self._keep_to = keep_to
+        self._set_rate = set_rate
         self._holder = ConcurrencyLeaseHolder(type="flow_run", id=holder)
         self._context = context
         self._part = max(limit.limit, 1) / (limit.active_slots + 1)
@@ -100,8 +100,8 @@ class RateSlot:
         self._keeping: asyncio.Task[None] | None = None
 
     @asynccontextmanager
-    async def passing(self) -> AsyncIterator[None]:
-        """As `Turnstile.passing`."""
+    async def slot(self) -> AsyncIterator[None]:
+        """As `SharedLimiter.slot`."""
         self._users += 1
         self._wanted.set()
         try:
@@ -115,7 +115,7 @@ class RateSlot:
             self._users -= 1
 
     async def close(self) -> None:
-        """As `Turnstile.close`."""
+        """As `SharedLimiter.close`."""
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.wait({self._keeping})
@@ -146,7 +146,7 @@ class RateSlot:
         """Take a slot, and give the other runs time to notice before it is used."""
         while not await self._take(client):
             if self._lost:
-                self._keep_to(self._part)
+                self._set_rate(self._part)
                 return
             await asyncio.sleep(_POLL_SECONDS)
         if await self._divide(client) > 1:
@@ -181,7 +181,7 @@ class RateSlot:
         among = max(limit.active_slots, 1) if limit else 1
         if limit:
             self._part = max(limit.limit, 1) / among if limit.active else inf
-        self._keep_to(self._part)
+        self._set_rate(self._part)
         return among
 
     async def _leave(self, client: PrefectClient) -> None:
@@ -273,7 +273,7 @@ def shared_limits_of(pipeline: Pipeline) -> OpenSharedLimiter:
     # Requests are sent from a thread, which does not inherit the context of the flow run.
     context, holder = copy_context(), UUID(str(flow_run.id))
 
-    def turnstile(name: str, keep_to: SetRate) -> SharedLimiter:
-        return RateSlot(limits[name], keep_to, holder=holder, context=context)
+    def open_limiter(name: str, set_rate: SetRate) -> SharedLimiter:
+        return RateSlot(limits[name], set_rate, holder=holder, context=context)
 
-    return turnstile
+    return open_limiter

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from claimflow.flows.files import path_exists
 
@@ -37,6 +38,11 @@ def folder_or_hub_model(base: Path, written: str) -> Path | HubModel:
         return folder
     return HubModel(hub_name[1], hub_name[2] or _DEFAULT_REVISION)
 
+
+DEFAULT_PROVIDER: Final = "litellm"
+
+PROVIDERS: Final = {DEFAULT_PROVIDER}
+"""Names of judge providers; `flows.judge.provider` registers further ones."""
 
 EMBEDDED: Final = "embedded"
 """The judge without a language model, for a step that does not use the judge of the pipeline."""
@@ -97,6 +103,15 @@ def _secret_in(value: Any) -> str | None:
     return None
 
 
+def _registered(provider: str) -> str:
+    if provider not in PROVIDERS:
+        expected = " or ".join(map(repr, sorted(PROVIDERS)))
+        raise PydanticCustomError(
+            "literal_error", "Input should be {expected}", {"expected": expected}
+        )
+    return provider
+
+
 class YamlModel(BaseModel):
     """A section of a YAML file."""
 
@@ -139,12 +154,15 @@ class Endpoint(YamlModel):
     """Requests that one run may send, retries included."""
     extra: Annotated[dict[str, Any], AfterValidator(_check_extra)] = {}
     """Further parameters of the request, for example {reasoning_effort: low}."""
+    provider: str = DEFAULT_PROVIDER
 
 
 class Judge(Endpoint):
     """A language model that decomposes texts and verifies claims."""
 
-    provider: Literal["litellm"] = "litellm"
+    provider: Annotated[
+        str, AfterValidator(_registered), WithJsonSchema({"const": "litellm", "type": "string"})
+    ] = DEFAULT_PROVIDER
     temperature: float | None = Field(default=0, ge=0)
     """Sampling temperature; null for a model that does not accept one."""
     max_tokens: int | None = Field(default=None, ge=1)
@@ -153,8 +171,14 @@ class Judge(Endpoint):
     """Sampling seed, for endpoints that accept one."""
 
     def identity(self) -> dict[str, Any]:
-        """Everything that can change a reply: the request without its messages."""
-        return {"model": self.model, "api_base": self.api_base, **self.parameters()}
+        """Everything that can change a reply: the request without its messages, and who is asked.
+
+        litellm is left out, which the ledger keys of earlier releases do not name.
+        """
+        identity = {"model": self.model, "api_base": self.api_base, **self.parameters()}
+        if self.provider != DEFAULT_PROVIDER:
+            identity["judge_provider"] = self.provider
+        return identity
 
     def parameters(self) -> dict[str, Any]:
         """The sampling parameters of every request."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.judge.budget import price_of
-from claimflow.flows.judge.transport import check
+from claimflow.flows.judge.provider import open_provider
 from claimflow.flows.pipeline.model_settings import DEFAULT_JUDGE, Endpoint
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.rerun import StepSelection
@@ -58,7 +58,7 @@ def _asked(pipeline: Pipeline, made: set[str]) -> Iterator[tuple[str, Endpoint]]
 
 
 def _faults(place: str, endpoint: Endpoint) -> Iterator[Fault]:
-    wrong = check(endpoint.model, endpoint.api_base)
+    wrong = open_provider(endpoint.provider).missing(endpoint.model, endpoint.api_base)
     if wrong:
         yield Fault(place, f"{endpoint.model} cannot be asked", wrong)
     elif endpoint.budget_usd is not None and price_of(endpoint) is None:

@@ -12,7 +12,7 @@ import polars as pl
 
 from claimflow.flows.errors import StoppedError
 from claimflow.flows.judge.embedding import EndpointEmbedder
-from claimflow.flows.judge.judge import Answer, EndpointJudge, JudgePanel
+from claimflow.flows.judge.judge import EndpointJudge, JudgePanel
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.wiring import Step
@@ -20,7 +20,7 @@ from claimflow.flows.runner.embedded_models import ModelWork
 from claimflow.flows.runner.workers.protocol import Workers
 from claimflow.flows.store.ledger import Ledger
 from claimflow.stages.rows import content_key
-from claimflow.stages.tools import LLM, Embedder, EntailmentModel, Form, Judgement, Pair, Question
+from claimflow.stages.tools import LLM, Embedder, EntailmentModel, Judgement, Pair
 
 Asked = TypeVar("Asked")
 
@@ -109,19 +109,6 @@ def entailment_keys(identity: Mapping[str, Any], pairs: Sequence[Pair]) -> dict[
     return {pair: content_key("entailment", identity, *pair) for pair in pairs}
 
 
-class StepJudge:
-    """A judge for one step: it knows on whose behalf it is asked."""
-
-    def __init__(self, judge: EndpointJudge, step: str) -> None:
-        self.identity = judge.identity
-        self._judge = judge
-        self._step = step
-
-    def ask(self, questions: Sequence[Question], form: Form) -> Mapping[Question, Answer]:
-        """As `LLM.ask`."""
-        return self._judge.ask(questions, form, step=self._step)
-
-
 class StepEmbedder:
     """An `Embedder` for one step: an endpoint that knows on whose behalf it is asked."""
 
@@ -186,8 +173,8 @@ class Toolbox:
 
     def _tool(self, step: Step, protocol: type, repeat: int) -> Any:
         if protocol is LLM and step.judges:
-            judges = {name: StepJudge(self._judges[name], step.name) for name in step.judges}
-            return JudgePanel(judges, repeat=repeat)
+            judges = {name: self._judges[name] for name in step.judges}
+            return JudgePanel(judges, step=step.name, repeat=repeat)
         if protocol is Embedder:
             return StepEmbedder(self._endpoint, step.name) if self._endpoint else self._embedded
         if protocol is EntailmentModel:

@@ -12,7 +12,7 @@ two claims of 11 words each, contexts four sentences. Columns:
 - `ideal`: calls x latency / concurrency; `start-up`: until the first request;
   `wall`: the whole run; `ratio`: wall / (ideal + start-up);
 - `CPU`: of the run's process. Its CPU per call leaves out the cost of start-up and of the steps
-  without calls; `litellm` is that of `transport.send` alone with the same concurrency. On a
+  without calls; `litellm` is that of `LitellmProvider.chat` alone with the same concurrency. On a
   shared machine use `--repeat 3`, which takes the least of each.
 """
 
@@ -197,7 +197,7 @@ class Peak:
 
 
 def litellm_alone(url: str, options: Any) -> float:
-    """CPU milliseconds of a call of `transport.send`, in a process of its own."""
+    """CPU milliseconds of a call of `LitellmProvider.chat`, in a process of its own."""
     code = (
         "from tests.benchmarks.judge import send_calls; "
         f"send_calls({url + '/v1'!r}, {options.concurrency})"
@@ -208,8 +208,9 @@ def litellm_alone(url: str, options: Any) -> float:
 
 def send_calls(api_base: str, concurrency: int, calls: int = 1000) -> None:
     """Print CPU milliseconds per call, with messages as long as those of the judge."""
-    from claimflow.flows.judge.transport import Request, close, send, warm
+    from claimflow.flows.judge.provider import Request, open_provider
 
+    provider = open_provider("litellm")
     system = {"role": "system", "content": (ROOT / "configs/prompts/verify.md").read_text("utf-8")}
     numbers = iter(range(calls))
 
@@ -217,14 +218,14 @@ def send_calls(api_base: str, concurrency: int, calls: int = 1000) -> None:
         for number in numbers:
             user = {"role": "user", "content": f"{number} " + "What is said of the old town? " * 20}
             request = Request(MODEL, [system, user], {"temperature": 0}, api_base)
-            await send(request, timeout=60)
+            await provider.chat(request, timeout=60)
 
     async def measure() -> None:
-        await warm(MODEL)
+        await provider.warm_up(MODEL)
         started = time.process_time()
         await asyncio.gather(*(work() for _ in range(concurrency)))
         print((time.process_time() - started) / calls * 1000)
-        await close()
+        await provider.close()
 
     asyncio.run(measure())
 

@@ -44,10 +44,10 @@ async def _places(url: str, seconds: float, rate: float) -> list[list[float]]:
 
     async def ask() -> list[float]:
         pace = RateLimiter(64)
-        place = RateSlot(limit, pace.keep_to, holder=uuid4(), context=copy_context())
+        place = RateSlot(limit, pace.set_rate, holder=uuid4(), context=copy_context())
         sent = []
         try:
-            async with place.passing():
+            async with place.slot():
                 until = time.monotonic() + seconds
                 while time.monotonic() < until:
                     async with pace.turn(1, patience=seconds, again=False):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from claimflow.flows.judge.provider_errors import ProviderError
+from claimflow.flows.judge.provider import ProviderError
 from claimflow.flows.judge.rate_limit import ConcurrencyLimit, RateLimiter
 from claimflow.flows.judge.retry import send_with_retries
 from tests.virtual_time import clock, run

@@ -16,12 +16,13 @@ import asyncio, gc, importlib, json, os, resource, sys, threading
 import claimflow.flows.api, claimflow.flows.report.terminal, claimflow.flows.runner.estimate
 from claimflow.flows.cli.main import main
 from claimflow.flows.pipeline.schema import pipeline_model
-from claimflow.flows.judge.transport import close, warm
+from claimflow.flows.judge.provider import open_provider
 from claimflow.flows.store.store import Store
 
 async def get_ready():
-    await warm("hosted_vllm/fake")
-    await close()
+    provider = open_provider("litellm")
+    await provider.warm_up("hosted_vllm/fake")
+    await provider.close()
 
 def ended(number):
     return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])

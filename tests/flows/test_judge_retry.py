@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.flows.judge.provider_errors import ProviderError
+from claimflow.flows.judge.provider import ProviderError
 from claimflow.flows.judge.rate_limit import RateLimiter
 from claimflow.flows.judge.retry import Delivery, send_with_retries
 from tests.virtual_time import clock, run

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.flows.judge.provider_errors import ProviderError, classify, provider_message, scrub
-from claimflow.flows.judge.transport import Request, close, send
+from claimflow.flows.judge.provider import ProviderError, Request, open_provider
+from claimflow.flows.judge.provider_errors import classify, provider_message, scrub
 
 MODELS = ["openai/m", "hosted_vllm/m", "ollama_chat/m", "anthropic/claude-sonnet-4-5"]
 PROMPT = "The Eiffel Tower is located in Paris, and response_format is what people call it."
@@ -76,13 +76,14 @@ def troubles(base: str, models: list[str] = MODELS, **parameters: Any) -> dict[s
 
     async def ask() -> dict[str, ProviderError]:
         found = {}
+        provider = open_provider("litellm")
         messages = [{"role": "user", "content": PROMPT}]
         for model in models:
             address = base if model.startswith(("ollama", "anthropic")) else f"{base}/v1"
             with pytest.raises(ProviderError) as caught:
-                await send(Request(model, messages, parameters, address), timeout=10)
+                await provider.chat(Request(model, messages, parameters, address), timeout=10)
             found[model] = caught.value
-        await close()
+        await provider.close()
         return found
 
     return asyncio.run(ask())

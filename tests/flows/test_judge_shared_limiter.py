@@ -16,14 +16,14 @@ from tests.flows.judged import Judged
 class Counting:
     """A turnstile that counts who passes."""
 
-    def __init__(self, name: str, keep_to: SetRate) -> None:
+    def __init__(self, name: str, set_rate: SetRate) -> None:
         self.name = name
         self.passed = self.inside = 0
         self.closed = False
-        keep_to(6000)
+        set_rate(6000)
 
     @asynccontextmanager
-    async def passing(self) -> AsyncIterator[None]:
+    async def slot(self) -> AsyncIterator[None]:
         self.passed += 1
         self.inside += 1
         try:
@@ -38,14 +38,14 @@ class Counting:
 def test_every_request_passes_and_the_turnstile_is_closed(tmp_path: Path) -> None:
     opened: list[Counting] = []
 
-    def sharing(name: str, keep_to: SetRate) -> Counting:
-        opened.append(Counting(name, keep_to))
+    def sharing(name: str, set_rate: SetRate) -> Counting:
+        opened.append(Counting(name, set_rate))
         return opened[-1]
 
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
         judged.write(["a", "b", "c"], shared_limit="pool")
-        run_pipeline(prepare(judged.path), judged.store, sharing=sharing)
+        run_pipeline(prepare(judged.path), judged.store, open_shared_limiter=sharing)
         assert endpoint.hits == 3
     assert [(one.name, one.passed, one.inside, one.closed) for one in opened] == [
         ("pool", 3, 0, True)

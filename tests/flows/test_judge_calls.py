@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from claimflow.flows.judge.calls import Call, call_table, chat_call
-from claimflow.flows.judge.transport import Request
+from claimflow.flows.judge.provider import Request
 from claimflow.flows.store.store import Store, insert, read_table
 from tests.endpoint import faults
 from tests.endpoint.server import serve
@@ -134,7 +134,8 @@ def test_a_call_says_all_about_itself(tmp_path: Path) -> None:
 
 def made(messages: list[dict[str, str]], **parameters: Any) -> Call:
     request = Request("openai/m", messages, parameters, None)
-    return chat_call(request, run_id="r", step="s", judge="judge", rung="text", repeats=None)
+    made_by = {"run_id": "r", "step": "s", "judge": "judge", "provider": "litellm"}
+    return chat_call(request, **made_by, rung="text", repeats=None)
 
 
 def test_equal_requests_have_equal_hashes() -> None:

@@ -286,11 +286,11 @@ def test_what_a_late_timer_lost_is_made_up_for_but_never_beyond_the_rate() -> No
 def test_a_part_of_a_shared_rate_holds_from_the_next_call_on() -> None:
     async def main() -> list[float]:
         pace = pace_of(64, rpm=120)
-        pace.keep_to(600)
+        pace.set_rate(600)
         sent = [await occupy(pace, 0) for _ in range(3)]
-        pace.keep_to(60)
+        pace.set_rate(60)
         sent += [await occupy(pace, 0) for _ in range(3)]
-        pace.keep_to(math.inf)
+        pace.set_rate(math.inf)
         return [*sent, *[await occupy(pace, 0) for _ in range(3)]]
 
     # Its own rate of two a second is never exceeded, whatever others leave.

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from claimflow.flows.judge.judge import JudgePanel
-from claimflow.flows.runner.tools import StepJudge
 from claimflow.stages.judging.votes import VotedVerdict, ask_votes
 from claimflow.stages.tools import Failure, Pair
 from tests.endpoint import faults
@@ -43,7 +42,7 @@ def panel(
         serve(fault=fault, refuses=refuses) as endpoint,
         judge_of(endpoint, folder / "s.duckdb", **settings) as judge,
     ):
-        yield JudgePanel({"judge": StepJudge(judge, "step")}, repeat=repeat), endpoint
+        yield JudgePanel({"judge": judge}, step="step", repeat=repeat), endpoint
 
 
 def voted(asked: JudgePanel, votes: int) -> tuple[list[str], list[float | None]]:
@@ -108,8 +107,8 @@ def test_several_judges_share_the_votes(tmp_path: Path) -> None:
         judge_of(endpoint, tmp_path / "s.duckdb") as one,
         judge_of(endpoint, tmp_path / "s.duckdb", model="hosted_vllm/two") as two,
     ):
-        judges = {"one": StepJudge(one, "step"), "two": StepJudge(two, "step")}
-        asked = JudgePanel(judges, repeat=1)
+        judges = {"one": one, "two": two}
+        asked = JudgePanel(judges, step="step", repeat=1)
         assert [voter.judge for voter in asked.voters(4)] == ["one", "one", "two", "two"]
         voted(asked, 4)
         sent = [(request.body["model"], request.body["seed"]) for request in endpoint.requests]

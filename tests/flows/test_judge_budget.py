@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.flows.judge.budget import Budget, BudgetExceeded, Price, Reservation, cost_of
-from claimflow.flows.judge.transport import Usage
+from claimflow.flows.judge.budget import Budget, BudgetExceeded, Reservation, cost_of
+from claimflow.flows.judge.provider import Price, Usage
 
 PRICE = Price(Decimal("2.5"), Decimal("1.25"), Decimal(10))
 NO_OUTPUT = Price(Decimal(1_000_000), Decimal(1_000_000), Decimal(0))

@@ -15,18 +15,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from claimflow.flows.judge.provider_errors import ProviderError
-from claimflow.flows.judge.response_formats import RESPONSE_FORMATS, format_parameters
-from claimflow.flows.judge.transport import (
-    Received,
+from claimflow.flows.judge.provider import (
+    ChatReply,
+    ProviderError,
     Request,
     Usage,
-    check,
-    close,
-    embed,
-    send,
-    warm,
+    open_provider,
 )
+from claimflow.flows.judge.response_formats import RESPONSE_FORMATS, format_parameters
 from claimflow.stages.tools import Form
 
 ROOT = Path(__file__).parents[2]
@@ -97,12 +93,14 @@ def request(endpoint: Endpoint, model: str, **parameters: Any) -> Request:
     return Request(model, MESSAGES, parameters, address)
 
 
-def ask(*requests: Request, timeout: float = 10) -> list[Received]:
-    async def all_of_them() -> list[Received]:
+def ask(*requests: Request, timeout: float = 10) -> list[ChatReply]:
+    async def all_of_them() -> list[ChatReply]:
+        provider = open_provider("litellm")
         try:
-            return await asyncio.gather(*(send(asked, timeout=timeout) for asked in requests))
+            asking = (provider.chat(asked, timeout=timeout) for asked in requests)
+            return await asyncio.gather(*asking)
         finally:
-            await close()
+            await provider.close()
 
     return asyncio.run(all_of_them())
 
@@ -136,7 +134,7 @@ def test_every_provider_gives_the_same(endpoint: Endpoint) -> None:
     endpoint.answer = spoken
     for model in MODELS:
         (received,) = ask(request(endpoint, model, max_tokens=9))
-        assert received._replace(usage=received.usage._replace(cached=None)) == Received(
+        assert received._replace(usage=received.usage._replace(cached=None)) == ChatReply(
             "hi", "stop", None, Usage(50, None, 2), None
         ), model
     assert len(endpoint.seen) == 4
@@ -152,7 +150,7 @@ def test_a_reply_is_read_whole(endpoint: Endpoint) -> None:
     message = {"content": "cut o", "reasoning_content": "hm"}
     endpoint.answer = lambda *_: chat(message, "length", usage=usage, system_fingerprint="fp")
     for received in ask(*(request(endpoint, model) for model in ALIKE)):
-        assert received == Received("cut o", "length", None, Usage(50, 20, 2), "fp")
+        assert received == ChatReply("cut o", "length", None, Usage(50, 20, 2), "fp")
 
 
 @pytest.mark.parametrize("lacking", [{"usage": None}, {"usage": {}}])
@@ -241,7 +239,7 @@ def test_a_server_of_ones_own_needs_no_key(
 ) -> None:
     endpoint.answer = spoken
     for model in MODELS[:3]:
-        assert check(model, endpoint.url) is None
+        assert missing(model, endpoint.url) is None
         ask(request(endpoint, model))
     monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
     ask(request(endpoint, "openai/m"))
@@ -251,7 +249,7 @@ def test_a_server_of_ones_own_needs_no_key(
 def test_a_reply_that_drips_is_out_of_time(endpoint: Endpoint) -> None:
     endpoint.answer, endpoint.drip = spoken, 0.05
     for model in MODELS:
-        asyncio.run(warm(model))
+        asyncio.run(open_provider("litellm").warm_up(model))
         start = time.monotonic()
         with pytest.raises(ProviderError, match=r"no whole reply within 0\.4 seconds") as caught:
             ask(request(endpoint, model), timeout=0.4)
@@ -264,13 +262,14 @@ def test_a_call_can_be_cancelled(endpoint: Endpoint) -> None:
     endpoint.answer, endpoint.delay = spoken, 0.3
 
     async def cancelled() -> None:
-        task = asyncio.create_task(send(request(endpoint, "openai/m"), timeout=10))
+        provider = open_provider("litellm")
+        task = asyncio.create_task(provider.chat(request(endpoint, "openai/m"), timeout=10))
         while not endpoint.seen:
             await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await close()
+        await provider.close()
 
     asyncio.run(cancelled())
 
@@ -286,6 +285,10 @@ def test_many_calls_at_once_and_loops_one_after_the_other(endpoint: Endpoint) ->
         assert len(list(Path("/proc/self/fd").iterdir())) <= held + 2
 
 
+def missing(model: str, api_base: str | None) -> str | None:
+    return open_provider("litellm").missing(model, api_base)
+
+
 def vectors(path: str, body: Any) -> dict[str, Any]:
     """Embeddings of one number, the length of the text, last first."""
     found = [
@@ -298,11 +301,12 @@ def vectors(path: str, body: Any) -> dict[str, Any]:
 
 def embedded(endpoint: Endpoint, model: str, texts: list[str]) -> Any:
     async def once() -> Any:
+        provider = open_provider("litellm")
         try:
             where = f"{endpoint.url}/v1"
-            return await embed(model, texts, api_base=where, parameters={}, timeout=10)
+            return await provider.embed(model, texts, api_base=where, parameters={}, timeout=10)
         finally:
-            await close()
+            await provider.close()
 
     return asyncio.run(once())
 
@@ -344,23 +348,24 @@ def test_embeddings_that_do_not_fit_are_a_broken_server(
 
 
 def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert check("openai/gpt-4o-mini", None) == "set OPENAI_API_KEY in the environment"
-    assert check("hosted_vllm/m", None) == (
+    assert missing("openai/gpt-4o-mini", None) == "set OPENAI_API_KEY in the environment"
+    assert missing("hosted_vllm/m", None) == (
         "hosted_vllm needs an api_base, such as http://127.0.0.1:8000/v1"
     )
-    assert "names no provider" in str(check("nobody/m", None))
-    assert check("ollama_chat/m", None) is None
-    assert check("anthropic/claude-sonnet-4-5", None) is None
+    assert "names no provider" in str(missing("nobody/m", None))
+    assert missing("ollama_chat/m", None) is None
+    assert missing("anthropic/claude-sonnet-4-5", None) is None
     monkeypatch.setenv("ANTHROPIC_API_KEY", "")
-    assert check("anthropic/claude-sonnet-4-5", None) == "set ANTHROPIC_API_KEY in the environment"
+    unset = "set ANTHROPIC_API_KEY in the environment"
+    assert missing("anthropic/claude-sonnet-4-5", None) == unset
     monkeypatch.setenv("OPENAI_API_KEY", "")
-    assert check("openai/gpt-4o-mini", None) == "set OPENAI_API_KEY in the environment"
+    assert missing("openai/gpt-4o-mini", None) == "set OPENAI_API_KEY in the environment"
     monkeypatch.setenv("OPENAI_API_KEY", "word\n")
-    assert "OPENAI_API_KEY in the environment holds" in str(check("openai/gpt-4o-mini", None))
+    assert "OPENAI_API_KEY in the environment holds" in str(missing("openai/gpt-4o-mini", None))
 
 
 def test_importing_needs_no_litellm() -> None:
-    names = ("transport", "provider_errors", "response_formats", "budget")
+    names = ("provider", "litellm_provider", "provider_errors", "budget", "client", "judge")
     code = f"import sys, {', '.join(f'claimflow.flows.judge.{name}' for name in names)}\n"
     code += "assert not {'litellm', 'openai', 'aiohttp'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
@@ -383,35 +388,34 @@ sys.addaudithook(watch)
 logging.basicConfig(level=logging.DEBUG)
 filters = list(warnings.filters)
 sys.path.insert(0, sys.argv[2])
-from claimflow.flows.judge.budget import listed
-from claimflow.flows.judge.transport import check
-from claimflow.flows.judge.transport import Request, close, embed, send, warm
-from claimflow.flows.judge.provider_errors import ProviderError
+from claimflow.flows.judge.provider import ProviderError, Request, open_provider
 
 async def main():
+    provider = open_provider("litellm")
     for model in ("openai/m", "hosted_vllm/m", "ollama_chat/m", "anthropic/claude-sonnet-4-5"):
-        await warm(model)
-        check(model, sys.argv[1]), listed(model)
+        await provider.warm_up(model)
+        provider.missing(model, sys.argv[1]), provider.list_price(model)
         path = "/v1" if model.endswith("/m") and "ollama" not in model else ""
         for parameters in ({}, {"response_format": {"type": "json_object"}}):
             messages = [{"role": "user", "content": "PROMPT-TO-KEEP"}]
             asked = Request(model, messages, parameters, sys.argv[1] + path)
-            received = await send(asked, timeout=20)
+            received = await provider.chat(asked, timeout=20)
             assert received.text == "hi"
         try:
-            await send(Request(model, messages, {}, "http://127.0.0.1:1"), timeout=20)
+            await provider.chat(Request(model, messages, {}, "http://127.0.0.1:1"), timeout=20)
         except ProviderError:
             pass
-    listed("ollama/llama3")
+    provider.list_price("ollama/llama3")
     try:
-        await embed("openai/m", ["PROMPT-TO-KEEP"], api_base=sys.argv[1], parameters={}, timeout=20)
+        texts = ["PROMPT-TO-KEEP"]
+        await provider.embed("openai/m", texts, api_base=sys.argv[1], parameters={}, timeout=20)
     except ProviderError:
         pass
-    await close()
+    await provider.close()
 
 asyncio.run(main())
 assert not strangers, strangers
-assert len(warnings.filters) == len(filters) + 1
+assert warnings.filters == filters
 assert "FROM_DOTENV" not in os.environ
 """
 
@@ -421,10 +425,6 @@ def test_nobody_else_is_asked_and_nothing_is_told(endpoint: Endpoint, tmp_path: 
     (tmp_path / ".env").write_text("FROM_DOTENV=1\n", "utf-8")
     contrary = {
         "LITELLM_LOG": "DEBUG",
-        "LITELLM_MODE": "DEV",
-        "LITELLM_OFFLINE_MODE": "false",
-        "LITELLM_LOCAL_MODEL_COST_MAP": "False",
-        "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "False",
         "OPENAI_LOG": "debug",
         "OPENAI_API_KEY": "KEY-TO-KEEP",
         "ANTHROPIC_API_KEY": "KEY-TO-KEEP",

@@ -1,0 +1,163 @@
+"""The judge provider protocol: what asks a language model, and the registry of providers.
+
+Everything else in `flows.judge` (rate limit, retry, budget, ledger) knows this protocol only. To
+add a provider, write a class with these methods and register it:
+
+    register_provider("my_provider", MyProvider)
+
+A pipeline then chooses it with `judge: {provider: my_provider, model: ...}`. Its name becomes part
+of the judge's identity, so that its replies have ledger keys of their own.
+"""
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+from claimflow.flows.pipeline.model_settings import DEFAULT_PROVIDER, PROVIDERS
+
+ErrorKind = Literal[
+    "throttled",  # too many requests: wait, then ask again
+    "server",  # the endpoint failed, or cannot be reached: ask again
+    "timeout",  # no reply in time: ask again
+    "fatal",  # no call can succeed: stop
+    "rung",  # the endpoint does not support this response format
+    "refused",  # the provider declines this text
+    "too_long",  # the text does not fit the model
+    "bad_request",  # the endpoint does not accept this request
+]
+
+
+class ProviderError(Exception):
+    """Why a call has no reply.
+
+    `message` is one line of at most 300 characters without API keys and prompts.
+    `retry_after` is the number of seconds that the endpoint asks to wait, None if it does not say.
+    The retry loop sets `attempts`, and `seconds` since the first attempt was sent.
+    """
+
+    def __init__(self, kind: ErrorKind, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.kind: ErrorKind = kind
+        self.message = message
+        self.retry_after = retry_after
+        self.attempts = 1
+        self.seconds = 0.0
+
+
+class Request(NamedTuple):
+    """A call of a chat model.
+
+    `model` is named as the provider names it. `messages` are `{"role": ..., "content": ...}`.
+    `parameters` are sent unchanged: temperature, max_tokens, seed, those of the response format.
+    `api_base` is the address of the endpoint, None for the provider's own.
+    """
+
+    model: str
+    messages: list[dict[str, str]]
+    parameters: dict[str, Any]
+    api_base: str | None
+
+
+class Usage(NamedTuple):
+    """Tokens of the prompt, of its cached part, and of the reply; None where not reported."""
+
+    prompt: int | None
+    cached: int | None
+    completion: int | None
+
+
+class ChatReply(NamedTuple):
+    """A reply: its text (the arguments of the tool call, where a tool was called) and its end.
+
+    `finish` is the finish reason as OpenAI names it; "length" means that the reply was cut off.
+    `refusal` is the reason why the model gave no text, None if it did not decline. `fingerprint`
+    identifies the system that replied, None if it is not reported.
+    """
+
+    text: str
+    finish: str | None
+    refusal: str | None
+    usage: Usage
+    fingerprint: str | None
+
+
+class Price(NamedTuple):
+    """US dollars per million tokens: of the prompt, of its cached part, of the reply."""
+
+    input: Decimal
+    cached: Decimal
+    output: Decimal
+
+
+class JudgeProvider(Protocol):
+    """Sends requests to language models.
+
+    The coroutines of one instance run in one event loop, many at a time; the other methods may be
+    called from any thread, before there is a loop. An implementation sends each request once:
+    repeating it is the caller's decision.
+    """
+
+    async def chat(self, request: Request, *, timeout: float) -> ChatReply:
+        """The whole reply to a request within `timeout` seconds.
+
+        Raises `ProviderError`, and nothing else, whatever goes wrong.
+        """
+        ...
+
+    async def embed(
+        self,
+        model: str,
+        texts: Sequence[str],
+        *,
+        api_base: str | None,
+        parameters: dict[str, Any],
+        timeout: float,
+    ) -> tuple[list[list[float]], Usage]:
+        """One vector for each text, in the order of `texts`, by one request.
+
+        The vectors have the same length and hold finite numbers. Raises `ProviderError`.
+        """
+        ...
+
+    def list_price(self, model: str) -> Price | None:
+        """The list price of a model; None if it is unknown, which is not the same as free."""
+        ...
+
+    def missing(self, model: str, api_base: str | None) -> str | None:
+        """What a call of the model lacks (an API key, an address); None if nothing is missing.
+
+        Checked before a run without asking the endpoint. The text is an instruction to the user.
+        """
+        ...
+
+    def key_variable(self, model: str, api_base: str | None) -> str | None:
+        """The environment variable that holds the API key; None if there is none to look for."""
+        ...
+
+    async def warm_up(self, model: str) -> None:
+        """Load what the first call needs, so that its time limit does not include it."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections of this event loop. Called before the loop ends."""
+        ...
+
+
+def register_provider(name: str, factory: Callable[[], JudgeProvider]) -> None:
+    """Make a provider available to pipelines under `name`."""
+    PROVIDERS.add(name)
+    _FACTORIES[name] = factory
+
+
+def open_provider(name: str) -> JudgeProvider:
+    """A new instance of the provider registered under `name`. Raises `KeyError` without one."""
+    return _FACTORIES[name]()
+
+
+def _litellm() -> JudgeProvider:
+    from claimflow.flows.judge.litellm_provider import LitellmProvider
+
+    return LitellmProvider()
+
+
+_FACTORIES: Final[dict[str, Callable[[], JudgeProvider]]] = {DEFAULT_PROVIDER: _litellm}
