@@ -39,7 +39,7 @@ def found(store: Store) -> Artifact | None:
         return find_artifact(connection, KEY)
 
 
-def test_a_table_is_found_once_its_last_part_is_there(store: Store) -> None:
+def test_a_table_is_found_after_its_last_part_is_written(store: Store) -> None:
     table = draft(store, 2)
     table.add(0, scores("a", "b"))
     assert found(store) is None
@@ -51,7 +51,7 @@ def test_a_table_is_found_once_its_last_part_is_there(store: Store) -> None:
     assert artifact._replace(artifact_id="") == ("", digest.value(), "scores", 2, 3, 0)
 
 
-def test_a_table_is_read_whole_by_part_and_by_column(store: Store) -> None:
+def test_a_table_is_read_as_a_whole_by_part_and_by_column(store: Store) -> None:
     table = draft(store, 2)
     table.add(0, scores("a", "b"))
     table.add(1, scores("c"))
@@ -62,13 +62,13 @@ def test_a_table_is_read_whole_by_part_and_by_column(store: Store) -> None:
     assert part.rows() == [("c",)]
 
 
-def test_a_table_without_rows_is_a_table(store: Store) -> None:
+def test_a_table_without_rows_is_stored(store: Store) -> None:
     table = draft(store, 1)
     table.add(0, scores())
     assert found(store) == table.artifact()
 
 
-def test_a_table_with_failures_is_kept_and_never_found(store: Store) -> None:
+def test_a_table_with_failures_is_stored_but_not_found(store: Store) -> None:
     table = draft(store, 1)
     table.add(0, pl.concat([scores("a"), scores("b", status="failed")]))
     assert table.artifact().failures == 1
@@ -84,7 +84,7 @@ def test_the_newest_of_equal_tables_is_found(store: Store) -> None:
     assert found(store) == table.artifact()
 
 
-def test_a_table_begun_anew_leaves_no_half_of_itself(store: Store) -> None:
+def test_a_table_started_again_replaces_its_unfinished_parts(store: Store) -> None:
     draft(store, 2, "other").add(0, scores("z"))
     draft(store, 2).add(0, scores("a", "b"))
     again = draft(store, 2)

@@ -1,23 +1,23 @@
-"""Faults are told one on a line, with the nearest name."""
+"""Messages of faults, and the nearest name."""
 
 import pickle
 
 from claimflow.flows.errors import Fault, InputError, nearest, one_of
 
 
-def test_a_fault_says_place_what_and_what_would_be_right() -> None:
+def test_a_fault_shows_place_what_and_hint() -> None:
     fault = Fault("answers.jsonl:12", "'response' is a number", "write it as text")
     assert str(fault) == "answers.jsonl:12: 'response' is a number; write it as text"
 
 
-def test_an_input_error_tells_every_fault_on_its_own_line() -> None:
+def test_an_input_error_shows_each_fault_on_its_own_line() -> None:
     faults = [Fault("a.yaml:1", "one", "two"), Fault("a.yaml:2", "three", "four")]
     error = InputError(iter(faults))
     assert error.faults == faults
     assert str(error) == "a.yaml:1: one; two\na.yaml:2: three; four"
 
 
-def test_an_input_error_counts_what_it_does_not_tell() -> None:
+def test_an_input_error_counts_the_faults_it_does_not_show() -> None:
     error = InputError(Fault(f"a.jsonl:{n}", "broken", "mend it") for n in range(1362))
     lines = str(error).splitlines()
     assert len(lines) == 51
@@ -26,11 +26,11 @@ def test_an_input_error_counts_what_it_does_not_tell() -> None:
     assert len(error.faults) == 1362
 
 
-def test_exactly_fifty_faults_are_all_told() -> None:
+def test_fifty_faults_are_all_shown() -> None:
     assert "more" not in str(InputError([Fault("a", "b", "c")] * 50))
 
 
-def test_an_input_error_crosses_processes() -> None:
+def test_an_input_error_can_be_pickled() -> None:
     error = pickle.loads(pickle.dumps(InputError([Fault("a", "b", "c")])))
     assert error.faults == [Fault("a", "b", "c")]
     assert str(error) == "a: b; c"
@@ -44,7 +44,7 @@ def test_the_nearest_name() -> None:
     assert nearest("x", []) is None
 
 
-def test_what_would_be_right_names_the_nearest_or_all() -> None:
+def test_the_hint_names_the_nearest_name_or_all() -> None:
     assert one_of("responce", {"response", "reference"}) == "did you mean 'response'?"
     assert one_of("zzz", {"response", "reference"}) == "known are reference, response"
     assert one_of("zzz", ()) == "known are none"

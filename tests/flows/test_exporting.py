@@ -42,7 +42,7 @@ def runs(finished: Path) -> list[str]:
     return [run_id for (run_id,) in found]
 
 
-def test_every_table_but_the_replies_is_a_file(
+def test_every_table_except_replies_is_written(
     export: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert export() == 0
@@ -58,7 +58,7 @@ def test_every_table_but_the_replies_is_a_file(
     assert scores["details"][0].startswith("{")
 
 
-def test_a_run_is_written_alone_with_the_tables_it_reused(
+def test_the_rows_of_one_run_include_reused_tables(
     export: Callable[..., int], finished: Path, tmp_path: Path
 ) -> None:
     second = runs(finished)[1]
@@ -70,7 +70,7 @@ def test_a_run_is_written_alone_with_the_tables_it_reused(
     assert pl.read_parquet(tmp_path / "out/audit.artifacts.parquet").height == 8
 
 
-def test_calls_that_rows_of_a_run_name_are_its_own_whoever_made_them(
+def test_the_calls_of_one_run_include_calls_of_earlier_runs_that_its_rows_name(
     finished: Path, tmp_path: Path
 ) -> None:
     path = Path(shutil.copy(finished / "small.duckdb", tmp_path / "small.duckdb"))
@@ -90,7 +90,7 @@ def test_calls_that_rows_of_a_run_name_are_its_own_whoever_made_them(
         assert sorted(pl.read_parquet(written.place)["call_id"]) == calls
 
 
-def test_a_file_that_is_there_is_replaced_and_that_is_said(
+def test_an_existing_file_is_replaced_and_the_output_says_so(
     export: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "out").mkdir()
@@ -103,7 +103,7 @@ def test_a_file_that_is_there_is_replaced_and_that_is_said(
     assert pl.read_parquet(tmp_path / "out/scores.parquet").height == 24
 
 
-def test_the_replies_are_written_when_asked_for(export: Callable[..., int], tmp_path: Path) -> None:
+def test_the_replies_are_written_when_named(export: Callable[..., int], tmp_path: Path) -> None:
     assert export("audit.replies") == 0
     assert pl.read_parquet(tmp_path / "out/audit.replies.parquet").height == 2
 
@@ -123,7 +123,7 @@ def test_the_replies_are_written_when_asked_for(export: Callable[..., int], tmp_
         (["claims", "--step", "x"], "--step: is for a sheet; add --format csv"),
     ],
 )
-def test_mistakes(
+def test_input_errors(
     export: Callable[..., int],
     options: list[str],
     message: str,
@@ -135,7 +135,7 @@ def test_mistakes(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_a_mistake(
+def test_a_folder_that_cannot_be_made_is_an_input_error(
     export: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "out").write_text("")

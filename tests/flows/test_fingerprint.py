@@ -28,23 +28,23 @@ def verdict(**changes) -> pl.DataFrame:
     return build(Verdict, [fields | changes])
 
 
-def test_digest_depends_on_what_stages_read() -> None:
+def test_digest_depends_on_the_columns_that_stages_read() -> None:
     assert digest(Verdict, verdict()) != digest(Verdict, verdict(verdict="neutral"))
     assert digest(Verdict, verdict()) != digest(Verdict, verdict(), verdict(against="response"))
 
 
-def test_digest_passes_over_how_a_row_came_about() -> None:
+def test_digest_ignores_audit_columns() -> None:
     assert digest(Verdict, verdict()) == digest(
         Verdict, verdict(reason="because", p_entailed=0.9, evidence="so it stands")
     )
 
 
-def test_digest_of_an_empty_table_names_its_kind() -> None:
+def test_digest_of_an_empty_table_depends_on_its_kind() -> None:
     assert digest(Verdict) != digest(Score)
 
 
 @given(st.lists(st.floats(0, 1), max_size=20), st.integers(0, 20))
-def test_digest_does_not_see_the_borders_between_parts(values: list[float], cut: int) -> None:
+def test_digest_does_not_depend_on_how_a_table_is_split(values: list[float], cut: int) -> None:
     frame = build(
         Score,
         [

@@ -12,7 +12,7 @@ from claimflow.stages.rows import content_key
 ONE, TWO, THREE = (content_key("test", n) for n in range(3))
 
 
-def test_what_was_remembered_is_recalled_by_key_alone(tmp_path: Path) -> None:
+def test_replies_are_recalled_by_key(tmp_path: Path) -> None:
     ledger = Ledger(Store(tmp_path / "s.duckdb"))
     assert ledger.recall([ONE]) == {}
     ledger.remember("tool", {ONE: b"\0first", TWO: b""})
@@ -20,7 +20,7 @@ def test_what_was_remembered_is_recalled_by_key_alone(tmp_path: Path) -> None:
     assert ledger.recall([ONE, TWO, THREE, ONE]) == {ONE: b"\0first", TWO: b""}
 
 
-def test_replies_count_from_a_moment_on_and_the_newest_counts(tmp_path: Path) -> None:
+def test_the_newest_reply_since_a_time_is_recalled(tmp_path: Path) -> None:
     ledger = Ledger(Store(tmp_path / "s.duckdb"))
     ledger.remember("tool", {ONE: b"old", TWO: b"old"})
     moment = now()
@@ -30,13 +30,13 @@ def test_replies_count_from_a_moment_on_and_the_newest_counts(tmp_path: Path) ->
     assert ledger.recall([ONE, TWO]) == {ONE: b"new", TWO: b"old"}
 
 
-def test_nothing_is_asked_of_the_store_for_no_keys(tmp_path: Path) -> None:
+def test_the_store_is_not_opened_without_keys(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.duckdb")
     assert Ledger(store).recall([]) == {}
     assert not store.path.exists()
 
 
-def test_a_reply_too_large_for_little_memory_gets_more(
+def test_a_reply_over_the_memory_limit_is_written_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str | None] = []

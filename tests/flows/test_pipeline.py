@@ -1,4 +1,4 @@
-"""Every mistake in a pipeline file, as the user is told it: `tests/bad/NAME.yaml` and `.txt`."""
+"""Mistakes in pipeline files and their messages: `tests/bad/NAME.yaml` and `.txt`."""
 
 import inspect
 from pathlib import Path
@@ -20,7 +20,9 @@ GOOD = sorted({*(ROOT / "configs").glob("**/*.yaml")} - {SCHEDULES})
 
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
-def test_mistakes_are_told_all_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_mistakes_of_a_file_are_reported_together(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(path.parent)
     with pytest.raises(InputError) as caught:
         prepare(Path(path.name))
@@ -29,7 +31,7 @@ def test_mistakes_are_told_all_at_once(path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
-def test_the_pipelines_we_ship_are_right(path: Path) -> None:
+def test_the_installed_pipelines_are_valid(path: Path) -> None:
     source = load_yaml(path)
     build_pipeline(source)
     jsonschema.validate(source.value, json_schema())
@@ -38,13 +40,13 @@ def test_the_pipelines_we_ship_are_right(path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["unknown_stage", "misspelt_key", "wrong_type", "missing_setting", "names", "top_level"]
 )
-def test_editors_find_the_same_mistakes(name: str) -> None:
+def test_the_json_schema_finds_the_same_mistakes(name: str) -> None:
     value = load_yaml(ROOT / f"tests/bad/{name}.yaml").value
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(value, json_schema())
 
 
-def test_steps_come_in_an_order_that_can_run_with_their_wires(tmp_path: Path) -> None:
+def test_steps_are_ordered_and_connected(tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text(
         """
@@ -77,7 +79,7 @@ steps:
     assert (pipeline.store, pipeline.embedder) == (tmp_path / "data/s.duckdb", tmp_path / "encoder")
 
 
-def test_inputs_that_the_settings_make_needless_need_no_step(tmp_path: Path) -> None:
+def test_inputs_that_the_settings_do_not_need_need_no_step(tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text(
         """
@@ -94,7 +96,7 @@ steps:
     assert step.needs == ("samples", "response_claims", "response_in_reference")
 
 
-def test_every_path_is_relative_to_the_folder_the_file_is_found_in(tmp_path: Path) -> None:
+def test_every_path_is_relative_to_the_folder_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "away").mkdir()
     real = tmp_path / "away" / "p.yaml"
     real.write_text(
@@ -108,7 +110,9 @@ def test_every_path_is_relative_to_the_folder_the_file_is_found_in(tmp_path: Pat
     assert prepared.pipeline.store == tmp_path / "s.duckdb"
 
 
-def test_no_source_is_searched_for_the_models_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pydantic_does_not_search_the_source_of_step_models(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # To find none takes a quarter of a second, in every process that reads a pipeline.
     monkeypatch.setattr(inspect, "findsource", None)
     monkeypatch.setattr(inspect, "getmodule", None)

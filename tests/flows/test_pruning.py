@@ -62,7 +62,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def add(store: Store, run_id: str, *, days: float = 0.0, **columns: Any) -> None:
-    """A run on record that began so many days ago."""
+    """Record a run that started so many days ago."""
     usual = {
         "run_id": run_id,
         "pipeline": "p",
@@ -98,7 +98,7 @@ def test_the_newest_runs_of_each_pipeline_are_kept(store: Store) -> None:
     assert kept(store, Retention(runs=2)) == ["q1", "p3", "p4"]
 
 
-def test_runs_that_did_not_end_well_push_out_no_good_one(store: Store) -> None:
+def test_failed_runs_do_not_count_as_kept_runs(store: Store) -> None:
     add(store, "old", days=9)
     add(store, "broken", days=8, status="failed")
     add(store, "good", days=7)
@@ -107,13 +107,13 @@ def test_runs_that_did_not_end_well_push_out_no_good_one(store: Store) -> None:
     assert kept(store, Retention(runs=1)) == ["good", "stopped", "killed"]
 
 
-def test_the_runs_of_some_days_are_kept(store: Store) -> None:
+def test_the_runs_of_the_last_days_are_kept(store: Store) -> None:
     add(store, "old", days=3.1)
     add(store, "young", days=2.9)
     assert kept(store, Retention(days=3)) == ["young"]
 
 
-def test_what_is_labelled_is_kept_and_what_it_was_held_against(store: Store) -> None:
+def test_tagged_runs_and_their_baselines_are_kept(store: Store) -> None:
     for days, run_id in enumerate(["new", "labelled", "baseline", "once labelled", "old"]):
         add(store, run_id, days=days)
     for days, run_id in ((5, "once labelled"), (4, "labelled")):
@@ -144,7 +144,7 @@ def test_nothing_is_removed_while_a_run_is_in_progress(store: Store) -> None:
     )
 
 
-def test_a_run_that_died_is_in_nobody_s_way(store: Store) -> None:
+def test_a_killed_run_does_not_prevent_pruning(store: Store) -> None:
     add(store, "dead", days=3, status="running", process=4_000_000)
     add(store, "dead elsewhere", days=2, status="running", host="elsewhere")
     add(store, "new")
@@ -160,7 +160,7 @@ CALLS = (
 )
 
 
-def test_what_the_kept_runs_need_stays_and_the_rest_goes(judged: Judged) -> None:
+def test_tables_of_kept_runs_stay_and_others_are_removed(judged: Judged) -> None:
     newest = "(SELECT arg_max(run_id, started_at) FROM audit.runs)"
     before = judged.ask(f"SELECT * FROM verdicts WHERE run_id = {newest} ORDER BY ALL")
     pruned = prune(judged.store, Retention(runs=1))
@@ -200,7 +200,7 @@ def test_calls_that_gave_a_vote_of_a_kept_row_stay(store: Store) -> None:
     assert left == [(ids["row"], "words"), (ids["vote"], "words")]
 
 
-def test_what_was_paid_for_is_remembered(judged: Judged, endpoint: Endpoint) -> None:
+def test_replies_of_removed_runs_are_kept(judged: Judged, endpoint: Endpoint) -> None:
     prune(judged.store, Retention(runs=1))
     judged.write(["a", "b"])
     judged.run()
@@ -208,7 +208,7 @@ def test_what_was_paid_for_is_remembered(judged: Judged, endpoint: Endpoint) -> 
     assert check_store(judged.store).faults == []
 
 
-def test_replies_are_forgotten_when_asked_for(judged: Judged, endpoint: Endpoint) -> None:
+def test_replies_are_removed_on_request(judged: Judged, endpoint: Endpoint) -> None:
     pruned = prune(judged.store, Retention(runs=1, replies=False))
     # Three verdicts and a call on b; what the embedded models said costs nothing.
     assert (pruned.calls, pruned.emptied, pruned.replies) == (1, 0, 3)
@@ -220,7 +220,9 @@ def test_replies_are_forgotten_when_asked_for(judged: Judged, endpoint: Endpoint
 
 
 @pytest.mark.parametrize("replies", [True, False])
-def test_what_an_endpoint_embedded_is_no_reply_of_a_judge(tmp_path: Path, replies: bool) -> None:
+def test_embeddings_of_an_endpoint_are_not_read_as_replies_of_a_judge(
+    tmp_path: Path, replies: bool
+) -> None:
     samples = [
         {"sample_id": "a", "response": "Rome is old.", "reference": "Rome is young."},
         {"sample_id": "b", "response": "Oslo is cold.", "reference": "Oslo is warm."},
@@ -265,7 +267,7 @@ def test_a_dry_run_counts_and_removes_nothing(judged: Judged) -> None:
     assert prune(judged.store, Retention(runs=1))._replace(after=None) == would
 
 
-def test_a_rewriting_that_breaks_leaves_the_file(
+def test_a_compaction_that_fails_leaves_the_file(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(self: Path, target: Path) -> None:
@@ -280,7 +282,7 @@ def test_a_rewriting_that_breaks_leaves_the_file(
     assert [path.name for path in store.path.parent.iterdir()] == ["s.duckdb"]
 
 
-def test_prune_tells_what_it_did_and_publishes(
+def test_prune_prints_what_it_removed_and_renews_the_read_copy(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     add(store, "old", days=1)

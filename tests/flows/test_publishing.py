@@ -18,7 +18,7 @@ def run_of(store: Store) -> str:
     return str(run_id)
 
 
-def test_a_run_is_a_folder_with_a_manifest(small_store: Store, tmp_path: Path) -> None:
+def test_a_run_is_written_to_a_folder_with_a_manifest(small_store: Store, tmp_path: Path) -> None:
     run_id = run_of(small_store)
     check_place(str(tmp_path / "out"))
     own = Path(publish_run(small_store, run_id, str(tmp_path / "out")))
@@ -31,7 +31,7 @@ def test_a_run_is_a_folder_with_a_manifest(small_store: Store, tmp_path: Path) -
     assert {path.name for path in own.iterdir()} == {*files, "manifest.json"}
 
 
-def test_half_a_run_has_no_manifest(small_store: Store, tmp_path: Path) -> None:
+def test_an_incomplete_run_has_no_manifest(small_store: Store, tmp_path: Path) -> None:
     run_id = run_of(small_store)
     own = Path(publish_run(small_store, run_id, str(tmp_path)))
     # Where a table is to be there is a folder.
@@ -45,7 +45,7 @@ def test_half_a_run_has_no_manifest(small_store: Store, tmp_path: Path) -> None:
         publish_run(small_store, run_id, str(tmp_path / "file"))
 
 
-def test_an_address_in_a_schedule_stays_as_it_is(small: Path) -> None:
+def test_an_address_in_a_schedule_is_not_made_a_path(small: Path) -> None:
     path = small.with_name("s.yaml")
     line = "deployments:\n  one: {pipeline: small.yaml, every: 90, publish: 's3://PLACE'}\n"
     path.write_text(line.replace("PLACE", "bucket/nights"), "utf-8")
@@ -60,7 +60,9 @@ def test_an_address_in_a_schedule_stays_as_it_is(small: Path) -> None:
     )
 
 
-def test_a_sheet_is_a_file(small_store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sheet_cannot_be_written_to_an_address(
+    small_store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = [
         "--format",
         "csv",

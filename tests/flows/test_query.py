@@ -21,26 +21,26 @@ def refusal(store: Store, sql: str, seconds: float = 20) -> str:
     return str(caught.value)
 
 
-def test_a_query_is_answered(store: Store) -> None:
+def test_a_query_returns_a_table(store: Store) -> None:
     assert query(store, "SELECT 1 AS a, 'x' AS b", seconds=20).rows() == [(1, "x")]
 
 
-def test_the_first_rows_of_an_answer_are_enough(store: Store) -> None:
+def test_only_the_first_rows_are_returned(store: Store) -> None:
     assert query(store, "SELECT * FROM range(9)", seconds=20, rows=2).rows() == [(0,), (1,)]
     assert query(store, "SELECT 1", seconds=20, rows=2).rows() == [(1,)]
 
 
-def test_columns_of_one_name_are_told_apart(store: Store) -> None:
+def test_columns_that_share_a_name_are_numbered(store: Store) -> None:
     answer = query(store, 'SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS a, 5 AS "b""c"', seconds=20)
     assert answer.to_dicts() == [{"a": 1, "a_1": 2, "a_1_1": 3, "a_2": 4, 'b"c': 5}]
 
 
-def test_names_that_differ_in_case_alone_are_two(store: Store) -> None:
+def test_names_that_differ_only_in_case_are_kept(store: Store) -> None:
     answer = query(store, 'SELECT 1 AS a, INTERVAL 1 DAY AS "A"', seconds=20)
     assert answer.to_dicts() == [{"a": 1, "A": "1 day"}]
 
 
-def test_the_rows_of_such_an_answer_keep_their_order(store: Store) -> None:
+def test_renamed_columns_keep_the_order_of_rows(store: Store) -> None:
     sql = "SELECT range AS a, range AS a FROM range(5000) ORDER BY range % 7, range"
     expected = sorted(range(5000), key=lambda n: (n % 7, n))
     assert query(store, sql, seconds=20)["a_1"].to_list() == expected
@@ -62,7 +62,7 @@ def test_the_rows_of_such_an_answer_keep_their_order(store: Store) -> None:
         ("NULL::INTERVAL", None),
     ],
 )
-def test_what_polars_has_no_type_for_is_text(store: Store, sql: str, words: str | None) -> None:
+def test_types_that_polars_lacks_become_text(store: Store, sql: str, words: str | None) -> None:
     assert query(store, f"SELECT {sql} AS a", seconds=20).rows() == [(words,)]
 
 
@@ -98,7 +98,7 @@ def test_nothing_is_read_or_written_outside_the_store(
     assert frame
 
 
-def test_a_query_that_takes_too_long_is_ended(store: Store) -> None:
+def test_a_query_that_takes_too_long_is_interrupted(store: Store) -> None:
     endless = "SELECT count(*) FROM range(1000000000000) a, range(1000000) b WHERE a.range = -1"
     assert refusal(store, endless, seconds=0.2) == (
         "sql: took longer than 0.2 s; narrow it, or raise --timeout"
@@ -110,7 +110,7 @@ def test_a_query_cannot_fill_memory_or_disk(store: Store) -> None:
     assert query(store, limits, seconds=20).rows() == [("1.8 GiB", "")]
 
 
-def test_a_wrong_query_says_what_is_wrong(store: Store) -> None:
+def test_a_wrong_query_is_an_input_error(store: Store) -> None:
     assert refusal(store, "SELECT scor FROM scores") == (
         'sql: Binder Error: Referenced column "scor" not found in FROM clause!\n'
         'Candidate bindings: "score", "part", "step"; '
@@ -118,7 +118,7 @@ def test_a_wrong_query_says_what_is_wrong(store: Store) -> None:
     )
 
 
-def test_a_statement_that_answers_nothing_is_no_query(store: Store) -> None:
+def test_a_statement_without_a_result_is_an_input_error(store: Store) -> None:
     assert refusal(store, "") == "sql: answers nothing; write a SELECT"
 
 

@@ -76,7 +76,7 @@ def add_run(store: Store) -> None:
 
 
 def run(folder: Path, *options: str) -> str:
-    """Runs the small pipeline; what was told on standard error."""
+    """Run the small pipeline; returns its standard error."""
     with redirect_stdout(StringIO()), redirect_stderr(StringIO()) as told, chdir(folder):
         assert main(["run", "small.yaml", *options]) == 0
     return told.getvalue()
@@ -87,7 +87,7 @@ def copied(store: Store) -> list[tuple[int]]:
         return connection.execute(COUNT).fetchall()
 
 
-def test_a_copy_is_beside_the_store_and_holds_the_same(store: Store) -> None:
+def test_the_copy_is_beside_the_store_and_holds_the_same_rows(store: Store) -> None:
     assert read_copy_path(store.path).name == "evals.read.duckdb"
     assert not is_current(store.path)
     write_read_copy(store)
@@ -100,7 +100,7 @@ def test_a_copy_is_beside_the_store_and_holds_the_same(store: Store) -> None:
     ]
 
 
-def test_what_was_written_since_is_in_the_next_copy(store: Store) -> None:
+def test_the_next_copy_holds_what_was_written_since(store: Store) -> None:
     write_read_copy(store)
     add_run(store)
     assert not is_current(store.path)
@@ -116,7 +116,7 @@ def test_nothing_is_copied_where_nothing_has_changed(store: Store) -> None:
     assert read_copy_path(store.path).stat().st_ino == before
 
 
-def test_its_views_answer_under_whatever_name_it_is_attached(store: Store) -> None:
+def test_its_views_work_under_any_name_it_is_attached_as(store: Store) -> None:
     write_read_copy(store)
     with duckdb.connect() as connection:
         path = str(read_copy_path(store.path))
@@ -125,12 +125,12 @@ def test_its_views_answer_under_whatever_name_it_is_attached(store: Store) -> No
         assert connection.execute("FROM anything.latest.claims").fetchall() == []
 
 
-def test_it_is_for_reading_alone(store: Store) -> None:
+def test_the_copy_is_read_only(store: Store) -> None:
     write_read_copy(store)
     assert read_copy_path(store.path).stat().st_mode & 0o222 == 0
 
 
-def test_what_a_crash_left_in_the_log_is_in_the_copy(store: Store) -> None:
+def test_the_copy_holds_what_a_crash_left_in_the_log(store: Store) -> None:
     die = (
         "import duckdb, os, sys; c = duckdb.connect(sys.argv[1]);"
         "c.execute(\"UPDATE audit.runs SET pipeline = 'logged'\"); os._exit(9)"
@@ -142,7 +142,7 @@ def test_what_a_crash_left_in_the_log_is_in_the_copy(store: Store) -> None:
         assert connection.execute("SELECT pipeline FROM audit.runs").fetchall() == [("logged",)]
 
 
-def test_the_log_of_somebody_who_wrote_into_the_copy_is_not_taken_for_its_own(
+def test_a_log_of_writes_into_the_copy_is_not_applied_to_the_next_copy(
     store: Store,
 ) -> None:
     write_read_copy(store)
@@ -154,9 +154,7 @@ def test_the_log_of_somebody_who_wrote_into_the_copy_is_not_taken_for_its_own(
     assert copied(store) == [(2,)]
 
 
-def test_unfinished_copies_of_the_past_are_removed(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_unfinished_copies_are_removed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     young = store.path.with_name(".evals.read.duckdb.2-b.part")
     young.write_bytes(b"half")
     write_read_copy(store)
@@ -168,7 +166,7 @@ def test_unfinished_copies_of_the_past_are_removed(
     assert not young.exists()
 
 
-def test_publishers_at_the_same_time_leave_one_whole_copy(store: Store) -> None:
+def test_concurrent_writers_of_the_copy_leave_one_whole_copy(store: Store) -> None:
     code = (
         "import sys; from pathlib import Path; from claimflow.flows.store.store import Store;"
         "from claimflow.flows.store.read_copy import write_read_copy;"
@@ -181,8 +179,8 @@ def test_publishers_at_the_same_time_leave_one_whole_copy(store: Store) -> None:
     assert len(list(store.path.parent.iterdir())) == 2
 
 
-def test_publishing_leaves_the_store_locked_to_the_end(store: Store) -> None:
-    """Closing a file takes all locks of its process: the copying must not be done in ours."""
+def test_the_store_stays_locked_while_it_is_copied(store: Store) -> None:
+    """Closing a file drops all locks of its process, so another process must copy it."""
     with store.writing() as connection:
         connection.execute("SELECT 1")
         other = subprocess.run(
@@ -198,7 +196,7 @@ def test_publishing_leaves_the_store_locked_to_the_end(store: Store) -> None:
         assert f" {os.getpid()} " in locks
 
 
-def test_a_copy_that_cannot_be_made_costs_the_run_nothing(
+def test_a_copy_that_cannot_be_made_is_only_logged(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_read_copy(store)
@@ -212,7 +210,7 @@ def test_a_copy_that_cannot_be_made_costs_the_run_nothing(
     assert copied(store) == [(1,)]
 
 
-def test_a_pipeline_can_do_without(small: Path) -> None:
+def test_a_pipeline_without_a_read_copy(small: Path) -> None:
     copy = small.with_name("small.read.duckdb")
     run(small.parent)
     assert copy.is_file()
@@ -221,7 +219,7 @@ def test_a_pipeline_can_do_without(small: Path) -> None:
     assert not copy.exists()
 
 
-def test_commands_read_the_copy_or_the_store_and_say_what_is_not_expected(
+def test_commands_read_the_copy_or_the_store_and_warn_of_an_old_copy(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(small.parent)
@@ -251,7 +249,7 @@ def test_commands_read_the_copy_or_the_store_and_say_what_is_not_expected(
     )
 
 
-def test_a_reader_of_the_copy_disturbs_no_run_and_sees_the_new_one_on_reopening(
+def test_a_reader_of_the_copy_does_not_block_a_run_and_sees_it_on_reopening(
     small: Path,
 ) -> None:
     run(small.parent)
@@ -267,7 +265,7 @@ def test_a_reader_of_the_copy_disturbs_no_run_and_sees_the_new_one_on_reopening(
         assert connection.execute(COUNT).fetchall() == [(2,)]
 
 
-def test_two_hundred_queries_while_runs_go_on_are_all_answered(small: Path) -> None:
+def test_two_hundred_queries_during_runs_all_succeed(small: Path) -> None:
     run(small.parent)
     command = [sys.executable, "-c", ASK, str(small.with_name("small.duckdb"))]
     pipe = subprocess.PIPE

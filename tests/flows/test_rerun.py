@@ -22,13 +22,13 @@ def names(found: StepSelection) -> set[str]:
     return {step.name for step in found.steps}
 
 
-def test_nothing_asked_for_is_everything(small: Path) -> None:
+def test_without_options_all_steps_are_selected(small: Path) -> None:
     found = choice(small, Rerun())
     assert len(found.steps) == 7
     assert (found.again, found.found, found.fresh) == (frozenset(), frozenset(), frozenset())
 
 
-def test_again_and_fresh_name_what_is_made_whatever_is_on_file(small: Path) -> None:
+def test_again_and_fresh_select_steps_to_make_although_stored(small: Path) -> None:
     again = choice(small, Rerun(again=("precision",)))
     assert (again.again, again.fresh) == ({"precision"}, frozenset())
     fresh = choice(small, Rerun(again=("precision",), fresh=True))
@@ -37,7 +37,7 @@ def test_again_and_fresh_name_what_is_made_whatever_is_on_file(small: Path) -> N
     assert every.fresh == every.again == names(every)
 
 
-def test_only_has_the_steps_named_and_finds_what_they_need(small: Path) -> None:
+def test_only_selects_the_named_steps_and_finds_their_inputs(small: Path) -> None:
     found = choice(small, Rerun(only=("precision",)))
     assert names(found) == NEEDED
     assert found.found == NEEDED - {"precision"}
@@ -47,7 +47,7 @@ def test_only_has_the_steps_named_and_finds_what_they_need(small: Path) -> None:
     assert (two.found, two.fresh) == ({"response_in_reference"}, {"precision", CLAIMS})
 
 
-def test_from_has_the_step_and_all_that_depends_on_it(small: Path) -> None:
+def test_from_selects_the_step_and_all_that_depend_on_it(small: Path) -> None:
     found = choice(small, Rerun(from_step="response_in_reference"))
     assert found.wanted == AFTER
     assert found.found == {CLAIMS, *FAITH}
@@ -56,7 +56,7 @@ def test_from_has_the_step_and_all_that_depends_on_it(small: Path) -> None:
     assert fresh.fresh == fresh.again == AFTER
 
 
-def test_failed_makes_what_failed_and_lets_what_depends_on_it_follow(small: Path) -> None:
+def test_failed_selects_failed_steps_and_all_that_depend_on_them(small: Path) -> None:
     found = choice(small, Rerun(failed=True), "response_in_reference")
     assert found.wanted == AFTER
     assert (found.again, found.fresh) == ({"response_in_reference"}, frozenset())
@@ -116,7 +116,7 @@ def test_failed_makes_what_failed_and_lets_what_depends_on_it_follow(small: Path
         ),
     ],
 )
-def test_what_makes_no_sense_is_told_at_once(
+def test_options_that_exclude_each_other_are_reported_together(
     small: Path, rerun: Rerun, limit: int | None, message: str
 ) -> None:
     with pytest.raises(InputError) as caught:

@@ -36,7 +36,7 @@ def dead_process() -> int:
     return process.pid
 
 
-def test_a_run_goes_on_record_and_ends(store: Store) -> None:
+def test_the_start_and_end_of_a_run_are_recorded(store: Store) -> None:
     run_id, killed = runs.start_run(store, **ABOUT)
     assert killed == []
     assert all_runs(store).select("run_id", "status").rows() == [(run_id, "running")]
@@ -46,12 +46,12 @@ def test_a_run_goes_on_record_and_ends(store: Store) -> None:
     assert ended["ended_at"] >= ended["started_at"]
 
 
-def test_ids_sort_as_runs_began_within_a_second_too(store: Store) -> None:
+def test_run_ids_sort_by_start_within_a_second(store: Store) -> None:
     begun = [runs.start_run(store, **ABOUT)[0] for _ in range(5)]
     assert sorted(set(begun)) == begun
 
 
-def test_a_run_begins_when_the_store_is_its_own(store: Store) -> None:
+def test_a_run_starts_when_it_has_the_store_locked(store: Store) -> None:
     with ThreadPoolExecutor(2) as pool:
         with store.writing():
             both = [pool.submit(runs.start_run, store, **ABOUT) for _ in range(2)]
@@ -62,7 +62,9 @@ def test_a_run_begins_when_the_store_is_its_own(store: Store) -> None:
     assert all_runs(store)["started_at"].min() > let_go
 
 
-def test_a_run_whose_process_is_gone_was_killed_and_its_half_tables_go(store: Store) -> None:
+def test_a_run_whose_process_has_ended_is_killed_and_its_unfinished_tables_are_deleted(
+    store: Store,
+) -> None:
     run_id, _ = runs.start_run(store, **ABOUT)
     making = Provenance(run_id, content_key("t"), content_key("t"), {}, "samples", 1, {}, {})
     ArtifactWriter(store, Sample, making, shards=2).add(0, build(Sample, [{"sample_id": "a"}]))
@@ -77,7 +79,7 @@ def test_a_run_whose_process_is_gone_was_killed_and_its_half_tables_go(store: St
         assert connection.execute("SELECT count(*) FROM audit.artifacts").fetchall() == [(1,)]
 
 
-def test_a_run_that_still_runs_or_runs_elsewhere_is_left_alone(store: Store) -> None:
+def test_a_run_in_progress_here_or_on_another_host_is_left_alone(store: Store) -> None:
     here, _ = runs.start_run(store, **ABOUT)
     elsewhere, _ = runs.start_run(store, **ABOUT)
     pretend_process(store, here, os.getppid())
@@ -85,7 +87,7 @@ def test_a_run_that_still_runs_or_runs_elsewhere_is_left_alone(store: Store) -> 
     assert runs.start_run(store, **ABOUT)[1] == []
 
 
-def test_the_latest_run_by_the_beginning_of_its_id(store: Store) -> None:
+def test_the_newest_run_by_the_beginning_of_its_id(store: Store) -> None:
     first, _ = runs.start_run(store, **ABOUT)
     second, _ = runs.start_run(store, **ABOUT)
     assert runs.newest_run(store) == second

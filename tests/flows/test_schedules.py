@@ -1,4 +1,4 @@
-"""What a schedules file may say, and how each mistake in one is told."""
+"""Schedules files, and the messages for mistakes in them."""
 
 import json
 from datetime import timedelta
@@ -30,7 +30,7 @@ def faults(path: Path) -> list[str]:
     return str(caught.value).replace(f"{path.parent}/", "").splitlines()
 
 
-def test_the_example_is_right_for_us_and_for_editors() -> None:
+def test_the_example_is_valid_here_and_by_the_json_schema() -> None:
     nightly, hourly = read_schedules(EXAMPLE).scheduled
     assert nightly.parameters == {
         "config": str(ROOT / "configs/quickstart.yaml"),
@@ -66,7 +66,7 @@ def test_the_parameters_are_those_of_the_flow() -> None:
 PLACES = "publish: out, report: pages"
 
 
-def test_what_is_asked_has_absolute_paths_and_no_defaults(small: Path) -> None:
+def test_parameters_have_absolute_paths_and_no_defaults(small: Path) -> None:
     small.with_name("ids").write_text("tower\n", "utf-8")
     asked = "{again: [summary], samples: ids, store: x.duckdb, redact: true, fresh: false}"
     sql = f"SELECT 'tower' AS sample_id, {'x' * 300!r} AS longer_than_the_name_of_a_file"
@@ -93,7 +93,7 @@ def test_what_is_asked_has_absolute_paths_and_no_defaults(small: Path) -> None:
     assert (two.deployment.overlap, two.deployment.missed) == ("skip", "run")
 
 
-def test_every_mistake_is_told_at_once(small: Path) -> None:
+def test_all_mistakes_are_reported_together(small: Path) -> None:
     path = written(
         small,
         f"a b: {PLAIN}",
@@ -139,7 +139,7 @@ def test_every_mistake_is_told_at_once(small: Path) -> None:
     ]
 
 
-def test_no_time_is_too_long_to_be_told(small: Path) -> None:
+def test_very_long_durations_are_refused(small: Path) -> None:
     path = written(
         small,
         "one: {pipeline: small.yaml, every: 36500d}",
@@ -162,7 +162,7 @@ def test_no_time_is_too_long_to_be_told(small: Path) -> None:
     ]
 
 
-def test_what_is_asked_of_a_pipeline_must_fit_it(small: Path) -> None:
+def test_parameters_must_fit_the_pipeline(small: Path) -> None:
     bad = small.with_name("bad.yaml")
     bad.write_text("name: bad\nsamples: {path: samples.jsonl}\nstore: b\nsteps: {}\n", "utf-8")
     asks = "{pipeline: small.yaml, every: 5, parameters: "
@@ -195,7 +195,7 @@ def test_what_is_asked_of_a_pipeline_must_fit_it(small: Path) -> None:
     ]
 
 
-def test_reports_go_to_a_folder(small: Path) -> None:
+def test_reports_are_written_to_a_folder(small: Path) -> None:
     path = written(small, "one: {pipeline: small.yaml, every: 90, report: 's3://bucket/pages'}")
     assert faults(path) == [
         "s.yaml:2 deployments.one.report: is not right; name a folder: reports are written to "

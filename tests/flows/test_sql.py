@@ -38,8 +38,8 @@ STEPS: Final = {
 }
 
 
-def told(name: str) -> dict[str, Any]:
-    """A sample with contexts that hold two of its claims, and a document that they are of."""
+def sample_of_document(name: str) -> dict[str, Any]:
+    """A sample whose contexts hold two of its claims, and the name of their document."""
     document = "guide.md" if name == "tower" else "menu.md"
     contexts = [PARIS, CHEESE] if name == "tower" else ["The menu has no words in common."]
     return sample(name, document=document, retrieved_contexts=contexts)
@@ -49,19 +49,19 @@ SWAYED: Final = faults.swayed()
 
 
 def invent(reply: str) -> str:
-    """The reply with evidence that stands nowhere."""
+    """The reply with evidence that is in no text."""
     return re.sub(r'"evidence": "[^"]*"', '"evidence": "as everybody knows"', reply)
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Two runs: in the second one the judge is another, late and with troubles."""
+    """Two runs; in the second the judge is another one, which is slow and fails at times."""
     folder = tmp_path_factory.mktemp("sql")
     names = ["tower", "menu", "late", "made up", "broken"]
     with serve() as endpoint:
         judged = Judged(folder, endpoint)
         price = {"input": 1000, "output": 0}
-        judged.write(map(told, names), steps=STEPS, price=price)
+        judged.write(map(sample_of_document, names), steps=STEPS, price=price)
         judged.run()
         endpoint.behaviour.fault = faults.either(
             faults.where(lambda body: body.get("seed") == 1 and about("tower")(body), SWAYED),
@@ -70,13 +70,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
             faults.where(about("made up"), faults.content(invent)),
             faults.where(about("broken"), faults.refused()),
         )
-        judged.write(map(told, names), steps=STEPS, model="hosted_vllm/other")
+        judged.write(map(sample_of_document, names), steps=STEPS, model="hosted_vllm/other")
         judged.run()
     return judged.store
 
 
 def documented() -> dict[str, list[str]]:
-    """The columns that each table is said to have, in their order."""
+    """The columns of each table in the guide, in order."""
     tables = re.split(r"\n### `([\w.]+)`\n", TABLES)[1:]
     columns = {}
     for name, text in zip(tables[::2], tables[1::2], strict=True):
@@ -97,8 +97,8 @@ def test_every_table_is_documented_column_by_column(store: Store) -> None:
     for row in row_kinds():
         assert there[row.table][:2] == ["run_id", "step"]
         there[row.table] = there[row.table][2:]
-    told = documented()
-    assert {name: sorted(columns) for name, columns in told.items()} == {
+    described = documented()
+    assert {name: sorted(columns) for name, columns in described.items()} == {
         name: sorted(columns) for name, columns in there.items()
     }
 
@@ -167,7 +167,7 @@ def test_what_failed(store: Store) -> None:
     assert example.endswith("refused: I'm sorry, but I cannot assist with that.")
 
 
-def test_the_very_words(store: Store) -> None:
+def test_the_words_of_a_call(store: Store) -> None:
     rows = answer(store, "The judge's very words").rows()
     assert [row[:2] for row in rows] == [
         (CHEESE, "neutral"),
@@ -183,7 +183,7 @@ def test_a_metric_over_runs(store: Store) -> None:
     assert trend["mean"].to_list() == pytest.approx([1 / 3, 1 / 3])
 
 
-def test_votes_that_did_not_agree(store: Store) -> None:
+def test_votes_that_differ(store: Store) -> None:
     rows = answer(store, "Claims of the newest run").rows()
     assert [row[:4] for row in rows] == [
         ("response_in_reference", "tower", CHEESE, "neutral"),
@@ -194,5 +194,5 @@ def test_votes_that_did_not_agree(store: Store) -> None:
     assert sorted(rows[0][5]) == ["entailed", "neutral", "neutral"]
 
 
-def test_the_store_of_these_answers_is_in_order(store: Store) -> None:
+def test_the_store_passes_the_integrity_checks(store: Store) -> None:
     assert check_store(store).faults == []

@@ -31,7 +31,7 @@ def put(store: Store, pipeline: str = "p", status: runs.Ending = "done") -> str:
     return run_id
 
 
-def test_a_tag_moves_with_its_newest_row_and_finds_its_run(store: Store) -> None:
+def test_the_newest_row_of_a_tag_counts(store: Store) -> None:
     first, second = put(store), put(store)
     add_tag(store, first, "main")
     add_tag(store, first, "v1.0")
@@ -48,7 +48,7 @@ def test_a_run_with_several_tags_has_one_row(store: Store) -> None:
     assert all_runs(store)["tags"].to_list() == ["a, b"]
 
 
-def test_a_tag_can_be_forgotten_and_its_run_stays(store: Store) -> None:
+def test_a_removed_tag_leaves_its_run(store: Store) -> None:
     run = put(store)
     add_tag(store, run, "main")
     remove_tag(store, "main")
@@ -70,7 +70,7 @@ def test_latest_and_previous_are_done_runs(store: Store) -> None:
     assert newest_run_of(store, "nobody") is None
 
 
-def test_the_beginning_of_an_id_is_its_newest_run(store: Store) -> None:
+def test_the_beginning_of_an_id_names_the_newest_run(store: Store) -> None:
     put(store)
     second = put(store)
     assert find_run(store, second[:8]) == second
@@ -78,7 +78,7 @@ def test_the_beginning_of_an_id_is_its_newest_run(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tag", "told"),
+    ("tag", "message"),
     [
         ("latest", "'latest' always means a run of its own; choose another name"),
         ("previous", "'previous' always means a run of its own; choose another name"),
@@ -89,20 +89,20 @@ def test_the_beginning_of_an_id_is_its_newest_run(store: Store) -> None:
         ("20261122-1", "'20261122-1' looks like a run id; choose a name such as main"),
     ],
 )
-def test_names_that_cannot_be_tags_are_refused(store: Store, tag: str, told: str) -> None:
+def test_names_that_cannot_be_tags_are_refused(store: Store, tag: str, message: str) -> None:
     run = put(store)
     with pytest.raises(InputError) as caught:
         add_tag(store, run, tag)
-    assert str(caught.value) == f"tag: {told}"
+    assert str(caught.value) == f"tag: {message}"
 
 
-def test_an_unknown_run_is_told_with_the_nearest_tag(store: Store) -> None:
+def test_the_error_of_an_unknown_run_names_the_nearest_tag(store: Store) -> None:
     add_tag(store, put(store), "main")
     with pytest.raises(InputError, match="there is no run 'mian'; did you mean 'main'"):
         chosen_run(store, "mian")
 
 
-def test_the_command_names_lists_and_forgets(
+def test_the_command_adds_lists_and_removes_tags(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = ("--store", str(store.path))
@@ -118,14 +118,16 @@ def test_the_command_names_lists_and_forgets(
     assert lines[7] == ["main", "names", "no", "run", "any", "more"]
 
 
-def test_the_command_says_what_it_lacks(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_without_a_run_and_a_name_is_an_error(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
     put(store)
     assert main(["tag", "latest", "--store", str(store.path)]) == 2
     told = "claimflow: tag: lacks a run and a name; write claimflow tag RUN NAME, or --list\n"
     assert capsys.readouterr().err == told
 
 
-def test_show_and_explain_take_a_tag(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_and_explain_accept_a_tag(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     where = ("--live", "--store", str(store.path))
     table = samples(["birth"], response="old")
     add_tag(store, put_run(store, {"samples": table}), "main")

@@ -25,7 +25,7 @@ def test_values_and_lines(tmp_path: Path) -> None:
     assert source.place() == f"{path}:1"
 
 
-def test_an_empty_file_is_no_value(tmp_path: Path) -> None:
+def test_an_empty_file_has_no_value(tmp_path: Path) -> None:
     assert load_yaml(write(tmp_path, "# nothing\n")).value is None
 
 
@@ -104,7 +104,7 @@ def test_faults(tmp_path: Path, text: str, message: str) -> None:
         (b"[" * 5000, ": its brackets or lists are nested hundreds deep; nest them less"),
     ],
 )
-def test_no_yaml(tmp_path: Path, content: bytes, message: str) -> None:
+def test_files_that_are_not_yaml(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "p.yaml"
     path.write_bytes(content)
     with pytest.raises(InputError) as caught:
@@ -112,7 +112,7 @@ def test_no_yaml(tmp_path: Path, content: bytes, message: str) -> None:
     assert str(caught.value) == f"{path}{message}"
 
 
-def test_no_file(tmp_path: Path) -> None:
+def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         load_yaml(tmp_path / "none.yaml")
     assert str(caught.value) == (

@@ -43,9 +43,7 @@ def damaged(store: Store, statement: str) -> list[str]:
     return [str(fault).replace(run_id, "RUN") for fault in check_store(store).faults]
 
 
-def test_a_store_as_it_was_written_is_all_right(
-    store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unchanged_store_has_no_faults(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "--store", str(store.path)]) == 0
     assert capsys.readouterr().out == "8 tables, 37 rows, all right\n"
 
@@ -74,7 +72,7 @@ def test_rows_in_another_order_are_found(store: Store) -> None:
     }
 
 
-def test_rows_that_are_gone_are_found_with_what_names_them(store: Store) -> None:
+def test_missing_rows_are_found_with_their_references(store: Store) -> None:
     found = damaged(store, "DELETE FROM stored.claims WHERE claim = 'Einstein was born in 1879.'")
     assert [line for line in found if line.startswith("claims")] == [
         f"claims: artifact {artifact(store, 'response_claims')}: has 1 row, and 2 are on record"
@@ -85,7 +83,7 @@ def test_rows_that_are_gone_are_found_with_what_names_them(store: Store) -> None
     )
 
 
-def test_rows_of_a_sample_that_is_not_there_are_found(store: Store) -> None:
+def test_rows_of_a_missing_sample_are_found(store: Store) -> None:
     found = damaged(store, "DELETE FROM stored.samples WHERE sample_id = 'tower'")
     assert (
         "claims: run RUN step reference_claims: 2 rows name a sample that is not there (tower)"
@@ -94,7 +92,7 @@ def test_rows_of_a_sample_that_is_not_there_are_found(store: Store) -> None:
     assert "scores: run RUN step precision: 1 row names a sample that is not there (tower)" in found
 
 
-def test_a_key_that_is_there_twice_is_found(store: Store) -> None:
+def test_a_duplicate_key_is_found(store: Store) -> None:
     found = damaged(
         store,
         "INSERT INTO stored.scores SELECT * FROM stored.scores "
@@ -105,26 +103,26 @@ def test_a_key_that_is_there_twice_is_found(store: Store) -> None:
     assert f"{place}: has 4 rows, and 3 are on record" in found
 
 
-def test_a_count_of_failures_that_is_wrong_is_found(store: Store) -> None:
+def test_a_wrong_count_of_failures_is_found(store: Store) -> None:
     step = artifact(store, "precision")
     found = damaged(store, f"UPDATE audit.artifacts SET failures = 2 WHERE artifact_id = '{step}'")
     assert found == [f"scores: artifact {step}: has 0 failed rows, and 2 are on record"]
 
 
-def test_numbers_that_are_none_are_found(store: Store) -> None:
+def test_nan_and_infinity_are_found(store: Store) -> None:
     found = damaged(store, "UPDATE stored.verdicts SET p_entailed = 'NaN'")
     place = f"verdicts: artifact {artifact(store, 'response_in_reference')}"
     assert found == [f"{place}: NaN or infinity in 'p_entailed' of 2 rows"]
 
 
-def test_a_call_that_is_not_there_is_found(store: Store) -> None:
+def test_a_missing_call_is_found(store: Store) -> None:
     call = "00000000-0000-0000-0000-000000000001"
     found = damaged(store, f"UPDATE stored.verdicts SET call_id = '{call}'")
     place = f"verdicts: artifact {artifact(store, 'response_in_reference')}"
     assert found == [f"{place}: 2 rows name a call that is not there ({call})"]
 
 
-def test_a_call_of_a_vote_that_is_not_there_is_found(store: Store) -> None:
+def test_a_missing_call_of_a_vote_is_found(store: Store) -> None:
     call = "00000000-0000-0000-0000-000000000001"
     ballot = f'[{{"verdict": "entailed", "call_id": "{call}"}}, {{"call_id": null}}]'
     found = damaged(store, f"UPDATE stored.verdicts SET ballot = '{ballot}'")
@@ -132,7 +130,7 @@ def test_a_call_of_a_vote_that_is_not_there_is_found(store: Store) -> None:
     assert found == [f"{place}: 2 rows name a call that is not there ({call})"]
 
 
-def test_a_table_that_is_not_there_is_found(store: Store) -> None:
+def test_a_missing_table_is_found(store: Store) -> None:
     step = artifact(store, "summary")
     found = damaged(store, f"DELETE FROM audit.artifacts WHERE artifact_id = '{step}'")
     assert found == [
@@ -141,7 +139,7 @@ def test_a_table_that_is_not_there_is_found(store: Store) -> None:
     ]
 
 
-def test_a_run_that_is_not_there_is_found(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_run_is_found(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     with duckdb.connect(store.path) as connection:
         connection.execute("INSERT INTO audit.tags VALUES ('main', 'gone', '2026-01-01')")
     assert main(["verify", "--store", str(store.path)]) == 1
