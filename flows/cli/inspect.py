@@ -123,14 +123,15 @@ def explain(options: Namespace) -> int:
 
 def audit(options: Namespace) -> int:
     """Print what is wrong with the claims of each step, with examples."""
-    from claimflow.flows.quality.claim_audit import as_json, audit_claims
+    from claimflow.flows.quality.claim_audit import audit_claims
+    from claimflow.flows.quality.json_values import json_text
     from claimflow.flows.report.terminal import Terminal, print_claim_audit
     from claimflow.flows.store.results import chosen_run
 
     store = readable_store(options)
     found = audit_claims(store, chosen_run(store, options.run), examples=options.limit)
     if options.format == "json":
-        write_text(as_json(found), None)
+        write_text(json_text(found), None)
     else:
         print_claim_audit(Terminal(), found)
     return 0

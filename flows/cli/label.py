@@ -165,8 +165,8 @@ def _run_of_sheet(sheet: "Sheet[Kind]") -> str:
 
 def calibrate(options: Namespace) -> int:
     """Print how far judges and people agree, and record it."""
-    from claimflow.flows.quality.calibration import as_json
     from claimflow.flows.quality.calibration import calibrate as calibrate_run
+    from claimflow.flows.quality.json_values import json_text
     from claimflow.flows.report.terminal import Terminal, print_calibration, rendered_text
     from claimflow.flows.store.read_copy import refresh_read_copy
     from claimflow.flows.store.results import chosen_run
@@ -177,7 +177,7 @@ def calibrate(options: Namespace) -> int:
     found = calibrate_run(store, run_id, by=options.by)
     refresh_read_copy(store)
     if options.format == "json":
-        write_text(as_json(found), options.output)
+        write_text(json_text(found), options.output)
     elif options.output is None:
         print_calibration(Terminal(), found)
     else:

@@ -17,6 +17,7 @@ from claimflow.flows.quality.claim_changes import (
     step_provenance,
 )
 from claimflow.flows.quality.corrected_rates import Reliability
+from claimflow.flows.quality.json_values import json_value
 from claimflow.flows.quality.labels import KINDS, Kind, label_targets
 from claimflow.flows.quality.metric_differences import unit_by_sample
 from claimflow.flows.quality.paired_labels import Drawing, paired_targets
@@ -60,9 +61,10 @@ class EarlierCalibration(NamedTuple):
 
 
 class RunCalibration(NamedTuple):
-    """The calibration of each step of a run that has labels; keys of `--format json`.
+    """The calibration of each step of a run that has labels.
 
-    `earlier` is the newest recorded calibration before this one, by step.
+    The fields are the keys of the JSON document, described in `flows/guides/labels.md`. `earlier`
+    is the newest recorded calibration before this one, by step.
     """
 
     run_id: str
@@ -107,24 +109,6 @@ def calibrate(store: Store, run_id: str, *, by: str | None = None) -> RunCalibra
         raise InputError([Fault(str(store.path), what, hint)])
     _record(store, run_id, found)
     return RunCalibration(run_id, by, found, earlier)
-
-
-def as_json(calibration: RunCalibration) -> str:
-    """A calibration as one JSON object, described in `flows/guides/labels.md`."""
-    return json.dumps(plain(calibration), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def plain(value: Any) -> Any:
-    """`value` as JSON types: named tuples become objects, times ISO 8601 in UTC."""
-    if hasattr(value, "_asdict"):
-        return {name: plain(one) for name, one in value._asdict().items()}
-    if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
-    if isinstance(value, datetime):
-        return f"{value.isoformat(timespec='seconds')}Z"
-    return value
 
 
 _LARGE_STEPS: Final = """
@@ -246,7 +230,7 @@ def _record_row(
         "settings": canonical(dict(provenance.settings)).decode(),
         "tools": canonical(dict(provenance.tools)).decode(),
         "labels": calibration.agreement.n if calibration.agreement else 0,
-        "figures": canonical(plain(calibration._replace(slices=[]))).decode(),
+        "figures": canonical(json_value(calibration._replace(slices=[]))).decode(),
     }
     return {"calibration_id": content_key("calibration", facts), **facts, "calibrated_at": now()}
 

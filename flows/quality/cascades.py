@@ -12,7 +12,7 @@ class CascadeResult(NamedTuple):
     judge although the embedded model was certain; `failed` have no verdict. On `disagreed` of the
     audited the two disagree on whether the claim is entailed, on `relabelled` on the verdict.
     `low` and `high` bound the 95 % interval of the share of settled verdicts that the judge would
-    disagree with, None where none was audited.
+    disagree with, None where none was audited. The fields are keys of JSON documents.
     """
 
     step: str

@@ -1,9 +1,8 @@
 """Audit of claims: repeated, ungrounded, unresolved or missing ones."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
 import duckdb
 
@@ -26,7 +25,8 @@ CHECKS: Final[tuple[Check, ...]] = get_args(Check)
 _CHUNK: Final = 1_000
 """Samples that are in memory at a time."""
 
-# The fields of these four classes are keys of JSON documents.
+# The fields of these four classes are keys of JSON documents, described in
+# `flows/guides/quality.md`.
 
 
 class Example(NamedTuple):
@@ -137,26 +137,6 @@ def audit_text(text: str | None, claims: Sequence[RecordedClaim]) -> TextAudit:
         ):
             audit.findings.append(Finding("uncovered", text[start:end], words))
     return audit
-
-
-def as_json(audit: ClaimAudit) -> str:
-    """An audit as one JSON object, described in `flows/guides/quality.md`."""
-    return json.dumps(as_document(audit), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def as_document(audit: ClaimAudit) -> dict[str, Any]:
-    """An audit as JSON types."""
-    steps = [
-        step._asdict()
-        | {
-            "checks": [
-                one._asdict() | {"examples": [example._asdict() for example in one.examples]}
-                for one in step.checks
-            ]
-        }
-        for step in audit.steps
-    ]
-    return audit._asdict() | {"steps": steps}
 
 
 def _check_claims(

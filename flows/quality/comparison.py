@@ -1,6 +1,5 @@
 """Two runs compared: numbers, samples, claims and causes."""
 
-import json
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from claimflow.flows.quality.claim_changes import (
     step_changes,
     unshared_steps,
 )
+from claimflow.flows.quality.json_values import json_text
 from claimflow.flows.quality.metric_differences import (
     MetricDifference,
     RunPair,
@@ -104,8 +104,8 @@ def as_json(comparison: Comparison) -> str:
     """The whole comparison as one JSON object, described in `flows/guides/compare.md`."""
     one = comparison
     document: dict[str, Any] = {
-        "a": _run(one.a),
-        "b": _run(one.b),
+        "a": one.a,
+        "b": one.b,
         "by": one.by,
         "metrics": [_metric(metric) for metric in one.metrics],
         "steps": [
@@ -135,11 +135,7 @@ def as_json(comparison: Comparison) -> str:
         "causes": one.causes.to_dicts(),
         "claims": one.claims.to_dicts(),
     }
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _run(run: RunFacts) -> dict[str, Any]:
-    return run._asdict() | {"started_at": f"{run.started_at.isoformat(timespec='seconds')}Z"}
+    return json_text(document)
 
 
 def _metric(metric: MetricDifference) -> dict[str, Any]:
@@ -147,8 +143,8 @@ def _metric(metric: MetricDifference) -> dict[str, Any]:
     return {
         "metric": metric.metric,
         "lower_is_better": metric.lower_is_better,
-        "a": metric.a._asdict(),
-        "b": metric.b._asdict(),
+        "a": metric.a,
+        "b": metric.b,
         "paired": found.samples if found else 0,
         "units": found.units if found else 0,
         "mean_a": metric.mean_a,

@@ -1,14 +1,13 @@
 """A run as JSON."""
 
-import json
 from datetime import datetime
 from typing import Any
 
 import polars as pl
 
-from claimflow.flows.quality.calibration import CorrectedStep, plain
+from claimflow.flows.quality.calibration import CorrectedStep
 from claimflow.flows.quality.canaries import CanaryResult
-from claimflow.flows.quality.claim_audit import as_document
+from claimflow.flows.quality.json_values import json_text, json_value
 from claimflow.flows.report.run_document import RunDocument, RunHead
 from claimflow.flows.store import results
 
@@ -36,11 +35,11 @@ def run_json(run: RunDocument, *, samples: int = MAX_SAMPLES) -> str:
         "votes": {"unstable": unstable, "of": voted},
         "cascades": [one._asdict() for one in run.cascades],
         "canaries": [_canaries(one) for one in run.canaries],
-        "claims": as_document(run.claim_audit),
+        "claims": json_value(run.claim_audit),
         "corrected": [_corrected(one) for one in run.corrected],
         "lowest": _lowest(run, samples),
     }
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(document)
 
 
 def _head(head: RunHead) -> dict[str, Any]:
@@ -59,7 +58,7 @@ def _canaries(one: CanaryResult) -> dict[str, Any]:
 
 
 def _corrected(one: CorrectedStep) -> dict[str, Any]:
-    document: dict[str, Any] = plain(one)
+    document: dict[str, Any] = json_value(one)
     return {name: value for name, value in document.items() if name != "reliability"}
 
 
