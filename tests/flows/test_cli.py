@@ -112,7 +112,7 @@ def test_limit_takes_the_first_samples(small: Path, capsys: pytest.CaptureFixtur
     assert not small.with_name("small.duckdb").exists()
 
 
-def test_plan_says_what_is_reused_made_and_waited_for(
+def test_plan_shows_what_is_reused_made_and_waited_for(
     ran: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["plan", "small.yaml", "--again", "response_claims"]) == 0
@@ -145,7 +145,7 @@ def test_runs_show_and_explain(ran: Path, capsys: pytest.CaptureFixture[str]) ->
         assert words in told
 
 
-def test_text_under_evaluation_cannot_steer_the_terminal(
+def test_control_characters_do_not_reach_the_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hostile = "\x1b[2J\x07 [bold]Paris[/bold] \u202eis old\x9b."
@@ -165,7 +165,7 @@ def test_text_under_evaluation_cannot_steer_the_terminal(
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(told)
 
 
-def test_sql_in_every_form(ran: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_sql_in_every_format(ran: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     query = "SELECT sample_id, retrieved_contexts FROM samples ORDER BY sample_id"
     assert main(["sql", query]) == 0
     table = capsysbinary.readouterr().out.decode().split()
@@ -186,9 +186,7 @@ def test_sql_in_every_form(ran: Path, capsysbinary: pytest.CaptureFixture[bytes]
     assert pl.read_parquet("answer.parquet").height == 3
 
 
-def test_a_store_that_cannot_be_remembered_is_none(
-    ran: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unreadable_last_store_is_ignored(ran: Path, capsys: pytest.CaptureFixture[str]) -> None:
     memory = Path(".claimflow/last_store")
     for junk in (b"\xff\xfe", b"", b"x" * 5000, b"/" + b"x" * 300 + b"/s.duckdb", b"a\0b"):
         memory.write_bytes(junk)
@@ -199,7 +197,9 @@ def test_a_store_that_cannot_be_remembered_is_none(
         )
 
 
-def test_numbers_that_nothing_holds(ran: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_huge_numbers_are_accepted_or_refused_clearly(
+    ran: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     huge = "9" * 30
     assert main(["prune", "--keep-runs", huge, "--dry-run"]) == 0
     assert main(["run", str(ran), "--limit", huge]) == 0
@@ -209,7 +209,7 @@ def test_numbers_that_nothing_holds(ran: Path, capsys: pytest.CaptureFixture[str
     assert "argument --keep-days: must be 36500 or less" in capsys.readouterr().err
 
 
-def test_a_query_that_is_no_text(ran: Path) -> None:
+def test_a_query_that_is_not_utf_8(ran: Path) -> None:
     command = [sys.executable, "-c", MAIN, "sql", "-"]
     done = subprocess.run(command, input=b"SELECT '\xff'", capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (2, b"")
@@ -218,7 +218,7 @@ def test_a_query_that_is_no_text(ran: Path) -> None:
     )
 
 
-def test_bytes_are_told_in_hexadecimal(
+def test_bytes_are_written_in_hexadecimal(
     ran: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     query = r"SELECT '\x00z'::BLOB AS b, NULL::BLOB AS none"
@@ -242,7 +242,7 @@ def test_sql_reads_a_query_from_standard_input(ran: Path) -> None:
     assert done.stderr == ""
 
 
-def test_a_reader_that_goes_away_is_no_error(ran: Path) -> None:
+def test_a_closed_pipe_is_no_error(ran: Path) -> None:
     with process(ran.parent, "sql", "SELECT * FROM range(500000)", "--format", "csv") as going:
         assert going.stdout is not None
         assert going.stderr is not None
@@ -264,7 +264,7 @@ def test_a_reader_that_goes_away_is_no_error(ran: Path) -> None:
         ),
     ],
 )
-def test_output_that_nobody_takes(ran: Path, where: str, code: int, told: str) -> None:
+def test_output_that_cannot_be_written(ran: Path, where: str, code: int, told: str) -> None:
     command = f'"$0" -c "{MAIN}" show {where}'
     done = subprocess.run(
         ["/bin/sh", "-c", command, sys.executable],
@@ -276,7 +276,7 @@ def test_output_that_nobody_takes(ran: Path, where: str, code: int, told: str) -
     assert (done.returncode, done.stderr) == (code, told)
 
 
-def test_a_terminal_without_utf_8_is_shown_signs(ran: Path) -> None:
+def test_a_terminal_without_utf_8_gets_escapes(ran: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", MAIN, "explain", "tower"],
         cwd=ran.parent,
@@ -288,7 +288,7 @@ def test_a_terminal_without_utf_8_is_shown_signs(ran: Path) -> None:
     assert done.stdout.isascii()
 
 
-def test_a_reader_that_goes_away_hides_no_failed_gate(ran: Path) -> None:
+def test_a_closed_pipe_hides_no_failed_gate(ran: Path) -> None:
     gated = ran.with_name("gated.yaml")
     gated.write_text(ran.read_text() + "gates: {factual_correctness: {max: 0.0}}\n")
     with process(ran.parent, "run", "gated.yaml") as going:

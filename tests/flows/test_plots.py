@@ -41,7 +41,7 @@ def words(picture: Element) -> list[str]:
     return [text.text or "" for text in picture.iter(f"{SPACE}text")]
 
 
-def test_a_distribution_counts_what_lies_where() -> None:
+def test_a_distribution_counts_scores_per_bin() -> None:
     picture = drawn(distribution_chart([0.0, 0.04, 0.05, 0.95, 1.0, 1.0], label="recall"))
     bars = dict(label.split("; ") for label in told(picture))
     assert len(bars) == 20
@@ -52,13 +52,13 @@ def test_a_distribution_counts_what_lies_where() -> None:
     }
 
 
-def test_a_distribution_is_as_wide_as_its_values() -> None:
+def test_a_distribution_covers_the_range_of_its_values() -> None:
     bars = told(drawn(distribution_chart([-1.0, 0.5, 3.0])))
     assert bars[0] == "score: −1 – −0.8; samples: 1"
     assert bars[-1] == "score: 2.8 – 3; samples: 1"
 
 
-def test_probabilities_stand_beside_the_diagonal() -> None:
+def test_a_reliability_diagram_has_a_diagonal() -> None:
     points = [
         ReliabilityPoint(0.05, 0.25, 0.1, 0.4, 40),
         ReliabilityPoint(0.95, 0.9, 0.8, 0.95, 60),
@@ -73,7 +73,7 @@ def test_probabilities_stand_beside_the_diagonal() -> None:
     assert not [label for label in told(drawn(reliability_chart([]))) if "rows: " in label]
 
 
-def test_a_trend_keeps_the_place_of_a_run_without_a_mean() -> None:
+def test_a_trend_has_a_gap_for_a_run_without_a_mean() -> None:
     points = [TrendPoint("a", 0.5, 0.4, 0.6), TrendPoint("b", None), TrendPoint("c", 0.75)]
     picture = drawn(trend_chart(points, label="recall"))
     assert [word for word in words(picture) if word in "abc"] == ["a", "b", "c"]
@@ -103,7 +103,7 @@ def test_a_comparison_has_a_row_for_every_metric_and_a_line_at_zero() -> None:
     ],
     ids=["distribution", "trend", "comparison", "no values", "no points", "no metrics"],
 )
-def test_a_picture_is_one_element_that_runs_and_fetches_nothing(chart: Chart) -> None:
+def test_an_svg_is_one_element_without_scripts_or_links(chart: Chart) -> None:
     text = to_svg(chart)
     kinds = {element.tag.removeprefix(SPACE) for element in fromstring(text).iter()}
     assert kinds <= {"svg", "g", "path", "rect", "line", "text", "title"}
@@ -141,15 +141,15 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return store
 
 
-def plotted(store: Store, *said: str) -> int:
-    return main(["plot", *said, "--store", str(store.path), "--live"])
+def plotted(store: Store, *options: str) -> int:
+    return main(["plot", *options, "--store", str(store.path), "--live"])
 
 
 def test_plots_of_a_run_are_written(store: Store, tmp_path: Path) -> None:
     out = tmp_path / "x.svg"
 
-    def labels(*said: str) -> set[str]:
-        assert plotted(store, *said, "-o", str(out)) == 0
+    def labels(*options: str) -> set[str]:
+        assert plotted(store, *options, "-o", str(out)) == 0
         return set(told(fromstring(out.read_text("utf-8"))))
 
     assert "recall.recall: 0.75 – 0.8; samples: 1" in labels("recall.recall")
@@ -165,7 +165,7 @@ def test_plots_of_a_run_are_written(store: Store, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("options", "words"),
     [
         (
             ["-o", "x.pdf"],
@@ -199,15 +199,15 @@ def test_plots_of_a_run_are_written(store: Store, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_plotted_is_said(
+def test_what_cannot_be_plotted_is_reported(
     store: Store,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    said: list[str],
+    options: list[str],
     words: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert plotted(store, *said) == 2
+    assert plotted(store, *options) == 2
     assert capsys.readouterr().err == f"claimflow: {words}"
     assert list(tmp_path.iterdir()) == []

@@ -19,14 +19,14 @@ def made(*, reused: bool = False, failures: int = 0) -> StepResult:
     return StepResult("claims", Artifact("id", "digest", "claims", 1, 1234, failures), reused, 2.04)
 
 
-def test_a_line_says_what_became_of_a_step() -> None:
+def test_a_line_reports_the_result_of_a_step() -> None:
     assert step_line(made()) == "  claims: 1,234 rows made in 2.0 s"
     assert step_line(made(reused=True)) == "  claims: 1,234 rows reused"
     assert step_line(made(failures=3)) == "  claims: 1,234 rows made in 2.0 s, 3 failed"
 
 
 class Pieces(io.StringIO):
-    """Notes what is written at a time."""
+    """Records each call of write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,16 +37,14 @@ class Pieces(io.StringIO):
         return len(text)
 
 
-def test_a_line_is_written_whole_so_that_no_other_comes_into_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_line_is_written_in_one_piece(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     written = Pieces()
     monkeypatch.setattr(sys, "stderr", written)
     LineObserver(Store(tmp_path / "s.duckdb")).step_finished(made())
     assert written.pieces == ["  claims: 1,234 rows made in 2.0 s\n"]
 
 
-def test_lines_of_a_long_table_come_every_tenth_part(
+def test_progress_of_a_long_table_is_written_every_tenth_part(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -56,15 +54,15 @@ def test_lines_of_a_long_table_come_every_tenth_part(
         watch.step_progress("claims", done, 30)
     for done in range(1, 5):
         watch.step_progress("few", done, 4)
-    told = capsys.readouterr().err.splitlines()
-    assert told[:2] == [
+    output = capsys.readouterr().err.splitlines()
+    assert output[:2] == [
         "run a-dead-run was killed; the tables it had made are kept and will be reused",
         "run the-run",
     ]
-    assert told[2:] == [f"  claims: {done} of 30 parts" for done in range(3, 30, 3)]
+    assert output[2:] == [f"  claims: {done} of 30 parts" for done in range(3, 30, 3)]
 
 
-def test_lines_on_questions_come_every_now_and_then(
+def test_answered_questions_are_written_every_15_seconds(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     seconds = iter([0.0, 14.9, 15.0, 15.0, 29.0, 31.0, 31.0])
@@ -77,7 +75,7 @@ def test_lines_on_questions_come_every_now_and_then(
     ]
 
 
-def test_a_terminal_sees_the_steps_and_a_bar(small: Path) -> None:
+def test_a_terminal_shows_the_steps_and_a_bar(small: Path) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-c", MAIN, "run", str(small)],
@@ -96,6 +94,6 @@ def test_a_terminal_sees_the_steps_and_a_bar(small: Path) -> None:
         seen.write(chunk)
     os.close(ours)
     assert process.wait() == 0
-    told = seen.getvalue().decode()
-    assert "precision: 3 rows made" in told
-    assert "━" in told
+    output = seen.getvalue().decode()
+    assert "precision: 3 rows made" in output
+    assert "━" in output

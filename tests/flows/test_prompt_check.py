@@ -79,7 +79,7 @@ def test_settings_are_filled_in(check: Check) -> None:
     assert warnings(lines) == []
 
 
-def test_a_long_line_is_left_whole_and_steers_no_terminal(check: Check) -> None:
+def test_long_lines_are_not_wrapped_and_control_characters_are_replaced(check: Check) -> None:
     lines = check("x" * 500 + "\x1b[2J\n" + VERIFY)
     assert "x" * 500 + "␛[2J" in lines
 
@@ -181,7 +181,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["decompose", "verify"])
-def test_our_prompts_have_no_fault_and_no_warning(check: Check, name: str) -> None:
+def test_the_bundled_prompts_have_no_fault_and_no_warning(check: Check, name: str) -> None:
     lines = check((OURS / f"{name}.md").read_text("utf-8"))
     assert lines[0] == f"prompt.md: a prompt for {name}_claims"
     assert warnings(lines) == []
@@ -190,7 +190,7 @@ def test_our_prompts_have_no_fault_and_no_warning(check: Check, name: str) -> No
 @pytest.mark.parametrize(
     ("name", "texts"), [("decompose", {"texts"}), ("verify", {"premise", "claims"})]
 )
-def test_our_prompts_are_long_enough_for_caches(name: str, texts: set[str]) -> None:
+def test_the_bundled_prompts_are_long_enough_for_caches(name: str, texts: set[str]) -> None:
     prompt = (OURS / f"{name}.md").read_text("utf-8")
     for setting in ("atomicity", "coverage"):
         prompt = prompt.replace(f"{{{{{setting}}}}}", "low")
@@ -206,7 +206,7 @@ def replies(prompt: str) -> list[tuple[str, dict[str, Any]]]:
     return [(parts[n], json.loads(parts[n + 1])) for n in range(0, len(parts) - 1, 2)]
 
 
-def test_our_examples_of_verification_are_right() -> None:
+def test_the_examples_of_verification_are_right() -> None:
     prompt = (OURS / "verify.md").read_text("utf-8")
     opinion = VerifyClaims(against="reference", prompt=prompt).form().answer
     verdicts = set()
@@ -223,7 +223,7 @@ def test_our_examples_of_verification_are_right() -> None:
     assert verdicts == {"entailed", "contradicted", "neutral"}
 
 
-def test_our_examples_of_decomposition_are_those_of_the_rules() -> None:
+def test_the_examples_of_decomposition_match_the_rules() -> None:
     prompt = (OURS / "decompose.md").read_text("utf-8")
     seen = set()
     for example in re.findall(r"^Text: (.*(?:\natomicity .*)+)", prompt, re.MULTILINE):
@@ -244,7 +244,7 @@ def rule_claims(text: str, atomicity: Any, coverage: Any) -> list[str]:
     return [claim.claim for claim in decompose(text, atomicity=atomicity, coverage=coverage)]
 
 
-def test_our_whole_decomposition_is_one_of_the_rules_where_they_know_the_language() -> None:
+def test_the_full_decomposition_matches_the_rules_for_supported_languages() -> None:
     prompt = (OURS / "decompose.md").read_text("utf-8")
     ((asked, reply),) = replies(prompt)
     texts = re.findall(r"^Text \d: (.*)$", asked, re.MULTILINE)

@@ -62,14 +62,14 @@ def _inside(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
 
 
-def plotted(*said: str) -> int:
-    return main(["plot", *said, "--kind", "reliability", "-o", "r.svg", "--store", "s.duckdb"])
+def plotted(*options: str) -> int:
+    return main(["plot", *options, "--kind", "reliability", "-o", "r.svg", "--store", "s.duckdb"])
 
 
 def test_the_diagram_has_the_bins_of_the_step() -> None:
     assert plotted(STEP) == 0
     marks = fromstring(Path("r.svg").read_text("utf-8")).iter("{http://www.w3.org/2000/svg}path")
-    dots = [told for mark in marks if "rows: " in (told := mark.get("aria-label", ""))]
+    dots = [output for mark in marks if "rows: " in (output := mark.get("aria-label", ""))]
     store = Store(Path("s.duckdb"))
     [found] = corrected_steps(store, chosen_run(store, None))
     assert found.reliability is not None
@@ -78,14 +78,14 @@ def test_the_diagram_has_the_bins_of_the_step() -> None:
     assert all(dot.startswith(f"p entailed, {STEP}: 0") for dot in dots)
 
 
-def test_the_report_has_it_too() -> None:
+def test_the_report_has_the_diagram() -> None:
     store = Store(Path("s.duckdb"))
     page = html_report(RunDocument(store, chosen_run(store, None)))
     assert f'aria-label="p entailed, {STEP}: 0' in page
 
 
 @pytest.mark.parametrize(
-    ("step", "words"),
+    ("step", "message"),
     [
         ("response_in_referense", f"no step 'response_in_referense' of run {{run}} makes verdicts; "
          f"did you mean '{STEP}'?"),
@@ -93,10 +93,10 @@ def test_the_report_has_it_too() -> None:
          "write a sheet by `claimflow label export --step reference_in_response`, and take it in"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_drawn_is_said(
-    step: str, words: str, capsys: pytest.CaptureFixture[str]
+def test_what_cannot_be_drawn_is_reported(
+    step: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = chosen_run(Store(Path("s.duckdb")), None)
     assert plotted(step) == 2
-    told = capsys.readouterr().err
-    assert told == f"claimflow: --kind reliability: {words.format(run=run)}\n"
+    output = capsys.readouterr().err
+    assert output == f"claimflow: --kind reliability: {message.format(run=run)}\n"

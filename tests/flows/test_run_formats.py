@@ -61,9 +61,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return store
 
 
-def reported(store: Store, capsys: pytest.CaptureFixture[str], *said: str) -> str:
+def reported(store: Store, capsys: pytest.CaptureFixture[str], *options: str) -> str:
     capsys.readouterr()
-    assert main(["report", *said, "--store", str(store.path), "--live"]) == 0
+    assert main(["report", *options, "--store", str(store.path), "--live"]) == 0
     return capsys.readouterr().out
 
 
@@ -97,9 +97,9 @@ def test_each_gate_is_a_case(junit: Element) -> None:
 
 def test_each_step_is_a_case_with_the_reasons_of_its_failed_rows(junit: Element) -> None:
     cases = suite(junit, "steps")
-    told = {name: [(case.get("message"), case.text) for case in cases[name]] for name in cases}
+    output = {name: [(case.get("message"), case.text) for case in cases[name]] for name in cases}
     reasons = [f"s{number:02}: why failed" for number in range(20)]
-    assert told == {
+    assert output == {
         "samples": [],
         "response_claims": [("1 of 2 rows failed", f"b: timeout: {SHOWN}")],
         "verdicts": [("1 of 1 rows failed", "a: timeout: it was timeout")],
@@ -118,7 +118,7 @@ def test_each_metric_is_a_case(junit: Element) -> None:
     assert cases["empty"][0].get("message") == "0 of 25 samples scored"
 
 
-def test_a_run_that_did_not_end_is_an_error(tmp_path: Path) -> None:
+def test_an_unfinished_run_is_an_error(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.duckdb")
     run_id, _ = runs.start_run(store, pipeline="p", config_path="p.yaml", config="")
     runs.end_run(store, run_id, "failed", "the judge said no")
@@ -132,7 +132,7 @@ def test_a_run_that_did_not_end_is_an_error(tmp_path: Path) -> None:
     assert [found.get("name") for found in junit] == ["run"]
 
 
-def test_json_has_all_of_it(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_every_part(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     found: dict[str, Any] = json.loads(reported(store, capsys, "main", "--format", "json"))
     assert list(found) == [
         "run",
@@ -184,9 +184,9 @@ def test_markdown_is_the_page_of_a_nightly_run(
     assert f"{claims}\n  - `1 of 1 claims have no place in the text`\n" in page
 
 
-def test_two_runs_are_for_diff(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    said = ["report", "--against", "main", "--format", "junit", "--store", str(store.path)]
-    assert main([*said, "--live"]) == 2
+def test_only_html_compares_two_runs(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["report", "--against", "main", "--format", "junit", "--store", str(store.path)]
+    assert main([*options, "--live"]) == 2
     assert capsys.readouterr().err == (
         "claimflow: --against: is not for --format junit; "
         "compare two runs by `claimflow diff`, or write HTML\n"

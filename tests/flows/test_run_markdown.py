@@ -1,4 +1,4 @@
-"""The page of a run: what failed, what it cost, and what changed since the run before."""
+"""A run as Markdown: what failed, what it cost, and what changed since the run before."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from tests.endpoint.server import serve
 from tests.flows.judged import STEPS, Judged, about
 
 
-def test_a_page_tells_failures_calls_and_changes(
+def test_failures_calls_and_changes_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serve(fault=faults.where(about("two"), faults.status(400))) as endpoint:
@@ -44,7 +44,7 @@ def test_a_page_tells_failures_calls_and_changes(
     )
 
 
-def test_votes_are_told_where_there_are_any() -> None:
+def test_votes_are_reported_if_there_are_any() -> None:
     assert vote_text(0, 0) is None
     assert vote_text(0, 1) == "0 of 1 claim unstable"
     see = 'see `claimflow sql "SELECT * FROM unstable"`'

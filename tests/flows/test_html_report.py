@@ -1,4 +1,4 @@
-"""`claimflow report`, and what the page is made of."""
+"""`claimflow report` as HTML: its elements, its policy, and its messages."""
 
 import base64
 import hashlib
@@ -16,7 +16,7 @@ from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.store import runs
 from claimflow.flows.store.store import Store
 from tests.flows.recorded_runs import Table, put_run, samples, scores
-from tests.flows.reported import put_runs, samples_of
+from tests.flows.report_runs import put_runs, samples_of
 
 
 class Parts(HTMLParser):
@@ -43,7 +43,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     return html_report(RunDocument(store, b), against=a)
 
 
-def test_the_policy_allows_the_two_parts_of_ours_and_nothing_else(page: str) -> None:
+def test_the_policy_allows_only_the_script_and_style_of_the_page(page: str) -> None:
     parts = Parts(page)
     [policy] = [
         found["content"]
@@ -74,7 +74,7 @@ def test_nothing_in_the_page_fetches_or_runs(page: str) -> None:
     assert "hacked" not in "".join(parts.inner["script"] + parts.inner["style"])
 
 
-def test_every_table_has_heads_and_every_part_a_name(page: str) -> None:
+def test_every_table_has_headers_and_every_section_a_name(page: str) -> None:
     parts = Parts(page)
     heads = [found for tag, found in parts.elements if tag == "th"]
     assert {found.get("scope") for found in heads} == {"col", "row"}
@@ -96,7 +96,7 @@ def test_a_page_is_written_to_a_file(
     assert "Nothing failed." in text
 
 
-def test_without_a_file_it_goes_to_standard_output(
+def test_without_a_file_the_report_goes_to_standard_output(
     small_store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", "--store", str(small_store.path)]) == 0
@@ -104,7 +104,7 @@ def test_without_a_file_it_goes_to_standard_output(
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "output"),
     [
         (["-o", "no/such/report.html"], "no/such/report.html: cannot be written"),
         (["--against", "main"], "there is no run 'main'"),
@@ -115,14 +115,14 @@ def test_without_a_file_it_goes_to_standard_output(
         ),
     ],
 )
-def test_mistakes_are_told(
-    small_store: Store, capsys: pytest.CaptureFixture[str], options: list[str], told: str
+def test_wrong_options_are_reported(
+    small_store: Store, capsys: pytest.CaptureFixture[str], options: list[str], output: str
 ) -> None:
     assert main(["report", "--store", str(small_store.path), *options]) == 2
-    assert told in capsys.readouterr().err
+    assert output in capsys.readouterr().err
 
 
-def test_a_terminal_is_no_place_for_a_page(
+def test_html_is_not_printed_to_a_terminal(
     small_store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
@@ -130,7 +130,7 @@ def test_a_terminal_is_no_place_for_a_page(
     assert "--format html: is not for a terminal; add -o FILE" in capsys.readouterr().err
 
 
-def test_what_is_left_out_is_told_with_how_to_have_it(tmp_path: Path) -> None:
+def test_left_out_samples_are_counted(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.duckdb")
     run = put_run(store, samples_of("precision", {f"s{n}": n / 10 for n in range(5)}))
     text = html_report(RunDocument(store, run), samples=2)
@@ -141,7 +141,7 @@ def test_what_is_left_out_is_told_with_how_to_have_it(tmp_path: Path) -> None:
     assert "No means: add a step that uses summarize_scores." in text
 
 
-def test_a_run_that_did_not_end_says_so(
+def test_an_unfinished_run_is_marked(
     small: Path, capsys: pytest.CaptureFixture[str], write_small: Callable[[Path], Path]
 ) -> None:
     store = Store(small.with_name("small.duckdb"))
@@ -154,7 +154,7 @@ def test_a_run_that_did_not_end_says_so(
     assert re.search('<strong class="fail">stopped: <bdi>&lt;Ctrl-C&gt;</bdi></strong>', text)
 
 
-def test_a_run_that_came_to_nothing_has_a_page(tmp_path: Path) -> None:
+def test_a_run_without_results_has_a_report(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.duckdb")
     run, _ = runs.start_run(store, pipeline="p", config_path="p.yaml", config="")
     text = html_report(RunDocument(store, run))
@@ -165,7 +165,7 @@ def test_a_run_that_came_to_nothing_has_a_page(tmp_path: Path) -> None:
     assert "and took" not in text
 
 
-def test_a_metric_without_any_score_says_so(tmp_path: Path) -> None:
+def test_a_metric_without_scores_is_marked(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.duckdb")
     none = dict.fromkeys(("mean", "low", "high", "micro_mean", "minimum", "median", "maximum"))
     counts = {"n": 2, "n_scored": 0, "n_undefined": 1, "n_failed": 1}
@@ -191,7 +191,7 @@ def test_a_metric_without_any_score_says_so(tmp_path: Path) -> None:
     assert "<svg" not in text
 
 
-def test_nights_leave_a_page_each_held_against_the_night_before(tmp_path: Path) -> None:
+def test_nightly_reports_compare_with_the_night_before(tmp_path: Path) -> None:
     store, a, b = put_runs(tmp_path)
     pages = [write_report(RunDocument(store, run), tmp_path / "pages") for run in (a, b)]
     assert pages == [tmp_path / f"pages/{run}.html" for run in (a, b)]

@@ -1,4 +1,4 @@
-"""Two runs whose rows are literal: texts of many scripts, and texts that would do harm."""
+"""Two runs with literal rows: texts in several scripts, and hostile texts."""
 
 import json
 from collections.abc import Mapping
@@ -48,14 +48,14 @@ TEXTS: dict[str, dict[str, Any]] = {
 
 
 def of_claim(sample: str, text: str, claim: str | None = None) -> dict[str, Any]:
-    """A claim taken word for word from the response."""
+    """A claim quoted from the response."""
     start = TEXTS[sample]["response"].index(text)
-    said = claim or text
+    claim = claim or text
     return {
-        "claim_id": claim_id(sample, said),
+        "claim_id": claim_id(sample, claim),
         "sample_id": sample,
         "of": "response",
-        "claim": said,
+        "claim": claim,
         "start": start,
         "end": start + len(text),
         "call_id": content_key("call", "decompose"),
@@ -89,7 +89,7 @@ BALLOT = [
 
 
 def verdicts(tower: str) -> list[dict[str, Any]]:
-    """Against the references; `tower` is what becomes of the first claim."""
+    """Verdicts against the references; `tower` is that of the first claim."""
     reference = TEXTS["tower"]["reference"]
     start = reference.index("The tower")
     evidence = {"evidence": "The tower stands in Paris.", "evidence_start": start}

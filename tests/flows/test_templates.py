@@ -1,4 +1,4 @@
-"""Templates: what is put in is text, a fact that is not there raises, a policy is exact."""
+"""Templates: values are escaped, a missing value raises, policies are exact."""
 
 import pytest
 from jinja2 import UndefinedError
@@ -13,7 +13,7 @@ FACTS = {
 }
 
 
-def test_words_are_text_and_markup_is_put_in_as_it_is() -> None:
+def test_text_is_escaped_and_markup_is_not() -> None:
     page = render_template("claimflow.flows.viewer", "error.html.j2", FACTS)
     assert "&lt;b&gt;one&lt;/b&gt; &amp; " in page
     assert "<style>p > a {}</style>" in page
@@ -21,12 +21,12 @@ def test_words_are_text_and_markup_is_put_in_as_it_is() -> None:
     assert "\x1b" not in page
 
 
-def test_a_fact_that_a_template_needs_is_not_left_out() -> None:
+def test_a_missing_value_raises() -> None:
     with pytest.raises(UndefinedError, match="'style' is undefined"):
         render_template("claimflow.flows.viewer", "error.html.j2", {"title": "Two", "messages": []})
 
 
-def test_a_policy_allows_what_is_named() -> None:
+def test_a_policy_allows_only_what_is_named() -> None:
     # printf 'a {}' | openssl sha256 -binary | base64
     assert csp_hash("a {}") == "'sha256-mkSHzL7faOU7/U/v8Umg+058R69+vN2A2xmE3Fz1q98='"
     assert content_policy("style-src 'self'", "img-src data:") == (
@@ -34,5 +34,5 @@ def test_a_policy_allows_what_is_named() -> None:
     )
 
 
-def test_sources_are_files_of_ours() -> None:
+def test_assets_are_package_files() -> None:
     assert asset("claimflow.flows.report", "form.js").startswith('"use strict";')

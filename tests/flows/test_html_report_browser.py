@@ -1,4 +1,4 @@
-"""The report as a reader has it: in a real Chromium, from disk."""
+"""The HTML report in Chromium, opened from a file."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.store.store import Store
 from tests.flows.browser import Seen
 from tests.flows.recorded_runs import claims, put_run, samples
-from tests.flows.reported import EVIL, LONG, put_runs
+from tests.flows.report_runs import EVIL, LONG, put_runs
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def panel(seen: Seen, name: str) -> Locator:
     return seen.page.locator(f"#detail section[aria-label='{name}']")
 
 
-def test_the_overview_has_means_plots_slices_cost_and_failures(alone: Seen) -> None:
+def test_the_first_part_has_means_plots_slices_cost_and_failures(alone: Seen) -> None:
     page = alone.page
     assert page.title().startswith("<b>p</b> ")
     assert page.locator("h1").inner_text() == "<b>p</b>"
@@ -103,7 +103,7 @@ def test_samples_with_the_lowest_scores_come_first(alone: Seen) -> None:
     assert names[2:] == ["long", "برج", "silent"]
 
 
-def test_a_search_looks_into_all_texts(alone: Seen) -> None:
+def test_the_search_covers_all_texts(alone: Seen) -> None:
     field(alone, "text").fill("GRÖSSER")
     assert rows(alone) == []
     field(alone, "text").fill("Größer")
@@ -144,7 +144,7 @@ def test_filters_narrow_the_list(alone: Seen) -> None:
         expect(alone.page.locator("#list tbody tr")).to_have_count(5)
 
 
-def test_a_head_sorts_and_turns_the_order(alone: Seen) -> None:
+def test_a_column_header_sorts_and_reverses_the_order(alone: Seen) -> None:
     alone.page.get_by_role("button", name="sort by sample").click()
     assert alone.page.locator("th[aria-sort=ascending]").inner_text() == "sample ▲"
     up = rows(alone)
@@ -177,7 +177,7 @@ def test_keys_search_move_open_and_close(alone: Seen) -> None:
     assert page.evaluate("document.activeElement.textContent") == second
 
 
-def test_claims_are_marked_where_they_stand_by_verdict(alone: Seen) -> None:
+def test_claims_are_marked_in_the_text_by_verdict(alone: Seen) -> None:
     open_sample(alone, "tower")
     response = panel(alone, "Response").locator("div.text")
     assert marks(response) == [
@@ -217,7 +217,7 @@ def test_a_click_shows_the_claim_its_evidence_the_reason_and_the_call(alone: See
     ]
 
 
-def test_claims_are_held_against_what_the_reader_chooses(alone: Seen) -> None:
+def test_the_reader_chooses_the_step_whose_verdicts_are_shown(alone: Seen) -> None:
     open_sample(alone, "tower")
     panel(alone, "Response").locator("select").select_option("in_contexts")
     assert marks(panel(alone, "Response").locator("div.text")) == [
@@ -226,7 +226,7 @@ def test_claims_are_held_against_what_the_reader_chooses(alone: Seen) -> None:
     ]
 
 
-def test_votes_are_told_one_by_one(alone: Seen) -> None:
+def test_votes_are_listed_one_by_one(alone: Seen) -> None:
     judges = alone.page.locator("section[aria-labelledby=judges]")
     assert judges.inner_text().startswith("Judges\n1 of 1 claim unstable: see `claimflow sql")
     open_sample(alone, "tower")
@@ -245,7 +245,7 @@ def test_votes_are_told_one_by_one(alone: Seen) -> None:
     assert votes.locator("details").count() == 1
 
 
-def test_a_verdict_of_a_cascade_says_whose_it_is(alone: Seen) -> None:
+def test_a_verdict_of_a_cascade_names_its_model(alone: Seen) -> None:
     open_sample(alone, "long")
     panel(alone, "Response").locator("button.claim").click()
     told = panel(alone, "Response").locator(".verdict").inner_text()
@@ -264,7 +264,7 @@ def test_lexical_scores_stand_beside_their_sentences(alone: Seen) -> None:
     ]  # fmt: skip
 
 
-def test_text_from_right_to_left_stays_so(alone: Seen) -> None:
+def test_right_to_left_text_keeps_its_direction(alone: Seen) -> None:
     open_sample(alone, "برج")
     response = panel(alone, "Response").locator("div.text")
     assert marks(response) == [("البرج في باريس.", "entailed")]
@@ -294,7 +294,7 @@ def test_an_answer_of_a_megabyte_opens(alone: Seen) -> None:
     assert marks(response) == [("Its end is here.", "contradicted")]
 
 
-def test_a_claim_leaves_the_rest_as_the_reader_had_it(alone: Seen) -> None:
+def test_choosing_a_claim_keeps_folds_and_scroll_positions(alone: Seen) -> None:
     detail = open_sample(alone, "long")
     response = panel(alone, "Response").locator("div.text")
     response.evaluate("one => one.scrollTop = 5000")
@@ -306,14 +306,14 @@ def test_a_claim_leaves_the_rest_as_the_reader_had_it(alone: Seen) -> None:
     assert alone.page.evaluate("document.activeElement.className") == "claim"
 
 
-def test_what_is_not_there_is_said(alone: Seen) -> None:
+def test_missing_texts_are_marked(alone: Seen) -> None:
     open_sample(alone, "silent")
     assert panel(alone, "Response").inner_text() == "Response\n\n(missing)\n\nno claims of it"
     open_sample(alone, "long")
     assert "(empty)" in panel(alone, "Reference").inner_text()
 
 
-def test_the_next_sample_is_a_button_away(alone: Seen) -> None:
+def test_buttons_open_the_next_and_previous_sample(alone: Seen) -> None:
     names = rows(alone)
     detail = open_sample(alone, names[2])
     following = alone.page.get_by_role("button", name="Next")
@@ -331,7 +331,7 @@ def test_the_next_sample_is_a_button_away(alone: Seen) -> None:
     assert detail.is_hidden()
 
 
-def test_a_comparison_says_what_flipped(against: Seen) -> None:
+def test_a_comparison_shows_flipped_verdicts(against: Seen) -> None:
     part = against.page.locator("section[aria-labelledby=comparison]")
     assert "verdict flipped\tchance\t1" in part.inner_text()
     assert part.locator("svg").count() == 1
@@ -343,7 +343,7 @@ def test_a_comparison_says_what_flipped(against: Seen) -> None:
     assert len(rows(against)) == 4
 
 
-def test_both_runs_stand_side_by_side(against: Seen) -> None:
+def test_both_runs_are_shown_side_by_side(against: Seen) -> None:
     detail = open_sample(against, "tower")
     first, second = panel(against, "Response in A"), panel(against, "Response in B")
     assert marks(first.locator("div.text"))[0] == ("The tower stands in Paris.", "entailed")
@@ -365,7 +365,7 @@ def test_both_runs_stand_side_by_side(against: Seen) -> None:
     assert "The same in both runs." in detail.inner_text()
 
 
-def test_references_stand_side_by_side_where_their_claims_differ(
+def test_references_are_side_by_side_where_their_claims_differ(
     browser: Browser, tmp_path: Path
 ) -> None:
     store = Store(tmp_path / "s.duckdb")
@@ -385,7 +385,7 @@ def test_references_stand_side_by_side_where_their_claims_differ(
         assert panel(opened, "Reference").count() == 1
 
 
-def test_a_screen_reader_is_told_what_everything_is(against: Seen) -> None:
+def test_everything_has_a_role_and_a_name(against: Seen) -> None:
     page = against.page
     open_sample(against, "tower")
     panel(against, "Response in B").locator(".mark").first.click()
@@ -414,7 +414,7 @@ def test_a_screen_reader_is_told_what_everything_is(against: Seen) -> None:
         assert line in tree, line
 
 
-def test_headings_go_down_one_step_at_a_time_and_nothing_is_called_the_same(against: Seen) -> None:
+def test_headings_skip_no_level_and_names_are_unique(against: Seen) -> None:
     open_sample(against, "tower")
     panel(against, "Response in B").locator(".mark").first.click()
     names = "h1, h2, h3, h4, h5, h6"
@@ -427,7 +427,7 @@ def test_headings_go_down_one_step_at_a_time_and_nothing_is_called_the_same(agai
     assert against.page.locator("html").get_attribute("lang") == "en"
 
 
-def test_the_focus_goes_through_the_page_in_order_and_can_be_seen(alone: Seen) -> None:
+def test_the_focus_order_is_visible_and_follows_the_page(alone: Seen) -> None:
     page = alone.page
     open_sample(alone, "tower")
     page.get_by_role("link").first.focus()
@@ -453,7 +453,7 @@ FOCUSED = """() => {
 
 
 @pytest.mark.parametrize("name", ["alone", "against"])
-def test_a_narrow_window_scrolls_one_way(
+def test_a_narrow_window_scrolls_in_one_direction(
     browser: Browser, pages: dict[str, Path], name: str
 ) -> None:
     opened = Seen(browser, pages[name])
@@ -467,7 +467,7 @@ def test_a_narrow_window_scrolls_one_way(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_words_can_be_read_in_both_schemes(
+def test_text_has_contrast_in_both_color_schemes(
     browser: Browser, pages: dict[str, Path], scheme: str
 ) -> None:
     opened = Seen(browser, pages["alone"], color_scheme=scheme)
@@ -499,7 +499,7 @@ CONTRASTS = """() => {
 }"""
 
 
-def test_paper_has_neither_controls_nor_scrolled_texts(alone: Seen) -> None:
+def test_print_has_no_controls_and_no_scrolled_texts(alone: Seen) -> None:
     open_sample(alone, "long")
     alone.page.emulate_media(media="print")
     assert alone.page.locator("#filters").is_hidden()

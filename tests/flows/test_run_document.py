@@ -13,7 +13,7 @@ from claimflow.flows.store.results import sample_count
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import content_key
 from tests.flows.recorded_runs import put_run
-from tests.flows.reported import EVIL, LONG, put_runs, samples_of
+from tests.flows.report_runs import EVIL, LONG, put_runs, samples_of
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_only_scored_samples_have_values(runs: tuple[Store, str, str]) -> None:
     assert scored_values(store, b, StepMetric("precision", "precision")) == [0.0, 0.25, 1.0]
 
 
-def test_the_lowest_come_first_and_a_failure_counts_as_the_lowest(
+def test_the_lowest_come_first_and_failures_count_as_0(
     runs: tuple[Store, str, str],
 ) -> None:
     store, a, _ = runs
@@ -58,25 +58,27 @@ def test_the_lowest_come_first_and_a_failure_counts_as_the_lowest(
     assert ranked_samples(store, a, 2)["sample_id"].to_list() == [EVIL, "long"]
 
 
-def test_some_may_be_put_before_all_others(runs: tuple[Store, str, str]) -> None:
+def test_given_samples_come_first(runs: tuple[Store, str, str]) -> None:
     store, a, _ = runs
     ranked = ranked_samples(store, a, 3, before=["silent", "unknown", "tower"])
     assert ranked["sample_id"].to_list() == ["silent", "tower", EVIL]
 
 
-def test_scores_that_are_best_at_zero_count_the_other_way(tmp_path: Path) -> None:
+def test_metrics_for_which_lower_is_better_are_inverted(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.duckdb")
     run = put_run(store, samples_of("noise_sensitivity", {"good": 0.1, "bad": 0.9}))
     assert ranked_samples(store, run, 10)["sample_id"].to_list() == ["bad", "good"]
 
 
-def test_what_changed_comes_by_flips_then_by_moves(runs: tuple[Store, str, str]) -> None:
+def test_changed_samples_are_ordered_by_flips_then_by_score_changes(
+    runs: tuple[Store, str, str],
+) -> None:
     store, a, b = runs
     assert changed_samples(compare(store, RunPair(a, b))) == ["tower"]
     assert changed_samples(compare(store, RunPair(a, a))) == []
 
 
-def test_a_sample_is_followed_in_the_order_asked_for(runs: tuple[Store, str, str]) -> None:
+def test_samples_are_traced_in_the_given_order(runs: tuple[Store, str, str]) -> None:
     store, _, b = runs
     found = list(traced_samples(store, b, ["long", "unknown", "tower"]))
     assert [one.sample["sample_id"] for one in found] == ["long", "tower"]
@@ -102,7 +104,7 @@ def test_a_sample_is_followed_in_the_order_asked_for(runs: tuple[Store, str, str
     assert tower.sentences[0]["rouge_l_f1"] == 0.5
 
 
-def test_many_samples_come_in_several_reads(tmp_path: Path) -> None:
+def test_many_samples_are_read_in_batches(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.duckdb")
     names = [f"sample {number}" for number in range(250)]
     run = put_run(store, samples_of("precision", dict.fromkeys(names, 0.5)))
@@ -110,7 +112,7 @@ def test_many_samples_come_in_several_reads(tmp_path: Path) -> None:
     assert [one.sample["sample_id"] for one in found] == names[::-1]
 
 
-def test_an_entry_of_a_comparison_says_what_was_otherwise(runs: tuple[Store, str, str]) -> None:
+def test_an_entry_of_a_comparison_has_the_differing_parts(runs: tuple[Store, str, str]) -> None:
     store, a, b = runs
     names = [("long", 0.25), ("tower", 0.0)]
     same, other = sample_entries(store, b, names, compare(store, RunPair(a, b)))
@@ -127,7 +129,7 @@ def test_an_entry_of_a_comparison_says_what_was_otherwise(runs: tuple[Store, str
     assert other["before"]["claims"][0]["verdicts"][0]["verdict"] == "entailed"
 
 
-def test_a_system_message_is_told_once(runs: tuple[Store, str, str]) -> None:
+def test_a_system_message_is_written_once(runs: tuple[Store, str, str]) -> None:
     store, _, b = runs
     one, other = sample_entries(store, b, [("tower", 0.0), ("long", 0.25)])
     assert [call["system"] for call in one["calls"]] == ["You judge.", 0, 0]

@@ -15,7 +15,7 @@ def unpacked(payload: Payload) -> list[Any]:
     return found
 
 
-def test_what_is_packed_comes_out_again() -> None:
+def test_unpacking_returns_the_entries() -> None:
     entries = [{"text": "</script> größer 😀", "none": None, "list": [1, {"deep": "x"}]}, {}]
     payload = pack_entries(entries, most=1_000)
     assert payload.held == 2
@@ -24,7 +24,7 @@ def test_what_is_packed_comes_out_again() -> None:
     assert unpacked(payload) == entries
 
 
-def test_no_sample_is_an_empty_list() -> None:
+def test_no_samples_are_an_empty_list() -> None:
     assert unpacked(pack_entries([], most=10)) == []
 
 
@@ -36,7 +36,7 @@ def test_control_characters_are_replaced_one_for_one() -> None:
     assert len(value) == len(text)
 
 
-def test_numbers_have_six_digits() -> None:
+def test_numbers_have_six_decimals() -> None:
     assert unpacked(pack_entries([{"x": 0.1 + 0.2, "y": 1 / 3, "z": True}], most=1_000)) == [
         {"x": 0.3, "y": 0.333333, "z": True}
     ]
@@ -48,7 +48,7 @@ def letters(count: int) -> str:
     return "".join(chance.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=count))
 
 
-def test_what_is_too_much_is_left_out_and_not_even_read() -> None:
+def test_entries_beyond_the_limit_are_not_read() -> None:
     read = []
 
     def entries() -> Iterator[dict[str, Any]]:
@@ -64,6 +64,6 @@ def test_what_is_too_much_is_left_out_and_not_even_read() -> None:
     assert len(payload.text) <= 5_000 + 100
 
 
-def test_the_first_is_there_however_large() -> None:
+def test_the_first_entry_is_always_included() -> None:
     payload = pack_entries([{"text": letters(10_000)}, {"text": "b"}], most=100)
     assert [len(entry["text"]) for entry in unpacked(payload)] == [10_000]

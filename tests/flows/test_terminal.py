@@ -1,4 +1,4 @@
-"""What the end of a run says of rows that failed."""
+"""What is printed when a run ends: failed rows, micro means, the lowest samples."""
 
 import json
 from pathlib import Path
@@ -29,14 +29,14 @@ steps:
 
 
 @pytest.mark.parametrize(
-    ("others", "said"),
+    ("others", "line"),
     [
         ([], "3 rows failed"),
         (["prose"], "6 rows failed; run again to ask for 3 of them"),
     ],
 )
-def test_only_what_would_be_asked_again_is_worth_another_run(
-    others: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_only_retryable_failures_suggest_another_run(
+    others: list[str], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rule = faults.either(
         faults.where(about("declined"), faults.refused()),
@@ -46,10 +46,10 @@ def test_only_what_would_be_asked_again_is_worth_another_run(
         judged = Judged(tmp_path, endpoint)
         judged.write(["good", "declined", *others])
         assert judged.command() == 1
-    assert said in capsys.readouterr().out.splitlines()
+    assert line in capsys.readouterr().out.splitlines()
 
 
-def test_the_micro_mean_stands_beside_a_mean_that_it_differs_from(
+def test_a_micro_mean_is_shown_if_it_differs_from_the_mean(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     samples = [
@@ -68,7 +68,7 @@ def test_the_micro_mean_stands_beside_a_mean_that_it_differs_from(
     assert "rouge_faithfulness 0.000 0.000 to 0.658 2 0 0 2" in printed
 
 
-def test_the_lowest_samples_are_the_worst_whichever_way_a_metric_goes(small: Path) -> None:
+def test_the_lowest_samples_respect_metrics_for_which_lower_is_better(small: Path) -> None:
     reference, wrong = "The Eiffel Tower is located in Paris.", "Einstein was born in 1879."
     samples = [
         {"sample_id": "noisy", "response": wrong, "retrieved_contexts": [f"{reference} {wrong}"]},

@@ -1,4 +1,4 @@
-"""The label form in a real Chromium: what it shows, and the sheet that it saves."""
+"""The label page in Chromium: what it shows, and the sheet that it saves."""
 
 from collections.abc import Sequence
 from pathlib import Path
