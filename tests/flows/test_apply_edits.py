@@ -1,4 +1,4 @@
-"""Edits laid over tables: which rows they give, and what the tables that come of it are."""
+"""Corrections applied to tables of claims and verdicts: their rows and which edits apply."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -75,7 +75,7 @@ def test_an_edit_gives_the_claims_of_its_sample_and_leaves_all_others() -> None:
     assert table["claim_id"][0] == key("a", "The tower is high.")
 
 
-def test_claims_of_a_sample_without_any_stand_where_the_sample_does() -> None:
+def test_new_claims_of_a_sample_keep_the_order_of_samples() -> None:
     table = apply_edits(Claim, CLAIMS, SAMPLES, [edit("b", words("Snow is white."))])
     assert table["sample_id"].to_list() == ["a", "b", "c"]
 
@@ -84,19 +84,19 @@ def test_an_edit_may_leave_no_claims() -> None:
     assert apply_edits(Claim, CLAIMS, SAMPLES, [edit("a", [])])["sample_id"].to_list() == ["c"]
 
 
-def test_a_failed_decomposition_is_mended_by_hand() -> None:
+def test_an_edit_replaces_a_failed_decomposition() -> None:
     failed = build(Claim, [claim("a", None, status="failed", failure="timeout", reason="late")])
     table = apply_edits(Claim, failed, SAMPLES, [edit("a", words("Milk is white."))])
     assert told(table) == [("a", "Milk is white.", 19, BY_ANN, None)]
     assert table["status"].to_list() == ["made"]
 
 
-def test_the_later_edit_stands() -> None:
+def test_the_later_edit_wins() -> None:
     edits = [edit("a", words("One.")), edit("a", words("Two."))]
     assert apply_edits(Claim, CLAIMS, SAMPLES, edits)["claim"].to_list() == ["Two.", "Ice is hard."]
 
 
-def test_edits_of_other_parts_do_nothing() -> None:
+def test_edits_of_other_parts_are_ignored() -> None:
     part = SAMPLES.filter(pl.col("sample_id") != "b")
     assert apply_edits(Claim, CLAIMS, part, [edit("b", words("One."))]).equals(CLAIMS)
 
@@ -106,7 +106,7 @@ def verdict(sample_id: str, passage: int | None, label: str | None, **more: Any)
     return row | {"verdict": label} | more
 
 
-def test_an_edited_verdict_keeps_nothing_of_the_judge() -> None:
+def test_an_edited_verdict_clears_the_evidence_of_the_judge() -> None:
     judged = {"reason": "so", "call_id": CALL, "evidence": "e", "p_neutral": 1.0}
     ballot = {"agreement": 0.6, "ballot": '["entailed"]'}
     table = build(
@@ -134,24 +134,24 @@ def test_an_edited_verdict_keeps_nothing_of_the_judge() -> None:
     )
 
 
-def test_verdicts_on_claims_that_are_gone_do_nothing() -> None:
+def test_edited_verdicts_on_removed_claims_are_ignored() -> None:
     table = build(Verdict, [verdict("a", None, "neutral")])
     gone = edit("b", [verdict("b", None, "entailed")], kind="verdicts")
     assert apply_edits(Verdict, table, SAMPLES, [gone]).equals(table)
 
 
-def test_an_edit_stands_while_its_text_does() -> None:
+def test_an_edit_applies_while_its_text_is_unchanged() -> None:
     one, other = edit("a", []), edit("b", [], text=text_key("It was otherwise."))
     listed = edit("c", [], field="retrieved_contexts", text=text_key([TEXTS["c"]]))
     gone = edit("a", [])._replace(sample_id="gone")
     assert list(applicable_edits([one, other, listed, gone], [SAMPLES])) == [one, listed]
 
 
-def test_a_text_and_a_list_of_it_are_told_apart() -> None:
+def test_a_text_differs_from_a_list_of_it() -> None:
     assert len({text_key("a"), text_key(["a"]), text_key([]), text_key(None)}) == 4
 
 
-def test_an_edit_taken_back_is_not_in_force_and_stays_on_record() -> None:
+def test_a_withdrawn_edit_does_not_apply_and_stays_recorded() -> None:
     one, other = edit("a", words("One.")), edit("b", [], edit_id=content_key("edit", 2))
     back = undo_edit(
         [one, other],

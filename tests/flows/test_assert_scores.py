@@ -1,4 +1,4 @@
-"""`assert_scores`: what a team's own test suite is told."""
+"""`assert_scores`, as test suites of users call it."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return store
 
 
-def test_a_run_that_meets_its_expectations_is_named(store: Store) -> None:
+def test_a_run_that_meets_its_expectations_returns_its_id(store: Store) -> None:
     run_id = assert_scores(
         store=store.path,
         run="latest",
@@ -42,7 +42,7 @@ def test_a_run_that_meets_its_expectations_is_named(store: Store) -> None:
     assert run_id == chosen_run(store, "latest")
 
 
-def test_every_expectation_that_is_not_met_is_told(store: Store) -> None:
+def test_every_missed_expectation_is_listed(store: Store) -> None:
     with pytest.raises(AssertionError) as failed:
         assert_scores(
             store=store.path,
@@ -62,7 +62,7 @@ def test_every_expectation_that_is_not_met_is_told(store: Store) -> None:
     ]
 
 
-def test_a_metric_that_is_not_there_is_a_mistake(store: Store) -> None:
+def test_an_unknown_metric_is_an_input_error(store: Store) -> None:
     with pytest.raises(InputError) as wrong:
         assert_scores(store=store.path, at_least={"faithfulnes": 0.5})
     assert str(wrong.value) == (
@@ -79,7 +79,7 @@ def test_it_takes_a_pipeline_or_a_store(store: Store, small: Path) -> None:
         assert_scores(pipeline=small, run="latest")
 
 
-def test_a_pipeline_is_run_and_its_gates_are_held(
+def test_a_pipeline_is_run_and_its_gates_count(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gates = "gates: {factual_correctness: {min: 0.99}, token_overlap_faithfulness: {min: 0.4}}\n"
@@ -99,7 +99,7 @@ def test_a_pipeline_is_run_and_its_gates_are_held(
     assert capsys.readouterr().out == ""
 
 
-def test_the_example_is_as_it_is_told(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_documented_example_works(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = Path(__file__).parents[2] / "flows/guides/report.md"
     section = page.read_text("utf-8").partition("\n## In your own tests\n")[2]
     example, told = re.findall(r"```(?:python)?\n(.*?)```", section, re.DOTALL)[:2]

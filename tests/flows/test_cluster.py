@@ -1,4 +1,4 @@
-"""The same rows by whomever they are made: this process, local ones, a Dask cluster."""
+"""This process, local workers and a Dask cluster make the same rows."""
 
 import os
 import shutil
@@ -43,8 +43,8 @@ steps:
 SAMPLES = 6
 
 
-class Watch(RunObserver):
-    """Notes which steps were made, and does something once when the first part of one is."""
+class StepWatch(RunObserver):
+    """Records which steps were reused; calls `once` after the first part of one step."""
 
     def __init__(self, once: object = None) -> None:
         self.reused: dict[str, bool] = {}
@@ -81,8 +81,8 @@ def cluster(address: str, stop: threading.Event) -> Iterator[DaskWorkers]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _little_is_much() -> Iterator[None]:
-    """Three parts of a table, many batches of questions, and all of it worth a process."""
+def _small_thresholds() -> Iterator[None]:
+    """Tables have three parts and many batches, and all of them are worth a process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table_builder, "SHARD", 2)
         patch.setattr(tools, "_BATCH", 5)
@@ -91,7 +91,7 @@ def _little_is_much() -> Iterator[None]:
         yield
 
 
-def digests(folder: Path, workers: str, watch: Watch | None = None) -> dict[str, str]:
+def digests(folder: Path, workers: str, watch: StepWatch | None = None) -> dict[str, str]:
     """The digest of every step's table, as a run with these workers makes it."""
     shutil.copy(DEMO, folder / "demo.jsonl")
     config = folder / "scale.yaml"
@@ -105,17 +105,17 @@ def digests(folder: Path, workers: str, watch: Watch | None = None) -> dict[str,
         return dict(read_table(connection, query, id=run.run_id).rows())
 
 
-class Alone(NamedTuple):
-    """What one process makes, and where."""
+class Reference(NamedTuple):
+    """The folder and the digests of a run in one process."""
 
     folder: Path
     digests: dict[str, str]
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone:
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Reference:
     folder = tmp_path_factory.mktemp("alone")
-    return Alone(folder, digests(folder, "count: 1"))
+    return Reference(folder, digests(folder, "count: 1"))
 
 
 @pytest.mark.parametrize(
@@ -129,25 +129,25 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone:
         "engine: dask, address: 'ADDRESS', shards: 7",
     ],
 )
-def test_rows_are_the_same_whoever_makes_them(
-    tmp_path: Path, address: str, alone: Alone, workers: str
+def test_rows_do_not_depend_on_the_workers(
+    tmp_path: Path, address: str, alone: Reference, workers: str
 ) -> None:
     assert len(alone.digests) == 8
     assert digests(tmp_path, workers.replace("ADDRESS", address)) == alone.digests
 
 
-def test_what_one_engine_made_another_reuses(address: str, alone: Alone) -> None:
-    watch = Watch()
+def test_tables_are_reused_across_engines(address: str, alone: Reference) -> None:
+    watch = StepWatch()
     digests(alone.folder, f"engine: dask, address: '{address}', shards: 3", watch)
     assert watch.reused == dict.fromkeys(alone.digests, True)
 
 
-def test_a_worker_that_is_killed_costs_no_row(tmp_path: Path, address: str, alone: Alone) -> None:
+def test_a_killed_worker_loses_no_row(tmp_path: Path, address: str, alone: Reference) -> None:
     from distributed import Client
 
     with Client(address, set_as_default=False) as client:
         pid = next(iter(client.run(os.getpid).values()))
-        watch = Watch(once=lambda: os.kill(pid, signal.SIGKILL))
+        watch = StepWatch(once=lambda: os.kill(pid, signal.SIGKILL))
         made = digests(tmp_path, f"engine: dask, address: '{address}', shards: 7", watch)
         assert pid not in client.run(os.getpid).values()
         # The next test counts on the one that takes its place.
@@ -170,7 +170,7 @@ def test_few_chunks_are_in_flight_and_results_come_in_order(cluster: DaskWorkers
 
 
 def _late(number: float) -> float:
-    """The sooner the later."""
+    """Later chunks finish earlier."""
     time.sleep(0.3 - number / 2)
     return number
 
@@ -182,7 +182,7 @@ def _until_there(path: str) -> None:
         time.sleep(0.02)
 
 
-def test_a_run_that_is_stopped_calls_off_what_is_in_flight(
+def test_a_stopped_run_cancels_its_chunks(
     cluster: DaskWorkers, stop: threading.Event, tmp_path: Path
 ) -> None:
     go_on = tmp_path / "go on"
@@ -196,12 +196,12 @@ def test_a_run_that_is_stopped_calls_off_what_is_in_flight(
     assert list(cluster.each(len, [("ab",), ("abc",)], what="x")) == [2, 3]
 
 
-def test_what_work_raises_is_raised_here(cluster: DaskWorkers) -> None:
+def test_an_error_on_a_worker_is_raised_here(cluster: DaskWorkers) -> None:
     with pytest.raises(ZeroDivisionError):
         list(cluster.each(divmod, [(1, 1), (1, 0)], what="x"))
 
 
-def test_other_versions_are_told_before_the_run(
+def test_other_versions_are_refused_before_the_run(
     tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = (("Python", "3.9"), ("claimflow", "0.0.1"), ("polars", "1"), ("onnxruntime", "1"))
@@ -226,7 +226,7 @@ def test_a_worker_that_joins_with_another_version_is_refused() -> None:
     assert dask.call_same_version(dask.versions(), len, ("ab",)) == 2
 
 
-def test_nobody_at_the_address_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_scheduler_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         digests(tmp_path, "engine: dask, address: 'tcp://127.0.0.1:9'")
     assert str(caught.value) == (

@@ -1,4 +1,4 @@
-"""Whether there is room for a run: estimated before it begins, and refused with figures."""
+"""Disk space is estimated before a run starts, and a run that needs more is refused."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ def steps(config: Path) -> list[str]:
     return [step.name for step in prepare(config).pipeline.steps]
 
 
-def test_without_a_run_the_samples_say(small: Path) -> None:
+def test_without_a_run_the_size_of_the_samples_counts(small: Path) -> None:
     prepared = prepare(small)
     need = space_needed(prepared, Store(small.with_name("small.duckdb")), wanted=steps(small))
     texts = sum(frame.estimated_size() for frame in prepared.samples.shards(10))
@@ -26,7 +26,7 @@ def test_without_a_run_the_samples_say(small: Path) -> None:
     assert need.tables == need.copy == texts
 
 
-def test_then_the_last_run_says(small: Path) -> None:
+def test_the_last_run_gives_the_estimate(small: Path) -> None:
     with chdir(small.parent):
         assert main(["run", "small.yaml"]) == 0
     store = Store(small.with_name("small.duckdb"))
@@ -45,7 +45,7 @@ def test_then_the_last_run_says(small: Path) -> None:
     assert space_needed(prepare(small), store, wanted=steps(small)).copy == 0
 
 
-def test_too_little_is_told_with_figures(small: Path) -> None:
+def test_the_message_has_the_sizes(small: Path) -> None:
     store = Store(small.parent / "new" / "folder" / "s.duckdb")
     prepared, wanted = prepare(small), steps(small)
     need = space_needed(prepared, store, wanted=wanted)
@@ -61,7 +61,7 @@ def test_too_little_is_told_with_figures(small: Path) -> None:
     )
 
 
-def test_a_run_is_refused_before_it_begins(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_refused_before_it_starts(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with chdir(small.parent):
         assert main(["run", "small.yaml"]) == 0
         # Sparse: it takes no room, but a copy of it would.

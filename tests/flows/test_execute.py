@@ -35,7 +35,7 @@ STEPS = [
 
 
 class Seen(RunObserver):
-    """Remembers what a run says of itself."""
+    """Records the events of a run."""
 
     def __init__(self) -> None:
         self.killed: Sequence[str] = ()
@@ -148,7 +148,7 @@ def test_the_latest_run_has_views_of_its_own(ran: Path) -> None:
     assert rows(ran, counts).row(0) == (24, 12)
 
 
-def test_the_means_say_how_many_of_how_many(ran: Path) -> None:
+def test_means_have_counts(ran: Path) -> None:
     summary = rows(
         ran,
         "SELECT slice_value, n, n_scored, n_undefined, n_failed, mean FROM summaries "
@@ -161,7 +161,7 @@ def test_the_means_say_how_many_of_how_many(ran: Path) -> None:
     ]
 
 
-def test_a_changed_setting_costs_its_step_and_what_depends_on_its_content(ran: Path) -> None:
+def test_a_changed_setting_remakes_its_step_and_dependents_with_new_content(ran: Path) -> None:
     edit(
         ran,
         "use: deterministic_faithfulness",
@@ -172,7 +172,7 @@ def test_a_changed_setting_costs_its_step_and_what_depends_on_its_content(ran: P
     assert run(ran).names(reused=False) == {"deterministic_faithfulness", "summary"}
 
 
-def test_a_table_made_anew_with_the_same_content_leaves_the_scores_alone(ran: Path) -> None:
+def test_a_remade_table_of_the_same_content_leaves_the_scores_reused(ran: Path) -> None:
     edit(ran, "against: reference}", "against: reference, threshold: 0.51}")
     assert run(ran).names(reused=False) == {"response_in_reference"}
 
@@ -213,7 +213,7 @@ def test_steps_that_compute_the_same_share_one_table(small: Path) -> None:
     assert rows(small, "SELECT count(*) FROM verdicts").item() == 4
 
 
-def test_plan_knows_before_what_the_run_does(small: Path) -> None:
+def test_the_plan_is_what_the_run_does(small: Path) -> None:
     assert actions(small) == {
         "response_claims": "make",
         "reference_claims": "make",
@@ -228,7 +228,7 @@ def test_plan_knows_before_what_the_run_does(small: Path) -> None:
     assert set(actions(small).values()) == {"reuse"}
 
 
-def test_a_run_that_is_stopped_keeps_what_is_done_and_says_so(small: Path) -> None:
+def test_a_stopped_run_keeps_its_tables_and_is_recorded_as_stopped(small: Path) -> None:
     prepared = prepare(small)
     store = open_store(prepared, None)
 
@@ -245,7 +245,7 @@ def test_a_run_that_is_stopped_keeps_what_is_done_and_says_so(small: Path) -> No
     assert "response_claims" in run(small).names(reused=True)
 
 
-def test_a_run_that_breaks_is_on_record_as_failed(
+def test_a_run_that_raises_is_recorded_as_failed(
     small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared = prepare(small)

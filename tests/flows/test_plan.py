@@ -1,4 +1,4 @@
-"""A plan says what a run then asks, call by call, and leaves nothing behind."""
+"""A plan counts exactly the calls that a run then makes, and writes nothing."""
 
 import json
 import subprocess
@@ -49,7 +49,7 @@ PRICE = {"input": 1.0, "output": 10.0}
 
 
 def own(name: str, last: str = "Milk is white.") -> dict[str, Any]:
-    """A sample of three claims, whose texts are its own."""
+    """A sample of three claims that no other sample has."""
     return sample(name, response=f"{CLAIMS[0]} Cheese is {name}. {last}")
 
 
@@ -65,7 +65,7 @@ def endpoint() -> Iterator[Endpoint]:
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory, endpoint: Endpoint) -> Judged:
-    """A pipeline that was run once, and is never changed."""
+    """A finished pipeline, which no test changes."""
     judged = Judged(tmp_path_factory.mktemp("ran"), endpoint)
     judged.write(SAMPLES, steps=BY_JUDGE, price=PRICE)
     judged.run()
@@ -99,7 +99,7 @@ def run(judged: Judged, endpoint: Endpoint, *options: str) -> None:
 
 
 def told(judged: Judged, capsys: pytest.CaptureFixture[str], *options: str) -> list[str]:
-    """The lines that `claimflow plan` prints, blanks squeezed."""
+    """The lines that `claimflow plan` prints, with single spaces."""
     capsys.readouterr()
     with chdir(judged.path.parent):
         assert main(["plan", str(judged.path), *options]) == 0
@@ -107,7 +107,7 @@ def told(judged: Judged, capsys: pytest.CaptureFixture[str], *options: str) -> l
 
 
 def as_planned(judged: Judged, endpoint: Endpoint) -> int:
-    """The calls planned, after a run that made exactly those, step by step."""
+    """The number of planned calls; asserts that a run makes them, step by step."""
     estimates = planned(judged)
     assert not any(one.about for one in estimates.values())
     run(judged, endpoint)
@@ -141,7 +141,7 @@ def test_a_run_makes_the_calls_that_were_planned(tmp_path: Path) -> None:
         assert as_planned(judged, endpoint) == 8
 
 
-def test_other_makers_of_claims_cost_the_claims_that_are_new(tmp_path: Path) -> None:
+def test_another_decomposer_costs_the_verdicts_on_new_claims(tmp_path: Path) -> None:
     response = "The tower stands in Paris and opened in 1889. Cheese comes from milk."
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
@@ -153,7 +153,7 @@ def test_other_makers_of_claims_cost_the_claims_that_are_new(tmp_path: Path) -> 
         assert as_planned(judged, endpoint) == 3
 
 
-def test_claims_that_a_judge_has_yet_to_name_are_guessed(tmp_path: Path) -> None:
+def test_claims_that_a_judge_has_yet_to_make_are_estimated(tmp_path: Path) -> None:
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
         judged.write(SAMPLES, steps=BY_JUDGE)
@@ -225,7 +225,7 @@ def test_a_changed_decomposition_prompt_costs_the_verdicts_on_new_claims(tmp_pat
         (Rerun(samples="SELECT 'two' AS sample_id"), 0),
     ],
 )
-def test_what_is_made_again_is_planned_as_it_is_run(
+def test_reruns_are_planned_as_they_are_run(
     ran: Judged, endpoint: Endpoint, options: Rerun, expected: int
 ) -> None:
     prepared = prepare(ran.path, rerun=options)
@@ -238,7 +238,7 @@ def test_what_is_made_again_is_planned_as_it_is_run(
     assert made(ran) == {name: number for name, number in calls(estimates).items() if number}
 
 
-def test_only_what_is_chosen_is_in_the_plan(
+def test_the_plan_has_the_selected_steps_only(
     ran: Judged, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = told(ran, capsys, "--only", "response_in_reference", "--fresh")
@@ -248,7 +248,7 @@ def test_only_what_is_chosen_is_in_the_plan(
     assert len(lines) == 5
 
 
-def test_the_table_says_what_is_taken_over(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_counts_copied_samples(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_pipeline(prepare(small), rerun=Rerun(only=("response_claims", "context_matches")))
     samples = small.with_name("samples.jsonl")
     more = '{"sample_id": "new", "response": "Rome is old.", "reference": "Rome is old."}\n'
@@ -259,7 +259,7 @@ def test_the_table_says_what_is_taken_over(small: Path, capsys: pytest.CaptureFi
     assert "reference_claims decompose_claims make" in lines
 
 
-def test_claims_on_file_are_not_guessed(tmp_path: Path) -> None:
+def test_claims_in_the_store_are_not_estimated(tmp_path: Path) -> None:
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
         judged.write(SAMPLES, steps=BY_JUDGE)
@@ -272,7 +272,7 @@ def test_claims_on_file_are_not_guessed(tmp_path: Path) -> None:
         assert not any(one.about for one in again.values())
 
 
-def test_what_two_steps_ask_alike_is_counted_once(tmp_path: Path) -> None:
+def test_a_question_of_two_steps_is_counted_once(tmp_path: Path) -> None:
     other = VERIFY | {"claims_per_call": 2, "threshold": 0.7}
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
@@ -282,7 +282,7 @@ def test_what_two_steps_ask_alike_is_counted_once(tmp_path: Path) -> None:
         assert endpoint.hits == 6
 
 
-def test_final_failures_are_on_file_and_others_are_asked_for_again(tmp_path: Path) -> None:
+def test_final_failures_are_kept_and_other_failures_are_asked_again(tmp_path: Path) -> None:
     refused = faults.where(about("one"), faults.refused())
     lacking = faults.where(about("two"), faults.missing(1))
     with serve(fault=faults.either(refused, lacking)) as endpoint:
@@ -307,7 +307,7 @@ def test_parts_of_the_samples_count_as_they_are_asked(
         assert as_planned(judged, endpoint) == 4
 
 
-def test_of_very_many_samples_some_are_looked_at(
+def test_of_very_many_samples_some_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("claimflow.flows.runner.estimate.SHARD", 1)
@@ -319,7 +319,7 @@ def test_of_very_many_samples_some_are_looked_at(
     assert (found.calls, found.about) == (24, True)
 
 
-def test_tokens_and_cost_follow_what_calls_were_like(tmp_path: Path) -> None:
+def test_tokens_and_cost_follow_earlier_calls(tmp_path: Path) -> None:
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
         judged.write(SAMPLES, steps=BY_JUDGE, price=PRICE)
@@ -356,7 +356,7 @@ def test_replies_are_no_longer_than_they_may_be(tmp_path: Path) -> None:
         assert planned(judged)["response_in_reference"].completion_tokens == 3 * (100 + 60)
 
 
-def test_hashes_tell_nothing_of_a_model(tmp_path: Path) -> None:
+def test_redacted_calls_give_no_statistics(tmp_path: Path) -> None:
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
         judged.write(SAMPLES, steps=BY_JUDGE)
@@ -391,7 +391,7 @@ def test_embeddings_are_counted_in_batches(tmp_path: Path) -> None:
             assert endpoint.hits == number
 
 
-def test_the_table_tells_calls_tokens_cost_and_what_is_on_file(
+def test_the_table_has_calls_tokens_cost_and_ledger_hits(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serve() as endpoint:
@@ -425,7 +425,7 @@ def test_the_table_tells_calls_tokens_cost_and_what_is_on_file(
         assert last.endswith(" tokens, 0.00 USD; 12 answers are on file")
 
 
-def test_a_pipeline_that_asks_nobody_has_no_such_columns(
+def test_a_pipeline_without_endpoints_has_no_call_columns(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["plan", str(small)]) == 0
@@ -434,7 +434,7 @@ def test_a_pipeline_that_asks_nobody_has_no_such_columns(
     assert lines[-1][0] == "summary"
 
 
-def test_planning_leaves_nothing_and_needs_neither_litellm_nor_key_nor_endpoint(
+def test_a_plan_writes_nothing_and_needs_neither_litellm_nor_key_nor_endpoint(
     tmp_path: Path,
 ) -> None:
     with serve() as endpoint:
@@ -457,7 +457,7 @@ def test_planning_leaves_nothing_and_needs_neither_litellm_nor_key_nor_endpoint(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_planning_leaves_a_store_as_it_is(tmp_path: Path) -> None:
+def test_a_plan_leaves_the_store_unchanged(tmp_path: Path) -> None:
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
         judged.write(SAMPLES, steps=BY_JUDGE)
@@ -473,7 +473,7 @@ def test_planning_leaves_a_store_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("atomicity", "other"), [("low", "Is it old?"), ("high", "Oslo is old and Rome is older.")]
 )
-def test_guesses_keep_the_rate_of_the_texts_that_the_rules_decomposed(
+def test_estimated_claims_keep_the_rate_of_the_decomposed_texts(
     monkeypatch: pytest.MonkeyPatch, atomicity: Any, other: str
 ) -> None:
     monkeypatch.setattr("claimflow.flows.runner.estimate._BY_RULES", 10)

@@ -1,4 +1,4 @@
-"""Runs that share a rate, in processes of their own, against a real Prefect server."""
+"""Two processes share a rate limit on a real Prefect server."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.flows.limits import Limit
 PER_SECOND = 20
 
 ALLOWED = PER_SECOND + 4
-"""Of any second: what is sent evenly may arrive a little closer together."""
+"""Requests in any second: what is sent evenly can arrive a little closer together."""
 
 
 def write(folder: Path, endpoint: Endpoint, count: int, limit: str) -> Path:
@@ -48,7 +48,7 @@ def test_two_runs_share_a_rate(server: str, tracked_forks: Forks, tmp_path: Path
     assert limit.places() == 0
 
 
-def test_a_limit_that_is_not_there_is_one_clear_line(tracked_forks: Forks, tmp_path: Path) -> None:
+def test_a_missing_limit_is_one_line(tracked_forks: Forks, tmp_path: Path) -> None:
     with serve() as endpoint:
         folder = write(tmp_path / "none", endpoint, 1, "nowhere")
         going = tracked_forks.run(folder, "run", "p.yaml")

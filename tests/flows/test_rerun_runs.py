@@ -1,4 +1,4 @@
-"""Parts of a pipeline are run again, and only they; what is asked is counted at the endpoint."""
+"""Reruns of some steps or samples, with the calls counted at the endpoint."""
 
 import json
 import shutil
@@ -49,7 +49,7 @@ def serving() -> Iterator[Endpoint]:
 
 @pytest.fixture(scope="module")
 def ran(serving: Endpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a pipeline of three samples, whose verdicts cost a call each: run once."""
+    """The folder of a finished pipeline of three samples, whose verdicts cost one call each."""
     judged = Judged(tmp_path_factory.mktemp("ran"), serving)
     judged.write(SAMPLES)
     judged.run()
@@ -66,13 +66,13 @@ def endpoint(serving: Endpoint) -> Endpoint:
 
 @pytest.fixture
 def judged(ran: Path, endpoint: Endpoint, tmp_path: Path) -> Judged:
-    """A copy of the pipeline that was run, to be changed at will."""
+    """A copy of the finished pipeline for a test to change."""
     shutil.copytree(ran, tmp_path, dirs_exist_ok=True)
     return Judged(tmp_path, endpoint)
 
 
 def steps(judged: Judged) -> dict[str, str]:
-    """Of each step of the newest run whether it was made or reused."""
+    """Whether each step of the newest run was made or reused."""
     rows = judged.ask(f"SELECT step, reused FROM audit.run_steps WHERE {NEWEST}")
     return {step: "reused" if reused else "made" for step, reused in rows}
 
@@ -91,7 +91,7 @@ def told(judged: Judged, capsys: pytest.CaptureFixture[str], *options: str) -> t
     return code, capsys.readouterr().err.removeprefix("claimflow: ").strip()
 
 
-def test_again_takes_the_replies_on_file_and_fresh_asks_anew(
+def test_again_uses_replies_in_the_ledger_and_fresh_asks_anew(
     judged: Judged, endpoint: Endpoint
 ) -> None:
     first = verdict_calls(judged)
@@ -128,7 +128,7 @@ def test_fresh_alone_makes_every_step_and_asks_nothing_twice(
     assert {step for step, how in steps(judged).items() if how == "reused"} == {"samples"}
 
 
-def test_what_follows_a_fresh_step_takes_the_replies_on_file(
+def test_steps_after_a_fresh_step_use_replies_in_the_ledger(
     judged: Judged, endpoint: Endpoint
 ) -> None:
     assert judged.command("--again", "response_claims", "--fresh") == 0
@@ -136,9 +136,7 @@ def test_what_follows_a_fresh_step_takes_the_replies_on_file(
     assert steps(judged)[VERDICTS] == "reused"
 
 
-def test_a_fresh_run_that_ends_early_is_not_paid_for_again(
-    judged: Judged, endpoint: Endpoint
-) -> None:
+def test_replies_of_a_stopped_fresh_run_are_reused(judged: Judged, endpoint: Endpoint) -> None:
     stop = threading.Event()
 
     class StopAtOnce(RunObserver):
@@ -161,7 +159,7 @@ def test_a_fresh_run_that_ends_early_is_not_paid_for_again(
     assert len(new & verdict_calls(judged)) == asked
 
 
-def test_a_wrong_reply_of_an_ended_run_is_not_taken_up_by_a_fresh_one(
+def test_an_invalid_reply_of_a_stopped_run_is_not_used_by_a_fresh_one(
     tmp_path: Path, endpoint: Endpoint
 ) -> None:
     store, stop = tmp_path / "s.duckdb", threading.Event()
@@ -203,7 +201,7 @@ def test_only_these_steps_are_made(judged: Judged, endpoint: Endpoint) -> None:
     assert set(steps(judged).values()) == {"reused"}
 
 
-def test_a_step_that_would_have_to_be_made_is_told(
+def test_a_needed_step_that_is_not_in_the_store_is_named(
     judged: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
     changed = STEPS | {"response_claims": STEPS["response_claims"] | {"atomicity": "high"}}
@@ -223,7 +221,7 @@ def test_a_step_that_would_have_to_be_made_is_told(
     assert judged.command("--from", "response_claims") == 0
 
 
-def test_from_makes_a_step_and_what_depends_on_it(judged: Judged, endpoint: Endpoint) -> None:
+def test_from_makes_a_step_and_its_dependents(judged: Judged, endpoint: Endpoint) -> None:
     other = STEPS | {"other": {"use": "decompose_claims", "of": "reference", "judge": "embedded"}}
     judged.write(SAMPLES, steps=other)
     assert judged.command("--from", VERDICTS, "--fresh") == 0
@@ -236,7 +234,7 @@ def test_from_makes_a_step_and_what_depends_on_it(judged: Judged, endpoint: Endp
     }
 
 
-def test_failed_asks_for_what_failed_and_makes_what_depends_on_it(
+def test_failed_repeats_failed_calls_and_makes_the_dependents(
     tmp_path: Path, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
     judged = Judged(tmp_path, endpoint)
@@ -272,9 +270,7 @@ def test_where_nothing_failed_there_is_nothing_to_do(
     assert runs(judged) == 1
 
 
-def test_new_changed_and_removed_samples_cost_what_is_new_and_changed(
-    judged: Judged, endpoint: Endpoint
-) -> None:
+def test_only_new_and_changed_samples_cost_calls(judged: Judged, endpoint: Endpoint) -> None:
     for samples, asked in (
         (["four", *SAMPLES], "Case four."),
         ([*SAMPLES[:1], "four", "three"], None),
@@ -293,7 +289,7 @@ def test_some_samples_cost_their_calls(judged: Judged, endpoint: Endpoint) -> No
     assert judged.ask("SELECT sample_id FROM latest.samples") == [("two",)]
 
 
-def test_the_store_that_is_named_is_looked_at(judged: Judged, tmp_path: Path) -> None:
+def test_failed_reads_the_store_of_the_option(judged: Judged, tmp_path: Path) -> None:
     rerun = Rerun(only=(VERDICTS,))
     with pytest.raises(InputError, match="needs 'response_claims'"):
         choose(prepare(judged.path, rerun=rerun), Store(tmp_path / "other.duckdb"), rerun)

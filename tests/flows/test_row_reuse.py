@@ -1,4 +1,4 @@
-"""Rows taken over from an earlier table are the rows that would have been made."""
+"""Rows copied from an earlier table equal the rows that would have been made."""
 
 import json
 import threading
@@ -50,7 +50,7 @@ def sample(name: str, **more: Any) -> Row:
 
 
 def silent(name: str) -> Row:
-    """A sample of which no row is made."""
+    """A sample without text, of which no row is made."""
     return sample(name, response="")
 
 
@@ -61,7 +61,7 @@ def write(folder: Path, samples: Sequence[Row]) -> SampleSource:
 
 
 class Tables:
-    """A store in which tables are made, as a run makes them."""
+    """Builds tables in a store as a run does."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -70,7 +70,7 @@ class Tables:
     def made(
         self, samples: Sequence[Row], stages: Mapping[str, Stage]
     ) -> dict[str, tuple[Artifact, int]]:
-        """The table of each stage, and how many samples' rows in it were taken over."""
+        """The table of each stage, and the number of samples whose rows were copied."""
         source = write(self.folder, samples)
         stop = threading.Event()
         workers = LocalWorkers(stop)
@@ -88,7 +88,7 @@ class Tables:
         return made
 
     def rows(self, stage: Stage, table: Artifact) -> pl.DataFrame:
-        """Every column of every row, led by the part that it is in."""
+        """Every column of every row, after the number of its part."""
         columns = tuple(schema(stage.makes))
         with self.store.reading() as connection:
             return read_shards(connection, stage.makes, table, range(table.shards), columns=columns)
@@ -154,7 +154,7 @@ def test_workers_make_the_rows_of_many_new_samples(
     assert tables.rows(stage, table).equals(whole(tmp_path, stage)[0])
 
 
-class Seen(RunObserver):
+class TakenOver(RunObserver):
     def __init__(self) -> None:
         self.taken_over: dict[str, int] = {}
 
@@ -162,21 +162,21 @@ class Seen(RunObserver):
         self.taken_over[result.step] = result.taken_over
 
 
-def run(folder: Path, samples: Sequence[Row], *again: str) -> Seen:
+def run(folder: Path, samples: Sequence[Row], *again: str) -> TakenOver:
     (folder / "p.yaml").write_text(PIPELINE, "utf-8")
     write(folder, samples)
-    seen = Seen()
+    seen = TakenOver()
     run_pipeline(prepare(folder / "p.yaml"), rerun=Rerun(again=again), observer=seen)
     return seen
 
 
-def test_what_is_made_again_on_purpose_takes_nothing_over(tmp_path: Path) -> None:
+def test_a_step_that_is_made_again_copies_no_rows(tmp_path: Path) -> None:
     run(tmp_path, [ONE])
     seen = run(tmp_path, [ONE, TWO], "claims")
     assert (seen.taken_over["claims"], seen.taken_over["matches"]) == (0, 1)
 
 
-def test_a_plan_says_what_is_taken_over_and_other_settings_take_nothing(tmp_path: Path) -> None:
+def test_a_plan_counts_copied_rows_and_other_settings_copy_none(tmp_path: Path) -> None:
     run(tmp_path, [ONE, TWO, THREE])
     write(tmp_path, [ONE, LONGER, FOUR, THREE])
     config = tmp_path / "p.yaml"
@@ -190,7 +190,7 @@ def test_a_plan_says_what_is_taken_over_and_other_settings_take_nothing(tmp_path
         assert [(one.action, one.taken_over) for one in found] == expected
 
 
-def test_only_the_newest_tables_are_looked_at(
+def test_only_the_newest_tables_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("claimflow.flows.runner.incremental._TABLES", 1)
@@ -199,13 +199,13 @@ def test_only_the_newest_tables_are_looked_at(
         assert tables.made(samples, claims)["claims"][1] == expected
 
 
-def test_two_samples_of_one_id_are_refused_as_ever(tmp_path: Path) -> None:
+def test_two_samples_with_one_id_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"sample_id 'tower' stands already at s\.jsonl:1"):
         run(tmp_path, [ONE, ONE])
 
 
 def test_a_table_without_any_sample_can_be_made_by_these_stages() -> None:
-    """Parts of which every sample is taken over leave none to go through."""
+    """A part whose samples are all unchanged leaves none to make rows of."""
     none = pl.DataFrame(schema=dict.fromkeys(LexicalMatch.columns["samples"], pl.String))
     none = none.cast({"other_references": pl.List(pl.String)})
     match = LexicalMatch(against="reference", compat="continuous-eval-0.3")

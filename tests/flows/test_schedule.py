@@ -1,4 +1,4 @@
-"""Schedules against a real Prefect server: served, deployed, killed, and gone on with."""
+"""Schedules on a real Prefect server: served, deployed, killed and resumed."""
 
 import os
 import platform
@@ -20,7 +20,7 @@ from tests.flows.limits import Limit, expire
 from tests.flows.prefect_server import MAIN, Api, ask, environment, until
 
 SECOND = 1.0
-"""How old a reply may be, at most, to be lost by a kill."""
+"""A kill may lose replies that are younger than this, in seconds."""
 
 
 @pytest.fixture
@@ -44,15 +44,15 @@ def api(server: str) -> Api:
 
 
 @pytest.fixture
-def rested(api: Api) -> Iterator[None]:
-    """Afterwards no run of `often` is planned: one a second would keep the server busy for good."""
+def paused_afterwards(api: Api) -> Iterator[None]:
+    """Pause the deployment `often` afterwards: a run per second would keep the server busy."""
     yield
     known = api.deployment("often")["id"]
     ask(f"{api.url}/deployments/{known}/pause_deployment", {})
 
 
 def command(folder: Path, *arguments: str, **more: str) -> str:
-    """What a command that does its work prints."""
+    """The output of a successful command."""
     done = subprocess.run(
         [sys.executable, "-c", MAIN, *arguments],
         env=environment(folder / "home", **more),
@@ -71,14 +71,14 @@ def write(folder: Path, *lines: str, limits: str = "{}") -> None:
 
 
 WRITTEN = ("out/*/scores.parquet", "pages/*.html")
-"""What a night leaves, its table and its page."""
+"""What a nightly run publishes: a table and a page."""
 
 
 def samples(first: int, last: int) -> list[str]:
     return [f"s{number:02}" for number in range(first, last)]
 
 
-def test_a_killed_night_is_gone_on_with_by_the_next(
+def test_a_killed_run_is_resumed_by_the_next(
     api: Api, endpoint: Endpoint, leases: Path, tmp_path: Path
 ) -> None:
     judged = Judged(tmp_path, endpoint)
@@ -159,8 +159,8 @@ with api() as client:
 """
 
 
-def test_deployments_orphans_and_missed_runs(
-    api: Api, rested: None, small: Path, tmp_path: Path
+def test_deployments_orphaned_and_missed_runs(
+    api: Api, paused_afterwards: None, small: Path, tmp_path: Path
 ) -> None:
     reached = {"PREFECT_API_URL": api.url}
     write(
@@ -246,7 +246,7 @@ def test_deployments_orphans_and_missed_runs(
 
 
 def label(api: Api, process: int, *flow_runs: str) -> None:
-    """Put on runs which process each is, as the flow does itself."""
+    """Label flow runs with a process id, as the flow does."""
     code = (
         "import sys, os, claimflow.flows.orchestration.recovery as o\n"
         "o.os.getpid = lambda: int(sys.argv[1])\nfor run in sys.argv[2:]: o.label_with_process(run)"
@@ -270,11 +270,11 @@ import claimflow.deployed
 with flow_engine.maintain_concurrency_lease(uuid4(), 1, raise_on_lease_renewal_failure=True):
     (renewing,) = (one for one in threading.enumerate() if one.name.startswith("concurrency"))
     renewing.join()
-print("went on")
+print("continued")
 """
 
 
-def test_a_run_goes_on_when_its_lease_cannot_be_renewed(api: Api, tmp_path: Path) -> None:
+def test_a_run_continues_when_its_lease_cannot_be_renewed(api: Api, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", OUTLIVE],
         env=environment(tmp_path / "home", PREFECT_API_URL=api.url),
@@ -282,5 +282,5 @@ def test_a_run_goes_on_when_its_lease_cannot_be_renewed(api: Api, tmp_path: Path
         text=True,
         check=False,
     )
-    assert done.stdout == "went on\n", done.stderr
+    assert done.stdout == "continued\n", done.stderr
     assert "Execution will continue" in done.stderr

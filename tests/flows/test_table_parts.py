@@ -1,4 +1,4 @@
-"""However a table is made part by part, its rows and their order are the same."""
+"""Rows and their order do not depend on how a table is split into parts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +15,8 @@ from claimflow.flows.store.results import run_steps
 from claimflow.flows.store.store import read_table
 
 
-class Watch(RunObserver):
-    """Remembers what a run says of the parts that it has made."""
+class PartProgress(RunObserver):
+    """Records the progress of each step."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, int, int]] = []
@@ -25,8 +25,8 @@ class Watch(RunObserver):
         self.told.append((step, done, total))
 
 
-def tables(config: Path, watch: Watch) -> dict[str, pl.DataFrame]:
-    """What every step of a run made, with the part that each row lies in."""
+def tables(config: Path, watch: PartProgress) -> dict[str, pl.DataFrame]:
+    """The table of every step of a run, with the part of each row."""
     prepared = prepare(config)
     run = run_pipeline(prepared, observer=watch)
     kinds = {step.name: step.stage.makes.table for step in prepared.pipeline.steps}
@@ -41,7 +41,7 @@ def tables(config: Path, watch: Watch) -> dict[str, pl.DataFrame]:
 
 
 @pytest.mark.parametrize(("group", "worth_workers"), [(2, 99), (5, 99), (2, 3)])
-def test_groups_and_workers_make_the_very_same_rows(
+def test_groups_and_workers_make_the_same_rows(
     group: int,
     worth_workers: int,
     write_small: Callable[[Path], Path],
@@ -55,7 +55,7 @@ def test_groups_and_workers_make_the_very_same_rows(
         monkeypatch.setattr(local, "WORTH", worth_workers)
         folder = tmp_path / f"{group} {worth_workers}"
         folder.mkdir()
-        watch = Watch()
+        watch = PartProgress()
         found = tables(write_small(folder), watch)
         told = sorted(told for told in watch.told if told[0] != "summary")
         assert told == sorted(

@@ -1,4 +1,4 @@
-"""Stages that work in processes of their own."""
+"""Local worker processes."""
 
 import os
 import signal
@@ -46,7 +46,7 @@ def workers(stop: threading.Event) -> Iterator[LocalWorkers]:
     started.close()
 
 
-def test_parts_come_in_order_and_are_what_the_stage_makes_of_them(workers: LocalWorkers) -> None:
+def test_parts_come_in_order_and_equal_those_of_this_process(workers: LocalWorkers) -> None:
     parts = [part(number) for number in range(7)]
     made = list(make(workers, parts))
     assert len(made) == 7
@@ -54,7 +54,7 @@ def test_parts_come_in_order_and_are_what_the_stage_makes_of_them(workers: Local
     assert all(m.height == 2 for m in made)
 
 
-def test_no_more_parts_are_taken_than_are_at_work_and_one(workers: LocalWorkers) -> None:
+def test_one_part_more_than_there_are_workers_is_read(workers: LocalWorkers) -> None:
     taken = 0
 
     def parts() -> Iterator[dict[str, pl.DataFrame]]:
@@ -67,7 +67,7 @@ def test_no_more_parts_are_taken_than_are_at_work_and_one(workers: LocalWorkers)
     assert counts == [3, 4, 5, 6, 7, 8, 9, 9, 9]
 
 
-def test_what_a_stage_raises_is_raised_here_and_says_where(workers: LocalWorkers) -> None:
+def test_an_error_of_a_stage_is_raised_here_with_a_note(workers: LocalWorkers) -> None:
     wrong = {"samples": pl.DataFrame({"sample_id": ["a"]})}
     with pytest.raises(pl.exceptions.ColumnNotFoundError, match="response") as caught:
         list(make(workers, [part(0), wrong, part(1)]))
@@ -76,7 +76,7 @@ def test_what_a_stage_raises_is_raised_here_and_says_where(workers: LocalWorkers
     assert [m.height for m in make(workers, [part(2)])] == [2]
 
 
-def test_a_wrong_table_is_a_table_error_as_ever(workers: LocalWorkers) -> None:
+def test_a_wrong_table_is_a_table_error(workers: LocalWorkers) -> None:
     matching = LexicalMatch(against="reference", unit="text")
     sample = {"sample_id": "a", "response": "It rains.", "reference": "It rains."}
     twice = {"samples": build(Sample, [sample, sample])}
@@ -136,13 +136,13 @@ os._exit(0)
 """
 
 
-def test_workers_end_when_whoever_started_them_is_gone() -> None:
+def test_workers_end_with_their_parent_process() -> None:
     command = [sys.executable, "-c", ABANDONED]
     # A worker holds on to this pipe for as long as it lives.
     done = subprocess.run(command, stderr=subprocess.PIPE, timeout=60, check=True, cwd=ROOT)
     assert done.stderr == b""
 
 
-def test_ctrl_c_is_not_for_them(workers: LocalWorkers) -> None:
+def test_ctrl_c_does_not_reach_workers(workers: LocalWorkers) -> None:
     list(make(workers, [part(0)]))
     assert [os.getpgid(process.pid) for process in workers.processes] != [os.getpgid(0)]
