@@ -19,8 +19,12 @@ from claimflow.stages.text.sentences import Span, split_sentences
 from claimflow.stages.text.tokens import Tokens, tokenize, tokenize_sentence
 from claimflow.stages.text.unicode_words import to_nfc
 
-_AT_ONCE: Final = 512
+_SAMPLES_AT_ONCE: Final = 512
+"""Samples whose comparisons are measured together."""
+
 _MOST_LETTERS: Final = 500_000
+"""Distinct words and tokens after which the letters for them are assigned anew."""
+
 _READ: Final = ("sample_id", "response", "reference", "other_references", "retrieved_contexts")
 
 
@@ -73,7 +77,7 @@ class LexicalMatch(Stage):
         read = samples.select(_READ)
         made = [pl.DataFrame(schema=schema(SentenceMatch))]
         letters = Letters()
-        for some in read.iter_slices(_AT_ONCE):
+        for some in read.iter_slices(_SAMPLES_AT_ONCE):
             pairs: list[_Pair] = []
             for sample in some.iter_rows(named=True):
                 if len(letters) > _MOST_LETTERS:
@@ -115,7 +119,7 @@ class LexicalMatch(Stage):
             )
 
     def _places(self, pairs: Sequence[_Pair]) -> dict[str, Any]:
-        """The columns that say what was compared with what."""
+        """The columns that name the parts and sources that were compared."""
         counts = [len(pair.parts) for pair in pairs]
         by_sentence = self.unit == "sentence"
         return {
@@ -131,7 +135,7 @@ class LexicalMatch(Stage):
         }
 
     def _measures(self, pairs: Sequence[_Pair]) -> dict[str, Any]:
-        """The columns that say how well they agree."""
+        """The columns of the measures of agreement."""
         characters = [pair.characters for pair in pairs]
         tokens = [pair.tokens for pair in pairs]
         overlap = token_overlaps(tokens)

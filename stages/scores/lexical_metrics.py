@@ -45,7 +45,7 @@ class LexicalScore(ScoreStage):
             name: {**settings, "compat": self.compat} for name, settings in self.expects.items()
         }
 
-    def joined(
+    def with_matches(
         self, samples: pl.DataFrame, matches: pl.DataFrame, columns: Mapping[str, pl.Expr]
     ) -> pl.DataFrame:
         """One row per sample: its empty case, and `columns` of its matches as lists.
@@ -92,7 +92,7 @@ class DeterministicFaithfulness(LexicalScore):
         _check_matches(context_matches, against="retrieved_contexts", whole=False)
         lists = {name: pl.col(name) for name in (*_SUPPORT.values(), CLIPPED[0])}
         blank = count_texts("response") == 0
-        frame = self.joined(samples, context_matches.sort("position"), lists).with_columns(
+        frame = self.with_matches(samples, context_matches.sort("position"), lists).with_columns(
             samples.select(
                 blank=blank, unsupported=(count_texts("retrieved_contexts") == 0) & ~blank
             )
@@ -144,7 +144,7 @@ class DeterministicCorrectness(LexicalScore):
         groups = [ROUGE, OVERLAP, ("bleu",), *([] if self.compat else [CLIPPED, ("chrf",)])]
         values = pl.struct("source", *(measure for group in groups for measure in group))
         references = count_texts("reference") + count_texts("other_references")
-        frame = self.joined(
+        frame = self.with_matches(
             samples, reference_matches.sort("source"), {"references": values}
         ).with_columns(samples.select(comparable=(count_texts("response") > 0) & (references > 0)))
         return pl.concat(

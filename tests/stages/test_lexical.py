@@ -140,7 +140,7 @@ def test_chrf_is_measured_of_whole_responses():
 
 
 def test_rows_of_many_samples_are_those_of_each_alone(monkeypatch):
-    monkeypatch.setattr("claimflow.stages.lexical._AT_ONCE", 2)
+    monkeypatch.setattr("claimflow.stages.lexical._SAMPLES_AT_ONCE", 2)
     monkeypatch.setattr("claimflow.stages.lexical._MOST_LETTERS", 5)
     samples = [
         SHAKESPEARE | {"sample_id": str(n), "response": f"He wrote {n}. No. {SHAKESPEARE[r]}"}
