@@ -1,4 +1,4 @@
-"""Clipped n-gram counts of many texts against their sources, for BLEU and chrF.
+"""Units and n-grams that many texts share with their sources, for token overlap, BLEU and chrF.
 
 All texts of a batch are counted at once, in NumPy arrays. Counting them text by text with
 `collections.Counter` takes four times as long.
@@ -27,6 +27,44 @@ def shared_ngrams(comparisons: Sequence[Comparison], *, orders: int) -> Ints:
     numbering = _Numbering()
     counts = [_shared(batch, orders, numbering) for batch in _batches(comparisons)]
     return np.concatenate([np.empty((0, orders), np.intp), *counts])
+
+
+class SharedUnits(NamedTuple):
+    """Counts for every text: its distinct units that its source holds, and its clipped units."""
+
+    distinct: Ints
+    clipped: Ints
+
+
+def shared_units(comparisons: Sequence[Comparison]) -> SharedUnits:
+    """Units that texts share with their sources: each once, or as often as it stands in both.
+
+    One number per text, in the order of the comparisons and of their texts. Memory is
+    proportional to the longest comparison.
+    """
+    none = np.empty(0, np.intp)
+    counts = [(none, none), *map(_shared_units, _batches(comparisons))]
+    return SharedUnits(*map(np.concatenate, zip(*counts, strict=True)))
+
+
+def _shared_units(batch: list[Comparison]) -> tuple[Ints, Ints]:
+    """`shared_units` of one batch."""
+    texts = _Strings.of([text for comparison in batch for text in comparison.texts])
+    sources = _Strings.of([comparison.source for comparison in batch])
+    in_texts, in_sources, kinds = _ranked(texts.units, sources.units)
+    count = len(texts.extents)
+    pairs = np.repeat(np.arange(count), texts.extents) * kinds + in_texts
+    pairs, times = np.unique(pairs, return_counts=True)
+    text, kind = np.divmod(pairs, kinds)
+    owners = np.repeat(np.arange(len(batch)), [len(comparison.texts) for comparison in batch])
+    source = np.repeat(np.arange(len(batch)), sources.extents)
+    in_source = np.bincount(source * kinds + in_sources, minlength=len(batch) * kinds)
+    # Kind 0 is the end of a string.
+    held = np.where(kind > 0, in_source.take(owners.take(text) * kinds + kind), 0)
+    return (
+        np.bincount(text, held > 0, count).astype(np.intp),
+        np.bincount(text, np.minimum(held, times), count).astype(np.intp),
+    )
 
 
 def _batches(comparisons: Sequence[Comparison]) -> Iterator[list[Comparison]]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from claimflow.stages.text.comparison import Agreement, Comparison, Letters, agreement, lengths
-from claimflow.stages.text.ngrams import shared_ngrams
+from claimflow.stages.text.ngrams import shared_units
 
 
 class Overlap(NamedTuple):
@@ -28,12 +28,6 @@ def token_overlap(tokens: Sequence[str], source: Sequence[str]) -> Overlap:
 
 def token_overlaps(comparisons: Sequence[Comparison]) -> Overlap:
     """Overlap of every text of every comparison, in order; a letter is a token."""
+    distinct, clipped = shared_units(comparisons)
     sizes = lengths(comparisons)
-    distinct = [
-        len(in_source.intersection(text))
-        for texts, source in comparisons
-        for in_source in [frozenset(source)]
-        for text in texts
-    ]
-    clipped = shared_ngrams(comparisons, orders=1)[:, 0]
     return Overlap(agreement(distinct, *sizes), agreement(clipped, *sizes))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from claimflow.stages.text import ngrams
 from claimflow.stages.text.comparison import Comparison
-from claimflow.stages.text.ngrams import shared_ngrams
+from claimflow.stages.text.ngrams import shared_ngrams, shared_units
 
 TEXT = st.text(alphabet="ab\n\0é東\U0001f600", max_size=12)
 COMPARISONS = st.lists(st.builds(Comparison, st.lists(TEXT, max_size=4), TEXT), max_size=5)
@@ -36,6 +36,17 @@ def test_equal_the_definition_in_any_batches_by_table_or_by_sorting(
         patch.setattr(ngrams, "_BATCH", batch)
         shared = shared_ngrams(comparisons, orders=orders)
     assert shared.tolist() == by_definition(comparisons, orders)
+
+
+@pytest.mark.parametrize("batch", [1, 30, 65_536])
+@given(comparisons=COMPARISONS)
+def test_shared_units_equal_the_definition_in_any_batches(comparisons, batch):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ngrams, "_BATCH", batch)
+        distinct, clipped = shared_units(comparisons)
+    pairs = [(text, source) for texts, source in comparisons for text in texts]
+    assert distinct.tolist() == [len(set(text) & set(source)) for text, source in pairs]
+    assert clipped.tolist() == [(Counter(text) & Counter(source)).total() for text, source in pairs]
 
 
 def test_the_table_is_cleared_between_batches():
