@@ -28,9 +28,6 @@ from claimflow.flows.pipeline.model_settings import Endpoint, Judge
 from claimflow.stages.rows import FailureKind
 from claimflow.stages.tools import Failure, Form
 
-# Access to one endpoint, within pace, budget and shared limit, for all steps of a run.
-
-
 _KINDS: Final[dict[str, FailureKind]] = {
     "throttled": "rate_limited",
     "server": "server_error",
@@ -58,7 +55,7 @@ Answer = TypeVar("Answer", bound=_Used)
 
 
 class RateLimitedClient:
-    """Requests to `endpoint`, which messages call `who`."""
+    """Requests to `endpoint` within rate limit, budget and shared limit; messages name it `who`."""
 
     def __init__(
         self,
@@ -83,7 +80,7 @@ class RateLimitedClient:
     async def request(
         self, send: Callable[[float], Awaitable[Answer]], *, characters: int, entries: int
     ) -> Delivery[Answer]:
-        """What `send` brings of a request of so many `characters` about `entries` texts.
+        """The result of `send`, a request of so many `characters` about `entries` texts.
 
         Raises `Trouble`, `BudgetSpent` when the budget does not reach, `StoppedError` when
         the run is to end.
@@ -116,9 +113,9 @@ class RateLimitedClient:
         return delivered
 
     def failure(self, error: ProviderError | BudgetExceeded, call_id: str) -> Failure:
-        """What a request that brought nothing means for its texts.
+        """The failure of the texts of a request that failed.
 
-        Raises `JudgeError` where it means that no request can succeed.
+        Raises `JudgeError` where no further request can succeed.
         """
         if isinstance(error, BudgetExceeded):
             return Failure("not_asked", f"{self._who}: {error}; raise it and run again to go on")
@@ -148,16 +145,13 @@ class RateLimitedClient:
         return self._characters / self._tokens if self._tokens else CHARACTERS_PER_TOKEN
 
 
-# The line to a judge: one request and its reply, on the best rung that works.
-
-
 Message = dict[str, str]
 
 
 class Exchange(NamedTuple):
-    """What became of one request: the reply's text, or why there is none.
+    """The result of one request: the reply's text, or the reason why there is none.
 
-    `call` goes on record once somebody has read the text, unless it is `recorded` already.
+    `call` is recorded after the text has been read, unless it is `recorded` already.
     """
 
     call: Call
@@ -268,7 +262,7 @@ class JudgeClient:
 
 
 def open_judge_client(name: str, judge: Judge, session: Session) -> JudgeClient:
-    """The line to a judge, with what earlier runs learnt of it. Imports litellm."""
+    """The client of a judge, with the response format and open replies of earlier runs."""
     session.loop.run(session.provider(judge.provider).warm_up(judge.model))
     who = f"judge {name}" if name != "judge" else "judge"
     access = RateLimitedClient(who, judge, session, price_of(judge), max_tokens=judge.max_tokens)

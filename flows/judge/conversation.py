@@ -1,4 +1,4 @@
-"""A conversation with the judge: render, ask, read, ask again for what is missing."""
+"""One exchange with the judge about some texts: render, ask, read, ask again for open ids."""
 
 import hashlib
 from collections.abc import Collection, Mapping
@@ -12,9 +12,6 @@ from claimflow.flows.judge.reply_json import read_json
 from claimflow.flows.judge.reply_matching import Problem, match_entries, retry_message
 from claimflow.stages.prompts import PromptParts, blanks, fill, split_prompt
 from claimflow.stages.tools import Failure, Form, Reply
-
-# From a form and its texts to the messages of one call.
-
 
 _PREMISE: Final = "premise"
 _BETWEEN: Final = "\n\n"
@@ -73,15 +70,12 @@ def _block(tag: str, text: str, mark: str = "") -> str:
     return f"<{tag}{mark}>\n{text}\n</{tag}>"
 
 
-# What a judge says of some texts: asked, read, and asked once more for what is open.
-
-
 Answers = dict[int, Reply | Failure]
 """By the id of the text."""
 
 
 class SaveCall(Protocol):
-    """Puts a call on record, with what it settled."""
+    """Records a call with the answers it gave."""
 
     def __call__(self, call: Call, answers: Answers, *, closes: str | None = None) -> None:
         """`closes` is the call with an open reply that was asked about again."""
@@ -89,7 +83,7 @@ class SaveCall(Protocol):
 
 
 class _Seen(NamedTuple):
-    """A reply as it was read: answers, what is wrong with the others, and with all of it."""
+    """A reply as read: answers, problems by id, and the problem of the reply as a whole."""
 
     answers: Answers
     problems: dict[int, Problem]

@@ -18,9 +18,6 @@ from claimflow.flows.store.ledger import Ledger
 from claimflow.stages.rows import content_key
 from claimflow.stages.tools import Failure, Form, Question, Reply, Voter
 
-# The workers on one endpoint: they end together, and let what is paid come back first.
-
-
 _GRACE: Final = 3.0
 """Seconds that calls in flight have to come back when the work is to end."""
 
@@ -32,7 +29,7 @@ Result = TypeVar("Result")
 
 
 class WorkerPool:
-    """Up to `most` workers for every step that asks; what breaks one step's work ends them all."""
+    """Up to `most` workers for each step that asks; an exception in one step ends all of them."""
 
     def __init__(self, most: int, stop: threading.Event) -> None:
         self._most = most
@@ -42,7 +39,7 @@ class WorkerPool:
     async def work_through(
         self, batches: Iterator[CrewBatch], settle: Callable[[CrewBatch], Awaitable[None]]
     ) -> None:
-        """Have each of `batches` settled. A pool and not a task for each: there may be many.
+        """Call `settle` for each of `batches`, in a pool: a task for each would take much memory.
 
         Raises `StoppedError` when the run is to stop, or what any `settle` raised first.
         """
@@ -67,7 +64,7 @@ class WorkerPool:
         await self.patiently(all_work())
 
     async def patiently(self, awaitable: Awaitable[Result]) -> Result:
-        """What is awaited; when the work is to end it gets a moment more."""
+        """The result of `awaitable`; when the work is to end, calls in flight get a few seconds."""
         task = asyncio.ensure_future(awaitable)
         while not task.done():
             ending = self._is_ending()
@@ -83,9 +80,6 @@ class WorkerPool:
 
     def _is_ending(self) -> bool:
         return self._stop.is_set() or self._broken is not None
-
-
-# What a judge said before, question by question: asked once, in whatever company.
 
 
 Answer = Reply | Failure
@@ -151,9 +145,6 @@ def _from_bytes(reply: bytes, form: Form) -> Answer:
     if "failure" in said:
         return Failure(said["failure"], said["message"], said["call"])
     return Reply(form.answer.model_validate(said["answer"]), said["call"])
-
-
-# The `LLM` tool: a judge that is asked nothing twice, by however many steps.
 
 
 class Batch(NamedTuple):

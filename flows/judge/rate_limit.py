@@ -10,9 +10,6 @@ from typing import Final, NamedTuple, Protocol
 
 from claimflow.flows.judge.provider import ProviderError
 
-# What an endpoint bears: how many calls at once, and from when on.
-
-
 _CUT: Final = 0.6
 
 
@@ -37,7 +34,7 @@ class ConcurrencyLimit:
 
 
 class RetryAfterGate:
-    """Shut for everyone while the endpoint asks to be left alone, and for how long it was."""
+    """Holds all requests back for the time of a Retry-After, and adds these times up."""
 
     def __init__(self) -> None:
         self.opens_at = -math.inf
@@ -51,46 +48,43 @@ class RetryAfterGate:
         self.opens_at = opens_at
 
     def forgive(self, now: float) -> None:
-        """Count from here: somebody was answered."""
+        """Forget the time until `now`, because a request was answered."""
         self._forgiven = self.elapsed(now)
 
     def elapsed(self, now: float) -> float:
-        """Seconds it was shut until `now`, in all."""
+        """Seconds the gate was shut until `now`, in all."""
         return self._shut - max(self.opens_at - now, 0.0)
 
     def shut_since(self, elapsed: float) -> float:
-        """Seconds it was and will be shut beyond those that had `elapsed` or are forgiven."""
+        """Seconds it was and will be shut, without those that had `elapsed` or are forgotten."""
         return self._shut - max(elapsed, self._forgiven)
 
 
-# A limit that several runs share, as one run sees it.
-
-
 SetRate = Callable[[float], None]
-"""Told how many requests a minute a run may send from now on."""
+"""Sets the number of requests a minute that a run may send from now on."""
 
 
 class SharedLimiter(Protocol):
-    """What every request under a shared limit passes. Used in one loop."""
+    """This run's part of a rate limit that several runs share. Used in one event loop."""
 
     def slot(self) -> AbstractAsyncContextManager[None]:
-        """Held as long as a request may be sent; entered when this run has its part.
+        """A context for the attempts of one call, entered when this run has its part.
 
-        What can go wrong with the limit is the turnstile's: nothing is raised.
+        Raises nothing: the limiter deals with errors of the shared limit.
         """
         ...
 
     async def close(self) -> None:
-        """Give back what this run has of the limit, within moments."""
+        """Give back this run's part of the limit, within a few seconds."""
         ...
 
 
 OpenSharedLimiter = Callable[[str, SetRate], SharedLimiter]
-"""The turnstile of a limit by its name, which says what part of it is this run's."""
+"""Opens the limiter of a limit by its name; it calls `SetRate` when this run's part changes."""
 
 
 class NoSharedLimit:
-    """Lets everybody pass: a run that knows of no others keeps to its own pace."""
+    """A `SharedLimiter` that limits nothing."""
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
@@ -106,9 +100,6 @@ def no_shared_limit(_name: str, _set_rate: SetRate) -> SharedLimiter:
     return NoSharedLimit()
 
 
-# How fast a judge is asked: as fast as its endpoint takes it, found out or told.
-
-
 Clock = Callable[[], float]
 
 _FIRST: Final = 8
@@ -117,16 +108,16 @@ _LATE: Final = 0.05
 
 
 class TurnTimeoutError(ProviderError):
-    """A call was not sent: its turn would come later than it may wait."""
+    """A call was not sent because its turn would come later than it may wait."""
 
 
 class RateLimiter:
-    """Whose turn it is to be sent, shared by all calls to one endpoint.
+    """Decides when each call to one endpoint is sent. All its calls share one limiter.
 
-    At most `most` calls are in flight. How many the endpoint bears is found out: answers double
-    the limit with every round trip until it first objects and add one from then on; an
-    objection cuts the limit to 0.6 of what it was. A known rate, `rpm` requests and `tpm`
-    estimated tokens a minute, is kept by sending evenly, never in bursts.
+    At most `most` calls are in flight. The limit adapts (additive increase, multiplicative
+    decrease): answers double it with every round trip until the endpoint first throttles, and add
+    one from then on; a throttled request cuts it to 0.6 of its value. A known rate, `rpm` requests
+    and `tpm` estimated tokens a minute, is kept by sending evenly, never in bursts.
 
     Coroutines of one loop share it; `clock` tells seconds.
     """
@@ -170,11 +161,11 @@ class RateLimiter:
             self._leave()
 
     def set_rate(self, rpm: float) -> None:
-        """From now on send no more than `rpm` requests a minute, nor than the known rate."""
+        """Send at most `rpm` requests a minute from now on, and no more than the known rate."""
         self._per_request = max(self._own, 60 / rpm)
 
     def answered(self) -> None:
-        """Note that the endpoint did its work: it may bear more."""
+        """Note that a request was answered: the limit may grow."""
         self._gate.forgive(self.clock())
         if self._in_flight >= self.limit:
             self._limit.grow()

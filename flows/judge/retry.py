@@ -17,7 +17,7 @@ Answer = TypeVar("Answer")
 
 
 class Delivery(NamedTuple, Generic[Answer]):
-    """What came back, after how many attempts, and how many seconds after the first was sent."""
+    """A reply, the number of attempts, and the seconds since the first attempt was sent."""
 
     received: Answer
     attempts: int
@@ -32,7 +32,7 @@ async def send_with_retries(
     timeout: float,
     before_send: Callable[[], Awaitable[None] | None] = lambda: None,
 ) -> Delivery[Answer]:
-    """Have `send` attempted, at the turn that `pace` gives, until it succeeds.
+    """Call `send` at the turns that `pace` gives until it succeeds.
 
     `send` makes one attempt, within the seconds it is given (at most `timeout`), and raises
     nothing but `Trouble`. Four times `timeout` after the first attempt the call is given up, and
