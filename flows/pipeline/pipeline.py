@@ -151,9 +151,9 @@ def _build_stage(
     judges: tuple[str, ...],
     faults: list[Fault],
 ) -> Stage | None:
-    others = {"use", *named_inputs(kind)}
+    no_settings = {"use", *named_inputs(kind)}
     written = without_judges(kind, values)
-    settings = {key: value for key, value in written.items() if key not in others}
+    settings = {key: value for key, value in written.items() if key not in no_settings}
     settings |= prompt_texts(source, name, kind, settings, faults, judged=bool(judges))
     if len(judges) > 1:
         settings["votes"] = shared_votes(source, name, settings, judges, faults)

@@ -41,7 +41,7 @@ def to_timedelta(written: int | str) -> timedelta:
 class _Field(NamedTuple):
     name: str
     numbers: range
-    words: Sequence[str] = ()
+    names: Sequence[str] = ()
     """Names for the first of the numbers, in their order."""
 
 
@@ -83,15 +83,15 @@ def _numbers(field: _Field, written: str) -> set[int]:
 
 def _part_numbers(field: _Field, part: str) -> list[int]:
     """The numbers of a part between commas, as in *, 3, mon-fri or 0-30/5."""
-    name, numbers, words = field
-    known = {str(number): number for number in numbers} | dict(zip(words, numbers, strict=False))
+    name, numbers, names = field
+    known = {str(number): number for number in numbers} | dict(zip(names, numbers, strict=False))
     found = _PART.fullmatch(part)
     first, last, step = found.groups() if found else (part, None, None)
     # Cron accepts 05 for 5, and names in capitals.
     ends = [(end.lstrip("0") or "0").lower() for end in (first, last) if end]
     if not found or any(end not in known for end in ends):
         hint = f"{numbers[0]} to {numbers[-1]}"
-        named = f" or {words[0]} to {words[-1]}" if words else ""
+        named = f" or {names[0]} to {names[-1]}" if names else ""
         raise ValueError(f"{part!r} is no {name}: write *, or {hint}{named}")
     start = known[ends[0]] if ends else numbers[0]
     end = known[ends[-1]] if last or (first and not step) else numbers[-1]

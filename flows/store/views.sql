@@ -1,4 +1,4 @@
--- Views over the views of the rows, made anew whenever the schema version of a store changes.
+-- Views over the views of rows. They are replaced when the schema version of a store changes.
 
 -- Verdicts on which several votes were cast that differ.
 CREATE OR REPLACE VIEW unstable AS
