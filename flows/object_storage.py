@@ -193,7 +193,7 @@ def _endpoint() -> str:
         if parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc:
             return endpoint
         hint = "write one as https://storage.example:9000, or none for AWS"
-        raise InputError([Fault(name, "is no address of a server", hint)])
+        raise InputError([Fault(name, "is not the URL of a server", hint)])
     return ""
 
 
@@ -230,7 +230,7 @@ def _storage_fault(address: Address, host: str, error: Exception) -> Fault:
     elif "body" in text:
         what, hint = f"the connection to {host} was lost", "run again"
     else:
-        what, hint = "cannot be asked for", "correct what begins with AWS_ in the environment"
+        what, hint = "the request failed", "correct what begins with AWS_ in the environment"
     return Fault(str(address), what, hint)
 
 
@@ -244,7 +244,7 @@ def _status_fault(address: Address, host: str, code: str, status: str) -> tuple[
     if code in _OTHER_REGION or status.startswith("3"):
         return f"{host} says that the bucket is elsewhere{reason}", "set AWS_REGION to its region"
     if status == "403":
-        return f"no permission{reason}", "permit it to the keys in the environment"
+        return f"no permission{reason}", "grant it to the keys in the environment"
     if status == "412":
         return "changed while it was read", "run again when nobody writes it"
-    return f"{host} answers {status}{reason}", "run again when it is well"
+    return f"{host} answers {status}{reason}", "run again later"

@@ -129,10 +129,10 @@ def _what_and_hint(error: Exception, model: HubModel, host: str) -> tuple[str, s
         return "is no folder here, and no name of a model", "name one as owner/name"
     if isinstance(error, errors.OfflineModeIsEnabled):
         hint = "fetch it where there is a network, or unset HF_HUB_OFFLINE"
-        return "is no folder here, and not in the cache, beyond which HF_HUB_OFFLINE is set", hint
+        return "is no folder here, not in the cache, and HF_HUB_OFFLINE is set", hint
     if isinstance(error, errors.GatedRepoError):
-        hint = f"ask for it at https://{host}/{model.name} and set HF_TOKEN"
-        return f"is given on request only by {host}", hint
+        hint = f"ask for access at https://{host}/{model.name} and set HF_TOKEN"
+        return f"is gated by {host}", hint
     if isinstance(error, errors.RepositoryNotFoundError) or _needs_token(error):
         hint = "check the name; for a private model set HF_TOKEN"
         return f"is no folder here, and no model that {host} shows", hint
@@ -160,7 +160,7 @@ def _needs_token(error: Exception) -> bool:
 
 def _status_fault(status: int, host: str) -> tuple[str, str]:
     if status == 401:
-        return f"cannot be fetched: {host} refuses the token", "set HF_TOKEN to one that holds"
+        return f"cannot be fetched: {host} refuses the token", "set HF_TOKEN to a valid one"
     if status == 403:
         hint = "set HF_TOKEN to one that may read it"
         return f"cannot be fetched: {host} does not allow it", hint

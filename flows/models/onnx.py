@@ -73,12 +73,12 @@ class OnnxModel:
         found: Numbers = outputs[0]
         self._check_shape(found.shape)
         if not np.isfinite(found).all():
-            self._refuse("gives numbers that are none", "use another export of the model")
+            self._refuse("gives numbers that are not finite", "use another export of the model")
         return found
 
     def _check_shape(self, shape: Sequence[Any]) -> None:
         if not self._output.matches(shape):
-            self._refuse(f"first gives {list(shape)}", self._output.hint)
+            self._refuse(f"has the output shape {list(shape)}", self._output.hint)
 
     def _refuse(self, what: str, hint: str) -> NoReturn:
         raise InputError([Fault(str(self._path), what, hint)])

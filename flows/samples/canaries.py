@@ -69,5 +69,5 @@ def _fault(place: str, name: str, value: Any) -> Fault | None:
     if not isinstance(value, str):
         return Fault(place, f"{name} is no text: {value!r}", "write a text")
     if name == "label" and value.strip() not in _LABELS:
-        return Fault(place, f"the label {value!r} is none", one_of(value.strip(), _LABELS))
+        return Fault(place, f"{value!r} is not a label", one_of(value.strip(), _LABELS))
     return None

@@ -344,7 +344,7 @@ def test_the_embedded_judge_is_tried_too(
         ({"premise": "p", "claim": 7, "label": "entailed"}, "claim is no text: 7; write a text"),
         (
             {"premise": "p", "claim": "c", "label": "entaild"},
-            "the label 'entaild' is none; did you mean 'entailed'?",
+            "'entaild' is not a label; did you mean 'entailed'?",
         ),
         (CANARIES[0], "the same pair stands already at c.jsonl:1; delete one of them"),
     ],

@@ -239,14 +239,16 @@ def test_a_model_that_does_not_fit_its_labels(folder: Path) -> None:
     with pytest.raises(InputError) as caught:
         judge("One.", "two", folder)
     assert str(caught.value) == (
-        f"{folder / 'model.onnx'}: first gives ['batch', 3]; it must give batch and 2 numbers, "
-        "as id2label has it"
+        f"{folder / 'model.onnx'}: has the output shape ['batch', 3]; it must give batch "
+        "and 2 numbers, as id2label has it"
     )
 
 
 def test_a_sentence_encoder_is_refused(folder: Path) -> None:
     shutil.copy(TINY.parent / "tiny_encoder" / "model.onnx", folder / "model.onnx")
-    with pytest.raises(InputError, match=r"first gives \['batch', 'sequence', 3\]; it must give"):
+    with pytest.raises(
+        InputError, match=r"has the output shape \['batch', 'sequence', 3\]; it must give"
+    ):
         judge("One.", "two", folder)
 
 

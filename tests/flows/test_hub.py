@@ -275,14 +275,14 @@ def test_a_private_model_needs_the_token_which_no_other_host_gets(
     assert refusal(HubModel("no/such")).startswith("no/such is no folder here, and no model")
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
     assert refusal(HubModel(NAME, "v2")) == (
-        f"{NAME}@v2 cannot be fetched: {hub.host} refuses the token; set HF_TOKEN to one that holds"
+        f"{NAME}@v2 cannot be fetched: {hub.host} refuses the token; set HF_TOKEN to a valid one"
     )
 
 
 def test_a_gated_model(hub: Hub, home: Path) -> None:
     hub.gated.add(NAME)
     assert refusal() == (
-        f"{NAME} is given on request only by {hub.host}; ask for it at "
+        f"{NAME} is gated by {hub.host}; ask for access at "
         f"https://{hub.host}/{NAME} and set HF_TOKEN"
     )
 
@@ -308,7 +308,7 @@ def test_without_a_network(tmp_path: Path, home: Path) -> None:
     assert "secret" not in message
     with hub_settings(HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path)):
         assert refusal() == (
-            f"{NAME} is no folder here, and not in the cache, beyond which HF_HUB_OFFLINE is set; "
+            f"{NAME} is no folder here, not in the cache, and HF_HUB_OFFLINE is set; "
             "fetch it where there is a network, or unset HF_HUB_OFFLINE"
         )
 

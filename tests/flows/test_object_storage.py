@@ -178,7 +178,7 @@ def test_a_lost_connection_is_retried_a_limited_number_of_times(
     assert len(proxy.requests) == 3
     proxy.requests.clear()
     proxy.failure = lambda request: 503
-    busy = f"{s3}/a.jsonl: {proxy.host} answers 503; run again when it is well"
+    busy = f"{s3}/a.jsonl: {proxy.host} answers 503; run again later"
     assert messages(f"{s3}/a.jsonl", tmp_path) == [busy]
     assert len(proxy.requests) == 3
 
@@ -239,7 +239,7 @@ def test_missing_permissions_and_wrong_credentials(
     with pytest.raises(InputError) as refused:
         put(place, b"")
     assert str(refused.value) == (
-        f"{place}: no permission; permit it to the keys in the environment"
+        f"{place}: no permission; grant it to the keys in the environment"
     )
     monkeypatch.delenv("AWS_SKIP_SIGNATURE")
     correct = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
@@ -266,7 +266,7 @@ def test_endpoints_that_do_not_answer_or_are_invalid(
     for wrong in ("", "127.0.0.1:9", f"http://me:{KEYS['AWS_SECRET_ACCESS_KEY']}@127.0.0.1:9"):
         monkeypatch.setenv("AWS_ENDPOINT_URL", wrong)
         assert messages("s3://b/a.jsonl", tmp_path) == [
-            "AWS_ENDPOINT_URL: is no address of a server; "
+            "AWS_ENDPOINT_URL: is not the URL of a server; "
             "write one as https://storage.example:9000, or none for AWS"
         ]
 
@@ -349,7 +349,7 @@ def test_an_incomplete_export_has_no_manifest(
     capsys.readouterr()
     assert main(["export", "scores", "claims", *options]) == 2
     assert capsys.readouterr().err == (
-        f"claimflow: {s3}/scores.parquet: {proxy.host} answers 500; run again when it is well\n"
+        f"claimflow: {s3}/scores.parquet: {proxy.host} answers 500; run again later\n"
     )
     proxy.failure = lambda request: None
     assert set(fetched(s3, tmp_path)) == {"scores.parquet", "claims.parquet"}

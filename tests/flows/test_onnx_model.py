@@ -48,19 +48,19 @@ def test_numbers_that_are_not_finite_are_refused(tmp_path: Path, other: float) -
     path = tmp_path / "model.onnx"
     path.write_bytes(TINY.read_bytes().replace(struct.pack("<f", 8), struct.pack("<f", other)))
     assert model(path).run(inputs(6)).tolist() == [[[7, 0, 2]]]
-    assert message(path, 7) == "gives numbers that are none; use another export of the model"
+    assert message(path, 7) == "gives numbers that are not finite; use another export of the model"
 
 
 @pytest.mark.parametrize("shape", [(None, 3), (None, None, 4), (None, None, None, 3)])
 def test_an_output_of_another_shape_is_refused(shape: Any) -> None:
-    line = "first gives ['batch', 'sequence', 3]; it must give otherwise"
+    line = "has the output shape ['batch', 'sequence', 3]; it must give otherwise"
     assert message(TINY, 0, gives=OutputShape(shape, "it must give otherwise")) == line
 
 
 def test_a_shape_that_is_known_only_from_the_output_is_checked_then() -> None:
     two = model(gives=OutputShape((None, 2, 3), "it must give two"))
     assert two.run(inputs(0, 1)).shape == (1, 2, 3)
-    with pytest.raises(InputError, match=r"first gives \[1, 3, 3\]; it must give two"):
+    with pytest.raises(InputError, match=r"has the output shape \[1, 3, 3\]; it must give two"):
         two.run(inputs(0, 1, 2))
 
 

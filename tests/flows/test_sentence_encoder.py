@@ -205,7 +205,7 @@ def test_all_wrong_settings_are_reported(tmp_path):
 
 def test_a_model_of_another_dimension_is_refused(tmp_path):
     assert messages(tiny(tmp_path, dimension=384)) == [
-        "model.onnx: first gives ['batch', 'sequence', 3]; it must give batch, tokens and "
+        "model.onnx: has the output shape ['batch', 'sequence', 3]; it must give batch, tokens and "
         "384 numbers"
     ]
 
