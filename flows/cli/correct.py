@@ -84,7 +84,7 @@ def _author_and_reason(options: Namespace) -> tuple[str, str]:
     """The name of `--who` or else the login name, and the reason of `--why`."""
     faults = [
         Fault(f"--{name}", "is blank", hint)
-        for name, hint in (("who", "name whoever edits"), ("why", "say why it was edited"))
+        for name, hint in (("who", "name the author"), ("why", "say why it was edited"))
         if getattr(options, name) is not None and not getattr(options, name).strip()
     ]
     if faults:
@@ -93,7 +93,7 @@ def _author_and_reason(options: Namespace) -> tuple[str, str]:
         return (options.who or getpass.getuser()).strip(), options.why.strip()
     except (OSError, KeyError) as error:
         what = "there is no login name"
-        raise InputError([Fault("--who", what, "name whoever edits")]) from error
+        raise InputError([Fault("--who", what, "name the author")]) from error
 
 
 def _chosen_run(sheet: "Sheet[Kind]", store: "Store", named: str | None) -> str:

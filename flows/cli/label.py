@@ -132,7 +132,7 @@ def import_labels(options: Namespace) -> int:
 
     who = options.who.strip()
     if not who:
-        raise InputError([Fault("--who", "is blank", "name whoever labelled it")])
+        raise InputError([Fault("--who", "is blank", "name the annotator")])
     sheet = read_sheet(options.file, LAYOUTS)
     store = named_store(options)
     run_id = chosen_run(store, _run_of_sheet(sheet))

@@ -140,7 +140,7 @@ def total_line(estimates: "Mapping[str, Estimate]") -> str:
     if costs:
         amounts.append(f"{_format_usd(sum(costs, Decimal(0)))} USD")
     if any(one.cost is None for one in of_steps):
-        amounts.append("and calls whose price nobody knows" if costs else "price unknown")
+        amounts.append("and calls of unknown price" if costs else "price unknown")
     return f"{'about ' if guess else ''}{', '.join(amounts)}{recorded}"
 
 

@@ -58,7 +58,7 @@ def run_counts_text(steps: pl.DataFrame) -> str:
 
 def calls_text(row: dict[str, Any]) -> str:
     """The calls, tokens and cost of a model; `row` is one of `results.calls_made`."""
-    tokens = "tokens not told" if row["tokens"] is None else format_count(row["tokens"], "token")
+    tokens = "tokens unknown" if row["tokens"] is None else format_count(row["tokens"], "token")
     unpriced = row["calls"] - row["priced"]
     cost = "" if row["cost"] is None else f", {row['cost']:.4f} USD"
     unknown = f", {format_count(unpriced, 'call')} of unknown price" if unpriced else ""
@@ -103,7 +103,7 @@ def cascade_lines(of: CascadeResult) -> Iterator[str]:
     )
     if of.low is None or of.high is None:
         if of.settled:
-            yield "  nothing was audited: nobody knows how often the judge would disagree"
+            yield "  nothing was audited: how often the judge would disagree is unknown"
         return
     share = f"{of.disagreed / of.audited:.1%}, 95 % interval {of.low:.1%} to {of.high:.1%}"
     yield (

@@ -31,7 +31,7 @@ function fold(view, key, { open = false, wanted = false, ...more }, summary, ...
 function callDetails(sample, id, what, view) {
   const call = sample.calls.find((one) => one.call_id === id);
   if (!call) return null;
-  const tokens = call.prompt_tokens === null ? "tokens not told" : `${call.prompt_tokens} + ${call.completion_tokens || 0} tokens`;
+  const tokens = call.prompt_tokens === null ? "tokens unknown" : `${call.prompt_tokens} + ${call.completion_tokens || 0} tokens`;
   const cost = call.cost === null ? "price unknown" : `${call.cost} USD`;
   const told = [["System message", call.system], ["Prompt", call.prompt], ["Raw reply", call.reply], ["Error", call.error]];
   return fold(view, `call ${what} ${id}`, { class: "call" }, `${what} by ${call.model}: ${call.outcome}, ${tokens}, ${cost}, ${call.seconds.toFixed(1)} s`,

@@ -173,7 +173,7 @@ def test_without_an_audit_the_disagreement_is_unknown(
     with chdir(judged.path.parent):
         assert main(["explain", "a"]) == 0
     printed = capsys.readouterr().out
-    assert "nothing was audited: nobody knows how often the judge would disagree\n" in printed
+    assert "nothing was audited: how often the judge would disagree is unknown\n" in printed
     assert "response_in_reference: entailed (0.96 entailed)\n" in printed
     assert "contradicted (the embedded model: neutral, 0.33 entailed); The premise has" in printed
 

@@ -352,7 +352,7 @@ def test_without_a_login_name_who_is_required(
     capsys.readouterr()
     assert claimflow("import", "sheet.csv", "--why", "x") == 2
     assert capsys.readouterr().err == (
-        "claimflow: --who: there is no login name; name whoever edits\n"
+        "claimflow: --who: there is no login name; name the author\n"
     )
 
 
@@ -457,7 +457,7 @@ def test_supplied_claims_that_no_sample_has(
         (["import", "s.csv", "--why", " "], "--why: is blank; say why it was edited"),
         (
             ["import", "s.csv", "--why", "x", "--who", ""],
-            "--who: is blank; name whoever edits",
+            "--who: is blank; name the author",
         ),
         (
             ["import", "s.csv", "--why", "x"],

@@ -218,7 +218,7 @@ def test_the_same_texts_have_one_label_in_a_sheet(
         (["export", "-o", "no/where.csv"],
          "no/where.csv: cannot be written (No such file or directory); "
          "name a file in a folder of yours"),
-        (["import", "no.csv", "--who", " "], "--who: is blank; name whoever labelled it"),
+        (["import", "no.csv", "--who", " "], "--who: is blank; name the annotator"),
         (["import", "no.csv", "--who", "ann"],
          "no.csv: cannot be read (No such file or directory); name a sheet that was exported"),
         (["import", "odd.csv", "--who", "ann"],
