@@ -55,16 +55,16 @@ def evaluate(
     publish: str | None = None,
     report: str | None = None,
 ) -> State[str]:
-    """Evaluate a pipeline file: make what is not on file yet; returns the id of the run.
+    """Run a pipeline file, reusing the tables that are in its store; returns the id of the run.
 
-    Fails where a gate fails, or where the run cannot go on; `InputError` tells every mistake
-    in the pipeline or its samples. Where only what failed was asked for and nothing has, the id
-    is that of the run looked at.
+    Fails if a gate fails or the run cannot continue; `InputError` lists every mistake in the
+    pipeline or its samples. If `failed` finds nothing that failed, no step is run and the id is
+    that of the run that was looked at.
 
     Args:
         config: The pipeline's YAML file.
         store: A DuckDB file instead of the pipeline's.
-        limit: Take the first so many samples only.
+        limit: Use this many samples only, the first ones.
         again: Make these steps even though their tables are on file.
         fresh: Ask models anew, for the steps of `again` or for all that the run has.
         only: Just these steps; what they need must be on file.
@@ -73,7 +73,7 @@ def evaluate(
         samples: Just these samples, by a file of their ids or a SELECT that answers a sample_id.
         redact: Keep only hashes of the texts in the record of calls.
         publish: A folder, or an address as s3://bucket/tables, to write the run's tables to.
-        report: A folder to put a page about the run into, which a browser shows.
+        report: A folder to write the HTML report of the run to.
     """
     silence_stderr_at_exit()
     label_with_process(flow_run.id)

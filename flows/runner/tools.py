@@ -25,14 +25,14 @@ from claimflow.stages.tools import LLM, Embedder, EntailmentModel, Judgement, Pa
 Asked = TypeVar("Asked")
 
 _BATCH: Final = 100
-"""Questions asked at once: how long a stopped run goes on."""
+"""Questions per batch; a stopped run finishes the current batch."""
 
 _HELD: Final = 1.0
-"""Seconds for which replies are held before they are put on file: what a killed run can lose."""
+"""Seconds between two writes of replies; a killed run loses at most those since the last."""
 
 
 class Memory:
-    """Asks a model only what the ledger does not hold, until the run is asked to stop."""
+    """Asks a model only for replies that are not in the ledger, until the run is stopped."""
 
     def __init__(self, ledger: Ledger, stop: threading.Event) -> None:
         self._ledger = ledger
