@@ -223,7 +223,7 @@ def is_person_noun(word: str) -> bool:
 
 
 # Verbs: irregular forms, and common verbs with their third-person forms.
-
+#
 # Past forms that are never participles, participles that are never past, and forms that are both.
 PAST_ONLY: Final = word_set(
     """wrote became went took gave began broke chose did drew drove ate fell flew forgot froze grew

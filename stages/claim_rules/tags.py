@@ -1,4 +1,8 @@
-"""Part-of-speech tags of one English sentence, from closed lists, endings and neighbours."""
+"""Part-of-speech tags of one English sentence, from closed lists, endings and neighbours.
+
+There is no model: where a word could have two tags its neighbours decide. The rules that use the
+tags leave a sentence whole where the tags do not form a clause.
+"""
 
 from typing import Final
 
@@ -52,7 +56,7 @@ def is_closed_class(token: Token | None, kind: Tag) -> bool:
 
 
 def starts_object(following: Token | None) -> bool:
-    """Whether what follows can stand right after a verb and not after a plural noun."""
+    """Whether the following word can stand right after a verb, but not after a plural noun."""
     if following is None or following.tag in ("punctuation", "comma"):
         return True
     if following.tag in _OBJECT_STARTS or following.text[:1].isupper():
@@ -66,7 +70,7 @@ def starts_object(following: Token | None) -> bool:
 def verb_tag(
     low: str, previous: Token | None, before: list[Token], following: Token | None
 ) -> Tag | None:
-    """Tag of a word that can be a verb; None when it is none here."""
+    """Tag of a word that can be a verb; None when it is no verb in this context."""
     kind = previous.tag if previous else None
     if low == "have" and kind == "modal":
         return "base"
@@ -141,17 +145,14 @@ def is_plural(token: Token) -> bool:
     return token.tag == "noun" and token.low.endswith("s") and not token.low.endswith("ss")
 
 
-# Word classes of one English sentence, by closed lists, endings and neighbours.
-#
-# There is no model here: where a word could be two things the neighbours decide, and the
-# rules that read the tags leave a sentence whole when these do not add up to one clause.
+# Tagging a sentence.
 
 
 _NOUN_ENDINGS: Final = ("tion", "ment", "ness", "ity", "ship", "ism", "ance", "ence")
 
 
 def tag(tokens: list[Token]) -> Clause:
-    """The tokens with their word classes."""
+    """The tokens with their part-of-speech tags."""
     tagged: list[Token] = []
     _extend(tagged, tokens)
     promoted = _find_unmarked_verb(tagged)
@@ -203,7 +204,7 @@ def _tag_that(previous: Token | None, following: Token | None) -> Tag:
 
 
 def _tag_sentence_initial(low: str, following: Token | None) -> Tag:
-    """A capitalised word that opens the sentence: a name, unless its ending says no."""
+    """Tag of a capitalised word at the start: a name, except for endings of other tags."""
     if following is not None and following.text[:1].isupper():
         return "name"
     if low.endswith(_NOUN_ENDINGS) or (low.endswith("s") and not low.endswith(("ss", "is", "us"))):
@@ -240,7 +241,7 @@ def _is_demonym_modifier(low: str, before: list[Token], following: Token | None)
 
 
 def _find_unmarked_verb(tagged: list[Token]) -> int | None:
-    """Index of what must be the verb, since no other word is: "The company makes cars"."""
+    """Index of the noun that must be the verb, as no verb was found: "The company makes cars"."""
     candidate: int | None = None
     for position, token in enumerate(tagged):
         if token.tag in FINITE:
@@ -259,7 +260,7 @@ def _find_unmarked_verb(tagged: list[Token]) -> int | None:
 
 
 def _after_second_comma(tagged: list[Token]) -> int | None:
-    """ "X, the king, defeated Y": the past form after the aside."""
+    """ "X, the king, defeated Y": the past form after the parenthetical."""
     commas = 0
     for position, token in enumerate(tagged):
         if commas > 1 and tagged[position - 1].tag == "comma" and is_past_or_participle(token.low):
@@ -269,7 +270,7 @@ def _after_second_comma(tagged: list[Token]) -> int | None:
 
 
 def _retag_reduced_participles(tagged: list[Token]) -> Clause:
-    """A past form is a participle when the clause's own verb comes later.
+    """Retag a past form as participle when the finite verb of the clause comes later.
 
     "The film directed in 1990 was released": what could be either is a verb only when
     nothing else before the next border is.
