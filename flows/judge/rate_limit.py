@@ -96,7 +96,7 @@ class NoSharedLimit:
 
 
 def no_shared_limit(_name: str, _set_rate: SetRate) -> SharedLimiter:
-    """The `Sharing` of a run that knows of no others."""
+    """The `OpenSharedLimiter` of a run that shares no limits."""
     return NoSharedLimit()
 
 

@@ -67,7 +67,8 @@ def test_a_run_asks_its_endpoint_and_phones_nobody_else(tmp_path: Path) -> None:
         )
         assert done.returncode == 1, done.stderr[-2000:]
         assert (other.hits, endpoint.hits) == (1, 6)
-    assert done.stdout.splitlines()[-1] == "phoned: []"
+    # At exit litellm adds a debug line about itself.
+    assert "phoned: []" in done.stdout.splitlines()
     assert judged.verdicts() == {
         "a": LABELS,
         "b": LABELS,
