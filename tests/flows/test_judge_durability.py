@@ -17,7 +17,6 @@ from tests.flows.forks import Forks, Process
 from tests.flows.judged import CLAIMS, DECOMPOSE, EMBEDDED, SCORE, VERIFY, Judged, sample
 from tests.flows.locked_store import LockedStore
 
-KILLS: Final = 20
 SECOND: Final = 1.0
 """How old a reply may be, at most, to be lost by a kill."""
 
@@ -111,36 +110,43 @@ def wrong_at_first(body: Any) -> bool:
     return len(body["messages"]) == 2
 
 
-def test_a_run_killed_at_twenty_random_points_asks_nothing_twice(
-    tmp_path: Path, forks: Forks, endpoint: Endpoint
+def check_kills(
+    folder: Path, forks: Forks, endpoint: Endpoint, *, kills: int, samples: int
 ) -> None:
+    """Kill a run at random points: the next one asks nothing again, and finds the same."""
     wrong = faults.share(0.3, faults.malformed(), faults.prose(), faults.missing(), faults.fenced())
     endpoint.behaviour.fault = faults.where(wrong_at_first, wrong)
-    quiet = written(tmp_path / "quiet", endpoint, 100, steps=DEEP, max_concurrency=64)
+    quiet = written(folder / "quiet", endpoint, samples, steps=DEEP, max_concurrency=64)
     assert start(forks, quiet).code() == 0
     calls = endpoint.hits
-    assert calls >= 400
+    assert calls >= 4 * samples
     endpoint.clear()
 
     endpoint.behaviour.latency, endpoint.behaviour.spread = 0.3, 0.9
-    judged = written(tmp_path / "killed", endpoint, 100, steps=DEEP, max_concurrency=32)
+    judged = written(folder / "killed", endpoint, samples, steps=DEEP, max_concurrency=32)
     drawn = random.Random(7)
-    kills: list[tuple[float, float]] = []
-    for point in sorted(drawn.uniform(0, 0.95) for _ in range(KILLS)):
+    killed: list[tuple[float, float]] = []
+    for point in sorted(drawn.uniform(0, 0.95) for _ in range(kills)):
         before = endpoint.hits
         going = start(forks, judged)
         wait_for(lambda n=before: endpoint.hits > n)
         wait_for(lambda n=point * calls: len(endpoint.hits_by_key) >= n)
         time.sleep(drawn.uniform(0, 0.5))
-        kills.append(kill(going))
+        killed.append(kill(going))
     last = start(forks, judged)
     assert last.code() == 0, last.err()
-    assert max(lost(endpoint.requests, kills), default=0) < SECOND
+    assert max(lost(endpoint.requests, killed), default=0) < SECOND
     assert tables(judged) == tables(quiet)
     assert unsaved(judged) == []
     assert judged.ask("SELECT count(*) - count(DISTINCT call_id) FROM audit.calls") == [(0,)]
     assert judged.ask("SELECT count(*) FROM audit.calls WHERE open") == [(0,)]
-    assert judged.ask("SELECT count(*) FROM audit.runs WHERE status = 'killed'") == [(KILLS,)]
+    assert judged.ask("SELECT count(*) FROM audit.runs WHERE status = 'killed'") == [(kills,)]
+
+
+def test_a_run_killed_at_random_points_asks_nothing_twice(
+    tmp_path: Path, forks: Forks, endpoint: Endpoint
+) -> None:
+    check_kills(tmp_path, forks, endpoint, kills=6, samples=40)
 
 
 def test_a_store_locked_for_a_while_holds_a_run_up_and_no_more(
