@@ -4,6 +4,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -110,6 +111,10 @@ def wrong_at_first(body: Any) -> bool:
     return len(body["messages"]) == 2
 
 
+def _has_passed(endpoint: Endpoint, hits: int, distinct: float) -> bool:
+    return endpoint.hits > hits and len(endpoint.hits_by_key) >= distinct
+
+
 def check_kills(
     folder: Path, forks: Forks, endpoint: Endpoint, *, kills: int, samples: int
 ) -> None:
@@ -129,8 +134,7 @@ def check_kills(
     for point in sorted(drawn.uniform(0, 0.95) for _ in range(kills)):
         before = endpoint.hits
         going = start(forks, judged)
-        wait_for(lambda n=before: endpoint.hits > n)
-        wait_for(lambda n=point * calls: len(endpoint.hits_by_key) >= n)
+        wait_for(partial(_has_passed, endpoint, before, point * calls))
         time.sleep(drawn.uniform(0, 0.5))
         killed.append(kill(going))
     last = start(forks, judged)
