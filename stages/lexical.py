@@ -13,8 +13,7 @@ from claimflow.stages.tables import Samples, SentenceMatches, schema
 from claimflow.stages.text.bleu import character_bleus, word_bleus
 from claimflow.stages.text.chrf import chrfs
 from claimflow.stages.text.comparison import Agreement, Comparison, Letters
-from claimflow.stages.text.overlap import token_overlaps
-from claimflow.stages.text.rouge import rouge_ls, rouge_words
+from claimflow.stages.text.overlap import rouge_ls, rouge_words, token_overlaps
 from claimflow.stages.text.sentences import Span, split_sentences
 from claimflow.stages.text.tokens import Tokens, tokenize, tokenize_sentence
 from claimflow.stages.text.unicode_words import to_nfc

@@ -5,8 +5,7 @@ from typing import Final, NamedTuple, cast
 
 from pydantic import BaseModel
 
-from claimflow.stages.text.halves import halve
-from claimflow.stages.text.sentences import split_sentences
+from claimflow.stages.text.sentences import halve, split_sentences
 from claimflow.stages.tools import LLM, Failure, Form, Question, Reply
 
 _CUTS: Final = 4

@@ -6,8 +6,8 @@ from typing import Annotated, Final, NamedTuple, cast
 from pydantic import BaseModel, BeforeValidator
 
 from claimflow.stages.rows import Label
-from claimflow.stages.text.halves import halve
 from claimflow.stages.text.locate import find_quote
+from claimflow.stages.text.sentences import halve
 from claimflow.stages.tools import Failure, Form, Pair, Question, Reply, Respondent
 
 _CUTS: Final = 6

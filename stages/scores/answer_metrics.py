@@ -18,6 +18,7 @@ from claimflow.stages.scores.claim_counts import (
     count_both_sides,
     f_score,
 )
+from claimflow.stages.scores.claim_metrics import FactualCorrectness
 from claimflow.stages.scores.empty_cases import EmptyCase, ScoreStage
 from claimflow.stages.scores.finalize import CompatScore, finalize_scores
 from claimflow.stages.scores.formulas import Beta, passes, weighted_mean
@@ -66,10 +67,6 @@ def with_similarity(
 
 Weight = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 Threshold = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
-
-_CLAIM_INPUTS: Final = frozenset(
-    {"response_claims", "reference_claims", "response_in_reference", "reference_in_response"}
-)
 
 
 class SemanticSimilarity(ScoreStage):
@@ -130,13 +127,7 @@ class AnswerCorrectness(ScoreStage):
     cases: ClassVar[tuple[EmptyCase, ...]] = ("response", "refusal", "reference")
     own_settings: ClassVar = ("threshold",)
     columns: ClassVar = SemanticSimilarity.columns
-    expects: ClassVar = {
-        "response_claims": {"of": "response"},
-        "reference_claims": {"of": "reference"},
-        "response_in_reference": {"claims": "response_claims", "against": "reference"},
-        "reference_in_response": {"claims": "reference_claims", "against": "response"},
-        "similarity": {"left": "response", "right": "reference"},
-    }
+    expects: ClassVar = FactualCorrectness.expects | SemanticSimilarity.expects
 
     compat: ClaimCompat | None = None
     weights: tuple[Weight, Weight] = (0.75, 0.25)
@@ -161,7 +152,7 @@ class AnswerCorrectness(ScoreStage):
         """The inputs of the part that has weight 0."""
         factuality, similarity = self.weights
         if factuality == 0:
-            return _CLAIM_INPUTS
+            return frozenset(FactualCorrectness.expects)
         return frozenset({"similarity"}) if similarity == 0 else frozenset()
 
     def run(

@@ -133,24 +133,6 @@ def _check_passages(passage: pl.Series, passages: pl.Series) -> None:
         )
 
 
-EXPECTS: Final[Mapping[str, Mapping[str, str]]] = {
-    "response_claims": {"of": "response"},
-    "reference_claims": {"of": "reference"},
-    "response_in_reference": {"claims": "response_claims", "against": "reference"},
-    "reference_in_response": {"claims": "reference_claims", "against": "response"},
-    "response_in_passages": {
-        "claims": "response_claims",
-        "against": "retrieved_contexts",
-        "premises": "each",
-    },
-    "reference_in_passages": {
-        "claims": "reference_claims",
-        "against": "retrieved_contexts",
-        "premises": "each",
-    },
-}
-
-
 class RagChecker(ScoreStage):
     """The eleven claim metrics of RAGChecker (Ru et al. 2024), each in [0, 1].
 
@@ -171,7 +153,22 @@ class RagChecker(ScoreStage):
     lower_is_better = LOWER_IS_BETTER
     cases: ClassVar[tuple[EmptyCase, ...]] = ("response", "refusal", "reference", "contexts")
     columns: ClassVar = {"samples": ("sample_id", "response", "reference", "retrieved_contexts")}
-    expects: ClassVar = EXPECTS
+    expects: ClassVar = {
+        "response_claims": {"of": "response"},
+        "reference_claims": {"of": "reference"},
+        "response_in_reference": {"claims": "response_claims", "against": "reference"},
+        "reference_in_response": {"claims": "reference_claims", "against": "response"},
+        "response_in_passages": {
+            "claims": "response_claims",
+            "against": "retrieved_contexts",
+            "premises": "each",
+        },
+        "reference_in_passages": {
+            "claims": "reference_claims",
+            "against": "retrieved_contexts",
+            "premises": "each",
+        },
+    }
 
     compat: PassageCompat | None = None
 
@@ -233,7 +230,9 @@ class NoiseSensitivity(ScoreStage):
     cases: ClassVar[tuple[EmptyCase, ...]] = RagChecker.cases
     columns: ClassVar = RagChecker.columns
     expects: ClassVar = {
-        name: wanted for name, wanted in EXPECTS.items() if name != "reference_in_response"
+        name: wanted
+        for name, wanted in RagChecker.expects.items()
+        if name != "reference_in_response"
     }
 
     mode: Literal["relevant", "irrelevant"] = "relevant"

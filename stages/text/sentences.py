@@ -136,6 +136,30 @@ def split_sentences(text: str) -> list[Span]:
     return spans
 
 
+def halve(text: str, *, overlap: int) -> tuple[Span, Span] | None:
+    """Two spans that cover all sentences of `text`, of about equal length.
+
+    They share the `overlap` sentences on either side of the cut, as far as both stay
+    shorter than the text. A text of one sentence is cut between words, where both share
+    as many. None when there is nothing to cut.
+    """
+    pieces = split_sentences(text)
+    if len(pieces) < 2:
+        pieces = [Span(*match.span()) for match in re.finditer(r"\S+", text)]
+    if len(pieces) < 2:
+        return None
+    middle = (pieces[0].start + pieces[-1].end) / 2
+    last = len(pieces) - 1
+    cut = min(range(1, len(pieces)), key=lambda number: abs(pieces[number].start - middle))
+    # Each half must leave out at least one piece, or cutting would never end.
+    left_end = min(cut + overlap, last)
+    right_start = max(cut - overlap, 1)
+    return (
+        Span(pieces[0].start, pieces[left_end - 1].end),
+        Span(pieces[right_start].start, pieces[-1].end),
+    )
+
+
 def _skip_space(text: str, start: int) -> int:
     """The place of the first character at or behind `start` that is no white space."""
     while start < len(text) and text[start].isspace():

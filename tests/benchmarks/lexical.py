@@ -26,8 +26,7 @@ from claimflow.stages.tables import build
 from claimflow.stages.text.bleu import character_bleus, word_bleus
 from claimflow.stages.text.chrf import chrfs
 from claimflow.stages.text.comparison import Comparison, Letters
-from claimflow.stages.text.overlap import token_overlaps
-from claimflow.stages.text.rouge import rouge_ls, rouge_words
+from claimflow.stages.text.overlap import rouge_ls, rouge_words, token_overlaps
 from claimflow.stages.text.sentences import split_sentences
 from claimflow.stages.text.tokens import tokenize
 from tests.benchmarks.lexical_peers import Work, peers

@@ -13,7 +13,7 @@ from claimflow.stages.rows import Sample
 from claimflow.stages.tables import build
 from claimflow.stages.text.bleu import word_bleu
 from claimflow.stages.text.chrf import chrf
-from claimflow.stages.text.rouge import rouge_l
+from claimflow.stages.text.overlap import rouge_l
 from claimflow.stages.text.unicode_words import to_nfc
 
 PARTS = ["precision", "recall", "f1"]

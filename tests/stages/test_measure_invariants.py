@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from claimflow.stages.text.bleu import character_bleu, word_bleu
 from claimflow.stages.text.chrf import chrf
-from claimflow.stages.text.overlap import Agreement, token_overlap
-from claimflow.stages.text.rouge import rouge_l, rouge_words
+from claimflow.stages.text.overlap import Agreement, rouge_l, rouge_words, token_overlap
 from claimflow.stages.text.tokens import Tokens, tokenize
 
 KINDS: tuple[Tokens, ...] = ("treebank", "content", "unicode")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claimflow.stages.text.comparison import Comparison
-from claimflow.stages.text.rouge import lcs_length, rouge_l, rouge_ls, rouge_words
+from claimflow.stages.text.overlap import lcs_length, rouge_l, rouge_ls, rouge_words
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden_lexical.jsonl"
 MEASURES = GOLDEN.with_name("golden_measures.jsonl")

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.text.halves import halve
-from claimflow.stages.text.sentences import split_sentences
+from claimflow.stages.text.sentences import halve, split_sentences
 
 SENTENCES = st.lists(
     st.sampled_from(["Ann left.", "So?", "one two three", "Dr. No ran!", "是。", "\n\n", " ", "x"]),
