@@ -1,4 +1,4 @@
-"""What earlier calls to an endpoint tell: token rates, and a response format that works."""
+"""Statistics and resume state of earlier calls to an endpoint, read from the store."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -7,20 +7,17 @@ from claimflow.flows.judge.response_formats import ResponseFormat
 from claimflow.flows.pipeline.model_settings import Judge
 from claimflow.flows.store.store import Store, read_table
 
-# How a model counts and how much it says, as far as its calls on record tell.
-
-
 CHARACTERS_PER_TOKEN: Final = 4.0
-"""Of English text, about, where nothing better is known."""
+"""For English text, about; used until there are calls on record."""
 
 _HASH: Final = 36
 _RECENT: Final = 1_000
 
 
 class CallStatistics(NamedTuple):
-    """Characters of the messages for a token, and tokens of the reply for a text asked about.
+    """Characters of a prompt per token, and tokens of a reply per text asked about.
 
-    `per_entry` holds the latter by the blank that the texts stood in, once there was a call.
+    `per_entry` holds the latter by blank of the prompt, where there are calls on record.
     """
 
     characters_per_token: float = CHARACTERS_PER_TOKEN
@@ -28,9 +25,9 @@ class CallStatistics(NamedTuple):
 
 
 def recall_call_statistics(store: Store, judge: Judge) -> CallStatistics:
-    """What the newest calls of the judge's model behind its endpoint were like.
+    """Statistics of the newest 1,000 calls of this model at this address.
 
-    Calls whose texts are kept as hashes tell nothing.
+    Calls whose texts are kept as hashes are left out.
     """
     if not store.path.is_file():
         return CallStatistics()
@@ -46,7 +43,7 @@ def recall_call_statistics(store: Store, judge: Judge) -> CallStatistics:
 _QUERY: Final = """
 WITH recent AS (
   SELECT length(coalesce(system, '')) + length(prompt) AS characters, prompt_tokens,
-         -- A second asking repeats all texts and is answered for some.
+         -- A retry repeats all texts, but its reply covers only some.
          CASE WHEN repeats IS NULL THEN completion_tokens END AS completion_tokens,
          len(regexp_extract_all(prompt, '<claim-[0-9a-f]{8} id="')) AS claims,
          len(regexp_extract_all(prompt, '<text-[0-9a-f]{8} id="')) AS texts
@@ -64,11 +61,8 @@ FROM recent
 """
 
 
-# What earlier runs learnt of an endpoint.
-
-
 class OpenReply(NamedTuple):
-    """A reply that was wrong, of a run that ended before the model had been shown it."""
+    """A reply with a mistake, from a run that ended before it asked the model to correct it."""
 
     call_id: str
     text: str
@@ -76,14 +70,14 @@ class OpenReply(NamedTuple):
 
 
 class ResumeState(NamedTuple):
-    """The rung that worked last, if any did, and the open replies by the hash of their request."""
+    """The response format that worked last, if any did, and open replies by hash of the request."""
 
     rung: ResponseFormat | None
     open: dict[str, OpenReply]
 
 
 def recall_resume_state(store: Store, judge: Judge) -> ResumeState:
-    """What is on file of the judge's model behind its endpoint."""
+    """The resume state of this model at this address."""
     if not store.path.is_file():
         return ResumeState(None, {})
     condition = "model = $model AND api_base IS NOT DISTINCT FROM $api_base"

@@ -37,11 +37,11 @@ _KINDS: Final[dict[str, FailureKind]] = {
     "rung": "bad_request",
     "bad_request": "bad_request",
 }
-_HOPELESS: Final = 5
-"""Bad requests, and nothing else, after which the rest is not sent."""
+_MOST_BAD_REQUESTS: Final = 5
+"""Bad requests, without any reply, after which no more requests are sent."""
 
-_DOWN: Final = 200
-"""Calls given up in a row, with none answered in between, after which the rest is not tried."""
+_MOST_FAILED_IN_ROW: Final = 200
+"""Failed calls in a row after which no more requests are sent."""
 
 _OUTPUT_PER_ENTRY: Final = 60
 
@@ -70,11 +70,11 @@ class RateLimitedClient:
         self._endpoint = endpoint
         self._session = session
         self._price = price
-        self._pace = RateLimiter(endpoint.max_concurrency, endpoint.rpm, endpoint.tpm)
-        self._shared_limiter = session.shared_limiter(endpoint.shared_limit, self._pace.set_rate)
+        self._limiter = RateLimiter(endpoint.max_concurrency, endpoint.rpm, endpoint.tpm)
+        self._shared_limiter = session.shared_limiter(endpoint.shared_limit, self._limiter.set_rate)
         limits = (endpoint.budget_usd, endpoint.budget_calls, price)
         self._budget = Budget(*limits, max_tokens=max_tokens)
-        self._answered = self._bad = self._lost = 0
+        self._answered = self._bad = self._failed_in_row = 0
         self._characters = self._tokens = 0
 
     async def request(
@@ -82,8 +82,8 @@ class RateLimitedClient:
     ) -> Delivery[Answer]:
         """The result of `send`, a request of so many `characters` about `entries` texts.
 
-        Raises `Trouble`, `BudgetSpent` when the budget does not reach, `StoppedError` when
-        the run is to end.
+        Raises `ProviderError`, `BudgetExceeded` when the budget does not suffice, `StoppedError`
+        when the run is to end.
         """
         prompt_tokens = int(characters / self._characters_per_token())
         reservation = await self._budget.reserve(prompt_tokens, entries)
@@ -91,22 +91,22 @@ class RateLimitedClient:
             async with self._shared_limiter.slot():
                 delivered = await send_with_retries(
                     send,
-                    pace=self._pace,
+                    limiter=self._limiter,
                     tokens=prompt_tokens + _OUTPUT_PER_ENTRY * entries,
                     timeout=self._endpoint.timeout,
                     before_send=self._before_send,
                 )
             usage = delivered.received.usage
             self._budget.settle(reservation, usage)
-        except ProviderError as trouble:
-            if trouble.kind == "timeout":
-                # What we did not wait for may be on the bill.
+        except ProviderError as error:
+            if error.kind == "timeout":
+                # The provider may charge for a reply that arrived too late.
                 self._budget.settle(reservation, None)
             raise
         finally:
             self._budget.release(reservation)
         self._answered += 1
-        self._lost = 0
+        self._failed_in_row = 0
         if usage.prompt:
             self._characters += characters
             self._tokens += usage.prompt
@@ -124,12 +124,12 @@ class RateLimitedClient:
             raise JudgeError(f"{who}: {error.message}")
         kind = _KINDS[error.kind]
         self._bad += kind == "bad_request"
-        if self._bad >= _HOPELESS and not self._answered:
+        if self._bad >= _MOST_BAD_REQUESTS and not self._answered:
             what = f"the first {self._bad} requests were all turned down as wrong"
             raise JudgeError(f"{who}: {what}: {error.message}")
-        self._lost += kind in ("server_error", "timeout", "rate_limited")
-        if self._lost >= _DOWN:
-            raise JudgeError(f"{who}: {self._lost} calls in a row failed: {error.message}")
+        self._failed_in_row += kind in ("server_error", "timeout", "rate_limited")
+        if self._failed_in_row >= _MOST_FAILED_IN_ROW:
+            raise JudgeError(f"{who}: {self._failed_in_row} calls in a row failed: {error.message}")
         return Failure(kind, error.message, call_id)
 
     def cost(self, usage: Usage) -> Decimal | None:
@@ -170,16 +170,16 @@ class JudgeClient:
         judge: Judge,
         session: Session,
         access: RateLimitedClient,
-        past: ResumeState,
+        resume: ResumeState,
     ):
         self._name = name
         self._judge = judge
         self._session = session
         self._access = access
         self._provider = session.provider(judge.provider)
-        self._open = past.open
-        self._rung: ResponseFormat = past.rung or RESPONSE_FORMATS[0]
-        self._seeds = True
+        self._open = resume.open
+        self._rung: ResponseFormat = resume.rung or RESPONSE_FORMATS[0]
+        self._takes_seed = True
 
     async def exchange(
         self,
@@ -192,8 +192,8 @@ class JudgeClient:
     ) -> Exchange:
         """Send `messages`, about `entries` texts, and return what came back.
 
-        `repeats` is the call whose reply they show to the model. A reply that a run before
-        this one got and had no time to act on is taken up instead of being asked for again.
+        `repeats` is the call whose reply they show to the model. A reply that an earlier run
+        received but did not act on is used instead of sending the request again.
 
         Raises `JudgeError` when no request can succeed, `StoppedError` when the run is to end.
         """
@@ -206,25 +206,25 @@ class JudgeClient:
             made_by = {"run_id": self._session.run_id, "step": step, "judge": self._name}
             provider = self._judge.provider
             call = chat_call(request, **made_by, provider=provider, rung=rung, repeats=repeats)
-            taken_up = self._open.pop(call.request, None)
-            if taken_up and self._session.since(step) is None:
-                return _taken_up(call, taken_up)
+            open_reply = self._open.pop(call.request, None)
+            if open_reply and self._session.since(step) is None:
+                return _resumed(call, open_reply)
             try:
                 delivered = await self._access.request(
                     partial(self._chat, request),
                     characters=sum(len(message["content"]) for message in messages),
                     entries=entries,
                 )
-            except ProviderError as trouble:
-                if trouble.kind == "rung" and self._step_down(rung):
+            except ProviderError as error:
+                if error.kind == "rung" and self._step_down(rung):
                     continue
-                if seed and re.search(r"\bseed\b", trouble.message):
-                    self._seeds = False
+                if seed and re.search(r"\bseed\b", error.message):
+                    self._takes_seed = False
                     continue
-                call = call._replace(seconds=trouble.seconds, attempts=trouble.attempts)
-                return Exchange(call, "", False, self._access.failure(trouble, call.call_id))
-            except BudgetExceeded as spent:
-                return Exchange(call, "", False, self._access.failure(spent, call.call_id))
+                call = call._replace(seconds=error.seconds, attempts=error.attempts)
+                return Exchange(call, "", False, self._access.failure(error, call.call_id))
+            except BudgetExceeded as error:
+                return Exchange(call, "", False, self._access.failure(error, call.call_id))
             return self._received(call, delivered)
 
     async def _chat(self, request: Request, seconds: float) -> ChatReply:
@@ -249,11 +249,11 @@ class JudgeClient:
         return Exchange(call, received.text, received.finish == "length", None)
 
     def _seed(self, draw: int) -> dict[str, int]:
-        """The seed of a draw other than the usual one, until the endpoint turns seeds down."""
-        return {"seed": (self._judge.seed or 0) + draw} if draw and self._seeds else {}
+        """The seed of a draw other than the first, unless the endpoint has rejected seeds."""
+        return {"seed": (self._judge.seed or 0) + draw} if draw and self._takes_seed else {}
 
     def _step_down(self, rung: ResponseFormat) -> bool:
-        """Whether there is a lower rung than `rung`, which is used from now on."""
+        """Use the next less strict response format after `rung`. Returns whether there is one."""
         if self._rung == rung:
             if rung == RESPONSE_FORMATS[-1]:
                 return False
@@ -271,6 +271,6 @@ def open_judge_client(name: str, judge: Judge, session: Session) -> JudgeClient:
     )
 
 
-def _taken_up(call: Call, reply: OpenReply) -> Exchange:
+def _resumed(call: Call, reply: OpenReply) -> Exchange:
     call = call._replace(call_id=reply.call_id)
     return Exchange(call, reply.text, reply.cut_off, None, recorded=True)

@@ -82,7 +82,7 @@ class SaveCall(Protocol):
         ...
 
 
-class _Seen(NamedTuple):
+class _ParsedReply(NamedTuple):
     """A reply as read: answers, problems by id, and the problem of the reply as a whole."""
 
     answers: Answers
@@ -95,16 +95,16 @@ class _Seen(NamedTuple):
 class Conversation:
     """Asks one judge about the texts of one form, on behalf of one step."""
 
-    def __init__(self, line: JudgeClient, form: Form, step: str, save: SaveCall) -> None:
-        self._line = line
+    def __init__(self, client: JudgeClient, form: Form, step: str, save: SaveCall) -> None:
+        self._client = client
         self._form = form
         self._step = step
         self._save = save
 
     async def about(self, premise: str, texts: Mapping[int, str]) -> Answers:
-        """What the judge says of each of `texts`, by id, or why it says nothing.
+        """The judge's answer to each of `texts`, by id, or a `Failure`.
 
-        Raises what `Line.exchange` raises.
+        Raises what `JudgeClient.exchange` raises.
         """
         messages = render_messages(self._form, premise, texts)
         first = await self._exchange(messages, texts)
@@ -120,9 +120,9 @@ class Conversation:
         return seen.answers | await self._again(first, seen, messages, texts)
 
     async def _again(
-        self, first: Exchange, seen: _Seen, messages: list[Message], texts: Mapping[int, str]
+        self, first: Exchange, seen: _ParsedReply, messages: list[Message], texts: Mapping[int, str]
     ) -> Answers:
-        """The one re-ask: the model sees its reply, what is wrong with it, and the open ids."""
+        """The only retry: the model sees its reply, what is wrong with it, and the open ids."""
         left = {number: texts[number] for number in seen.problems}
         turns = [
             *messages,
@@ -141,9 +141,9 @@ class Conversation:
         return again.answers | failures
 
     async def _in_parts(
-        self, first: Exchange, seen: _Seen, premise: str, texts: Mapping[int, str]
+        self, first: Exchange, seen: _ParsedReply, premise: str, texts: Mapping[int, str]
     ) -> Answers:
-        """After a reply that was cut off: what it left open, in calls that ask for less."""
+        """After a reply that was cut off: the unanswered texts in smaller calls."""
         self._put(first, seen)
         left = list(seen.problems)
         if len(left) == 1 == len(texts):
@@ -159,28 +159,33 @@ class Conversation:
     async def _exchange(
         self, messages: list[Message], texts: Mapping[int, str], *, repeats: str | None = None
     ) -> Exchange:
-        return await self._line.exchange(
+        return await self._client.exchange(
             self._step, self._form, messages, entries=len(texts), repeats=repeats
         )
 
-    def _read(self, exchange: Exchange, texts: Mapping[int, str]) -> _Seen:
-        """What the reply says of each of `texts`; of no text when it may not be taken in part."""
+    def _read(self, exchange: Exchange, texts: Mapping[int, str]) -> _ParsedReply:
+        """The answers in the reply, none where a part of a reply is not enough (`keep_part`)."""
         read = read_json(exchange.text, cut_off=exchange.cut_off)
         cut_off = exchange.cut_off and (read.cut or read.problem is not None)
         if read.problem is not None or (cut_off and not self._form.keep_part):
             kind = "truncated" if cut_off else read.problem or "truncated"
             problems: dict[int, Problem] = dict.fromkeys(texts, (kind, read.message))
-            return _Seen({}, problems, read.message or None, cut_off, False)
+            return _ParsedReply({}, problems, read.message or None, cut_off, False)
         matched = match_entries(read.value, self._form, list(texts))
         call_id = exchange.call.call_id
         answers: Answers = {
             number: Reply(answer, call_id) for number, answer in matched.answers.items()
         }
         repaired = read.repaired or matched.repaired
-        return _Seen(answers, matched.problems, None, cut_off, repaired)
+        return _ParsedReply(answers, matched.problems, None, cut_off, repaired)
 
     def _put(
-        self, exchange: Exchange, seen: _Seen, *, is_open: bool = False, closes: str | None = None
+        self,
+        exchange: Exchange,
+        seen: _ParsedReply,
+        *,
+        is_open: bool = False,
+        closes: str | None = None,
     ) -> None:
         if exchange.recorded:
             return
@@ -190,7 +195,7 @@ class Conversation:
         else:
             kind, message = next(iter(seen.problems.values()))
             outcome = "partial" if seen.answers else kind
-            # An answer in part is remembered as such; what it leaves open is asked afresh.
+            # The answers of a partial reply are saved; the other texts are asked about anew.
             call = call._replace(
                 outcome=outcome, error=message or None, open=is_open and not seen.answers
             )
@@ -200,7 +205,7 @@ class Conversation:
         self, call: Call, failure: Failure, texts: Mapping[int, str], *, closes: str | None = None
     ) -> Answers:
         answers: Answers = dict.fromkeys(texts, failure)
-        # What was not sent is no call.
+        # A request that was not sent is not recorded as a call.
         if failure.call_id is not None:
             call = call._replace(outcome=failure.kind, error=failure.message)
             self._save(call, answers, closes=closes)

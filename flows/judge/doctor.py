@@ -1,4 +1,4 @@
-"""`claimflow doctor`: small test calls that tell what works at an endpoint."""
+"""`claimflow doctor`: test calls that show which features an endpoint supports."""
 
 import asyncio
 import os
@@ -28,9 +28,6 @@ from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint, Endpoint,
 from claimflow.stages.judging.verdicts import Opinion
 from claimflow.stages.tools import Form
 
-# Three small calls that tell what a judge can do. None is repeated.
-
-
 _LONGEST: Final = 20.0
 
 _FORM: Final = Form(
@@ -51,45 +48,48 @@ _SEED: Final = 7
 
 
 class TestVerification(NamedTuple):
-    """A tiny verification: on which rung, what came back, in how many seconds.
+    """The result of a test verification: response format used, reply, duration, verdict.
 
-    `wrong` is why it says nothing, None where `verdict` stands.
+    `problem` says why the reply cannot be used; it is None where there is a `verdict`.
     """
 
     rung: ResponseFormat
     received: ChatReply
     seconds: float
     verdict: str | None
-    wrong: str | None
+    problem: str | None
 
 
 class SeedTest(NamedTuple):
-    """Whether a seed makes two replies equal, in words, and the seconds that each took."""
+    """A sentence on whether a seed makes two replies equal, and the seconds of each call."""
 
-    words: str
+    message: str
     seconds: tuple[float, ...]
 
 
 def reply_timeout(endpoint: Endpoint) -> float:
-    """Seconds to wait for a reply: fewer than a run has, for somebody sits and waits."""
+    """Seconds to wait for a reply, at most 20 because a user is waiting for the result."""
     return min(endpoint.timeout, _LONGEST)
 
 
 async def verify(judge: Judge, provider: JudgeProvider) -> TestVerification:
-    """Have one claim verified, on the first rung that the endpoint takes. Raises `Trouble`."""
+    """Have one claim verified, in the strictest response format that the endpoint supports.
+
+    Raises `ProviderError`.
+    """
     messages = render_messages(_FORM, _PREMISE, _CLAIM)
-    refused = ProviderError("rung", "no way to ask for JSON is left")
+    unsupported = ProviderError("rung", "the endpoint supports no response format")
     for rung in RESPONSE_FORMATS:
         try:
             parameters = judge.parameters() | format_parameters(rung, _FORM)
             received, seconds = await _timed(judge, provider, messages, parameters)
-        except ProviderError as trouble:
-            if trouble.kind != "rung":
+        except ProviderError as error:
+            if error.kind != "rung":
                 raise
-            refused = trouble
+            unsupported = error
         else:
             return TestVerification(rung, received, seconds, *_read(received))
-    raise refused
+    raise unsupported
 
 
 def _read(received: ChatReply) -> tuple[str | None, str | None]:
@@ -105,10 +105,10 @@ def _read(received: ChatReply) -> tuple[str | None, str | None]:
 
 
 async def try_seed(judge: Judge, provider: JudgeProvider) -> SeedTest:
-    """Ask for the same free text twice, with the judge's seed or else one of ours.
+    """Request the same free text twice with the judge's seed, or with 7 if it has none.
 
-    At temperature 0 equal replies would say nothing of the seed, so there it is 1. What the
-    endpoint does not take is left out.
+    The temperature is raised from 0 to 1, since at 0 replies are equal without a seed, too.
+    Parameters that the endpoint rejects are left out.
     """
     own = judge.parameters()
     seeded = {"seed": _SEED, **own}
@@ -117,35 +117,35 @@ async def try_seed(judge: Judge, provider: JudgeProvider) -> SeedTest:
         try:
             first, seconds = await _say_anything(judge, provider, parameters)
             second, more = await _say_anything(judge, provider, parameters)
-        except ProviderError as trouble:
-            if trouble.kind not in ("fatal", "bad_request"):
-                return SeedTest(f"cannot tell: {trouble.message}", ())
-            refusal = trouble.message
+        except ProviderError as error:
+            if error.kind not in ("fatal", "bad_request"):
+                return SeedTest(f"unknown: {error.message}", ())
+            refusal = error.message
         else:
             return SeedTest(_compared(first, second, parameters, refusal), (seconds, more))
-    return SeedTest(f"cannot tell: {refusal}", ())
+    return SeedTest(f"unknown: {refusal}", ())
 
 
 def _compared(first: str, second: str, parameters: dict[str, Any], refusal: str) -> str:
     if "seed" not in parameters:
-        return f"not taken: {refusal}"
+        return f"not supported: {refusal}"
     how = f"seed {parameters['seed']}"
     if "temperature" in parameters:
         how += f" and temperature {parameters['temperature']:g}"
     if not first.strip() or not second.strip():
-        return f"cannot tell: the model said nothing, asked with {how}"
+        return f"unknown: the reply to a request with {how} is empty"
     if first != second:
         return f"no: two replies with {how} differ"
     if parameters.get("temperature") == 0:
-        return f"cannot tell: two replies with {how} are equal, as they would be without"
+        return f"unknown: two replies with {how} are equal, as they would be without a seed"
     return f"yes: two replies with {how} are equal"
 
 
 async def _say_anything(
     judge: Judge, provider: JudgeProvider, parameters: dict[str, Any]
 ) -> tuple[str, float]:
-    asked = [{"role": "user", "content": _ANYTHING}]
-    received, seconds = await _timed(judge, provider, asked, parameters)
+    messages = [{"role": "user", "content": _ANYTHING}]
+    received, seconds = await _timed(judge, provider, messages, parameters)
     return received.text, seconds
 
 
@@ -161,30 +161,27 @@ async def _timed(
     return received, time.monotonic() - started
 
 
-# What works at an endpoint, found out by asking it for very little.
-
-
 _TEXT: Final = "The Eiffel Tower was opened in 1889."
 
-_WAYS: Final[Mapping[ResponseFormat, str]] = {
-    "schema": "held to a JSON schema",
-    "tool": "as the call of a tool",
-    "object": "held to be JSON, of no particular shape",
-    "text": "free text, which the prompt wants to be JSON",
+_FORMAT_DESCRIPTIONS: Final[Mapping[ResponseFormat, str]] = {
+    "schema": "JSON by a schema",
+    "tool": "JSON by a tool call",
+    "object": "JSON without a schema",
+    "text": "text, with JSON requested in the prompt only",
 }
 
 
 class Examination(NamedTuple):
-    """What was found of an endpoint, in words by topic; `fault` is why it cannot be used."""
+    """Findings on an endpoint by topic; `fault` says why it cannot be used, None if it can."""
 
     found: dict[str, str]
     fault: str | None
 
 
 def examine(endpoints: Mapping[str, Endpoint]) -> dict[str, Examination]:
-    """Ask each endpoint, all at once: a judge for three small replies, an embedder for one.
+    """Test all endpoints at the same time, a judge by three calls, an embedder by one.
 
-    No call takes longer than 20 seconds, or than the endpoint's own `timeout`.
+    A call takes at most 20 seconds, and at most the endpoint's own `timeout`.
     """
     providers = {
         endpoint.provider: open_provider(endpoint.provider) for endpoint in endpoints.values()
@@ -212,23 +209,23 @@ async def _examine(endpoint: Endpoint, provider: JudgeProvider) -> Examination:
     found = {"key": _key(endpoint, provider), "price": price}
     missing = provider.missing(endpoint.model, endpoint.api_base)
     if missing:
-        return Examination({"reachable": "not tried"} | found, missing)
+        return Examination({"reachable": "not tested"} | found, missing)
     try:
         answered, fault = await _ask(endpoint, provider)
-    except ProviderError as trouble:
-        silent = trouble.kind == "timeout" or "cannot be reached" in trouble.message
-        how = f"{'no' if silent else 'yes, but'}: {trouble.message}"
-        return Examination({"reachable": how} | found, trouble.message)
+    except ProviderError as error:
+        unreachable = error.kind == "timeout" or "cannot be reached" in error.message
+        how = f"{'no' if unreachable else 'yes, but'}: {error.message}"
+        return Examination({"reachable": how} | found, error.message)
     return Examination({"reachable": "yes"} | answered | found, fault or unpriced)
 
 
 async def _ask(endpoint: Endpoint, provider: JudgeProvider) -> tuple[dict[str, str], str | None]:
-    """What its replies tell, and what is wrong with them; raises `Trouble` if there is none."""
+    """Findings, and what is wrong with the replies. Raises `ProviderError` without a reply."""
     if isinstance(endpoint, Judge):
         return await _ask_judge(endpoint, provider)
     if isinstance(endpoint, EmbeddingEndpoint):
         return await _ask_embedder(endpoint, provider), None
-    raise TypeError(f"nobody knows how to ask a {type(endpoint).__name__}")
+    raise TypeError(f"an endpoint of type {type(endpoint).__name__} cannot be tested")
 
 
 async def _ask_judge(judge: Judge, provider: JudgeProvider) -> tuple[dict[str, str], str | None]:
@@ -238,14 +235,14 @@ async def _ask_judge(judge: Judge, provider: JudgeProvider) -> tuple[dict[str, s
     rank = f"rung {number} of {len(RESPONSE_FORMATS)}: {verified.rung}"
     seconds = (verified.seconds, *seeded.seconds)
     found = {
-        "replies": f"{_WAYS[verified.rung]} ({rank})",
-        "read": f"no: {verified.wrong}" if verified.wrong else f"yes, as {verified.verdict}",
-        "seed honoured": seeded.words,
+        "replies": f"{_FORMAT_DESCRIPTIONS[verified.rung]} ({rank})",
+        "read": f"no: {verified.problem}" if verified.problem else f"yes, as {verified.verdict}",
+        "seed honoured": seeded.message,
         "latency": ", ".join(f"{each:.2f}" for each in seconds) + " seconds",
-        "tokens": _told(verified.received.usage),
+        "tokens": _token_counts(verified.received.usage),
     }
-    wrong = verified.wrong and f"its reply to a verification cannot be used: {verified.wrong}"
-    return found, wrong
+    problem = verified.problem
+    return found, problem and f"its reply to a verification cannot be used: {problem}"
 
 
 async def _ask_embedder(endpoint: EmbeddingEndpoint, provider: JudgeProvider) -> dict[str, str]:
@@ -260,29 +257,29 @@ async def _ask_embedder(endpoint: EmbeddingEndpoint, provider: JudgeProvider) ->
     return {
         "replies": f"vectors of {len(vectors[0]):,} numbers",
         "latency": f"{time.monotonic() - started:.2f} seconds",
-        "tokens": _told(usage),
+        "tokens": _token_counts(usage),
     }
 
 
-def _told(usage: Usage) -> str:
+def _token_counts(usage: Usage) -> str:
     if usage.prompt is None:
-        return "not told, so what calls cost stays unknown"
-    said = f", {usage.completion:,} out" if usage.completion else ""
-    return f"told ({usage.prompt:,} in{said}, for the first call)"
+        return "not reported, so the cost of calls stays unknown"
+    output = f", {usage.completion:,} out" if usage.completion else ""
+    return f"reported ({usage.prompt:,} in{output} for the first call)"
 
 
 def _key(endpoint: Endpoint, provider: JudgeProvider) -> str:
     """Whether the API key is in the environment."""
     name = provider.key_variable(endpoint.model, endpoint.api_base)
     if name is None:
-        return "none looked for"
+        return "no variable is looked for"
     if os.environ.get(name):
         return f"{name} is set"
     return f"{name} is not set" + (", which that address may not need" if endpoint.api_base else "")
 
 
 def _price(endpoint: Endpoint) -> tuple[str, str | None]:
-    """What is known of the price, and what is wrong with knowing no more."""
+    """The price, and what is wrong where it is unknown but needed for a budget."""
     price = price_of(endpoint)
     if price is None:
         wrong = f"the price of {endpoint.model} is unknown, so budget_usd cannot be kept"

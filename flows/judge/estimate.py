@@ -1,4 +1,4 @@
-"""Tools that count calls and tokens without asking an endpoint."""
+"""Estimates of calls, tokens and cost: tools that count requests without sending them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,16 +19,17 @@ from claimflow.stages.rows import content_key
 from claimflow.stages.text.sentences import split_sentences
 from claimflow.stages.tools import Failure, Form, Question
 
-NOT_ASKED: Final = Failure("not_asked", "nobody was asked")
+NOT_ASKED: Final = Failure("not_asked", "counted only, no request was sent")
 
 _PER_VERDICT: Final = 60
 _PER_CLAIM: Final = 25
-"""Tokens of a reply, where no call on record tells."""
+"""Tokens of a reply for each verdict and claim, until there are calls on record."""
 
 
 class CascadeEstimate(NamedTuple):
-    """Verdicts that the embedded model would settle, leave to the judge, and see audited by it;
-    `calls_saved` are those that the judge would be sent without the cascade, beyond those it is.
+    """Verdicts that the embedded model would settle, refer to the judge, and have audited by it.
+
+    `calls_saved` is the number of calls to the judge that the cascade saves.
     """
 
     settled: int
@@ -38,14 +39,13 @@ class CascadeEstimate(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """What a step would ask of the endpoint that `who` names, a judge or the embedder.
+    """The calls of a step to the endpoint named `who`, a judge or the embedder.
 
-    `parts` is what it would ask of each, where there are several, `cascade` what one would do.
-
-    `calls` is what a run sends when every reply can be used. It is a guess where `about` says
-    so: claims are not known yet, or not all samples were looked at. `answers` are on file and
-    not asked for. Tokens are estimates; `cost` is in US dollars, as though no provider had
-    any of it cached, and None where nobody knows the price.
+    `calls` is what a run sends when every reply can be used; with `about` it is a guess, because
+    claims are not known yet or not all samples were counted. `answers` are in the ledger and not
+    requested. Tokens are estimates. `cost` is in US dollars without discounts for cached
+    prompts, None where the price is unknown. `parts` holds the estimate of each endpoint where
+    there are several, `cascade` that of a cascade.
     """
 
     who: str
@@ -60,7 +60,7 @@ class Estimate(NamedTuple):
 
 
 def combine(parts: Sequence[Estimate]) -> Estimate:
-    """What a step asks of all its endpoints; `parts` says what of each, where they are several."""
+    """The estimate of a step for all its endpoints; several are kept in `parts`."""
     if len(parts) == 1:
         return parts[0]
     costs = [part.cost for part in parts if part.cost is not None]
@@ -78,7 +78,7 @@ def combine(parts: Sequence[Estimate]) -> Estimate:
 
 @dataclass
 class Tally:
-    """What was counted so far."""
+    """Calls, ledger answers and tokens counted so far."""
 
     calls: int = 0
     answers: int = 0
@@ -86,7 +86,7 @@ class Tally:
     completion_tokens: float = 0
 
     def estimate(self, who: str, price: Price | None, *, scale: float, about: bool) -> Estimate:
-        """What all samples would ask, `scale` times what was counted."""
+        """The estimate for all samples: `scale` times what was counted."""
         prompt, completion = (
             round(self.prompt_tokens * scale),
             round(self.completion_tokens * scale),
@@ -97,19 +97,19 @@ class Tally:
 
 
 class CountingJudge:
-    """Counts what a judge would be asked.
+    """Counts the requests that a judge would be sent.
 
-    Asked are questions that neither the ledger nor `asked` knows, which is shared by all
-    steps: what one asks, the others need not. `tally` counts requests as they are made when
-    every reply can be used. With `fresh` what the ledger knows is asked anew, with `since` what
-    it knew before that moment.
+    Counted are questions that are neither in the ledger nor in `asked`, the keys that all steps
+    share, since steps with the same question send it once. `tally` counts requests as they are
+    sent when every reply can be used. `fresh` ignores the ledger, `since` ignores what was in it
+    before that moment.
     """
 
     def __init__(
         self,
         judge: Judge,
         ledger: Ledger,
-        habits: CallStatistics,
+        statistics: CallStatistics,
         asked: set[str],
         *,
         fresh: bool = False,
@@ -118,8 +118,8 @@ class CountingJudge:
         self.tally = Tally()
         self.identity = judge.identity()
         self._remembered = LedgerAnswers(ledger, self.identity)
-        self._habits = habits
-        self._most = judge.max_tokens
+        self._statistics = statistics
+        self._max_tokens = judge.max_tokens
         self._fresh = fresh
         self._since = since
         self._asked = asked
@@ -131,7 +131,7 @@ class CountingJudge:
         *,
         step: str = "",  # noqa: ARG002
     ) -> Mapping[Question, Answer]:
-        """As `EndpointJudge.ask`; a question without an answer on file is a failure `not_asked`."""
+        """As `EndpointJudge.ask`; questions without an answer in the ledger fail as `not_asked`."""
         keys = self._remembered.keys(questions, form)
         known = {} if self._fresh else keys
         answers = self._remembered.recall(known, form, since=self._since)
@@ -146,14 +146,15 @@ class CountingJudge:
         texts = {number: question.text for number, question in batch.questions.items()}
         messages = render_messages(form, batch.premise, texts)
         characters = sum(len(message["content"]) for message in messages)
-        said = sum(self._said_of(text, form) for text in texts.values())
+        reply_tokens = sum(self._reply_tokens(text, form) for text in texts.values())
         self.tally.calls += 1
-        self.tally.prompt_tokens += characters / self._habits.characters_per_token
-        self.tally.completion_tokens += said if self._most is None else min(said, self._most)
+        self.tally.prompt_tokens += characters / self._statistics.characters_per_token
+        limit = self._max_tokens
+        self.tally.completion_tokens += reply_tokens if limit is None else min(reply_tokens, limit)
 
-    def _said_of(self, text: str, form: Form) -> float:
+    def _reply_tokens(self, text: str, form: Form) -> float:
         """Tokens that a reply spends on a text."""
-        observed = self._habits.per_entry.get(form.blank)
+        observed = self._statistics.per_entry.get(form.blank)
         if observed is not None:
             return observed
         if form.blank == "texts":
@@ -162,7 +163,7 @@ class CountingJudge:
 
 
 class CountingEmbedder:
-    """An `Embedder` that counts what an endpoint would be asked, as `CountingJudge` does."""
+    """An `Embedder` that counts the requests to an endpoint, as `CountingJudge` does."""
 
     def __init__(
         self,

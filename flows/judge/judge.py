@@ -124,7 +124,7 @@ class LedgerAnswers:
         }
 
     def replies(self, answers: Mapping[str, Answer]) -> dict[str, bytes]:
-        """Of answers by key those worth remembering, as the ledger keeps them."""
+        """The answers that the ledger keeps, as bytes by key: replies and final failures."""
         return {
             key: _to_bytes(answer)
             for key, answer in answers.items()
@@ -134,17 +134,17 @@ class LedgerAnswers:
 
 def _to_bytes(answer: Answer) -> bytes:
     if isinstance(answer, Failure):
-        said: Any = {"failure": answer.kind, "message": answer.message}
+        saved: Any = {"failure": answer.kind, "message": answer.message}
     else:
-        said = {"answer": answer.answer.model_dump(mode="json")}
-    return json.dumps(said | {"call": answer.call_id}, ensure_ascii=False).encode()
+        saved = {"answer": answer.answer.model_dump(mode="json")}
+    return json.dumps(saved | {"call": answer.call_id}, ensure_ascii=False).encode()
 
 
 def _from_bytes(reply: bytes, form: Form) -> Answer:
-    said = json.loads(reply)
-    if "failure" in said:
-        return Failure(said["failure"], said["message"], said["call"])
-    return Reply(form.answer.model_validate(said["answer"]), said["call"])
+    saved = json.loads(reply)
+    if "failure" in saved:
+        return Failure(saved["failure"], saved["message"], saved["call"])
+    return Reply(form.answer.model_validate(saved["answer"]), saved["call"])
 
 
 class Batch(NamedTuple):
@@ -163,11 +163,11 @@ class EndpointJudge:
         self._judge = judge
         self._session = session
         self._remembered = LedgerAnswers(session.ledger, self.identity)
-        self._crew = WorkerPool(judge.max_concurrency, session.stop)
+        self._pool = WorkerPool(judge.max_concurrency, session.stop)
         self._turn = threading.Lock()
-        self._line: JudgeClient | None = None
-        self._flying: dict[str, asyncio.Future[Answer]] = {}
-        self._landings = 0
+        self._client: JudgeClient | None = None
+        self._in_flight: dict[str, asyncio.Future[Answer]] = {}
+        self._finished = 0
 
     def ask(
         self, questions: Sequence[Question], form: Form, *, step: str
@@ -178,76 +178,82 @@ class EndpointJudge:
         is to stop.
         """
         keys = self._remembered.keys(questions, form)
-        landings = self._landings
+        finished = self._finished
         known = self._remembered.recall(keys, form, since=self._session.since(step))
         missing = {question: key for question, key in keys.items() if question not in known}
         if not missing:
             return known
         with self._turn:
-            self._line = self._line or open_judge_client(self._name, self._judge, self._session)
-        conversing = _Conversing(self._line, form, step)
-        return known | self._session.loop.run(self._find_out(missing, conversing, landings))
+            self._client = self._client or open_judge_client(self._name, self._judge, self._session)
+        conversing = _Conversing(self._client, form, step)
+        return known | self._session.loop.run(self._answer_missing(missing, conversing, finished))
 
-    async def _find_out(
-        self, missing: Mapping[Question, str], conversing: "_Conversing", landings: int
+    async def _answer_missing(
+        self, missing: Mapping[Question, str], conversing: "_Conversing", finished: int
     ) -> dict[Question, Answer]:
-        """The answers to questions by key: those that another step is asking, from there.
+        """The answers to `missing` (question -> key). A question that another step is asking at the
+        moment is not sent again: its answer is awaited.
 
-        `missing` was found when `landings` steps had been told what they asked; what more of
-        them have been told since is on file by now.
+        `finished` is the number of calls of `ask` that had finished when `missing` was looked up.
+        Where more have finished since, the ledger is read again.
         """
-        told: dict[Question, Answer] = {}
-        while landings != self._landings:
-            landings = self._landings
+        recalled: dict[Question, Answer] = {}
+        while finished != self._finished:
+            finished = self._finished
             since = self._session.since(conversing.step)
-            told = await asyncio.to_thread(
+            recalled = await asyncio.to_thread(
                 self._remembered.recall, missing, conversing.form, since=since
             )
-        missing = {question: key for question, key in missing.items() if question not in told}
-        elsewhere = {q: self._flying[key] for q, key in missing.items() if key in self._flying}
+        missing = {question: key for question, key in missing.items() if question not in recalled}
+        elsewhere = {
+            q: self._in_flight[key] for q, key in missing.items() if key in self._in_flight
+        }
         ours = {question: key for question, key in missing.items() if question not in elsewhere}
         loop = asyncio.get_running_loop()
-        self._flying |= {key: loop.create_future() for key in ours.values()}
+        self._in_flight |= {key: loop.create_future() for key in ours.values()}
 
         answered = 0
 
-        async def settle(batch: Batch) -> None:
+        async def answer_batch(batch: Batch) -> None:
             nonlocal answered
-            await self._settle(batch, ours, conversing)
+            await self._answer_batch(batch, ours, conversing)
             answered += len(batch.questions)
             self._session.answered(conversing.step, answered, len(ours))
 
         try:
             batches = batch_questions(ours, conversing.form.per_call)
-            await self._crew.work_through(batches, settle)
-            answers = {question: self._flying[key].result() for question, key in ours.items()}
+            await self._pool.work_through(batches, answer_batch)
+            answers = {question: self._in_flight[key].result() for question, key in ours.items()}
             for question, answer in elsewhere.items():
-                answers[question] = await self._crew.patiently(asyncio.shield(answer))
-            return told | answers
+                answers[question] = await self._pool.patiently(asyncio.shield(answer))
+            return recalled | answers
         finally:
             try:
                 await self._session.ledger_writer.saved()
             finally:
                 for key in ours.values():
-                    self._flying.pop(key).cancel()
-                self._landings += 1
+                    self._in_flight.pop(key).cancel()
+                self._finished += 1
 
-    async def _settle(
+    async def _answer_batch(
         self, batch: Batch, keys: Mapping[Question, str], conversing: "_Conversing"
     ) -> None:
         def save(call: Call, answers: Answers, *, closes: str | None = None) -> None:
-            told = {keys[batch.questions[number]]: found for number, found in answers.items()}
-            self._session.ledger_writer.add(call, self._remembered.replies(told), closes=closes)
+            by_key = {keys[batch.questions[number]]: found for number, found in answers.items()}
+            replies = self._remembered.replies(by_key)
+            self._session.ledger_writer.add(call, replies, closes=closes)
 
         await self._session.ledger_writer.keep_up()
         texts = {number: question.text for number, question in batch.questions.items()}
         answers = await Conversation(*conversing, save).about(batch.premise, texts)
         for number, question in batch.questions.items():
-            self._flying[keys[question]].set_result(answers[number])
+            self._in_flight[keys[question]].set_result(answers[number])
 
 
 class _Conversing(NamedTuple):
-    line: JudgeClient
+    """The arguments that all conversations of one call of `ask` share."""
+
+    client: JudgeClient
     form: Form
     step: str
 

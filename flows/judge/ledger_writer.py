@@ -1,4 +1,4 @@
-"""Calls and replies written to a journal at once and to the store soon after."""
+"""Saves calls and replies: in a journal file at once, in the store within a second."""
 
 import asyncio
 import base64
@@ -18,11 +18,9 @@ from claimflow.flows.judge.calls import Call, call_table
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
 
-# Calls as they arrive, written down beside the store until they are in it.
-
 
 class Entry(NamedTuple):
-    """A call, the replies that it brought by their keys, and the open call that it closes."""
+    """A call, its replies by ledger key, and the id of the open call that it closes."""
 
     call: Call
     replies: Mapping[str, bytes]
@@ -30,10 +28,11 @@ class Entry(NamedTuple):
 
 
 class Journal:
-    """A file of entries, each in it as soon as `add` returns: a kill loses none.
+    """A file of entries beside the store. An entry is in it when `add` returns.
 
-    A cut of the power may. The file is locked as long as its writer lives, which tells it
-    from one that was left behind. Raises `StoreFullError` where there is no room for it.
+    A killed process loses no entry; a power failure may. The writer's process holds a lock on the
+    file, so a file without a lock was left by a process that ended. Raises `StoreFullError` where
+    the disk is full.
     """
 
     def __init__(self, store: Store) -> None:
@@ -42,15 +41,15 @@ class Journal:
             f"{store.path.name}.{time.time_ns()}-{secrets.token_hex(4)}.journal"
         )
         unfinished = self._path.with_suffix(".new")
-        with _room_for(store):
+        with _store_full_errors(store):
             self._file: BinaryIO = unfinished.open("xb", buffering=0)
             fcntl.flock(self._file, fcntl.LOCK_EX)
-            # Nobody takes it for left behind before it is locked.
+            # Another process looks only for the final name, and finds the file locked.
             unfinished.rename(self._path)
 
     def add(self, entry: Entry) -> None:
-        """Write an entry down. Raises `StoreFullError` where there is no room for it."""
-        with _room_for(self._store):
+        """Append an entry. Raises `StoreFullError` where the disk is full."""
+        with _store_full_errors(self._store):
             self._file.write(_line(entry))
 
     def discard(self) -> None:
@@ -58,16 +57,16 @@ class Journal:
         self._path.unlink(missing_ok=True)
         self._file.close()
 
-    def leave(self) -> None:
-        """Leave the file to whoever takes it in."""
+    def keep(self) -> None:
+        """Close the file and keep it for `recover_journals` of a later run."""
         self._file.close()
 
 
 def recover_journals(ledger: Ledger) -> int:
-    """Write what was left behind beside the store into it; returns how many calls."""
-    taken = 0
-    # The name of a store may hold what would be a pattern. The oldest first: a call may
-    # close an earlier one.
+    """Save the entries of journals left by ended processes; returns their number."""
+    recovered = 0
+    # Escaped, since the name of a store may contain a pattern. The oldest first, since a call
+    # may close an earlier one.
     found = ledger.store.path.parent.glob(f"{glob.escape(ledger.store.path.name)}.*.journal")
     for path in sorted(found):
         with suppress(FileNotFoundError), path.open("rb") as file:
@@ -78,8 +77,8 @@ def recover_journals(ledger: Ledger) -> int:
             entries = list(_entries(file.read()))
             write_entries(ledger, entries)
             path.unlink(missing_ok=True)
-            taken += len(entries)
-    return taken
+            recovered += len(entries)
+    return recovered
 
 
 def write_entries(ledger: Ledger, entries: Sequence[Entry]) -> None:
@@ -91,7 +90,7 @@ def write_entries(ledger: Ledger, entries: Sequence[Entry]) -> None:
 
 
 @contextmanager
-def _room_for(store: Store) -> Iterator[None]:
+def _store_full_errors(store: Store) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -102,40 +101,37 @@ def _room_for(store: Store) -> Iterator[None]:
 
 def _line(entry: Entry) -> bytes:
     replies = {key: base64.b64encode(reply).decode() for key, reply in entry.replies.items()}
-    said = json.dumps([entry.call, replies, entry.closes], default=str, ensure_ascii=False)
-    return said.encode("utf-8", "replace") + b"\n"
+    line = json.dumps([entry.call, replies, entry.closes], default=str, ensure_ascii=False)
+    return line.encode("utf-8", "replace") + b"\n"
 
 
 def _entries(lines: bytes) -> Iterator[Entry]:
-    """The entries of a file; the last line may lack its end."""
+    """The entries of a file. A line that is not whole, as the last may be, is skipped."""
     for line in lines.splitlines():
         with suppress(ValueError):
             call, replies, closes = json.loads(line)
-            said = Call(*call)
-            cost = None if said.cost is None else Decimal(said.cost)
+            row = Call(*call)
+            cost = None if row.cost is None else Decimal(row.cost)
             yield Entry(
-                said._replace(asked_at=datetime.fromisoformat(str(said.asked_at)), cost=cost),
+                row._replace(asked_at=datetime.fromisoformat(str(row.asked_at)), cost=cost),
                 {key: base64.b64decode(reply) for key, reply in replies.items()},
                 closes,
             )
 
 
-# Puts calls and what they brought on file: at once in a journal, soon after in the store.
-
-
 _PERIOD: Final = 0.8
-"""Seconds that a call waits for others to be written into the store with it."""
+"""Seconds for which calls are collected before they are written in one transaction."""
 
-_LATE: Final = 3.0
-"""Seconds that a writing may take before nothing more is asked: somebody holds the store."""
+_LATE_AFTER: Final = 3.0
+"""Seconds after which a write counts as late: another process may hold the store."""
 
 
 class LedgerWriter:
     """Saves calls for all endpoints of a run. Used by coroutines of one loop.
 
-    What is added is in a journal beside the store before anybody uses it, and within a
-    second in the store. When the store cannot be written any more the journals stay, for
-    the next run to take in, and every later use raises what went wrong.
+    A call is in a journal beside the store when `add` returns, and in the store within a second.
+    When the store cannot be written, journals are kept for the next run to recover, and `saved`
+    and `keep_up` raise the error.
     """
 
     def __init__(self, ledger: Ledger, *, redact: bool) -> None:
@@ -145,17 +141,17 @@ class LedgerWriter:
         self._journal: Journal | None = None
         self._oldest_at = 0.0
         self._added = self._written = 0
-        self._began_at: float | None = None
-        self._hurry = asyncio.Event()
+        self._write_began_at: float | None = None
+        self._write_now = asyncio.Event()
         self._changed = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
         self._error: Exception | None = None
 
     def add(self, call: Call, replies: Mapping[str, bytes], *, closes: str | None = None) -> None:
-        """Write down `call` and the replies that it brought, by their keys.
+        """Save `call` and its replies by ledger key.
 
-        `closes` is the id of an open call that is not to be taken up again. Raises
-        `StoreFullError` where there is no room.
+        `closes` is the id of an open call that is not to be resumed. Raises `StoreFullError`
+        where the disk is full.
         """
         entry = Entry(call.redacted() if self._redact else call, replies, closes)
         if self._journal is None:
@@ -170,18 +166,21 @@ class LedgerWriter:
     async def saved(self) -> None:
         """Return when all that was added until now is in the store.
 
-        Raises what kept it from getting there; it is in a journal then.
+        Raises the error of a write that failed; the calls are in a journal then.
         """
         mark = self._added
-        self._hurry.set()
+        self._write_now.set()
         async with self._changed:
             await self._changed.wait_for(lambda: self._written >= mark)
         if self._error is not None:
             raise self._error
 
     async def keep_up(self) -> None:
-        """Return at once, or when a writing that takes long is done: the store may be lost."""
-        while self._began_at is not None and time.monotonic() - self._began_at > _LATE:
+        """Wait for a late write, so that few calls are sent while the store is unavailable."""
+        while (
+            self._write_began_at is not None
+            and time.monotonic() - self._write_began_at > _LATE_AFTER
+        ):
             async with self._changed:
                 await self._changed.wait()
         if self._error is not None:
@@ -189,17 +188,17 @@ class LedgerWriter:
 
     async def _write(self) -> None:
         while self._journal is not None:
-            await self._pause()
+            await self._wait_for_more()
             entries, self._entries = self._entries, []
             journal, self._journal = self._journal, None
-            self._began_at = time.monotonic()
-            await asyncio.to_thread(self._put, entries, journal)
-            self._began_at = None
+            self._write_began_at = time.monotonic()
+            await asyncio.to_thread(self._save, entries, journal)
+            self._write_began_at = None
             self._written += len(entries)
             async with self._changed:
                 self._changed.notify_all()
 
-    def _put(self, entries: list[Entry], journal: Journal) -> None:
+    def _save(self, entries: list[Entry], journal: Journal) -> None:
         if self._error is None:
             try:
                 write_entries(self._ledger, entries)
@@ -208,11 +207,11 @@ class LedgerWriter:
         if self._error is None:
             journal.discard()
         else:
-            journal.leave()
+            journal.keep()
 
-    async def _pause(self) -> None:
+    async def _wait_for_more(self) -> None:
         left = self._oldest_at + _PERIOD - time.monotonic()
         with suppress(TimeoutError):
             async with asyncio.timeout(max(left, 0)):
-                await self._hurry.wait()
-        self._hurry.clear()
+                await self._write_now.wait()
+        self._write_now.clear()

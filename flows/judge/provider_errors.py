@@ -11,17 +11,14 @@ from typing import Any, Final, NamedTuple
 
 from claimflow.flows.judge.provider import ErrorKind, ProviderError
 
-# What an endpoint said, made fit to be told: short, on one line, without keys or prompts.
-
-
 LONGEST: Final = 300
 """Characters of a message."""
 
 _READ: Final = 4_000
-"""Characters of a text that are looked at; an endpoint may reply with a whole page."""
+"""Characters of a text that are read, since an endpoint may reply with a whole page."""
 
 _WINDOW: Final = 20
-"""A stretch of this many characters of a prompt counts as prompt."""
+"""A text that shares this many characters in a row with a prompt repeats the prompt."""
 
 _PREFIX: Final = re.compile(
     r"(?:(?:litellm\.)?(?:[A-Z]\w*Error|Timeout(?: Error)?): |\w+(?:Exception|Error)(?: \w+)? - )+"
@@ -37,11 +34,11 @@ _SECRETS: Final = (
     re.compile(r"(://)[^/\s@]+(?=@)"),
     re.compile(r"\b()(?:(?:sk|pk|rk|gsk|hf|xai|pplx|nvapi|r8)[-_]|AIza)[\w*.-]+"),
 )
-"""The first group is what may stay."""
+"""The first group of a match stays, the rest is replaced."""
 
 
 def provider_message(text: str) -> str:
-    """What the endpoint itself said, out of what litellm wraps it in."""
+    """The endpoint's own error message, extracted from the text of litellm's exception."""
     text = _SUFFIX.sub("", _PREFIX.sub("", text[:_READ].strip(), count=1))
     start = text.find("{")
     try:
@@ -52,13 +49,13 @@ def provider_message(text: str) -> str:
 
 
 def _message(reply: Any) -> str | None:
-    """The message in the body of an error, in the shapes that endpoints give it."""
+    """The message in the decoded body of an error, None where there is none."""
     while isinstance(reply, dict):
         reply = reply.get("error") or reply.get("message") or reply.get("detail")
     if isinstance(reply, list):
         faults = [fault for fault in reply if isinstance(fault, dict)]
-        told = [f"{_place(fault.get('loc'))}{fault.get('msg')}" for fault in faults]
-        return "; ".join(told) or None
+        messages = [f"{_place(fault.get('loc'))}{fault.get('msg')}" for fault in faults]
+        return "; ".join(messages) or None
     return reply if isinstance(reply, str) else None
 
 
@@ -69,11 +66,11 @@ def _place(steps: Any) -> str:
 def scrub(text: str, *, hide: Iterable[str] = ()) -> str:
     """`text` on one line, without control characters and secrets, at most 4,000 characters.
 
-    Secrets are what looks like one, and the values of environment variables whose names
-    end in KEY, TOKEN or SECRET. Stretches of the texts to `hide` go too.
+    Secrets are texts of a known shape, and the values of environment variables whose names
+    end in KEY, TOKEN or SECRET. Quotations of the texts to `hide` are removed, too.
     """
     text = text[:_READ]
-    for secret in _known():
+    for secret in _environment_secrets():
         text = text.replace(secret, _STARS)
     for pattern in _SECRETS:
         text = pattern.sub(lambda match: match[1] + _STARS, text)
@@ -87,8 +84,8 @@ def clip(text: str, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
 
 
-def _known() -> Iterator[str]:
-    """Secrets of the environment, the longest first, since one may hold another."""
+def _environment_secrets() -> Iterator[str]:
+    """Secrets of the environment, the longest first, since one may contain another."""
     values = {
         value
         for name, value in os.environ.items()
@@ -98,19 +95,18 @@ def _known() -> Iterator[str]:
 
 
 def _without(text: str, hidden: str) -> str:
-    """`text` without what it repeats of `hidden`, but for a few characters at either end.
+    """`text` without quotations of `hidden`; a few characters may stay at either end of each.
 
-    Every stretch of twice the window holds a whole window that starts at a multiple of it.
+    `text` is cut into windows and those found in `hidden` are dropped. A quotation of at least
+    twice the length of a window covers one window whole.
     """
     windows = [text[start : start + _WINDOW] for start in range(0, len(text), _WINDOW)]
-    told = [_DOTS if len(window) == _WINDOW and window in hidden else window for window in windows]
-    return re.sub(rf"(?:{re.escape(_DOTS)})+", _DOTS, "".join(told))
+    kept = [_DOTS if len(window) == _WINDOW and window in hidden else window for window in windows]
+    return re.sub(rf"(?:{re.escape(_DOTS)})+", _DOTS, "".join(kept))
 
 
-# What went wrong with a call, told from the status and the words of the endpoint.
-#
-# The classes of litellm's exceptions differ from provider to provider for one and the same
-# failure, so they say nothing here.
+# Classification by status and text. The classes of litellm's exceptions are not used: they differ
+# between providers for the same failure.
 
 
 class _Rule(NamedTuple):
@@ -123,8 +119,8 @@ class _Rule(NamedTuple):
 
 
 _ANY: Final = range(1000)
-_OURS: Final = range(400, 500)
-_THEIRS: Final = range(500, 600)
+_CLIENT_ERRORS: Final = range(400, 500)
+_SERVER_ERRORS: Final = range(500, 600)
 
 _PARAMETER: Final = (
     r"\b(?:temperature|seed|max_(?:completion_)?tokens|top_[pk]|min_p|logprobs|logit_bias"
@@ -156,15 +152,15 @@ _RULES: Final = [
     _Rule("throttled", {429}, r"(?:retry|try again) in \d"),
     _Rule(
         "fatal",
-        _OURS,
+        _CLIENT_ERRORS,
         r"insufficient[_ ](?:quota|credits?|balance)|exceeded your current quota|credit balance"
         r"|\bbilling",
         _PAY,
     ),
     _Rule("throttled", {429, 529}),
-    _Rule("throttled", _THEIRS, r"overloaded"),
-    # The model failed at the schema this time, which says nothing of the next.
-    _Rule("server", _OURS, r"json_validate_failed|tool_use_failed"),
+    _Rule("throttled", _SERVER_ERRORS, r"overloaded"),
+    # The model did not follow the schema this time; another attempt may succeed.
+    _Rule("server", _CLIENT_ERRORS, r"json_validate_failed|tool_use_failed"),
     _Rule("server", {409}),
     _Rule(
         "refused",
@@ -199,14 +195,14 @@ _RULES: Final = [
     _Rule("fatal", {401, 403}, hint=_KEY),
     _Rule("fatal", {402}, hint=_PAY),
     _Rule("fatal", {404, 405}, hint=_NAMES),
-    _Rule("bad_request", _OURS),
+    _Rule("bad_request", _CLIENT_ERRORS),
     _Rule("server", _ANY),
 ]
-"""The first that fits decides."""
+"""The first rule that applies decides."""
 
 
 def classify(error: BaseException, *, hide: Iterable[str] = ()) -> ProviderError:
-    """What an exception of a call means; its message tells nothing of the texts to `hide`."""
+    """The `ProviderError` for an exception of a call, without quotations of the texts to `hide`."""
     if isinstance(error, ProviderError | TimeoutError):
         return (
             error
@@ -215,28 +211,31 @@ def classify(error: BaseException, *, hide: Iterable[str] = ()) -> ProviderError
         )
     hidden, status, retry_after = tuple(hide), _status(error), _retry_after(error)
     text, _, trace = str(error).partition("Traceback (most recent call last)")
-    told = scrub(_told(error, text, broke=bool(trace)), hide=hidden) or type(error).__name__
+    message = _error_message(error, text, unreadable=bool(trace))
+    message = scrub(message, hide=hidden) or type(error).__name__
     if status in range(400, 600) and status not in (408, 500):
         # litellm gives these two to failures that came without a status.
-        told = f"{status}: {told}"
-    said = f"{type(error).__name__} {text} {getattr(error, 'body', '')} {_chain(error)[-1]}"
-    said = scrub(said, hide=hidden)
+        message = f"{status}: {message}"
+    evidence = f"{type(error).__name__} {text} {getattr(error, 'body', '')} {_chain(error)[-1]}"
+    evidence = scrub(evidence, hide=hidden)
     if status == 503 and retry_after is not None:
         status = 429
     fitting = (rule for rule in _RULES if status in rule.statuses)
-    rule = next(rule for rule in fitting if re.search(rule.pattern, said, re.IGNORECASE))
+    rule = next(rule for rule in fitting if re.search(rule.pattern, evidence, re.IGNORECASE))
     end = f" ({rule.hint})" if rule.hint else ""
-    return ProviderError(rule.kind, clip(told, LONGEST - len(end)) + end, retry_after=retry_after)
+    return ProviderError(
+        rule.kind, clip(message, LONGEST - len(end)) + end, retry_after=retry_after
+    )
 
 
-def _told(error: BaseException, text: str, *, broke: bool) -> str:
-    """The endpoint's words; where litellm broke, or nobody spoke, what lies beneath."""
-    if broke:
+def _error_message(error: BaseException, text: str, *, unreadable: bool) -> str:
+    """The endpoint's message, or the cause where the reply is `unreadable` or never came."""
+    if unreadable:
         cause = error.__cause__ or error.__context__
         return f"the reply cannot be read ({type(cause).__name__}: {cause})"
-    beneath = _chain(error)[-1]
-    if isinstance(beneath, OSError):
-        return f"the endpoint cannot be reached: {beneath}"
+    first = _chain(error)[-1]
+    if isinstance(first, OSError):
+        return f"the endpoint cannot be reached: {first}"
     return (
         provider_message(text)
         if hasattr(error, "status_code")
@@ -245,7 +244,7 @@ def _told(error: BaseException, text: str, *, broke: bool) -> str:
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """An exception and those that led to it, the first of them last."""
+    """An exception and its causes, the first cause last."""
     chain = [error]
     while len(chain) < 20 and (before := chain[-1].__cause__ or chain[-1].__context__):
         chain.append(before)
@@ -254,23 +253,25 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 def _status(error: BaseException) -> int:
     """The status of the reply; 500 or 0 where there was none."""
-    told = [str(getattr(link, "status_code", "")) for link in _chain(error)]
-    found = [int(status) for status in told if re.fullmatch(r"[1-9]\d\d", status)]
-    # Some failures that have another status are given 500 on their way.
-    real = (status for status in found if status in (*_OURS, *_THEIRS) and status != 500)
+    statuses = [str(getattr(link, "status_code", "")) for link in _chain(error)]
+    found = [int(status) for status in statuses if re.fullmatch(r"[1-9]\d\d", status)]
+    # litellm gives some failures with another status the status 500.
+    real = (
+        status for status in found if status in (*_CLIENT_ERRORS, *_SERVER_ERRORS) and status != 500
+    )
     return next(real, found[0] if found else 0)
 
 
 def _retry_after(error: BaseException) -> float | None:
-    """Seconds, from the header of that name, which gives seconds or a date."""
+    """Seconds to wait by the Retry-After header, which holds seconds or a date."""
     reply = getattr(error, "response", None)
     headers = getattr(error, "litellm_response_headers", None) or getattr(reply, "headers", None)
-    told = str(headers.get("retry-after", "")) if headers else ""
+    value = str(headers.get("retry-after", "")) if headers else ""
     try:
-        seconds = float(told)
+        seconds = float(value)
     except ValueError:
         try:
-            until = parsedate_to_datetime(told)
+            until = parsedate_to_datetime(value)
         except ValueError:
             return None
         aware = until if until.tzinfo else until.replace(tzinfo=UTC)

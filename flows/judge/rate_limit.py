@@ -10,31 +10,31 @@ from typing import Final, NamedTuple, Protocol
 
 from claimflow.flows.judge.provider import ProviderError
 
-_CUT: Final = 0.6
+_DECREASE: Final = 0.6
 
 
 class ConcurrencyLimit:
     """How many calls may be in flight: additive increase, multiplicative decrease."""
 
-    def __init__(self, first: int, most: int) -> None:
+    def __init__(self, first: int, maximum: int) -> None:
         self.now = float(first)
-        self._most = most
+        self._maximum = maximum
         self._cut_at = -math.inf
 
     def grow(self) -> None:
         """Raise the limit for one answer."""
         step = 1 if self._cut_at == -math.inf else 1 / self.now
-        self.now = min(self.now + step, self._most)
+        self.now = min(self.now + step, self._maximum)
 
     def cut(self, sent_at: float, now: float) -> None:
         """Lower the limit, once for all requests that were sent before it was lowered."""
         if sent_at >= self._cut_at:
-            self.now = max(self.now * _CUT, 1.0)
+            self.now = max(self.now * _DECREASE, 1.0)
             self._cut_at = now
 
 
 class RetryAfterGate:
-    """Holds all requests back for the time of a Retry-After, and adds these times up."""
+    """Holds all requests back for the time of a Retry-After, and sums these times."""
 
     def __init__(self) -> None:
         self.opens_at = -math.inf
@@ -48,7 +48,7 @@ class RetryAfterGate:
         self.opens_at = opens_at
 
     def forgive(self, now: float) -> None:
-        """Forget the time until `now`, because a request was answered."""
+        """Stop counting the time until `now` (see `shut_since`), because a request was answered."""
         self._forgiven = self.elapsed(now)
 
     def elapsed(self, now: float) -> float:
@@ -56,7 +56,7 @@ class RetryAfterGate:
         return self._shut - max(self.opens_at - now, 0.0)
 
     def shut_since(self, elapsed: float) -> float:
-        """Seconds it was and will be shut, without those that had `elapsed` or are forgotten."""
+        """Seconds it was and will be shut after the first `elapsed` ones, without forgiven time."""
         return self._shut - max(elapsed, self._forgiven)
 
 
@@ -65,22 +65,22 @@ SetRate = Callable[[float], None]
 
 
 class SharedLimiter(Protocol):
-    """This run's part of a rate limit that several runs share. Used in one event loop."""
+    """This run's share of a rate limit that several runs share. Used in one event loop."""
 
     def slot(self) -> AbstractAsyncContextManager[None]:
-        """A context for the attempts of one call, entered when this run has its part.
+        """A context for the attempts of one call, entered when this run has a free slot.
 
         Raises nothing: the limiter deals with errors of the shared limit.
         """
         ...
 
     async def close(self) -> None:
-        """Give back this run's part of the limit, within a few seconds."""
+        """Give back this run's share of the limit, within a few seconds."""
         ...
 
 
 OpenSharedLimiter = Callable[[str, SetRate], SharedLimiter]
-"""Opens the limiter of a limit by its name; it calls `SetRate` when this run's part changes."""
+"""Opens the limiter of a named limit; it calls `SetRate` when this run's share changes."""
 
 
 class NoSharedLimit:
@@ -102,13 +102,13 @@ def no_shared_limit(_name: str, _set_rate: SetRate) -> SharedLimiter:
 
 Clock = Callable[[], float]
 
-_FIRST: Final = 8
-_LATE: Final = 0.05
-"""Seconds that a late timer may be behind and still make up for, at a known rate."""
+_FIRST_LIMIT: Final = 8
+_TIMER_DELAY: Final = 0.05
+"""Seconds of a timer's delay that are caught up at a known rate."""
 
 
 class TurnTimeoutError(ProviderError):
-    """A call was not sent because its turn would come later than it may wait."""
+    """A call was not sent because its turn would come too late for it."""
 
 
 class RateLimiter:
@@ -130,7 +130,7 @@ class RateLimiter:
         clock: Clock = time.monotonic,
     ) -> None:
         self.clock = clock
-        self._limit = ConcurrencyLimit(most if rpm or tpm else min(_FIRST, most), most)
+        self._limit = ConcurrencyLimit(most if rpm or tpm else min(_FIRST_LIMIT, most), most)
         self._gate = RetryAfterGate()
         self._own = self._per_request = 60 / rpm if rpm else 0.0
         self._per_token = 60 / tpm if tpm else 0.0
@@ -150,9 +150,9 @@ class RateLimiter:
         """Wait for a turn to send about `tokens` tokens, and hold it.
 
         Turns come in order of arrival. Calls that were sent before (`again`) go first and wait
-        up to `patience` seconds; others wait for their turn as long as it takes, but only
-        `patience` seconds for an endpoint that asks to be left alone and answers nobody. Raises
-        `NoTurn` as soon as it is clear that this is too short.
+        up to `patience` seconds. Others wait for their turn without a limit, but at most
+        `patience` seconds while the endpoint sends Retry-After and answers no call. Raises
+        `TurnTimeoutError` as soon as it is clear that this is too short.
         """
         await self._admission(tokens, patience, again)
         try:
@@ -171,9 +171,9 @@ class RateLimiter:
             self._limit.grow()
 
     def throttled(self, sent_at: float, retry_after: float | None = None) -> None:
-        """Note that a request of `sent_at` was too many: refused as such, or left unanswered.
+        """Note that a request sent at `sent_at` was throttled or timed out: the limit is cut.
 
-        None is sent for the next `retry_after` seconds.
+        No request is sent for the next `retry_after` seconds.
         """
         now = self.clock()
         self._limit.cut(sent_at, now)
@@ -206,26 +206,26 @@ class RateLimiter:
         self._admit(self.clock())
 
     def _admit(self, now: float) -> None:
-        """Let go, in order, whose turn it is."""
+        """Admit waiting calls in order, as far as limit, rate and gate allow."""
         while self._in_flight < self.limit and (waiters := self._first_waiters()):
             due = max(self._gate.opens_at, self._next_at)
             if due > now:
-                # What is due only ever moves away, so a timer that runs already is no later.
+                # The time that is due only moves later, so a running timer fires early enough.
                 if self._timer is None:
                     loop = asyncio.get_running_loop()
-                    self._timer = loop.call_later(due - self.clock(), self._ring, due)
+                    self._timer = loop.call_later(due - self.clock(), self._timer_fired, due)
                 return
             waiter = waiters.popleft()
             self._next_at = now + max(self._per_request, waiter.tokens * self._per_token)
             self._in_flight += 1
             waiter.admitted.set_result(True)
 
-    def _ring(self, due: float) -> None:
+    def _timer_fired(self, due: float) -> None:
         self._timer = None
-        self._admit(max(due, self.clock() - _LATE))
+        self._admit(max(due, self.clock() - _TIMER_DELAY))
 
     def _first_waiters(self) -> "deque[_Waiter] | None":
-        """The queue whose first waiter is next, rid of those who went away."""
+        """The queue whose first waiter is next, without waiters that were cancelled."""
         for waiters in (self._again, self._fresh):
             while waiters:
                 if not waiters[0].admitted.done():
@@ -234,10 +234,10 @@ class RateLimiter:
         return None
 
     def _turn_away(self, waiter: "_Waiter") -> None:
-        """Let it wait no longer where the gate opens too late for it."""
+        """End the wait of a call for which the gate opens too late."""
         shut = self._gate.shut_since(waiter.shut_before)
-        hopeless = self._gate.opens_at > waiter.until or shut > waiter.patience
-        if hopeless and not waiter.admitted.done():
+        too_late = self._gate.opens_at > waiter.until or shut > waiter.patience
+        if too_late and not waiter.admitted.done():
             waiter.admitted.set_result(False)
 
     def _no_turn(self) -> TurnTimeoutError:

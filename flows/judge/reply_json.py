@@ -1,4 +1,4 @@
-"""The JSON in a reply: found, decoded, or an explanation of what is wrong."""
+"""Finds and decodes the JSON in a model's reply, or explains why there is none."""
 
 import json
 import math
@@ -6,15 +6,13 @@ import re
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple, NoReturn
 
-# One JSON value out of a text, by stricter rules than Python's own.
-
 
 class DecodeError(ValueError):
-    """Why there is no value: short, and without a word of the text but a name in it."""
+    """Why a text cannot be decoded, in a short message that quotes at most one name of the text."""
 
 
 class Decoded(NamedTuple):
-    """A value, where it ends, and whether raw control characters in it were forgiven."""
+    """A value, where it ends, and whether it has raw control characters, which JSON forbids."""
 
     value: Any
     end: int
@@ -31,10 +29,8 @@ def one_line(text: str, limit: int) -> str:
 def decode(text: str, start: int) -> Decoded:
     """The JSON value that begins at `start`.
 
-    Line breaks and other control characters inside a string are forgiven. NaN, infinities and
-    a name that stands twice in one object with different values are not.
-
-    Raises `DecodeError`.
+    Line breaks and other control characters inside a string are accepted. NaN, infinities and
+    a name that occurs twice in one object with different values raise `DecodeError`.
     """
     try:
         try:
@@ -94,11 +90,11 @@ _FORGIVING: Final = _decoder(strict=False)
 
 
 _MARKS: Final = 20_000
-"""Brackets and strings that are looked at before a value counts as hopeless."""
+"""Brackets and strings that are read of one value before it is given up."""
 _DEPTH: Final = 64
 
-# A string without its end goes on to the end of the text: were it tried from each of its
-# quotes, a million of them would take a million times the text.
+# Possessive: a string without its end extends to the end of the text. With backtracking, a text of
+# n quotes would be read n times.
 _BRACKET: Final = re.compile(r'"(?:[^"\\]++|\\.)*+\\?"?|[{}\[\]]', re.DOTALL)
 
 _CLOSERS: Final = {"{": "}", "[": "]"}
@@ -118,7 +114,7 @@ class Outline(NamedTuple):
 
 
 def outline(text: str, start: int, limit: int) -> Outline:
-    """The outline of what begins with the bracket at `start` and may reach up to `limit`."""
+    """The outline of the value that begins with the bracket at `start`, read up to `limit`."""
     opened: list[int] = []
     closed: dict[int, int] = {}
     for count, mark in enumerate(islice(_BRACKET.finditer(text, start, limit), _MARKS + 1)):
@@ -154,14 +150,14 @@ _NAMES: Final = (
 _THINK: Final = rf"{_NAMES}>|\|begin_of_thought\|>|\|channel\|>analysis"
 _THOUGHT: Final = rf"/{_NAMES}>|\|end_of_thought\|>|\|channel\|>final"
 
-# Each way begins with a plain character, so that a search can skip to it.
+# Each alternative begins with a literal character, which makes the search fast.
 _MARK: Final = re.compile(
     rf"<(?=[/|\w])(?:{_THINK}|{_THOUGHT})|◁/?think▷|\[/?THINK\]"
     r'|\}|\{|\[(?=\s*+(?:[\[{"\]\-\d]|true|false|null))'
 )
 _END_OF_THOUGHT: Final = re.compile(rf"<(?=[/|])(?:{_THOUGHT})|◁/think▷|\[/THINK\]")
 
-# Single quotes and bare names too: they are no JSON, but they are meant as a reply.
+# Single quotes and bare names, too: not JSON, but meant as a reply.
 _LIKE_A_REPLY: Final = re.compile(r"""\{\s*+(?:["']|\w++\s*+:)|\[\s*+[\[{]""")
 _FENCE: Final = re.compile(r"\s*+(?:`{3,}\w*+\s*+)?")
 _INSIDE: Final = tuple(",:[{\"'")
@@ -170,7 +166,7 @@ _NOTHING_MORE: Final = re.compile(r"[\s`]*+\Z")
 
 _STEPS: Final = 2_000
 _FAILED_CHARACTERS: Final = 2_000_000
-"""Each failed attempt may have read the whole text; together they read no more than this."""
+"""Each failed attempt may read the whole text. This bounds what all of them read."""
 
 
 class Found(NamedTuple):
@@ -183,9 +179,9 @@ class Found(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """What began like a reply, and why it is none.
+    """A text that begins like a reply but cannot be decoded, and why.
 
-    `start` is where it begins, None where that is not sure.
+    `start` is where it begins, None where that is uncertain.
     """
 
     start: int | None
@@ -193,7 +189,7 @@ class Broken(NamedTuple):
 
 
 class Search:
-    """One walk over the outermost values of `text`; `ended` says that it is not cut off."""
+    """One pass over the outermost values of `text`; `ended` says that the reply was not cut off."""
 
     def __init__(self, text: str, *, ended: bool) -> None:
         self._text = text
@@ -203,11 +199,11 @@ class Search:
         self._thought: re.Match[str] | None = None
         self._failures = 0
         self._thinking = False
-        # Something broken was passed over: what follows may still be inside it.
-        self._wary = False
+        # A broken value was skipped: what follows may be a part of it.
+        self._after_broken = False
 
     def last(self) -> Found | Broken | None:
-        """The last value that could be a reply, whole or broken."""
+        """The last value that may be the reply, whole or broken."""
         place = 0
         for _ in range(_STEPS):
             mark = _MARK.search(self._text, place)
@@ -223,10 +219,10 @@ class Search:
             return self._value(mark.start())
         thought = self._end_of_thought(mark.start())
         if mark[0] == "}":
-            self._doubt()
+            self._stray_bracket()
         elif thought is None:
             self._thinking = True
-        elif thought.start() == mark.start():  # its beginning was left out: all was thinking
+        elif thought.start() == mark.start():  # without an opening tag: all before it was thinking
             self._last = None
         else:
             return thought.end()
@@ -244,24 +240,24 @@ class Search:
                 if self._counts(value, start, end):
                     self._last = Found(value, start, end, forgiven)
                     if _LIST_ENDS.match(self._text, end):
-                        self._doubt()
+                        self._stray_bracket()
                 return end
-        return self._pass_over(start, why)
+        return self._skip_broken(start, why)
 
     def _counts(self, value: Any, start: int, end: int) -> bool:
-        last_word = self._ended and _NOTHING_MORE.match(self._text, end) is not None
-        if self._thinking and not last_word:
+        ends_text = self._ended and _NOTHING_MORE.match(self._text, end) is not None
+        if self._thinking and not ends_text:
             return False
         if self._inside(start):
             return False
         if value and (isinstance(value, dict) or any(isinstance(entry, dict) for entry in value)):
             return True
-        # In prose this is a citation; where it is all of the text, it is a wrong reply.
+        # In prose such a list is a citation; if it is the whole text, it is a wrong reply.
         first = _FENCE.match(self._text)
-        return last_word and first is not None and first.end() == start
+        return ends_text and first is not None and first.end() == start
 
-    def _pass_over(self, start: int, why: str) -> int:
-        """Where to go on after something broken at `start`; `why` is empty for mere prose."""
+    def _skip_broken(self, start: int, why: str) -> int:
+        """The place after a broken value at `start`; `why` is empty for brackets in prose."""
         meant = _LIKE_A_REPLY.match(self._text, start) is not None
         if self._text[start] == "[" and not meant:
             return start + 1
@@ -269,7 +265,7 @@ class Search:
         limit = len(self._text) if thought is None else thought.start()
         end = outline(self._text, start, limit).end
         inside = self._inside(start)
-        self._wary |= meant or end is None
+        self._after_broken |= meant or end is None
         if end is None and thought is not None:
             self._last = None
             return thought.end()
@@ -278,26 +274,23 @@ class Search:
             self._last = Broken(None if inside else start, why)
         return limit if end is None else end
 
-    def _doubt(self) -> None:
-        """Take a bracket that closes nothing for the end of something broken."""
+    def _stray_bracket(self) -> None:
+        """Treat a closing bracket without an opening one as the end of a broken value."""
         if isinstance(self._last, Found):
             self._last = Broken(None, "the JSON has a closing bracket too many")
-            self._wary = True
+            self._after_broken = True
 
     def _inside(self, start: int) -> bool:
-        """Whether what begins at `start` may be a part of something broken."""
+        """Whether the value at `start` may be a part of a broken value."""
         before = self._text[max(0, start - 200) : start].rstrip()
-        return self._wary and before.endswith(_INSIDE)
+        return self._after_broken and before.endswith(_INSIDE)
 
     def _end_of_thought(self, place: int) -> re.Match[str] | None:
-        """The next end of thinking at or after `place`, which never goes back."""
+        """The next end of thinking at or after `place`. `place` may not decrease between calls."""
         if not self._looked or (self._thought and self._thought.start() < place):
             self._thought = _END_OF_THOUGHT.search(self._text, place)
             self._looked = True
         return self._thought
-
-
-# The JSON in a model's reply: found, decoded, or told what is wrong with it.
 
 
 _NONE: Final = "the reply holds no JSON object"
@@ -307,12 +300,12 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class Read(NamedTuple):
-    """What a reply holds.
+    """The JSON of a reply.
 
-    `value` is the JSON value found, None when there is a `problem`, which `message` tells in
-    at most 300 characters. `repaired` says that the reply was not that value alone, or that
-    characters in it had to be forgiven. `cut` says that the reply was cut off before its
-    JSON was complete: `value` then holds its whole entries, if there are any.
+    `value` is the JSON value, None when there is a `problem`, which `message` explains in at most
+    300 characters. `repaired` says that the reply was not that value alone, or contained raw
+    control characters. `cut` says that the reply was cut off before its JSON was complete:
+    `value` then holds its whole entries, if there are any.
     """
 
     value: Any | None
@@ -323,13 +316,13 @@ class Read(NamedTuple):
 
 
 def read_json(text: str, *, cut_off: bool) -> Read:
-    """The last object, or list of objects, that stands in `text` outside of any thinking.
+    """Read the last object, or list of objects, in `text` outside of any thinking.
 
-    Fences and text around it are passed over. Nothing inside a broken value is taken for
-    the reply, and a broken value after a good one makes the good one doubtful: the text
-    is then unparseable. An unclosed `<think>` hides all but a value that ends the text.
-    Lone surrogates, which no UTF-8 text can hold, become U+FFFD. `cut_off` says that the
-    model had to stop early: the last value may then be incomplete.
+    Fences and text around it are skipped. A part of a broken value is never the reply, and a
+    broken value after a good one makes the text unparseable, since the good one may be a draft.
+    After an unclosed `<think>` only a value that ends the text counts. Lone surrogates, which
+    UTF-8 cannot encode, become U+FFFD. `cut_off` says that the model had to stop early: the last
+    value may then be incomplete.
 
     Never raises; the time is bounded for hostile text.
     """
@@ -372,8 +365,8 @@ def _without_surrogates(value: Any) -> Any:
 def _whole_entries(text: str, start: int) -> Any | None:
     """The value that begins at `start` and lacks its end, up to its last whole entry.
 
-    None without a whole entry. A value that is itself an entry is never taken in part: its
-    lists would look complete.
+    None without a whole entry. A part of a single entry is never accepted: its lists would look
+    complete.
     """
     seen = outline(text, start, len(text))
     if not seen.incomplete:

@@ -1,4 +1,4 @@
-"""The entries of a reply matched by id to the questions asked."""
+"""Matches the entries of a reply to the questions by id, and words the retry message."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from claimflow.stages.tools import Form
 
 _WHOLE: Final = re.compile(r"0|-?[1-9][0-9]{0,8}")
 _MESSAGE: Final = 300
-_TOLD: Final = 3
+_LISTED: Final = 3
 _LINES: Final = 20
 
 Problem = tuple[FailureKind, str]
@@ -22,10 +22,8 @@ _Entries = Mapping[int, Sequence[Mapping[str, Any]]]
 
 
 class Matched(NamedTuple):
-    """Every open id stands either in `answers` or, with what is wrong, in `problems`.
-
-    A message has at most 300 characters. `repaired` says that something was accepted which
-    was not asked for in that form.
+    """Every open id is either in `answers` or, with a message of at most 300 characters, in
+    `problems`. `repaired` says that a deviation from the requested form was accepted.
     """
 
     answers: dict[int, BaseModel]
@@ -34,39 +32,39 @@ class Matched(NamedTuple):
 
 
 def match_entries(value: Any, form: Form, open_ids: Sequence[int]) -> Matched:
-    """The answers to `open_ids` in `value`, which is JSON as decoded.
+    """The answers to `open_ids` in the decoded JSON `value`.
 
-    Taken are an object with the list `form.blank`, that list alone, or, for one open id, its
-    entry alone. Entries are matched by id and nothing else: not by order, and not by being
-    the only one left.
+    Accepted are an object with the list `form.blank`, that list alone, or, for one open id, its
+    entry alone. Entries are matched by id only, never by order or because one is left.
     """
     entries = _entries(value, form.blank, single=len(open_ids) == 1)
     if entries is None:
         why = f'the reply must be an object with the list "{form.blank}" of entries with ids'
         return Matched({}, dict.fromkeys(open_ids, ("invalid", why)), False)
-    of_ids, strays, plain = _sorted_out(entries, open_ids)
+    by_id, unexpected, plain = _by_id(entries, open_ids)
     answers: dict[int, BaseModel] = {}
     problems: dict[int, Problem] = {}
     for number in open_ids:
-        outcome = _outcome(number, of_ids.get(number, ()), form, strays)
+        outcome = _outcome(number, by_id.get(number, ()), form, unexpected)
         if isinstance(outcome, BaseModel):
             answers[number] = outcome
         else:
             problems[number] = (outcome[0], one_line(outcome[1], _MESSAGE))
-    in_order = list(of_ids) == [number for number in open_ids if number in of_ids]
-    once = all(len(said) == 1 for said in of_ids.values())
+    in_order = list(by_id) == [number for number in open_ids if number in by_id]
+    once = all(len(same) == 1 for same in by_id.values())
     asked = isinstance(value, dict) and list(value) == [form.blank]
-    return Matched(answers, problems, not (asked and plain and in_order and once and not strays))
+    return Matched(
+        answers, problems, not (asked and plain and in_order and once and not unexpected)
+    )
 
 
 def retry_message(problems: Mapping[int, Problem], whole: str | None) -> str:
-    """The message that asks once more for the ids of `problems`.
+    """The message that asks again for the ids of `problems`.
 
-    `whole` is what was wrong with the reply as a whole, if anything was.
+    `whole` is the problem of the reply as a whole, None if there is none.
     """
-    told = [] if whole is None else [one_line(whole, _MESSAGE)]
-    told += [one_line(message, _MESSAGE) for _, message in problems.values()]
-    lines = list(dict.fromkeys(told))
+    messages = [*([] if whole is None else [whole]), *(text for _, text in problems.values())]
+    lines = list(dict.fromkeys(one_line(message, _MESSAGE) for message in messages))
     if len(lines) > _LINES:
         lines[_LINES:] = [f"and {len(lines) - _LINES} more like these"]
     wrong = "\n".join(f"- {line}" for line in lines)
@@ -89,42 +87,40 @@ def _entries(value: Any, blank: str, *, single: bool) -> list[Any] | None:
     return found if not found or any(isinstance(entry, dict) for entry in found) else None
 
 
-def _sorted_out(
-    entries: Iterable[Any], open_ids: Sequence[int]
-) -> tuple[_Entries, Sequence[str], bool]:
-    """Entries by open id, what the others are, and whether each id is a plain number."""
-    of_ids: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    strays = set()
+def _by_id(entries: Iterable[Any], open_ids: Sequence[int]) -> tuple[_Entries, Sequence[str], bool]:
+    """Entries by open id, messages on all others, and whether every id is a plain number."""
+    by_id: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    unexpected = set()
     plain = True
     for entry in entries:
         if not isinstance(entry, dict):
-            strays.add("an entry is no object")
+            unexpected.add("an entry is no object")
             continue
         number = _number(entry.get("id"))
         if number is not None and number in open_ids:
-            of_ids[number].append(entry)
+            by_id[number].append(entry)
             plain = plain and isinstance(entry["id"], int)
         elif isinstance(entry.get("id"), str | int | float):
-            strays.add(f"id {one_line(json.dumps(entry['id']), 20)} was not asked for")
+            unexpected.add(f"id {one_line(json.dumps(entry['id']), 20)} was not asked for")
         else:
-            strays.add("an entry has no id")
-    return of_ids, sorted(strays), plain
+            unexpected.add("an entry has no id")
+    return by_id, sorted(unexpected), plain
 
 
-def _number(said: Any) -> int | None:
-    if isinstance(said, str) and _WHOLE.fullmatch(said):
-        return int(said)
-    if isinstance(said, float) and said.is_integer():
-        return int(said)
-    return said if isinstance(said, int) and not isinstance(said, bool) else None
+def _number(value: Any) -> int | None:
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
+        return int(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _outcome(
-    number: int, said: Sequence[Mapping[str, Any]], form: Form, strays: Sequence[str]
+    number: int, entries: Sequence[Mapping[str, Any]], form: Form, unexpected: Sequence[str]
 ) -> BaseModel | Problem:
-    if not said:
-        return "missing", "; ".join([f"id {number} is missing", *strays[:_TOLD]])
-    first, *others = (_answer(entry, form) for entry in said)
+    if not entries:
+        return "missing", "; ".join([f"id {number} is missing", *unexpected[:_LISTED]])
+    first, *others = (_answer(entry, form) for entry in entries)
     if any(other != first for other in others):
         return "conflict", f"id {number} is answered twice, differently"
     if isinstance(first, str):
@@ -133,15 +129,17 @@ def _outcome(
 
 
 def _answer(entry: Mapping[str, Any], form: Form) -> BaseModel | str:
-    """What the entry says, or what is wrong with it."""
+    """The entry as the form's answer, or a message on what is wrong with it."""
     try:
         return form.answer.model_validate({name: entry[name] for name in entry if name != "id"})
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_context=False, include_input=False)
-        return "; ".join(_words(one["type"], one["loc"], one["msg"]) for one in wrong[:_TOLD])
+        return "; ".join(
+            _validation_message(one["type"], one["loc"], one["msg"]) for one in wrong[:_LISTED]
+        )
 
 
-def _words(kind: str, place: tuple[int | str, ...], message: str) -> str:
+def _validation_message(kind: str, place: tuple[int | str, ...], message: str) -> str:
     name = one_line(".".join(str(part) for part in place), 40)
     if kind == "missing":
         return f"{name} is missing"

@@ -11,8 +11,8 @@ from claimflow.stages.tools import Form
 ResponseFormat = Literal["schema", "tool", "object", "text"]
 
 RESPONSE_FORMATS: Final[tuple[ResponseFormat, ...]] = ("schema", "tool", "object", "text")
-"""The endpoint holds the model to a schema, gives it a tool to call, holds it to some JSON
-object, or leaves it to the prompt. Endpoints differ in what they take."""
+"""From strict to loose: a JSON schema, a tool call with that schema, any JSON object, plain text
+after the instructions of the prompt. Endpoints differ in what they support."""
 
 TOOL: Final = "reply"
 """The name of the schema and of the tool."""
@@ -22,7 +22,7 @@ _BOUNDS: Final = frozenset(
     {"minLength", "maxLength", "pattern", "minItems", "maxItems", "uniqueItems"}
     | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
 )
-"""Providers refuse schemas that say these; the reply is checked against the model anyway."""
+"""Keywords that some providers reject; the reply is checked against the model anyway."""
 
 
 def format_parameters(rung: ResponseFormat, form: Form) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def format_parameters(rung: ResponseFormat, form: Form) -> dict[str, Any]:
 
     The shape is `{"<blank>": [{"id": 1, <fields of answer>}]}`, every field required and no
     other allowed. Raises `ValueError` for an answer that nests itself, which strict schemas
-    cannot say.
+    cannot express.
     """
     if rung == "text":
         return {}
@@ -49,8 +49,8 @@ def format_parameters(rung: ResponseFormat, form: Form) -> dict[str, Any]:
 @cache
 def _schema(answer: type[BaseModel], blank: str) -> str:
     """The schema of a whole reply, as JSON."""
-    said = answer.model_json_schema()
-    entry = _inlined(said, said.get("$defs", {}), ())
+    schema = answer.model_json_schema()
+    entry = _inlined(schema, schema.get("$defs", {}), ())
     fields = {"id": {"type": "integer"}, **entry["properties"]}
     return json.dumps(_closed({blank: {"type": "array", "items": _closed(fields)}}))
 
@@ -64,20 +64,20 @@ def _closed(fields: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _inlined(said: Any, definitions: dict[str, Any], within: tuple[str, ...]) -> Any:
+def _inlined(schema: Any, definitions: dict[str, Any], within: tuple[str, ...]) -> Any:
     """A schema without references, notes and bounds; `within` are the definitions around it."""
-    if isinstance(said, list):
-        return [_inlined(part, definitions, within) for part in said]
-    if not isinstance(said, dict):
-        return said
-    if "$ref" in said:
-        name = said["$ref"].rpartition("/")[2]
+    if isinstance(schema, list):
+        return [_inlined(part, definitions, within) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
         if name in within:
             raise ValueError(f"the answer {name} holds itself; a strict schema cannot say that")
         return _inlined(definitions[name], definitions, (*within, name))
-    if "properties" in said:
-        # The names of fields are no words of the schema: a field may be called title.
-        fields = said["properties"].items()
+    if "properties" in schema:
+        # Names of fields are not keywords of the schema: a field may be called title.
+        fields = schema["properties"].items()
         return _closed({name: _inlined(of, definitions, within) for name, of in fields})
-    kept = said.keys() - _NOTES - _BOUNDS - {"$defs"}
-    return {word: _inlined(said[word], definitions, within) for word in said if word in kept}
+    kept = schema.keys() - _NOTES - _BOUNDS - {"$defs"}
+    return {word: _inlined(schema[word], definitions, within) for word in schema if word in kept}

@@ -27,49 +27,49 @@ class Delivery(NamedTuple, Generic[Answer]):
 async def send_with_retries(
     send: Callable[[float], Awaitable[Answer]],
     *,
-    pace: RateLimiter,
+    limiter: RateLimiter,
     tokens: int,
     timeout: float,
     before_send: Callable[[], Awaitable[None] | None] = lambda: None,
 ) -> Delivery[Answer]:
-    """Call `send` at the turns that `pace` gives until it succeeds.
+    """Call `send` at the turns that `limiter` gives until it succeeds.
 
     `send` makes one attempt, within the seconds it is given (at most `timeout`), and raises
-    nothing but `Trouble`. Four times `timeout` after the first attempt the call is given up, and
-    so it is after four attempts that the endpoint failed or left unanswered; one that is throttling
-    is asked for as long as there is time. Between attempts others have their turn. `before_send`
-    is called right before each attempt; what it raises ends the call.
+    only `ProviderError`. The call is given up `4 * timeout` seconds after the first attempt, or
+    after four attempts that failed or timed out; throttled attempts do not count. Between
+    attempts other calls have their turn. `before_send` is called right before each attempt; an
+    exception from it ends the call.
 
-    Raises the last `Trouble`, with `attempts` and `seconds` set.
+    Raises the last `ProviderError`, with `attempts` and `seconds` set.
     """
-    call = _Call(pace, tokens, timeout)
+    call = _Call(limiter, tokens, timeout)
     while True:
         try:
             received = await call.attempt(send, before_send)
-        except ProviderError as trouble:
-            pause = call.pause_after(trouble)
+        except ProviderError as error:
+            pause = call.pause_after(error)
             if pause is None:
-                raise call.given_up(trouble) from None
+                raise call.given_up(error) from None
             await asyncio.sleep(pause)
         else:
             return Delivery(received, call.attempts, call.seconds())
 
 
 class _Call:
-    """How far one call has come."""
+    """The attempts of one call: how many, since when, and the last error."""
 
-    def __init__(self, pace: RateLimiter, tokens: int, timeout: float) -> None:
+    def __init__(self, limiter: RateLimiter, tokens: int, timeout: float) -> None:
         self.attempts = 0
         self._failures = 0
         self._first_sent_at: float | None = None
         self._last: ProviderError | None = None
         self._cut_short = False
-        self._pace, self._tokens, self._timeout = pace, tokens, timeout
+        self._limiter, self._tokens, self._timeout = limiter, tokens, timeout
 
     def seconds(self) -> float:
-        """Since the first attempt was sent."""
+        """Seconds since the first attempt was sent."""
         first = self._first_sent_at
-        return 0.0 if first is None else self._pace.clock() - first
+        return 0.0 if first is None else self._limiter.clock() - first
 
     def _left(self) -> float:
         return _TIMEOUTS * self._timeout - self.seconds()
@@ -79,14 +79,14 @@ class _Call:
         send: Callable[[float], Awaitable[Answer]],
         before_send: Callable[[], Awaitable[None] | None],
     ) -> Answer:
-        """Wait for a turn and send; tell the pace how it went."""
+        """Wait for a turn and send; report the result to the rate limiter."""
         again = self._first_sent_at is not None
-        async with self._pace.turn(self._tokens, patience=self._left(), again=again):
+        async with self._limiter.turn(self._tokens, patience=self._left(), again=again):
             if self._left() <= 0:
                 raise TurnTimeoutError("timeout", "the call's time was over")
             if (waiting := before_send()) is not None:
                 await waiting
-            sent_at = self._pace.clock()
+            sent_at = self._limiter.clock()
             if self._first_sent_at is None:
                 self._first_sent_at = sent_at
             self.attempts += 1
@@ -94,38 +94,36 @@ class _Call:
             self._cut_short = seconds < self._timeout
             try:
                 received = await send(seconds)
-            except ProviderError as trouble:
-                if trouble.kind in ("throttled", "timeout"):
-                    self._pace.throttled(sent_at, trouble.retry_after)
+            except ProviderError as error:
+                if error.kind in ("throttled", "timeout"):
+                    self._limiter.throttled(sent_at, error.retry_after)
                 raise
-            self._pace.answered()
+            self._limiter.answered()
             return received
 
-    def pause_after(self, trouble: ProviderError) -> float | None:
+    def pause_after(self, error: ProviderError) -> float | None:
         """Seconds to wait before the next attempt; None where there should be none.
 
-        Drawn from all of a range that doubles each time ("full jitter"), lest calls
-        that failed together come back together.
+        Exponential back-off with full jitter: drawn from 0 to a limit that doubles each time, so
+        that calls that failed together are not sent again together.
         """
-        if self._over(trouble) or trouble.kind not in ("throttled", "server", "timeout"):
+        if self._over(error) or error.kind not in ("throttled", "server", "timeout"):
             return None
-        self._last = trouble
-        self._failures += trouble.kind != "throttled"
+        self._last = error
+        self._failures += error.kind != "throttled"
         longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self.attempts - 1, 9))
         pause = random.uniform(0, longest)
-        asked = trouble.retry_after or 0.0
+        asked = error.retry_after or 0.0
         if self._failures == _ATTEMPTS or max(pause, asked) >= self._left():
             return None
-        return pause if trouble.kind == "throttled" else max(pause, asked)
+        return pause if error.kind == "throttled" else max(pause, asked)
 
-    def given_up(self, trouble: ProviderError) -> ProviderError:
-        """What to raise: that time was over tells less than why another attempt was needed."""
-        told = self._last if self._over(trouble) and self._last else trouble
-        told.attempts, told.seconds = self.attempts, self.seconds()
-        return told
+    def given_up(self, error: ProviderError) -> ProviderError:
+        """The error to raise. An earlier error explains more than that the time was over."""
+        reported = self._last if self._over(error) and self._last else error
+        reported.attempts, reported.seconds = self.attempts, self.seconds()
+        return reported
 
-    def _over(self, trouble: ProviderError) -> bool:
-        """Whether it is only that the time of the call was over."""
-        return isinstance(trouble, TurnTimeoutError) or (
-            self._cut_short and trouble.kind == "timeout"
-        )
+    def _over(self, error: ProviderError) -> bool:
+        """Whether the error means only that the time of the call was over."""
+        return isinstance(error, TurnTimeoutError) or (self._cut_short and error.kind == "timeout")

@@ -105,7 +105,7 @@ async def measure(server: Server, pace: RateLimiter) -> tuple[float, float, int]
         nonlocal failed
         for _ in left:
             try:
-                await send_with_retries(running.send, pace=pace, tokens=1, timeout=60)
+                await send_with_retries(running.send, limiter=pace, tokens=1, timeout=60)
             except ProviderError:
                 failed += 1
 

@@ -67,10 +67,10 @@ def test_a_judge_that_works_is_asked_three_small_things(
     latency = found.pop("latency")
     assert re.fullmatch(r"\d+\.\d\d, \d+\.\d\d, \d+\.\d\d seconds", latency)
     tokens = found.pop("tokens")
-    assert re.fullmatch(r"told \(\d+ in, \d+ out, for the first call\)", tokens)
+    assert re.fullmatch(r"reported \(\d+ in, \d+ out for the first call\)", tokens)
     assert found == {
         "reachable": "yes",
-        "replies": "held to a JSON schema (rung 1 of 4: schema)",
+        "replies": "JSON by a schema (rung 1 of 4: schema)",
         "read": "yes, as entailed",
         "seed honoured": "yes: two replies with seed 3 and temperature 1 are equal",
         "key": "HOSTED_VLLM_API_KEY is not set, which that address may not need",
@@ -102,7 +102,7 @@ def test_it_goes_down_the_ladder(
 @pytest.mark.parametrize(
     ("refuses", "settings", "words", "hits"),
     [
-        ({"seed"}, {}, "not taken: 400: Unsupported parameter: 'seed'", 5),
+        ({"seed"}, {}, "not supported: 400: Unsupported parameter: 'seed'", 5),
         (set(), {"temperature": 0.5}, "yes: two replies with seed 7 and temperature 0.5", 3),
         (set(), {"temperature": None}, "yes: two replies with seed 7 and temperature 1", 3),
     ],
@@ -140,8 +140,8 @@ def free(number: int) -> Any:
             faults.content(lambda text: f"{text} Or not."),
             "no: two replies with seed 7",
         ),
-        (faults.empty(), "cannot tell: the model said nothing"),
-        (faults.status(429), "cannot tell: 429: Rate limit reached"),
+        (faults.empty(), "unknown: the reply to a request with"),
+        (faults.status(429), "unknown: 429: Rate limit reached"),
     ],
     ids=["other", "empty", "429"],
 )
@@ -163,7 +163,7 @@ def test_equal_replies_at_temperature_0_tell_nothing_of_a_seed(
     )
     with serve(fault=warm) as endpoint:
         told = doctor(tmp_path, capsys, judge=judge(endpoint))
-    words = "cannot tell: two replies with seed 7 and temperature 0 are equal"
+    words = "unknown: two replies with seed 7 and temperature 0 are equal"
     assert told.blocks["judge"]["seed honoured"].startswith(words)
 
 
@@ -236,7 +236,7 @@ def test_every_judge_is_looked_at_whatever_becomes_of_the_others(
     assert list(told.blocks) == names
     assert told.blocks["judge gone"]["reachable"].startswith("no: the endpoint cannot be reached")
     assert told.blocks["judge keyless"]["key"] == "ANTHROPIC_API_KEY is not set"
-    assert told.blocks["judge keyless"]["reachable"] == "not tried"
+    assert told.blocks["judge keyless"]["reachable"] == "not tested"
     assert told.blocks["judge keyless"]["price"].endswith("by litellm's table")
     assert told.blocks["judge"]["price"].startswith("unknown; write price")
     assert told.blocks["embedder"]["replies"] == "vectors of 384 numbers"
@@ -262,7 +262,7 @@ def test_tokens_that_are_not_told_are_told(
 ) -> None:
     with serve(fault=faults.no_usage()) as endpoint:
         told = doctor(tmp_path, capsys, judge=judge(endpoint))
-    assert told.blocks["judge"]["tokens"].startswith("not told")
+    assert told.blocks["judge"]["tokens"].startswith("not reported")
 
 
 def test_a_pipeline_without_endpoints_needs_no_doctor(

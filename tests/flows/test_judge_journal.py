@@ -38,7 +38,7 @@ def leave(ledger: Ledger, *calls: Call, closes: str | None = None) -> Path:
     for number, one in enumerate(calls):
         journal.add(Entry(one, {key(number): b"\xff reply %d" % number}, closes))
     (path,) = set(ledger.store.path.parent.glob("*.journal")) - KNOWN
-    journal.leave()
+    journal.keep()
     KNOWN.add(path)
     return path
 
@@ -82,7 +82,7 @@ def test_a_journal_whose_writer_lives_is_left_alone(ledger: Ledger) -> None:
     journal.add(Entry(call(0), {}, None))
     assert recover_journals(ledger) == 0
     assert len(journals(ledger)) == 1
-    journal.leave()
+    journal.keep()
     assert recover_journals(ledger) == 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from claimflow.flows.errors import StoreBusyError
-from claimflow.flows.judge import ledger_writer as saver_module
+from claimflow.flows.judge import ledger_writer as ledger_writer_module
 from claimflow.flows.judge.calls import Call
 from claimflow.flows.judge.ledger_writer import LedgerWriter, recover_journals
 from claimflow.flows.store.ledger import Ledger
@@ -68,14 +68,14 @@ async def until(happened: Callable[[], bool]) -> None:
 
 
 def test_what_was_added_is_on_file_when_saved_returns(store: Store) -> None:
-    async def work(saver: LedgerWriter) -> None:
-        await saver.saved()
+    async def work(writer: LedgerWriter) -> None:
+        await writer.saved()
         for number in range(20):
-            saver.add(call(number), reply(number))
-        await saver.saved()
+            writer.add(call(number), reply(number))
+        await writer.saved()
         assert ids(store) == [call(number).call_id for number in range(20)]
-        saver.add(call(20), {})
-        await saver.saved()
+        writer.add(call(20), {})
+        await writer.saved()
 
     use(store, work)
     assert len(ids(store)) == 21
@@ -83,9 +83,9 @@ def test_what_was_added_is_on_file_when_saved_returns(store: Store) -> None:
 
 
 def test_it_comes_on_file_though_nobody_waits(store: Store) -> None:
-    async def work(saver: LedgerWriter) -> None:
+    async def work(writer: LedgerWriter) -> None:
         for number in range(3):
-            saver.add(call(number), reply(number))
+            writer.add(call(number), reply(number))
             await until(lambda n=number: len(ids(store)) > n)
 
     use(store, work)
@@ -94,13 +94,13 @@ def test_it_comes_on_file_though_nobody_waits(store: Store) -> None:
 def test_a_call_closes_another_of_the_same_moment_or_of_an_earlier_one(store: Store) -> None:
     first, second, third = call(0, open=True), call(1, open=True), call(2, open=True)
 
-    async def work(saver: LedgerWriter) -> None:
-        saver.add(first, {})
-        saver.add(second, {})
-        saver.add(third, {}, closes=second.call_id)
-        await saver.saved()
-        saver.add(call(3), {}, closes=first.call_id)
-        await saver.saved()
+    async def work(writer: LedgerWriter) -> None:
+        writer.add(first, {})
+        writer.add(second, {})
+        writer.add(third, {}, closes=second.call_id)
+        await writer.saved()
+        writer.add(call(3), {}, closes=first.call_id)
+        await writer.saved()
 
     use(store, work)
     assert rows(store, "SELECT open FROM audit.calls ORDER BY asked_at") == [
@@ -109,24 +109,24 @@ def test_a_call_closes_another_of_the_same_moment_or_of_an_earlier_one(store: St
 
 
 def test_redacted_calls_hold_no_texts(store: Store) -> None:
-    async def work(saver: LedgerWriter) -> None:
-        saver.add(call(0, prompt="a secret", reply="a secret", system="a secret"), reply(0))
-        await saver.saved()
+    async def work(writer: LedgerWriter) -> None:
+        writer.add(call(0, prompt="a secret", reply="a secret", system="a secret"), reply(0))
+        await writer.saved()
 
     use(store, work, redact=True)
     assert "a secret" not in str(rows(store, "FROM audit.calls"))
 
 
 def test_what_was_added_is_in_a_journal_at_once(store: Store) -> None:
-    async def work(saver: LedgerWriter) -> None:
-        saver.add(call(0), reply(0))
+    async def work(writer: LedgerWriter) -> None:
+        writer.add(call(0), reply(0))
         assert unsaved(store) == 1
         with LockedStore(store.path):
             # What is being written has a journal of its own.
-            await until(lambda: saver._began_at is not None)
-            saver.add(call(1), reply(1))
+            await until(lambda: writer._write_began_at is not None)
+            writer.add(call(1), reply(1))
             assert unsaved(store) == 2
-        await saver.saved()
+        await writer.saved()
 
     use(store, work)
     assert unsaved(store) == 0
@@ -137,16 +137,16 @@ def test_what_was_added_is_in_a_journal_at_once(store: Store) -> None:
 def test_nothing_more_is_asked_while_a_writing_takes_long(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(saver_module, "_LATE", 0.5)
+    monkeypatch.setattr(ledger_writer_module, "_LATE_AFTER", 0.5)
 
-    async def work(saver: LedgerWriter) -> None:
-        await saver.keep_up()
+    async def work(writer: LedgerWriter) -> None:
+        await writer.keep_up()
         with LockedStore(store.path):
-            saver.add(call(0), {})
-            await until(lambda: saver._began_at is not None)
+            writer.add(call(0), {})
+            await until(lambda: writer._write_began_at is not None)
             assert unsaved(store) == 1
-            await until(lambda: time.monotonic() > (saver._began_at or 0) + 0.5)
-            waiting = asyncio.create_task(saver.keep_up())
+            await until(lambda: time.monotonic() > (writer._write_began_at or 0) + 0.5)
+            waiting = asyncio.create_task(writer.keep_up())
             await asyncio.sleep(0.1)
             assert not waiting.done()
         await waiting
@@ -158,16 +158,16 @@ def test_nothing_more_is_asked_while_a_writing_takes_long(
 def test_a_store_locked_for_too_long_is_told_and_its_calls_are_kept(store: Store) -> None:
     impatient = Store(store.path, wait=0.5)
 
-    async def work(saver: LedgerWriter) -> None:
+    async def work(writer: LedgerWriter) -> None:
         with LockedStore(store.path):
-            saver.add(call(0), reply(0))
+            writer.add(call(0), reply(0))
             with pytest.raises(StoreBusyError, match="another process"):
-                await saver.saved()
+                await writer.saved()
         with pytest.raises(StoreBusyError):
-            await saver.keep_up()
-        saver.add(call(1), reply(1))
+            await writer.keep_up()
+        writer.add(call(1), reply(1))
         with pytest.raises(StoreBusyError):
-            await saver.saved()
+            await writer.saved()
 
     use(impatient, work)
     assert ids(store) == []

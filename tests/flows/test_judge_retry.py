@@ -44,7 +44,7 @@ def call(
 ) -> Coroutine[Any, Any, Delivery[str]]:
     pace = pace or RateLimiter(8, clock=clock)
     return send_with_retries(
-        endpoint.send, pace=pace, tokens=1, timeout=TIMEOUT, before_send=before_send
+        endpoint.send, limiter=pace, tokens=1, timeout=TIMEOUT, before_send=before_send
     )
 
 
