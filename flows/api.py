@@ -65,8 +65,8 @@ def run_pipeline(
     pipeline = prepared.pipeline
     store = store or open_store(prepared)
     choice = choose(prepared, store, rerun or Rerun())
-    if choice.clean is not None:
-        return RunResult(choice.clean, store, {}, choice.nothing())
+    if choice.run_without_failures is not None:
+        return RunResult(choice.run_without_failures, store, {}, choice.nothing_to_do)
     observer.run_prepared(prepared)
     check_endpoints(prepared, store, choice=choice)
     check_disk_space(prepared, store, wanted=choice.wanted)

@@ -9,6 +9,7 @@ from claimflow.flows.cli.options import (
     Commands,
     add_command,
     add_output_option,
+    add_run,
     add_store_options,
     positive,
     seconds,
@@ -26,7 +27,7 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands, "show", show, "show a run: its metrics, gates, failures and lowest samples"
     )
-    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN} (default: the newest)")
+    add_run(parser)
     parser.add_argument(
         "--slices", action="store_true", help="add the means of each metadata value"
     )
@@ -43,7 +44,7 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands, "audit", audit, "check the claims of a run for errors, without a judge"
     )
-    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN} (default: the newest)")
+    add_run(parser)
     parser.add_argument(
         "--limit",
         type=positive,

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from claimflow.flows.cli.options import (
-    RUN,
     Commands,
     add_command,
     add_group,
     add_output_option,
+    add_run,
     add_store_options,
     positive,
 )
@@ -40,7 +40,7 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands, "calibrate", calibrate, "compare the judges of a run with the labels of people"
     )
-    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN} (default: the newest)")
+    add_run(parser)
     parser.add_argument(
         "--by", metavar="FIELD", help="add the agreement for each value of this metadata field"
     )
@@ -55,7 +55,7 @@ def _add_export(actions: Commands) -> None:
     parser = add_command(
         actions, "export", export_sheet, "write a sheet to label: texts without verdicts"
     )
-    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN} (default: the newest)")
+    add_run(parser)
     parser.add_argument(
         "--of",
         choices=["verdicts", "claims", "samples"],

@@ -46,6 +46,11 @@ def add_pipeline(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add the run to read, by default the newest."""
+    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN} (default: the newest)")
+
+
 def add_rerun_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose samples and steps, and which tables are made again."""
     parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples only")

@@ -61,8 +61,8 @@ def plan(options: Namespace) -> int:
     prepared = prepare(options.config, limit=options.limit, rerun=rerun, store=options.store)
     store = open_store(prepared, options.store)
     choice = planning.choose(prepared, store, rerun)
-    if choice.clean is not None:
-        print(choice.nothing())
+    if choice.run_without_failures is not None:
+        print(choice.nothing_to_do)
         return 0
     planned = planning.plan(prepared, store, choice=choice)
     estimates = estimate(prepared, store, planned)
@@ -107,8 +107,8 @@ def _action(step: "PlannedStep") -> str:
         return f"reuse {step.below.row_count:,} rows, edited by hand"
     if step.waits_for:
         return f"waits for {', '.join(step.waits_for)}"
-    if step.taken_over:
-        return f"make, {format_count(step.taken_over, 'sample')} taken over"
+    if step.reused_samples:
+        return f"make, {format_count(step.reused_samples, 'sample')} taken over"
     return "make anew" if step.fresh else "make"
 
 

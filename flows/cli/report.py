@@ -12,6 +12,7 @@ from claimflow.flows.cli.options import (
     Commands,
     add_command,
     add_output_option,
+    add_run,
     add_store_options,
     positive,
 )
@@ -29,7 +30,7 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands, "report", report, "write a run as an HTML page, JSON, JUnit XML or Markdown"
     )
-    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN} (default: the newest)")
+    add_run(parser)
     parser.add_argument(
         "--against", metavar="RUN", help="an earlier run: show what changed since (HTML only)"
     )

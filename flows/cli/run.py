@@ -77,8 +77,8 @@ def _run_in_prefect(
     choice = choose(
         fetch_models(prepared, partial(print, file=sys.stderr, flush=True)), store, rerun
     )
-    if choice.clean is not None:
-        return RunResult(choice.clean, store, {}, choice.nothing())
+    if choice.run_without_failures is not None:
+        return RunResult(choice.run_without_failures, store, {}, choice.nothing_to_do)
     from claimflow.flows.orchestration.flow import FINISHED, evaluate
 
     finished: list[RunResult] = []

@@ -130,7 +130,7 @@ def _print_repairs(found: "Repairs") -> None:
         print(f"run {orphan.name} is marked as crashed: {orphan.reason}")
     for name in found.missed:
         print(f"run {name} was missed and is left out")
-    for name in found.left:
+    for name in found.removed:
         print(f"evaluate/{name} is no longer in the file: its schedule is removed")
     if found.moved:
         names = ", ".join(f"evaluate/{name}" for name in found.moved)

@@ -48,7 +48,7 @@ class Repairs(NamedTuple):
     orphans: list[OrphanedRun]
     missed: list[str]
     """Names of runs that were missed and are skipped."""
-    left: list[str]
+    removed: list[str]
     """Names of deployments that are no longer in the file and lost their schedule."""
     moved: list[str]
     """Names of deployments that an earlier version registered with another entrypoint."""
@@ -81,7 +81,7 @@ def repair(
     registered = _registered(client, file)
     orphans = mark_orphaned_runs(client, [one.id for one in registered])
     missed: list[str] = []
-    left: list[str] = []
+    removed: list[str] = []
     moved: list[str] = []
     for one in registered:
         rule = written[one.name].missed if one.name in written else "skip"
@@ -89,10 +89,10 @@ def repair(
         if one.name not in written and one.schedules:
             for schedule in one.schedules:
                 client.delete_deployment_schedule(one.id, schedule.id)
-            left.append(one.name)
+            removed.append(one.name)
         if one.name in written and one.entrypoint != ENTRYPOINT:
             moved.append(one.name)
-    return Repairs(orphans, missed, left, moved)
+    return Repairs(orphans, missed, removed, moved)
 
 
 def serve(client: SyncPrefectClient, file: Path, scheduled: Iterable[Scheduled]) -> None:

@@ -71,19 +71,20 @@ class StepSelection(NamedTuple):
     """The steps of a run, in an order that can run.
 
     Steps in `again` are made although their tables are stored; tables of steps in `found` must
-    be stored; steps in `fresh` ask models without the ledger. `clean` is set where only failed
-    steps were selected and that run has none: there is nothing to do.
+    be stored; steps in `fresh` ask models without the ledger. `run_without_failures` is set where
+    only failed steps were selected and that run has none.
     """
 
     steps: tuple[Step, ...]
     again: frozenset[str] = frozenset()
     found: frozenset[str] = frozenset()
     fresh: frozenset[str] = frozenset()
-    clean: str | None = None
+    run_without_failures: str | None = None
 
-    def nothing(self) -> str:
-        """The message that there is nothing to do."""
-        return f"nothing failed in run {self.clean}: nothing to do"
+    @property
+    def nothing_to_do(self) -> str:
+        """The message that the run has no steps."""
+        return f"nothing failed in run {self.run_without_failures}: nothing to do"
 
     @property
     def wanted(self) -> frozenset[str]:

@@ -23,6 +23,7 @@ from claimflow.flows.report.plots import (
 )
 from claimflow.flows.report.run_document import (
     MAX_COMPARED,
+    MAX_SAMPLES,
     RunDocument,
     StepMetric,
     scored_values,
@@ -37,9 +38,6 @@ from claimflow.flows.report.samples import (
 from claimflow.flows.report.templates import asset, content_policy, csp_hash, render_template
 from claimflow.flows.store.store import Store
 from claimflow.stages.registry import LOWER_IS_BETTER
-
-MAX_SAMPLES: Final = 1_000
-"""Samples in a report by default."""
 
 _SCRIPTS: Final = ("texts.js", "sample.js", "list.js")
 

@@ -8,11 +8,8 @@ import polars as pl
 from claimflow.flows.quality.calibration import CorrectedStep
 from claimflow.flows.quality.canaries import CanaryResult
 from claimflow.flows.quality.json_values import json_text, json_value
-from claimflow.flows.report.run_document import RunDocument, RunHead
+from claimflow.flows.report.run_document import MAX_SAMPLES, RunDocument, RunHead
 from claimflow.flows.store import results
-
-MAX_SAMPLES = 1_000
-"""Samples listed by default."""
 
 
 def run_json(run: RunDocument, *, samples: int = MAX_SAMPLES) -> str:

@@ -33,6 +33,9 @@ from claimflow.flows.store import results
 from claimflow.flows.store.runs import CURRENT_TAGS, PREVIOUS, find_run
 from claimflow.flows.store.store import Store, read_table
 
+MAX_SAMPLES: Final = 1_000
+"""Samples that a report lists by default."""
+
 MAX_COMPARED: Final = 100_000
 """Samples up to which a run is compared with the one before: a comparison is held in memory."""
 

@@ -43,8 +43,8 @@ def step_result_text(result: StepResult) -> str:
     """A finished step: its rows, whether they were made or reused, and how many failed."""
     failures = f", {result.artifact.failures} failed" if result.artifact.failures else ""
     how = "reused" if result.reused else f"made in {result.seconds:.1f} s"
-    samples = format_count(result.taken_over, "sample")
-    copied = f", those of {samples} taken over" if result.taken_over else ""
+    samples = format_count(result.reused_samples, "sample")
+    copied = f", those of {samples} taken over" if result.reused_samples else ""
     return f"{format_count(result.artifact.row_count, 'row')} {how}{copied}{failures}"
 
 
@@ -224,10 +224,10 @@ def audit_finding_text(one: CheckResult) -> str:
 
 def audit_example_text(check: Check, example: Example) -> str:
     """A claim or sentence and the words that are wrong, both cut after 300 characters."""
-    said, words = _short(example.said), _short(", ".join(example.words))
+    text, evidence = _short(example.said), _short(", ".join(example.words))
     if check == "repeated":
-        words = f"as: {words}"
-    return f"{said} ({words})" if words else said
+        evidence = f"as: {evidence}"
+    return f"{text} ({evidence})" if evidence else text
 
 
 def _short(text: str) -> str:

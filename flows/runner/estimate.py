@@ -134,8 +134,8 @@ def estimate(
         cascade = walk.cascades.get(name)
         about = scale > 1 or name in walk.guessed or bool(cascade and entailment.guessed)
         one = counter.estimate(scale=scale, about=about)
-        whose = cascade.estimate(one.calls, scale=scale) if cascade else None
-        estimates[name] = one._replace(cascade=whose)
+        cascade_estimate = cascade.estimate(one.calls, scale=scale) if cascade else None
+        estimates[name] = one._replace(cascade=cascade_estimate)
     return estimates
 
 

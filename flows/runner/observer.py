@@ -13,14 +13,14 @@ MakeStep = Callable[[str, Mapping[str, Artifact]], Artifact]
 class StepResult(NamedTuple):
     """How a step ended: its table, whether it was reused or made, and in how many seconds.
 
-    `taken_over` counts the samples whose rows were copied from an earlier table.
+    `reused_samples` counts the samples whose rows were copied from an earlier table.
     """
 
     step: str
     artifact: Artifact
     reused: bool
     seconds: float
-    taken_over: int = 0
+    reused_samples: int = 0
 
 
 class RunObserver:

@@ -24,7 +24,7 @@ class PlannedStep(NamedTuple):
 
     A step waits for the steps in `waits_for` if it depends on the content of their tables whether
     its own can be reused. `artifact` is the table that would be reused. Of a table that would be
-    made, `taken_over` counts the samples whose rows would be copied from an earlier table, and
+    made, `reused_samples` counts the samples whose rows would be copied from an earlier table, and
     `fresh` says that models would be asked anew. `edits` would be applied to the table of the
     step, which is `below` if it is in the store.
     """
@@ -34,7 +34,7 @@ class PlannedStep(NamedTuple):
     action: Literal["reuse", "make", "wait"]
     waits_for: tuple[str, ...] = ()
     artifact: Artifact | None = None
-    taken_over: int = 0
+    reused_samples: int = 0
     fresh: bool = False
     edits: tuple[Edit, ...] = ()
     below: Artifact | None = None
@@ -93,11 +93,13 @@ def _plan_step(
     found = _find(store, step_fingerprint(stage, step.inputs, digests, tools))
     if found is not None:
         return PlannedStep(name, stage.use, "reuse", artifact=found)
-    taken_over = 0
+    reused_samples = 0
     if can_reuse_rows(stage, tools) and store.path.is_file():
         recipe = step_recipe(stage, tools)
-        taken_over = unchanged_samples(store, stage, recipe, prepared.samples.shards(SHARD)).height
-    return PlannedStep(name, stage.use, "make", taken_over=taken_over)
+        reused_samples = unchanged_samples(
+            store, stage, recipe, prepared.samples.shards(SHARD)
+        ).height
+    return PlannedStep(name, stage.use, "make", reused_samples=reused_samples)
 
 
 def _find(store: Store, fingerprint: str) -> Artifact | None:
@@ -126,7 +128,7 @@ def choose(prepared: Prepared, store: Store, rerun: Rerun) -> StepSelection:
     # Steps that were renamed since are left out.
     failed = [step.name for step in pipeline.steps if step.name in failed]
     if rerun.failed and not failed:
-        return StepSelection((), clean=run_id)
+        return StepSelection((), run_without_failures=run_id)
     choice = select_steps(pipeline, rerun, failed)
     option = rerun.scope()
     if option is None:

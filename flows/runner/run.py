@@ -150,9 +150,9 @@ class Run:
         with self._locks[provenance.fingerprint]:
             result = self._reused(name, provenance, started, record=not edits)
             if result is None:
-                artifact, taken_over = self._build(step, provenance, inputs)
+                artifact, reused_samples = self._build(step, provenance, inputs)
                 seconds = time.monotonic() - started
-                result = StepResult(name, artifact, False, seconds, taken_over)
+                result = StepResult(name, artifact, False, seconds, reused_samples)
                 if not edits:
                     self._record(result)
             if step and edits:
@@ -206,7 +206,7 @@ class Run:
             self._store, table, provenance, lambda: self._samples.shards(SHARD)
         )
         seconds = time.monotonic() - started
-        result = StepResult(step.name, artifact, found is not None, seconds, base.taken_over)
+        result = StepResult(step.name, artifact, found is not None, seconds, base.reused_samples)
         self._record(result)
         return result
 

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import polars as pl
 
 from claimflow.flows.pipeline.wiring import Step
-from claimflow.flows.runner.tools import RememberingEmbedder, RememberingEntailment
+from claimflow.flows.runner.tools import CachedEmbedder, CachedEntailment
 from claimflow.flows.runner.workers.protocol import Workers
 from claimflow.flows.store.artifacts import Artifact, by_shard, read_artifact, read_shards
 from claimflow.flows.store.store import Store
@@ -95,7 +95,7 @@ def _make_on_workers(
 
 def _models_can_run_on_workers(tools: Mapping[str, Any]) -> bool:
     """Whether all models that a stage asks are embedded ones, which workers can run."""
-    embedded = RememberingEmbedder, RememberingEntailment
+    embedded = CachedEmbedder, CachedEntailment
     return bool(tools) and all(isinstance(tool, embedded) for tool in tools.values())
 
 

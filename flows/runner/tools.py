@@ -31,7 +31,7 @@ _HELD: Final = 1.0
 """Seconds between two writes of replies; a killed run loses at most those since the last."""
 
 
-class Memory:
+class ReplyCache:
     """Asks a model only for replies that are not in the ledger, until the run is stopped."""
 
     def __init__(self, ledger: Ledger, stop: threading.Event) -> None:
@@ -74,43 +74,43 @@ class Memory:
         raise StoppedError
 
 
-class RememberingEmbedder:
+class CachedEmbedder:
     """An `Embedder` that computes no embedding twice."""
 
-    def __init__(self, models: ModelWork, memory: Memory) -> None:
+    def __init__(self, models: ModelWork, cache: ReplyCache) -> None:
         self.identity = models.embedder.identity
         self._models = models
-        self._memory = memory
+        self._cache = cache
 
     def embed(self, texts: Sequence[str]) -> pl.DataFrame:
         """As `Embedder.embed`."""
         keys = {text: content_key("embedding", self.identity, text) for text in texts}
-        replies = self._memory.replies("embedder", keys, self._models.vectors)
+        replies = self._cache.replies("embedder", keys, self._models.vectors)
         return self._models.embedder.table(list(replies), list(replies.values()))
 
 
-class RememberingEntailment:
+class CachedEntailment:
     """An `EntailmentModel` that judges no pair twice."""
 
-    def __init__(self, models: ModelWork, memory: Memory) -> None:
+    def __init__(self, models: ModelWork, cache: ReplyCache) -> None:
         self.identity = models.entailment.identity
         self._models = models
-        self._memory = memory
+        self._cache = cache
 
     def judge(self, pairs: Sequence[Pair]) -> dict[Pair, Judgement]:
         """As `EntailmentModel.judge`."""
         keys = entailment_keys(self.identity, pairs)
-        replies = self._memory.replies("entailment", keys, self._models.judgements)
+        replies = self._cache.replies("entailment", keys, self._models.judgements)
         return {pair: Judgement(*json.loads(reply)) for pair, reply in replies.items()}
 
 
 def entailment_keys(identity: Mapping[str, Any], pairs: Sequence[Pair]) -> dict[Pair, str]:
-    """The key under which the judgement of each pair is remembered."""
+    """The key under which the judgement of each pair is recorded."""
     return {pair: content_key("entailment", identity, *pair) for pair in pairs}
 
 
 class StepEmbedder:
-    """An `Embedder` for one step: an endpoint that knows on whose behalf it is asked."""
+    """An `Embedder` for one step: an endpoint that records which step asked."""
 
     def __init__(self, embedder: EndpointEmbedder, step: str) -> None:
         self.identity = embedder.identity
@@ -134,11 +134,11 @@ class Toolbox:
     ) -> None:
         self._session = session
         self._workers = workers
-        memory = Memory(session.ledger, session.stop)
+        cache = ReplyCache(session.ledger, session.stop)
         folder = pipeline.embedder if isinstance(pipeline.embedder, Path) else None
         models = ModelWork(folder, workers, entailment=pipeline.entailment)
-        self._embedded = RememberingEmbedder(models, memory)
-        self._entailment = RememberingEntailment(models, memory)
+        self._embedded = CachedEmbedder(models, cache)
+        self._entailment = CachedEntailment(models, cache)
         self._endpoint = (
             EndpointEmbedder(pipeline.embedder, session)
             if pipeline.embedder is not None and not isinstance(pipeline.embedder, Path)

@@ -135,9 +135,9 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_table_is_the_same_whether_rows_are_taken_over_or_made(tmp_path: Path) -> None:
     tables = Tables(tmp_path)
     for what, samples, expected in VERSIONS:
-        for name, (table, taken_over) in tables.made(samples, STAGES).items():
+        for name, (table, reused_samples) in tables.made(samples, STAGES).items():
             rows, digest = whole(tmp_path, STAGES[name])
-            assert taken_over == expected, (what, name)
+            assert reused_samples == expected, (what, name)
             assert tables.rows(STAGES[name], table).equals(rows), (what, name)
             assert table.digest == digest, (what, name)
 
@@ -149,17 +149,19 @@ def test_workers_make_the_rows_of_many_new_samples(
     monkeypatch.setattr("claimflow.flows.runner.workers.local.WORTH", 1)
     tables, stage = Tables(tmp_path), DecomposeClaims(of="response")
     tables.made([TWO, FOUR], {"claims": stage})
-    ((table, taken_over),) = tables.made([ONE, TWO, THREE, FOUR, FIVE], {"claims": stage}).values()
-    assert taken_over == 2
+    ((table, reused_samples),) = tables.made(
+        [ONE, TWO, THREE, FOUR, FIVE], {"claims": stage}
+    ).values()
+    assert reused_samples == 2
     assert tables.rows(stage, table).equals(whole(tmp_path, stage)[0])
 
 
 class TakenOver(RunObserver):
     def __init__(self) -> None:
-        self.taken_over: dict[str, int] = {}
+        self.reused_samples: dict[str, int] = {}
 
     def step_finished(self, result: StepResult) -> None:
-        self.taken_over[result.step] = result.taken_over
+        self.reused_samples[result.step] = result.reused_samples
 
 
 def run(folder: Path, samples: Sequence[Row], *again: str) -> TakenOver:
@@ -173,7 +175,7 @@ def run(folder: Path, samples: Sequence[Row], *again: str) -> TakenOver:
 def test_a_step_that_is_made_again_copies_no_rows(tmp_path: Path) -> None:
     run(tmp_path, [ONE])
     seen = run(tmp_path, [ONE, TWO], "claims")
-    assert (seen.taken_over["claims"], seen.taken_over["matches"]) == (0, 1)
+    assert (seen.reused_samples["claims"], seen.reused_samples["matches"]) == (0, 1)
 
 
 def test_a_plan_counts_copied_rows_and_other_settings_copy_none(tmp_path: Path) -> None:
@@ -187,7 +189,7 @@ def test_a_plan_counts_copied_rows_and_other_settings_copy_none(tmp_path: Path) 
         config.write_text(text, "utf-8")
         prepared = prepare(config)
         found = plan(prepared, open_store(prepared, None))
-        assert [(one.action, one.taken_over) for one in found] == expected
+        assert [(one.action, one.reused_samples) for one in found] == expected
 
 
 def test_only_the_newest_tables_are_compared(
