@@ -1,6 +1,6 @@
-"""The endpoint as a process: prints its URL, then serves until it is interrupted.
+"""Runs the endpoint as a process: prints its URL, then serves until it is interrupted.
 
-`curl URL/_stats` tells counts, `curl URL/_times` each request's hash, arrival, reply, status.
+`curl URL/_stats` returns counts, `curl URL/_times` hash, arrival, reply and status of each request.
 """
 
 import argparse
@@ -46,16 +46,16 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.endpoint", description=__doc__)
     add = parser.add_argument
-    add("--port", type=int, default=0, help="0: any that is free")
+    add("--port", type=int, default=0, help="0: any free port")
     add("--latency", type=float, default=0.0, help="seconds of every reply")
     add("--per-token", type=float, default=0.0, help="seconds of every token of a reply")
     add("--spread", type=float, default=0.0, help="share by which the latency varies")
     add("--concurrent", type=int, help="requests at once, else 429")
     add("--per-second", type=float, help="requests per second, else 429")
     add("--burst", type=float, help="requests that may come at once within that rate")
-    add("--retry-after", type=float, help="what a 429 says in Retry-After")
-    add("--chaos", type=float, default=0.0, help="share of requests that meet some fault")
-    add("--hangs", action="store_true", help="chaos holds requests that never get a reply")
+    add("--retry-after", type=float, help="Retry-After of a 429, in seconds")
+    add("--chaos", type=float, default=0.0, help="share of requests with a fault")
+    add("--hangs", action="store_true", help="chaos includes requests without a reply")
     add("--refuses", nargs="*", default=(), help="formats or parameters answered with 400")
     add("--keep-bodies", action="store_true", help="record headers and bodies, too")
     add("--with-parent", action="store_true", help="end when the process that started it ends")

@@ -1,9 +1,9 @@
-"""What a request asks and what is answered, whatever the dialect."""
+"""Requests and answers in one form for all dialects."""
 
 from typing import Any, Literal, NamedTuple
 
 Way = Literal["text", "json_object", "json_schema", "tools"]
-"""How the reply is to be formed: freely, as some JSON, by a schema, as the call of a tool."""
+"""The format of the reply: text, any JSON, JSON by a schema, a tool call."""
 
 Finish = Literal["stop", "length", "content_filter"]
 
@@ -28,7 +28,7 @@ class Asked(NamedTuple):
 
     @property
     def prompt(self) -> str:
-        """All that the model reads, in order."""
+        """The texts of all messages, in order."""
         return "\n".join(message.text for message in self.messages)
 
 

@@ -1,4 +1,4 @@
-"""How an endpoint behaves; every part may be changed while it runs."""
+"""The settings of an endpoint, which may be changed while it runs."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from tests.endpoint.throttle import Throttle
 class Behaviour:
     """The settings of an endpoint.
 
-    A reply takes `latency` seconds and `per_token` for each of its tokens, give or take
-    `spread` of that (0.5: between half and one and a half times), drawn from the request.
+    A reply takes `latency` seconds plus `per_token` for each of its tokens, varied by up to the
+    share `spread` of that (0.5: 0.5 to 1.5 times), by a hash of the request.
     `refuses` names formats (json_schema, json_object, tools), parameters (seed, max_tokens)
     and "empty_input" (embeddings of nothing) that are answered with 400. With `api_key` any
     other key is answered with 401. Without `keep_bodies` no header or body is recorded.
@@ -29,7 +29,7 @@ class Behaviour:
     keep_bodies: bool = True
 
     def seconds(self, key: str, tokens: int) -> float:
-        """The time that a reply of so many tokens takes."""
+        """Seconds until a reply of `tokens` tokens is sent."""
         whole = self.latency + self.per_token * tokens
         drawn = int(key[:8], 16) / 2**31 - 1 if self.spread else 0.0
         return whole * (1 + self.spread * drawn)

@@ -1,4 +1,4 @@
-"""The tagged texts of a user message, and which of them are still to be answered."""
+"""The tagged texts of a user message, and those that the last turn asks about."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""HTTP/1.1 on one connection: requests in, replies out whole, in drops, or broken."""
+"""HTTP/1.1 on one connection: parses requests, sends replies whole, slowly or broken."""
 
 import asyncio
 import http
@@ -11,7 +11,7 @@ _PHRASES = {status.value: status.phrase for status in http.HTTPStatus}
 
 
 class Incoming(NamedTuple):
-    """A whole request; the names of its headers are in small letters."""
+    """A whole request; the names of its headers are in lower case."""
 
     method: str
     path: str
@@ -20,9 +20,9 @@ class Incoming(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
-    """Takes one request after the other; `serve` is called with each and replies later.
+    """Handles one request after the other: calls `serve` with each, which replies later.
 
-    `lost`, set by whoever serves, is called when the client leaves before the reply.
+    `lost`, which `serve` may set, is called when the client leaves before the reply.
     """
 
     def __init__(

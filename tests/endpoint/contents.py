@@ -1,4 +1,4 @@
-"""Faults of the reply: what models write instead of the JSON they were asked for."""
+"""Faults of the reply: mistakes of models in the JSON that was requested."""
 
 import json
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def malformed() -> Fault:
 
 
 def prose() -> Fault:
-    """Words in place of JSON."""
+    """Prose instead of JSON."""
     words = "All in all the claims are well supported by what the premise says."
     return content(lambda text: words, "prose")
 
@@ -48,23 +48,23 @@ def fenced() -> Fault:
 
 
 def surrounded() -> Fault:
-    """The JSON between words that have brackets of their own."""
+    """The JSON within prose that contains brackets, too."""
     before, after = "Here is {what} I found [see 1]:\n\n", "\n\nAsk {me} if [anything] is unclear."
     return content(lambda text: before + text + after, "surrounded")
 
 
 def drafted() -> Fault:
-    """Another answer first, as a draft, then the one that counts."""
+    """A draft with other answers, then the final answers."""
     return content(lambda text: f"A first draft:\n{draft(text)}\n\nRevised:\n{text}", "drafted")
 
 
 def swayed() -> Fault:
-    """Another answer to everything."""
+    """A different answer for every entry."""
     return content(draft, "swayed")
 
 
 def thinking() -> Fault:
-    """Another answer within <think>, then the one that counts."""
+    """Other answers within <think>, then the final answers."""
     words = "<think>\nMaybe {0}? No, wait.\n</think>\n{1}"
     return content(lambda text: words.format(draft(text), text), "thinking")
 
@@ -87,17 +87,17 @@ def duplicated() -> Fault:
 
 
 def missing(id: int | None = None) -> Fault:
-    """No entry for `id`; for the last one without it."""
+    """No entry for `id`, or for the last one."""
     return entries(lambda found: [e for e in found if e["id"] != _one(found, id)], "missing")
 
 
 def unknown_id(id: int = 999) -> Fault:
-    """An entry more, for an id that nobody asked about."""
+    """One more entry, for an id that was not asked about."""
     return entries(lambda found: [*found, {**found[0], "id": id}], "unknown id")
 
 
 def outside_label(label: str = "mostly true", id: int | None = None) -> Fault:
-    """A verdict that is none, for `id`; for the last entry without it."""
+    """An invalid verdict for `id`, or for the last entry."""
     return entries(lambda found: _each(found, id, lambda e: {**e, "verdict": label}), "label")
 
 
@@ -110,7 +110,7 @@ def lacking(name: str, id: int | None = None) -> Fault:
 
 
 def conflicting(id: int | None = None) -> Fault:
-    """Two entries for `id`, or for the last one, that say different things."""
+    """Two different entries for `id`, or for the last one."""
     return entries(
         lambda found: [*found, *(_other(e) for e in found if e["id"] == _one(found, id))],
         "conflicting",
@@ -163,7 +163,7 @@ def no_usage() -> Fault:
 
 
 def draft(text: str) -> str:
-    """The reply with every answer in it exchanged for another."""
+    """The reply with every answer replaced by a different one."""
     return _changed(text, lambda found: [_other(entry) for entry in found])
 
 

@@ -1,4 +1,4 @@
-"""Three dialects of asking a model: OpenAI's, Ollama's and Anthropic's."""
+"""The request and reply formats of the OpenAI, Ollama and Anthropic APIs."""
 
 import json
 import time
@@ -12,7 +12,7 @@ Body = dict[str, Any]
 
 
 class Dialect(NamedTuple):
-    """How requests are read, answers written and refusals worded."""
+    """Functions that read requests, write answers and write refusals."""
 
     read: Callable[[Body], Asked]
     write: Callable[[Asked, Answer, int], Body]

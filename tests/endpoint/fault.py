@@ -1,4 +1,4 @@
-"""What a fault is, and when it strikes."""
+"""The types of faults, and of the rules that choose one for a request."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,8 +8,8 @@ from tests.endpoint.asked import Answer
 from tests.endpoint.vectors import Vector
 
 Wire = Literal["plain", "reset", "midway", "close", "refuse", "hang", "drip"]
-"""How the bytes go out: whole; the connection reset before or within the reply, or closed;
-reset with nobody listening any more; never; a few at a time."""
+"""How the reply is sent: whole; connection reset before it or within it, or closed; reset and new
+connections refused; never; a few bytes at a time."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Fault:
-    """One way to go wrong. A fault by itself is the rule that it always strikes."""
+    """One kind of fault. A fault is also a rule: the one that chooses it for every request."""
 
     name: str
     refusal: Refusal | None = None
@@ -35,7 +35,7 @@ class Fault:
     vectors: Callable[[list[Vector]], Sequence[Vector]] | None = None
     wire: Wire = "plain"
     delay: float = 0.0
-    """Seconds before the reply, besides the latency; with "refuse", until somebody listens."""
+    """Seconds before the reply, beside the latency; with "refuse", until it listens again."""
     pause: float = 0.3
     size: int = 16
 
@@ -44,4 +44,4 @@ class Fault:
 
 
 Rule = Callable[[int, Any, str], Fault | None]
-"""(the request's number from 1, its body, a hash of path and body) -> the fault that strikes."""
+"""(the request's number from 1, its body, a hash of path and body) -> the fault, if any."""

@@ -1,4 +1,4 @@
-"""Every ready-made fault, and the rules of when they strike."""
+"""All ready-made faults and rules, under one name."""
 
 from tests.endpoint.contents import (
     bare_list,

@@ -1,4 +1,4 @@
-"""The judge: verdicts and claims by plain rules, so that every test knows what it will say."""
+"""The judge: verdicts and claims by simple rules, so that tests can predict its replies."""
 
 import hashlib
 import json
@@ -15,17 +15,17 @@ _MARKS: Final = str.maketrans(dict.fromkeys(";:!?()[]{}<>\"'`*#%$€£“”‘�
 
 
 STRICT: Final = "In doubt, call it neutral."
-"""A sentence of a prompt that this judge obeys: one sentence of the premise must say it all."""
+"""With this sentence in the prompt, a single sentence of the premise must entail the claim."""
 
 
-def say(asked: Asked) -> str:
+def reply_text(asked: Asked) -> str:
     """The text of the reply: JSON for a judge's task, else a plain chat answer."""
     premise, blocks = open_blocks(asked.messages)
     if not blocks:
         return _chat(asked)
     strict = any(STRICT in message.text for message in asked.messages)
-    said = _entries(_task(asked, blocks), premise, blocks, strict=strict)
-    return json.dumps(said, ensure_ascii=False)
+    entries = _entries(_task(asked, blocks), premise, blocks, strict=strict)
+    return json.dumps(entries, ensure_ascii=False)
 
 
 def verdict(premise: str, claim: str) -> str:
@@ -43,7 +43,7 @@ def claims(text: str) -> list[str]:
 
 
 def _task(asked: Asked, blocks: Sequence[Block]) -> str:
-    """Which list is to be in the reply. The system message decides, then what is tagged."""
+    """The name of the list in the reply: by the system message, else by the tags of the texts."""
     system = " ".join(message.text for message in asked.messages if message.role == "system")
     if '"verdict"' in system:
         return "claims"
@@ -61,32 +61,32 @@ def _entries(task: str, premise: str, blocks: Sequence[Block], *, strict: bool) 
 
 def _judged(premise: str, claim: str, strict: bool = False) -> dict[str, str]:
     known = _Premise.of(premise)
-    said = _told(claim)
+    terms = _terms(claim)
     if strict:
-        known = _Premise.of(known.nearest(said))
-    lacking = [word for word in said if word not in known.words]
-    plain = [word for word in said if not word[0].isdigit()]
+        known = _Premise.of(known.nearest(terms))
+    lacking = [word for word in terms if word not in known.words]
+    plain = [word for word in terms if not word[0].isdigit()]
     found = [word for word in plain if word in known.words]
-    if said and not lacking:
+    if terms and not lacking:
         label, reason = "entailed", "The premise says all of it."
     elif any(word[0].isdigit() for word in lacking) and 2 * len(found) > len(plain):
         label, reason = "contradicted", "The premise has another number."
     else:
         label, reason = "neutral", "The premise does not say: " + ", ".join(lacking)
-    return {"reason": reason, "evidence": known.nearest(said), "verdict": label}
+    return {"reason": reason, "evidence": known.nearest(terms), "verdict": label}
 
 
 def _plain(text: str) -> str:
-    """The words in small letters between spaces; a point or comma within a number stays.
+    """The words in lower case between spaces; a point or comma within a number stays.
 
-    Done without regular expressions, which would be most of what a request costs.
+    Without regular expressions, which would take most of the time of a request.
     """
     bare = text.casefold().translate(_MARKS).replace("\n", " \n ")
     return f" {bare} ".replace(". ", " ").replace(", ", " ")
 
 
-def _told(claim: str) -> list[str]:
-    """What a claim is judged by: its words of four letters or more, and its numbers."""
+def _terms(claim: str) -> list[str]:
+    """The terms that decide a verdict: words of four letters or more, and numbers."""
     words = dict.fromkeys(_plain(claim).split())
     return [word for word in words if len(word) >= 4 or word[:1].isdigit()]
 
@@ -119,7 +119,7 @@ class _Premise:
 
 
 def _chat(asked: Asked) -> str:
-    """A short answer, drawn from messages and seed where there is a seed, else at random."""
+    """A short answer: a function of messages and seed where there is a seed, else random."""
     if asked.seed is None:
         number = random.getrandbits(32)
     else:
@@ -133,7 +133,7 @@ def _chat(asked: Asked) -> str:
 
 
 def _instance(schema: dict[str, Any], number: int) -> Any:
-    """Some value that a plain schema allows."""
+    """A value that fits a simple JSON schema."""
     if "enum" in schema:
         return schema["enum"][number % len(schema["enum"])]
     match schema.get("type"):

@@ -1,4 +1,4 @@
-"""Requests to the endpoint by hand, for the tests of the endpoint itself."""
+"""Requests to the endpoint without a client library, for the tests of the endpoint itself."""
 
 import http.client
 import json

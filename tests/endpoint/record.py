@@ -1,4 +1,4 @@
-"""What came in and when, and the counts made from it."""
+"""The record of requests, and counts over it."""
 
 import time
 from collections import Counter
@@ -11,8 +11,8 @@ from typing import Any
 class Recorded:
     """One request. Times are seconds of the monotonic clock; `status` is None without a reply.
 
-    `headers` lack those that hold a key; `authorized` says whether there was one. `fault` is
-    the name of what struck, `gone` that the client left before there was a reply.
+    `headers` are without those that hold a key; `authorized` says whether there was one. `fault`
+    is the name of the fault, `gone` says that the client left before the reply.
     """
 
     number: int
@@ -37,18 +37,18 @@ class Record:
         self.clear()
 
     def clear(self) -> None:
-        """Forgets all; requests not yet answered still count as served at once."""
+        """Delete all requests; those in progress still count for `highest`."""
         self.requests: list[Recorded] = []
         self.highest = self.active
         self.prompt_tokens = self.cached_tokens = self.completion_tokens = 0
 
     def begin(self) -> None:
-        """A request is served from now on."""
+        """Count a request as in progress."""
         self.active += 1
         self.highest = max(self.highest, self.active)
 
     def end(self) -> None:
-        """A request is served no more."""
+        """Count a request as finished."""
         self.active -= 1
 
     def stats(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The reply to every path, as long as nothing goes wrong on the way."""
+"""The reply to each path, apart from faults of the connection."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -9,7 +9,6 @@ from tests.endpoint.asked import Answer, Asked, tokens
 from tests.endpoint.behaviour import Behaviour
 from tests.endpoint.dialects import ANTHROPIC, OLLAMA, OPENAI, Body, Dialect
 from tests.endpoint.fault import Fault, Refusal
-from tests.endpoint.prefixes import Prefixes
 from tests.endpoint.record import Record
 
 JSON: Final = {"content-type": "application/json"}
@@ -35,12 +34,37 @@ _FIXED: Final[Mapping[str, Any]] = {
 
 
 class Ready(NamedTuple):
-    """A reply that can be sent; `tokens` is what its latency is counted by."""
+    """A reply ready to be sent. Its latency depends on `tokens`; None means no latency."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
     tokens: int | None = None
+
+
+_FIRST_PREFIX: Final = 1024 * 4
+_PREFIX_STEP: Final = 128 * 4
+_PREFIXES_KEPT: Final = 100_000
+
+
+class PromptCache:
+    """Prefixes of recent prompts, as providers cache them: from 1,024 tokens in steps of 128."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, None] = {}
+
+    def cached(self, prompt: str) -> int:
+        """The tokens of the longest known prefix of `prompt`, whose prefixes are added."""
+        chain, start, cached, known = 0, 0, 0, True
+        for end in range(_FIRST_PREFIX, len(prompt) + 1, _PREFIX_STEP):
+            chain = hash((chain, prompt[start:end]))
+            start = end
+            known = known and chain in self._seen
+            cached = end // 4 if known else cached
+            self._seen[chain] = None
+        while len(self._seen) > _PREFIXES_KEPT:
+            del self._seen[next(iter(self._seen))]
+        return cached
 
 
 class Replies:
@@ -49,10 +73,10 @@ class Replies:
     def __init__(self, behaviour: Behaviour, record: Record) -> None:
         self._behaviour = behaviour
         self._record = record
-        self._prefixes = Prefixes()
+        self._prompt_cache = PromptCache()
 
     def make(self, path: str, body: Body, number: int, fault: Fault | None) -> Ready:
-        """The reply to one request, with what a fault changes in it."""
+        """The reply to one request, as changed by the fault."""
         if fault is not None and fault.refusal is not None:
             return refuse(path, fault.refusal)
         if path in _CHAT:
@@ -78,9 +102,9 @@ class Replies:
     def _answer(self, asked: Asked, change: Callable[[Answer], Answer] | None) -> Answer:
         prompt = asked.prompt
         answer = Answer(
-            judge.say(asked),
+            judge.reply_text(asked),
             prompt_tokens=tokens(prompt),
-            cached_tokens=self._prefixes.cached(prompt),
+            cached_tokens=self._prompt_cache.cached(prompt),
         )
         if change is not None:
             answer = change(answer)
@@ -128,7 +152,7 @@ class Replies:
 
 
 def refuse(path: str, refusal: Refusal) -> Ready:
-    """A refusal in the words of the dialect that is spoken at `path`."""
+    """A refusal in the dialect of `path`."""
     dialect = OLLAMA if path.startswith("/api/") else _CHAT.get(path, OPENAI)
     body = _json(dialect.refuse(refusal)) if refusal.body is None else refusal.body
     return Ready(refusal.status, {**JSON, **refusal.headers}, body)

@@ -1,4 +1,4 @@
-"""When faults strike: by turn, by try, by chance that is the same in every run."""
+"""Rules that choose faults: by order, by attempt, or by a hash that is the same in every run."""
 
 import hashlib
 from collections import Counter
@@ -10,7 +10,7 @@ from tests.endpoint.fault import Fault, Rule
 
 
 def first(tries: int, rule: Rule) -> Rule:
-    """`rule`, for the first `tries` of each equal request alone."""
+    """`rule` for the first `tries` of each group of equal requests."""
     seen: Counter[str] = Counter()
 
     def strike(number: int, body: Any, key: str) -> Fault | None:
@@ -21,7 +21,7 @@ def first(tries: int, rule: Rule) -> Rule:
 
 
 def in_turn(*rules: Rule | None) -> Rule:
-    """The first rule for the first request, and so on; none once all are used."""
+    """The first rule for the first request, the second for the second; then no fault."""
 
     def strike(number: int, body: Any, key: str) -> Fault | None:
         rule = rules[number - 1] if number <= len(rules) else None
@@ -31,12 +31,12 @@ def in_turn(*rules: Rule | None) -> Rule:
 
 
 def where(applies: Callable[[Any], bool], rule: Rule) -> Rule:
-    """`rule`, for the requests whose body `applies` accepts."""
+    """`rule` for the requests whose body `applies` accepts."""
     return lambda number, body, key: rule(number, body, key) if applies(body) else None
 
 
 def either(*rules: Rule) -> Rule:
-    """The first fault that one of `rules` gives; every rule is asked until then."""
+    """The first fault that one of `rules` returns."""
 
     def strike(number: int, body: Any, key: str) -> Fault | None:
         faults = (rule(number, body, key) for rule in rules)
@@ -46,9 +46,9 @@ def either(*rules: Rule) -> Rule:
 
 
 def share(part: float, *rules: Rule, salt: str = "") -> Rule:
-    """One of `rules` for this part of all requests, equal requests alike.
+    """One of `rules` for this share of all requests.
 
-    Which ones, and which rule, follows from a hash of the request and `salt`.
+    A hash of the request and `salt` decides, so equal requests are treated alike.
     """
 
     def strike(number: int, body: Any, key: str) -> Fault | None:
@@ -62,12 +62,12 @@ def share(part: float, *rules: Rule, salt: str = "") -> Rule:
 
 
 def chaos(part: float, *, salt: str = "", hangs: bool = False) -> Rule:
-    """All sorts of faults for this part of the requests.
+    """Faults of many kinds for this share of the requests.
 
-    What breaks on the way strikes the first try of a request, what is wrong with the
-    answer strikes every time that the same is asked.
+    Faults of transport occur for the first attempt of a request only, faults of the answer for
+    every equal request.
     """
-    on_the_way = [
+    of_transport = [
         *(statuses.status(code) for code in (500, 502, 503, 504, 408, 529)),
         statuses.status(429),
         statuses.status(429, retry_after=0.2),
@@ -79,7 +79,7 @@ def chaos(part: float, *, salt: str = "", hangs: bool = False) -> Rule:
         wires.close(),
         *([wires.hang()] if hangs else []),
     ]
-    in_the_answer = [
+    of_answer = [
         contents.malformed(),
         contents.prose(),
         contents.empty(),
@@ -101,4 +101,4 @@ def chaos(part: float, *, salt: str = "", hangs: bool = False) -> Rule:
         contents.filtered(),
         contents.no_usage(),
     ]
-    return share(part, *(first(1, fault) for fault in on_the_way), *in_the_answer, salt=salt)
+    return share(part, *(first(1, fault) for fault in of_transport), *of_answer, salt=salt)

@@ -1,4 +1,4 @@
-"""Starting and stopping the endpoint in a thread of this process."""
+"""Starts and stops the endpoint in a thread of this process."""
 
 import asyncio
 import socket
@@ -29,7 +29,7 @@ def serve(
     keep_bodies: bool = True,
     port: int = 0,
 ) -> "Endpoint":
-    """An endpoint that listens already; leave it with `with` or `stop()`.
+    """Start an endpoint, which listens on return; end it with `with` or `stop()`.
 
     The settings are those of `Behaviour`.
     """
@@ -52,12 +52,12 @@ class Endpoint:
 
     def __init__(self, behaviour: Behaviour, port: int) -> None:
         self.behaviour = behaviour
-        self._service = Service(behaviour, self._deafen)
+        self._service = Service(behaviour, self._stop_listening)
         self._opened: set[Connection] = set()
         self._listening: asyncio.Server | None = None
         self._again: asyncio.TimerHandle | None = None
         self._loop = asyncio.new_event_loop()
-        # Nobody else is given the port while we do not listen: this one never does.
+        # This socket never listens. It reserves the port while the endpoint refuses connections.
         self._place = socket.socket()
         self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self._place.bind(("127.0.0.1", port))
@@ -81,12 +81,12 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """The root, which Ollama and Anthropic clients take."""
+        """The base address for Ollama and Anthropic clients."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def api_base(self) -> str:
-        """The root of the OpenAI dialect."""
+        """The base address for OpenAI clients."""
         return f"{self.url}/v1"
 
     @property
@@ -119,12 +119,12 @@ class Endpoint:
         return self._service.record.stats()
 
     def clear(self) -> None:
-        """Forgets all requests so far."""
+        """Deletes the record of all requests so far."""
         self._on_the_loop(self._service.record.clear)
 
     def refuse(self) -> None:
         """Breaks all connections and refuses new ones until `accept()`."""
-        self._on_the_loop(lambda: self._deafen(0.0))
+        self._on_the_loop(lambda: self._stop_listening(0.0))
 
     def accept(self) -> None:
         """Listens again, on the same port."""
@@ -134,7 +134,7 @@ class Endpoint:
         """Breaks all connections and closes everything; a second call does nothing."""
         if self._loop.is_closed():
             return
-        self._on_the_loop(lambda: self._deafen(0.0))
+        self._on_the_loop(lambda: self._stop_listening(0.0))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -147,7 +147,7 @@ class Endpoint:
                 lambda: Connection(self._service.serve, self._opened), sock=bound, backlog=1024
             )
 
-    def _deafen(self, seconds: float) -> None:
+    def _stop_listening(self, seconds: float) -> None:
         """Closes the listening socket and every connection; listens again after `seconds`."""
         if self._again is not None:
             self._again.cancel()
@@ -163,7 +163,7 @@ class Endpoint:
             )
 
     def _on_the_loop(self, call: Callable[[], object]) -> None:
-        """Runs `call` in the endpoint's thread, and one more turn of its loop, and waits."""
+        """Runs `call` in the endpoint's thread and waits for it and one more cycle of its loop."""
         done = threading.Event()
 
         def run() -> None:

@@ -1,4 +1,4 @@
-"""Takes every request: records it, decides what goes wrong, replies when it is time."""
+"""Handles every request: records it, chooses its fault, replies after the latency."""
 
 import hashlib
 import json
@@ -17,10 +17,10 @@ _KEYS: Final = ("authorization", "x-api-key", "api-key")
 
 
 class Service:
-    """What the connections of one endpoint share.
+    """The state that the connections of one endpoint share.
 
-    `refuse` is called for a fault that is to stop listening, with the seconds until somebody
-    listens again (0: for good). Mistakes of tests and of this package are kept in `broken`.
+    `refuse` is called for a fault that stops listening, with the seconds until the endpoint
+    listens again (0: never). Errors of tests and of this package are kept in `broken`.
     """
 
     def __init__(self, behaviour: Behaviour, refuse: Callable[[float], None]) -> None:
@@ -34,19 +34,19 @@ class Service:
         """Replies to one request, now or later."""
         path = incoming.path.partition("?")[0]
         if path in ("/_stats", "/_times"):
-            connection.reply(200, JSON, json.dumps(self._told(path)).encode())
+            connection.reply(200, JSON, json.dumps(self._counts(path)).encode())
             return
         noted = self._note(incoming, path)
         try:
             body = json.loads(incoming.body) if incoming.body else {}
-            self._take(noted, body, incoming.headers, connection)
+            self._handle(noted, body, incoming.headers, connection)
         except Exception as error:
             self.broken.append(error)
             noted.status, noted.replied = 500, time.monotonic()
             words = f"the fake endpoint broke: {type(error).__name__}: {error}"
             connection.reply(*refuse(path, Refusal(500, words))[:3])
 
-    def _take(
+    def _handle(
         self, noted: Recorded, body: Any, headers: Mapping[str, str], connection: Connection
     ) -> None:
         if self.behaviour.keep_bodies:
@@ -57,7 +57,7 @@ class Service:
             fault = self.behaviour.fault(noted.number, body, noted.key)
         ready = self._replies.make(noted.path, body, noted.number, fault)
         if limited is None:
-            self._await(noted, fault or Fault(""), ready, connection)
+            self._reply_later(noted, fault or Fault(""), ready, connection)
         else:
             noted.fault = limited.name
             self._send(noted, limited, ready, connection)
@@ -73,15 +73,17 @@ class Service:
         return noted
 
     def _limited(self, now: float, headers: Mapping[str, str]) -> Fault | None:
-        """What refuses a request before anybody reads it."""
+        """The refusal of a request by key or throttle, before it is read."""
         key = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
         if self.behaviour.api_key is not None and key != self.behaviour.api_key:
             return statuses.wrong_key(key)
         throttle = self.behaviour.throttle
         return throttle.check(self.record.active, now) if throttle is not None else None
 
-    def _await(self, noted: Recorded, fault: Fault, ready: Ready, connection: Connection) -> None:
-        """Serves a request for as long as the fault and the latency say."""
+    def _reply_later(
+        self, noted: Recorded, fault: Fault, ready: Ready, connection: Connection
+    ) -> None:
+        """Reply to a request after the delay of the fault and the latency."""
         self.record.begin()
         noted.fault = fault.name or None
 
@@ -123,7 +125,7 @@ class Service:
             case _:
                 connection.reset()
 
-    def _told(self, path: str) -> Any:
+    def _counts(self, path: str) -> Any:
         if path == "/_stats":
             return self.record.stats()
         return [[one.key, one.arrived, one.replied, one.status] for one in self.record.requests]

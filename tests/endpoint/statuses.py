@@ -1,4 +1,4 @@
-"""Faults of HTTP: refusals with the words of real providers, and pages that are no reply."""
+"""Faults of HTTP: refusals with the messages of real providers, and bodies that are no reply."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -31,7 +31,7 @@ def status(
     headers: Mapping[str, str] | None = None,
     body: bytes | str | None = None,
 ) -> Fault:
-    """An HTTP status, with the usual words or `message`, or with any `body` at all."""
+    """An HTTP status with its usual message, with `message`, or with `body`."""
     kind, usual = _USUAL.get(code, ("server_error", f"Status {code}."))
     sent = dict(headers or {})
     if retry_after is not None:
@@ -43,7 +43,7 @@ def status(
 
 
 def unsupported_format(name: str = "json_schema") -> Fault:
-    """400: the server knows no such response format (or no tools, with "tools")."""
+    """400: the response format (or tools, with "tools") is not supported."""
     if name == "tools":
         return _bad("tools is not supported with this model.", "unsupported_value", "tools")
     words = f"Invalid parameter: 'response_format' of type '{name}' is not supported"
@@ -51,7 +51,7 @@ def unsupported_format(name: str = "json_schema") -> Fault:
 
 
 def unsupported_parameter(name: str = "seed") -> Fault:
-    """400: the model takes no such parameter."""
+    """400: the parameter is not supported."""
     words = f"Unsupported parameter: '{name}' is not supported with this model."
     if name == "max_tokens":
         words += " Use 'max_completion_tokens' instead."
@@ -59,7 +59,7 @@ def unsupported_parameter(name: str = "seed") -> Fault:
 
 
 def too_long(limit: int = 8192, sent: int = 9000) -> Fault:
-    """400: the prompt does not fit."""
+    """400: the prompt exceeds the context window."""
     words = (
         f"This model's maximum context length is {limit} tokens. However, your messages "
         f"resulted in {sent} tokens. Please reduce the length of the messages."
@@ -68,13 +68,13 @@ def too_long(limit: int = 8192, sent: int = 9000) -> Fault:
 
 
 def policy() -> Fault:
-    """400: the prompt is against the provider's rules."""
+    """400: the prompt violates the provider's policy."""
     words = "Your request was rejected as a result of our safety system."
     return _bad(words, "content_policy_violation", None)
 
 
 def out_of_quota() -> Fault:
-    """429 that no waiting heals."""
+    """429 for an exhausted quota, which does not recover."""
     words = (
         "You exceeded your current quota, please check your plan and billing details. For more "
         "information on this error, read the docs."
@@ -96,7 +96,7 @@ def no_such_model(model: str = "fake") -> Fault:
 
 
 def html() -> Fault:
-    """A page with status 200, as gateways and captive portals send."""
+    """An HTML page with status 200, as gateways and captive portals send it."""
     page = b"<!DOCTYPE html><html><body><h1>Please sign in</h1></body></html>"
     return Fault("html", Refusal(200, headers={"content-type": "text/html"}, body=page))
 

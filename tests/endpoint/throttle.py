@@ -1,14 +1,13 @@
-"""Limits of a provider: so many at once, so many per second, else 429."""
+"""Rate limits of a provider: requests at once and per second, beyond them 429."""
 
 from tests.endpoint.fault import Fault
 from tests.endpoint.statuses import status
 
 
 class Throttle:
-    """Refuses what goes beyond `concurrent` at once or `per_second`.
+    """Refuses requests beyond `concurrent` at once or `per_second`.
 
-    The rate is a bucket of `burst` requests (what one second brings, unless given) that
-    fills evenly.
+    The rate is a token bucket of `burst` requests, by default those of one second.
     """
 
     def __init__(
@@ -27,7 +26,7 @@ class Throttle:
         self._fault = status(429, retry_after=retry_after)
 
     def check(self, active: int, now: float) -> Fault | None:
-        """The refusal of one more request beside `active` ones, at `now` (seconds)."""
+        """The refusal of one more request in addition to `active` ones, at `now` (seconds)."""
         if self._concurrent is not None and active >= self._concurrent:
             return self._fault
         if self._per_second is None:

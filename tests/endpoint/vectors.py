@@ -1,4 +1,4 @@
-"""Embeddings made from the letters of a text: unit vectors, nearer where words are shared."""
+"""Embeddings from hashes of words: unit vectors, closer where texts share words."""
 
 import base64
 import hashlib
@@ -14,7 +14,7 @@ Vector = NDArray[np.float32]
 
 
 def vector(text: str, dimension: int) -> Vector:
-    """The unit vector of `text`: of its words, and a little of the text as a whole."""
+    """The unit vector of `text`: the sum of its words' vectors, and a small one of it all."""
     total = _drawn(text, dimension) / 4
     for word in re.findall(r"\w+", text.casefold()):
         total = total + _drawn(word, dimension)
@@ -29,7 +29,7 @@ def _drawn(text: str, dimension: int) -> NDArray[np.float64]:
 
 
 def texts_of(body: dict[str, Any]) -> list[str]:
-    """The texts of a request for embeddings; tokens count as the text that names them."""
+    """The texts of a request for embeddings; a list of tokens is converted to text."""
     given = body.get("input", "")
     if isinstance(given, str) or (given and isinstance(given[0], int)):
         given = [given]

@@ -12,22 +12,22 @@ def reset(*, midway: bool = False) -> Fault:
 
 
 def close() -> Fault:
-    """The connection is closed in good order, without a reply."""
+    """The connection is closed normally, without a reply."""
     return Fault("close", wire="close")
 
 
 def refuse(seconds: float = 0.0) -> Fault:
-    """The connection is reset and nobody listens for `seconds`; with 0 until `accept()`."""
+    """The connection is reset and new ones are refused for `seconds`; with 0 until `accept()`."""
     return Fault("refuse", wire="refuse", delay=seconds)
 
 
 def hang() -> Fault:
-    """There is never a reply."""
+    """No reply is ever sent."""
     return Fault("hang", wire="hang")
 
 
 def slow(seconds: float) -> Fault:
-    """The reply comes `seconds` later."""
+    """The reply is sent `seconds` later."""
     return Fault("slow", delay=seconds)
 
 

@@ -1,4 +1,4 @@
-"""A small pipeline whose judge is the fake endpoint: written, run, and read back."""
+"""A small pipeline whose judge is the fake endpoint, with helpers to run it and query its store."""
 
 import json
 import shutil
@@ -42,7 +42,7 @@ QUESTIONS = [Question(claim, PREMISE) for claim in CLAIMS]
 
 
 def sample(name: str, **more: Any) -> dict[str, Any]:
-    """A sample whose three claims have the three verdicts; `name` stands in its premise."""
+    """A sample whose three claims have the three verdicts; its premise contains `name`."""
     reference = f"Case {name}. The tower stands in Paris. The tower opened in 1889."
     return {"sample_id": name, "response": " ".join(CLAIMS), "reference": reference} | more
 
@@ -66,7 +66,7 @@ def session(store: Path, stop: threading.Event | None = None) -> Iterator[Sessio
 def judge_of(
     endpoint: Endpoint, store: Path, stop: threading.Event | None = None, **settings: Any
 ) -> Iterator[EndpointJudge]:
-    """A judge that asks `endpoint`, for a run of its own."""
+    """A judge that asks `endpoint`, in a session of its own."""
     usual: dict[str, Any] = {"model": MODEL, "api_base": endpoint.api_base, "timeout": 10}
     with session(store, stop) as opened:
         yield EndpointJudge("judge", Judge(**(usual | settings)), opened)
@@ -81,7 +81,7 @@ def said(answer: Reply | Failure) -> str:
 
 
 class Judged:
-    """A pipeline in a folder, whose judge asks `endpoint`."""
+    """A pipeline file in a folder, whose judge is `endpoint`."""
 
     def __init__(self, folder: Path, endpoint: Endpoint) -> None:
         self.path = folder / "p.yaml"
@@ -89,7 +89,7 @@ class Judged:
         self._endpoint = endpoint
 
     def copied(self, folder: Path) -> "Judged":
-        """The same in another folder, with everything that lies beside it."""
+        """A copy in another folder, with all files of this one."""
         shutil.copytree(self.path.parent, folder, dirs_exist_ok=True)
         return Judged(folder, self._endpoint)
 
@@ -106,7 +106,7 @@ class Judged:
         more: Mapping[str, Any] | None = None,
         **judge: Any,
     ) -> None:
-        """Put the pipeline and its samples on file; a name is the usual sample of that name."""
+        """Write the pipeline and its samples; a string stands for `sample(string)`."""
         written = [sample(one) if isinstance(one, str) else one for one in samples]
         lines = [json.dumps(one) + "\n" for one in written]
         self.path.with_name("s.jsonl").write_text("".join(lines), "utf-8")
@@ -121,23 +121,23 @@ class Judged:
         self.path.write_text(yaml.safe_dump(pipeline, sort_keys=False), "utf-8")
 
     def run(self) -> None:
-        """Run the pipeline; requests of earlier runs are forgotten."""
+        """Run the pipeline, after deleting the endpoint's record of earlier requests."""
         self._endpoint.clear()
         run_pipeline(prepare(self.path), self.store)
 
     def command(self, *options: str) -> int:
-        """As `run`, by the command line; returns the exit code."""
+        """As `run`, through the command line. Returns the exit code."""
         self._endpoint.clear()
         with chdir(self.path.parent):
             return main(["run", self.path.name, *options])
 
     def ask(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
-        """The rows that a query gives."""
+        """The rows of a query's result."""
         with self.store.reading() as connection:
             return read_table(connection, query, **values).rows()
 
     def scores(self) -> dict[str, tuple[str, float | None, str | None]]:
-        """Status, score and reason of each sample, in the newest run that came to its end."""
+        """Status, score and reason of each sample in the newest finished run."""
         rows = self.ask("SELECT sample_id, status, score, reason FROM latest.scores")
         found = {name: (status, score, reason) for name, status, score, reason in rows}
         assert len(found) == len(rows), "a sample has several scores"
@@ -155,18 +155,18 @@ class Judged:
         return found
 
     def calls(self, columns: str, where: str = "true") -> list[tuple[Any, ...]]:
-        """Columns of the record of calls, in the order they were asked."""
+        """Columns of `audit.calls`, in the order of the requests."""
         return self.ask(f"SELECT {columns} FROM audit.calls WHERE {where} ORDER BY asked_at")
 
     def everything(self) -> str:
-        """All that is in any table of the store, as text."""
+        """The contents of all tables of the store, as text."""
         with self.store.reading() as connection:
             tables = connection.execute(f"SELECT DISTINCT place FROM ({_COLUMNS})").fetchall()
             rows = [connection.execute(f"FROM {table}").fetchall() for (table,) in tables]
         return "\n".join(repr(row) for table in rows for row in table)
 
     def holds_nan(self) -> list[str]:
-        """The columns in which there is a number that is none."""
+        """The columns that contain NaN or infinity."""
         with self.store.reading() as connection:
             columns = connection.execute(
                 f"SELECT place, column_name FROM ({_COLUMNS}) WHERE data_type = 'DOUBLE'"
@@ -190,7 +190,7 @@ USING (table_schema, table_name) WHERE table_type = 'BASE TABLE'
 
 
 def together(requests: Sequence[Recorded]) -> int:
-    """How many of `requests` were served at the same time, at most."""
+    """The largest number of `requests` that were served at the same time."""
     ends = [one.replied or one.arrived for one in requests]
     return max(
         sum(other.arrived <= one.arrived < end for other, end in zip(requests, ends, strict=True))
