@@ -365,6 +365,13 @@ def test_every_link_leads_somewhere(path: Path) -> None:
         assert not anchor or anchor in anchors(page), f"{target}#{anchor}"
 
 
+def test_the_source_files_that_pages_name_exist() -> None:
+    for page in [ROOT / "README.md", ROOT / ".github/CONTRIBUTING.md", *GUIDES]:
+        for name in re.findall(r"`([\w./]+\.py)`", page.read_text("utf-8")):
+            places = (ROOT, ROOT / "flows", ROOT / "stages", page.parent)
+            assert any((place / name).is_file() for place in places), f"{page.name}: {name}"
+
+
 @pytest.mark.parametrize("path", GUIDES, ids=lambda path: f"{path.parts[-3]}-{path.stem}")
 def test_the_commands_of_a_guide_exist(path: Path) -> None:
     blocks = re.findall(r"```(?:console)?\n((?s:.*?))```", path.read_text("utf-8"))
