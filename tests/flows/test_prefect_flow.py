@@ -205,7 +205,7 @@ def test_a_run_finishes_when_the_server_is_lost(server: str, tmp_path: Path) -> 
         out, err = going.communicate()
     assert going.returncode == 0, err
     assert "2 samples, 3 steps made, 0 reused" in out
-    assert "the summary could not be artifacts_of" in err
+    assert "the summary could not be posted" in err
     told = [line for line in err.splitlines() if "shared limit" in line]
     assert len(told) == 1
     assert "shared limit lost: Prefect does not answer" in told[0]
