@@ -72,7 +72,7 @@ class Budget:
         """Set aside what a call about `entries` texts may cost.
 
         While calls in flight might still turn out cheap enough, waits for them, in order of
-        arrival. Raises `BudgetSpent` when this call does not fit for certain.
+        arrival. Raises `BudgetExceeded` when this call does not fit for certain.
         """
         self._check_calls()
         reservation = Reservation(self._estimate(prompt_tokens, entries))
@@ -88,7 +88,7 @@ class Budget:
         return reservation
 
     def count(self) -> None:
-        """Count a request, right before it is sent. Raises `BudgetSpent` if it is one too many."""
+        """Count a request right before it is sent; raises `BudgetExceeded` if it is one too many."""
         self._check_calls()
         if self._refusal is not None:
             raise BudgetExceeded(self._refusal)
