@@ -88,7 +88,7 @@ class Budget:
         return reservation
 
     def count(self) -> None:
-        """Count a request right before it is sent; raises `BudgetExceeded` if it is one too many."""
+        """Count a request before it is sent; raises `BudgetExceeded` if it is one too many."""
         self._check_calls()
         if self._refusal is not None:
             raise BudgetExceeded(self._refusal)
