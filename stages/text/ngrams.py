@@ -1,7 +1,7 @@
 """Units and n-grams that many texts share with their sources, for token overlap, BLEU and chrF.
 
-All texts of a batch are counted at once, in NumPy arrays. Counting them text by text with
-`collections.Counter` takes four times as long.
+All texts of a batch are counted at once, in NumPy arrays, which is faster than a
+`collections.Counter` for each text.
 """
 
 from collections.abc import Iterator, Sequence
