@@ -42,7 +42,7 @@ def sha256_of(path: Path) -> str:
     status = path.stat()
     if abs(time.time() - status.st_ctime) < _MIN_AGE:
         return _read_sha256(path)
-    # The modification time alone can be set by anybody, the change time (ctime) cannot.
+    # Any program can set the modification time; none can set the change time (ctime).
     version = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
     return _cached_sha256(path.absolute(), version)
 

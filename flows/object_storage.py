@@ -246,5 +246,5 @@ def _status_fault(address: Address, host: str, code: str, status: str) -> tuple[
     if status == "403":
         return f"no permission{reason}", "grant it to the keys in the environment"
     if status == "412":
-        return "changed while it was read", "run again when nobody writes it"
+        return "changed while it was read", "run again when it is no longer being written"
     return f"{host} answers {status}{reason}", "run again later"

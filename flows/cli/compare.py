@@ -113,7 +113,7 @@ def gate(options: Namespace) -> int:
 
     pipeline = build_pipeline(load_yaml(options.config))
     if not pipeline.gates:
-        hint = "write gates: and what a metric's mean must be like"
+        hint = "add gates:, for example faithfulness: {min: 0.8}"
         raise InputError([Fault(str(options.config), "has no gates", hint)])
     store = Store((options.store or pipeline.store).resolve())
     newest = None if options.run else newest_run_of(store, pipeline.name)

@@ -128,11 +128,11 @@ def _report_os_error(error: OSError) -> int:
     """Report a file that cannot be used or output that does not fit on the disk; else raise."""
     what = f"cannot be used ({error.strerror})"
     if isinstance(error.filename, str | os.PathLike):
-        hint = "look at its name, its folder and who may do what there"
+        hint = "check its name, its folder and its permissions"
         return _report(Fault(str(error.filename), what, hint), 2)
     if error.errno == errno.ENOSPC:
         _discard_output()
-        return _report(Fault("standard output", what, "make room and say it again"), 3)
+        return _report(Fault("standard output", what, "make room and run it again"), 3)
     raise error
 
 

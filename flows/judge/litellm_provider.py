@@ -335,8 +335,9 @@ def _not_ours(_: logging.LogRecord) -> bool:
 
 @contextmanager
 def _internal_call() -> Iterator[None]:
-    """Calls in here are not handed to litellm's logging worker, nor to callbacks.
+    """Calls in here are not handed to litellm's logging worker, nor to its logging callbacks.
 
+    Deployment hooks of a user's `CustomLogger` still see calls by `acompletion`.
     A context variable of litellm, which no other call sees. The worker belongs to one event loop,
     possibly that of the user.
     """
@@ -440,9 +441,9 @@ def _reject_dropped_parameters(request: Request) -> None:
     openai = {"temperature", "max_tokens", "seed", "response_format", "tools", "tool_choice"}
     dropped = sorted((request.parameters.keys() & openai) - set(supported))
     if dropped:
-        kind = "rung" if {"response_format", "tools"} & set(dropped) else "fatal"
         message = f"{request.model} does not take {dropped[0]}, and litellm.drop_params is set"
-        raise ProviderError("rung" if kind == "rung" else "fatal", message)
+        by_format = {"response_format", "tools"} & set(dropped)
+        raise ProviderError("rung" if by_format else "fatal", message)
 
 
 def _address(model: str, api_base: str | None) -> dict[str, Any]:

@@ -151,4 +151,6 @@ def _syntax_fault(path: Path, error: yaml.MarkedYAMLError) -> Fault:
     mark = error.problem_mark or error.context_mark
     place = f"{path}:{mark.line + 1}" if mark else str(path)
     column = f", column {mark.column + 1}" if mark else ""
-    return Fault(place, f"is not YAML: {error.problem}{column}", "mend the line or the one above")
+    return Fault(
+        place, f"is not YAML: {error.problem}{column}", "correct this line or the one above"
+    )

@@ -33,14 +33,18 @@ class Prepared(NamedTuple):
 
 
 def prepare(
-    config: Path, *, limit: int | None = None, rerun: Rerun | None = None, store: Path | None = None
+    config: str | Path,
+    *,
+    limit: int | None = None,
+    rerun: Rerun | None = None,
+    store: Path | None = None,
 ) -> Prepared:
     """Read and check a pipeline file, its samples and canaries, and the rerun options.
 
     `limit` takes the first samples only; `store` is a file to use instead of the pipeline's.
     Raises one `InputError` with every fault. Nothing is written.
     """
-    source = load_yaml(config)
+    source = load_yaml(Path(config))
     rerun = rerun or Rerun()
     faults = list(rerun.clashes(limit=limit))
     pipeline = _collect_faults(lambda: build_pipeline(source), faults)

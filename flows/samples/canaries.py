@@ -39,7 +39,7 @@ def read_canaries(path: str, *, base: Path) -> tuple[Canary, ...]:
             if canary is None:
                 continue
             if canary.key in places:
-                what = f"the same pair stands already at {places[canary.key]}"
+                what = f"the same pair is already at {places[canary.key]}"
                 faults.append(Fault(place, what, "delete one of them"))
             places.setdefault(canary.key, place)
             canaries.setdefault(canary.key, canary)

@@ -148,7 +148,7 @@ class _SampleReader:
         first, there = here if sample_id is None else self._places.setdefault(sample_id, here)
         if (first, there) == here:
             return []
-        what = f"sample_id {sample_id!r} stands already at {first.place(there)}"
+        what = f"sample_id {sample_id!r} is already at {first.place(there)}"
         return [RecordError(what, "give every sample an id of its own")]
 
     def _add_faults(self, file: SampleFile, number: int, errors: Iterable[RecordError]) -> None:

@@ -346,7 +346,7 @@ def test_the_embedded_judge_is_tried_too(
             {"premise": "p", "claim": "c", "label": "entaild"},
             "'entaild' is not a label; did you mean 'entailed'?",
         ),
-        (CANARIES[0], "the same pair stands already at c.jsonl:1; delete one of them"),
+        (CANARIES[0], "the same pair is already at c.jsonl:1; delete one of them"),
     ],
 )
 def test_faults_of_a_canary(judged: Judged, line: dict[str, Any], told: str) -> None:

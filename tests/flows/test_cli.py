@@ -260,7 +260,7 @@ def test_a_closed_pipe_is_no_error(ran: Path) -> None:
             "> /dev/full",
             3,
             "claimflow: standard output: cannot be used (No space left on device); "
-            "make room and say it again\n",
+            "make room and run it again\n",
         ),
     ],
 )
@@ -318,7 +318,7 @@ def test_a_closed_pipe_hides_no_failed_gate(ran: Path) -> None:
         (
             ["run", QUICKSTART, "--limit", "1", "--store", LONG],
             f"FOLDER/{LONG}: cannot be used (File name too long); "
-            "look at its name, its folder and who may do what there",
+            "check its name, its folder and its permissions",
         ),
         (
             ["run", "\x1b[31m.yaml"],

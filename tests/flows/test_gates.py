@@ -183,7 +183,7 @@ def test_the_command_evaluates_a_recorded_run(
     run = put_run(store, {"f": scores("faithfulness", MIXED)})
     put_run(store, {"f": scores("faithfulness", MIXED)}, pipeline="another")
     assert main(["gate", str(config)]) == 2
-    told = f"claimflow: {config}: has no gates; write gates: and what a metric's mean must be like"
+    told = f"claimflow: {config}: has no gates; add gates:, for example faithfulness: {{min: 0.8}}"
     assert capsys.readouterr().err == f"{told}\n"
     write(config, "faithfulness: {no_worse_than: main, by: 0.02}")
     assert main(["gate", str(config)]) == 5

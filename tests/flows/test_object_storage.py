@@ -198,7 +198,7 @@ def test_an_object_that_changes_while_it_is_read(
             put(place, lines(SAMPLES).replace(b"Answer", b"Retort"))
 
     proxy.failure = change
-    faults = [f"{place}: changed while it was read; run again when nobody writes it"]
+    faults = [f"{place}: changed while it was read; run again when it is no longer being written"]
     assert messages(place.replace("a.", "?."), tmp_path) == faults
 
 

@@ -202,7 +202,7 @@ def test_only_the_newest_tables_are_compared(
 
 
 def test_two_samples_with_one_id_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"sample_id 'tower' stands already at s\.jsonl:1"):
+    with pytest.raises(InputError, match=r"sample_id 'tower' is already at s\.jsonl:1"):
         run(tmp_path, [ONE, ONE])
 
 

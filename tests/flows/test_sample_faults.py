@@ -54,7 +54,7 @@ def test_every_fault_of_every_line_at_once(tmp_path: Path) -> None:
         "s.jsonl:6: 'ground_truth' is an object; write a list of texts",
         "s.jsonl:7: 'id' is true or false; write a text or a number",
         "s.jsonl:7: 'question' is a list; write it as text",
-        "s.jsonl:8: sample_id '1' stands already at s.jsonl:1; give every sample an id of its own",
+        "s.jsonl:8: sample_id '1' is already at s.jsonl:1; give every sample an id of its own",
         f"s.jsonl:9: broken JSON at column 11 (Extra data); {LINE}",
         "s.jsonl:10: NaN is not JSON; write null",
         "s.jsonl:11: a number is NaN or beyond 64-bit floats; write null or text",
@@ -79,7 +79,7 @@ def test_a_blank_id_is_refused(tmp_path: Path, blank: str) -> None:
 def test_a_sample_with_a_fault_takes_its_id_too(tmp_path: Path) -> None:
     assert messages_of(tmp_path, "s.jsonl", '{"id": 1, "answer": 2}\n{"id": "1"}') == [
         "s.jsonl:1: 'answer' is a number; write it as text",
-        "s.jsonl:2: sample_id '1' stands already at s.jsonl:1; give every sample an id of its own",
+        "s.jsonl:2: sample_id '1' is already at s.jsonl:1; give every sample an id of its own",
     ]
 
 
@@ -88,9 +88,8 @@ def test_repeated_ids_are_found_across_files(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text('id,answer\n1,"two\nlines"\nx,y\n')
     pl.DataFrame({"id": ["2", "x"]}).write_parquet(tmp_path / "c.parquet")
     assert messages(tmp_path, "*") == [
-        "b.csv:4: sample_id 'x' stands already at a.json sample 2; "
-        "give every sample an id of its own",
-        "c.parquet row 2: sample_id 'x' stands already at a.json sample 2; "
+        "b.csv:4: sample_id 'x' is already at a.json sample 2; give every sample an id of its own",
+        "c.parquet row 2: sample_id 'x' is already at a.json sample 2; "
         "give every sample an id of its own",
     ]
 

@@ -88,12 +88,12 @@ def test_faults(tmp_path: Path, text: str, message: str) -> None:
         (
             b"a: [1\nb: 2\n",
             ":2: is not YAML: expected ',' or ']', but got ':', column 2; "
-            "mend the line or the one above",
+            "correct this line or the one above",
         ),
         (
             b"a: 1\n\tb: 2\n",
             ":2: is not YAML: found character '\\t' that cannot start any token, column 1; "
-            "mend the line or the one above",
+            "correct this line or the one above",
         ),
         (b"a: \xff\n", ": is not UTF-8 at byte 3; save it as UTF-8 text"),
         (
