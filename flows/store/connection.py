@@ -1,6 +1,5 @@
 """An open DuckDB file, and its connections, lent to one thread at a time."""
 
-import itertools
 import os
 import threading
 import time
@@ -20,12 +19,14 @@ _CORRECT_SUMS: Final = "SET disabled_optimizers = 'compressed_materialization'"
 larger than its parts where rows are selected by a subquery, as in the views of the latest run,
 and the result is sorted."""
 
-_NAMES: Final = itertools.count(1)
+_ATTACHED_AS: Final = "opened"
 _LOCK: Final = threading.Lock()
 
-_ENGINES: Final[dict[int, duckdb.DuckDBPyConnection]] = {}
-"""The in-memory DuckDB of each process id. A forked process needs its own: the threads of its
-parent's do not exist in it."""
+_FREE_ENGINES: Final[dict[int, list[duckdb.DuckDBPyConnection]]] = {}
+"""The in-memory DuckDBs of each process id that have no file attached. Each open file has one for
+itself: a statement that looks at every attached file, as `duckdb_tables()` and each error about an
+unknown name do, would keep the file of another thread open after its DETACH. A forked process
+needs its own: the threads of its parent's do not exist in it."""
 
 _OPEN_PATHS: Final[set[Path]] = set()
 """Files that this process has open. POSIX drops all locks of a process on a file when the process
@@ -35,8 +36,9 @@ closes the file once, and then two DuckDBs would write into it without seeing ea
 class OpenFile:
     """A DuckDB file, open in this process until `close`; raises as `duckdb.connect` does.
 
-    Without `config` the file is attached to the DuckDB of the process, which takes 2 ms of CPU.
-    With `config` it gets a DuckDB of its own, whose settings may be changed, which takes 20 ms.
+    Without `config` the file is attached to an in-memory DuckDB, which later files of the process
+    use again, so it takes 2 ms of CPU. With `config` it gets a DuckDB of its own, whose settings
+    may be changed, which takes 20 ms.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class OpenFile:
         self.read_only = read_only
         self.opened_at = time.monotonic()
         self._path = path.resolve()
-        self._attached_as: str | None = None
+        self._attached = config is None
         with _LOCK:
             if self._path in _OPEN_PATHS:
                 raise duckdb.IOException("Could not set lock on file: this process has it open")
@@ -53,12 +55,15 @@ class OpenFile:
         try:
             if config is None:
                 self._duckdb = _engine(spill_folder=f"{path}.tmp")
-                name = f"store_{next(_NAMES)}"
                 # Without TYPE DuckDB would attach a file of samples, going by its suffix.
                 options = "TYPE duckdb, READ_ONLY" if read_only else "TYPE duckdb"
-                with closing(self._duckdb.cursor()) as connection:
-                    connection.execute(f"ATTACH $path AS {name} ({options})", {"path": str(path)})
-                self._attached_as = name
+                attach = f"ATTACH $path AS {_ATTACHED_AS} ({options})"
+                try:
+                    with closing(self._duckdb.cursor()) as connection:
+                        connection.execute(attach, {"path": str(path)})
+                except duckdb.IOException:
+                    _free_engines().append(self._duckdb)
+                    raise
             else:
                 # A prefix `duckdb:` would rule out other kinds of files, but with it DuckDB does
                 # not notice that this process has the file open.
@@ -74,8 +79,8 @@ class OpenFile:
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A connection in which names refer to the tables of the file."""
         connection = self._duckdb.cursor()
-        if self._attached_as:
-            connection.execute(f"USE {self._attached_as}")
+        if self._attached:
+            connection.execute(f"USE {_ATTACHED_AS}")
         return connection
 
     def close(self) -> None:
@@ -84,28 +89,32 @@ class OpenFile:
         Committed rows are in the file or in DuckDB's log beside it by then. Where the disk has no
         room to move the log into the file, the next process that opens the file does so.
         """
-        if self._attached_as is None:
-            self._duckdb.close()
-        else:
+        if self._attached:
             try:
                 with closing(self._duckdb.cursor()) as connection:
-                    connection.execute(f"DETACH {self._attached_as}")
+                    connection.execute(f"DETACH {_ATTACHED_AS}")
+                _free_engines().append(self._duckdb)
             except duckdb.Error:
-                # This DuckDB may be unusable and keep the file; the next file gets another one.
-                _ENGINES.pop(os.getpid(), None)
+                # This DuckDB may be unusable; the next file gets another one.
+                self._duckdb.close()
+        else:
+            self._duckdb.close()
         del self._duckdb
         _OPEN_PATHS.discard(self._path)
 
 
 def _engine(*, spill_folder: str) -> duckdb.DuckDBPyConnection:
-    """The in-memory DuckDB of this process; it spills to the folder that the first call names."""
-    with _LOCK:
-        engine = _ENGINES.get(os.getpid())
-        if engine is None:
-            engine = duckdb.connect(config={"temp_directory": spill_folder})
-            engine.execute(_CORRECT_SUMS)
-            _ENGINES[os.getpid()] = engine
+    """An in-memory DuckDB without a file; a new one spills to `spill_folder`."""
+    try:
+        return _free_engines().pop()
+    except IndexError:
+        engine = duckdb.connect(config={"temp_directory": spill_folder})
+        engine.execute(_CORRECT_SUMS)
         return engine
+
+
+def _free_engines() -> list[duckdb.DuckDBPyConnection]:
+    return _FREE_ENGINES.setdefault(os.getpid(), [])
 
 
 Open = Callable[[bool, Mapping[str, Any] | None], OpenFile]

@@ -4,7 +4,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
@@ -111,6 +112,21 @@ def test_the_pipelines_we_ship_run(config: Path, tmp_path: Path) -> None:
     assert steps.height == len(prepared.pipeline.steps) + 1
     assert steps["failures"].sum() == 0
     assert summaries(store, going.run_id).filter(n=2).height > 0
+
+
+@pytest.mark.parametrize("stores", [1, 4])
+def test_threads_run_pipelines_at_once(
+    stores: int, tmp_path: Path, write_small: Callable[[Path], Path]
+) -> None:
+    folders = [tmp_path / str(number) for number in range(stores)]
+    for folder in folders:
+        folder.mkdir()
+    paths = [write_small(folder) for folder in folders]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(run, paths * (4 // stores)))
+    for path in paths:
+        store = Store(path.with_name("small.duckdb"))
+        assert all_runs(store)["status"].to_list() == ["done"] * (4 // stores)
 
 
 def test_the_rows_of_a_run_are_found_in_sql(ran: Path) -> None:

@@ -3,7 +3,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import duckdb
@@ -109,6 +109,24 @@ def test_two_open_files_do_not_see_each_other(path: Path, tmp_path: Path) -> Non
         pytest.raises(duckdb.CatalogException, match="t does not exist"),
     ):
         connection.execute("FROM t")
+
+
+@pytest.mark.parametrize("statement", ["FROM duckdb_tables()", "FROM unknown"])
+def test_a_transaction_in_one_file_does_not_keep_another_open(
+    path: Path, tmp_path: Path, statement: str
+) -> None:
+    """Each statement looks at the tables of every file that is attached to the same DuckDB."""
+    other = OpenFile(path, read_only=True)
+    with (
+        closing(OpenFile(tmp_path / "mine.duckdb", read_only=False)) as mine,
+        closing(mine.cursor()) as connection,
+    ):
+        connection.begin()
+        with suppress(duckdb.CatalogException):
+            connection.execute(statement).fetchall()
+        other.close()
+        assert write_elsewhere(path) == ""
+        OpenFile(path, read_only=False).close()
 
 
 def test_committed_rows_are_kept_when_the_disk_is_full_at_close(path: Path) -> None:
