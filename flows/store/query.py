@@ -9,6 +9,7 @@ import polars as pl
 
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.store.arrow import Arrow
+from claimflow.flows.store.schema import SCHEMA_VERSION, migrate_hint, schema_version
 from claimflow.flows.store.store import Store
 
 _LIMITS: Final = (
@@ -38,6 +39,7 @@ def query(store: Store, sql: str, *, seconds: float, rows: int | None = None) ->
     longer than `seconds`.
     """
     with store.reading(any_version=True, exclusive=True) as connection:
+        version = schema_version(connection) or SCHEMA_VERSION
         for limit in _LIMITS:
             connection.execute(limit)
         timer = threading.Timer(seconds, connection.interrupt)
@@ -54,6 +56,10 @@ def query(store: Store, sql: str, *, seconds: float, rows: int | None = None) ->
         except duckdb.Error as error:
             what = str(error).partition("\n\nLINE")[0].strip()
             hint = "see `claimflow schema --tables` for the tables and columns"
+            unknown = isinstance(error, duckdb.BinderException | duckdb.CatalogException)
+            if unknown and version < SCHEMA_VERSION:
+                what += f" (schema version {version}, the newest is {SCHEMA_VERSION})"
+                hint = migrate_hint(store.path)
             raise InputError([Fault("sql", what, hint)]) from error
         finally:
             timer.cancel()

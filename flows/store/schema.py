@@ -105,9 +105,13 @@ def check(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     _refuse_newer(path, found)
     if found < SCHEMA_VERSION:
         what = f"holds schema version {found}, and this claimflow reads {SCHEMA_VERSION}"
-        hint = f"`claimflow migrate --store {path}` brings it up to date, as the next run does"
-        raise InputError([Fault(str(path), what, hint)])
+        raise InputError([Fault(str(path), what, f"{migrate_hint(path)}, as the next run does")])
     _refuse_missing_columns(path, _stored_columns(connection))
+
+
+def migrate_hint(path: Path) -> str:
+    """What to do about a store of an older schema version."""
+    return f"`claimflow migrate --store {path}` brings it up to date"
 
 
 def schema_version(connection: duckdb.DuckDBPyConnection) -> int | None:
@@ -143,7 +147,8 @@ def _migrate(connection: duckdb.DuckDBPyConnection, found: int) -> None:
     """Bring the tables of a store from schema version `found` to ours, in its transaction."""
     for version in range(found + 1, SCHEMA_VERSION + 1):
         for table, column, sql_type, default in ADDED[version]:
-            add = f'ALTER TABLE {table} ADD COLUMN "{column}" {sql_type}'
+            # A store from between two releases may have the column under the older version.
+            add = f'ALTER TABLE {table} ADD COLUMN IF NOT EXISTS "{column}" {sql_type}'
             if default is None:
                 connection.execute(add)
                 continue

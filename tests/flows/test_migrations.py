@@ -1,4 +1,5 @@
 import gzip
+import shutil
 from collections.abc import Callable
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import StringIO
@@ -13,6 +14,7 @@ from claimflow.flows.cli.main import main
 from claimflow.flows.errors import InputError
 from claimflow.flows.store.integrity import check_store
 from claimflow.flows.store.query import query
+from claimflow.flows.store.read_copy import read_copy_path
 from claimflow.flows.store.schema import ADDED, SCHEMA_VERSION, Added, content_columns_at
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import Claim, Row, Sample, SentenceMatch, row_kinds
@@ -120,6 +122,30 @@ def test_sql_reads_an_older_store_and_other_reads_are_refused(first: Store) -> N
     )
 
 
+def test_sql_on_an_old_read_copy_says_how_to_bring_it_up_to_date(
+    first: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(first.path, read_copy_path(first.path))
+    path = str(first.path)
+    with first.writing():
+        pass  # The store is migrated, and its copy is not.
+    for sql, error in (
+        ("SELECT part FROM scores", 'Referenced column "part" not found in FROM clause!'),
+        ("FROM similarity", "Table with name similarity does not exist!"),
+    ):
+        assert main(["sql", sql, "--store", path]) == 2
+        told = capsys.readouterr().err
+        assert error in told
+        assert told.endswith(
+            f" (schema version 1, the newest is {SCHEMA_VERSION}); "
+            f"`claimflow migrate --store {path}` brings it up to date\n"
+        )
+    assert main(["sql", "SELEC", "--store", path]) == 2
+    assert "migrate" not in capsys.readouterr().err
+    assert main(["migrate", "--store", path]) == 0
+    assert main(["sql", "SELECT part FROM scores", "--store", path]) == 0
+
+
 def test_the_command_migrate(first: Store, capsys: pytest.CaptureFixture[str]) -> None:
     for told in (f"schema version 1, now {SCHEMA_VERSION}", f"schema version {SCHEMA_VERSION}"):
         assert main(["migrate", "--store", str(first.path)]) == 0
@@ -131,7 +157,8 @@ def test_the_command_migrate(first: Store, capsys: pytest.CaptureFixture[str]) -
 def test_a_migration_that_fails_leaves_the_store_unchanged(
     first: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = {**ADDED, SCHEMA_VERSION: (*ADDED[SCHEMA_VERSION], ADDED[SCHEMA_VERSION][0])}
+    wrong = Added("stored.unknown", "failure", "VARCHAR")
+    broken = {**ADDED, SCHEMA_VERSION: (*ADDED[SCHEMA_VERSION], wrong)}
     monkeypatch.setattr("claimflow.flows.store.schema.ADDED", broken)
     with pytest.raises(duckdb.CatalogException), first.writing():
         pass
@@ -140,6 +167,26 @@ def test_a_migration_that_fails_leaves_the_store_unchanged(
     with Store(first.path).writing():
         pass
     assert ask(first, "SELECT schema_version FROM audit.store") == [(SCHEMA_VERSION,)]
+
+
+@pytest.mark.parametrize("table", ["stored.verdicts", "audit.artifacts"])
+def test_a_store_that_has_a_column_before_its_migration_is_migrated(
+    first: Store, table: str, tmp_path: Path
+) -> None:
+    """A store from between two releases: its tables are newer than its schema version."""
+    with duckdb.connect(first.path) as connection:
+        for added in (one for version in ADDED.values() for one in version if one.table == table):
+            default = f"DEFAULT '{added.default}'" if added.default else ""
+            connection.execute(
+                f"ALTER TABLE {table} ADD COLUMN {added.column} {added.sql_type} {default}"
+            )
+    with first.writing():
+        pass
+    fresh = Store(tmp_path / "fresh.duckdb")
+    with fresh.writing():
+        pass
+    assert set(ask(first, COLUMNS)) == set(ask(fresh, COLUMNS))
+    assert check_store(first).faults == []
 
 
 def test_every_column_of_a_row_is_in_the_first_release_or_has_a_migration(first: Store) -> None:
