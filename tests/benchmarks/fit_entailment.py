@@ -63,7 +63,7 @@ def rows_to_fit() -> list[LabelledPair]:
 
 def measure_rows(rows: Sequence[LabelledPair], folder: Path = SHIPPED) -> Measurements:
     """Features of `rows`, by the network in `folder`."""
-    measured = measure_pairs([row.pair for row in rows], Network(folder))
+    measured = measure_pairs([row.pair for row in rows], Network(folder).logits)
     kept = [row for row in rows if row.pair in measured]
     names = list(measured[kept[0].pair].features)
     features = [[measured[row.pair].features[name] for name in names] for row in kept]

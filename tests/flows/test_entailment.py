@@ -115,7 +115,7 @@ def test_the_shipped_weights_match_the_features(
 ) -> None:
     weights, _ = read_weights(SHIPPED)
     pair = Pair("Paris is large.", "Paris is old.")
-    names = list(measure_pairs([pair], model)[pair].features)
+    names = list(measure_pairs([pair], model.logits)[pair].features)
     assert list(weights.centre) == list(weights.spread) == names
     assert names == [*NETWORK_FEATURES, *LEXICAL_FEATURES]
     assert list(weights.read.entailed.coefficients) == [*NETWORK_FEATURES, *SHARED_FEATURES]

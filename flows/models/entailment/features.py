@@ -6,10 +6,10 @@ this alignment; two more come from the network's logits.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from claimflow.flows.models.entailment.texts import (
     KIND_WEIGHTS,
@@ -62,12 +62,8 @@ class PairFeatures(NamedTuple):
     end: int
 
 
-class LogitModel(Protocol):
-    """A network that reads a premise and a claim together."""
-
-    def logits(self, pairs: Sequence[tuple[str, str]]) -> Iterable[Sequence[float]]:
-        """Logits of entailed, contradicted and neutral for each of `pairs`, in order."""
-        ...
+ReadLogits = Callable[[Sequence[tuple[str, str]]], Iterable[Sequence[float]]]
+"""Logits of entailed, contradicted and neutral for each (excerpt of a premise, claim), in order."""
 
 
 class _PreparedPair(NamedTuple):
@@ -76,18 +72,18 @@ class _PreparedPair(NamedTuple):
     claim: PreparedClaim
 
 
-def measure_pairs(pairs: Iterable[Pair], network: LogitModel) -> dict[Pair, PairFeatures]:
+def measure_pairs(pairs: Iterable[Pair], read_logits: ReadLogits) -> dict[Pair, PairFeatures]:
     """Features of the distinct `pairs`, without those where either text has no word.
 
-    A premise is prepared once for all its claims. The network reads an excerpt of each premise;
-    it is not called for no pairs.
+    A premise is prepared once for all its claims. `read_logits` is called only where the network
+    can read a claim, with an excerpt of each premise.
     """
     measured: dict[Pair, PairFeatures] = {}
     for group in _groups(pairs):
         prepared = list(_prepare(group))
         readable = [one for one in prepared if is_mostly_latin(one.pair.claim)]
         texts = [(premise_excerpt(one.premise, one.claim), one.pair.claim) for one in readable]
-        rows = network.logits(texts) if texts else ()
+        rows = read_logits(texts) if texts else ()
         logits = dict(zip((one.pair for one in readable), rows, strict=True))
         for one in prepared:
             measured[one.pair] = _measure_pair(one, logits.get(one.pair))

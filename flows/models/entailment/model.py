@@ -59,7 +59,7 @@ class EmbeddedEntailment:
     def judge(self, pairs: Sequence[Pair]) -> Mapping[Pair, Judgement]:
         """One judgement per distinct pair; its span is the evidence."""
         judged = dict.fromkeys(pairs, NO_WORDS)
-        for pair, (features, start, end) in measure_pairs(pairs, self).items():
+        for pair, (features, start, end) in measure_pairs(pairs, self.logits).items():
             # Processors differ beyond three digits, and a verdict must not depend on the
             # processor.
             entailed, contradicted, _ = self._weights.probabilities(features)
@@ -196,12 +196,9 @@ class Network:
         for rows in equal_length_batches(
             range(len(pairs)), lambda row: len(pairs[row].ids), tokens=_BATCH_TOKENS
         ):
-            logits[rows] = self._run([pairs[row] for row in rows])
-        return logits
-
-    def _run(self, batch: Sequence[EncodedPair]) -> Logits:
-        ids = np.array([pair.ids for pair in batch], np.int64)
-        places = np.arange(ids.shape[1])
-        kinds = np.array([places >= pair.claim for pair in batch], np.int64)
-        logits: Logits = self._session.run(None, {"input_ids": ids, "token_type_ids": kinds})[0]
+            ids = np.array([pairs[row].ids for row in rows], np.int64)
+            places = np.arange(ids.shape[1])
+            kinds = np.array([places >= pairs[row].claim for row in rows], np.int64)
+            inputs = {"input_ids": ids, "token_type_ids": kinds}
+            logits[rows] = self._session.run(None, inputs)[0]
         return logits

@@ -51,8 +51,7 @@ class ClaimPart:
     weights, `total` is the sum of these.
     """
 
-    def __init__(self, text: str, tokens: list[Token]) -> None:
-        self.text = text
+    def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
         content = [token for token in tokens if is_content(token)] or tokens
         self.weights = {token.key: KIND_WEIGHTS[token.kind] for token in content}
@@ -70,7 +69,7 @@ class PreparedClaim:
             start, end = sentences[first].start, sentences[first : first + step][-1].end
             tokens = tokenize(text, start, end)
             if tokens:
-                self.parts.append(ClaimPart(text[start:end], tokens))
+                self.parts.append(ClaimPart(tokens))
         self.tokens = [token for part in self.parts for token in part.tokens]
 
 

@@ -4,9 +4,6 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
-# One spelling for words that differ in case and accents only.
-
-
 REMEMBERED: Final = 1 << 16
 """Words whose normal forms are kept at hand."""
 
@@ -24,9 +21,6 @@ def fold(word: str) -> str:
 def folded(words: str) -> tuple[str, ...]:
     """Each of `words`, which white space separates, folded."""
     return tuple(map(fold, words.split()))
-
-
-# Closed lists of words that carry meaning beyond their overlap.
 
 
 NUMBERS: Final = {
@@ -201,12 +195,3 @@ STOP: Final = frozenset(
     )
 )
 """Words that say little by themselves; they count for order, not for coverage."""
-
-EXCLUSIVE: Final = frozenset(
-    folded(
-        "only sole solely exclusively all every always entirely completely fully most best worst "
-        "largest smallest biggest longest shortest highest lowest oldest youngest latest earliest "
-        "first last never none unique single"
-    )
-)
-"""Words that make a statement strong: they need support of their own."""
