@@ -11,12 +11,11 @@ from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.quality.gates import evaluate_gates
 from claimflow.flows.runner.canaries import judge_canaries
-from claimflow.flows.runner.disk_space import check_disk_space
 from claimflow.flows.runner.embedded_models import fetch_models
 from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.plan import choose
 from claimflow.flows.runner.prepare import Prepared, open_store
-from claimflow.flows.runner.readiness import check_endpoints
+from claimflow.flows.runner.readiness import check_ready
 from claimflow.flows.runner.run import Run, run_context, run_interruptibly
 from claimflow.flows.runner.workers.protocol import open_workers
 from claimflow.flows.store import runs
@@ -68,8 +67,7 @@ def run_pipeline(
     if choice.run_without_failures is not None:
         return RunResult(choice.run_without_failures, store, {}, choice.nothing_to_do)
     observer.run_prepared(prepared)
-    check_endpoints(prepared, store, choice=choice)
-    check_disk_space(prepared, store, wanted=choice.wanted)
+    check_ready(prepared, store, choice)
 
     def session(run_id: str) -> Session:
         return Session(

@@ -19,7 +19,6 @@ from claimflow.flows.report.formatting import format_count
 
 if TYPE_CHECKING:
     from claimflow.flows.judge.estimate import Estimate
-    from claimflow.flows.pipeline.model_settings import Endpoint
     from claimflow.flows.pipeline.pipeline import Pipeline
     from claimflow.flows.report.terminal import Terminal
     from claimflow.flows.runner.plan import PlannedStep
@@ -160,14 +159,9 @@ def _cascade_lines(estimates: "Mapping[str, Estimate]") -> Iterator[str]:
 
 def budget_lines(pipeline: "Pipeline", estimates: "Mapping[str, Estimate]") -> Iterator[str]:
     """A line for each endpoint whose budget would not suffice."""
-    from claimflow.flows.pipeline.model_settings import Endpoint
-
     single = [part for one in estimates.values() for part in one.parts or (one,)]
-    for who in dict.fromkeys(one.who for one in single):
+    for who, endpoint in pipeline.endpoints.items():
         of_endpoint = [one for one in single if one.who == who]
-        endpoint = pipeline.judges.get(who) or pipeline.embedder
-        if not isinstance(endpoint, Endpoint):
-            continue
         calls = sum(one.calls for one in of_endpoint)
         cost = sum((one.cost for one in of_endpoint if one.cost is not None), Decimal(0))
         limits = []
@@ -196,11 +190,15 @@ def doctor(options: Namespace) -> int:
     Reads no samples and stores nothing. Raises `JudgeError` when an endpoint cannot be used.
     """
     from claimflow.flows.judge.doctor import examine
+    from claimflow.flows.pipeline.model_settings import DEFAULT_JUDGE, EMBEDDER
     from claimflow.flows.pipeline.pipeline import build_pipeline
     from claimflow.flows.pipeline.yaml_source import load_yaml
     from claimflow.flows.report.terminal import Terminal
 
-    endpoints = _endpoints(build_pipeline(load_yaml(options.config)))
+    endpoints = {
+        name if name in (DEFAULT_JUDGE, EMBEDDER) else f"judge {name}": endpoint
+        for name, endpoint in build_pipeline(load_yaml(options.config)).endpoints.items()
+    }
     if not endpoints:
         print("this pipeline asks no endpoint: its judge and its encoder run in this process")
         return 0
@@ -217,18 +215,6 @@ def doctor(options: Namespace) -> int:
     if faults:
         raise JudgeError("; ".join(f"{who} cannot be used: {why}" for who, why in faults.items()))
     return 0
-
-
-def _endpoints(pipeline: "Pipeline") -> "Mapping[str, Endpoint]":
-    """The endpoints of a pipeline, by the names that messages use for them."""
-    from claimflow.flows.judge.embedding import EMBEDDER
-    from claimflow.flows.pipeline.model_settings import DEFAULT_JUDGE, Endpoint
-
-    judges = pipeline.judges.items()
-    default = {name: judge for name, judge in judges if name == DEFAULT_JUDGE}
-    others = {f"judge {name}": judge for name, judge in judges if name not in default}
-    embedder = {EMBEDDER: pipeline.embedder} if isinstance(pipeline.embedder, Endpoint) else {}
-    return {**default, **others, **embedder}
 
 
 def check_prompt_file(options: Namespace) -> int:

@@ -16,11 +16,9 @@ from claimflow.flows.judge.client import RateLimitedClient
 from claimflow.flows.judge.judge import WorkerPool
 from claimflow.flows.judge.provider import ProviderError, Usage
 from claimflow.flows.judge.session import Session
-from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint
+from claimflow.flows.pipeline.model_settings import EMBEDDER, EmbeddingEndpoint
 from claimflow.stages.rows import content_key
 from claimflow.stages.tools import embedding_table
-
-EMBEDDER = "embedder"
 
 
 class _Embedded(NamedTuple):

@@ -50,6 +50,9 @@ EMBEDDED: Final = "embedded"
 DEFAULT_JUDGE: Final = "judge"
 """The name of the judge of all steps that name none."""
 
+EMBEDDER: Final = "embedder"
+"""The name under which calls to the embedding model of a pipeline are recorded."""
+
 LIMIT_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
 """Pattern of the names of limits that runs share."""
 

@@ -23,7 +23,9 @@ from claimflow.flows.pipeline.gates import (
 )
 from claimflow.flows.pipeline.model_settings import (
     DEFAULT_JUDGE,
+    EMBEDDER,
     EmbeddingEndpoint,
+    Endpoint,
     HubModel,
     Judge,
     folder_or_hub_model,
@@ -46,6 +48,7 @@ from claimflow.flows.pipeline.yaml_errors import validate, yaml_faults
 from claimflow.flows.pipeline.yaml_source import YamlSource
 from claimflow.stages.base import Stage
 from claimflow.stages.registry import STAGES
+from claimflow.stages.tools import Embedder
 
 
 @dataclass(frozen=True)
@@ -72,16 +75,30 @@ class Pipeline:
     entailment: Path | HubModel | None = None
     canaries: CanarySource | None = None
 
+    @property
+    def endpoints(self) -> dict[str, Endpoint]:
+        """The models behind endpoints, by the name that their calls are recorded under."""
+        embedder = {EMBEDDER: self.embedder} if isinstance(self.embedder, Endpoint) else {}
+        return {**self.judges, **embedder}
+
+    def endpoints_of(self, step: Step) -> dict[str, Endpoint]:
+        """The endpoints that a step calls, by name."""
+        embeds = Embedder in step.stage.tools.values()
+        names = (*step.judges, *([EMBEDDER] if embeds else []))
+        return {name: self.endpoints[name] for name in names if name in self.endpoints}
+
+    def endpoint_place(self, name: str, *setting: str) -> str:
+        """Where the file describes the endpoint `name`, or a setting of it."""
+        section = (name,) if name in (DEFAULT_JUDGE, EMBEDDER) else ("judges", name)
+        return self.source.place(*section, *setting)
+
     def shared_limits(self) -> dict[str, str]:
         """Shared limits that the file names: place in the file -> name of the limit."""
-        named: dict[tuple[str, ...], str | None] = {
-            ("judge",) if name == DEFAULT_JUDGE else ("judges", name): judge.shared_limit
-            for name, judge in self.judges.items()
+        return {
+            self.endpoint_place(name, "shared_limit"): endpoint.shared_limit
+            for name, endpoint in self.endpoints.items()
+            if endpoint.shared_limit
         }
-        if isinstance(self.embedder, EmbeddingEndpoint):
-            named["embedder",] = self.embedder.shared_limit
-        place = self.source.place
-        return {place(*at, "shared_limit"): limit for at, limit in named.items() if limit}
 
 
 def build_pipeline(source: YamlSource) -> Pipeline:
@@ -102,7 +119,7 @@ def build_pipeline(source: YamlSource) -> Pipeline:
     faults += [*wiring.faults, *_gate_faults(source, written), *_canary_faults(source, written)]
     if faults:
         raise InputError(sorted(faults, key=lambda fault: _line(fault.place)))
-    judges = dict(values.judges) | ({DEFAULT_JUDGE: values.judge} if values.judge else {})
+    judges = ({DEFAULT_JUDGE: values.judge} if values.judge else {}) | values.judges
     embedder = values.embedder
     if embedder is not None and not isinstance(embedder, EmbeddingEndpoint):
         embedder = source.folder / embedder.model

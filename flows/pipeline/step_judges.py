@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from claimflow.flows.errors import Fault, one_of
-from claimflow.flows.pipeline.model_settings import DEFAULT_JUDGE, EMBEDDED
+from claimflow.flows.pipeline.model_settings import DEFAULT_JUDGE, EMBEDDED, EMBEDDER
 from claimflow.flows.pipeline.schema import asks_llm, can_cascade, can_vote
 from claimflow.flows.pipeline.yaml_source import YamlSource
 from claimflow.stages.base import Stage
@@ -15,7 +15,7 @@ def reserved_name_faults(source: YamlSource) -> list[Fault]:
     reserved = {
         DEFAULT_JUDGE: "that of the whole pipeline",
         EMBEDDED: "the one without a model",
-        "embedder": "the model of embeddings in audit.calls",
+        EMBEDDER: "the model of embeddings in audit.calls",
     }
     return [
         Fault(

@@ -17,11 +17,11 @@ from claimflow.flows.quality.variance import (
     detectable_difference,
     variance_components,
 )
-from claimflow.flows.runner.counting import StepCounter, endpoints_by_step, estimate_entailment
+from claimflow.flows.runner.counting import StepCounter, estimate_entailment
 from claimflow.flows.runner.estimate import ClaimEstimates
 from claimflow.flows.runner.observer import RunObserver
 from claimflow.flows.runner.prepare import SHARD, Prepared
-from claimflow.flows.runner.readiness import check_all_endpoints
+from claimflow.flows.runner.readiness import check_endpoints
 from claimflow.flows.runner.run import run_context, run_interruptibly
 from claimflow.flows.store import runs
 from claimflow.flows.store.ledger import Ledger
@@ -88,9 +88,13 @@ def estimate_calls(
 ) -> tuple[Design, dict[str, Estimate]]:
     """The design and the estimated calls by step; calls no model and writes nothing."""
     asked: set[str] = set()
-    endpoints = endpoints_by_step(prepared.pipeline)
-    entailment = estimate_entailment(prepared.pipeline, store)
-    counters = {name: StepCounter(of, store, asked, entailment) for name, of in endpoints.items()}
+    pipeline = prepared.pipeline
+    entailment = estimate_entailment(pipeline, store)
+    counters = {
+        step.name: StepCounter(of, store, asked, entailment)
+        for step in pipeline.steps
+        if (of := pipeline.endpoints_of(step))
+    }
     claims = ClaimEstimates()
 
     def lend(step: Step, repeat: int) -> Mapping[str, Any]:
@@ -101,8 +105,8 @@ def estimate_calls(
     def complete(step: Step, table: pl.DataFrame) -> pl.DataFrame:
         return claims.complete(step.name, step.stage, table, samples) if step.judges else table
 
-    repeated = _RepeatedTables(prepared.pipeline, samples, repeats, lend, complete)
-    for name in (step.name for step in prepared.pipeline.steps if step.name in counters):
+    repeated = _RepeatedTables(pipeline, samples, repeats, lend, complete)
+    for name in (step.name for step in pipeline.steps if step.name in counters):
         for repeat in repeated.repeats_of(name) if name in repeated.needed() else ():
             repeated.table(name, repeat)
     about = bool(claims.steps) or entailment.guessed
@@ -123,7 +127,7 @@ def measure_noise(
     Replies in the ledger are reused and new ones are added to it. It is recorded as a run of its
     own, which never counts as the latest run. Raises the errors of a run.
     """
-    check_all_endpoints(prepared.pipeline)
+    check_endpoints(prepared.pipeline)
     stop = threading.Event()
 
     def session(run_id: str) -> Session:

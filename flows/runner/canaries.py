@@ -14,7 +14,7 @@ from claimflow.flows.pipeline.gates import CanarySource
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.times import to_timedelta
 from claimflow.flows.pipeline.wiring import Step
-from claimflow.flows.runner.counting import StepCounter, endpoints_by_step, estimate_entailment
+from claimflow.flows.runner.counting import StepCounter, estimate_entailment
 from claimflow.flows.runner.prepare import Prepared
 from claimflow.flows.runner.tools import Toolbox
 from claimflow.flows.samples.canaries import Canary
@@ -274,10 +274,8 @@ def _estimate(prepared: Prepared, store: Store, trial: CanaryJudge) -> Estimate:
     keys = {one.key for one in again}
     rest = [one for one in canaries if one.key not in keys]
     since = reuse_replies_since(store, pipeline.name, again, asked_at)
-    endpoints, entailment = (
-        endpoints_by_step(pipeline)[trial.steps[0]],
-        estimate_entailment(pipeline, store),
-    )
+    endpoints = pipeline.endpoints_of(trial.step)
+    entailment = estimate_entailment(pipeline, store)
     parts = []
     for some, fresh, moment in ((rest, False, None), (again, since is None, since)):
         counter = StepCounter(endpoints, store, set(), entailment, fresh=fresh, since=moment)

@@ -12,7 +12,6 @@ import polars as pl
 
 from claimflow.flows.judge.budget import price_of
 from claimflow.flows.judge.call_statistics import recall_call_statistics
-from claimflow.flows.judge.embedding import EMBEDDER
 from claimflow.flows.judge.estimate import (
     CascadeEstimate,
     CountingEmbedder,
@@ -28,7 +27,7 @@ from claimflow.flows.runner.tools import entailment_keys
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
 from claimflow.stages.base import Stage
-from claimflow.stages.tools import Embedder, EntailmentModel, Judgement, Pair
+from claimflow.stages.tools import EntailmentModel, Judgement, Pair
 
 _MOST: Final = 500
 """Pairs that are judged for one plan; takes a few seconds of CPU."""
@@ -72,21 +71,6 @@ class EntailmentEstimate:
         return {pair: found[pair] if pair in found else next(likely) for pair in keys}
 
 
-Endpoints = Mapping[str, Endpoint]
-"""The endpoints that a step calls, by name."""
-
-
-def endpoints_by_step(pipeline: Pipeline) -> dict[str, Endpoints]:
-    """The endpoints that each step calls, for the steps that call any."""
-    found: dict[str, Endpoints] = {}
-    for step in pipeline.steps:
-        if step.judges:
-            found[step.name] = {name: pipeline.judges[name] for name in step.judges}
-        elif isinstance(pipeline.embedder, Endpoint) and Embedder in step.stage.tools.values():
-            found[step.name] = {EMBEDDER: pipeline.embedder}
-    return found
-
-
 def cascade_steps(pipeline: Pipeline) -> Iterator[tuple[str, Stage]]:
     """The steps that have a cascade, by name, each with its stage without the cascade."""
     for step in pipeline.steps:
@@ -103,7 +87,7 @@ def estimate_entailment(pipeline: Pipeline, store: Store) -> EntailmentEstimate:
 
 
 class StepCounter:
-    """Counts the calls that one step would make.
+    """Counts the calls that one step would make to its `endpoints`, given by name.
 
     `asked` holds the keys of questions that earlier steps ask already; it is shared by all steps.
     `entailment` decides for a cascade which questions reach its judge. With `fresh` replies in
@@ -112,7 +96,7 @@ class StepCounter:
 
     def __init__(
         self,
-        endpoints: Endpoints,
+        endpoints: Mapping[str, Endpoint],
         store: Store,
         asked: set[str],
         entailment: EntailmentEstimate,

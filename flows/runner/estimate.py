@@ -6,16 +6,15 @@ from typing import Any, Final
 import polars as pl
 
 from claimflow.flows.judge.estimate import NOT_ASKED, Estimate, combine
+from claimflow.flows.pipeline.model_settings import Endpoint
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.runner.corrections import apply_edits
 from claimflow.flows.runner.counting import (
     CascadeCounter,
-    Endpoints,
     EntailmentEstimate,
     StepCounter,
     cascade_steps,
-    endpoints_by_step,
     estimate_entailment,
 )
 from claimflow.flows.runner.incremental import SAMPLES
@@ -117,12 +116,11 @@ def estimate(
 
     No call is made and nothing is written. Claims that a judge has yet to make are estimated.
     """
-    steps = {one.step for one in planned}
-    endpoints = {
-        name: of for name, of in endpoints_by_step(prepared.pipeline).items() if name in steps
-    }
-    entailment = estimate_entailment(prepared.pipeline, store)
-    walk = _Walk(prepared.pipeline, store, planned, endpoints, entailment)
+    pipeline, names = prepared.pipeline, {one.step for one in planned}
+    steps = [step for step in pipeline.steps if step.name in names]
+    endpoints = {step.name: of for step in steps if (of := pipeline.endpoints_of(step))}
+    entailment = estimate_entailment(pipeline, store)
+    walk = _Walk(pipeline, store, planned, endpoints, entailment)
     seen = 0
     if walk.counters:
         for part, samples in _parts(prepared.samples):
@@ -160,7 +158,7 @@ class _Walk:
         pipeline: Pipeline,
         store: Store,
         planned: Sequence[PlannedStep],
-        endpoints: Mapping[str, Endpoints],
+        endpoints: Mapping[str, Mapping[str, Endpoint]],
         entailment: EntailmentEstimate,
     ) -> None:
         self._store = store

@@ -9,8 +9,8 @@ import pytest
 
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import StoreFullError
-from claimflow.flows.runner.disk_space import SPARE, check_disk_space, space_needed
 from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.runner.readiness import SPARE, check_disk_space, space_needed
 from claimflow.flows.store.store import Store
 
 
