@@ -11,7 +11,7 @@ from claimflow.flows.quality.canaries import read_canary_results
 from claimflow.flows.quality.metric_differences import metric_differences
 from claimflow.flows.quality.paired_statistics import ROUNDING
 from claimflow.flows.runner.canaries import canary_scores
-from claimflow.flows.store.runs import run_meant
+from claimflow.flows.store.runs import PREVIOUS, run_meant
 from claimflow.flows.store.store import Store, insert, read_table
 from claimflow.stages.registry import LOWER_IS_BETTER
 from claimflow.stages.scores.formulas import mean_interval
@@ -170,8 +170,9 @@ def _difference(
     """The paired difference to the baseline, as `claimflow diff` gives it."""
     if baseline is None:
         name = baseline_name
-        hint = "" if name == "previous" else f": name one by claimflow tag RUN {name}"
-        return _undefined(f"there is no run {name!r}{hint}")
+        if name == PREVIOUS:
+            return _undefined("no finished run of the same pipeline is older")
+        return _undefined(f"there is no run {name!r}: name one by claimflow tag RUN {name}")
     if scores.is_empty():
         return _undefined("the run has no such scores")
     old = _scores(connection, baseline, metric, "")

@@ -16,11 +16,23 @@ def chosen_run(store: Store, word: str | None, *, before: str | None = None) -> 
     found = find_run(store, word, before=before) if word else runs.newest_run(store)
     if found is not None:
         return found
-    tagged = tags(store)["tag"].to_list()
-    known = [*tagged, *all_runs(store)["run_id"].head(5)]
+    known = [*tags(store)["tag"], *all_runs(store)["run_id"].head(5)]
+    if word == runs.PREVIOUS and known:
+        raise InputError([Fault(str(store.path), *_no_previous_run(store, before))])
     what = f"there is no run {word!r}" if word else "holds no run"
     hint = one_of(word, known) if word and known else "run a pipeline first"
     raise InputError([Fault(str(store.path), what, hint)])
+
+
+def _no_previous_run(store: Store, before: str | None) -> tuple[str, str]:
+    """Why no run is the one before `before` or the latest, and what to do."""
+    done = all_runs(store).filter(pl.col("status") == "done")
+    if done.height < 2:
+        what = "holds only one finished run" if done.height else "holds no finished run"
+        return f"{what}, so there is no previous one", "run the pipeline again to compare two runs"
+    run = before or find_run(store, runs.LATEST)
+    what = f"no finished run of the same pipeline is older than {run}"
+    return what, "name the run to compare with, as `claimflow runs` lists it"
 
 
 def all_runs(store: Store) -> pl.DataFrame:

@@ -259,5 +259,13 @@ def test_the_first_run_has_no_previous_one(
     store = Store(tmp_path / "s.duckdb")
     run = put_run(store, {"samples": Table("samples", [])})
     assert main(["diff", "--live", "--store", str(store.path)]) == 2
-    told = f"claimflow: {store.path}: there is no run 'previous'; known are {run}\n"
-    assert capsys.readouterr().err == told
+    assert capsys.readouterr().err == (
+        f"claimflow: {store.path}: holds only one finished run, so there is no previous one; "
+        "run the pipeline again to compare two runs\n"
+    )
+    put_run(store, {"samples": Table("samples", [])}, pipeline="another")
+    assert main(["diff", "previous", run, "--live", "--store", str(store.path)]) == 2
+    assert capsys.readouterr().err == (
+        f"claimflow: {store.path}: no finished run of the same pipeline is older than {run}; "
+        "name the run to compare with, as `claimflow runs` lists it\n"
+    )

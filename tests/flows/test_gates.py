@@ -118,7 +118,10 @@ def test_previous_is_the_run_before_of_the_same_pipeline(store: Store) -> None:
     [found] = evaluate_gates(store, put_run(store, tables, pipeline="nightly"), gate)
     assert (found.baseline, found.outcome) == (first, "pass")
     [found] = evaluate_gates(store, first, gate)
-    assert (found.outcome, found.reason) == ("inconclusive", "there is no run 'previous'")
+    assert (found.outcome, found.reason) == (
+        "inconclusive",
+        "no finished run of the same pipeline is older",
+    )
 
 
 def test_a_gate_names_its_step_where_several_make_the_metric(store: Store) -> None:
