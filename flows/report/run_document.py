@@ -180,6 +180,14 @@ class RunDocument:
         return unused_edits(self.store, self.run_id)
 
     @cached_property
+    def has_verdicts(self) -> bool:
+        """Whether the run has verdicts on claims."""
+        with self.store.reading() as connection:
+            query = "SELECT EXISTS (FROM verdicts WHERE run_id = $run)"
+            [(found,)] = connection.execute(query, {"run": self.run_id}).fetchall()
+        return bool(found)
+
+    @cached_property
     def votes(self) -> tuple[int, int]:
         """Of the claims that were voted on: those whose votes differ, and all."""
         return results.votes(self.store, self.run_id)

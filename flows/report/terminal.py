@@ -154,7 +154,7 @@ def print_run(
     _print_lowest(terminal, lowest)
     terminal.print_line(f"store: {run.store.path}")
     commands = [
-        f'claimflow sql "{_CONTRADICTED}"',
+        *([f'claimflow sql "{_CONTRADICTED}"'] if run.has_verdicts else []),
         *(f"claimflow explain {shlex.quote(one.sample_id)}" for one in lowest[:1]),
         *([f"claimflow plan {config}"] if config else []),
     ]
