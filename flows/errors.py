@@ -64,10 +64,13 @@ class StoppedError(Exception):
     """The run was asked to stop; finished work is kept."""
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The name of `known` most similar to `word`, ignoring case; None where none is similar."""
+def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """The name of `known` most similar to `word`, ignoring case; None where none is similar.
+
+    `cutoff` is the least similarity: twice the characters in common, over the characters of both.
+    """
     names = {name.casefold(): name for name in sorted(known, reverse=True)}
-    close = difflib.get_close_matches(word.casefold(), names, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word.casefold(), names, n=1, cutoff=cutoff)
     return names[close[0]] if close else None
 
 

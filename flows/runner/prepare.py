@@ -1,5 +1,6 @@
 """Reads and checks the pipeline, samples and canaries of a run."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -23,6 +24,8 @@ SHARD: Final = 2_000
 
 Read = TypeVar("Read")
 
+_LOG: Final = logging.getLogger("claimflow")
+
 
 class Prepared(NamedTuple):
     """A checked pipeline with its samples and canaries."""
@@ -42,7 +45,8 @@ def prepare(
     """Read and check a pipeline file, its samples and canaries, and the rerun options.
 
     `limit` takes the first samples only; `store` is a file to use instead of the pipeline's.
-    Raises one `InputError` with every fault. Nothing is written.
+    Raises one `InputError` with every fault. A column that is probably a misspelt field, but that
+    no step needs, gives a logged warning. Nothing is written.
     """
     source = load_yaml(Path(config))
     rerun = rerun or Rerun()
@@ -56,6 +60,7 @@ def prepare(
             faults += _missing_fields(pipeline, samples)
     if faults or pipeline is None or samples is None:
         raise InputError(faults)
+    _warn_of_misspelt_fields(source, samples)
     if rerun.samples is not None:
         samples = select_samples(samples, rerun.samples, Store((store or pipeline.store).resolve()))
     return Prepared(pipeline, samples, canaries or ())
@@ -105,12 +110,30 @@ def _with_position(source: YamlSource, fault: Fault) -> Fault:
 
 
 def _missing_fields(pipeline: Pipeline, samples: SampleSource) -> list[Fault]:
+    """A fault for each field that no sample has and some step needs."""
+    needed: dict[str, list[str]] = {}
+    for step in pipeline.steps:
+        for field in sorted(step.stage.required_fields() - samples.present):
+            needed.setdefault(field, []).append(step.name)
     return [
         Fault(
-            pipeline.source.place("steps", step.name),
-            f"reads {field!r}, which no sample has",
-            "rename a column to it under samples, or remove the step",
+            pipeline.source.place("samples"),
+            f"no sample has {field!r}, which is needed by {' and '.join(steps)}",
+            _rename_hint(samples, field),
         )
-        for step in pipeline.steps
-        for field in sorted(step.stage.required_fields() - samples.present)
+        for field, steps in needed.items()
     ]
+
+
+def _rename_hint(samples: SampleSource, field: str) -> str:
+    column = samples.misspelt.get(field)
+    if column is None:
+        return f"name the column that holds it, as in rename: {{COLUMN: {field}}}, or remove these steps"
+    return f"if the column {column!r} holds it, write rename: {{{column}: {field}}}"
+
+
+def _warn_of_misspelt_fields(source: YamlSource, samples: SampleSource) -> None:
+    for field, column in samples.misspelt.items():
+        what = f"no sample has {field!r}, and the column {column!r} becomes metadata"
+        fault = Fault(source.place("samples"), what, _rename_hint(samples, field))
+        _LOG.warning("claimflow: warning: %s", fault)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from claimflow.flows.errors import Fault, one_of
+from claimflow.flows.errors import Fault, nearest, one_of
 from claimflow.flows.samples.json_files import TOO_DEEP, VALUE_KINDS, replace_lone_surrogates
 from claimflow.flows.samples.records import RecordError
 from claimflow.stages.rows import Sample, canonical
@@ -37,6 +37,9 @@ _PASSAGE_KEYS: Final = ("text", "page_content", "content", "doc")
 _CLAIM_FIELDS: Final = ("response_claims", "reference_claims")
 _LIST_FIELDS: Final = ("reference", "other_references", "retrieved_contexts", *_CLAIM_FIELDS)
 """The fields that a list of texts can fill."""
+
+_MISSPELT: Final = 0.82
+"""Least similarity of a misspelt name: that of `anwser`, but not of `ids` or `response_id`."""
 
 _LIST_HINT: Final = "write a list of texts"
 _PYTHON_LIST: Final = re.compile(r"\[\s*['\"].*['\"]\s*\]\s*", re.DOTALL)
@@ -75,6 +78,23 @@ def mapping_faults(
     for column in rename:
         if column not in columns:
             yield Fault(f"rename.{column}", f"no sample has {column!r}", one_of(column, columns))
+
+
+def misspelt_fields(
+    columns: Collection[str], rename: Mapping[str, str], missing: Collection[str]
+) -> dict[str, str]:
+    """Field -> column whose name is probably a misspelling of it, for the fields in `missing`.
+
+    A column that only contains the name of a field, such as `response_id`, is no misspelling.
+    """
+    by_column = fields_by_column(rename)
+    names = [name for name, field in by_column.items() if field in missing]
+    found: dict[str, str] = {}
+    for column in sorted(set(columns) - by_column.keys()):
+        name = nearest(column, names, cutoff=_MISSPELT)
+        if name and (column.casefold() == name or f"_{name}_" not in f"_{column.casefold()}_"):
+            found.setdefault(by_column[name], column)
+    return found
 
 
 def sample_fields(

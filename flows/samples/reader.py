@@ -18,6 +18,7 @@ from claimflow.flows.samples.fields import (
     FIELDS,
     fields_by_column,
     mapping_faults,
+    misspelt_fields,
     sample_fields,
     unknown_fields,
 )
@@ -42,7 +43,8 @@ class SampleSource:
     """The checked samples of the files that `path` names.
 
     `mapping` is the input column that fills each field, `present` the fields that at least one
-    sample has a value for (an empty text or list is one). `count` is the number of samples,
+    sample has a value for (an empty text or list is one), `misspelt` the column that is probably
+    meant for a field that is not present. `count` is the number of samples,
     `size` their bytes in memory and `digest` that of their table. `faults` is everything wrong
     with the input; with faults, samples are missing. The samples are a copy: files that change
     later have no effect.
@@ -51,6 +53,7 @@ class SampleSource:
     path: str
     mapping: Mapping[str, str]
     present: frozenset[str]
+    misspelt: Mapping[str, str]
     count: int
     size: int
     digest: str
@@ -96,10 +99,12 @@ def read_samples(
     if reader.columns:
         faults += mapping_faults(path, reader.columns, rename)
     given = {by_column[name]: name for name in sorted(reader.columns) if name in by_column}
+    missing = {field for field in FIELDS if field not in given or field not in kept.present}
     return SampleSource(
         path=path,
         mapping={field: given[field] for field in FIELDS if field in given},
         present=frozenset(kept.present),
+        misspelt=misspelt_fields(reader.columns, rename, missing),
         count=kept.rows,
         size=kept.size,
         digest=kept.digest.value(),

@@ -102,6 +102,28 @@ def test_renamed_columns_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture
     told = capsys.readouterr()
     assert "1 sample (response from answer, reference from gold)" in told.err
     assert "no means: add a step that uses summarize_scores" in told.out
+    assert "verdict" not in told.out
+
+
+def test_a_misspelt_field_that_no_step_needs_is_a_warning(
+    small: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    samples = small.with_name("samples.jsonl")
+    for column in ("refrence", "reference_id"):
+        samples.write_text(f'{{"response": "Paris is old.", "{column}": "x"}}\n', "utf-8")
+        small.write_text(
+            "name: p\nsamples: {path: samples.jsonl}\nstore: s.duckdb\n"
+            "steps:\n  response_claims: {use: decompose_claims, of: response}\n",
+            "utf-8",
+        )
+        caplog.clear()
+        assert main(["plan", str(small)]) == 0
+        warned = [
+            f"claimflow: warning: {small}:2 samples: no sample has 'reference', and the column "
+            "'refrence' becomes metadata; if the column 'refrence' holds it, write rename: "
+            "{refrence: reference}"
+        ]
+        assert caplog.messages == (warned if column == "refrence" else [])
 
 
 def test_limit_takes_the_first_samples(small: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -443,8 +443,9 @@ def test_supplied_claims_that_no_sample_has(
     with chdir(tmp_path):
         assert claimflow("plan", "p.yaml") == 2
     assert capsys.readouterr().err == (
-        "claimflow: p.yaml:10 steps.response_claims: reads 'response_claims', which no sample has; "
-        "rename a column to it under samples, or remove the step\n"
+        "claimflow: p.yaml:2 samples: no sample has 'response_claims', which is needed by "
+        "response_claims; name the column that holds it, as in rename: {COLUMN: response_claims}, "
+        "or remove these steps\n"
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.samples.fields import fields_by_column, sample_fields
+from claimflow.flows.samples.fields import fields_by_column, misspelt_fields, sample_fields
 from claimflow.flows.samples.records import RecordError
 
 
@@ -109,3 +109,31 @@ def test_claims_in_a_cell_are_a_list_as_json(cell: str) -> None:
     _, errors = sample_fields({"response_claims": cell}, fields_by_column({}), cells=True)
     (error,) = errors
     assert error.hint in ("write a list of texts", 'write it as JSON: ["one", "two"]')
+
+
+@pytest.mark.parametrize(
+    ("column", "field"),
+    [
+        ("respnse", "response"),
+        ("Response", "response"),
+        ("anwser", "response"),
+        ("context", "retrieved_contexts"),
+        ("refrences", "reference"),
+    ],
+)
+def test_a_column_like_a_missing_field_is_a_misspelling(column: str, field: str) -> None:
+    missing = {"user_input", "response", "reference", "retrieved_contexts"}
+    assert misspelt_fields({column, "topic"}, {}, missing) == {field: column}
+    assert misspelt_fields({column, "topic"}, {}, missing - {field}) == {}
+
+
+@pytest.mark.parametrize(
+    "column", ["ids", "response_id", "response_ms", "query_id", "topic", "source", "inference"]
+)
+def test_other_metadata_is_no_misspelling(column: str) -> None:
+    missing = {"sample_id", "user_input", "response", "reference", "retrieved_contexts"}
+    assert misspelt_fields({column}, {}, missing) == {}
+
+
+def test_a_renamed_column_is_no_misspelling() -> None:
+    assert misspelt_fields({"respnse"}, {"respnse": "response"}, {"response"}) == {}
