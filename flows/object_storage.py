@@ -78,7 +78,7 @@ def parse_address(location: str) -> Address:
         return _match_address(valid_location(location))
     except ValueError as error:
         shown = f"{location.partition('://')[0]}://..."
-        raise InputError([Fault(shown, "is not right", str(error))]) from None
+        raise InputError([Fault(shown, "is not valid", str(error))]) from None
 
 
 def _match_address(location: str) -> Address:

@@ -84,6 +84,8 @@ class Stage(BaseModel):
       step as the input `response_claims` of this stage.
     - `metrics`, `lower_is_better`: the metrics in the scores that are made, and those of them
       that are best at 0.
+    - `metric_range`: the lowest and the highest value that each of these metrics can have, so
+      that a gate outside of it is refused; None where it is not known.
     - `canary_settings`: settings with which a stage that takes `samples` and `claims` and makes
       verdicts verifies each claim against the whole `reference` of its sample. The engine uses
       them to put labelled pairs of premise and claim (canaries) to the judge of the stage; with
@@ -110,6 +112,7 @@ class Stage(BaseModel):
     expects: ClassVar[Mapping[str, Mapping[str, str]]] = {}
     metrics: ClassVar[tuple[str, ...]] = ()
     lower_is_better: ClassVar[frozenset[str]] = frozenset()
+    metric_range: ClassVar[tuple[float, float] | None] = None
     canary_settings: ClassVar[Mapping[str, Any] | None] = None
 
     inputs: ClassVar[Mapping[str, Input]]

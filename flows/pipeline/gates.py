@@ -1,6 +1,7 @@
 """Settings of the checks of every run: gates on its scores, and canaries for its judges."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from math import isfinite
 from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -64,12 +65,15 @@ class Gate(YamlModel):
 
 
 def gate_name_faults(
-    gates: Iterable[str], makers: Mapping[str, Sequence[str]]
+    gates: Iterable[str],
+    makers: Mapping[str, Sequence[str]],
+    *,
+    possible: Collection[str] = frozenset(),
 ) -> Iterator[tuple[str, str, str]]:
     """Gates that do not name exactly one metric: (gate, what is wrong, what would be right).
 
     `makers` holds the steps that make each metric. Where several do, a gate must name one, as
-    `step.metric`.
+    `step.metric`. Gates in `possible` are not reported as unknown.
     """
     full = {f"{step}.{metric}" for metric, steps in makers.items() for step in steps}
     for gate in gates:
@@ -77,8 +81,8 @@ def gate_name_faults(
         if len(steps) > 1:
             choice = " or ".join(f"{step}.{gate}" for step in steps)
             yield gate, f"{len(steps)} steps make {gate!r}", f"write {choice}"
-        elif not steps and gate not in full:
-            known = full if "." in gate else makers
+        elif not steps and gate not in full and gate not in possible:
+            known = {*(full if "." in gate else makers), *possible}
             yield gate, f"no step makes the metric {gate!r}", one_of(gate, known)
 
 
@@ -90,4 +94,28 @@ def misplaced_steady(gates: Mapping[str, object]) -> Iterator[tuple[str, str, st
             and rules.get("steady")
             and gate.rpartition(".")[2] != CANARY_AGREEMENT
         ):
-            yield gate, "only canaries are steady", f"write steady for {CANARY_AGREEMENT}"
+            yield gate, "steady is for canaries only", f"write it for {CANARY_AGREEMENT}"
+
+
+def unreachable_limits(
+    gates: Mapping[str, object], ranges: Mapping[str, tuple[float, float]]
+) -> Iterator[tuple[str, str, str, str]]:
+    """Limits outside the range of a metric: (gate, min or max, what is wrong, what is right).
+
+    `ranges` holds the lowest and highest value of each gate's metric, where these are known.
+    """
+    for gate, rules in gates.items():
+        if not isinstance(rules, dict) or gate not in ranges:
+            continue
+        low, high = ranges[gate]
+        for side in ("min", "max"):
+            limit = rules.get(side)
+            if (
+                isinstance(limit, int | float)
+                and not isinstance(limit, bool)
+                and isfinite(limit)
+                and not low <= limit <= high
+            ):
+                metric = gate.rpartition(".")[2]
+                what = f"{limit:g} is out of range: {metric} is from {low:g} to {high:g}"
+                yield gate, side, what, "write a number in that range"

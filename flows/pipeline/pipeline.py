@@ -20,6 +20,7 @@ from claimflow.flows.pipeline.gates import (
     Gate,
     gate_name_faults,
     misplaced_steady,
+    unreachable_limits,
 )
 from claimflow.flows.pipeline.model_settings import (
     DEFAULT_JUDGE,
@@ -184,18 +185,32 @@ def _build_stage(
 
 
 def _gate_faults(source: YamlSource, steps: Mapping[str, WrittenStep]) -> Iterator[Fault]:
-    """Faults of gates; gates cannot be checked while the stage of some step is unknown."""
+    """Faults of gates. A step whose stage is unknown may make any metric."""
     makers: dict[str, list[str]] = {}
+    ranges: dict[str, set[tuple[float, float] | None]] = {}
+    possible: set[str] = set()
     for name, step in steps.items():
         if step.kind is None:
-            return
-        for metric in step.kind.metrics:
-            makers.setdefault(metric, []).append(name)
+            metrics = {metric for stage in STAGES.values() for metric in stage.metrics}
+            possible |= {*metrics, *(f"{name}.{metric}" for metric in metrics)}
+            continue
+        made = dict.fromkeys(step.kind.metrics, step.kind.metric_range)
         if step.kind.canary_settings is not None and source.section("canaries"):
-            makers.setdefault(CANARY_AGREEMENT, []).append(name)
+            made[CANARY_AGREEMENT] = (0.0, 1.0)
+        for metric, metric_range in made.items():
+            makers.setdefault(metric, []).append(name)
+            for gate in (metric, f"{name}.{metric}"):
+                ranges.setdefault(gate, set()).add(metric_range)
+    # A metric of several steps with different ranges has no known one.
+    known = {gate: one for gate, (one, *more) in ranges.items() if one is not None and not more}
     gates = source.section("gates")
-    for gate, what, hint in (*misplaced_steady(gates), *gate_name_faults(gates, makers)):
+    for gate, what, hint in (
+        *misplaced_steady(gates),
+        *gate_name_faults(gates, makers, possible=possible),
+    ):
         yield Fault(source.place("gates", gate), what, hint)
+    for gate, side, what, hint in unreachable_limits(gates, known):
+        yield Fault(source.place("gates", gate, side), what, hint)
 
 
 def _canary_faults(source: YamlSource, steps: Mapping[str, WrittenStep]) -> Iterator[Fault]:

@@ -1,7 +1,7 @@
 """Schedules files: which pipeline runs when, and what happens to missed times."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
@@ -16,7 +16,7 @@ from claimflow.flows.pipeline.model_settings import LIMIT_NAME, YamlModel
 from claimflow.flows.pipeline.pipeline import Pipeline, build_pipeline
 from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.pipeline.times import Duration, check_cron, to_timedelta
-from claimflow.flows.pipeline.yaml_errors import validate
+from claimflow.flows.pipeline.yaml_errors import error_message, validate
 from claimflow.flows.pipeline.yaml_source import YamlSource, load_yaml
 
 
@@ -163,31 +163,36 @@ def read_schedules(path: Path) -> ScheduleFile:
     """
     source = load_yaml(path)
     faults = list(source.faults)
+    schedules: Schedules | None = None
     try:
         schedules = validate(Schedules, source.value)
     except ValidationError as error:
         faults += _faults(source, error)
-        raise InputError(sorted(faults, key=_file_and_line)) from error
-    for name, deployment in schedules.deployments.items():
-        faults += _pipeline_faults(source, name, deployment)
-    if faults:
+    for name, values in source.section("deployments").items():
+        if isinstance(values, dict) and isinstance(values.get("pipeline"), str):
+            faults += _pipeline_faults(source, name, values)
+    if faults or schedules is None:
         # Faults of a pipeline that is scheduled twice are listed once.
         raise InputError(sorted(dict.fromkeys(faults), key=_file_and_line))
     scheduled = [Scheduled(name, source.folder, one) for name, one in schedules.deployments.items()]
     return ScheduleFile(scheduled, schedules.limits)
 
 
-def _pipeline_faults(source: YamlSource, name: str, deployment: Deployment) -> Iterator[Fault]:
-    """Faults of a deployment's pipeline, and of the parameters for it."""
+def _pipeline_faults(source: YamlSource, name: str, values: Mapping[str, Any]) -> Iterator[Fault]:
+    """Faults of the pipeline that a deployment names, and of its parameters if they are valid."""
     at = ("deployments", name)
-    path = source.folder / deployment.pipeline
+    path = source.folder / values["pipeline"]
     if not is_file(path):
-        what = f"there is no file {deployment.pipeline!r}"
+        what = f"there is no file {values['pipeline']!r}"
         beside = path.parent.glob("*.yaml") if is_folder(path.parent) else ()
         near = [other.name for other in beside]
         yield Fault(source.place(*at, "pipeline"), what, one_of(path.name, near))
         return
-    asked = deployment.parameters
+    try:
+        asked = validate(Parameters, values.get("parameters", {}))
+    except ValidationError:
+        # Reported with the faults of the schedules file.
+        asked = Parameters()
     rerun = Rerun(
         asked.again, asked.fresh, asked.only, asked.from_step, asked.failed, asked.samples
     )
@@ -222,33 +227,14 @@ def _parameter(option: str) -> str:
 def _faults(source: YamlSource, error: ValidationError) -> Iterator[Fault]:
     for finding in error.errors(include_url=False):
         path = tuple(str(key) for key in finding["loc"] if key != "[key]")
-        given, context = finding["input"], finding.get("ctx", {})
-        what = f"{given!r} is not right here"
-        hint = finding["msg"][0].lower() + finding["msg"][1:]
-        match finding["type"]:
-            case "missing":
-                what, hint = f"lacks {path[-1]!r}", f"write {path[-1]}: ..."
-            case "extra_forbidden":
-                what, hint = f"unknown key {path[-1]!r}", one_of(path[-1], _keys(path))
-            case "model_type" | "dict_type":
-                what = "is empty" if given is None else "is no mapping"
-                hint = f"write {', '.join(_keys((*path, '')))}: ..."
-            case "too_short":
-                what, hint = "is empty", "write at least one"
-            case "literal_error":
-                what, hint = f"{given!r} is not allowed", f"write {context['expected']}"
-            case "value_error":
-                what, hint = "is not right", str(context["error"])
-            case "string_pattern_mismatch":
-                what, hint = f"{given!r} is no name", "use letters, digits, - and _"
-        yield Fault(source.place(*path), what, hint)
+        yield Fault(source.place(*path), *error_message(finding, path, _keys))
 
 
-def _keys(path: tuple[str, ...]) -> list[str]:
-    """The keys that are allowed beside the last of `path`."""
-    of_name = SharedLimit if path[0] == "limits" else Deployment
-    known: dict[int, Any] = {1: Schedules, 3: of_name, 4: Parameters}
-    return list(known[len(path)].model_fields) if len(path) in known else ["NAME"]
+def _keys(path: tuple[str, ...]) -> Iterable[str]:
+    """The keys of the mapping at `path`; none where they are names of one's own."""
+    of_name = SharedLimit if path[:1] == ("limits",) else Deployment
+    models: dict[int, type[YamlModel]] = {0: Schedules, 2: of_name, 3: Parameters}
+    return list(models[len(path)].model_fields) if len(path) in models else []
 
 
 def _file_and_line(fault: Fault) -> tuple[str, int]:

@@ -1,6 +1,6 @@
 """Connect steps: resolve the names of their inputs, check kinds of rows, order the steps."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
@@ -9,6 +9,7 @@ from claimflow.flows.errors import Fault, one_of
 from claimflow.flows.pipeline.schema import named_inputs
 from claimflow.flows.pipeline.yaml_source import YamlSource
 from claimflow.stages.base import Input, Stage
+from claimflow.stages.registry import STAGES
 
 Wires = Mapping[str, str | tuple[str, ...]]
 """Input of a stage -> the step that makes it; several steps for an input of many tables."""
@@ -66,7 +67,7 @@ class Wiring:
         except CycleError as error:
             cycle = list(reversed(error.args[1]))
             place = self._source.place("steps", cycle[0])
-            what = f"the steps wait for each other: {' -> '.join(cycle)}"
+            what = f"the steps depend on each other: {' -> '.join(cycle)}"
             self.faults.append(Fault(place, what, "let one of them read another table"))
             return ()
         return _in_order(made)
@@ -100,7 +101,8 @@ class Wiring:
                 if target in self._steps:
                     yield target
                 else:
-                    hint = one_of(target, self._makers(table))
+                    makers = self._makers(table)
+                    hint = one_of(target, makers) if makers else self._add_a_maker(table)
                     self._fault(step, name, f"there is no step {target!r}", hint)
         elif table.every:
             yield from self._makers(table)
@@ -113,7 +115,9 @@ class Wiring:
             return
         if kind.makes is not table.row:
             what = f"{target!r} makes {kind.makes.table}, not {table.row.table}"
-            self._fault(step, name, what, f"name {self._choice(table)}")
+            makers = self._makers(table)
+            hint = f"name {_either(makers)}" if makers else self._add_a_maker(table)
+            self._fault(step, name, what, hint)
             return
         if step.kind is None or self._steps[target].stage is None:
             return
@@ -127,18 +131,20 @@ class Wiring:
             found = self._steps[target].values.get(setting, default)
             if found != wanted:
                 has = f"no {setting}" if found is None else f"{setting}: {found}"
-                hint = f"name a step that has {setting}: {wanted}"
+                hint = f"name a step with {setting}: {wanted}"
                 self._fault(step, name, f"{target!r} has {has}", hint)
 
     def _missing(self, step: WrittenStep, name: str, table: Input) -> None:
-        what = f"no step is named {name!r}, and the step says not which {table.row.table} to read"
-        self._fault(step, None, what, f"write {name}: and {self._choice(table)}")
-
-    def _choice(self, table: Input) -> str:
+        what = f"{name!r} is missing: the step needs a table of {table.row.table}"
         makers = self._makers(table)
-        if makers:
-            return f"one of {', '.join(makers)}"
-        return f"a step that makes {table.row.table}, of which there is none yet"
+        hint = f"write {name}: {_either(makers)}" if makers else self._add_a_maker(table, name)
+        self._fault(step, None, what, hint)
+
+    def _add_a_maker(self, table: Input, name: str = "") -> str:
+        """The hint where no step makes the rows of an input; `name` is what to call the step."""
+        stages = [use for use, stage in STAGES.items() if stage.makes is table.row]
+        named = f" {name}" if name else ""
+        return f"add a step{named} that uses {_either(stages)}"
 
     def _makers(self, table: Input) -> list[str]:
         return [
@@ -148,6 +154,10 @@ class Wiring:
     def _fault(self, step: WrittenStep, name: str | None, what: str, hint: str) -> None:
         path = ("steps", step.name, *([name] if name else []))
         self.faults.append(Fault(self._source.place(*path), what, hint))
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join(names)
 
 
 def _in_order(steps: dict[str, Step]) -> tuple[Step, ...]:

@@ -1,8 +1,9 @@
 """Validate parts of a YAML file, and turn pydantic errors into faults with lines and hints."""
 
 import json
-from collections.abc import Mapping
-from typing import Any, Literal, TypeVar, get_args, get_origin
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -14,6 +15,53 @@ from claimflow.flows.pipeline.yaml_source import YamlSource
 from claimflow.stages.registry import STAGES
 
 M = TypeVar("M", bound=BaseModel)
+
+_MISSING: Final = "is missing"
+
+_EXAMPLES: Final = {
+    "name": "NAME",
+    "samples": "{path: FILE.jsonl}",
+    "path": "FILE.jsonl",
+    "store": "FILE.duckdb",
+    "steps": "{NAME: {use: STAGE}}",
+    "model": "MODEL",
+    "input": "US dollars per million tokens",
+    "output": "US dollars per million tokens",
+    "pipeline": "FILE.yaml",
+    "rpm": "requests a minute",
+}
+"""What may be written for a missing key."""
+
+_TYPES: Final = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+}
+"""The type that was expected, by pydantic's type of the error."""
+
+_BOUNDS: Final = {
+    "greater_than_equal": "{ge:g} or more",
+    "greater_than": "more than {gt:g}",
+    "less_than_equal": "{le:g} or less",
+    "less_than": "less than {lt:g}",
+}
+"""The values that are allowed, by pydantic's type of the error."""
+
+_KINDS: Final = {
+    str: "text",
+    int: "a number",
+    float: "a number",
+    bool: "a boolean",
+    list: "a list",
+    dict: "a mapping",
+}
+
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)")
+_LONGEST_VALUE: Final = 80
 
 
 def validate(model: type[M], value: Any) -> M:
@@ -52,44 +100,86 @@ def _path(error: ErrorDetails, *, whole_file: bool) -> tuple[str, ...]:
 
 
 def _message(source: YamlSource, error: ErrorDetails, path: tuple[str, ...]) -> tuple[str, str]:
-    """What is wrong, and what would be right."""
-    context = error.get("ctx", {})
+    """What is wrong in a pipeline file, and what would be right."""
+    match error["type"]:
+        case "missing":
+            return _MISSING, f"write {path[-1]}: {_example(source, path)}"
+        case "extra_forbidden" if SECRET_NAME.search(path[-1]):
+            return f"unknown key {path[-1]!r}", "keys belong in the environment"
+        case "union_tag_not_found" | "union_tag_invalid":
+            return _tag_message(error.get("ctx", {}), path)
+        case "model_type" | "model_attributes_type" | "dict_type" if _is_step(path):
+            return _not_a_mapping(error["input"]), _use_hint(error["input"])
+    return error_message(error, path, lambda at: _keys(source, at))
+
+
+def _is_step(path: tuple[str, ...]) -> bool:
+    return path[:1] == ("steps",) and len(path) == 2
+
+
+def error_message(
+    error: ErrorDetails, path: tuple[str, ...], keys: Callable[[tuple[str, ...]], Iterable[str]]
+) -> tuple[str, str]:
+    """What is wrong at `path`, and what would be right, for an error of pydantic.
+
+    `keys` returns the keys that the mapping at a path may have; none for names of one's own.
+    """
     given = error["input"]
     match error["type"]:
         case "missing":
-            return f"lacks {path[-1]!r}", f"write {path[-1]}: {_example(source, path)}"
+            return _MISSING, f"write {path[-1]}: {_EXAMPLES.get(path[-1], '...')}"
         case "extra_forbidden":
-            return f"unknown key {path[-1]!r}", _key_hint(source, path)
+            return f"unknown key {path[-1]!r}", one_of(path[-1], keys(path[:-1]))
         case "model_type" | "model_attributes_type" | "dict_type":
-            found = "is empty" if given is None else "is no mapping"
-            return found, _mapping_hint(source, path, given)
-        case "union_tag_not_found" | "union_tag_invalid":
-            return _tag_message(context, path)
+            known = ", ".join(sorted(keys(path)))
+            return _not_a_mapping(given), f"its keys are {known}" if known else "write NAME: ..."
+        case "string_pattern_mismatch":
+            small = "lower-case letters, digits and _, starting with a letter"
+            is_shared = path[-1] == "shared_limit" or path[0] in ("deployments", "limits")
+            hint = f"use {'letters, digits, - and _' if is_shared else small}"
+            return f"{given!r} is not a valid name", hint
+        case kind if kind in _TYPES:
+            return _type_message(given, _TYPES[kind])
+    return _value_message(error)
+
+
+def _value_message(error: ErrorDetails) -> tuple[str, str]:
+    """What is wrong with a value of the right type, and what would be right."""
+    context, shown = error.get("ctx", {}), _shown(error["input"])
+    match error["type"]:
         case "too_short":
             return "is empty", "write at least one"
+        case "string_too_short":
+            return "is empty", "write text"
         case "literal_error":
-            return f"{given!r} is not allowed", f"write {context['expected']}"
+            return f"{shown} is not allowed", f"write {context['expected']}"
         case "value_error":
             # The value is not shown: it may be a secret.
-            return "is not right", str(context["error"])
-        case "string_pattern_mismatch":
-            small = "small letters, digits and _, a letter first"
-            letters = "letters, digits, - and _" if path[-1] == "shared_limit" else small
-            return f"{given!r} is no name", f"use {letters}"
+            return "is not valid", str(context["error"])
+        case "finite_number":
+            return f"{shown} is not finite", "write a finite number"
+        case kind if kind in _BOUNDS:
+            return f"{shown} is out of range", "write " + _BOUNDS[kind].format(**context)
         case _:
-            return f"{given!r} is not right here", error["msg"][0].lower() + error["msg"][1:]
+            return f"{shown} is not valid", error["msg"][0].lower() + error["msg"][1:]
 
 
-def _key_hint(source: YamlSource, path: tuple[str, ...]) -> str:
-    if SECRET_NAME.search(path[-1]):
-        return "keys belong in the environment"
-    return one_of(path[-1], _keys(source, path[:-1]))
+def _type_message(given: Any, wanted: str) -> tuple[str, str]:
+    if given is None:
+        return "is empty", f"write {wanted}"
+    quoted = isinstance(given, str) and "number" in wanted and _NUMBER.fullmatch(given)
+    hint = "write it without quotes" if quoted else f"write {wanted}"
+    return f"{_shown(given)} is {_KINDS.get(type(given), 'not valid')}", hint
 
 
-def _mapping_hint(source: YamlSource, path: tuple[str, ...], given: Any) -> str:
-    if path[:1] == ("steps",) and len(path) == 2:
-        return _use_hint(given)
-    return f"write {', '.join(sorted(_keys(source, path))) or 'name'}: ..."
+def _shown(given: Any) -> str:
+    """A value for a message: as in YAML if it is a boolean, and not all of a long one."""
+    text = str(given).lower() if isinstance(given, bool) else repr(given)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+
+
+def _not_a_mapping(given: Any) -> str:
+    return "is empty" if given is None else "is not a mapping"
 
 
 def _tag_message(context: Mapping[str, Any], path: tuple[str, ...]) -> tuple[str, str]:
@@ -103,8 +193,8 @@ def _tag_message(context: Mapping[str, Any], path: tuple[str, ...]) -> tuple[str
 
 
 def _keys(source: YamlSource, path: tuple[str, ...]) -> set[str]:
-    """The keys that are allowed at `path`."""
-    if path[:1] == ("steps",) and len(path) == 2:
+    """The keys of the mapping at `path`; none where they are names of one's own."""
+    if _is_step(path):
         stage = STAGES[source.value["steps"][path[1]]["use"]]
         return {
             "use",
@@ -115,9 +205,13 @@ def _keys(source: YamlSource, path: tuple[str, ...]) -> set[str]:
     model: Any = pipeline_model()
     if path[:1] == ("steps",) and len(path) > 2:
         model, path = step_model(STAGES[source.value["steps"][path[1]]["use"]]), path[2:]
+    annotation: Any = model
     for key in path:
         fields = getattr(model, "model_fields", {})
-        model = _model(fields[key].annotation if key in fields else model, source, path)
+        annotation = fields[key].annotation if key in fields else model
+        model = _model(annotation, source, path)
+    if get_origin(annotation) is dict:
+        return set()
     return set(getattr(model, "model_fields", {}))
 
 
@@ -136,7 +230,7 @@ def _example(source: YamlSource, path: tuple[str, ...]) -> str:
         field = STAGES[source.value["steps"][path[1]]["use"]].model_fields.get(path[2])
         if field is not None and get_origin(field.annotation) is Literal:
             return " or ".join(map(str, get_args(field.annotation)))
-    return "..."
+    return _EXAMPLES.get(path[-1], "...")
 
 
 def _use_hint(given: Any) -> str:

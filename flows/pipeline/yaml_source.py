@@ -100,7 +100,7 @@ class _Reader:
                 what = (
                     f"two steps are named {key!r}"
                     if path == ("steps",)
-                    else f"{key!r} stands twice"
+                    else f"{key!r} is written twice"
                 )
                 hint = f"the first is on line {first}; rename or remove one"
                 self._fault(_line(key_node), (*path, key), what, hint)

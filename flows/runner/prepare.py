@@ -128,7 +128,8 @@ def _missing_fields(pipeline: Pipeline, samples: SampleSource) -> list[Fault]:
 def _rename_hint(samples: SampleSource, field: str) -> str:
     column = samples.misspelt.get(field)
     if column is None:
-        return f"name the column that holds it, as in rename: {{COLUMN: {field}}}, or remove these steps"
+        named = f"as in rename: {{COLUMN: {field}}}"
+        return f"name the column that holds it, {named}, or remove these steps"
     return f"if the column {column!r} holds it, write rename: {{{column}: {field}}}"
 
 

@@ -184,7 +184,7 @@ def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(values) < len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for name in names if names.count(name) > 1)
-        raise RecordError(f"{repeated!r} stands twice in one object", "keep one of them")
+        raise RecordError(f"{repeated!r} is written twice in one object", "keep one of them")
     return values
 
 

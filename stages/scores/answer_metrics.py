@@ -78,6 +78,7 @@ class SemanticSimilarity(ScoreStage):
 
     use = "semantic_similarity"
     metrics = ("semantic_similarity",)
+    metric_range = (-1.0, 1.0)
     version = 2
     cases: ClassVar[tuple[EmptyCase, ...]] = ("response", "refusal", "reference")
     own_settings: ClassVar = ("range",)
@@ -123,6 +124,7 @@ class AnswerCorrectness(ScoreStage):
 
     use = "answer_correctness"
     metrics = ("answer_correctness",)
+    metric_range = (-1.0, 1.0)
     version = 2
     cases: ClassVar[tuple[EmptyCase, ...]] = ("response", "refusal", "reference")
     own_settings: ClassVar = ("threshold",)

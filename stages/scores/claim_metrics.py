@@ -44,6 +44,7 @@ class FactualCorrectness(ScoreStage):
 
     use = "factual_correctness"
     metrics = ("factual_correctness",)
+    metric_range = (0.0, 1.0)
     version = 3
     cases: ClassVar[tuple[EmptyCase, ...]] = ("response", "refusal", "reference")
     own_settings: ClassVar = ("recall_of",)
@@ -115,6 +116,7 @@ class Faithfulness(ScoreStage):
 
     use = "faithfulness"
     metrics = ("faithfulness",)
+    metric_range = (0.0, 1.0)
     version = 3
     cases: ClassVar[tuple[EmptyCase, ...]] = ("response", "refusal", "contexts")
     columns: ClassVar = {"samples": ("sample_id", "user_input", "response", "retrieved_contexts")}
@@ -139,6 +141,7 @@ class ContextRecall(ScoreStage):
 
     use = "context_recall"
     metrics = ("context_recall",)
+    metric_range = (0.0, 1.0)
     version = 2
     cases: ClassVar[tuple[EmptyCase, ...]] = ("reference", "contexts")
     columns: ClassVar = {"samples": ("sample_id", "user_input", "reference", "retrieved_contexts")}

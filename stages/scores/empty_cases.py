@@ -65,7 +65,7 @@ class ScoreStage(Stage):
         if getattr(self, "compat", None):
             for name in ("empty", *self.own_settings):
                 if getattr(self, name) != type(self).model_fields[name].default:
-                    raise ValueError(f"{name} has no bearing with compat")
+                    raise ValueError(f"{name} cannot be combined with compat: remove one of them")
         return self
 
     @model_validator(mode="after")
@@ -73,7 +73,7 @@ class ScoreStage(Stage):
         for case, value in self.empty:
             if value != "formula" and case not in self.cases:
                 known = ", ".join(self.cases)
-                raise ValueError(f"empty.{case} has no bearing on {self.use}, only {known}")
+                raise ValueError(f"empty.{case} has no effect on {self.use}: its cases are {known}")
         return self
 
     def empty_cases(self, samples: pl.DataFrame) -> pl.DataFrame:

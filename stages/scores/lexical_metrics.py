@@ -79,6 +79,7 @@ class DeterministicFaithfulness(LexicalScore):
 
     use = "deterministic_faithfulness"
     metrics = tuple(_SUPPORT)
+    metric_range = (0.0, 1.0)
     version: ClassVar[int] = 3
     cases: ClassVar[tuple[EmptyCase, ...]] = ("response", "refusal", "contexts")
     columns: ClassVar = {"samples": ("sample_id", "response", "retrieved_contexts")}
@@ -133,6 +134,7 @@ class DeterministicCorrectness(LexicalScore):
 
     use = "deterministic_correctness"
     metrics = (*ROUGE, *OVERLAP, *CLIPPED, "bleu_correctness", "chrf")
+    metric_range = (0.0, 1.0)
     version: ClassVar[int] = 3
     cases: ClassVar[tuple[EmptyCase, ...]] = ("response", "refusal", "reference")
     columns: ClassVar = {"samples": ("sample_id", "response", "reference", "other_references")}

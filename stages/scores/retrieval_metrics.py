@@ -149,6 +149,7 @@ class RagChecker(ScoreStage):
 
     use = "rag_checker"
     metrics = (*RATIOS, "f1")
+    metric_range = (0.0, 1.0)
     version = 2
     lower_is_better = LOWER_IS_BETTER
     cases: ClassVar[tuple[EmptyCase, ...]] = ("response", "refusal", "reference", "contexts")
@@ -225,6 +226,7 @@ class NoiseSensitivity(ScoreStage):
 
     use = "noise_sensitivity"
     metrics = ("noise_sensitivity",)
+    metric_range = (0.0, 1.0)
     version = 2
     lower_is_better = frozenset(metrics)
     cases: ClassVar[tuple[EmptyCase, ...]] = RagChecker.cases

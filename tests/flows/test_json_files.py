@@ -78,7 +78,7 @@ def test_both_decoders_agree_on_any_line(
 )
 def test_repeated_names_are_found_at_any_depth(line: bytes, name: str) -> None:
     error = decode_object(line, hint="r")
-    assert str(error) == f"{name!r} stands twice in one object; keep one of them"
+    assert str(error) == f"{name!r} is written twice in one object; keep one of them"
 
 
 def test_the_fast_decoder_takes_ordinary_lines_and_leaves_quoted_colons() -> None:

@@ -107,7 +107,7 @@ def test_an_address_is_a_bucket_and_a_key(place: str, parts: tuple[str, str]) ->
 def test_keys_in_an_address_are_refused_and_not_quoted(place: str, tmp_path: Path) -> None:
     right = "keys and endpoints belong in the environment, not into an address"
     scheme = place.partition(":")[0]
-    assert messages(place, tmp_path) == [f"{scheme}://...: is not right; {right}"]
+    assert messages(place, tmp_path) == [f"{scheme}://...: is not valid; {right}"]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_keys_in_an_address_are_refused_and_not_quoted(place: str, tmp_path: Pat
 )
 def test_other_addresses_are_refused(place: str, tmp_path: Path) -> None:
     right = "write a path, or an address as s3://bucket/key"
-    assert messages(place, tmp_path) == [f"{place.partition(':')[0]}://...: is not right; {right}"]
+    assert messages(place, tmp_path) == [f"{place.partition(':')[0]}://...: is not valid; {right}"]
 
 
 def test_the_same_samples_have_one_digest_wherever_they_are(s3: str, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_an_address_in_a_schedule_is_not_made_a_path(small: Path) -> None:
     with pytest.raises(InputError) as refused:
         read_schedules(path)
     assert str(refused.value) == (
-        f"{path}:2 deployments.one.publish: is not right; "
+        f"{path}:2 deployments.one.publish: is not valid; "
         "keys and endpoints belong in the environment, not into an address"
     )
 

@@ -58,7 +58,7 @@ def test_every_fault_of_every_line_at_once(tmp_path: Path) -> None:
         f"s.jsonl:9: broken JSON at column 11 (Extra data); {LINE}",
         "s.jsonl:10: NaN is not JSON; write null",
         "s.jsonl:11: a number is NaN or beyond 64-bit floats; write null or text",
-        "s.jsonl:12: 'id' stands twice in one object; keep one of them",
+        "s.jsonl:12: 'id' is written twice in one object; keep one of them",
         "s.jsonl:13: 'contexts' holds an object in place 1 without a text in it; "
         "name its text one of text, page_content, content, doc",
         "s.jsonl:14: 'contexts' is an object; write a list of texts",

@@ -34,7 +34,7 @@ def test_an_empty_file_has_no_value(tmp_path: Path) -> None:
     [
         (
             "a: 1\nb: 2\na: 3\n",
-            ":3 a: 'a' stands twice; the first is on line 1; rename or remove one",
+            ":3 a: 'a' is written twice; the first is on line 1; rename or remove one",
         ),
         (
             "steps:\n  x: {}\n  x: {}\n",

@@ -224,9 +224,9 @@ def test_answer_correctness_in_compat(
 @pytest.mark.parametrize(
     ("stage", "settings", "message"),
     [
-        (AnswerCorrectness, {"threshold": 0.5}, "threshold has no bearing with compat"),
+        (AnswerCorrectness, {"threshold": 0.5}, "threshold cannot be combined with compat"),
         (AnswerCorrectness, {"beta": 2}, "write 2.0: ragas-0.4 takes no whole number"),
-        (SemanticSimilarity, {"range": "clipped"}, "range has no bearing with compat"),
+        (SemanticSimilarity, {"range": "clipped"}, "range cannot be combined with compat"),
     ],
 )
 def test_settings_unknown_to_ragas_are_refused(stage: Any, settings: Any, message: str) -> None:

@@ -58,8 +58,9 @@ def test_no_samples() -> None:
 def test_a_case_without_bearing_on_the_metric_is_refused() -> None:
     with pytest.raises(ValidationError) as caught:
         ContextRecall(empty=EmptyPolicy(refusal=0))
-    assert "empty.refusal has no bearing on context_recall, only reference, contexts" in str(
-        caught.value
+    assert (
+        "empty.refusal has no effect on context_recall: its cases are reference, contexts"
+        in str(caught.value)
     )
 
 

@@ -237,8 +237,8 @@ def test_a_failure_is_a_failure_in_compat(correctness: Any) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"recall_of": "reference"}, "recall_of has no bearing with compat"),
-        ({"empty": {"response": 0}}, "empty has no bearing with compat"),
+        ({"recall_of": "reference"}, "recall_of cannot be combined with compat"),
+        ({"empty": {"response": 0}}, "empty cannot be combined with compat"),
         ({"beta": 1}, "write 1.0: ragas-0.4-legacy takes no whole number"),
     ],
 )

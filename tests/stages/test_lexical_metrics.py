@@ -328,7 +328,7 @@ def test_compat_rows_do_not_touch_the_default_scores() -> None:
 
 @pytest.mark.parametrize("stage", [DeterministicFaithfulness, DeterministicCorrectness])
 def test_compat_and_a_policy_are_refused_together(stage: Any) -> None:
-    with pytest.raises(ValidationError, match="empty has no bearing with compat"):
+    with pytest.raises(ValidationError, match="empty cannot be combined with compat"):
         stage(compat=COMPAT, empty={"response": 0})
 
 

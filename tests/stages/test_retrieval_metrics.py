@@ -236,7 +236,7 @@ def test_a_declared_value_applies_to_the_metrics_of_its_case(check: Any) -> None
 
 
 def test_a_policy_with_compat_is_refused() -> None:
-    with pytest.raises(ValidationError, match="empty has no bearing with compat"):
+    with pytest.raises(ValidationError, match="empty cannot be combined with compat"):
         RagChecker(compat="ragchecker-0.1", empty=EmptyPolicy(response="undefined"))
 
 
