@@ -1,7 +1,7 @@
 """From a YAML file to a Pipeline: its steps, checked, in an order that can run.
 
-`build_pipeline` validates the whole file by its schema (schema.py), reads each step (judges:
-step_judges.py, prompts: prompts.py), and connects the steps (wiring.py). Faults of all these are
+`build_pipeline` validates the whole file by its schema (schema.py), reads each step with its
+judges and prompts (prompts.py), and connects the steps (wiring.py). Faults of all these are
 collected and raised together.
 """
 
@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.errors import Fault, InputError, one_of
 from claimflow.flows.pipeline.gates import (
     CANARY_AGREEMENT,
     CanarySource,
@@ -24,6 +24,7 @@ from claimflow.flows.pipeline.gates import (
 )
 from claimflow.flows.pipeline.model_settings import (
     DEFAULT_JUDGE,
+    EMBEDDED,
     EMBEDDER,
     EmbeddingEndpoint,
     Endpoint,
@@ -33,16 +34,12 @@ from claimflow.flows.pipeline.model_settings import (
 )
 from claimflow.flows.pipeline.prompts import prompt_texts
 from claimflow.flows.pipeline.schema import (
-    SamplesSource,
     WorkersSetting,
+    asks_llm,
+    can_cascade,
+    can_vote,
     named_inputs,
     pipeline_model,
-)
-from claimflow.flows.pipeline.step_judges import (
-    reserved_name_faults,
-    shared_votes,
-    step_judges,
-    without_judges,
 )
 from claimflow.flows.pipeline.wiring import Step, Wiring, WrittenStep
 from claimflow.flows.pipeline.yaml_errors import validate, yaml_faults
@@ -50,6 +47,8 @@ from claimflow.flows.pipeline.yaml_source import YamlSource
 from claimflow.stages.base import Stage
 from claimflow.stages.registry import STAGES
 from claimflow.stages.tools import Embedder
+
+Section = TypeVar("Section", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ def build_pipeline(source: YamlSource) -> Pipeline:
         values = validate(pipeline_model(), source.value)
     except ValidationError as error:
         faults += yaml_faults(source, error)
-    faults += reserved_name_faults(source)
+    faults += _reserved_name_faults(source)
     written = {
         name: _read_step(source, name, step, faults)
         for name, step in source.section("steps").items()
@@ -131,18 +130,10 @@ def build_pipeline(source: YamlSource) -> Pipeline:
     return Pipeline(values.name, source, store, judges, embedder, steps, **rest)
 
 
-def canary_source(source: YamlSource) -> CanarySource | None:
-    """The section `canaries`, or None where it is missing or not valid."""
+def valid_section(source: YamlSource, key: str, model: type[Section]) -> Section | None:
+    """The section `key` of a pipeline file, or None where it is missing or not valid."""
     try:
-        return validate(CanarySource, source.section("canaries"))
-    except ValidationError:
-        return None
-
-
-def samples_source(source: YamlSource) -> SamplesSource | None:
-    """The section `samples`, or None where it is missing or not valid."""
-    try:
-        return validate(SamplesSource, source.section("samples"))
+        return validate(model, source.section(key))
     except ValidationError:
         return None
 
@@ -156,7 +147,7 @@ def _read_step(source: YamlSource, name: str, values: Any, faults: list[Fault]) 
     values = values if isinstance(values, dict) else {}
     use = values.get("use")
     kind = STAGES.get(use) if isinstance(use, str) else None
-    judges = step_judges(source, name, kind, values, faults) if kind else ()
+    judges = _step_judges(source, name, kind, values, faults) if kind else ()
     stage = _build_stage(source, name, kind, values, judges, faults) if kind else None
     return WrittenStep(name, kind, stage, values, judges)
 
@@ -170,11 +161,11 @@ def _build_stage(
     faults: list[Fault],
 ) -> Stage | None:
     no_settings = {"use", *named_inputs(kind)}
-    written = without_judges(kind, values)
+    written = _without_judges(kind, values)
     settings = {key: value for key, value in written.items() if key not in no_settings}
     settings |= prompt_texts(source, name, kind, settings, faults, judged=bool(judges))
     if len(judges) > 1:
-        settings["votes"] = shared_votes(source, name, settings, judges, faults)
+        settings["votes"] = _shared_votes(source, name, settings, judges, faults)
     try:
         return validate(kind, settings)
     except ValidationError as error:
@@ -182,6 +173,105 @@ def _build_stage(
         found = yaml_faults(source, error, at=("steps", name))
         faults += [fault for fault in found if fault not in known]
         return None
+
+
+def _reserved_name_faults(source: YamlSource) -> list[Fault]:
+    """Judges whose name is reserved for another model."""
+    reserved = {
+        DEFAULT_JUDGE: "that of the whole pipeline",
+        EMBEDDED: "the one without a model",
+        EMBEDDER: "the model of embeddings in audit.calls",
+    }
+    return [
+        Fault(
+            source.place("judges", name),
+            f"a judge is named {name!r}, as is {reserved[name]}",
+            "choose another name",
+        )
+        for name in source.section("judges")
+        if name in reserved
+    ]
+
+
+def _step_judges(
+    source: YamlSource,
+    step: str,
+    kind: type[Stage],
+    values: Mapping[str, Any],
+    faults: list[Fault],
+) -> tuple[str, ...]:
+    """Names of the language models of a step: those it names, or the judge of the pipeline.
+
+    Empty where the step uses no language model.
+    """
+    if not asks_llm(kind):
+        return ()
+    known = {EMBEDDED, *source.section("judges")}
+    if source.section("judge"):
+        known.add(DEFAULT_JUDGE)
+    at, written = _judge_setting(kind, values)
+    if at and "judge" in values:
+        what = "is written beside a cascade"
+        faults.append(Fault(source.place("steps", step, "judge"), what, "write it in the cascade"))
+    chosen = written or (DEFAULT_JUDGE if DEFAULT_JUDGE in known else EMBEDDED)
+    several = chosen if can_vote(kind) and isinstance(chosen, list) else [chosen]
+    names = [name for name in several if isinstance(name, str)]
+    place = source.place("steps", step, *at, "judge")
+    faults += [
+        Fault(place, f"there is no judge {name!r}", one_of(name, known))
+        for name in names
+        if name not in known
+    ]
+    faults += _voter_faults(place, names)
+    return tuple(name for name in dict.fromkeys(names) if name != EMBEDDED)
+
+
+def _without_judges(kind: type[Stage], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a step as written, without its judges."""
+    if not asks_llm(kind):
+        return dict(values)
+    settings = {name: value for name, value in values.items() if name != "judge"}
+    if _judge_setting(kind, values)[0]:
+        inner = values["cascade"].items()
+        settings["cascade"] = {name: value for name, value in inner if name != "judge"}
+    return settings
+
+
+def _judge_setting(kind: type[Stage], values: Mapping[str, Any]) -> tuple[tuple[str, ...], Any]:
+    """Where the judges of a step are written, in its cascade or in the step, and their value."""
+    cascade = values.get("cascade")
+    if can_cascade(kind) and isinstance(cascade, dict):
+        return ("cascade",), cascade.get("judge")
+    return (), values.get("judge")
+
+
+def _shared_votes(
+    source: YamlSource,
+    step: str,
+    settings: Mapping[str, Any],
+    judges: tuple[str, ...],
+    faults: list[Fault],
+) -> Any:
+    """The number of votes of a step with several judges; by default one of each."""
+    written, of = settings.get("votes", len(judges)), len(judges)
+    if isinstance(written, int) and written % of:
+        what = f"votes: {written} cannot be shared equally by {of} judges"
+        hint = f"write {of} or a multiple of it, or remove votes"
+        faults.append(Fault(source.place("steps", step, "votes"), what, hint))
+    return written
+
+
+def _voter_faults(place: str, names: list[str]) -> list[Fault]:
+    """Judges that cannot be in a list of several."""
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    found = [
+        Fault(place, f"names the judge {name!r} twice", "write votes: N for several votes of one")
+        for name in twice
+    ]
+    if EMBEDDED in names and len(names) > 1:
+        what = f"the judge {EMBEDDED!r} has no vote beside language models"
+        found.append(Fault(place, what, f"remove {EMBEDDED}"))
+    return found
 
 
 def _gate_faults(source: YamlSource, steps: Mapping[str, WrittenStep]) -> Iterator[Fault]:

@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.pipeline.pipeline import (
-    Pipeline,
-    build_pipeline,
-    canary_source,
-    samples_source,
-)
+from claimflow.flows.pipeline.gates import CanarySource
+from claimflow.flows.pipeline.pipeline import Pipeline, build_pipeline, valid_section
 from claimflow.flows.pipeline.rerun import Rerun
+from claimflow.flows.pipeline.schema import SamplesSource
 from claimflow.flows.pipeline.yaml_source import YamlSource, load_yaml
 from claimflow.flows.samples.canaries import Canary, read_canaries
 from claimflow.flows.samples.reader import SampleSource, read_samples
@@ -87,7 +84,7 @@ def _collect_faults(read: Callable[[], Read], faults: list[Fault]) -> Read | Non
 
 
 def _samples(source: YamlSource, limit: int | None) -> SampleSource | None:
-    wanted = samples_source(source)
+    wanted = valid_section(source, "samples", SamplesSource)
     if wanted is None:
         return None
     samples = read_samples(wanted.path, base=source.folder, rename=wanted.rename, limit=limit)
@@ -97,7 +94,7 @@ def _samples(source: YamlSource, limit: int | None) -> SampleSource | None:
 
 
 def _canaries(source: YamlSource) -> tuple[Canary, ...]:
-    wanted = canary_source(source)
+    wanted = valid_section(source, "canaries", CanarySource)
     return read_canaries(wanted.path, base=source.folder) if wanted else ()
 
 
