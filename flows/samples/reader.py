@@ -58,7 +58,7 @@ class SampleSource:
     size: int
     digest: str
     faults: tuple[Fault, ...]
-    _buffer: "_SpillBuffer"
+    _buffer: "_SampleBuffer"
 
     def shards(self, size: int) -> Iterator[pl.DataFrame]:
         """The samples in the order of the files, as tables of at most `size` rows."""
@@ -76,7 +76,7 @@ class SampleSource:
         selected = (table.filter(pl.col("sample_id").is_in(ids)) for table in self._buffer)
         kept = _buffered(table for table in selected if table.height)
         digest = kept.digest.value()
-        return replace(self, count=kept.rows, size=kept.size, digest=digest, _buffer=kept.buffer)
+        return replace(self, count=kept.rows, size=kept.size, digest=digest, _buffer=kept)
 
 
 def read_samples(
@@ -109,7 +109,7 @@ def read_samples(
         size=kept.size,
         digest=kept.digest.value(),
         faults=tuple(faults),
-        _buffer=kept.buffer,
+        _buffer=kept,
     )
 
 
@@ -168,11 +168,11 @@ class _SampleReader:
         return content_key("sample", *content, copy) if copy else first
 
 
-class _SpillBuffer:
-    """Tables in order: in memory up to 32 MiB, then in a temporary file.
+class _SampleBuffer:
+    """Tables of samples in order, and their totals: in memory up to 32 MiB, then in a file.
 
     The file has no name, so that it disappears with the process however that ends. Several
-    threads may read at a time.
+    threads may read at a time. `present` are the columns with a value.
     """
 
     def __init__(self) -> None:
@@ -180,13 +180,19 @@ class _SpillBuffer:
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(_SPILL_BYTES)  # noqa: SIM115
         self._sizes: list[int] = []
         self._lock = threading.Lock()
+        self.present: set[str] = set()
+        self.rows = self.size = 0
+        self.digest = Digest(Sample)
         weakref.finalize(self, self._file.close)
 
     def add(self, table: pl.DataFrame) -> None:
-        """Append `table`."""
         packed = io.BytesIO()
         table.write_ipc_stream(packed)
         self._sizes.append(self._file.write(packed.getbuffer()))
+        self.digest.add(table)
+        self.rows += table.height
+        self.size += int(table.estimated_size())
+        self.present |= {column.name for column in table if column.null_count() < table.height}
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
         position = 0
@@ -198,32 +204,15 @@ class _SpillBuffer:
             position += size
 
 
-class _BufferedTables:
-    """Buffered tables of samples, and their totals, computed in one pass."""
-
-    def __init__(self) -> None:
-        self.buffer = _SpillBuffer()
-        self.present: set[str] = set()
-        self.rows = self.size = 0
-        self.digest = Digest(Sample)
-
-    def add(self, table: pl.DataFrame) -> None:
-        self.buffer.add(table)
-        self.digest.add(table)
-        self.rows += table.height
-        self.size += int(table.estimated_size())
-        self.present |= {column.name for column in table if column.null_count() < table.height}
-
-
-def _buffered(tables: Iterable[pl.DataFrame]) -> _BufferedTables:
+def _buffered(tables: Iterable[pl.DataFrame]) -> _SampleBuffer:
     """Buffer each table on a thread while the next is made, which takes about as long."""
-    buffered = _BufferedTables()
+    buffer = _SampleBuffer()
     with ThreadPoolExecutor(1, thread_name_prefix="sample-buffer") as pool:
         adding: Future[None] | None = None
         for table in tables:
             if adding:
                 adding.result()
-            adding = pool.submit(buffered.add, table)
+            adding = pool.submit(buffer.add, table)
         if adding:
             adding.result()
-    return buffered
+    return buffer
