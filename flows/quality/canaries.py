@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import duckdb
 import numpy as np
 
-from claimflow.flows.runner.canaries import has_canaries
+from claimflow.flows.store.schema import has_table
 from claimflow.flows.store.store import Store
 from claimflow.stages.scores.formulas import mean_interval
 
@@ -187,7 +187,7 @@ def canary_results(store: Store, run_id: str) -> list[CanaryResult]:
 
 def read_canary_results(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[CanaryResult]:
     """As `canary_results`, from an open store."""
-    if not has_canaries(connection):
+    if not has_table(connection, "audit", "canaries"):
         return []
     judges = connection.execute(_JUDGES, {"run": run_id}).fetchall()
     return [_result(connection, run_id, *row) for row in judges]

@@ -25,7 +25,8 @@ from claimflow.stages.base import Stage
 from claimflow.stages.rows import Claim, content_key
 from claimflow.stages.tables import schema
 
-_TABLE: Final = "audit.canaries"
+_TABLE: Final = ("audit", "canaries")
+"""Stores of older versions lack it."""
 _TYPES: Final = dict.fromkeys(("verdict", "reason", "call_id"), pl.String)
 
 _LAST: Final = """
@@ -33,6 +34,7 @@ SELECT canary::VARCHAR, max(asked_at) FROM audit.canaries
 WHERE pipeline = $pipeline AND judge = $judge::UUID AND status = 'judged' GROUP BY canary
 """
 
+# The first unfinished run after a time: its replies are in the ledger, its canaries not recorded.
 _LEFT_OFF: Final = """
 SELECT started_at FROM audit.runs
 WHERE pipeline = $pipeline AND started_at > $after AND status <> 'done'
@@ -40,38 +42,15 @@ ORDER BY started_at LIMIT 1
 """
 
 
-def record_verdicts(
-    store: Store,
-    rows: Sequence[Mapping[str, Any]],
-    steps: Sequence[str],
-    where: Mapping[str, Any],
-) -> None:
-    """Record the verdicts of a judge for each of the steps that use it."""
-    frame = pl.DataFrame(rows, schema_overrides=_TYPES, infer_schema_length=None)
-    with store.writing() as connection:
-        for step in steps:
-            insert(connection, _TABLE, frame, **where, step=step)
-
-
 def last_asked(store: Store, pipeline: str, judge: str) -> dict[str, datetime]:
     """The time when a judge last gave a verdict on each canary."""
     if not store.path.is_file():
         return {}
     with store.reading() as connection:
-        if not has_canaries(connection):
+        if not has_table(connection, *_TABLE):
             return {}
         found = connection.execute(_LAST, {"pipeline": pipeline, "judge": judge}).fetchall()
     return dict(found)
-
-
-def first_unfinished_run(store: Store, pipeline: str, *, after: datetime) -> datetime | None:
-    """The start of the first unfinished run of a pipeline after that time; None if there is none.
-
-    Its replies are in the ledger, but its canaries were not recorded.
-    """
-    with store.reading() as connection:
-        found = connection.execute(_LEFT_OFF, {"pipeline": pipeline, "after": after}).fetchall()
-    return found[0][0] if found else None
 
 
 def canary_scores(connection: duckdb.DuckDBPyConnection, run_id: str, step: str) -> pl.DataFrame:
@@ -79,7 +58,7 @@ def canary_scores(connection: duckdb.DuckDBPyConnection, run_id: str, step: str)
 
     For all steps if `step` is empty.
     """
-    if not has_canaries(connection):
+    if not has_table(connection, *_TABLE):
         return pl.DataFrame(schema=_SCORES)
     return read_table(
         connection,
@@ -100,11 +79,6 @@ _SCORES: Final = {
     "status": pl.String,
     "score": pl.Float64,
 }
-
-
-def has_canaries(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether the store has the table; stores of older versions have not."""
-    return has_table(connection, "audit", "canaries")
 
 
 PLACE = "canaries"
@@ -181,44 +155,57 @@ def judge_canaries(
     Raises the errors that asking a judge raises.
     """
     pipeline, canaries = prepared.pipeline, prepared.canaries
-    if pipeline.canaries is None:
-        return
     for trial in canary_judges(pipeline, toolbox, wanted):
-        before = last_asked(store, pipeline.name, trial.key)
-        again = due_canaries(canaries, pipeline.canaries, trial, before, now())
-        keys = {one.key for one in again}
-        rest = [one for one in canaries if one.key not in keys]
-        since = reuse_replies_since(store, pipeline.name, again, before)
+        asked = _questions(prepared, store, trial)
         verdicts = {
-            **_verdicts(trial, rest, toolbox.lend(trial.step)),
-            **_verdicts(trial, again, toolbox.lend_anew(trial.anew, since=since)),
+            **_verdicts(trial, asked.rest, toolbox.lend(trial.step)),
+            **_verdicts(trial, asked.again, toolbox.lend_anew(trial.anew, since=asked.since)),
         }
-        judged_at = now()
+        again, judged_at = set(asked.again), now()
         rows = [
             {
                 "canary": one.key,
                 "claim": one.claim,
                 "label": one.label,
                 **dict(zip(_ANSWER, verdicts[one.key], strict=True)),
-                "anew": one.key in keys,
-                "asked_at": judged_at if one.key in keys else before.get(one.key, judged_at),
+                "anew": one in again,
+                "asked_at": judged_at if one in again else asked.at.get(one.key, judged_at),
             }
             for one in canaries
         ]
+        frame = pl.DataFrame(rows, schema_overrides=_TYPES, infer_schema_length=None)
         where = {"run_id": run_id, "pipeline": pipeline.name, "judge": trial.key}
-        record_verdicts(store, rows, trial.steps, where | {"judged_at": judged_at})
+        with store.writing() as connection:
+            for step in trial.steps:
+                insert(connection, ".".join(_TABLE), frame, **where, judged_at=judged_at, step=step)
 
 
-def reuse_replies_since(
-    store: Store, pipeline: str, again: Sequence[Canary], asked_at: Mapping[str, datetime]
-) -> datetime | None:
-    """The time from which replies count for canaries that are asked again; None for now.
+class _Questions(NamedTuple):
+    """The canaries that a judge is asked `again`, and the `rest`, whose replies are reused.
 
-    Replies to a run that was killed while it asked its canaries are not paid for twice.
+    `at` is when it was last asked each canary. Replies from `since` on, or of this run if None,
+    count for those that are asked again: replies to a run that was killed while it asked its
+    canaries are not paid for twice.
     """
-    if not again:
-        return None
-    return first_unfinished_run(store, pipeline, after=max(asked_at[one.key] for one in again))
+
+    again: Sequence[Canary]
+    rest: Sequence[Canary]
+    at: Mapping[str, datetime]
+    since: datetime | None
+
+
+def _questions(prepared: Prepared, store: Store, trial: CanaryJudge) -> _Questions:
+    pipeline, canaries = prepared.pipeline, prepared.canaries
+    at = last_asked(store, pipeline.name, trial.key)
+    again = due_canaries(canaries, pipeline.canaries, trial, at, now()) if pipeline.canaries else []
+    chosen = set(again)
+    since = None
+    if again:
+        left_off = {"pipeline": pipeline.name, "after": max(at[one.key] for one in again)}
+        with store.reading() as connection:
+            found = connection.execute(_LEFT_OFF, left_off).fetchall()
+        since = found[0][0] if found else None
+    return _Questions(again, [one for one in canaries if one not in chosen], at, since)
 
 
 def _verdicts(
@@ -264,21 +251,16 @@ def canary_estimates(
 
 
 def _estimate(prepared: Prepared, store: Store, trial: CanaryJudge) -> Estimate:
-    pipeline, canaries = prepared.pipeline, prepared.canaries
-    asked_at = last_asked(store, pipeline.name, trial.key)
-    again = (
-        due_canaries(canaries, pipeline.canaries, trial, asked_at, now())
-        if pipeline.canaries
-        else []
-    )
-    keys = {one.key for one in again}
-    rest = [one for one in canaries if one.key not in keys]
-    since = reuse_replies_since(store, pipeline.name, again, asked_at)
+    pipeline = prepared.pipeline
+    asked = _questions(prepared, store, trial)
     endpoints = pipeline.endpoints_of(trial.step)
     entailment = estimate_entailment(pipeline, store)
     parts = []
-    for some, fresh, moment in ((rest, False, None), (again, since is None, since)):
-        counter = StepCounter(endpoints, store, set(), entailment, fresh=fresh, since=moment)
+    for some, fresh, since in (
+        (asked.rest, False, None),
+        (asked.again, asked.since is None, asked.since),
+    ):
+        counter = StepCounter(endpoints, store, set(), entailment, fresh=fresh, since=since)
         if some:
             samples, claims = as_tables(some)
             trial.stage.run(samples=samples, claims=claims, **counter.lend(trial.stage))
