@@ -1,23 +1,20 @@
 """`claimflow diff`, `claimflow gate` and `claimflow tag`: runs compared, checked and named."""
 
 from argparse import Namespace
-from typing import TYPE_CHECKING
 
 from claimflow.flows.cli.options import (
     RUN,
     Commands,
     add_command,
+    add_format_option,
     add_output_option,
     add_pipeline,
     add_store_options,
     positive,
 )
-from claimflow.flows.cli.output import write_text
+from claimflow.flows.cli.output import print_or_write, write_text
 from claimflow.flows.cli.stores import named_store, readable_store
 from claimflow.flows.errors import Fault, InputError
-
-if TYPE_CHECKING:
-    from claimflow.flows.quality.comparison import Comparison
 
 
 def add(commands: Commands) -> None:
@@ -39,9 +36,7 @@ def add(commands: Commands) -> None:
         metavar="M",
         help="compare this metric only; may be repeated",
     )
-    parser.add_argument(
-        "--format", choices=["table", "json", "markdown"], default="table", help="(default: table)"
-    )
+    add_format_option(parser, "table", "json", "markdown")
     add_output_option(parser)
     parser.add_argument(
         "--limit",
@@ -68,9 +63,10 @@ def add(commands: Commands) -> None:
 
 def diff(options: Namespace) -> int:
     """Compare run `options.b` with run `options.a`."""
-    from claimflow.flows.quality.comparison import compare
+    from claimflow.flows.quality.comparison import as_json, compare
     from claimflow.flows.quality.metric_differences import RunPair
-    from claimflow.flows.report.terminal import Terminal, print_comparison
+    from claimflow.flows.report.markdown import comparison_markdown
+    from claimflow.flows.report.terminal import print_comparison
     from claimflow.flows.store.results import chosen_run
     from claimflow.flows.store.runs import LATEST, PREVIOUS
 
@@ -78,25 +74,16 @@ def diff(options: Namespace) -> int:
     b = chosen_run(store, options.b or LATEST)
     a = chosen_run(store, options.a or PREVIOUS, before=b)
     comparison = compare(store, RunPair(a, b), by=options.by, metrics=options.metric)
-    if options.format == "table" and options.output is None:
-        print_comparison(Terminal(), comparison, limit=options.limit)
-    else:
-        write_text(_document(comparison, options), options.output)
-    return 0
-
-
-def _document(comparison: "Comparison", options: Namespace) -> str:
-    from claimflow.flows.quality.comparison import as_json
-    from claimflow.flows.report.markdown import comparison_markdown
-    from claimflow.flows.report.terminal import print_comparison, rendered_text
-
+    limit = options.limit
     if options.format == "json":
-        return as_json(comparison)
-    if options.format == "markdown":
-        return comparison_markdown(comparison, limit=options.limit)
-    return rendered_text(
-        lambda terminal: print_comparison(terminal, comparison, limit=options.limit)
-    )
+        write_text(as_json(comparison), options.output)
+    elif options.format == "markdown":
+        write_text(comparison_markdown(comparison, limit=limit), options.output)
+    else:
+        print_or_write(
+            lambda terminal: print_comparison(terminal, comparison, limit=limit), options.output
+        )
+    return 0
 
 
 def gate(options: Namespace) -> int:

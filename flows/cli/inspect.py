@@ -8,6 +8,7 @@ from claimflow.flows.cli.options import (
     RUN,
     Commands,
     add_command,
+    add_format_option,
     add_output_option,
     add_run,
     add_store_options,
@@ -15,7 +16,7 @@ from claimflow.flows.cli.options import (
     seconds,
 )
 from claimflow.flows.cli.output import write_table, write_text
-from claimflow.flows.cli.stores import readable_store
+from claimflow.flows.cli.stores import readable_run, readable_store
 from claimflow.flows.errors import Fault, InputError
 
 
@@ -52,9 +53,7 @@ def add(commands: Commands) -> None:
         metavar="N",
         help="list up to N examples of each error and step (default: 3)",
     )
-    parser.add_argument(
-        "--format", choices=["table", "json"], default="table", help="(default: table)"
-    )
+    add_format_option(parser, "table", "json")
     add_store_options(parser, live=True)
 
     parser = add_command(commands, "sql", sql, "query a store, read-only")
@@ -63,12 +62,7 @@ def add(commands: Commands) -> None:
         metavar="QUERY",
         help='for example "SELECT * FROM scores"; - reads it from standard input',
     )
-    parser.add_argument(
-        "--format",
-        choices=["table", "csv", "json", "parquet"],
-        default="table",
-        help="(default: table)",
-    )
+    add_format_option(parser, "table", "csv", "json", "parquet")
     add_output_option(parser)
     parser.add_argument(
         "--timeout",
@@ -101,10 +95,8 @@ def show(options: Namespace) -> int:
     """Print a run as it was printed when it ended, with the same exit code."""
     from claimflow.flows.report.run_document import RunDocument
     from claimflow.flows.report.terminal import Terminal, print_run
-    from claimflow.flows.store.results import chosen_run
 
-    store = readable_store(options)
-    run = RunDocument(store, chosen_run(store, options.run))
+    run = RunDocument(*readable_run(options))
     print_run(Terminal(), run, slices=options.slices)
     return run.exit_code
 
@@ -113,10 +105,9 @@ def explain(options: Namespace) -> int:
     """Print the tree of one sample: texts, claims, verdicts with their evidence, scores."""
     from claimflow.flows.report.sample_tree import sample_tree
     from claimflow.flows.report.terminal import Terminal
-    from claimflow.flows.store.results import chosen_run, sample
+    from claimflow.flows.store.results import sample
 
-    store = readable_store(options)
-    run_id = chosen_run(store, options.run)
+    store, run_id = readable_run(options)
     row = sample(store, run_id, options.sample)
     Terminal().print(sample_tree(store, run_id, row, calls=options.calls))
     return 0
@@ -127,10 +118,8 @@ def audit(options: Namespace) -> int:
     from claimflow.flows.quality.claim_audit import audit_claims
     from claimflow.flows.quality.json_values import json_text
     from claimflow.flows.report.terminal import Terminal, print_claim_audit
-    from claimflow.flows.store.results import chosen_run
 
-    store = readable_store(options)
-    found = audit_claims(store, chosen_run(store, options.run), examples=options.limit)
+    found = audit_claims(*readable_run(options), examples=options.limit)
     if options.format == "json":
         write_text(json_text(found), None)
     else:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from claimflow.flows.cli.options import (
     Commands,
     add_command,
+    add_format_option,
     add_group,
     add_output_option,
     add_run,
     add_store_options,
     positive,
 )
-from claimflow.flows.cli.output import write_bytes, write_text
+from claimflow.flows.cli.output import print_or_write, write_bytes, write_text
 from claimflow.flows.cli.stores import named_store
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.report.formatting import format_count
@@ -44,9 +45,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--by", metavar="FIELD", help="add the agreement for each value of this metadata field"
     )
-    parser.add_argument(
-        "--format", choices=["table", "json"], default="table", help="(default: table)"
-    )
+    add_format_option(parser, "table", "json")
     add_output_option(parser)
     add_store_options(parser)
 
@@ -167,7 +166,7 @@ def calibrate(options: Namespace) -> int:
     """Print how far judges and people agree, and record it."""
     from claimflow.flows.quality.calibration import calibrate as calibrate_run
     from claimflow.flows.quality.json_values import json_text
-    from claimflow.flows.report.terminal import Terminal, print_calibration, rendered_text
+    from claimflow.flows.report.terminal import print_calibration
     from claimflow.flows.store.read_copy import refresh_read_copy
     from claimflow.flows.store.results import chosen_run
     from claimflow.flows.store.runs import LATEST
@@ -178,9 +177,6 @@ def calibrate(options: Namespace) -> int:
     refresh_read_copy(store)
     if options.format == "json":
         write_text(json_text(found), options.output)
-    elif options.output is None:
-        print_calibration(Terminal(), found)
     else:
-        text = rendered_text(lambda terminal: print_calibration(terminal, found))
-        write_text(text, options.output)
+        print_or_write(lambda terminal: print_calibration(terminal, found), options.output)
     return 0

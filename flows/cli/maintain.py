@@ -6,9 +6,16 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from claimflow.flows.cli.options import RUN, Commands, add_command, add_store_options, positive
+from claimflow.flows.cli.options import (
+    RUN,
+    Commands,
+    add_command,
+    add_format_option,
+    add_store_options,
+    positive,
+)
 from claimflow.flows.cli.output import write_bytes
-from claimflow.flows.cli.stores import named_store, readable_store
+from claimflow.flows.cli.stores import named_store, readable_run, readable_store
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.report.formatting import format_count
 
@@ -27,9 +34,7 @@ def add(commands: Commands) -> None:
         metavar="TABLE",
         help="the tables to write (default: all but the replies of models)",
     )
-    parser.add_argument(
-        "--format", choices=["parquet", "csv"], default="parquet", help="(default: parquet)"
-    )
+    add_format_option(parser, "parquet", "csv")
     parser.add_argument(
         "-o",
         "--output",
@@ -114,10 +119,8 @@ def _export_sheet(options: Namespace, kind: "Kind") -> int:
     """Write the claims or verdicts of a run as CSV, for people to correct."""
     from claimflow.flows.quality.correction_sheets import sheet_rows
     from claimflow.flows.quality.csv_sheets import to_csv
-    from claimflow.flows.store.results import chosen_run
 
-    store = readable_store(options)
-    run_id = chosen_run(store, options.run)
+    store, run_id = readable_run(options)
     rows = sheet_rows(store, run_id, kind, options.step)
     write_bytes(to_csv(rows), None if options.output is None else Path(options.output))
     if options.output is not None:

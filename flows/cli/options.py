@@ -97,14 +97,7 @@ def rerun_of(options: argparse.Namespace) -> "Rerun":
     """The options of `add_rerun_options`, apart from `--limit`, as the runner takes them."""
     from claimflow.flows.pipeline.rerun import Rerun
 
-    return Rerun(
-        tuple(options.again),
-        options.fresh,
-        tuple(options.only),
-        options.from_step,
-        options.failed,
-        options.samples,
-    )
+    return Rerun(**{name: getattr(options, name) for name in Rerun._fields})
 
 
 def add_redact_option(parser: argparse.ArgumentParser) -> None:
@@ -137,6 +130,12 @@ def add_output_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="write to this file (default: print)"
     )
+
+
+def add_format_option(parser: argparse.ArgumentParser, *formats: str) -> None:
+    """Add the format to write; the first of `formats` is the default."""
+    text = f"(default: {formats[0]})"
+    parser.add_argument("--format", choices=formats, default=formats[0], help=text)
 
 
 def positive(text: str) -> int:

@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -11,34 +12,41 @@ from claimflow.flows.errors import Fault, InputError
 if TYPE_CHECKING:
     import polars as pl
 
+    from claimflow.flows.report.terminal import Terminal
+
 TableFormat = Literal["table", "csv", "json", "parquet"]
 
 
 def write_text(text: str, output: Path | None) -> None:
-    """Write a text as UTF-8 to a file, or to standard output. Raises as `write_file` does."""
+    """Write a text as UTF-8 to a file, or to standard output. Raises as `write_bytes` does."""
     if output is not None:
-        write_file(text.encode(), output)
+        write_bytes(text.encode(), output)
         return
     sys.stdout.write(text)
     sys.stdout.flush()
 
 
 def write_bytes(content: bytes, output: Path | None) -> None:
-    """Write bytes to a file or to standard output. Raises as `write_file` does."""
-    if output is not None:
-        write_file(content, output)
+    """Write to a file or to standard output. Raises `InputError` where a file cannot be written."""
+    if output is None:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
         return
-    sys.stdout.buffer.write(content)
-    sys.stdout.buffer.flush()
-
-
-def write_file(content: bytes, output: Path) -> None:
-    """Write a file. Raises `InputError` where it cannot be written."""
     try:
         output.write_bytes(content)
     except OSError as error:
         what = f"cannot be written ({error.strerror})"
         raise InputError([Fault(str(output), what, "name a file in a folder of yours")]) from error
+
+
+def print_or_write(render: "Callable[[Terminal], None]", output: Path | None) -> None:
+    """Print what `render` prints to the terminal, or write it to a file as plain text."""
+    from claimflow.flows.report.terminal import Terminal, rendered_text
+
+    if output is None:
+        render(Terminal())
+    else:
+        write_text(rendered_text(render), output)
 
 
 def write_table(frame: "pl.DataFrame", table_format: TableFormat, output: Path | None) -> None:

@@ -11,13 +11,14 @@ from claimflow.flows.cli.options import (
     RUN,
     Commands,
     add_command,
+    add_format_option,
     add_output_option,
     add_run,
     add_store_options,
     positive,
 )
-from claimflow.flows.cli.output import write_file, write_text
-from claimflow.flows.cli.stores import readable_store
+from claimflow.flows.cli.output import write_bytes, write_text
+from claimflow.flows.cli.stores import readable_run, readable_store
 from claimflow.flows.errors import Fault, InputError
 
 if TYPE_CHECKING:
@@ -34,8 +35,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--against", metavar="RUN", help="an earlier run: show what changed since (HTML only)"
     )
-    formats = ["html", "json", "junit", "markdown"]
-    parser.add_argument("--format", choices=formats, default="html", help="(default: html)")
+    add_format_option(parser, "html", "json", "junit", "markdown")
     add_output_option(parser)
     parser.add_argument(
         "--samples",
@@ -90,13 +90,9 @@ def _port(text: str) -> int:
 
 def report(options: Namespace) -> int:
     """Write the report of a run to a file or to standard output."""
-    from claimflow.flows.store.results import chosen_run
-
     if options.output is None and options.format == "html" and sys.stdout.isatty():
         raise InputError([Fault("--format html", "is not for a terminal", "add -o FILE")])
-    store = readable_store(options)
-    run_id = chosen_run(store, options.run)
-    write_text(_document(store, run_id, options), options.output)
+    write_text(_document(*readable_run(options), options), options.output)
     return 0
 
 
@@ -126,11 +122,9 @@ def _document(store: "Store", run_id: str, options: Namespace) -> str:
 def plot(options: Namespace) -> int:
     """Write a plot to the file that `-o` names."""
     from claimflow.flows.report.plots import to_png, to_svg
-    from claimflow.flows.store.results import chosen_run
 
     _check_plot(options)
-    store = readable_store(options)
-    run_id = chosen_run(store, options.run)
+    store, run_id = readable_run(options)
     if options.against:
         chart = _plot_comparison(store, run_id, options)
     elif options.kind == "reliability":
@@ -138,7 +132,7 @@ def plot(options: Namespace) -> int:
     else:
         chart = _plot_metric(store, run_id, options.metrics[0], options.kind)
     picture = to_svg(chart).encode() if _suffix(options) == ".svg" else to_png(chart)
-    write_file(picture, options.output)
+    write_bytes(picture, options.output)
     return 0
 
 

@@ -91,13 +91,8 @@ def _run_in_prefect(
                 str(options.config),
                 store=str(store.path),
                 limit=options.limit,
-                again=list(rerun.again),
-                fresh=rerun.fresh,
-                only=list(rerun.only),
-                from_step=rerun.from_step,
-                failed=rerun.failed,
-                samples=rerun.samples,
                 redact=options.redact,
+                **rerun._asdict(),
             )
     except (InputError, StoreError, JudgeError, WorkersError):
         raise

@@ -79,5 +79,13 @@ def readable_store(options: Namespace) -> "Store":
     return Store(store.path, copy=copy)
 
 
+def readable_run(options: Namespace) -> tuple["Store", str]:
+    """The store of `readable_store`, and the id of the run that the option RUN names in it."""
+    from claimflow.flows.store.results import chosen_run
+
+    store = readable_store(options)
+    return store, chosen_run(store, options.run)
+
+
 def _warn(message: str) -> None:
     print(f"claimflow: {message}", file=sys.stderr)

@@ -77,7 +77,7 @@ def evaluate(
     """
     silence_stderr_at_exit()
     label_with_process(flow_run.id)
-    rerun = Rerun(tuple(again or ()), fresh, tuple(only or ()), from_step, failed, samples)
+    rerun = Rerun(again or (), fresh, only or (), from_step, failed, samples)
     store_path = Path(store) if store else None
     prepared = prepare(Path(config), limit=limit, rerun=rerun, store=store_path)
     if publish is not None:

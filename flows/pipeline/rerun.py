@@ -1,6 +1,6 @@
 """Rerun options (--again, --only, --from, --failed), resolved to steps."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Final, NamedTuple
 
@@ -21,9 +21,9 @@ class Rerun(NamedTuple):
     SELECT on the store.
     """
 
-    again: tuple[str, ...] = ()
+    again: Sequence[str] = ()
     fresh: bool = False
-    only: tuple[str, ...] = ()
+    only: Sequence[str] = ()
     from_step: str | None = None
     failed: bool = False
     samples: str | None = None
