@@ -69,17 +69,15 @@ def run_pipeline(
     observer.run_prepared(prepared)
     check_ready(prepared, store, choice)
 
-    def session(run_id: str) -> Session:
-        return Session(
-            Ledger(store),
-            run_id=run_id,
-            stop=stop,
-            redact=redact,
-            answered=observer.questions_answered,
-            fresh=choice.fresh,
-            open_shared_limiter=open_shared_limiter,
-        )
-
+    session = partial(
+        Session,
+        Ledger(store),
+        stop=stop,
+        redact=redact,
+        answered=observer.questions_answered,
+        fresh=choice.fresh,
+        open_shared_limiter=open_shared_limiter,
+    )
     steps = [step.name for step in choice.steps]
     place = partial(pipeline.source.place, "workers")
     with (

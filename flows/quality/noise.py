@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -130,15 +131,8 @@ def measure_noise(
     check_endpoints(prepared.pipeline)
     stop = threading.Event()
 
-    def session(run_id: str) -> Session:
-        return Session(
-            Ledger(store),
-            run_id=run_id,
-            stop=stop,
-            redact=redact,
-            answered=observer.questions_answered,
-        )
-
+    answered = observer.questions_answered
+    session = partial(Session, Ledger(store), stop=stop, redact=redact, answered=answered)
     with (
         run_context(prepared.pipeline, store, observer, session, suffix=runs.NOISE_SUFFIX) as (
             run_id,

@@ -46,7 +46,7 @@ def run_context(
     pipeline: Pipeline,
     store: Store,
     observer: RunObserver,
-    session: Callable[[str], Session],
+    open_session: Callable[..., Session],
     *,
     steps: Sequence[str] = (),
     suffix: str = "",
@@ -54,8 +54,8 @@ def run_context(
 ) -> Iterator[tuple[str, Toolbox]]:
     """Record a new run; gives its id and its tools. The caller records how it ends.
 
-    `session` opens the judge session of a run id; `suffix` is added to the pipeline's name. First
-    the journals that killed runs left are read into the ledger. At the end the tools and the
+    `open_session` opens the judge session of a `run_id`; `suffix` is added to the pipeline's name.
+    First the journals that killed runs left are read into the ledger. At the end the tools and the
     `workers` are closed and the read copy is updated, unless the store failed.
     """
     recover_journals(Ledger(store))
@@ -65,7 +65,7 @@ def run_context(
         config_path=str(pipeline.source.path.resolve()),
         config=pipeline.source.text,
     )
-    toolbox = Toolbox(pipeline, session(run_id), workers)
+    toolbox = Toolbox(pipeline, open_session(run_id=run_id), workers)
     observer.run_started(run_id, [SAMPLES, *steps], killed)
     readable = True
     try:
