@@ -13,7 +13,6 @@ from claimflow.flows.models.folders import CrossEncoderFolder, read_cross_encode
 from claimflow.flows.models.onnx import (
     INPUTS,
     OnnxModel,
-    OutputShape,
     equal_length_batches,
     load_tokenizer,
 )
@@ -191,7 +190,7 @@ class _Session:
         self._pair_tokenizer.enable_truncation(folder.max_length, strategy="only_first")
         labels = len(folder.labels)
         hint = f"it must give batch and {labels} numbers, as id2label has it"
-        self._model = OnnxModel(folder.model, OutputShape((None, labels), hint), threads=threads)
+        self._model = OnnxModel(folder.model, (None, labels), hint, threads=threads)
 
     def tokens(self, text: str) -> list[Span]:
         """The characters of each token of a text, in order."""

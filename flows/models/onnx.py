@@ -4,7 +4,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,33 +22,21 @@ INPUTS: Final = ("input_ids", "attention_mask", "token_type_ids")
 """The inputs a model may have, each of shape (batch, tokens); it need not have all."""
 
 
-class OutputShape(NamedTuple):
-    """The shape that a model's first output must have; None is any size.
-
-    `hint` says so in a message.
-    """
-
-    shape: tuple[int | None, ...]
-    hint: str
-
-    def matches(self, found: Sequence[Any]) -> bool:
-        """Whether `found` may be this shape; names stand for sizes that are not known yet."""
-        return len(found) == len(self.shape) and all(
-            None in (one, other) or isinstance(other, str) or one == other
-            for one, other in zip(self.shape, found, strict=True)
-        )
+Shape = tuple[int | None, ...]
+"""The sizes of an array's dimensions; None is any size."""
 
 
 class OnnxModel:
     """A user's ONNX model, loaded and checked; `threads` None takes every core.
 
     Raises `InputError` where the file cannot be loaded, the model has other inputs than `INPUTS`,
-    or its first output has another shape than `output`.
+    or its first output has another shape than `output`, which `hint` says in a message.
     """
 
-    def __init__(self, path: Path, output: OutputShape, *, threads: int | None) -> None:
+    def __init__(self, path: Path, output: Shape, hint: str, *, threads: int | None) -> None:
         self._path = path
         self._output = output
+        self._hint = hint
         try:
             self._session = open_session(path, threads=threads)
         except Exception as error:
@@ -77,8 +65,12 @@ class OnnxModel:
         return found
 
     def _check_shape(self, shape: Sequence[Any]) -> None:
-        if not self._output.matches(shape):
-            self._refuse(f"has the output shape {list(shape)}", self._output.hint)
+        # Names stand for sizes that are not known yet.
+        if len(shape) != len(self._output) or any(
+            None not in (size, found) and not isinstance(found, str) and size != found
+            for size, found in zip(self._output, shape, strict=True)
+        ):
+            self._refuse(f"has the output shape {list(shape)}", self._hint)
 
     def _refuse(self, what: str, hint: str) -> NoReturn:
         raise InputError([Fault(str(self._path), what, hint)])

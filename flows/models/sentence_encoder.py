@@ -14,7 +14,6 @@ from claimflow.flows.models.folders import EncoderFolder, read_encoder
 from claimflow.flows.models.onnx import (
     INPUTS,
     OnnxModel,
-    OutputShape,
     equal_length_batches,
     load_tokenizer,
 )
@@ -117,8 +116,7 @@ class _Session:
         self._tokenizer.enable_truncation(self._settings.max_length)
         numbers = self._settings.dimension
         hint = f"it must give batch, tokens and {numbers} numbers"
-        output = OutputShape((None, None, numbers), hint)
-        self._model = OnnxModel(folder.model, output, threads=threads)
+        self._model = OnnxModel(folder.model, (None, None, numbers), hint, threads=threads)
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
         """Unit vectors of `texts`, one row each; zeros for a text without tokens."""

@@ -5,7 +5,6 @@ from collections import Counter as Counts
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import cycle
-from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
@@ -20,9 +19,9 @@ from claimflow.flows.judge.estimate import (
     combine,
 )
 from claimflow.flows.judge.judge import JudgePanel
+from claimflow.flows.models.loading import LocalEntailmentModel, load_entailment_model
 from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint, Endpoint, Judge
 from claimflow.flows.pipeline.pipeline import Pipeline
-from claimflow.flows.runner.embedded_models import ModelWork
 from claimflow.flows.runner.tools import entailment_keys
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
@@ -43,9 +42,9 @@ class EntailmentEstimate:
     downloaded yet is taken to be unsure of every pair. Nothing is written.
     """
 
-    def __init__(self, models: ModelWork, ledger: Ledger, *, most: int = _MOST) -> None:
+    def __init__(self, model: LocalEntailmentModel, ledger: Ledger, *, most: int = _MOST) -> None:
         self.guessed = False
-        self._models = models
+        self._model = model
         self._ledger = ledger
         self._left = most
         self._judged: dict[Pair, Judgement] = {}
@@ -53,7 +52,7 @@ class EntailmentEstimate:
 
     def judge(self, pairs: Sequence[Pair]) -> dict[Pair, Judgement]:
         """As `EntailmentModel.judge`."""
-        keys = entailment_keys(self._models.entailment.identity, pairs)
+        keys = entailment_keys(self._model.identity, pairs)
         on_file = self._ledger.recall(list(keys.values()))
         found = {
             pair: Judgement(*json.loads(on_file[key]))
@@ -61,7 +60,7 @@ class EntailmentEstimate:
             if key in on_file
         }
         new = [pair for pair in keys if pair not in found and pair not in self._judged]
-        judged = self._models.entailment.judge(new[: self._left])
+        judged = self._model.judge(new[: self._left])
         self._left -= len(judged)
         self._judged |= judged
         found |= {pair: self._judged[pair] for pair in keys if pair in self._judged}
@@ -81,9 +80,7 @@ def cascade_steps(pipeline: Pipeline) -> Iterator[tuple[str, Stage]]:
 
 def estimate_entailment(pipeline: Pipeline, store: Store) -> EntailmentEstimate:
     """The entailment model of a pipeline, for plans."""
-    folder = pipeline.embedder if isinstance(pipeline.embedder, Path) else None
-    models = ModelWork(folder, None, entailment=pipeline.entailment)
-    return EntailmentEstimate(models, Ledger(store))
+    return EntailmentEstimate(load_entailment_model(pipeline.entailment), Ledger(store))
 
 
 class StepCounter:

@@ -1,11 +1,11 @@
 """The models that claimflow runs itself: encoder and entailment model, here or on workers."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from claimflow.flows.errors import InputError, StoreFullError, WorkersError
 from claimflow.flows.models.hub import fetch_model, find_cached, hub_host
@@ -18,48 +18,9 @@ from claimflow.flows.models.sentence_encoder import SentenceEncoder
 from claimflow.flows.pipeline.model_settings import HubModel
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.runner.prepare import Prepared
-from claimflow.flows.runner.workers.protocol import Workers
 from claimflow.stages.tools import EntailmentModel, Pair
 
-Batches = Sequence[Sequence[Any]]
-
 Model = TypeVar("Model", SentenceEncoder, LocalEntailmentModel)
-
-_WORTH: Final = 10
-"""Batches that are worth loading the model in another worker."""
-
-
-class ModelWork:
-    """The encoder in `folder` and the entailment model at `entailment` (None: those of claimflow).
-
-    A reply depends on its question alone, not on the batch or the process, so workers can answer.
-    Nothing is downloaded: a model of the Hub that is not on this machine gives no judgements.
-    """
-
-    def __init__(
-        self, folder: Path | None, workers: Workers | None, *, entailment: ModelSource = None
-    ) -> None:
-        self.embedder = SentenceEncoder(folder)
-        self.entailment = load_entailment_model(entailment)
-        self._sources = folder, entailment
-        self._workers = workers
-
-    def vectors(self, batches: Batches) -> Iterator[list[bytes]]:
-        """The embeddings of each batch of distinct texts, as bytes of 32-bit floats."""
-        # Not on local workers: the threads of the encoder use all cores as well as they do.
-        if self._workers and self._workers.worth(1):
-            identity = self.embedder.identity
-            chunks = ((self._sources[0], identity, texts) for texts in batches)
-            return self._workers.each(worker_vectors, chunks, what="embeddings")
-        return (list(self.embedder.vectors(texts).values()) for texts in batches)
-
-    def judgements(self, batches: Batches) -> Iterator[list[bytes]]:
-        """The judgements of each batch of distinct pairs, as JSON."""
-        if self._workers and self._workers.worth(len(batches) // _WORTH):
-            identity = self.entailment.identity
-            chunks = ((self._sources[1], identity, pairs) for pairs in batches)
-            return self._workers.each(worker_judgements, chunks, what="verdicts")
-        return (_judge(self.entailment, pairs) for pairs in batches)
 
 
 def worker_vectors(
@@ -77,10 +38,12 @@ def worker_judgements(
 
     A worker on another machine may have to download it.
     """
-    return _judge(_load_same(_worker_entailment, source, identity, "entailment model"), pairs)
+    model = _load_same(_worker_entailment, source, identity, "entailment model")
+    return judgement_replies(model, pairs)
 
 
-def _judge(entailment: EntailmentModel, pairs: Sequence[Pair]) -> list[bytes]:
+def judgement_replies(entailment: EntailmentModel, pairs: Sequence[Pair]) -> list[bytes]:
+    """The judgements of a batch of distinct pairs, as JSON."""
     judged = entailment.judge(pairs)
     return [json.dumps(judged[pair]).encode() for pair in pairs]
 
@@ -126,8 +89,9 @@ def fetch_models(prepared: Prepared, tell: Callable[[str], None]) -> Prepared:
             is_commit = f"{model.revision} is commit {commit} (to stay: {pinned})"
             tell(f"entailment model {model}: {is_commit}")
         pipeline = replace(pipeline, entailment=pinned)
-    folder = pipeline.embedder if isinstance(pipeline.embedder, Path) else None
-    ModelWork(folder, None, entailment=pipeline.entailment)
+    # Each raises for a file that is missing.
+    SentenceEncoder(pipeline.embedder if isinstance(pipeline.embedder, Path) else None)
+    load_entailment_model(pipeline.entailment)
     return prepared._replace(pipeline=pipeline)
 
 

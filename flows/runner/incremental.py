@@ -1,15 +1,13 @@
 """Incremental reuse: rows of unchanged samples are taken from an earlier table."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import duckdb
 import polars as pl
 
 from claimflow.flows.pipeline.wiring import Step
-from claimflow.flows.runner.table_parts import GROUP, Tables, grouped, make_parts
-from claimflow.flows.runner.workers.protocol import Workers
 from claimflow.flows.store.arrow import Arrow
 from claimflow.flows.store.artifacts import Artifact, by_shard, read_shards
 from claimflow.flows.store.store import Store, read_table
@@ -124,16 +122,25 @@ class IncrementalTable:
         self._unchanged = unchanged
         self._waiting: deque[tuple[pl.DataFrame, pl.DataFrame]] = deque()
 
-    def parts(self, workers: Workers, *, remaining: int) -> Iterator[pl.DataFrame]:
-        """The parts in their order; the samples that are not unchanged fill `remaining` parts."""
-        for made in make_parts(self._stage, self._changed_samples(), {}, workers, of=remaining):
+    def parts(
+        self,
+        groups: Iterable[Sequence[int]],
+        make: Callable[[Iterator[dict[str, pl.DataFrame]]], Iterable[pl.DataFrame]],
+    ) -> Iterator[pl.DataFrame]:
+        """The parts in their order; those of each of `groups` are read together.
+
+        `make` gives the rows of the samples that are not unchanged, part by part.
+        """
+        for made in make(self._changed_samples(groups)):
             places, kept = self._waiting.popleft()
             yield self._merge(made, places, kept)
 
-    def _changed_samples(self) -> Iterator[Tables]:
+    def _changed_samples(
+        self, groups: Iterable[Sequence[int]]
+    ) -> Iterator[dict[str, pl.DataFrame]]:
         """New and changed samples of each part; places and rows of the others are queued."""
         columns = self._stage.columns.get(SAMPLES, ())
-        for shards in grouped(range(self._samples.shards), GROUP):
+        for shards in groups:
             with self._store.reading() as connection:
                 samples = read_shards(connection, Sample, self._samples, shards, columns=columns)
                 placed = samples.with_row_index(_PLACE)

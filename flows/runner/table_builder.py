@@ -1,8 +1,11 @@
 """Builds the table of a step part by part and writes it to the store."""
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import Any, Final, TypeVar
 
 import polars as pl
 
@@ -16,22 +19,33 @@ from claimflow.flows.runner.incremental import (
 )
 from claimflow.flows.runner.observer import RunObserver
 from claimflow.flows.runner.prepare import SHARD
-from claimflow.flows.runner.table_parts import (
-    AT_ONCE,
-    GROUP,
-    Item,
-    can_batch_parts,
-    grouped,
-    input_parts,
-    make_batched_parts,
-    make_parts,
-    whole_inputs,
-)
+from claimflow.flows.runner.tools import CachedEmbedder, CachedEntailment
 from claimflow.flows.runner.workers.protocol import Workers
 from claimflow.flows.samples.reader import SampleSource
-from claimflow.flows.store.artifacts import Artifact, ArtifactWriter, Provenance
+from claimflow.flows.store.artifacts import (
+    Artifact,
+    ArtifactWriter,
+    Provenance,
+    by_shard,
+    read_artifact,
+    read_shards,
+)
 from claimflow.flows.store.store import Store
+from claimflow.stages.base import Stage
 from claimflow.stages.rows import Sample
+
+GROUP: Final = 5
+"""Parts read or written while the store is open once, since opening and closing costs CPU."""
+
+AT_ONCE: Final = 10
+"""Parts made in one call: their rows fill whole row groups, which DuckDB writes to its file
+directly and not to its log first."""
+
+_SIDE_BY_SIDE: Final = 4
+"""Parts whose questions a cluster answers at the same time: 160 batches of texts."""
+
+Tables = Mapping[str, Any]
+Item = TypeVar("Item")
 
 
 class TableBuilder:
@@ -88,7 +102,12 @@ class TableBuilder:
         elif unchanged.height:
             remaining = -(-(self._samples.count - unchanged.height) // SHARD)
             table = IncrementalTable(self._store, step, inputs, unchanged)
-            parts = self._until_stopped(table.parts(self._workers, remaining=remaining))
+            parts = self._until_stopped(
+                table.parts(
+                    grouped(range(shards), GROUP),
+                    lambda changed: make_parts(stage, changed, {}, self._workers, of=remaining),
+                )
+            )
         else:
             size = 1 if tools else GROUP  # Rows that cost model calls are written at once.
             read = input_parts(self._store, step, inputs, of=shards, size=size)
@@ -111,3 +130,140 @@ class TableBuilder:
             if self._stop.is_set():
                 raise StoppedError
             yield item
+
+
+def grouped(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """`items` in lists of `size`; the last list may be shorter."""
+    rest = iter(items)
+    while group := list(islice(rest, size)):
+        yield group
+
+
+def whole_inputs(store: Store, step: Step, inputs: Mapping[str, Artifact]) -> Tables:
+    """The inputs of a step, read while the store is open once."""
+    with store.reading() as connection:
+
+        def table(name: str, wire: str) -> pl.DataFrame:
+            row, columns = step.stage.inputs[name].row, step.stage.columns.get(name, ())
+            return read_artifact(connection, row, inputs[wire], columns=columns)
+
+        return {
+            name: table(name, wire)
+            if isinstance(wire, str)
+            else {one: table(name, one) for one in wire}
+            for name, wire in step.inputs.items()
+        }
+
+
+def input_parts(
+    store: Store, step: Step, inputs: Mapping[str, Artifact], *, of: int, size: int
+) -> Iterator[Tables]:
+    """The inputs of a step in `of` parts; `size` parts are read while the store is open once."""
+    for shards in grouped(range(of), size):
+        tables = _read(store, step, inputs, shards)
+        parts = {name: by_shard(table, shards) for name, table in tables.items()}
+        for number in range(len(shards)):
+            yield {name: tables[number] for name, tables in parts.items()}
+
+
+def make_parts(
+    stage: Stage, parts: Iterable[Tables], tools: Mapping[str, Any], workers: Workers, *, of: int
+) -> Iterator[pl.DataFrame]:
+    """The rows that a stage makes of each of the `of` parts, in their order."""
+    cut = -(-workers.shards // max(of, 1))
+    if stage.by_row and not tools and workers.worth(of * cut):
+        return _make_on_workers(stage, parts, workers, cut=cut)
+    if _models_can_run_on_workers(tools) and workers.worth(1):
+        return _make_in_threads(stage, parts, tools)
+    return (stage.make(tables, tools) for tables in parts)
+
+
+def _make_on_workers(
+    stage: Stage, parts: Iterable[Tables], workers: Workers, *, cut: int
+) -> Iterator[pl.DataFrame]:
+    """Parts made by workers; a part that is samples alone is cut into `cut` chunks."""
+    counts: deque[int] = deque()
+
+    def chunks() -> Iterator[tuple[Stage, Tables]]:
+        for tables in parts:
+            pieces = _pieces(tables, cut)
+            counts.append(len(pieces))
+            for piece in pieces:
+                yield stage, piece
+
+    made = workers.each(make_table, chunks(), what=stage.use)
+    for first in made:
+        yield pl.concat([first, *islice(made, counts.popleft() - 1)])
+
+
+def _models_can_run_on_workers(tools: Mapping[str, Any]) -> bool:
+    """Whether all models that a stage asks are embedded ones, which workers can run."""
+    embedded = CachedEmbedder, CachedEntailment
+    return bool(tools) and all(isinstance(tool, embedded) for tool in tools.values())
+
+
+def _make_in_threads(
+    stage: Stage, parts: Iterable[Tables], tools: Mapping[str, Any]
+) -> Iterator[pl.DataFrame]:
+    """Parts made in threads: else the cluster is idle while a part is looked up or written."""
+    waiting: deque[Future[pl.DataFrame]] = deque()
+    with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="part") as pool:
+        try:
+            for tables in parts:
+                waiting.append(pool.submit(stage.make, tables, tools))
+                if len(waiting) == _SIDE_BY_SIDE:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _pieces(tables: Tables, cut: int) -> list[Tables]:
+    if cut == 1 or set(tables) != {"samples"}:
+        return [tables]
+    samples = tables["samples"]
+    size = max(1, -(-samples.height // cut))
+    starts = range(0, max(1, samples.height), size)
+    return [{"samples": samples.slice(start, size)} for start in starts]
+
+
+def make_table(stage: Stage, tables: Tables) -> pl.DataFrame:
+    """The work of a worker: the rows that a stage without tools makes of a chunk."""
+    return stage.make(tables, {})
+
+
+def can_batch_parts(stage: Stage, tools: Mapping[str, Any]) -> bool:
+    """Whether a stage can make several parts in one call, because its rows name their sample.
+
+    Polars needs about a millisecond for each expression, however few the rows; a stage that
+    goes through its rows in Python gains nothing.
+    """
+    return not tools and not stage.by_row and "sample_id" in stage.makes.model_fields
+
+
+def make_batched_parts(
+    store: Store, step: Step, inputs: Mapping[str, Artifact], *, of: int
+) -> Iterator[pl.DataFrame]:
+    """As `make_parts`, several parts in one call: the same rows in the same order."""
+    for shards in grouped(range(of), AT_ONCE):
+        tables = _read(store, step, inputs, shards)
+        shard_of = tables["samples"].select("sample_id", "shard")
+        made = step.stage.make({name: t.drop("shard") for name, t in tables.items()}, {})
+        placed = made.join(shard_of, on="sample_id", how="left", maintain_order="left")
+        yield from by_shard(placed, shards)
+
+
+def _read(
+    store: Store, step: Step, inputs: Mapping[str, Artifact], shards: Sequence[int]
+) -> dict[str, pl.DataFrame]:
+    wires = {name: wire for name, wire in step.inputs.items() if isinstance(wire, str)}
+    rows, columns = step.stage.inputs, step.stage.columns
+    with store.reading() as connection:
+        return {
+            name: read_shards(
+                connection, rows[name].row, inputs[wire], shards, columns=columns.get(name, ())
+            )
+            for name, wire in wires.items()
+        }

@@ -14,18 +14,29 @@ from claimflow.flows.errors import StoppedError
 from claimflow.flows.judge.embedding import EndpointEmbedder
 from claimflow.flows.judge.judge import EndpointJudge, JudgePanel
 from claimflow.flows.judge.session import Session
+from claimflow.flows.models.loading import ModelSource, load_entailment_model
+from claimflow.flows.models.sentence_encoder import SentenceEncoder
+from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.wiring import Step
-from claimflow.flows.runner.embedded_models import ModelWork
+from claimflow.flows.runner.embedded_models import (
+    judgement_replies,
+    worker_judgements,
+    worker_vectors,
+)
 from claimflow.flows.runner.workers.protocol import Workers
 from claimflow.flows.store.ledger import Ledger
 from claimflow.stages.rows import content_key
 from claimflow.stages.tools import LLM, Embedder, EntailmentModel, Judgement, Pair
 
 Asked = TypeVar("Asked")
+Batches = Sequence[Sequence[Any]]
 
 _BATCH: Final = 100
 """Questions per batch; a stopped run finishes the current batch."""
+
+_WORTH: Final = 10
+"""Batches that are worth loading the entailment model in another worker."""
 
 _HELD: Final = 1.0
 """Seconds between two writes of replies; a killed run loses at most those since the last."""
@@ -75,33 +86,57 @@ class ReplyCache:
 
 
 class CachedEmbedder:
-    """An `Embedder` that computes no embedding twice."""
+    """The encoder in `folder` (None: that of claimflow), which computes no embedding twice.
 
-    def __init__(self, models: ModelWork, cache: ReplyCache) -> None:
-        self.identity = models.embedder.identity
-        self._models = models
+    A vector depends on its text alone, not on the batch or the process, so workers can compute it.
+    """
+
+    def __init__(self, folder: Path | None, workers: Workers | None, cache: ReplyCache) -> None:
+        self._folder = folder
+        self._encoder = SentenceEncoder(folder)
+        self._workers = workers
         self._cache = cache
+        self.identity = self._encoder.identity
 
     def embed(self, texts: Sequence[str]) -> pl.DataFrame:
         """As `Embedder.embed`."""
         keys = {text: content_key("embedding", self.identity, text) for text in texts}
-        replies = self._cache.replies("embedder", keys, self._models.vectors)
-        return self._models.embedder.table(list(replies), list(replies.values()))
+        replies = self._cache.replies("embedder", keys, self._vectors)
+        return self._encoder.table(list(replies), list(replies.values()))
+
+    def _vectors(self, batches: Batches) -> Iterator[list[bytes]]:
+        """The embeddings of each batch of distinct texts, as bytes of 32-bit floats."""
+        # Not on local workers: the threads of the encoder use all cores as well as they do.
+        if self._workers and self._workers.worth(1):
+            chunks = ((self._folder, self.identity, texts) for texts in batches)
+            return self._workers.each(worker_vectors, chunks, what="embeddings")
+        return (list(self._encoder.vectors(texts).values()) for texts in batches)
 
 
 class CachedEntailment:
-    """An `EntailmentModel` that judges no pair twice."""
+    """The entailment model at `source` (None: that of claimflow), which judges no pair twice.
 
-    def __init__(self, models: ModelWork, cache: ReplyCache) -> None:
-        self.identity = models.entailment.identity
-        self._models = models
+    Workers can judge, too. A model of the Hub that is not on this machine gives no judgements.
+    """
+
+    def __init__(self, source: ModelSource, workers: Workers | None, cache: ReplyCache) -> None:
+        self._source = source
+        self._model = load_entailment_model(source)
+        self._workers = workers
         self._cache = cache
+        self.identity = self._model.identity
 
     def judge(self, pairs: Sequence[Pair]) -> dict[Pair, Judgement]:
         """As `EntailmentModel.judge`."""
         keys = entailment_keys(self.identity, pairs)
-        replies = self._cache.replies("entailment", keys, self._models.judgements)
+        replies = self._cache.replies("entailment", keys, self._judgements)
         return {pair: Judgement(*json.loads(reply)) for pair, reply in replies.items()}
+
+    def _judgements(self, batches: Batches) -> Iterator[list[bytes]]:
+        if self._workers and self._workers.worth(len(batches) // _WORTH):
+            chunks = ((self._source, self.identity, pairs) for pairs in batches)
+            return self._workers.each(worker_judgements, chunks, what="verdicts")
+        return (judgement_replies(self._model, pairs) for pairs in batches)
 
 
 def entailment_keys(identity: Mapping[str, Any], pairs: Sequence[Pair]) -> dict[Pair, str]:
@@ -135,15 +170,13 @@ class Toolbox:
         self._session = session
         self._workers = workers
         cache = ReplyCache(session.ledger, session.stop)
-        folder = pipeline.embedder if isinstance(pipeline.embedder, Path) else None
-        models = ModelWork(folder, workers, entailment=pipeline.entailment)
-        self._embedded = CachedEmbedder(models, cache)
-        self._entailment = CachedEntailment(models, cache)
-        self._endpoint = (
-            EndpointEmbedder(pipeline.embedder, session)
-            if pipeline.embedder is not None and not isinstance(pipeline.embedder, Path)
-            else None
-        )
+        self._endpoint, folder = None, None
+        if isinstance(pipeline.embedder, EmbeddingEndpoint):
+            self._endpoint = EndpointEmbedder(pipeline.embedder, session)
+        else:
+            folder = pipeline.embedder
+        self._embedded = CachedEmbedder(folder, workers, cache)
+        self._entailment = CachedEntailment(pipeline.entailment, workers, cache)
         self._judges = {
             name: EndpointJudge(name, judge, session) for name, judge in pipeline.judges.items()
         }

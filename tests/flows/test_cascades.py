@@ -14,11 +14,11 @@ import pytest
 
 from claimflow.flows.cli.main import main
 from claimflow.flows.judge.estimate import CascadeEstimate, Estimate
+from claimflow.flows.models.loading import load_entailment_model
 from claimflow.flows.quality.cascades import cascade_results, clopper_pearson
 from claimflow.flows.report.markdown import run_markdown
 from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.runner.counting import EntailmentEstimate
-from claimflow.flows.runner.embedded_models import ModelWork
 from claimflow.flows.runner.estimate import estimate
 from claimflow.flows.runner.plan import plan
 from claimflow.flows.runner.prepare import prepare
@@ -290,12 +290,12 @@ def test_the_entailment_model_is_part_of_the_fingerprint(
 
 
 def test_a_plan_judges_some_pairs_and_extrapolates(tmp_path: Path) -> None:
-    models = ModelWork(None, None, entailment=TINY)
+    model = load_entailment_model(TINY)
     pairs = [Pair("One.", claim) for claim in ("Paris", "cheese", "x", "y", "z")]
-    foreseen = EntailmentEstimate(models, Ledger(Store(tmp_path / "s.duckdb")), most=2)
+    foreseen = EntailmentEstimate(model, Ledger(Store(tmp_path / "s.duckdb")), most=2)
     first = foreseen.judge(pairs[:2])
     assert not foreseen.guessed
-    assert first == models.entailment.judge(pairs[:2])
+    assert first == model.judge(pairs[:2])
     assert foreseen.judge(pairs[:2]) == first
     assert not foreseen.guessed
     later = foreseen.judge(pairs)

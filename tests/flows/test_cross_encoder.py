@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from claimflow.flows.errors import InputError, WorkersError
 from claimflow.flows.models.cross_encoder import CrossEncoder, text_windows
-from claimflow.flows.runner.embedded_models import ModelWork, worker_judgements
+from claimflow.flows.models.loading import load_entailment_model
+from claimflow.flows.runner.embedded_models import judgement_replies, worker_judgements
 from claimflow.stages.tools import Judgement, Pair
 
 TINY = Path(__file__).parents[1] / "data" / "tiny_cross_encoder"
@@ -260,13 +261,12 @@ def test_the_model_may_be_in_the_folder_onnx(folder: Path) -> None:
 
 def test_workers_must_have_the_same_model(folder: Path) -> None:
     pairs = [Pair(PROVED, "Paris"), Pair(FILLED, "cheese")]
-    here = ModelWork(None, None, entailment=folder)
-    (replies,) = here.judgements([pairs])
-    assert worker_judgements(folder, here.entailment.identity, pairs) == replies
+    here = load_entailment_model(folder)
+    assert worker_judgements(folder, here.identity, pairs) == judgement_replies(here, pairs)
     with pytest.raises(WorkersError, match=r"another entailment model in .*mine than"):
         worker_judgements(folder, {"name": "other"}, pairs)
     with pytest.raises(WorkersError, match="a worker has not the entailment model of this run"):
-        worker_judgements(folder / "nowhere", here.entailment.identity, pairs)
+        worker_judgements(folder / "nowhere", here.identity, pairs)
 
 
 def words(text: str) -> list[tuple[int, int]]:

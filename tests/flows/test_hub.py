@@ -13,9 +13,10 @@ from claimflow.flows.cli.main import main
 from claimflow.flows.errors import InputError, StoreFullError, WorkersError
 from claimflow.flows.models.cross_encoder import CrossEncoder
 from claimflow.flows.models.hub import fetch_model, find_cached
+from claimflow.flows.models.loading import load_entailment_model
 from claimflow.flows.pipeline.model_settings import HubModel, folder_or_hub_model
 from claimflow.flows.runner.counting import EntailmentEstimate
-from claimflow.flows.runner.embedded_models import ModelWork, worker_judgements
+from claimflow.flows.runner.embedded_models import judgement_replies, worker_judgements
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
 from claimflow.stages.tools import Judgement, Pair
@@ -196,8 +197,8 @@ def test_a_plan_downloads_nothing_and_says_what_a_run_will(
 def test_the_plan_of_a_cascade_assumes_an_unfetched_model_to_be_unsure(
     tmp_path: Path, hub: Hub, home: Path
 ) -> None:
-    models = ModelWork(None, None, entailment=MODEL)
-    foreseen = EntailmentEstimate(models, Ledger(Store(tmp_path / "s.duckdb")))
+    model = load_entailment_model(MODEL)
+    foreseen = EntailmentEstimate(model, Ledger(Store(tmp_path / "s.duckdb")))
     assert foreseen.judge([PAIR]) == {PAIR: Judgement(0.5, 0.25, 0.25, 0, 0)}
     assert foreseen.guessed
     assert hub.requests == []
@@ -396,9 +397,8 @@ def test_a_cache_that_cannot_be_written(hub: Hub, home: Path) -> None:
 def test_workers_fetch_the_same_commit(hub: Hub, home: Path) -> None:
     commit = fetch().name
     pinned = HubModel(NAME, commit)
-    here = ModelWork(None, None, entailment=pinned)
-    (replies,) = here.judgements([[PAIR]])
-    identity = here.entailment.identity
+    here = load_entailment_model(pinned)
+    replies, identity = judgement_replies(here, [PAIR]), here.identity
     move_main(hub)
     shutil.rmtree(home)
     assert worker_judgements(pinned, identity, [PAIR]) == replies

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from claimflow.flows.errors import InputError
-from claimflow.flows.models.onnx import INPUTS, OnnxModel, OutputShape, load_tokenizer
+from claimflow.flows.models.onnx import INPUTS, OnnxModel, Shape, load_tokenizer
 
 TINY = Path(__file__).parents[1] / "data" / "tiny_encoder" / "model.onnx"
 """Of eight words word i has the vector (i + 1, 0, 2)."""
 
-THREE = OutputShape((None, None, 3), "it must give three numbers")
+THREE: Shape = (None, None, 3)
 
 
 def inputs(*words: int) -> dict[str, Any]:
@@ -21,11 +21,11 @@ def inputs(*words: int) -> dict[str, Any]:
     return dict(zip(INPUTS, (ids, np.ones_like(ids), np.zeros_like(ids)), strict=True))
 
 
-def model(path: Path = TINY, gives: OutputShape = THREE) -> OnnxModel:
-    return OnnxModel(path, gives, threads=1)
+def model(path: Path = TINY, gives: Shape = THREE) -> OnnxModel:
+    return OnnxModel(path, gives, "it must give otherwise", threads=1)
 
 
-def message(path: Path, *words: int, gives: OutputShape = THREE) -> str:
+def message(path: Path, *words: int, gives: Shape = THREE) -> str:
     with pytest.raises(InputError) as caught:
         model(path, gives).run(inputs(*words))
     return str(caught.value).replace(f"{path}: ", "")
@@ -54,13 +54,13 @@ def test_numbers_that_are_not_finite_are_refused(tmp_path: Path, other: float) -
 @pytest.mark.parametrize("shape", [(None, 3), (None, None, 4), (None, None, None, 3)])
 def test_an_output_of_another_shape_is_refused(shape: Any) -> None:
     line = "has the output shape ['batch', 'sequence', 3]; it must give otherwise"
-    assert message(TINY, 0, gives=OutputShape(shape, "it must give otherwise")) == line
+    assert message(TINY, 0, gives=shape) == line
 
 
 def test_a_shape_that_is_known_only_from_the_output_is_checked_then() -> None:
-    two = model(gives=OutputShape((None, 2, 3), "it must give two"))
+    two = model(gives=(None, 2, 3))
     assert two.run(inputs(0, 1)).shape == (1, 2, 3)
-    with pytest.raises(InputError, match=r"has the output shape \[1, 3, 3\]; it must give two"):
+    with pytest.raises(InputError, match=r"has the output shape \[1, 3, 3\]; it must give"):
         two.run(inputs(0, 1, 2))
 
 

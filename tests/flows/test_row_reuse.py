@@ -13,7 +13,7 @@ from claimflow.flows.api import run_pipeline
 from claimflow.flows.errors import InputError
 from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.pipeline.wiring import Step
-from claimflow.flows.runner import incremental, table_builder
+from claimflow.flows.runner import table_builder
 from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.plan import plan
 from claimflow.flows.runner.prepare import open_store, prepare
@@ -126,8 +126,7 @@ VERSIONS = [
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two samples in a part, two parts at a time."""
-    for module in (table_builder, incremental):
-        monkeypatch.setattr(module, "GROUP", 2)
+    monkeypatch.setattr(table_builder, "GROUP", 2)
     monkeypatch.setattr("claimflow.flows.runner.table_builder.SHARD", 2)
 
 

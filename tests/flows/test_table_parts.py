@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from claimflow.flows.api import run_pipeline
-from claimflow.flows.runner import table_builder, table_parts
+from claimflow.flows.runner import table_builder
 from claimflow.flows.runner.observer import RunObserver
 from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.runner.workers import local
@@ -49,9 +49,8 @@ def test_groups_and_workers_make_the_same_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def made(group: int, worth_workers: int) -> dict[str, pl.DataFrame]:
-        for module in (table_parts, table_builder):
-            for size in ("GROUP", "AT_ONCE"):
-                monkeypatch.setattr(module, size, group)
+        for size in ("GROUP", "AT_ONCE"):
+            monkeypatch.setattr(table_builder, size, group)
         monkeypatch.setattr(local, "WORTH", worth_workers)
         folder = tmp_path / f"{group} {worth_workers}"
         folder.mkdir()

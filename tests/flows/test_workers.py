@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from claimflow.flows.errors import StoppedError, WorkersError
-from claimflow.flows.runner.table_parts import make_table
+from claimflow.flows.runner.table_builder import make_table
 from claimflow.flows.runner.workers.local import LocalWorkers
 from claimflow.stages.base import Stage
 from claimflow.stages.decompose import DecomposeClaims
