@@ -17,7 +17,7 @@ from claimflow.flows.runner.plan import choose
 from claimflow.flows.runner.prepare import Prepared, open_store
 from claimflow.flows.runner.readiness import check_ready
 from claimflow.flows.runner.run import Run, run_context, run_interruptibly
-from claimflow.flows.runner.workers.protocol import open_workers
+from claimflow.flows.runner.workers import open_workers
 from claimflow.flows.store import runs
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store

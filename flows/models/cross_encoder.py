@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from claimflow.flows.models.entailment.model import NO_WORDS, rounded_judgement
 from claimflow.flows.models.folders import CrossEncoderFolder, read_cross_encoder
 from claimflow.flows.models.onnx import (
     INPUTS,
@@ -28,9 +29,6 @@ _BATCH_TOKENS: Final = 4_096
 
 _ENCODING_FIELDS: Final = ("ids", "attention_mask", "type_ids")
 """The fields of a tokenizer's encoding that hold each of `INPUTS`."""
-
-_NO_TOKENS: Final = Judgement(0.0, 0.0, 1.0, 0, 0)
-"""The judgement where premise or claim has no token."""
 
 _RANK: Final[Mapping[Label, int]] = {"entailed": 2, "contradicted": 1, "neutral": 0}
 
@@ -78,7 +76,7 @@ class CrossEncoder:
             pair: max(
                 (self._judgement(one.span, probabilities[one.texts]) for one in found),
                 key=_rank,
-                default=_NO_TOKENS,
+                default=NO_WORDS,
             )
             for pair, found in windows.items()
         }
@@ -89,11 +87,7 @@ class CrossEncoder:
 
     def _judgement(self, span: Span, probabilities: Sequence[float]) -> Judgement:
         by_label = dict(zip(self._folder.labels, probabilities, strict=True))
-        # Processors differ beyond three digits, and a verdict must not depend on the processor.
-        entailed = round(by_label["entailed"], 3)
-        contradicted = round(by_label.get("contradicted", 0.0), 3)
-        neutral = max(0.0, round(1 - entailed - contradicted, 3))
-        return Judgement(entailed, contradicted, neutral, *span)
+        return rounded_judgement(by_label["entailed"], by_label.get("contradicted", 0.0), *span)
 
 
 def _rank(judgement: Judgement) -> tuple[int, float]:

@@ -159,6 +159,14 @@ class Endpoint(YamlModel):
     """Further parameters of the request, for example {reasoning_effort: low}."""
     provider: str = DEFAULT_PROVIDER
 
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of every request."""
+        return self.extra
+
+    def identity(self) -> dict[str, Any]:
+        """Everything that can change a reply: the request without its texts, and who is asked."""
+        return {"model": self.model, "api_base": self.api_base, **self.parameters()}
+
 
 class Judge(Endpoint):
     """A language model that decomposes texts and verifies claims."""
@@ -174,14 +182,9 @@ class Judge(Endpoint):
     """Sampling seed, for endpoints that accept one."""
 
     def identity(self) -> dict[str, Any]:
-        """Everything that can change a reply: the request without its messages, and who is asked.
-
-        litellm is left out, which the ledger keys of earlier releases do not name.
-        """
-        identity = {"model": self.model, "api_base": self.api_base, **self.parameters()}
-        if self.provider != DEFAULT_PROVIDER:
-            identity["judge_provider"] = self.provider
-        return identity
+        """As `Endpoint.identity`; the ledger keys of earlier releases do not name litellm."""
+        others = {} if self.provider == DEFAULT_PROVIDER else {"judge_provider": self.provider}
+        return super().identity() | others
 
     def parameters(self) -> dict[str, Any]:
         """The sampling parameters of every request."""
@@ -217,10 +220,6 @@ class EmbeddingEndpoint(Endpoint):
     """Length of a vector, for models that can shorten it."""
     texts_per_call: int = Field(default=256, ge=1, le=2048)
     """Texts in one request."""
-
-    def identity(self) -> dict[str, Any]:
-        """Everything that can change a vector: the request without its texts."""
-        return {"model": self.model, "api_base": self.api_base, **self.parameters()}
 
     def parameters(self) -> dict[str, Any]:
         """The parameters of every request."""

@@ -18,8 +18,7 @@ from claimflow.flows.quality.variance import (
     detectable_difference,
     variance_components,
 )
-from claimflow.flows.runner.counting import StepCounter, estimate_entailment
-from claimflow.flows.runner.estimate import ClaimEstimates
+from claimflow.flows.runner.estimate import ClaimEstimates, StepCounter, estimate_entailment
 from claimflow.flows.runner.observer import RunObserver
 from claimflow.flows.runner.prepare import SHARD, Prepared
 from claimflow.flows.runner.readiness import check_endpoints
@@ -104,7 +103,7 @@ def estimate_calls(
         return dict.fromkeys(step.stage.needed_tools)
 
     def complete(step: Step, table: pl.DataFrame) -> pl.DataFrame:
-        return claims.complete(step.name, step.stage, table, samples) if step.judges else table
+        return claims.complete(step, table, samples) if step.judges else table
 
     repeated = _RepeatedTables(pipeline, samples, repeats, lend, complete)
     for name in (step.name for step in pipeline.steps if step.name in counters):

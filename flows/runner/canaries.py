@@ -14,7 +14,7 @@ from claimflow.flows.pipeline.gates import CanarySource
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.times import to_timedelta
 from claimflow.flows.pipeline.wiring import Step
-from claimflow.flows.runner.counting import StepCounter, estimate_entailment
+from claimflow.flows.runner.estimate import StepCounter, estimate_entailment
 from claimflow.flows.runner.prepare import Prepared
 from claimflow.flows.runner.tools import Toolbox
 from claimflow.flows.samples.canaries import Canary

@@ -1,32 +1,174 @@
-"""Estimated calls, tokens and cost of a planned run."""
+"""Estimated calls, tokens and cost of a planned run: its stages, run with tools that only count."""
 
+import json
+from collections import Counter as Counts
 from collections.abc import Iterator, Mapping, Sequence, Set
+from datetime import datetime
+from itertools import cycle
 from typing import Any, Final
 
 import polars as pl
 
-from claimflow.flows.judge.estimate import NOT_ASKED, Estimate, combine
-from claimflow.flows.pipeline.model_settings import Endpoint
+from claimflow.flows.judge.budget import price_of
+from claimflow.flows.judge.call_statistics import recall_call_statistics
+from claimflow.flows.judge.estimate import (
+    NOT_ASKED,
+    CascadeEstimate,
+    CountingEmbedder,
+    CountingJudge,
+    Estimate,
+    combine,
+)
+from claimflow.flows.judge.judge import JudgePanel
+from claimflow.flows.models.loading import LocalEntailmentModel, load_entailment_model
+from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint, Endpoint, Judge
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.runner.corrections import apply_edits
-from claimflow.flows.runner.counting import (
-    CascadeCounter,
-    EntailmentEstimate,
-    StepCounter,
-    cascade_steps,
-    estimate_entailment,
-)
 from claimflow.flows.runner.incremental import SAMPLES
 from claimflow.flows.runner.plan import PlannedStep
 from claimflow.flows.runner.prepare import SHARD, Prepared
+from claimflow.flows.runner.tools import entailment_keys
 from claimflow.flows.samples.reader import SampleSource
 from claimflow.flows.store.artifacts import read_artifact
+from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
 from claimflow.stages.base import Stage
 from claimflow.stages.rows import Claim, Side
 from claimflow.stages.tables import schema
 from claimflow.stages.text.sentences import split_sentences
+from claimflow.stages.tools import EntailmentModel, Judgement, Pair
+
+_MOST: Final = 500
+"""Pairs that are judged for one plan; takes a few seconds of CPU."""
+
+_UNSURE: Final = Judgement(0.5, 0.25, 0.25, 0, 0)
+
+
+class EntailmentEstimate:
+    """An `EntailmentModel` for plans, which estimates judgements where computing them is slow.
+
+    Judgements in the ledger are returned as they are. Of the other pairs `most` are judged;
+    those beyond get the known judgements in turn, which sets `guessed`. A model that is not
+    downloaded yet is taken to be unsure of every pair. Nothing is written.
+    """
+
+    def __init__(self, model: LocalEntailmentModel, ledger: Ledger, *, most: int = _MOST) -> None:
+        self.guessed = False
+        self._model = model
+        self._ledger = ledger
+        self._left = most
+        self._judged: dict[Pair, Judgement] = {}
+        self._alike: list[Judgement] = []
+
+    def judge(self, pairs: Sequence[Pair]) -> dict[Pair, Judgement]:
+        """As `EntailmentModel.judge`."""
+        keys = entailment_keys(self._model.identity, pairs)
+        on_file = self._ledger.recall(list(keys.values()))
+        found = {
+            pair: Judgement(*json.loads(on_file[key]))
+            for pair, key in keys.items()
+            if key in on_file
+        }
+        new = [pair for pair in keys if pair not in found and pair not in self._judged]
+        judged = self._model.judge(new[: self._left])
+        self._left -= len(judged)
+        self._judged |= judged
+        found |= {pair: self._judged[pair] for pair in keys if pair in self._judged}
+        self._alike = list(found.values()) or self._alike or [_UNSURE]
+        self.guessed |= len(found) < len(keys)
+        likely = cycle(self._alike)
+        return {pair: found[pair] if pair in found else next(likely) for pair in keys}
+
+
+def estimate_entailment(pipeline: Pipeline, store: Store) -> EntailmentEstimate:
+    """The entailment model of a pipeline, for plans."""
+    return EntailmentEstimate(load_entailment_model(pipeline.entailment), Ledger(store))
+
+
+class StepCounter:
+    """Counts the calls that one step would make to its `endpoints`, given by name.
+
+    `asked` holds the keys of questions that earlier steps ask already; it is shared by all steps.
+    `entailment` decides for a cascade which questions reach its judge. With `fresh` replies in
+    the ledger do not count, with `since` replies from before that time do not.
+    """
+
+    def __init__(
+        self,
+        endpoints: Mapping[str, Endpoint],
+        store: Store,
+        asked: set[str],
+        entailment: EntailmentEstimate,
+        *,
+        fresh: bool = False,
+        since: datetime | None = None,
+    ) -> None:
+        self._endpoints = endpoints
+        self._entailment = entailment
+        self._judges = {
+            name: CountingJudge(
+                judge,
+                Ledger(store),
+                recall_call_statistics(store, judge),
+                asked,
+                fresh=fresh,
+                since=since,
+            )
+            for name, judge in endpoints.items()
+            if isinstance(judge, Judge)
+        }
+        self._embedders = {
+            name: CountingEmbedder(embedder, Ledger(store), asked, fresh=fresh)
+            for name, embedder in endpoints.items()
+            if isinstance(embedder, EmbeddingEndpoint)
+        }
+
+    def lend(self, stage: Stage, *, repeat: int = 0) -> dict[str, Any]:
+        """The tools of the step's stage, as `Toolbox.lend` gives them."""
+        needed = sorted(stage.needed_tools.items())
+        return {name: self._tool(tool, repeat) for name, tool in needed}
+
+    def _tool(self, protocol: type, repeat: int) -> Any:
+        if protocol is EntailmentModel:
+            return self._entailment
+        if self._judges:
+            return JudgePanel(self._judges, repeat=repeat)
+        return next(iter(self._embedders.values()))
+
+    def estimate(self, *, scale: float = 1.0, about: bool = False) -> Estimate:
+        """The counts multiplied by `scale`; `about` marks the result as approximate."""
+        parts = []
+        for who, tool in (self._judges | self._embedders).items():
+            price = price_of(self._endpoints[who]) if tool.tally.calls else None
+            parts.append(tool.tally.estimate(who, price, scale=scale, about=about))
+        return combine(parts)
+
+
+class CascadeCounter:
+    """Counts by whom the pairs of a step with a cascade would be judged.
+
+    `alone` is its stage without the cascade; `alone_counter` counts what that would ask.
+    """
+
+    def __init__(self, alone: Stage, alone_counter: StepCounter) -> None:
+        self._alone = alone
+        self._alone_counter = alone_counter
+        self._judged_by: Counts[str] = Counts()
+
+    def add(self, inputs: Mapping[str, Any], verdicts: pl.DataFrame) -> None:
+        """Count the verdicts that the step would make of `inputs`."""
+        self._judged_by.update(verdicts["judged_by"].drop_nulls())
+        self._alone.run(**inputs, **self._alone_counter.lend(self._alone))
+
+    def estimate(self, calls: int, *, scale: float) -> CascadeEstimate:
+        """The counts multiplied by `scale`, and what is saved beside the `calls` to be made."""
+        settled, referred, audited = (
+            round(self._judged_by[who] * scale) for who in ("embedded", "judge", "audit")
+        )
+        saved = self._alone_counter.estimate(scale=scale).calls - calls
+        return CascadeEstimate(settled, referred, audited, max(saved, 0))
+
 
 _BY_RULES: Final = 500
 """Texts that the rule-based decomposer splits, at about two milliseconds each."""
@@ -43,13 +185,12 @@ class ClaimEstimates:
         """The steps whose claims are estimated."""
         return self._by_step.keys()
 
-    def complete(
-        self, step: str, stage: Stage, table: pl.DataFrame, samples: pl.DataFrame
-    ) -> pl.DataFrame:
+    def complete(self, step: Step, table: pl.DataFrame, samples: pl.DataFrame) -> pl.DataFrame:
         """Add estimated claims to a table of claims, where its judge has yet to be asked.
 
         `samples` are the samples of the table. A table of other rows is returned unchanged.
         """
+        stage = step.stage
         by_rules = stage.without_llm()
         if by_rules is None or stage.claims_of is None:
             return table
@@ -57,7 +198,7 @@ class ClaimEstimates:
         texts = samples.join(table.filter(unknown), on="sample_id", how="semi")
         if texts.is_empty():
             return table
-        guess = self._by_step.setdefault(step, ClaimEstimate(by_rules, stage.claims_of))
+        guess = self._by_step.setdefault(step.name, ClaimEstimate(by_rules, stage.claims_of))
         return pl.concat([table.filter(~unknown), guess.claims(texts)])
 
 
@@ -181,9 +322,9 @@ class _Walk:
             name: counter(name, asked) for name in endpoints if name not in self._found
         }
         self.cascades = {
-            name: CascadeCounter(alone, counter(name, asked_alone))
-            for name, alone in cascade_steps(pipeline)
-            if name in self.counters
+            step.name: CascadeCounter(alone, counter(step.name, asked_alone))
+            for step in pipeline.steps
+            if step.name in self.counters and (alone := step.stage.without_cascade()) is not None
         }
         for step in reversed(pipeline.steps):
             if step.name in self.counters or step.name in self._read:
@@ -195,11 +336,13 @@ class _Walk:
         tables = {SAMPLES: samples}
         for step in self._steps:
             table = self._table(step, part, tables)
-            if step.name in self._read:
-                whole = self._with_estimated_claims(step, table, samples)
-                edits = self._edits.get(step.name, ())
-                row = step.stage.makes
-                tables[step.name] = apply_edits(row, whole, samples, edits) if edits else whole
+            if step.name not in self._read:
+                continue
+            if step.name in self.counters:
+                table = self._claim_estimates.complete(step, table, samples)
+            edits = self._edits.get(step.name, ())
+            row = step.stage.makes
+            tables[step.name] = apply_edits(row, table, samples, edits) if edits else table
 
     def _table(self, step: Step, part: int, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
         """The table in the store, or the one that the stage makes with counting tools."""
@@ -223,11 +366,3 @@ class _Walk:
         if step.name in self.cascades:
             self.cascades[step.name].add(inputs, table)
         return table
-
-    def _with_estimated_claims(
-        self, step: Step, table: pl.DataFrame, samples: pl.DataFrame
-    ) -> pl.DataFrame:
-        """The table, with estimated claims where its judge has yet to be asked."""
-        if step.name not in self.counters:
-            return table
-        return self._claim_estimates.complete(step.name, step.stage, table, samples)

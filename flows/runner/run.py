@@ -22,7 +22,7 @@ from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.prepare import SHARD, Prepared
 from claimflow.flows.runner.table_builder import TableBuilder
 from claimflow.flows.runner.tools import Toolbox
-from claimflow.flows.runner.workers.protocol import Workers
+from claimflow.flows.runner.workers import Workers
 from claimflow.flows.store import runs
 from claimflow.flows.store.artifacts import Artifact, Provenance, find_artifact
 from claimflow.flows.store.edits import Edit, Edits

@@ -20,7 +20,7 @@ from claimflow.flows.runner.incremental import (
 from claimflow.flows.runner.observer import RunObserver
 from claimflow.flows.runner.prepare import SHARD
 from claimflow.flows.runner.tools import CachedEmbedder, CachedEntailment
-from claimflow.flows.runner.workers.protocol import Workers
+from claimflow.flows.runner.workers import Workers
 from claimflow.flows.samples.reader import SampleSource
 from claimflow.flows.store.artifacts import (
     Artifact,

@@ -24,7 +24,7 @@ from claimflow.flows.runner.embedded_models import (
     worker_judgements,
     worker_vectors,
 )
-from claimflow.flows.runner.workers.protocol import Workers
+from claimflow.flows.runner.workers import Workers
 from claimflow.flows.store.ledger import Ledger
 from claimflow.stages.rows import content_key
 from claimflow.stages.tools import LLM, Embedder, EntailmentModel, Judgement, Pair

@@ -1,8 +1,8 @@
 """Records: what every file format is read as, and the protocol of a reader."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 
 class RecordError(ValueError):
@@ -21,17 +21,13 @@ class Record(NamedTuple):
     values: dict[str, Any] | RecordError
 
 
-class RecordReader(Protocol):
-    """Reads the files of one format."""
+RecordReader = Callable[[Path], Iterator[Record]]
+"""The records of a file, in order.
 
-    def __call__(self, path: Path, /) -> Iterator[Record]:
-        """The records of the file, in order.
-
-        A record that cannot be used has a `RecordError` as its values, and the next ones follow
-        where they can be read. Raises `OSError`, `UnicodeError`, `polars` or `duckdb` errors for
-        a file that cannot be read on.
-        """
-        ...
+A record that cannot be used has a `RecordError` as its values, and the next ones follow where they
+can be read. Raises `OSError`, `UnicodeError`, `polars` or `duckdb` errors for a file that cannot be
+read on.
+"""
 
 
 class Format(NamedTuple):

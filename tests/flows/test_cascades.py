@@ -18,8 +18,7 @@ from claimflow.flows.models.loading import load_entailment_model
 from claimflow.flows.quality.cascades import cascade_results, clopper_pearson
 from claimflow.flows.report.markdown import run_markdown
 from claimflow.flows.report.run_document import RunDocument
-from claimflow.flows.runner.counting import EntailmentEstimate
-from claimflow.flows.runner.estimate import estimate
+from claimflow.flows.runner.estimate import EntailmentEstimate, estimate
 from claimflow.flows.runner.plan import plan
 from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.store.ledger import Ledger

@@ -15,8 +15,8 @@ from claimflow.flows.models.cross_encoder import CrossEncoder
 from claimflow.flows.models.hub import fetch_model, find_cached
 from claimflow.flows.models.loading import load_entailment_model
 from claimflow.flows.pipeline.model_settings import HubModel, folder_or_hub_model
-from claimflow.flows.runner.counting import EntailmentEstimate
 from claimflow.flows.runner.embedded_models import judgement_replies, worker_judgements
+from claimflow.flows.runner.estimate import EntailmentEstimate
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
 from claimflow.stages.tools import Judgement, Pair

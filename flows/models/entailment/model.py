@@ -30,6 +30,13 @@ NO_WORDS: Final = Judgement(0.0, 0.0, 1.0, 0, 0)
 """The judgement where premise or claim has no word."""
 
 
+def rounded_judgement(entailed: float, contradicted: float, start: int, end: int) -> Judgement:
+    """A judgement to three digits: processors differ beyond them, and verdicts must not."""
+    entailed, contradicted = round(entailed, 3), round(contradicted, 3)
+    neutral = max(0.0, round(1 - entailed - contradicted, 3))
+    return Judgement(entailed, contradicted, neutral, start, end)
+
+
 class EmbeddedEntailment:
     """Natural language inference by a network and by counted features.
 
@@ -60,12 +67,8 @@ class EmbeddedEntailment:
         """One judgement per distinct pair; its span is the evidence."""
         judged = dict.fromkeys(pairs, NO_WORDS)
         for pair, (features, start, end) in measure_pairs(pairs, self.logits).items():
-            # Processors differ beyond three digits, and a verdict must not depend on the
-            # processor.
             entailed, contradicted, _ = self._weights.probabilities(features)
-            entailed, contradicted = round(entailed, 3), round(contradicted, 3)
-            neutral = max(0.0, round(1 - entailed - contradicted, 3))
-            judged[pair] = Judgement(entailed, contradicted, neutral, start, end)
+            judged[pair] = rounded_judgement(entailed, contradicted, start, end)
         return judged
 
     def logits(self, pairs: Sequence[tuple[str, str]]) -> "Logits":

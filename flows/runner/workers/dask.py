@@ -17,7 +17,7 @@ from distributed import Client, Future
 from distributed.scheduler import KilledWorker
 
 from claimflow.flows.errors import StoppedError, WorkersError
-from claimflow.flows.runner.workers.protocol import Made
+from claimflow.flows.runner.workers import Made
 
 _PACKAGES: Final = ("claimflow", "polars", "onnxruntime")
 """Packages whose versions must be the same everywhere, since other versions may make other rows."""

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Final
 
 from claimflow.flows.errors import StoppedError, WorkersError
-from claimflow.flows.runner.workers.protocol import Made
+from claimflow.flows.runner.workers import Made
 
 
 def serve() -> None:
