@@ -1,6 +1,6 @@
 """Connect steps: resolve the names of their inputs, check kinds of rows, order the steps."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
@@ -34,6 +34,15 @@ class Step:
             w for wire in self.inputs.values() for w in ([wire] if isinstance(wire, str) else wire)
         ]
         return tuple(dict.fromkeys(flat))
+
+    def collect(self, get: Callable[[str, str], Any]) -> dict[str, Any]:
+        """For each input what `get(input, step)` gives; by step for an input of many tables."""
+        return {
+            name: get(name, wire)
+            if isinstance(wire, str)
+            else {one: get(name, one) for one in wire}
+            for name, wire in self.inputs.items()
+        }
 
 
 class WrittenStep(NamedTuple):

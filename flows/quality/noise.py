@@ -214,12 +214,7 @@ class _RepeatedTables:
         return self._made[name, own]
 
     def _make(self, step: Step, repeat: _Repeat) -> pl.DataFrame:
-        tables: dict[str, Any] = {
-            name: self.table(wire, repeat)
-            if isinstance(wire, str)
-            else {one: self.table(one, repeat) for one in wire}
-            for name, wire in step.inputs.items()
-        }
+        tables = step.collect(lambda _, need: self.table(need, repeat))
         number = repeat.decomposition
         if step.stage.makes is not Claim:
             number = number * self.design.verifications + repeat.verification

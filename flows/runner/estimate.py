@@ -356,10 +356,7 @@ class _Walk:
                 )
         if not self._claim_estimates.steps.isdisjoint(step.needs):
             self.guessed.add(step.name)
-        inputs: dict[str, Any] = {
-            name: tables[wire] if isinstance(wire, str) else {one: tables[one] for one in wire}
-            for name, wire in step.inputs.items()
-        }
+        inputs = step.collect(lambda _, need: tables[need])
         if step.name not in self.counters:
             return step.stage.run(**inputs, **dict.fromkeys(step.stage.needed_tools))
         table = step.stage.run(**inputs, **self.counters[step.name].lend(step.stage))

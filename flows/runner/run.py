@@ -184,7 +184,7 @@ class Run:
             self._run_id,
             step_fingerprint(stage, step.inputs, digests, tools),
             step_recipe(stage, tools),
-            _input_artifacts(step, inputs),
+            step.collect(lambda _, need: inputs[need].artifact_id),
             stage.use,
             stage.version,
             stage.model_dump(mode="json"),
@@ -267,13 +267,3 @@ def _wait_for_all(futures: Iterable[Future[Any]]) -> None:
         done, pending = wait(pending, _POLL_SECONDS, FIRST_EXCEPTION)
         for future in done:
             future.result()
-
-
-def _input_artifacts(step: Step, inputs: Mapping[str, Artifact]) -> dict[str, str | dict[str, str]]:
-    """The artifact id of each input of a step; of an input of many tables the id by step."""
-    return {
-        name: inputs[wire].artifact_id
-        if isinstance(wire, str)
-        else {one: inputs[one].artifact_id for one in wire}
-        for name, wire in step.inputs.items()
-    }

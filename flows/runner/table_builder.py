@@ -147,12 +147,7 @@ def whole_inputs(store: Store, step: Step, inputs: Mapping[str, Artifact]) -> Ta
             row, columns = step.stage.inputs[name].row, step.stage.columns.get(name, ())
             return read_artifact(connection, row, inputs[wire], columns=columns)
 
-        return {
-            name: table(name, wire)
-            if isinstance(wire, str)
-            else {one: table(name, one) for one in wire}
-            for name, wire in step.inputs.items()
-        }
+        return step.collect(table)
 
 
 def input_parts(
