@@ -3,10 +3,7 @@
 import argparse
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from claimflow.flows.pipeline.rerun import Rerun
+from typing import Any, Final
 
 Commands = Any
 """What `add_subparsers` returns; argparse has no public name for its type."""
@@ -91,13 +88,6 @@ def add_rerun_options(parser: argparse.ArgumentParser) -> None:
         help="ignore recorded replies and ask the models again: in the steps of --again, or in "
         "every step of the run",
     )
-
-
-def rerun_of(options: argparse.Namespace) -> "Rerun":
-    """The options of `add_rerun_options`, apart from `--limit`, as the runner takes them."""
-    from claimflow.flows.pipeline.rerun import Rerun
-
-    return Rerun(**{name: getattr(options, name) for name in Rerun._fields})
 
 
 def add_redact_option(parser: argparse.ArgumentParser) -> None:

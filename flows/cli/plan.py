@@ -12,7 +12,6 @@ from claimflow.flows.cli.options import (
     add_group,
     add_pipeline,
     add_rerun_options,
-    rerun_of,
 )
 from claimflow.flows.errors import JudgeError
 from claimflow.flows.report.formatting import format_count
@@ -49,6 +48,7 @@ def add(commands: Commands) -> None:
 
 def plan(options: Namespace) -> int:
     """Print what a run would do with each step, and what it would ask of endpoints."""
+    from claimflow.flows.pipeline.rerun import Rerun
     from claimflow.flows.report.terminal import Terminal
     from claimflow.flows.runner import plan as planning
     from claimflow.flows.runner.canaries import canary_estimates
@@ -56,7 +56,7 @@ def plan(options: Namespace) -> int:
     from claimflow.flows.runner.estimate import estimate
     from claimflow.flows.runner.prepare import open_store, prepare
 
-    rerun = rerun_of(options)
+    rerun = Rerun.of(options)
     prepared = prepare(options.config, limit=options.limit, rerun=rerun, store=options.store)
     store = open_store(prepared, options.store)
     choice = planning.choose(prepared, store, rerun)

@@ -11,7 +11,6 @@ from claimflow.flows.cli.options import (
     add_pipeline,
     add_redact_option,
     add_rerun_options,
-    rerun_of,
 )
 from claimflow.flows.cli.stores import remember_store
 from claimflow.flows.errors import InputError, JudgeError, StoreError, WorkersError
@@ -43,11 +42,12 @@ def run(options: Namespace) -> int:
     from claimflow.flows.api import run_pipeline
     from claimflow.flows.cli.progress import progress_observer
     from claimflow.flows.orchestration.local_server import is_configured
+    from claimflow.flows.pipeline.rerun import Rerun
     from claimflow.flows.report.run_document import RunDocument
     from claimflow.flows.report.terminal import Terminal, print_run
     from claimflow.flows.runner.prepare import open_store, prepare
 
-    rerun = rerun_of(options)
+    rerun = Rerun.of(options)
     prepared = prepare(options.config, limit=options.limit, rerun=rerun, store=options.store)
     store = open_store(prepared, options.store)
     if options.prefect or is_configured():

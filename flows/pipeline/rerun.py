@@ -28,6 +28,11 @@ class Rerun(NamedTuple):
     failed: bool = False
     samples: str | None = None
 
+    @classmethod
+    def of(cls, options: object) -> "Rerun":
+        """The options of a command, or the parameters of a deployment, that have these names."""
+        return cls(*(getattr(options, name) for name in cls._fields))
+
     def scope(self) -> str | None:
         """The option that selects the steps of the run, if there is one."""
         return next(iter(self._scopes()), None)

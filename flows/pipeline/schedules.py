@@ -193,9 +193,7 @@ def _pipeline_faults(source: YamlSource, name: str, values: Mapping[str, Any]) -
     except ValidationError:
         # Reported with the faults of the schedules file.
         asked = Parameters()
-    rerun = Rerun(
-        asked.again, asked.fresh, asked.only, asked.from_step, asked.failed, asked.samples
-    )
+    rerun = Rerun.of(asked)
     clashes = list(rerun.clashes(limit=asked.limit))
     for fault in clashes:
         names = " and ".join(map(_parameter, fault.place.split(" and ")))
