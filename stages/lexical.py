@@ -14,8 +14,8 @@ from claimflow.stages.text.bleu import character_bleus, word_bleus
 from claimflow.stages.text.chrf import chrfs
 from claimflow.stages.text.comparison import Agreement, Comparison, Letters
 from claimflow.stages.text.overlap import rouge_ls, rouge_words, token_overlaps
-from claimflow.stages.text.sentences import Span, split_sentences
-from claimflow.stages.text.tokens import Tokens, tokenize, tokenize_sentence
+from claimflow.stages.text.sentences import Span, WordCache, split_sentences
+from claimflow.stages.text.tokens import Tokens, Treebank, tokenize
 from claimflow.stages.text.unicode_words import to_nfc
 
 _SAMPLES_AT_ONCE: Final = 512
@@ -75,13 +75,13 @@ class LexicalMatch(Stage):
         """One row per sample, source and part of the response, sample by sample."""
         read = samples.select(_READ)
         made = [pl.DataFrame(schema=schema(SentenceMatch))]
-        letters = Letters()
+        spelling = _Spelling(self.tokens)
         for some in read.iter_slices(_SAMPLES_AT_ONCE):
             pairs: list[_Pair] = []
             for sample in some.iter_rows(named=True):
-                if len(letters) > _MOST_LETTERS:
-                    letters = Letters()
-                pairs += self._pairs(sample, letters)
+                if spelling.is_full():
+                    spelling = _Spelling(self.tokens)
+                pairs += self._pairs(sample, spelling)
             columns = self._places(pairs) | self._measures(pairs)
             made.append(pl.DataFrame(columns, schema=schema(SentenceMatch)))
         matches = pl.concat(made)
@@ -92,7 +92,7 @@ class LexicalMatch(Stage):
         placed = matches.vstack(compat).join(place, on="sample_id", maintain_order="left")
         return placed.sort("place", maintain_order=True).drop("place")
 
-    def _pairs(self, sample: dict[str, Any], letters: Letters) -> Iterator[_Pair]:
+    def _pairs(self, sample: dict[str, Any], spelling: "_Spelling") -> Iterator[_Pair]:
         """The response of a sample with each of its sources."""
         response = sample["response"] or ""
         sources = sources_of(sample, self.against) if response.strip() else []
@@ -102,9 +102,8 @@ class LexicalMatch(Stage):
         spans = split_sentences(response) if by_sentence else [Span(0, len(response))]
         parts = [response[start:end] for start, end in spans]
         texts = list(map(to_nfc, parts))
-        words = [letters.spell(rouge_words(text)) for text in texts]
-        part_tokens = tokenize_sentence if by_sentence else tokenize
-        tokens = [letters.spell(part_tokens(text, tokens=self.tokens)) for text in texts]
+        words = list(map(spelling.words, texts))
+        tokens = [spelling.tokens(text, is_sentence=by_sentence) for text in texts]
         for number, written in sources:
             source = to_nfc(written)
             yield _Pair(
@@ -113,8 +112,8 @@ class LexicalMatch(Stage):
                 spans,
                 parts,
                 Comparison(texts, source),
-                Comparison(words, letters.spell(rouge_words(source))),
-                Comparison(tokens, letters.spell(tokenize(source, tokens=self.tokens))),
+                Comparison(words, spelling.words(source)),
+                Comparison(tokens, spelling.tokens(source)),
             )
 
     def _places(self, pairs: Sequence[_Pair]) -> dict[str, Any]:
@@ -147,6 +146,31 @@ class LexicalMatch(Stage):
             "chrf": chrfs(characters) if self.unit == "text" else None,
             "compat": None,
         }
+
+
+class _Spelling:
+    """Texts as letters, one for each distinct word or token (see `Letters`)."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._kind = tokens
+        self._letters = letters = Letters()
+        self._treebank = Treebank(letters.spell)
+        self._words = WordCache(lambda piece: letters.spell(rouge_words(piece)))
+
+    def is_full(self) -> bool:
+        """Whether there are so many letters that they should be assigned anew."""
+        return len(self._letters) > _MOST_LETTERS
+
+    def words(self, text: str) -> str:
+        """The words that ROUGE-L counts. No word goes beyond a blank: see `Treebank`."""
+        return "".join(map(self._words.__getitem__, text.split(" ")))
+
+    def tokens(self, text: str, *, is_sentence: bool = False) -> str:
+        """The tokens of a text; `is_sentence` says that it is not to be split into sentences."""
+        if self._kind != "treebank":
+            return self._letters.spell(tokenize(text, tokens=self._kind))
+        of = self._treebank.of_sentence if is_sentence else self._treebank.of_text
+        return "".join(of(text))
 
 
 def _repeated(values: Sequence[object], times: Sequence[int]) -> list[object]:

@@ -2,10 +2,11 @@
 
 import re
 import string
+from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Final, Literal
+from typing import Final, Generic, Literal
 
-from claimflow.stages.text.sentences import WordCache, split_sentences
+from claimflow.stages.text.sentences import Value, WordCache, split_sentences
 from claimflow.stages.text.unicode_words import unicode_words
 from claimflow.stages.text.word_lists import STOP_WORDS
 
@@ -23,17 +24,7 @@ def tokenize(text: str, *, tokens: Tokens = "treebank") -> list[str]:
         return content_words(text)
     if tokens == "unicode":
         return unicode_words(text)
-    words: list[str] = []
-    for start, end in split_sentences(text):
-        words += treebank_words(text[start:end])
-    return words
-
-
-def tokenize_sentence(sentence: str, *, tokens: Tokens = "treebank") -> list[str]:
-    """`tokenize` for a text that is known to be one sentence."""
-    if tokens == "treebank":
-        return treebank_words(sentence)
-    return tokenize(sentence, tokens=tokens)
+    return list(chain.from_iterable(_TOKENS.of_text(text)))
 
 
 _NO_PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
@@ -109,22 +100,39 @@ _CLOSERS: Final = "])}>\"'»”’ "
 _PLAIN_WORD: Final = re.compile(r"([A-Za-z0-9]+)([,;:?!.]?)")
 
 
-def treebank_words(sentence: str) -> list[str]:
-    """Tokens of one sentence in order, case kept; double quotes become `` and ''.
+class Treebank(Generic[Value]):
+    """The Penn Treebank tokens of sentences, case kept, as values that `function` makes of them.
 
-    Equals NLTK 3.9.1's `word_tokenize` on a single sentence. No rule looks beyond the blanks
-    around a piece of text, except the rules for the begin and the end of a sentence. So the
-    pieces between blanks are tokenized one by one, and their tokens are cached.
+    Double quotes become `` and ''. The tokens equal those of NLTK 3.9.1's `word_tokenize` on a
+    single sentence. No rule looks beyond the blanks around a piece of text, except the rules for
+    the begin and the end of a sentence. So the pieces between blanks are tokenized one by one, and
+    the value of each piece is cached.
     """
-    pieces = sentence.rstrip().split(" ")
-    last = pieces.pop()
-    # Two quotation marks that begin a sentence are separated by another rule than within it.
-    # Where only closers follow the last blank, the full stop stands before the blank.
-    if "''" in sentence or '""' in sentence or not last.strip(_CLOSERS):
-        return _apply_rules(sentence)
-    words = list(chain.from_iterable(map(_INNER_TOKENS.__getitem__, pieces)))
-    words += _LAST_TOKENS[last]
-    return words
+
+    def __init__(self, function: Callable[[Sequence[str]], Value]) -> None:
+        self._function = function
+        self._inner = WordCache(lambda piece: function(_inner_tokens(piece)))
+        self._last = WordCache(lambda piece: function(_last_tokens(piece)))
+
+    def of_sentence(self, sentence: str) -> list[Value]:
+        """The values of the pieces of one sentence, in order."""
+        pieces = sentence.rstrip().split(" ")
+        last = pieces.pop()
+        # Two quotation marks that begin a sentence are separated by another rule than within it.
+        # Where only closers follow the last blank, the full stop stands before the blank.
+        if "''" in sentence or '""' in sentence or not last.strip(_CLOSERS):
+            return [self._function(_apply_rules(sentence))]
+        return [*map(self._inner.__getitem__, pieces), self._last[last]]
+
+    def of_text(self, text: str) -> list[Value]:
+        """The values of the pieces of all sentences, in order."""
+        spans = split_sentences(text)
+        return [value for start, end in spans for value in self.of_sentence(text[start:end])]
+
+
+def treebank_words(sentence: str) -> list[str]:
+    """The Penn Treebank tokens of one sentence, in order (see `Treebank`)."""
+    return list(chain.from_iterable(_TOKENS.of_sentence(sentence)))
 
 
 def _inner_tokens(piece: str) -> tuple[str, ...]:
@@ -137,8 +145,7 @@ def _last_tokens(piece: str) -> tuple[str, ...]:
     return _plain_tokens(piece, last=True) or tuple(_apply_rules(f"x {piece}")[1:])
 
 
-_INNER_TOKENS: Final = WordCache(_inner_tokens)
-_LAST_TOKENS: Final = WordCache(_last_tokens)
+_TOKENS: Final = Treebank(tuple[str, ...])
 
 
 def _plain_tokens(piece: str, *, last: bool) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from claimflow.stages.text import tokens as tokens_module
 from claimflow.stages.text.overlap import token_overlap
-from claimflow.stages.text.tokens import content_words, tokenize, tokenize_sentence, treebank_words
+from claimflow.stages.text.tokens import content_words, tokenize, treebank_words
 from claimflow.stages.text.unicode_words import unicode_words
 from claimflow.stages.text.word_lists import STOP_WORDS
 
@@ -126,7 +126,7 @@ def test_sentences_of_the_labelled_data_have_the_tokens_of_the_rules():
 
 def test_treebank_parts_the_last_stop_of_each_sentence_only():
     assert tokenize("Mr. A. left. He ran.") == ["Mr.", "A.", "left", ".", "He", "ran", "."]
-    assert tokenize_sentence("Go. He ran.") == ["Go.", "He", "ran", "."]
+    assert treebank_words("Go. He ran.") == ["Go.", "He", "ran", "."]
 
 
 def test_content_numbers_compare_by_value_and_lose_their_punctuation():
@@ -146,12 +146,11 @@ def test_content_words_part_two_words_written_as_one():
 def test_unicode_tokens_are_unicode_words():
     text = "Don’t stop: -3.5 °C, 1,250,000 km!"
     assert tokenize(text, tokens="unicode") == unicode_words(text)
-    assert tokenize_sentence(text, tokens="unicode") == unicode_words(text)
 
 
 @given(st.text(max_size=80), st.sampled_from(["treebank", "content", "unicode"]))
 def test_any_text_has_tokens_without_blanks(text, tokens):
-    for word in tokenize(text, tokens=tokens) + tokenize_sentence(text, tokens=tokens):
+    for word in tokenize(text, tokens=tokens):
         assert word
         assert word.split() == [word]
 
