@@ -23,8 +23,8 @@ _INSIDE_GROUP: Final = frozenset({"adverb", "participle", "base", "gerund"})
 class ClauseStructure(NamedTuple):
     """Indices into a clause: `subject:verb` is the subject, `verb:main+1` the verb group.
 
-    What stands before `subject` is an adjunct ("In 1990,"). `verb` includes adverbs that
-    belong to it; `finite` is the finite form itself.
+    The tokens before `subject` are an adjunct ("In 1990,"). `verb` is where the verb group begins,
+    adverbs included; `finite` is the finite form itself, `main` the last word of the group.
     """
 
     subject: int

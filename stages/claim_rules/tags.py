@@ -156,7 +156,7 @@ def tag(tokens: list[Token]) -> Clause:
     tagged: list[Token] = []
     _extend(tagged, tokens)
     promoted = _find_unmarked_verb(tagged)
-    if promoted is not None:  # what follows a verb reads differently, so it is read again
+    if promoted is not None:  # tags after a verb depend on it, so they are made anew
         del tagged[promoted + 1 :]
         tagged[promoted] = tagged[promoted]._replace(tag="verb")
         _extend(tagged, tokens)

@@ -33,8 +33,8 @@ Tag = Literal[
 class Token(NamedTuple):
     """One token; quotations, parentheses and links are one token each.
 
-    `start` and `end` are offsets into the text, or -1 for a token that a claim has from elsewhere
-    in the sentence, or that the text does not have.
+    `start` and `end` are offsets into the text. They are -1 for a token that a claim repeats from
+    another place in the sentence, and for one that is not in the text.
     """
 
     text: str
@@ -115,7 +115,7 @@ def _kind(kind: str | None, piece: str) -> Tag:
 
 
 def without_positions(clause: Iterable[Token]) -> Clause:
-    """The tokens for a claim whose own words stand elsewhere in the text."""
+    """The tokens as repeated in another claim: their places do not count as its source."""
     return tuple(token._replace(start=-1, end=-1) for token in clause)
 
 

@@ -1,4 +1,4 @@
-"""Claims per sample by verdict, and true and false positives of them."""
+"""Counts of claims per sample: by verdict, and as true and false positives."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
@@ -76,7 +76,7 @@ def join_verdicts(
     of: Side,
     against: SampleField,
 ) -> JudgedClaims:
-    """The claims about `samples`, each with what the verdicts on it say together.
+    """The claims about `samples`, each with its verdicts combined.
 
     A claim is entailed when any passage entails it, contradicted when any contradicts it and
     none entails it. A blank premise needs no verdict: it entails nothing.

@@ -46,9 +46,9 @@ class ScoreStage(Stage):
     """A stage that scores samples, with a setting `empty` for samples with nothing to score.
 
     `cases` names the empty cases that its samples can be in; their fields are the fields it
-    needs. A value for any other case is an error. In a stage that can follow another library
-    (a setting `compat`), so is, together with `compat`, any value and any setting in
-    `own_settings`: those that the library does not have.
+    needs. A value for any other case is an error. `own_settings` names settings that another
+    library does not have: with `compat`, which follows that library, they may not be set, nor may
+    any value of `empty`.
     """
 
     cases: ClassVar[tuple[EmptyCase, ...]]
@@ -80,8 +80,8 @@ class ScoreStage(Stage):
         """One row per sample, in order: `sample_id`, `missing`, `case`, `case_value`.
 
         `missing` names the missing fields and is NULL when there are none. When several
-        cases hold, one with a declared value goes before one left to the formula, and
-        then in the order of `cases`.
+        cases hold, `case` is the first in the order of `cases` that has a declared value, or
+        else the first.
         """
         return self.empty_cases_among(samples, [self.cases])[self.cases]
 

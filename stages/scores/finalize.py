@@ -37,8 +37,8 @@ def finalize_scores(
 
     `frame` has the columns of `ScoreStage.empty_cases` and `failure`: NULL, or what failed.
     `value` is what the formula gives, NULL where it is undefined, and `undefined` the reason.
-    A missing field goes before the declared value of an empty case, that before a failure, and
-    that before the value of the formula.
+    The first that applies decides: a missing field, the declared value of an empty case, a
+    failure, the value of the formula.
     `part` and `whole` are given for a value that is their ratio; they are NULL on every row that
     is not scored by the formula, or whose whole is 0.
 

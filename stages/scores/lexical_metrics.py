@@ -172,7 +172,10 @@ class DeterministicCorrectness(LexicalScore):
 
 
 def _reaching(column: str, threshold: float | None) -> pl.Expr:
-    """For each sentence 1.0 where its value reaches the threshold, else 0.0; or the value."""
+    """1.0 where the value of a sentence reaches the threshold, else 0.0.
+
+    Without a threshold the value itself.
+    """
     if threshold is None:
         return pl.col(column)
     return pl.col(column).list.eval((pl.element() >= threshold).cast(pl.Float64))

@@ -19,8 +19,9 @@ class SummarizeScores(Stage):
 
     `slices` names metadata fields. Samples that lack the field form a slice of their own,
     whose `slice_value` is NULL, so that the counts of a field's slices add up to all.
-    Statistics are over the scored samples alone; n counts the others too. `mean` weighs every
-    sample the same (macro), `micro_mean` every claim or other unit that scores are shares of.
+    Statistics are over the scored samples alone; n counts the others too. In `mean` every sample
+    has the same weight (macro); in `micro_mean` every unit has, such as a claim, of which scores
+    are shares.
     """
 
     use = "summarize_scores"

@@ -45,7 +45,10 @@ class Agreement(NamedTuple):
 
 
 def agreement(shared: ArrayLike, of_text: ArrayLike, of_source: ArrayLike) -> Agreement:
-    """Of one text or of many: `shared` units of those in the text and in the source; 0/0 is 0."""
+    """From the number of `shared` units and the numbers of units in text and source; 0/0 is 0.
+
+    The arguments are numbers, or arrays with one number per text.
+    """
     precision, recall = _ratio(shared, of_text), _ratio(shared, of_source)
     return Agreement(precision, recall, 2 * _ratio(precision * recall, precision + recall))
 

@@ -46,7 +46,7 @@ def source_sentences(claims: Sequence[str], text: str) -> list[Span | None]:
 def _folded_words(text: str) -> str:
     """The words of a text without case, each on a line of its own.
 
-    So one text's words are found in another's by a plain search, whose time is linear.
+    So a plain search, whose time is linear, finds the words of one text in those of another.
     """
     return to_nfc("\n".join(["", *_WORD.findall(text), ""])).casefold()
 

@@ -134,7 +134,8 @@ def _shared(batch: list[Comparison], orders: int, numbering: "_Numbering") -> In
     texts = _Strings.of([text for comparison in batch for text in comparison.texts])
     sources = _Strings.of([comparison.source for comparison in batch])
     in_texts, in_sources, kinds = _ranked(texts.units, sources.units)
-    # A unit of the source that no text holds equals nothing, nor what stands behind a text.
+    # In a source 0 is its end or a unit that no text holds. It must not equal the end of a text,
+    # so it gets a number that no unit of a text has.
     in_sources[in_sources == 0] = kinds
     kinds += 1
     origins = np.arange(len(batch)) * kinds
@@ -171,12 +172,12 @@ def _ranked(texts: Ints, sources: Ints) -> tuple[Ints, Ints, int]:
 
 
 def _clipped(numbers: Ints | Numbers, in_source: Ints, text: Ints, texts: int) -> Ints:
-    """How many n-grams each of `texts` shares, none more often than it is `in_source`.
+    """For each of `texts` the n-grams shared, each counted at most as often as it is `in_source`.
 
-    Each n-gram is in the source, and belongs to a `text`.
+    `numbers` are n-grams that are in the source; `text` has the text of each.
     """
     counts = np.bincount(text, minlength=texts)
-    # Only what stands more often in all texts than in the source can do so in one of them.
+    # Only an n-gram that all texts together have more often than the source can be in excess.
     often = np.bincount(numbers, minlength=len(in_source)) > in_source
     excess_of = np.flatnonzero(often.take(numbers))
     if len(excess_of):
@@ -188,7 +189,7 @@ def _clipped(numbers: Ints | Numbers, in_source: Ints, text: Ints, texts: int) -
 
 
 class _Numbering:
-    """Numbers for n-grams, such that equal ones of a text and of its source have the same.
+    """Numbers for n-grams: equal n-grams of a text and of its source have the same number.
 
     The code of an n-gram is the number of its first n-1 units together with its last unit. It is
     a place in a table: the texts write numbers there, the sources read them, and the places are

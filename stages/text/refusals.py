@@ -86,7 +86,7 @@ def is_refusal(text: str) -> bool:
 @lru_cache(maxsize=1 << 15)  # Every score step asks about the same responses.
 def _only_refuses(text: str) -> bool:
     refused = False
-    # One at a time, for the first sentence of most texts is neither.
+    # One at a time, because the first sentence of most texts is neither.
     for part in _sentences(text):
         sentence = part.strip(" \t\"'*_-")
         if _refuses(sentence):

@@ -4,7 +4,7 @@ A sentence ends at a line break, at a stop of a script that needs no space behin
 at `.`, `?`, `!` or an ellipsis before white space, unless the stop belongs to an
 abbreviation, an initial, a number or a quotation in running text. Closing quotes,
 citation marks such as `[3]`, emoji and smileys stay with the sentence they follow.
-Headings, list items and rows of tables are sentences, for each stands on its own line.
+Headings, list items and rows of tables are sentences, because each stands on its own line.
 Scripts that write no stop at all (Thai, Lao) are cut at line breaks only.
 """
 
@@ -34,7 +34,7 @@ class Span(NamedTuple):
 
 
 _LONGEST_WORD: Final = 40
-"""So many characters are looked at before a stop."""
+"""The number of characters before a stop that are examined."""
 
 _LONGEST_CACHED: Final = 100
 _MOST_CACHED: Final = 100_000
@@ -45,8 +45,8 @@ Value = TypeVar("Value")
 class WordCache(dict[str, Value], Generic[Value]):
     """Values of a function of short strings, each computed once; faster than `lru_cache`.
 
-    Strings of more than 100 characters are not kept: where no blanks are written, what stands
-    between two blanks may be a whole text. All are dropped when there are 100,000.
+    Strings of more than 100 characters are not kept: in a script without blanks the string
+    between two blanks may be a whole text. The cache is emptied when it holds 100,000 values.
     """
 
     def __init__(self, function: Callable[[str], Value]) -> None:
@@ -61,7 +61,7 @@ class WordCache(dict[str, Value], Generic[Value]):
         return value
 
 
-# The characters that sentences end with, and what may stand behind them.
+# The characters that end a sentence, and those that may follow them.
 
 _FULL_STOPS: Final = "。！？｡．।॥؟۔።։፧។៕‼⁇⁈⁉"
 """Stops that end a sentence without white space behind them."""
@@ -79,21 +79,21 @@ _TRAILER: Final = "|".join(
         r"[ ]?[:;=]-?[()DPp](?!\w)",
     )
 )
-# Behind the first character of a stop: more of them, then closing marks. Nothing in these patterns
-# depends on what comes far behind, and what they have matched they never give back: the time is
-# linear for any text.
+# After the first character of a stop: further stop characters, then closing marks. The patterns
+# look only a few characters ahead, and their quantifiers are possessive (no backtracking), so the
+# time is linear for any text.
 _STOP: Final = (
     rf"(?P<more>[.!?…{_FULL_STOPS}]*+(?:[ \u00a0][.!?…](?!\w))*+)(?P<trailer>(?:{_TRAILER})*+)"
 )
-# Characters are found fastest by one class at the head of a pattern. Most stops stand before a
-# blank and a letter: these match without a group. No sentence ends where a digit or a small
-# letter follows the full stop.
+# The search is fastest when the pattern begins with one class of characters. Most stops stand
+# before a blank and a letter: these match without a group. No sentence ends where a digit or a
+# small letter follows the full stop.
 _MARKS: Final = rf".!?…{_FULL_STOPS}{_LINE_ENDS}"
 _BEHIND: Final = rf"(?<=[.!?])(?=[ ][A-Za-z])|(?<=[{_LINE_ENDS}])\s*+|(?!(?<=[.．])[\da-z]){_STOP}"
 _BREAK: Final = re.compile(rf"[{_MARKS}](?:{_BEHIND})")
 """What may end a sentence: a line break, or a stop and what closes it."""
 
-# List items in running text. They are looked for by their marks, which are fewer than blanks.
+# List items in running text. The search is for their marks, which are rarer than blanks.
 _BULLETS: Final = "•‣⁃◦▪●"
 _BULLET: Final = re.compile(rf"[ \t][{_BULLETS}]")
 _NUMBER: Final = "|".join(rf"(?<=[ \t]{number}.)" for number in (r"\d", r"\d\d", r"\d\d\d"))
@@ -123,13 +123,13 @@ def split_sentences(text: str) -> list[Span]:
         first, stop = match.span()
         if _clearly_ends(text, start, first, stop):
             spans.append(Span(start, stop))
-            # Such a stop stands before a single blank.
+            # `_clearly_ends` is true only before a single blank.
             start = stop + 1
         elif text[first] in _LINE_ENDS:
             _append(spans, text, start, first)
             start = stop
         elif text[stop : stop + 1] not in _LINE_ENDS and _ends(text, start, match):
-            # At the end of a line or of the text a stop needs no look: both end there anyway.
+            # A stop at the end of a line or of the text is not examined: the sentence ends there.
             _append(spans, text, start, stop)
             start = _skip_space(text, stop)
     _append(spans, text, start, end)
@@ -140,8 +140,8 @@ def halve(text: str, *, overlap: int) -> tuple[Span, Span] | None:
     """Two spans that cover all sentences of `text`, of about equal length.
 
     They share the `overlap` sentences on either side of the cut, as far as both stay
-    shorter than the text. A text of one sentence is cut between words, where both share
-    as many. None when there is nothing to cut.
+    shorter than the text. A text of one sentence is cut between words, and the spans then
+    share `overlap` words on either side of the cut. None when there is nothing to cut.
     """
     pieces = split_sentences(text)
     if len(pieces) < 2:
@@ -161,7 +161,7 @@ def halve(text: str, *, overlap: int) -> tuple[Span, Span] | None:
 
 
 def _skip_space(text: str, start: int) -> int:
-    """The place of the first character at or behind `start` that is no white space."""
+    """The index of the first character from `start` on that is not white space."""
     while start < len(text) and text[start].isspace():
         start += 1
     return start
@@ -177,7 +177,7 @@ def _append(spans: list[Span], text: str, start: int, end: int) -> None:
 def _may_hold_item(text: str) -> bool:
     """Whether an item of a list may begin in running text: a bullet, or the next number."""
     if _NUMBER_AND_STOP.search(text) or _NUMBER_AND_BRACKET.search(text):
-        # An item is looked for where the one before it, or the one behind it, is there as well.
+        # A number is an item only where the number before it or after it is there as well.
         digits = set(map(int, _LAST_DIGIT.findall(text)))
         if any((digit + 1) % 10 in digits for digit in digits):
             return True
@@ -203,14 +203,14 @@ def _begins_item(text: str, start: int, match: re.Match[str]) -> bool:
     return previous is not None and previous[1] == str(number - 1)
 
 
-# Stops that need a closer look.
+# Stops that only further rules can decide.
 
-# Of words whose letters and combining marks are apart.
+# Combining marks of letters that are not composed (NFD).
 _COMBINING: Final = "\u0300-\u036f\u0653-\u0655\u3099\u309a"
 _WORD_AFTER: Final = re.compile(rf"\s*+(?:[—–]\s*+)?[^\w\s]*+([\w{_COMBINING}]{{0,20}})(\.?)")
 _DASH: Final = re.compile(r"\s*+[—–]")
 _UNSPACED: Final = re.compile(rf"[^\W\d_][\w{_COMBINING}]{{0,40}}(?=[\s,.’'])")
-# Vowel signs of India are no letters, but stand between them.
+# The vowel signs of Indian scripts are no letters for `re`, but stand between letters.
 _LETTER: Final = r"(?:[^\W\d_]|[\u0900-\u0dff])"
 _DOTTED: Final = re.compile(rf"(?:{_LETTER}{{1,3}}\.-?)+{_LETTER}{{1,3}}|[^\W\d_]")
 _NO_VOWEL: Final = re.compile(r"[A-ZА-Я]?[b-df-hj-np-tv-xzßб-джзй-нп-тф-щ]{1,4}")
@@ -261,7 +261,7 @@ def _is_inside_brackets(text: str, start: int, stop: int) -> bool:
         return False
     partner = _CLOSING[_OPENING.index(text[opened])]
     closed = text.find(partner, opened, stop + _LONGEST_TITLE)
-    # A stop right before the bracket closes what is quoted, and its trailer holds the bracket.
+    # A stop right before the closing bracket ends the quotation: its trailer has the bracket.
     return closed > stop + 1
 
 
@@ -313,11 +313,11 @@ def _is_abbreviation(before: str, word: str, after: str, *, initial: bool) -> bo
     return day and (lower_after in AFTER_ORDINAL or before in GERMAN_ARTICLES)
 
 
-# A shortcut for most stops: one behind a word that is no abbreviation, before a blank.
+# A fast path for most stops: those between a word that is no abbreviation and a blank.
 
 _Next = Literal["unclear", "capital", "any"]
 
-# Of abbreviations that may be written with a blank: "f. eks.".
+# The last parts of abbreviations that may be written with a blank: "eks" of "f. eks.".
 _ENDINGS: Final = frozenset(word[2:] for word in ABBREVIATIONS if word[1:2] == ".")
 
 
@@ -337,8 +337,8 @@ def _clearly_ends(text: str, start: int, first: int, stop: int) -> bool:
 def _may_follow(word: str, stop: str) -> _Next:
     """What may stand behind a word, its stop and a blank for a sentence to end there.
 
-    capital: a capital letter; any: anything but a dash or white space; unclear: more has to be
-    looked at.
+    capital: a capital letter; any: anything but a dash or white space; unclear: further rules
+    decide.
     """
     if stop == ".":
         return _AFTER_FULL_STOP[word]

@@ -33,7 +33,7 @@ _COMPOUNDS: Final = re.compile(
     r"\b(can(?=not)|gim(?=me)|gon(?=na)|got(?=ta)|lem(?=me)|wan(?=na\s))(not|me|na|ta)\b",
     re.IGNORECASE,
 )
-# What _COMPOUNDS matches in ASCII; elsewhere a dotless i counts as an i.
+# The words that _COMPOUNDS matches in ASCII text. In other text it also takes a dotless i as i.
 _ASCII_COMPOUNDS: Final = ("cannot", "gimme", "gonna", "gotta", "lemme", "wanna")
 
 
@@ -95,18 +95,18 @@ _CLOSING: Final = (
     ),
 )
 _CLOSERS: Final = "])}>\"'»”’ "
-"""What may stand between the full stop that ends a sentence and the end of the sentence."""
+"""The characters that may follow the full stop at the end of a sentence."""
 
 _PLAIN_WORD: Final = re.compile(r"([A-Za-z0-9]+)([,;:?!.]?)")
 
 
 class Treebank(Generic[Value]):
-    """The Penn Treebank tokens of sentences, case kept, as values that `function` makes of them.
+    """Penn Treebank tokens of sentences, in the form that `function` gives to a list of tokens.
 
-    Double quotes become `` and ''. The tokens equal those of NLTK 3.9.1's `word_tokenize` on a
-    single sentence. No rule looks beyond the blanks around a piece of text, except the rules for
-    the begin and the end of a sentence. So the pieces between blanks are tokenized one by one, and
-    the value of each piece is cached.
+    Case is kept, and double quotes become `` and ''. The tokens equal those of NLTK 3.9.1's
+    `word_tokenize` on a single sentence. No rule looks beyond the blanks around a piece of text,
+    except those for the begin and the end of a sentence. So each piece between blanks is tokenized
+    on its own, and what `function` returns for its tokens is cached.
     """
 
     def __init__(self, function: Callable[[Sequence[str]], Value]) -> None:
@@ -115,7 +115,7 @@ class Treebank(Generic[Value]):
         self._last = WordCache(lambda piece: function(_last_tokens(piece)))
 
     def of_sentence(self, sentence: str) -> list[Value]:
-        """The values of the pieces of one sentence, in order."""
+        """What `function` returns for each piece of one sentence, in order."""
         pieces = sentence.rstrip().split(" ")
         last = pieces.pop()
         # Two quotation marks that begin a sentence are separated by another rule than within it.
@@ -125,7 +125,7 @@ class Treebank(Generic[Value]):
         return [*map(self._inner.__getitem__, pieces), self._last[last]]
 
     def of_text(self, text: str) -> list[Value]:
-        """The values of the pieces of all sentences, in order."""
+        """What `function` returns for each piece of all sentences, in order."""
         spans = split_sentences(text)
         return [value for start, end in spans for value in self.of_sentence(text[start:end])]
 
@@ -136,12 +136,12 @@ def treebank_words(sentence: str) -> list[str]:
 
 
 def _inner_tokens(piece: str) -> tuple[str, ...]:
-    """Tokens of what stands between two blanks."""
+    """Tokens of a piece between two blanks."""
     return _plain_tokens(piece, last=False) or tuple(_apply_rules(f"x {piece} x")[1:-1])
 
 
 def _last_tokens(piece: str) -> tuple[str, ...]:
-    """Tokens of what stands between the last blank and the end of a sentence."""
+    """Tokens of the piece between the last blank and the end of a sentence."""
     return _plain_tokens(piece, last=True) or tuple(_apply_rules(f"x {piece}")[1:])
 
 

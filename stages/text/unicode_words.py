@@ -22,7 +22,7 @@ from typing import Final
 
 import regex
 
-# {letter}++ is what most of a text is: one step for a whole run of letters.
+# Most of a text is runs of letters: {letter}++ matches a run in one step.
 _SHAPE: Final = (
     r"(?:(?<![\w)\]}}%°+\-−])[-+−](?=\.?{digit}))?(?:(?<![\w.])\.(?={digit}))?"
     r"{first}(?:{letter}++(?:{marks}(?:{mid_letter}{marks}(?={letter})|{joined}{hebrew})?)?"
@@ -38,7 +38,7 @@ def _shape(**classes: str) -> str:
 _WORD: Final = regex.compile(
     r"(?V1)"
     + _shape(
-        # Some symbols pass for letters inside a word: not on their own.
+        # Some symbols count as letters inside a word, but not at its begin.
         first=r"(?=[\p{Alphabetic}\p{N}])",
         letter=r"[\p{WB=ALetter}\p{WB=Hebrew_Letter}]",
         digit=r"[\p{WB=Numeric}--\u066b]",
@@ -69,8 +69,8 @@ _INVISIBLE: Final = re.compile(
     "[\u00ad\u034f\u061c\u200c-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]+"
 )
 _APOSTROPHE: Final = re.compile("[’ʼ]")
-# What Arabic and Hebrew may write or leave out: vowel signs and the like, and the stroke that
-# only makes a word longer. Not those that make another letter: hamza and madda.
+# Signs that Arabic and Hebrew may leave out: vowel signs and the like, and the stroke that only
+# makes a word longer. Hamza and madda are not among them, because they make another letter.
 _OPTIONAL: Final = re.compile(
     "[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"
     "\u0610-\u061a\u0640\u064b-\u0652\u0656-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed]+"
@@ -92,13 +92,13 @@ def unicode_words(text: str) -> list[str]:
     words = (_ASCII_WORD if text.isascii() else _WORD).findall(text)
     if not words:
         return []
-    # Folding leaves line breaks alone: all words at once, rather than one by one.
+    # Folding keeps line breaks, so all words are folded in one call.
     lines = _folded("\n".join(words), longest=max(map(len, words)))
     if "," in lines or "'" in lines or "٬" in lines:
         lines = _GROUPED.sub(lambda match: _GROUP.sub("", match[0]), lines)
     if "." in lines:
         lines = _POINT_FIRST.sub(r"\g<1>0.", lines)
-    # A word that was of optional signs alone is an empty line now; no word holds a blank.
+    # A word of optional signs alone is an empty line now. No word holds a blank.
     return lines.split()
 
 
