@@ -105,9 +105,11 @@ def test_calls_are_neither_priced_nor_logged_by_litellm(monkeypatch: pytest.Monk
 
 # In a process of its own, which has litellm before claimflow, as a notebook may.
 NOTEBOOK = """
-import asyncio, logging, os, sys
+import asyncio, logging, os, sys, warnings
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 import litellm
+# numpy adds filters of warnings in every process that imports it.
+import numpy
 from litellm.integrations.custom_logger import CustomLogger
 
 class Watching(CustomLogger):
@@ -116,6 +118,10 @@ class Watching(CustomLogger):
         self.seen = []
     def log_pre_api_call(self, model, messages, kwargs):
         self.seen.append(("before", model))
+    async def async_pre_call_deployment_hook(self, kwargs, call_type):
+        self.seen.append(("sent", kwargs["model"]))
+    async def async_post_call_success_deployment_hook(self, request_data, response, call_type):
+        self.seen.append(("received", request_data["model"]))
     async def async_log_success_event(self, kwargs, response_obj, start_time, end_time):
         self.seen.append(("after", kwargs["model"], kwargs["response_cost"] is not None))
 
@@ -133,7 +139,8 @@ def snapshot():
     plain = (list, dict, set, str, int, float, bool, type(None))
     copied = {n: repr(v) for n, v in kept.items() if isinstance(v, plain) and n != "model_cost"}
     levels = {name: logging.getLogger(name).level for name in ("LiteLLM", "openai", "httpx")}
-    return {n: id(v) for n, v in kept.items()}, copied, set(litellm.model_cost), levels
+    filters = list(warnings.filters)
+    return {n: id(v) for n, v in kept.items()}, copied, set(litellm.model_cost), levels, filters
 
 async def own(number):
     message = [{"role": "user", "content": "of the user"}]

@@ -2,6 +2,7 @@
 
 import asyncio
 import http.server
+import inspect
 import json
 import os
 import subprocess
@@ -461,3 +462,120 @@ def test_nobody_else_is_asked_and_nothing_is_told(endpoint: Endpoint, tmp_path: 
     assert done.returncode == 0, told[-3000:]
     assert "TO-KEEP" not in told
     assert "Feedback" not in told
+
+
+class EveryHook:
+    """Makes a `CustomLogger` that notes the name of each of its methods that litellm calls."""
+
+    def __init__(self) -> None:
+        from litellm.integrations.custom_logger import CustomLogger
+
+        self.called: list[str] = []
+        hooks = {
+            name: self.noting(name, method)
+            for name, method in vars(CustomLogger).items()
+            if inspect.isfunction(method) and name != "__init__"
+        }
+        self.logger = type("Noting", (CustomLogger,), hooks)()
+
+    def noting(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*arguments: Any, **named: Any) -> Any:
+            self.called.append(name)
+            return method(*arguments, **named)
+
+        return noted
+
+
+@pytest.fixture
+def hooks(monkeypatch: pytest.MonkeyPatch) -> EveryHook:
+    open_provider("litellm").list_price("openai/m")
+    import litellm
+
+    every = EveryHook()
+    monkeypatch.setattr(litellm, "callbacks", [every.logger])
+    return every
+
+
+def without_address(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make `endpoint` what litellm takes for OpenAI."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-in-the-environment")
+    monkeypatch.setenv("OPENAI_API_BASE", f"{endpoint.url}/v1")
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-7")
+
+
+def openai_or_responses(path: str, body: Any) -> dict[str, Any]:
+    """A good reply of OpenAI to a chat, by either of its APIs."""
+    if not path.endswith("/responses"):
+        return spoken(path, body)
+    text = {"type": "output_text", "text": "hi", "annotations": []}
+    message = {"type": "message", "id": "1", "role": "assistant", "status": "completed"}
+    tokens = {"input_tokens": 50, "output_tokens": 2, "total_tokens": 52}
+    reply = {"id": "1", "object": "response", "created_at": 1, "status": "completed", "model": "m"}
+    settings = {"parallel_tool_calls": True, "tools": [], "tool_choice": "auto"}
+    return {**reply, **settings, "output": [message | {"content": [text]}], "usage": tokens}
+
+
+@pytest.mark.parametrize("model", [*MODELS, "deepseek/m", "perplexity/m"])
+def test_no_hook_of_the_users_callbacks_sees_a_call(
+    endpoint: Endpoint, hooks: EveryHook, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DEEPSEEK", "PERPLEXITYAI", "PERPLEXITY"):
+        monkeypatch.setenv(f"{name}_API_KEY", "quite-secret")
+    endpoint.answer = spoken
+    (received,) = ask(request(endpoint, model))
+    assert received.text == "hi"
+    assert hooks.called == []
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters", "path"),
+    [
+        ("openai/gpt-4o-mini", {}, "/v1/chat/completions"),
+        ("openai/gpt-4o-mini", {"extra_headers": {"x-team": "a"}}, "/v1/chat/completions"),
+        ("openai/o1-pro", {}, "/v1/responses"),
+        ("openai/responses/m", {}, "/v1/responses"),
+    ],
+)
+def test_no_hook_sees_a_call_of_openai_itself(
+    endpoint: Endpoint,
+    hooks: EveryHook,
+    monkeypatch: pytest.MonkeyPatch,
+    model: str,
+    parameters: dict[str, Any],
+    path: str,
+) -> None:
+    without_address(endpoint, monkeypatch)
+    endpoint.answer = openai_or_responses
+    (received,) = ask(Request(model, MESSAGES, parameters, None))
+    assert received[:4] == ("hi", "stop", None, Usage(50, None, 2))
+    ((asked, headers, body),) = endpoint.seen
+    assert asked == path
+    assert headers["authorization"] == "Bearer sk-in-the-environment"
+    assert headers["openai-organization"] == "org-7"
+    assert body["model"] == model.rpartition("/")[2]
+    assert hooks.called == []
+
+
+@pytest.mark.parametrize("model", ALIKE)
+def test_no_hook_sees_texts_to_embed(endpoint: Endpoint, hooks: EveryHook, model: str) -> None:
+    endpoint.answer = vectors
+    embedded(endpoint, model, ["a text"])
+    assert len(endpoint.seen) == 1
+    assert hooks.called == []
+
+
+def test_an_http_client_of_the_user_stays_open(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_provider("litellm").list_price("openai/m")
+    import httpx
+    import litellm
+
+    users = httpx.AsyncClient()
+    monkeypatch.setattr(litellm, "aclient_session", users)
+    endpoint.answer = vectors
+    embedded(endpoint, "openai/m", ["a text"])
+    endpoint.answer = spoken
+    ask(request(endpoint, "openai/m", extra_headers={"x-team": "a"}))
+    assert len(endpoint.seen) == 2
+    assert not users.is_closed
