@@ -157,7 +157,7 @@ def _suffix(options: Namespace) -> str:
 
 
 def _plot_metric(store: "Store", run_id: str, name: str, kind: str | None) -> "Chart":
-    from claimflow.flows.report.plots import TrendPoint, distribution_chart, trend_chart
+    from claimflow.flows.report.plots import distribution_chart, trend_chart
     from claimflow.flows.report.run_document import named_metrics, past_means, scored_values
 
     [metric] = named_metrics(store, run_id, [name], place="METRIC")
@@ -172,28 +172,26 @@ def _plot_metric(store: "Store", run_id: str, name: str, kind: str | None) -> "C
         why = "`claimflow show` says why" if past else "add a step that uses summarize_scores"
         what, hint = f"no run has a mean of {name}", why
         raise InputError([Fault("--kind trend", what, hint)])
-    points = [TrendPoint(one.run_id, one.mean, one.low, one.high) for one in past]
-    return trend_chart(points, label=name)
+    return trend_chart({one.run_id: one for one in past}, label=name)
 
 
 def _plot_step(store: "Store", run_id: str, step: str) -> "Chart":
     from claimflow.flows.quality.calibration import reliability_of_step
-    from claimflow.flows.report.plots import ReliabilityPoint, reliability_chart
+    from claimflow.flows.report.plots import reliability_chart
 
     bins = reliability_of_step(store, run_id, step).bins
-    points = [ReliabilityPoint(one.mean, *one.entailed, one.n) for one in bins]
-    return reliability_chart(points, label=f"p entailed, {step}")
+    return reliability_chart(bins, label=f"p entailed, {step}")
 
 
 def _plot_comparison(store: "Store", run_id: str, options: Namespace) -> "Chart":
     from claimflow.flows.quality.comparison import compare
     from claimflow.flows.quality.metric_differences import RunPair
-    from claimflow.flows.report.plots import comparison_chart, metric_gaps
+    from claimflow.flows.report.plots import comparison_chart
     from claimflow.flows.store.results import chosen_run
 
     before = chosen_run(store, options.against, before=run_id)
     found = compare(store, RunPair(before, run_id), metrics=options.metrics)
-    return comparison_chart(metric_gaps(found.metrics), label=f"{run_id} less {before}")
+    return comparison_chart(found.metrics, label=f"{run_id} less {before}")
 
 
 def view(options: Namespace) -> int:

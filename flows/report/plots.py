@@ -1,7 +1,7 @@
 """Charts of runs, and their rendering as SVG or PNG."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 from xml.sax.saxutils import quoteattr
 
 import altair as alt
@@ -10,6 +10,7 @@ import vl_convert
 
 from claimflow.flows.quality.calibration import CorrectedStep
 from claimflow.flows.quality.comparison import Comparison
+from claimflow.flows.quality.corrected_rates import Bin
 from claimflow.flows.quality.metric_differences import MetricDifference
 from claimflow.flows.report.run_document import PastMean
 
@@ -69,37 +70,15 @@ def to_png(chart: Chart) -> bytes:
 _ROW: Final = 24
 
 
-class MetricGap(NamedTuple):
-    """The difference of two runs in one metric, b - a, with its 95 % interval.
-
-    None where there is none. `metric` is unique in a chart.
-    """
-
-    metric: str
-    difference: float | None
-    low: float | None = None
-    high: float | None = None
-
-
-def metric_gaps(metrics: Iterable[MetricDifference]) -> list[MetricGap]:
-    """The difference in each metric; a metric that is not scored in both runs has None."""
-    return [
-        MetricGap(one.metric, one.difference.mean, one.difference.low, one.difference.high)
-        if one.difference
-        else MetricGap(one.metric, None)
-        for one in metrics
-    ]
-
-
 def comparison_chart(
-    metrics: Sequence[MetricGap], *, label: str = "difference of the means", width: int = 360
+    metrics: Sequence[MetricDifference], *, label: str = "difference of the means"
 ) -> Chart:
-    """Each metric's difference and interval against a line at 0, in the given order.
+    """Each metric's difference, b - a, and its interval against a line at 0, in the given order.
 
-    `label` is the title of the axis; `width` is in pixels without axes, and each metric is 24
-    pixels high. A metric without a difference has an empty row.
+    `label` is the title of the axis; each metric is 24 pixels high. A metric that is not scored in
+    both runs has an empty row.
     """
-    rows = [one._asdict() for one in metrics]
+    rows: list[dict[str, Any]] = [{"metric": one.metric, **_interval(one)} for one in metrics]
     order = [one.metric for one in metrics]
     names = alt.Y("metric:N", scale=alt.Scale(domain=order), title=None)
     base = alt.Chart(alt.InlineData(values=rows)).encode(y=names)
@@ -114,7 +93,14 @@ def comparison_chart(
     )
     about = f"{label} of two runs, with 95 % intervals; metrics: {len(metrics):,}"
     layers = zero.encode(x=alt.X("zero:Q", title=label)) + intervals + points
-    return styled_chart(layers, about=about, width=width, height=_ROW * max(len(metrics), 1))
+    return styled_chart(layers, about=about, width=360, height=_ROW * max(len(metrics), 1))
+
+
+def _interval(metric: MetricDifference) -> dict[str, float | None]:
+    if metric.difference is None:
+        return dict.fromkeys(("difference", "low", "high"))
+    found = metric.difference
+    return {"difference": found.mean, "low": found.low, "high": found.high}
 
 
 _BINS: Final = 20
@@ -154,28 +140,22 @@ def distribution_chart(
 _WHOLE: Final = alt.Scale(domain=[0, 1])
 
 
-class ReliabilityPoint(NamedTuple):
-    """A bin of a reliability diagram: mean probability, share entailed, and number of rows.
-
-    `low` and `high` bound the 95 % interval of the share.
-    """
-
-    predicted: float
-    share: float | None
-    low: float | None
-    high: float | None
-    rows: int
-
-
-def reliability_chart(
-    points: Sequence[ReliabilityPoint], *, label: str = "p entailed", side: int = 220
-) -> Chart:
+def reliability_chart(bins: Sequence[Bin], *, label: str = "p entailed") -> Chart:
     """A reliability diagram: the share that people call entailed, by predicted probability.
 
     Points on the diagonal are calibrated; below it the judge is overconfident. The size of a
-    point grows with its rows. `label` is the title of the axis; `side` is in pixels without axes.
+    point grows with its rows. `label` is the title of the axis.
     """
-    rows = [point._asdict() for point in points]
+    rows = [
+        {
+            "predicted": one.mean,
+            "share": one.entailed.value,
+            "low": one.entailed.low,
+            "high": one.entailed.high,
+            "rows": one.n,
+        }
+        for one in bins
+    ]
     share = "entailed by people"
     base = alt.Chart(alt.InlineData(values=rows)).encode(
         x=alt.X("predicted:Q", title=label, scale=_WHOLE)
@@ -193,34 +173,25 @@ def reliability_chart(
         y=alt.Y("share:Q", title=share),
         size=alt.Size("rows:Q", legend=None, scale=alt.Scale(range=[20, 200], domainMin=0)),
     )
-    number = sum(point.rows for point in points)
+    number = sum(one.n for one in bins)
     about = f"Share entailed by people over {label}, {number:,} rows, with 95 % intervals"
-    return styled_chart(diagonal + intervals + marks, about=about, width=side, height=side)
-
-
-class TrendPoint(NamedTuple):
-    """The mean of a metric in one run, with its 95 % interval; None where there is none.
-
-    `label` names the run on the axis and is unique in a chart.
-    """
-
-    label: str
-    mean: float | None
-    low: float | None = None
-    high: float | None = None
+    return styled_chart(diagonal + intervals + marks, about=about, width=220, height=220)
 
 
 def trend_chart(
-    points: Sequence[TrendPoint], *, label: str = "mean", width: int = 480, height: int = 160
+    means: Mapping[str, PastMean], *, label: str = "mean", width: int = 480, height: int = 160
 ) -> Chart:
-    """The means of runs in the given order, evenly spaced, each with its interval.
+    """The means of runs, by their names on the axis: evenly spaced, each with its interval.
 
     A run without a mean leaves a gap in the line. `label` is the title of the axis, which need
     not begin at 0; the size is in pixels without axes.
     """
-    rows = [point._asdict() for point in points]
+    rows = [
+        {"label": name, "mean": one.mean, "low": one.low, "high": one.high}
+        for name, one in means.items()
+    ]
     axis = alt.Axis(labelAngle=-40, labelOverlap=True)
-    order = alt.Scale(domain=[point.label for point in points])
+    order = alt.Scale(domain=list(means))
     runs = alt.X("label:O", scale=order, title=None, axis=axis)
     base = alt.Chart(alt.InlineData(values=rows)).encode(x=runs)
     mean = alt.Y("mean:Q", title=label, scale=alt.Scale(zero=False))
@@ -228,7 +199,7 @@ def trend_chart(
         y=alt.Y("low:Q", title=label, scale=alt.Scale(zero=False)), y2="high:Q"
     )
     line = base.mark_line(color=MARK, point={"color": MARK, "size": 40}).encode(y=mean)
-    about = f"{label} over the runs, with 95 % intervals; runs: {len(points):,}"
+    about = f"{label} over the runs, with 95 % intervals; runs: {len(means):,}"
     return styled_chart(intervals + line, about=about, width=width, height=height)
 
 
@@ -243,23 +214,20 @@ def trend_svg(past: Sequence[PastMean], metric: str) -> str | None:
     """The means of a metric over the runs; None where fewer than two have one."""
     if sum(one.mean is not None for one in past) < 2:
         return None
-    points = [
-        # With the end of the id, since two runs can start in one minute.
-        TrendPoint(f"{one.started_at:%m-%d %H:%M} {one.run_id[-4:]}", one.mean, one.low, one.high)
-        for one in past
-    ]
-    return to_svg(trend_chart(points, label=metric, width=240, height=44))
+    # With the end of the id, since two runs can start in one minute.
+    means = {f"{one.started_at:%m-%d %H:%M} {one.run_id[-4:]}": one for one in past}
+    return to_svg(trend_chart(means, label=metric, width=240, height=44))
 
 
 def reliability_svgs(found: Sequence[CorrectedStep]) -> Iterator[str]:
     """A reliability diagram of each step whose judge gives probabilities."""
     for one in found:
         if one.reliability is not None:
-            bins = [ReliabilityPoint(a.mean, *a.entailed, a.n) for a in one.reliability.bins]
-            yield to_svg(reliability_chart(bins, label=f"p entailed, {one.step}"))
+            label = f"p entailed, {one.step}"
+            yield to_svg(reliability_chart(one.reliability.bins, label=label))
 
 
 def comparison_svg(found: Comparison) -> str | None:
     """The differences of the means; None where no metric is scored in both runs."""
-    both = [one for one in metric_gaps(found.metrics) if one.difference is not None]
+    both = [one for one in found.metrics if one.difference is not None]
     return to_svg(comparison_chart(both, label="B - A")) if both else None

@@ -1,6 +1,7 @@
 """Plots as pictures: what they show, and that nothing in them runs or is fetched."""
 
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, fromstring
@@ -8,11 +9,12 @@ from xml.etree.ElementTree import Element, fromstring
 import pytest
 
 from claimflow.flows.cli.main import main
+from claimflow.flows.quality.agreement import IntervalEstimate
+from claimflow.flows.quality.corrected_rates import Bin
+from claimflow.flows.quality.metric_differences import MetricDifference, StatusCounts
+from claimflow.flows.quality.paired_statistics import PairedDifference
 from claimflow.flows.report.plots import (
     Chart,
-    MetricGap,
-    ReliabilityPoint,
-    TrendPoint,
     comparison_chart,
     distribution_chart,
     reliability_chart,
@@ -20,6 +22,7 @@ from claimflow.flows.report.plots import (
     to_svg,
     trend_chart,
 )
+from claimflow.flows.report.run_document import PastMean
 from claimflow.flows.store.store import Store
 from tests.flows.recorded_runs import Table, put_run, samples, scores
 
@@ -41,6 +44,18 @@ def words(picture: Element) -> list[str]:
     return [text.text or "" for text in picture.iter(f"{SPACE}text")]
 
 
+def mean(value: float | None, low: float | None = None, high: float | None = None) -> PastMean:
+    return PastMean("r", datetime(2026, 1, 1), value, low, high)
+
+
+def difference(
+    metric: str, value: float | None, low: float | None = None, high: float | None = None
+) -> MetricDifference:
+    counts = StatusCounts(2, 0, 0, 0)
+    found = None if value is None else PairedDifference(2, 2, value, low, high, None)
+    return MetricDifference(metric, False, counts, counts, None, None, found, None)
+
+
 def test_a_distribution_counts_scores_per_bin() -> None:
     picture = drawn(distribution_chart([0.0, 0.04, 0.05, 0.95, 1.0, 1.0], label="recall"))
     bars = dict(label.split("; ") for label in told(picture))
@@ -59,11 +74,11 @@ def test_a_distribution_covers_the_range_of_its_values() -> None:
 
 
 def test_a_reliability_diagram_has_a_diagonal() -> None:
-    points = [
-        ReliabilityPoint(0.05, 0.25, 0.1, 0.4, 40),
-        ReliabilityPoint(0.95, 0.9, 0.8, 0.95, 60),
+    bins = [
+        Bin(0.0, 0.1, 40, 0.05, IntervalEstimate(0.25, 0.1, 0.4)),
+        Bin(0.9, 1.0, 60, 0.95, IntervalEstimate(0.9, 0.8, 0.95)),
     ]
-    picture = drawn(reliability_chart(points, label=HOSTILE))
+    picture = drawn(reliability_chart(bins, label=HOSTILE))
     dots = [label for label in told(picture) if "rows: " in label]
     assert dots == [
         f"{HOSTILE}: 0.05; entailed by people: 0.25; rows: 40",
@@ -74,8 +89,8 @@ def test_a_reliability_diagram_has_a_diagonal() -> None:
 
 
 def test_a_trend_has_a_gap_for_a_run_without_a_mean() -> None:
-    points = [TrendPoint("a", 0.5, 0.4, 0.6), TrendPoint("b", None), TrendPoint("c", 0.75)]
-    picture = drawn(trend_chart(points, label="recall"))
+    means = {"a": mean(0.5, 0.4, 0.6), "b": mean(None), "c": mean(0.75)}
+    picture = drawn(trend_chart(means, label="recall"))
     assert [word for word in words(picture) if word in "abc"] == ["a", "b", "c"]
     assert "label: a; recall: 0.5" in told(picture)
     assert "label: c; recall: 0.75" in told(picture)
@@ -83,7 +98,7 @@ def test_a_trend_has_a_gap_for_a_run_without_a_mean() -> None:
 
 
 def test_a_comparison_has_a_row_for_every_metric_and_a_line_at_zero() -> None:
-    metrics = [MetricGap("recall", 0.25, 0.125, 0.5), MetricGap("noise", None)]
+    metrics = [difference("recall", 0.25, 0.125, 0.5), difference("noise", None)]
     picture = drawn(comparison_chart(metrics, label="B - A"))
     assert [word for word in words(picture) if word in ("recall", "noise")] == ["recall", "noise"]
     assert "B - A: 0.25; metric: recall" in told(picture)
@@ -95,10 +110,10 @@ def test_a_comparison_has_a_row_for_every_metric_and_a_line_at_zero() -> None:
     "chart",
     [
         distribution_chart([0.5], label=HOSTILE),
-        trend_chart([TrendPoint(HOSTILE, 0.5)], label=HOSTILE),
-        comparison_chart([MetricGap(HOSTILE, 0.5)], label=HOSTILE),
+        trend_chart({HOSTILE: mean(0.5)}, label=HOSTILE),
+        comparison_chart([difference(HOSTILE, 0.5)], label=HOSTILE),
         distribution_chart([]),
-        trend_chart([]),
+        trend_chart({}),
         comparison_chart([]),
     ],
     ids=["distribution", "trend", "comparison", "no values", "no points", "no metrics"],
