@@ -1,14 +1,12 @@
 """A run as JSON."""
 
-from datetime import datetime
 from typing import Any
 
 import polars as pl
 
 from claimflow.flows.quality.calibration import CorrectedStep
-from claimflow.flows.quality.canaries import CanaryResult
-from claimflow.flows.quality.json_values import json_text, json_value
-from claimflow.flows.report.run_document import MAX_SAMPLES, RunDocument, RunHead
+from claimflow.flows.quality.json_values import json_text
+from claimflow.flows.report.run_document import MAX_SAMPLES, RunDocument
 from claimflow.flows.store import results
 
 
@@ -22,41 +20,29 @@ def run_json(run: RunDocument, *, samples: int = MAX_SAMPLES) -> str:
     whole = pl.col("slice_field").is_null()
     unstable, voted = run.votes
     document: dict[str, Any] = {
-        "run": _head(run.head),
+        "run": run.head,
         "metrics": summaries.filter(whole).drop("slice_field", "slice_value").to_dicts(),
         "slices": summaries.filter(~whole).to_dicts(),
-        "gates": [one._asdict() for one in run.gates],
+        "gates": run.gates,
         "steps": run.steps.drop("artifact_id").to_dicts(),
         "failures": run.failures,
         "calls": run.calls,
         "votes": {"unstable": unstable, "of": voted},
-        "cascades": [one._asdict() for one in run.cascades],
-        "canaries": [_canaries(one) for one in run.canaries],
-        "claims": json_value(run.claim_audit),
-        "corrected": [_corrected(one) for one in run.corrected],
+        "cascades": run.cascades,
+        "canaries": [
+            one._asdict() | {"judged": one.judged, "drifts": one.drifts} for one in run.canaries
+        ],
+        "claims": run.claim_audit,
+        "corrected": [_without_reliability(one) for one in run.corrected],
         "lowest": _lowest(run, samples),
     }
     return json_text(document)
 
 
-def _head(head: RunHead) -> dict[str, Any]:
-    times = {"started_at": _utc(head.started_at), "ended_at": _utc(head.ended_at)}
-    return head._asdict() | times
-
-
-def _utc(time: datetime | None) -> str | None:
-    return None if time is None else f"{time.isoformat(timespec='seconds')}Z"
-
-
-def _canaries(one: CanaryResult) -> dict[str, Any]:
-    moved = one.moved._asdict() if one.moved else None
-    derived = {"judged": one.judged, "drifts": one.drifts}
-    return one._asdict() | derived | {"moved": moved, "restless": one.restless._asdict()}
-
-
-def _corrected(one: CorrectedStep) -> dict[str, Any]:
-    document: dict[str, Any] = json_value(one)
-    return {name: value for name, value in document.items() if name != "reliability"}
+def _without_reliability(one: CorrectedStep) -> dict[str, Any]:
+    fields = one._asdict()
+    del fields["reliability"]
+    return fields
 
 
 def _lowest(run: RunDocument, count: int) -> list[dict[str, Any]]:
