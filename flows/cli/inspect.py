@@ -105,11 +105,11 @@ def explain(options: Namespace) -> int:
     """Print the tree of one sample: texts, claims, verdicts with their evidence, scores."""
     from claimflow.flows.report.sample_tree import sample_tree
     from claimflow.flows.report.terminal import Terminal
-    from claimflow.flows.store.results import sample
+    from claimflow.flows.store.results import chosen_sample
 
     store, run_id = readable_run(options)
-    row = sample(store, run_id, options.sample)
-    Terminal().print(sample_tree(store, run_id, row, calls=options.calls))
+    sample_id = chosen_sample(store, run_id, options.sample)
+    Terminal().print(sample_tree(store, run_id, sample_id, calls=options.calls))
     return 0
 
 

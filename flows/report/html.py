@@ -29,12 +29,7 @@ from claimflow.flows.report.run_document import (
     scored_values,
 )
 from claimflow.flows.report.run_text import GATE_COLUMNS, JudgeLine, gate_cells
-from claimflow.flows.report.samples import (
-    SampleTrace,
-    changed_samples,
-    ranked_samples,
-    traced_samples,
-)
+from claimflow.flows.report.samples import changed_samples, ranked_samples, traced_samples
 from claimflow.flows.report.templates import asset, content_policy, csp_hash, render_template
 from claimflow.flows.store.store import Store
 from claimflow.stages.registry import LOWER_IS_BETTER
@@ -206,27 +201,16 @@ def sample_entries(
     )
     before = next(earlier, None)
     of_run = traced_samples(store, run_id, [name for name, _ in means])
-    for (_, mean), one in zip(means, of_run, strict=True):
-        name = one.sample["sample_id"]
-        entry = _entry(one) | {"mean": mean}
+    for (name, mean), sample in zip(means, of_run, strict=True):
+        entry = sample | {"mean": mean}
         if name in changes:
             entry["changes"] = changes[name]
             # The first run may lack the sample.
-            if before is not None and before.sample["sample_id"] == name:
-                entry["before"] = _differing_parts(_entry(before), entry)
+            if before is not None and before["sample_id"] == name:
+                entry["before"] = _differing_parts(before, entry)
                 before = next(earlier, None)
         _number_system_messages(entry, systems)
         yield entry
-
-
-def _entry(one: SampleTrace) -> dict[str, Any]:
-    return {
-        **one.sample,
-        "claims": one.claims,
-        "scores": one.scores,
-        "sentences": one.sentences,
-        "calls": one.calls,
-    }
 
 
 def _differing_parts(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:

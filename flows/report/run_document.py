@@ -86,7 +86,7 @@ class PastMean(NamedTuple):
 class LowSample(NamedTuple):
     """A sample with a low mean over its scores, and its claims that are not entailed.
 
-    `claims` are rows of `verdicts_of`, contradicted ones first.
+    `claims` are rows of `results.claims_not_entailed`.
     """
 
     sample_id: str
@@ -259,16 +259,11 @@ class RunDocument:
 
     def lowest(self, count: int) -> list[LowSample]:
         """The samples with the lowest mean over their scores, the lowest first."""
-        return [
-            LowSample(**row, claims=self._claims_not_entailed(row["sample_id"]))
-            for row in results.lowest_samples(self.store, self.run_id, count).rows(named=True)
-        ]
-
-    def _claims_not_entailed(self, sample_id: str) -> list[dict[str, Any]]:
-        verdicts = results.verdicts_of(self.store, self.run_id, sample_id)
-        found = verdicts.filter(pl.col("verdict").is_in(["contradicted", "neutral"]))
-        contradicted_first = pl.col("verdict") != "contradicted"
-        return found.sort(contradicted_first, maintain_order=True).rows(named=True)
+        lowest = results.lowest_samples(self.store, self.run_id, count)
+        ids = lowest["sample_id"].to_list()
+        claims = results.claims_not_entailed(self.store, self.run_id, ids)
+        by_sample = claims.rows_by_key("sample_id", named=True)
+        return [LowSample(*row, claims=by_sample[row[0]]) for row in lowest.iter_rows()]
 
 
 def gate_exit_code(outcomes: Iterable[Outcome]) -> int:

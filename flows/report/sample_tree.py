@@ -1,34 +1,34 @@
 """What led to the scores of one sample, as a tree on a terminal."""
 
-import json
 from collections import Counter
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
-import polars as pl
 from rich.tree import Tree
 
 from claimflow.flows.quality.corrections import edits_of_sample
 from claimflow.flows.report.formatting import format_count
+from claimflow.flows.report.samples import traced_samples
 from claimflow.flows.report.terminal import safe_text
-from claimflow.flows.store import results
 from claimflow.flows.store.store import Store
 
 _STYLES: Final = {"entailed": "green", "contradicted": "red", "neutral": "yellow"}
 
 
-def sample_tree(store: Store, run_id: str, sample: dict[str, Any], *, calls: bool = False) -> Tree:
+def sample_tree(store: Store, run_id: str, sample_id: str, *, calls: bool = False) -> Tree:
     """Texts, claims with their verdicts and evidence, edits, judge calls and scores of a sample.
 
-    `sample` is a row as `results.sample` gives it; with `calls` each call has its messages and
-    the reply.
+    With `calls` each call has its messages and the reply.
     """
-    sample_id = sample["sample_id"]
+    [sample] = traced_samples(store, run_id, [sample_id])
     tree = Tree(safe_text(f"sample {sample_id}  (run {run_id})", "bold"))
     _add_texts(tree, sample)
-    _add_claims(tree, results.verdicts_of(store, run_id, sample_id))
+    for step, claims in groupby(sample["claims"], key=itemgetter("step")):
+        _add_claims(tree, step, list(claims))
     _add_edits(tree, store, run_id, sample_id)
-    _add_calls(tree, results.calls_of(store, run_id, sample_id), messages=calls)
-    _add_scores(tree, results.scores_of(store, run_id, sample_id))
+    _add_calls(tree, sample, messages=calls)
+    _add_scores(tree, sample["scores"])
     return tree
 
 
@@ -43,26 +43,21 @@ def _add_texts(tree: Tree, sample: dict[str, Any]) -> None:
             branch.add(safe_text(f"[{number}] {context[:160]}{'…' if len(context) > 160 else ''}"))
 
 
-def _add_claims(tree: Tree, verdicts: pl.DataFrame) -> None:
-    for (step,), rows in verdicts.group_by("claims_step", maintain_order=True):
-        count = format_count(rows["claim"].n_unique(), "claim")
-        branch = tree.add(safe_text(f"{step}: {count}", "bold"))
-        for (claim,), of_claim in rows.group_by("claim", maintain_order=True):
-            first = of_claim.row(0, named=True)
-            edited = first["claim_status"] == "made" and first["claim_reason"]
-            reason = f" ({first['claim_reason']})" if edited else ""
-            leaf = branch.add(safe_text(f"{claim or '(no claims)'}{reason}"))
-            for row in of_claim.iter_rows(named=True):
-                _add_verdict(leaf, row)
+def _add_claims(tree: Tree, step: str, claims: list[dict[str, Any]]) -> None:
+    branch = tree.add(safe_text(f"{step}: {format_count(len(claims), 'claim')}", "bold"))
+    for claim in claims:
+        edited = claim["status"] == "made" and claim["reason"]
+        reason = f" ({claim['reason']})" if edited else ""
+        leaf = branch.add(safe_text(f"{claim['claim'] or '(no claims)'}{reason}"))
+        if claim["status"] == "failed":
+            leaf.add(safe_text(f"failed: {claim['reason']}"))
+        for verdict in claim["verdicts"]:
+            _add_verdict(leaf, verdict)
 
 
 def _add_verdict(leaf: Tree, row: dict[str, Any]) -> None:
-    if row["claim_status"] == "failed":
-        leaf.add(safe_text(f"failed: {row['claim_reason']}"))
-    if row["verdicts_step"] is None:
-        return
-    if row["verdict_status"] == "failed":
-        leaf.add(safe_text(f"{row['verdicts_step']}: failed: {row['verdict_reason']}"))
+    if row["status"] == "failed":
+        leaf.add(safe_text(f"{row['step']}: failed: {row['reason']}"))
         return
     by_model = row["p_entailed"] is not None and row["judged_by"] in (None, "embedded")
     sure = f" ({row['p_entailed']:.2f} entailed)" if by_model else ""
@@ -71,8 +66,8 @@ def _add_verdict(leaf: Tree, row: dict[str, Any]) -> None:
     if row["judged_by"] in ("judge", "audit"):
         sure += f" (the embedded model: {row['model_verdict']}, {row['p_entailed']:.2f} entailed)"
     passage = "" if row["passage"] is None else f" [{row['passage']}]"
-    reason = f"; {row['verdict_reason']}" if row["verdict_reason"] else ""
-    text = f"{row['verdicts_step']}{passage}: {row['verdict']}{sure}{reason}"
+    reason = f"; {row['reason']}" if row["reason"] else ""
+    text = f"{row['step']}{passage}: {row['verdict']}{sure}{reason}"
     node = leaf.add(safe_text(text, _STYLES[row["verdict"]]))
     if row["evidence"]:
         node.add(safe_text(f"evidence: {row['evidence']}", "dim"))
@@ -107,12 +102,17 @@ def _verdict_line(row: dict[str, Any]) -> str:
     return f"{row['verdict'] or 'failed'}{passage}: {row['claim']}"
 
 
-def _add_calls(tree: Tree, calls: pl.DataFrame, *, messages: bool) -> None:
-    if calls.is_empty():
+def _add_calls(tree: Tree, sample: dict[str, Any], *, messages: bool) -> None:
+    """The calls that gave the claims and verdicts; of votes only the one that was taken."""
+    verdicts = (verdict for claim in sample["claims"] for verdict in claim["verdicts"])
+    taken = {row["call_id"] for row in (*sample["claims"], *verdicts)}
+    calls = [call for call in sample["calls"] if call["call_id"] in taken]
+    if not calls:
         return
-    branch = tree.add(safe_text(f"judge: {format_count(calls.height, 'call')}", "bold"))
-    for row in calls.iter_rows(named=True):
-        tokens = "" if row["tokens"] is None else f", {format_count(row['tokens'], 'token')}"
+    branch = tree.add(safe_text(f"judge: {format_count(len(calls), 'call')}", "bold"))
+    for row in calls:
+        counts = (row["prompt_tokens"], row["completion_tokens"])
+        tokens = "" if None in counts else f", {format_count(sum(counts), 'token')}"
         cost = "" if row["cost"] is None else f", {row['cost']:.6f} USD"
         call = f"{row['step']}: {row['model']} {row['outcome']}{tokens}{cost} ({row['call_id']})"
         leaf = branch.add(safe_text(call))
@@ -123,14 +123,14 @@ def _add_calls(tree: Tree, calls: pl.DataFrame, *, messages: bool) -> None:
                 leaf.add(safe_text(f"{name}:\n{row[name]}", "dim"))
 
 
-def _add_scores(tree: Tree, scores: pl.DataFrame) -> None:
+def _add_scores(tree: Tree, scores: list[dict[str, Any]]) -> None:
     branch = tree.add(safe_text("scores", "bold"))
-    for row in scores.iter_rows(named=True):
+    for row in scores:
         value = row["status"] if row["score"] is None else f"{row['score']:.4f}"
         name = row["metric"] if row["metric"] == row["step"] else f"{row['step']}.{row['metric']}"
         reason = f" ({row['reason']})" if row["reason"] else ""
         leaf = branch.add(safe_text(f"{name}: {value}{reason}"))
-        details = {k: v for k, v in json.loads(row["details"]).items() if v is not None}
+        details = {k: v for k, v in row["details"].items() if v is not None}
         if details:
             text = ", ".join(f"{k} {_format_detail(v)}" for k, v in details.items())
             leaf.add(safe_text(text, "dim"))

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import duckdb
 import polars as pl
@@ -13,9 +13,6 @@ from claimflow.stages.registry import LOWER_IS_BETTER
 
 _BATCH: Final = 100
 """Samples in memory at a time."""
-
-_Rows = dict[str, list[dict[str, Any]]]
-"""Rows by sample id or by claim id."""
 
 
 def ranked_samples(
@@ -74,25 +71,15 @@ def changed_samples(comparison: Comparison) -> list[str]:
     )
 
 
-class SampleTrace(NamedTuple):
-    """A sample and the rows that led to its scores, by column names.
+def traced_samples(
+    store: Store, run_id: str, sample_ids: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """Samples of a run, each with the rows that led to its scores, in the given order.
 
-    Each of `claims` has its `verdicts`. Positions count code points of the text that they are
-    in. `calls` are the model calls that returned the claims, verdicts and votes; `sentences` are
-    the lexical matches.
-    """
-
-    sample: dict[str, Any]
-    claims: list[dict[str, Any]]
-    scores: list[dict[str, Any]]
-    sentences: list[dict[str, Any]]
-    calls: list[dict[str, Any]]
-
-
-def traced_samples(store: Store, run_id: str, sample_ids: Sequence[str]) -> Iterator[SampleTrace]:
-    """The traces of samples of a run, in the given order; unknown ids are left out.
-
-    They are read in batches, and the store is not locked between two batches.
+    To the fields of a sample come `claims`, each with its `verdicts`, `scores`, `sentences` (the
+    lexical matches) and `calls` (the model calls that returned the claims, verdicts and votes),
+    by column names. Positions count code points of the text that they are in. Unknown ids are
+    left out. The samples are read in batches, and the store is not locked between two batches.
     """
     for first in range(0, len(sample_ids), _BATCH):
         batch = sample_ids[first : first + _BATCH]
@@ -103,37 +90,31 @@ def traced_samples(store: Store, run_id: str, sample_ids: Sequence[str]) -> Iter
 
 def _read_batch(
     connection: duckdb.DuckDBPyConnection, run_id: str, batch: Sequence[str]
-) -> dict[str, SampleTrace]:
-    def rows(query: str, by: str = "sample_id") -> _Rows:
-        return _rows_by(connection, query, by, run=run_id, ids=list(batch))
+) -> dict[str, dict[str, Any]]:
+    def rows(query: str, by: str = "sample_id") -> dict[str, list[dict[str, Any]]]:
+        table = read_table(connection, query, run=run_id, ids=list(batch))
+        return table.rows_by_key(by, named=True)
 
     claims, scores, sentences = rows(_CLAIMS), rows(_SCORES), rows(_SENTENCES)
     verdicts, calls = rows(_VERDICTS, "claim_id"), rows(_CALLS)
-    for claim in (claim for of_sample in claims.values() for claim in of_sample):
-        claim["verdicts"] = verdicts.get(claim.pop("claim_id"), [])
     for verdict in (verdict for of_claim in verdicts.values() for verdict in of_claim):
         verdict["ballot"] = json.loads(verdict["ballot"] or "[]")
-    samples = {name: row for name, (row,) in rows(_SAMPLES).items()}
-    for name, row in samples.items():
-        row["metadata"] = json.loads(row["metadata"])
-        row["sample_id"] = name
+    for claim in (claim for of_sample in claims.values() for claim in of_sample):
+        claim["verdicts"] = verdicts.get(claim.pop("claim_id"), [])
+    for score in (score for of_sample in scores.values() for score in of_sample):
+        score["details"] = json.loads(score["details"])
     return {
-        name: SampleTrace(
-            row,
-            claims.get(name, []),
-            [score | {"details": json.loads(score["details"])} for score in scores.get(name, [])],
-            sentences.get(name, []),
-            calls.get(name, []),
-        )
-        for name, row in samples.items()
+        name: {
+            **row,
+            "metadata": json.loads(row["metadata"]),
+            "sample_id": name,
+            "claims": claims.get(name, []),
+            "scores": scores.get(name, []),
+            "sentences": sentences.get(name, []),
+            "calls": calls.get(name, []),
+        }
+        for name, (row,) in rows(_SAMPLES).items()
     }
-
-
-def _rows_by(connection: duckdb.DuckDBPyConnection, query: str, by: str, **values: Any) -> _Rows:
-    found: _Rows = {}
-    for row in read_table(connection, query, **values).iter_rows(named=True):
-        found.setdefault(row.pop(by), []).append(row)
-    return found
 
 
 _SAMPLES: Final = """

@@ -239,7 +239,7 @@ def _print_lowest(terminal: Terminal, lowest: Sequence[LowSample]) -> None:
         if sample.user_input:
             terminal.print(safe_text(f"         asked: {_shortened(sample.user_input)}"))
         for claim in sample.claims[:_SHOWN_CLAIMS]:
-            verdict = f"{claim['verdict']} ({claim['verdicts_step']})"
+            verdict = f"{claim['verdict']} ({claim['step']})"
             terminal.print(safe_text(f"         {verdict}: {_shortened(claim['claim'])}"))
         if len(sample.claims) > _SHOWN_CLAIMS:
             terminal.print(f"         and {len(sample.claims) - _SHOWN_CLAIMS} more")

@@ -114,39 +114,25 @@ def lowest_samples(store: Store, run_id: str, count: int) -> pl.DataFrame:
     )
 
 
-def verdicts_of(store: Store, run_id: str, sample_id: str) -> pl.DataFrame:
-    """The claims of a sample with their verdicts; a claim without verdicts has one row."""
+def claims_not_entailed(store: Store, run_id: str, samples: list[str]) -> pl.DataFrame:
+    """The contradicted claims of `samples`, then the neutral ones, once for each such verdict.
+
+    Columns: sample_id, step (that of the verdict), verdict, claim.
+    """
     return _read(
         store,
         """
-        SELECT c.step AS claims_step, c.claim, c.status AS claim_status, c.reason AS claim_reason,
-               v.step AS verdicts_step, v.against, v.passage, v.verdict, v.p_entailed, v.agreement,
-               v.judged_by, v.model_verdict, v.evidence, v.status AS verdict_status,
-               v.reason AS verdict_reason
+        SELECT c.sample_id, v.step, v.verdict, c.claim
         FROM claims c
         JOIN audit.run_steps cs ON cs.run_id = c.run_id AND cs.step = c.step
-        LEFT JOIN verdicts v ON v.run_id = c.run_id AND v.claim_id = c.claim_id
-        LEFT JOIN audit.run_steps vs ON vs.run_id = v.run_id AND vs.step = v.step
-        WHERE c.run_id = $run AND c.sample_id = $sample
-        ORDER BY cs.position, c.start, c.claim, vs.position, v.passage
+        JOIN verdicts v ON v.run_id = c.run_id AND v.claim_id = c.claim_id
+        JOIN audit.run_steps vs ON vs.run_id = v.run_id AND vs.step = v.step
+        WHERE c.run_id = $run AND v.verdict IN ('contradicted', 'neutral')
+              AND c.sample_id IN (SELECT unnest($samples))
+        ORDER BY v.verdict, cs.position, c.start, c.claim, vs.position, v.passage
         """,
         run=run_id,
-        sample=sample_id,
-    )
-
-
-def scores_of(store: Store, run_id: str, sample_id: str) -> pl.DataFrame:
-    """The scores of a sample in the order of their steps."""
-    return _read(
-        store,
-        """
-        SELECT scores.step, metric, score, status, reason, details
-        FROM scores
-        JOIN audit.run_steps USING (run_id, step)
-        WHERE run_id = $run AND sample_id = $sample ORDER BY position, metric
-        """,
-        run=run_id,
-        sample=sample_id,
+        samples=samples,
     )
 
 
@@ -166,27 +152,18 @@ def scores_of_samples(store: Store, run_id: str, samples: list[str]) -> pl.DataF
     )
 
 
-def sample(store: Store, run_id: str, sample_id: str) -> dict[str, Any]:
-    """The sample whose id is, or starts with, `sample_id`; `InputError` where none or several."""
-    found = _read(
-        store,
-        """
-        SELECT sample_id, user_input, response, reference, retrieved_contexts FROM samples
-        WHERE run_id = $run AND starts_with(sample_id, $sample)
-        ORDER BY sample_id <> $sample, sample_id
-        """,
-        run=run_id,
-        sample=sample_id,
-    )
-    if found.height == 1 or (found.height and found["sample_id"][0] == sample_id):
-        return found.row(0, named=True)
-    if found.height:
-        what, hint = f"{sample_id!r} begins {found.height} sample ids", "write more of it"
+def chosen_sample(store: Store, run_id: str, start: str) -> str:
+    """The sample id that is, or starts with, `start`; `InputError` where none or several do."""
+    query = "SELECT sample_id FROM samples WHERE run_id = $run ORDER BY sample_id"
+    ids = _read(store, query, run=run_id)["sample_id"]
+    found = ids.filter(ids.str.starts_with(start)).to_list()
+    if len(found) == 1 or start in found:
+        return start if start in found else found[0]
+    if found:
+        what, hint = f"{start!r} begins {len(found)} sample ids", "write more of it"
     else:
-        every = "SELECT sample_id FROM samples WHERE run_id = $run ORDER BY sample_id"
-        ids = _read(store, every, run=run_id)
-        what = f"run {run_id} has no sample {sample_id!r}"
-        near = nearest(sample_id, ids["sample_id"].head(1_000))
+        what = f"run {run_id} has no sample {start!r}"
+        near = nearest(start, ids.head(1_000))
         hint = f"did you mean {near!r}?" if near else "see the samples table for its samples"
     raise InputError([Fault(str(store.path), what, hint)])
 
@@ -277,28 +254,6 @@ def votes(store: Store, run_id: str) -> tuple[int, int]:
     )
     unstable, voted = found.row(0)
     return unstable, voted
-
-
-def calls_of(store: Store, run_id: str, sample_id: str) -> pl.DataFrame:
-    """The calls that gave the claims and verdicts of a sample, also calls of earlier runs."""
-    return _read(
-        store,
-        """
-        SELECT call_id::VARCHAR AS call_id, calls.step, calls.model, outcome, system, prompt,
-               reply, error, (prompt_tokens + completion_tokens)::BIGINT AS tokens,
-               cost::DOUBLE AS cost
-        FROM audit.calls
-        SEMI JOIN (
-            SELECT call_id FROM claims WHERE run_id = $run AND sample_id = $sample
-            UNION ALL
-            SELECT v.call_id FROM verdicts v JOIN claims c USING (run_id, claim_id)
-            WHERE v.run_id = $run AND c.sample_id = $sample
-        ) USING (call_id)
-        ORDER BY asked_at, call_id
-        """,
-        run=run_id,
-        sample=sample_id,
-    )
 
 
 def _read(store: Store, query: str, **values: Any) -> pl.DataFrame:

@@ -81,27 +81,27 @@ def test_changed_samples_are_ordered_by_flips_then_by_score_changes(
 def test_samples_are_traced_in_the_given_order(runs: tuple[Store, str, str]) -> None:
     store, _, b = runs
     found = list(traced_samples(store, b, ["long", "unknown", "tower"]))
-    assert [one.sample["sample_id"] for one in found] == ["long", "tower"]
-    assert found[0].sample["response"] == LONG
+    assert [one["sample_id"] for one in found] == ["long", "tower"]
+    assert found[0]["response"] == LONG
     tower = found[1]
-    assert tower.sample["metadata"] == {"topic": "Paris", "level": 3}
-    assert [claim["claim"] for claim in tower.claims] == [
+    assert tower["metadata"] == {"topic": "Paris", "level": 3}
+    assert [claim["claim"] for claim in tower["claims"]] == [
         "The tower stands in Paris.",
         "Der Turm wächst größer.",
     ]
-    assert [(v["step"], v["verdict"], v["passage"]) for v in tower.claims[0]["verdicts"]] == [
+    assert [(v["step"], v["verdict"], v["passage"]) for v in tower["claims"][0]["verdicts"]] == [
         ("in_reference", "contradicted", None),
         ("in_contexts", "contradicted", 1),
     ]
-    [score] = tower.scores
+    [score] = tower["scores"]
     assert (score["score"], score["details"]["entailed"]) == (0.0, 1)
     # That of a vote which was not the first to say so is there too.
-    assert {call["call_id"]: call["reply"] for call in tower.calls} == {
+    assert {call["call_id"]: call["reply"] for call in tower["calls"]} == {
         content_key("call", "decompose"): '{"claims": []}',
         content_key("call", "verify"): EVIL,
         content_key("call", "vote"): "Yes.",
     }
-    assert tower.sentences[0]["rouge_l_f1"] == 0.5
+    assert tower["sentences"][0]["rouge_l_f1"] == 0.5
 
 
 def test_many_samples_are_read_in_batches(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_many_samples_are_read_in_batches(tmp_path: Path) -> None:
     names = [f"sample {number}" for number in range(250)]
     run = put_run(store, samples_of("precision", dict.fromkeys(names, 0.5)))
     found = list(traced_samples(store, run, names[::-1]))
-    assert [one.sample["sample_id"] for one in found] == names[::-1]
+    assert [one["sample_id"] for one in found] == names[::-1]
 
 
 def test_an_entry_of_a_comparison_has_the_differing_parts(runs: tuple[Store, str, str]) -> None:
