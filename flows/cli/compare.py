@@ -64,7 +64,6 @@ def add(commands: Commands) -> None:
 def diff(options: Namespace) -> int:
     """Compare run `options.b` with run `options.a`."""
     from claimflow.flows.quality.comparison import as_json, compare
-    from claimflow.flows.quality.metric_differences import RunPair
     from claimflow.flows.report.markdown import comparison_markdown
     from claimflow.flows.report.terminal import print_comparison
     from claimflow.flows.store.results import chosen_run
@@ -73,7 +72,7 @@ def diff(options: Namespace) -> int:
     store = readable_store(options)
     b = chosen_run(store, options.b or LATEST)
     a = chosen_run(store, options.a or PREVIOUS, before=b)
-    comparison = compare(store, RunPair(a, b), by=options.by, metrics=options.metric)
+    comparison = compare(store, a, b, by=options.by, metrics=options.metric)
     limit = options.limit
     if options.format == "json":
         write_text(as_json(comparison), options.output)

@@ -185,12 +185,11 @@ def _plot_step(store: "Store", run_id: str, step: str) -> "Chart":
 
 def _plot_comparison(store: "Store", run_id: str, options: Namespace) -> "Chart":
     from claimflow.flows.quality.comparison import compare
-    from claimflow.flows.quality.metric_differences import RunPair
     from claimflow.flows.report.plots import comparison_chart
     from claimflow.flows.store.results import chosen_run
 
     before = chosen_run(store, options.against, before=run_id)
-    found = compare(store, RunPair(before, run_id), metrics=options.metrics)
+    found = compare(store, before, run_id, metrics=options.metrics)
     return comparison_chart(found.metrics, label=f"{run_id} less {before}")
 
 

@@ -211,16 +211,36 @@ def consensus(labels: pl.DataFrame) -> dict[str, str | float | None]:
 def annotator_agreement(labels: pl.DataFrame, values: Sequence[str] | None) -> AnnotatorAgreement:
     """How far the annotators of `labels` agree; `values` are the labels, None for ratings."""
     counts = dict(labels.group_by("annotator").len().sort("annotator").iter_rows())
-    by_annotator: dict[str, dict[str, str | float]] = {name: {} for name in counts}
-    for row in labels.iter_rows(named=True):
-        label = row["label"] if values else row["rating"]
-        by_annotator[row["annotator"]][row["subject"]] = label
     shared = labels.group_by("subject").len().filter(pl.col("len") > 1).height
-    alpha = _alpha_of_annotators(by_annotator, values) if shared else _UNDEFINED
-    pairs = [
-        _annotator_pair(one, other, by_annotator, values) for one, other in combinations(counts, 2)
-    ]
+    alpha = _alpha_of_annotators(labels, values) if shared else _UNDEFINED
+    pairs = [_annotator_pair(labels, *names, values) for names in combinations(counts, 2)]
     return AnnotatorAgreement(counts, shared, alpha, [pair for pair in pairs if pair.n])
+
+
+def _alpha_of_annotators(labels: pl.DataFrame, values: Sequence[str] | None) -> IntervalEstimate:
+    column = "label" if values else "rating"
+    domain = values or labels["rating"].unique().sort().to_list()
+    by_subject = labels.group_by("subject").agg(
+        (pl.col(column) == value).sum().alias(str(place)) for place, value in enumerate(domain)
+    )
+    counts = by_subject.sort("subject").drop("subject").to_numpy().astype(np.int_)
+    numbers = None if values else np.array(domain, dtype=np.float64)
+    return krippendorff_alpha(counts, domain=numbers)
+
+
+def _annotator_pair(
+    labels: pl.DataFrame, one: str, other: str, values: Sequence[str] | None
+) -> AnnotatorPair:
+    a, b = (labels.filter(annotator=name).sort("subject") for name in (one, other))
+    both = a.join(b, on="subject", suffix="_b", maintain_order="left")
+    if not values:
+        ranks = rank_correlations(both["rating"].to_list(), both["rating_b"].to_list())
+        return AnnotatorPair(one, other, both.height, None, ranks)
+    from sklearn.metrics import confusion_matrix
+
+    shared = both["label"].to_list(), both["label_b"].to_list()
+    kappa = cohen_kappa(confusion_matrix(*shared, labels=list(values))) if both.height else None
+    return AnnotatorPair(one, other, both.height, kappa, None)
 
 
 def _single_label(counts: Counts) -> NDArray[np.bool_]:
@@ -294,36 +314,3 @@ def _fisher_interval(value: float, error: float, nearest: float) -> IntervalEsti
     middle, reach = math.atanh(min(nearest, max(-nearest, value))), Z_975 * error
     low, high = math.tanh(middle - reach), math.tanh(middle + reach)
     return IntervalEstimate(value, min(low, value), max(high, value))
-
-
-def _alpha_of_annotators(
-    by_annotator: Mapping[str, Mapping[str, str | float]], values: Sequence[str] | None
-) -> IntervalEstimate:
-    used = {value for labels in by_annotator.values() for value in labels.values()}
-    domain: list[str | float] = [*values] if values else sorted(used, key=float)
-    column = {value: number for number, value in enumerate(domain)}
-    subjects = sorted({subject for labels in by_annotator.values() for subject in labels})
-    row = {subject: number for number, subject in enumerate(subjects)}
-    counts = np.zeros((len(subjects), len(domain)), dtype=np.int_)
-    for labels in by_annotator.values():
-        for subject, value in labels.items():
-            counts[row[subject], column[value]] += 1
-    numbers = None if values else np.array(domain, dtype=np.float64)
-    return krippendorff_alpha(counts, domain=numbers)
-
-
-def _annotator_pair(
-    one: str,
-    other: str,
-    by_annotator: Mapping[str, Mapping[str, str | float]],
-    values: Sequence[str] | None,
-) -> AnnotatorPair:
-    both = sorted(by_annotator[one].keys() & by_annotator[other].keys())
-    a, b = ([by_annotator[name][subject] for subject in both] for name in (one, other))
-    if not values:
-        ranks = rank_correlations([*map(float, a)], [*map(float, b)])
-        return AnnotatorPair(one, other, len(both), None, ranks)
-    confusion = np.zeros((len(values), len(values)), dtype=np.int_)
-    for left, right in zip(a, b, strict=True):
-        confusion[values.index(str(left)), values.index(str(right))] += 1
-    return AnnotatorPair(one, other, len(both), cohen_kappa(confusion) if both else None, None)

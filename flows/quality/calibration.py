@@ -19,13 +19,14 @@ from claimflow.flows.quality.claim_changes import (
 from claimflow.flows.quality.corrected_rates import Reliability
 from claimflow.flows.quality.json_values import json_value
 from claimflow.flows.quality.labels import KINDS, Kind, label_targets
-from claimflow.flows.quality.metric_differences import unit_by_sample
-from claimflow.flows.quality.paired_labels import Drawing, paired_targets
+from claimflow.flows.quality.metric_differences import metadata_values
 from claimflow.flows.quality.step_calibration import (
     CorrectedRate,
+    Drawing,
     StepCalibration,
     calibrate_step,
     corrected_rates,
+    paired_targets,
     step_reliability,
 )
 from claimflow.flows.store.schema import has_table
@@ -100,7 +101,7 @@ def calibrate(store: Store, run_id: str, *, by: str | None = None) -> RunCalibra
         pass  # Migrates a store of an older version, which lacks the tables read below.
     earlier = earlier_calibrations(store, run_id)
     with store.reading() as connection:
-        slice_of = _slice_by_sample(connection, run_id, by) if by is not None else None
+        slice_of = metadata_values(connection, run_id, by) if by is not None else None
         paired = [one for kind in KINDS for _, one in paired_targets(connection, run_id, kind)]
     found = [calibrate_step(one, slice_of=slice_of) for one in paired if one and one.consensus]
     if not found and not earlier:
@@ -244,14 +245,6 @@ def _pipeline(connection: duckdb.DuckDBPyConnection, run_id: str) -> str:
         "SELECT pipeline FROM audit.runs WHERE run_id = $run", {"run": run_id}
     ).fetchall()
     return str(pipeline)
-
-
-def _slice_by_sample(
-    connection: duckdb.DuckDBPyConnection, run_id: str, field: str
-) -> dict[str, str | None]:
-    """The value of a metadata field by sample. Raises `InputError` where no sample has it."""
-    units = unit_by_sample(connection, run_id, field)
-    return {name: unit[1:] if unit.startswith("v") else None for name, unit in units.items()}
 
 
 def _check_installed() -> None:

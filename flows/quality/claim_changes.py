@@ -7,7 +7,6 @@ from typing import Any, Final, Literal, NamedTuple
 import duckdb
 import polars as pl
 
-from claimflow.flows.quality.metric_differences import RunPair
 from claimflow.flows.store.store import read_table
 
 Cause = Literal["judge", "prompt", "settings", "version", "stage"]
@@ -47,22 +46,13 @@ class StepChange(NamedTuple):
     edits: frozenset[str]
 
 
-def step_changes(connection: duckdb.DuckDBPyConnection, runs: RunPair) -> list[StepChange]:
-    """Every step that both runs have with the same kind of table, in the order of the second."""
-    a, b = (step_provenance(connection, run) for run in runs)
+def step_changes(a: Mapping[str, Provenance], b: Mapping[str, Provenance]) -> list[StepChange]:
+    """Every step that two runs have with the same kind of table, in the order of the second."""
     return [
         _change(step, a[step], provenance)
         for step, provenance in b.items()
         if step in a and a[step].kind == provenance.kind
     ]
-
-
-def unshared_steps(
-    connection: duckdb.DuckDBPyConnection, runs: RunPair
-) -> tuple[list[str], list[str]]:
-    """(steps that only run a has, steps that only run b has)."""
-    a, b = (step_provenance(connection, run) for run in runs)
-    return [step for step in a if step not in b], [step for step in b if step not in a]
 
 
 def _change(step: str, a: Provenance, b: Provenance) -> StepChange:
@@ -186,7 +176,8 @@ WHERE a.verdict IS DISTINCT FROM b.verdict ORDER BY ALL
 
 def claim_changes(
     connection: duckdb.DuckDBPyConnection,
-    runs: RunPair,
+    a: str,
+    b: str,
     steps: Iterable[StepChange],
     samples: pl.DataFrame,
 ) -> pl.DataFrame:
@@ -206,7 +197,7 @@ def claim_changes(
         .filter(~pl.col("sample_id").is_in(others.implode()))
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
         for change in steps
-        if not change.same and (table := _rows(connection, runs, change)) is not None
+        if not change.same and (table := _rows(connection, a, b, change)) is not None
     ]
     order = pl.Enum(CHANGES)
     return pl.concat([pl.DataFrame(schema=COLUMNS), *tables]).sort(
@@ -215,9 +206,9 @@ def claim_changes(
 
 
 def _rows(
-    connection: duckdb.DuckDBPyConnection, runs: RunPair, change: StepChange
+    connection: duckdb.DuckDBPyConnection, a: str, b: str, change: StepChange
 ) -> pl.DataFrame | None:
-    values = {"a": runs.a, "b": runs.b, "step": change.step}
+    values = {"a": a, "b": b, "step": change.step}
     if change.kind == "claims":
         none = {"against": pl.lit(None, pl.String), "passage": pl.lit(None, pl.Int64)}
         return read_table(connection, _CLAIMS, **values).with_columns(**none)

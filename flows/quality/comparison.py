@@ -11,18 +11,17 @@ from claimflow.flows.quality.claim_changes import (
     StepChange,
     claim_changes,
     step_changes,
-    unshared_steps,
+    step_provenance,
 )
 from claimflow.flows.quality.json_values import json_text
 from claimflow.flows.quality.metric_differences import (
     MetricDifference,
-    RunPair,
     changed_samples,
     changed_scores,
+    metadata_values,
     metric_differences,
     paired_scores,
     select_metrics,
-    unit_by_sample,
     unshared_metrics,
 )
 from claimflow.flows.store.runs import CURRENT_TAGS
@@ -67,7 +66,7 @@ class Comparison(NamedTuple):
 
 
 def compare(
-    store: Store, runs: RunPair, *, by: str | None = None, metrics: Iterable[str] = ()
+    store: Store, a: str, b: str, *, by: str | None = None, metrics: Iterable[str] = ()
 ) -> Comparison:
     """Compare run `b` with run `a`, reading both in one read of the store.
 
@@ -75,15 +74,21 @@ def compare(
     default). Raises `InputError` for a field or a metric that neither run has.
     """
     with store.reading() as connection:
-        pairs = select_metrics(paired_scores(connection, runs), metrics)
-        units = unit_by_sample(connection, runs.b, by) if by else None
-        steps = step_changes(connection, runs)
-        samples = changed_samples(connection, runs)
-        claims = claim_changes(connection, runs, steps, samples)
-        a, b = (_facts(connection, run) for run in runs)
-        only = {"metrics": unshared_metrics(pairs), "steps": unshared_steps(connection, runs)}
+        pairs = select_metrics(paired_scores(connection, a, b), metrics)
+        units = metadata_values(connection, b, by) if by else None
+        of_a, of_b = (step_provenance(connection, run) for run in (a, b))
+        steps = step_changes(of_a, of_b)
+        samples = changed_samples(connection, a, b)
+        claims = claim_changes(connection, a, b, steps, samples)
+        facts = [_facts(connection, run) for run in (a, b)]
     differences = metric_differences(pairs, units)
-    return Comparison(a, b, by, differences, steps, samples, changed_scores(pairs), claims, only)
+    unshared = (
+        [step for step in of_a if step not in of_b],
+        [step for step in of_b if step not in of_a],
+    )
+    only = {"metrics": unshared_metrics(pairs), "steps": unshared}
+    scores = changed_scores(pairs)
+    return Comparison(*facts, by, differences, steps, samples, scores, claims, only)
 
 
 def _facts(connection: duckdb.DuckDBPyConnection, run: str) -> RunFacts:

@@ -23,21 +23,14 @@ TEXT_FIELDS: Final = tuple(
 """The fields of a sample that a claim, a verdict or a score may depend on."""
 
 
-class RunPair(NamedTuple):
-    """The ids of the runs that are compared: changes are from `a` to `b`."""
-
-    a: str
-    b: str
-
-
-def paired_scores(connection: duckdb.DuckDBPyConnection, runs: RunPair) -> pl.DataFrame:
+def paired_scores(connection: duckdb.DuckDBPyConnection, a: str, b: str) -> pl.DataFrame:
     """One row per metric and sample of either run.
 
     Columns: name, metric, sample_id, and for `_a` and `_b` each: status, score, reason.
     `name` is the metric, led by its step where several steps of a run make it. The status
     is NULL where a run has no such row.
     """
-    sides = [_scores(connection, run) for run in runs]
+    sides = [_scores(connection, run) for run in (a, b)]
     several = pl.concat(
         side.unique(["step", "metric"]).group_by("metric").len().filter(pl.col("len") > 1)
         for side in sides
@@ -47,9 +40,11 @@ def paired_scores(connection: duckdb.DuckDBPyConnection, runs: RunPair) -> pl.Da
         .then(pl.format("{}.{}", "step", "metric"))
         .otherwise("metric")
     )
-    a, b = (side.with_columns(name=name).drop("step") for side in sides)
+    of_a, of_b = (side.with_columns(name=name).drop("step") for side in sides)
     keys = ["name", "metric", "sample_id"]
-    both = a.join(b, on=keys, how="full", coalesce=True, suffix="_b", maintain_order="left_right")
+    both = of_a.join(
+        of_b, on=keys, how="full", coalesce=True, suffix="_b", maintain_order="left_right"
+    )
     return both.rename({name: f"{name}_a" for name in ("status", "score", "reason")})
 
 
@@ -86,7 +81,7 @@ def changed_scores(pairs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def changed_samples(connection: duckdb.DuckDBPyConnection, runs: RunPair) -> pl.DataFrame:
+def changed_samples(connection: duckdb.DuckDBPyConnection, a: str, b: str) -> pl.DataFrame:
     """The samples that differ between the runs: sample_id, state, fields.
 
     The state is new, removed or changed; `fields` names the fields whose content differs, except
@@ -108,22 +103,20 @@ def changed_samples(connection: duckdb.DuckDBPyConnection, runs: RunPair) -> pl.
             FULL JOIN (FROM samples WHERE run_id = $b) b ON a.sample_id = b.sample_id)
         WHERE len(fields) > 0 ORDER BY state, sample_id
         """,
-        a=runs.a,
-        b=runs.b,
+        a=a,
+        b=b,
     )
 
 
-def unit_by_sample(connection: duckdb.DuckDBPyConnection, run: str, field: str) -> dict[str, str]:
-    """The value of a metadata field by sample; a sample without it is a unit of its own.
-
-    Raises `InputError` where no sample has the field.
-    """
+def metadata_values(
+    connection: duckdb.DuckDBPyConnection, run: str, field: str
+) -> dict[str, str | None]:
+    """The value of a metadata field by sample. Raises `InputError` where no sample has it."""
+    pointer = "/" + field.replace("~", "~0").replace("/", "~1")
     rows = connection.execute(
-        """
-        SELECT sample_id, json_extract_string(metadata, $pointer) AS value
-        FROM samples WHERE run_id = $run
-        """,
-        {"pointer": "/" + field.replace("~", "~0").replace("/", "~1"), "run": run},
+        "SELECT sample_id, json_extract_string(metadata, $pointer) FROM samples "
+        "WHERE run_id = $run",
+        {"pointer": pointer, "run": run},
     ).fetchall()
     if all(value is None for _, value in rows):
         known = connection.execute(
@@ -133,7 +126,7 @@ def unit_by_sample(connection: duckdb.DuckDBPyConnection, run: str, field: str) 
         ).fetchall()
         hint = one_of(field, [name for (name,) in known])
         raise InputError([Fault("--by", f"no sample has the field {field!r}", hint)])
-    return {name: f"s{name}" if value is None else f"v{value}" for name, value in rows}
+    return dict(rows)
 
 
 Finding = Literal["better", "worse", "unclear", "same"]
@@ -180,11 +173,12 @@ class MetricDifference(NamedTuple):
 
 
 def metric_differences(
-    pairs: pl.DataFrame, units: Mapping[str, str] | None = None
+    pairs: pl.DataFrame, units: Mapping[str, str | None] | None = None
 ) -> list[MetricDifference]:
     """Every metric that both runs have, in the order of their steps.
 
-    `pairs` are those of `paired_scores`, `units` names the unit of each sample.
+    `pairs` are those of `paired_scores`. Samples with the same value in `units` are one unit,
+    those with None a unit each.
     """
     found = [
         _metric(table, units)
@@ -228,7 +222,7 @@ def select_metrics(pairs: pl.DataFrame, metrics: Iterable[str]) -> pl.DataFrame:
     return pairs.filter(named) if wanted else pairs
 
 
-def _metric(table: pl.DataFrame, units: Mapping[str, str] | None) -> MetricDifference:
+def _metric(table: pl.DataFrame, units: Mapping[str, str | None] | None) -> MetricDifference:
     name, metric = table["name"][0], table["metric"][0]
     a, b = (_side(table[f"status_{side}"]) for side in "ab")
     lower = metric in LOWER_IS_BETTER
@@ -239,7 +233,10 @@ def _metric(table: pl.DataFrame, units: Mapping[str, str] | None) -> MetricDiffe
     if both.is_empty():
         return MetricDifference(name, lower, a, b, None, None, None, None)
     differences = (both["score_b"] - both["score_a"]).to_numpy()
-    of_samples = None if units is None else [units[sample] for sample in both["sample_id"]]
+    of_samples = None
+    if units is not None:
+        values = ((name, units[name]) for name in both["sample_id"])
+        of_samples = [f"s{name}" if value is None else f"v{value}" for name, value in values]
     difference = _clipped(paired_difference(differences, of_samples), both)
     means = [float(both[column].to_numpy().mean()) for column in ("score_a", "score_b")]
     return MetricDifference(name, lower, a, b, means[0], means[1], difference, None)

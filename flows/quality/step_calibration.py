@@ -1,8 +1,9 @@
-"""One step of a run compared with labels: agreement, reliability and corrected rates."""
+"""One step of a run paired with labels: agreement, reliability and corrected rates."""
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Container, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
+import duckdb
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -14,23 +15,44 @@ from claimflow.flows.quality.agreement import (
     RankCorrelations,
     agreement,
     annotator_agreement,
+    consensus,
     proportion,
     rank_correlations,
 )
 from claimflow.flows.quality.corrected_rates import (
+    JudgedRows,
     Reliability,
     effective_sample_size,
     prediction_powered,
     reliability_diagram,
     rogan_gladen,
 )
-from claimflow.flows.quality.labels import VALUES
-from claimflow.flows.quality.paired_labels import Drawing, PairedLabels
+from claimflow.flows.quality.label_sampling import parse_draw
+from claimflow.flows.quality.labels import (
+    VALUES,
+    Kind,
+    LabelTarget,
+    current_labels,
+    drawn_rows,
+    frame_key,
+    label_targets,
+    row_keys,
+    target_rows,
+    with_texts,
+)
 
 # The fields of these classes are the keys of `claimflow calibrate --format json`.
 
 PREDICTION_POWERED: Final = "prediction-powered"
 ROGAN_GLADEN: Final = "Rogan-Gladen"
+
+
+class Drawing(NamedTuple):
+    """The draw that a corrected rate rests on, and how many of its `drawn` rows are labelled."""
+
+    draw: str
+    labelled: int
+    drawn: int
 
 
 class Slice(NamedTuple):
@@ -82,11 +104,143 @@ class StepCalibration(NamedTuple):
     corrected: list[CorrectedRate]
 
 
+class PairedLabels(NamedTuple):
+    """The `rows` of a target and the `labels` that are about some of them.
+
+    `consensus` is the label or mean rating by row, None where annotators are divided; `at_random`
+    are the rows that some draw chose at random. `probabilities` are the inclusion probabilities
+    by row of the draw that `drawing` names; both are empty where no draw was from all rows.
+    """
+
+    target: LabelTarget
+    rows: pl.DataFrame
+    labels: pl.DataFrame
+    consensus: dict[int, str | float | None]
+    at_random: frozenset[int]
+    probabilities: dict[int, float]
+    drawing: Drawing | None
+
+    @property
+    def usable(self) -> list[int]:
+        """The rows to measure agreement on: those drawn at random, or all where none is."""
+        decided = [row for row, label in self.consensus.items() if label is not None]
+        return [row for row in decided if row in self.at_random] or decided
+
+    @property
+    def samples(self) -> NDArray[np.intp]:
+        """The number of each row's sample, shape (rows,)."""
+        return self.rows["sample_id"].rank("dense").to_numpy().astype(np.intp)
+
+    def judge_result(self, row: int) -> str | float | None:
+        """The judge's verdict or score of a row; None where it gave none."""
+        column = "score" if self.target.kind == "samples" else "verdict"
+        found: str | float | None = self.rows[column][row]
+        return found
+
+    def judged_rows(self, values: NDArray[np.float64], labels: Mapping[int, float]) -> JudgedRows:
+        """The judge's `values` (NaN for none) of all rows beside the `labels` of those drawn.
+
+        Rows without a value are left out.
+        """
+        label, probability = np.full((2, self.rows.height), np.nan)
+        for row, chance in self.probabilities.items():
+            label[row], probability[row] = labels[row], chance
+        known = np.isfinite(values)
+        return JudgedRows(values[known], self.samples[known], label[known], probability[known])
+
+    def slices(self, values: Mapping[str, str | None]) -> dict[str | None, list[int]]:
+        """The usable rows by the value of their sample in `values`, those without any last."""
+        ids = self.rows["sample_id"]
+        found: dict[str | None, list[int]] = {}
+        for row in self.usable:
+            found.setdefault(values[ids[row]], []).append(row)
+        return dict(sorted(found.items(), key=lambda one: (one[0] is None, one[0] or "")))
+
+
+def paired_targets(
+    connection: duckdb.DuckDBPyConnection,
+    run_id: str,
+    kind: Kind,
+    *,
+    without_steps: Container[str] = (),
+) -> Iterator[tuple[LabelTarget, PairedLabels | None]]:
+    """The targets of a run that may have labels, each with its rows paired with labels.
+
+    None instead for the steps in `without_steps`, whose rows are not read.
+    """
+    labels = current_labels(connection, kind)
+    if labels.is_empty():
+        return
+    for target in label_targets(connection, run_id, kind):
+        of_metric = labels.filter(pl.col("metric").eq_missing(pl.lit(target.metric)))
+        if of_metric.height:
+            skipped = target.step in without_steps
+            yield target, None if skipped else _pair(connection, target, of_metric)
+
+
+def _pair(
+    connection: duckdb.DuckDBPyConnection, target: LabelTarget, labels: pl.DataFrame
+) -> PairedLabels:
+    """The rows of a target paired with the labels whose annotator read the same texts."""
+    rows = target_rows(connection, target)
+    subjects = _labelled_subjects(connection, target, rows, labels)
+    labels = labels.filter(pl.col("subject").is_in(list(set(subjects.values()))))
+    decided = consensus(labels)
+    random = set(labels.filter(pl.col("draw").str.starts_with("random"))["subject"])
+    by_row = {row: decided[subject] for row, subject in subjects.items() if subject in decided}
+    probabilities, drawing = _probabilities(connection, target, rows, by_row)
+    at_random = frozenset(row for row, subject in subjects.items() if subject in random)
+    return PairedLabels(target, rows, labels, by_row, at_random, probabilities, drawing)
+
+
+def _labelled_subjects(
+    connection: duckdb.DuckDBPyConnection,
+    target: LabelTarget,
+    rows: pl.DataFrame,
+    labels: pl.DataFrame,
+) -> dict[int, str]:
+    """The subject of each row that has labels, by its index."""
+    numbered = rows.with_row_index("row")
+    if target.kind != "samples":
+        numbered = numbered.filter(pl.col("claim").is_in(labels["claim"].unique().to_list()))
+    labelled = set(labels["subject"])
+    found = with_texts(connection, target, numbered)
+    return {row["row"]: row["subject"] for row in found if row["subject"] in labelled}
+
+
+def _probabilities(
+    connection: duckdb.DuckDBPyConnection,
+    target: LabelTarget,
+    rows: pl.DataFrame,
+    consensus: Mapping[int, str | float | None],
+) -> tuple[dict[int, float], Drawing | None]:
+    """The inclusion probabilities of the draw that has the most rows with a consensus.
+
+    Where some rows of the draw have none, those that have one count as drawn from it at random.
+    """
+    by_draw: dict[str, dict[int, float]] = {}
+    found = drawn_rows(connection, target.kind, frame_key(connection, target))
+    index = dict(zip(row_keys(rows.rows(named=True)), range(rows.height), strict=True))
+    for one in found.iter_rows(named=True):
+        row = index.get((one["sample_id"], one["claim_id"], one["passage"]))
+        if row is not None and consensus.get(row) is not None:
+            by_draw.setdefault(one["draw"], {})[row] = one["probability"]
+    if not by_draw:
+        return {}, None
+    text, probabilities = max(by_draw.items(), key=lambda one: (len(one[1]), one[0]))
+    draw = parse_draw(text)
+    drawn = draw.size if draw else len(probabilities)
+    share = len(probabilities) / drawn
+    scaled = {row: probability * share for row, probability in probabilities.items()}
+    return scaled, Drawing(text, len(probabilities), drawn)
+
+
 def calibrate_step(
     pairs: PairedLabels, *, slice_of: Mapping[str, str | None] | None = None
 ) -> StepCalibration:
     """Everything that labels tell about one step; `slice_of` maps samples to slices."""
     kind, usable = pairs.target.kind, pairs.usable
+    whole = _slice(pairs, None, usable)
     failed = sum(pairs.judge_result(row) is None for row in usable)
     rows_by_slice = pairs.slices(slice_of) if slice_of is not None else {}
     return StepCalibration(
@@ -99,14 +253,11 @@ def calibrate_step(
         failed=failed if kind != "claims" else 0,
         at_random=bool(usable) and all(row in pairs.at_random for row in usable),
         annotators=annotator_agreement(pairs.labels, VALUES.get(kind)),
-        agreement=_agreement(pairs, usable),
-        ranks=_ranks(pairs, usable),
-        good=_good_claims(pairs, usable),
+        agreement=whole.agreement,
+        ranks=whole.ranks,
+        good=whole.good,
         reliability=step_reliability(pairs),
-        slices=[
-            Slice(value, _agreement(pairs, rows), _ranks(pairs, rows), _good_claims(pairs, rows))
-            for value, rows in rows_by_slice.items()
-        ],
+        slices=[_slice(pairs, value, rows) for value, rows in rows_by_slice.items()],
         drawing=pairs.drawing,
         corrected=corrected_rates(pairs),
     )
@@ -133,33 +284,19 @@ def corrected_rates(pairs: PairedLabels) -> list[CorrectedRate]:
     return [rate for label in VALUES["verdicts"] for rate in _corrected_shares(pairs, label)]
 
 
-def _agreement(pairs: PairedLabels, rows: list[int]) -> Agreement | None:
-    both = [(pairs.consensus[row], pairs.judge_result(row)) for row in rows]
-    both = [(label, verdict) for label, verdict in both if verdict is not None]
-    if pairs.target.kind != "verdicts" or not both:
-        return None
-    labels, verdicts = zip(*both, strict=True)
-    return agreement([*map(str, labels)], [*map(str, verdicts)], VALUES["verdicts"])
-
-
-def _ranks(pairs: PairedLabels, rows: list[int]) -> RankCorrelations | None:
-    if pairs.target.kind != "samples":
-        return None
-    both = [
-        (float(rating), float(score))
-        for row in rows
-        if (rating := pairs.consensus[row]) is not None
-        and (score := pairs.judge_result(row)) is not None
-    ]
+def _slice(pairs: PairedLabels, value: str | None, rows: list[int]) -> Slice:
+    """The agreement on usable rows, by the kind of the target; None where the judge gave none."""
+    labels = [pairs.consensus[row] for row in rows]
+    if pairs.target.kind == "claims":
+        return Slice(value, None, None, proportion(labels.count("good"), len(rows)))
+    judged: list[Any] = [pairs.judge_result(row) for row in rows]
+    both = [pair for pair in zip(labels, judged, strict=True) if pair[1] is not None]
     if not both:
-        return None
-    return rank_correlations([rating for rating, _ in both], [score for _, score in both])
-
-
-def _good_claims(pairs: PairedLabels, rows: list[int]) -> IntervalEstimate | None:
-    if pairs.target.kind != "claims":
-        return None
-    return proportion(sum(pairs.consensus[row] == "good" for row in rows), len(rows))
+        return Slice(value, None, None, None)
+    truth, results = zip(*both, strict=True)
+    if pairs.target.kind == "samples":
+        return Slice(value, None, rank_correlations(truth, results), None)
+    return Slice(value, agreement(truth, results, VALUES["verdicts"]), None, None)
 
 
 def _corrected_mean(pairs: PairedLabels) -> list[CorrectedRate]:
@@ -183,7 +320,8 @@ def _corrected_shares(pairs: PairedLabels, label: str) -> list[CorrectedRate]:
     if pairs.probabilities:
         labels = {row: float(pairs.consensus[row] == label) for row in pairs.probabilities}
         rows = pairs.judged_rows(judged, labels)
-        mean_of_samples = _mean_of_samples(judged, rows.sample)
+        number = np.unique(rows.sample, return_inverse=True)[1]
+        mean_of_samples = float((np.bincount(number, judged) / np.bincount(number)).mean())
         by_sample = prediction_powered(rows, by_sample=True)
         found += [
             CorrectedRate(label, None, PREDICTION_POWERED, rate, prediction_powered(rows)),
@@ -202,8 +340,3 @@ def _corrected_shares(pairs: PairedLabels, label: str) -> list[CorrectedRate]:
         specificity=(sum(negative), len(negative)),
     )
     return [*found, CorrectedRate(label, None, ROGAN_GLADEN, rate, adjusted)]
-
-
-def _mean_of_samples(values: NDArray[np.float64], sample: NDArray[np.intp]) -> float:
-    number = np.unique(sample, return_inverse=True)[1]
-    return float((np.bincount(number, values) / np.bincount(number)).mean())

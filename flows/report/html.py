@@ -12,7 +12,6 @@ from markupsafe import Markup
 from claimflow.flows import __version__
 from claimflow.flows.quality.claim_audit import ClaimAudit
 from claimflow.flows.quality.comparison import Comparison, compare
-from claimflow.flows.quality.metric_differences import RunPair
 from claimflow.flows.report import comparison_text, run_text
 from claimflow.flows.report.formatting import escape_controls, format_count
 from claimflow.flows.report.plots import (
@@ -52,7 +51,7 @@ def html_report(run: RunDocument, *, against: str | None = None, samples: int = 
     are included, and fewer where they would take more than 4 MB: those that changed first, then
     those with the lowest scores.
     """
-    comparison = compare(run.store, RunPair(against, run.run_id)) if against else None
+    comparison = compare(run.store, against, run.run_id) if against else None
     first = changed_samples(comparison) if comparison else []
     ranked = ranked_samples(run.store, run.run_id, samples, before=first)
     entries = sample_entries(run.store, run.run_id, ranked.rows(), comparison)

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from claimflow.flows.quality.comparison import Comparison, compare
-from claimflow.flows.quality.metric_differences import RunPair
 from claimflow.flows.report import comparison_text
 from claimflow.flows.report.formatting import escape_controls, format_number
 from claimflow.flows.report.run_document import MAX_COMPARED, LowSample, RunDocument
@@ -138,7 +137,7 @@ def _change_lines(run: RunDocument) -> Iterator[str]:
     elif run.samples > MAX_COMPARED:
         yield f"What changed: `claimflow diff {before} {run.run_id}`"
     else:
-        found = compare(run.store, RunPair(before, run.run_id))
+        found = compare(run.store, before, run.run_id)
         yield comparison_markdown(found, limit=_CHANGES)
 
 

@@ -9,11 +9,8 @@ import pytest
 
 from claimflow.flows.quality.claim_changes import (
     StepChange,
-    claim_changes,
-    step_changes,
-    unshared_steps,
 )
-from claimflow.flows.quality.metric_differences import RunPair, changed_samples
+from claimflow.flows.quality.comparison import compare
 from claimflow.flows.store.artifacts import Artifact
 from claimflow.flows.store.store import Store
 from tests.flows.recorded_runs import Table, claim_id, claims, put_run, samples, verdicts
@@ -37,11 +34,7 @@ def steps(**tables: Table | Artifact) -> dict[str, Table | Artifact]:
 
 def changes(store: Store, a: str, b: str) -> list[tuple[Any, ...]]:
     """change, cause, step, sample, claim, a, b"""
-    runs = RunPair(a, b)
-    with store.reading() as connection:
-        found = claim_changes(
-            connection, runs, step_changes(connection, runs), changed_samples(connection, runs)
-        )
+    found = compare(store, a, b).claims
     return found.select("change", "cause", "step", "sample_id", "claim", "a", "b").rows()
 
 
@@ -59,8 +52,7 @@ def test_tables_shared_by_both_runs_have_no_changes(store: Store) -> None:
             "ORDER BY position"
         ).fetchall()
     b = put_run(store, {step: Artifact(*artifact, 1, 1, 0) for step, *artifact in shared})
-    with store.reading() as connection:
-        assert all(change.same for change in step_changes(connection, RunPair(a, b)))
+    assert all(change.same for change in compare(store, a, b).steps)
     assert changes(store, a, b) == []
 
 
@@ -88,11 +80,10 @@ def test_step_changes_name_the_settings_that_differ(store: Store) -> None:
     a = put_run(store, steps(old=claims({})))
     other = {"settings": {"prompt": "Judge.", "votes": 3, "new": 1}, "tools": LLM}
     b = put_run(store, steps(in_reference=verdicts(FLIPPED, **other), young=claims({})))
-    with store.reading() as connection:
-        found = step_changes(connection, RunPair(a, b))
-        assert unshared_steps(connection, RunPair(a, b)) == (["old"], ["young"])
+    found = compare(store, a, b)
+    assert found.only["steps"] == (["old"], ["young"])
     none: frozenset[str] = frozenset()
-    assert found[-1] == StepChange(
+    assert found.steps[-1] == StepChange(
         "in_reference", "verdicts", False, ("settings",), ("new", "votes"), none
     )
 

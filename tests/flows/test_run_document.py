@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from claimflow.flows.quality.comparison import compare
-from claimflow.flows.quality.metric_differences import RunPair
 from claimflow.flows.report.html import sample_entries
 from claimflow.flows.report.run_document import RunDocument, StepMetric, scored_values
 from claimflow.flows.report.samples import changed_samples, ranked_samples, traced_samples
@@ -74,8 +73,8 @@ def test_changed_samples_are_ordered_by_flips_then_by_score_changes(
     runs: tuple[Store, str, str],
 ) -> None:
     store, a, b = runs
-    assert changed_samples(compare(store, RunPair(a, b))) == ["tower"]
-    assert changed_samples(compare(store, RunPair(a, a))) == []
+    assert changed_samples(compare(store, a, b)) == ["tower"]
+    assert changed_samples(compare(store, a, a)) == []
 
 
 def test_samples_are_traced_in_the_given_order(runs: tuple[Store, str, str]) -> None:
@@ -115,7 +114,7 @@ def test_many_samples_are_read_in_batches(tmp_path: Path) -> None:
 def test_an_entry_of_a_comparison_has_the_differing_parts(runs: tuple[Store, str, str]) -> None:
     store, a, b = runs
     names = [("long", 0.25), ("tower", 0.0)]
-    same, other = sample_entries(store, b, names, compare(store, RunPair(a, b)))
+    same, other = sample_entries(store, b, names, compare(store, a, b))
     assert "changes" not in same
     assert "before" not in same
     assert other["mean"] == 0.0
@@ -140,7 +139,7 @@ def test_a_sample_that_only_the_second_run_has_is_new(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.duckdb")
     a = put_run(store, samples_of("precision", {"old": 0.5}))
     b = put_run(store, samples_of("precision", {"old": 0.5, "new": 0.5}))
-    comparison = compare(store, RunPair(a, b))
+    comparison = compare(store, a, b)
     assert changed_samples(comparison) == ["new"]
     new, old = sample_entries(store, b, [("new", 0.5), ("old", 0.5)], comparison)
     assert new["changes"]["state"] == "new"
