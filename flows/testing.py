@@ -11,7 +11,12 @@ from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.pipeline.gates import Gate
 from claimflow.flows.quality.gates import Outcome, gate_outcomes, recorded_outcomes
 from claimflow.flows.quality.paired_statistics import ROUNDING
-from claimflow.flows.report.formatting import escape_controls, format_count, format_number
+from claimflow.flows.report.formatting import (
+    escape_controls,
+    format_count,
+    format_interval,
+    format_number,
+)
 from claimflow.flows.report.run_document import StepMetric, named_metrics
 from claimflow.flows.report.run_text import gate_cells
 from claimflow.flows.runner.prepare import open_store, prepare
@@ -96,7 +101,7 @@ def _describe(one: Outcome, *, low: bool) -> str:
     if one.value is None:
         return f"{one.metric}: has no mean ({counts}), expected one"
     where = "below" if low else "above"
-    interval = "-" if one.low is None else f"{format_number(one.low)} to {format_number(one.high)}"
+    interval = format_interval(one.low, one.high)
     return (
         f"{one.metric}: mean {format_number(one.value)} is {where} {one.line:g} "
         f"(95 % interval {interval}; {counts})"

@@ -8,7 +8,6 @@ import duckdb
 import numpy as np
 
 from claimflow.flows.store.schema import has_table
-from claimflow.flows.store.store import Store
 from claimflow.stages.scores.formulas import mean_interval
 
 SIGNIFICANCE_LEVEL: Final = 0.01
@@ -179,14 +178,8 @@ FROM said GROUP BY canary HAVING bool_or(now) AND NOT bool_and(now)
 """
 
 
-def canary_results(store: Store, run_id: str) -> list[CanaryResult]:
+def canary_results(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[CanaryResult]:
     """The results of the judges of a run on its canaries, in the order of their steps."""
-    with store.reading() as connection:
-        return read_canary_results(connection, run_id)
-
-
-def read_canary_results(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[CanaryResult]:
-    """As `canary_results`, from an open store."""
     if not has_table(connection, "audit", "canaries"):
         return []
     judges = connection.execute(_JUDGES, {"run": run_id}).fetchall()

@@ -1,10 +1,8 @@
 """Audit of claims: repeated, ungrounded, unresolved or missing ones."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple, get_args
-
-import duckdb
 
 from claimflow.flows.store.schema import REPEATED_CLAIMS
 from claimflow.flows.store.store import Store
@@ -70,11 +68,15 @@ class ClaimAudit(NamedTuple):
 
 
 class RecordedClaim(NamedTuple):
-    """A claim: whether it has a place in its text, and the earlier claim that it repeats."""
+    """A claim: whether it has a place in its text, and the earlier claim that it repeats.
+
+    Where decomposition `failed`, there is one row without a claim.
+    """
 
     claim: str
     placed: bool = True
     repeats: str | None = None
+    failed: bool = False
 
 
 class Finding(NamedTuple):
@@ -110,11 +112,17 @@ def audit_claims(
     chosen = sorted(ids[:samples])
     tallies = [_StepTally(step, side, examples=examples) for step, side in steps if side]
     for first in range(0, len(chosen), _CHUNK):
+        values = {"run": run_id, "ids": chosen[first : first + _CHUNK]}
         with store.reading() as connection:
-            chunk = _Chunk(connection, run_id, chosen[first : first + _CHUNK])
+            texts = connection.execute(_SAMPLES, values).fetchall()
+            rows = connection.execute(_CLAIMS, values).fetchall()
+        claims: dict[tuple[str, str], list[RecordedClaim]] = defaultdict(list)
+        for step, sample_id, *recorded in rows:
+            claims[step, sample_id].append(RecordedClaim(*recorded))
         for tally in tallies:
-            for sample_id, text, claims in chunk.texts(tally.step, tally.side):
-                tally.add(sample_id, text, claims)
+            for sample_id, response, reference in texts:
+                text = response if tally.side == "response" else reference
+                tally.add(sample_id, text, claims[tally.step, sample_id])
     return ClaimAudit(run_id, len(chosen), len(ids), [tally.result() for tally in tallies])
 
 
@@ -199,10 +207,12 @@ class _StepTally:
         self._found: Counter[Check] = Counter()
         self._examples: dict[Check, list[Example]] = {check: [] for check in CHECKS}
 
-    def add(self, sample_id: str, text: str | None, claims: Sequence[RecordedClaim] | None) -> None:
-        """Audit a text and count its findings; `claims` is None where decomposition failed."""
+    def add(self, sample_id: str, text: str | None, claims: Sequence[RecordedClaim]) -> None:
+        """Audit a text and count its findings; supplied claims may come without a text."""
+        if not claims and not (text and text.strip()):
+            return
         self._texts += 1
-        if claims is None:
+        if any(one.failed for one in claims):
             self._failed += 1
             return
         audit = audit_text(text, claims)
@@ -236,37 +246,6 @@ def _weight(example: Example) -> tuple[int, int]:
     return digits, len(example.words)
 
 
-class _Chunk:
-    """Some samples of a run, and their claims by step."""
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection, run_id: str, ids: list[str]) -> None:
-        values = {"run": run_id, "ids": ids}
-        self._samples = connection.execute(_SAMPLES, values).fetchall()
-        self._claims: dict[tuple[str, str], list[RecordedClaim]] = {}
-        self._failed: set[tuple[str, str]] = set()
-        rows = connection.execute(_CLAIMS, values).fetchall()
-        for step, sample_id, claim, placed, repeats in rows:
-            if claim is None:
-                self._failed.add((step, sample_id))
-            else:
-                recorded = RecordedClaim(claim, placed, repeats)
-                self._claims.setdefault((step, sample_id), []).append(recorded)
-
-    def texts(
-        self, step: str, side: Side
-    ) -> Iterator[tuple[str, str | None, list[RecordedClaim] | None]]:
-        """(sample id, text, claims) of each text that a step decomposed.
-
-        The claims are None where that failed, the text where claims came without one.
-        """
-        for sample_id, response, reference in self._samples:
-            text = response if side == "response" else reference
-            key = (step, sample_id)
-            claims = None if key in self._failed else self._claims.get(key, [])
-            if claims is None or claims or (text and text.strip()):
-                yield sample_id, text, claims
-
-
 _STEPS: Final = """
 SELECT step, coalesce(settings ->> '$.of', (SELECT any_value("of") FROM claims
        WHERE claims.run_id = run_steps.run_id AND claims.step = run_steps.step))
@@ -283,7 +262,8 @@ WHERE run_id = $run AND sample_id IN (SELECT unnest($ids)) ORDER BY sample_id
 """
 
 _CLAIMS: Final = f"""
-SELECT step, sample_id, claims.claim, start IS NOT NULL, repeats
+SELECT step, sample_id, coalesce(claims.claim, ''), start IS NOT NULL, repeats,
+       claims.claim IS NULL
 FROM claims LEFT JOIN (
     SELECT step, claim_id, repeats FROM ({REPEATED_CLAIMS})
     WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))) USING (step, claim_id)

@@ -7,7 +7,7 @@ import duckdb
 import polars as pl
 
 from claimflow.flows.pipeline.gates import CANARY_AGREEMENT, Gate
-from claimflow.flows.quality.canaries import read_canary_results
+from claimflow.flows.quality.canaries import canary_results
 from claimflow.flows.quality.metric_differences import metric_differences
 from claimflow.flows.quality.paired_statistics import ROUNDING
 from claimflow.flows.runner.canaries import canary_scores
@@ -136,7 +136,7 @@ def _steady_outcome(
     `value` is the agreement with the labels now, `line` that in the baseline, on the canaries
     judged in both.
     """
-    results = read_canary_results(connection, run_id)
+    results = canary_results(connection, run_id)
     found = [one for one in results if step in ("", *one.steps)]
     if not found or found[0].moved is None:
         reason = "the canaries have no earlier verdicts"

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -85,14 +84,6 @@ class _RepeatedDraw(NamedTuple):
     rows: Mapping[_Key, tuple[dict[str, Any], float]]
 
 
-class _Import(NamedTuple):
-    """What all labels of one import share."""
-
-    import_id: str
-    annotator: str
-    labelled_at: datetime
-
-
 def draw_sheet(
     store: Store, target: LabelTarget, *, size: int, by: DrawMethod, seed: int
 ) -> pl.DataFrame:
@@ -131,7 +122,7 @@ def find_labels(sheet: Sheet[Kind], store: Store, run_id: str, *, who: str) -> l
         sources[row.cell("step").strip(), metric, row.cell("draw").strip()].append(row)
     faults: list[Fault] = []
     labels: list[LabelRecord] = []
-    shared = _Import(str(uuid4()), who, now())
+    shared = {"import_id": str(uuid4()), "annotator": who, "labelled_at": now()}
     for source, rows in sources.items():
         found = _repeat_draw(sheet.kind, store, run_id, source)
         if isinstance(found, _RepeatedDraw):
@@ -181,12 +172,16 @@ def _labels(
     sheet: Sheet[Kind],
     rows: Sequence[SheetRow],
     source: _RepeatedDraw,
-    shared: _Import,
+    shared: Mapping[str, Any],
     faults: list[Fault],
 ) -> Iterator[LabelRecord]:
-    """The labels of the rows of one draw; adds what is wrong with them to `faults`."""
+    """The labels of the rows of one draw; adds what is wrong with them to `faults`.
+
+    `shared` are the fields that all labels of the import share.
+    """
     lines: dict[_Key, int] = {}
     first_by_subject: dict[str, SheetRow] = {}
+    rated = sheet.kind == "samples"
     for row in rows:
         key = _key(row.cell("sample_id"), row.cell("claim_id").strip(), row.cell("passage").strip())
         drawn, probability = source.rows.get(key, (None, 0.0))
@@ -199,9 +194,25 @@ def _labels(
             if earlier != label:
                 what = f"the same texts are labelled {earlier!r} on line {first.line}"
                 problem = what, "give both one label"
-            yield _label_record(sheet, source, shared, drawn, probability, label)
+            yield LabelRecord(
+                **shared,
+                **{name: drawn[name] for name in _DRAWN_FIELDS},
+                kind=sheet.kind,
+                run_id=source.target.run_id,
+                step=source.target.step,
+                metric=source.target.metric,
+                label=None if rated else label,
+                rating=float(label) if rated else None,
+                file=sheet.path.name,
+                draw=str(source.draw),
+                frame=source.frame,
+                probability=probability,
+            )
         if problem:
             faults.append(sheet.fault(row, *problem))
+
+
+_DRAWN_FIELDS: Final = ("subject", "sample_id", "claim_id", "claim", "against", "passage")
 
 
 def _row_problem(
@@ -230,29 +241,3 @@ def _label_problem(label: str, values: Sequence[str] | None) -> Problem | None:
     except ValueError:
         return f"{label!r} is no number", hint
     return None if inside else (f"{label} is not from 0 to 1", hint)
-
-
-def _label_record(
-    sheet: Sheet[Kind],
-    source: _RepeatedDraw,
-    shared: _Import,
-    drawn: Mapping[str, Any],
-    probability: float,
-    label: str,
-) -> LabelRecord:
-    rated = sheet.kind == "samples"
-    return LabelRecord(
-        **shared._asdict(),
-        kind=sheet.kind,
-        subject=drawn["subject"],
-        run_id=source.target.run_id,
-        step=source.target.step,
-        **{name: drawn[name] for name in ("sample_id", "claim_id", "claim", "against", "passage")},
-        metric=source.target.metric,
-        label=None if rated else label,
-        rating=float(label) if rated else None,
-        file=sheet.path.name,
-        draw=str(source.draw),
-        frame=source.frame,
-        probability=probability,
-    )

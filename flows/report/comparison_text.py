@@ -6,7 +6,12 @@ from typing import Any, Final
 from claimflow.flows.quality.claim_changes import StepChange
 from claimflow.flows.quality.comparison import Comparison, RunFacts
 from claimflow.flows.quality.metric_differences import MetricDifference, StatusCounts
-from claimflow.flows.report.formatting import format_count, format_difference, format_number
+from claimflow.flows.report.formatting import (
+    format_count,
+    format_difference,
+    format_interval,
+    format_number,
+)
 
 METRIC_COLUMNS: Final = (
     "metric",
@@ -75,14 +80,13 @@ def _metric_row(metric: MetricDifference, *, units: bool) -> tuple[str, ...]:
     left_out = _left_out(metric)
     if found is None:
         return (name, "0", *["-"] * 6, metric.finding, left_out)
-    low, high = format_difference(found.low), format_difference(found.high)
     return (
         name,
         f"{found.samples:,}" + (f" in {found.units:,}" if units else ""),
         format_number(metric.mean_a),
         format_number(metric.mean_b),
         format_difference(found.mean),
-        "-" if found.low is None else f"{low} to {high}",
+        format_interval(found.low, found.high, format_difference),
         _format_p(found.p),
         _format_p(metric.p_holm),
         metric.finding,

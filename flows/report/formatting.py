@@ -1,5 +1,6 @@
 """Numbers, counts and texts under evaluation, formatted alike in every report."""
 
+from collections.abc import Callable
 from typing import Final
 
 _REPLACEMENTS: Final = (
@@ -23,6 +24,13 @@ def format_count(number: int, thing: str, things: str | None = None) -> str:
 def format_number(value: float | None) -> str:
     """Three decimals, or a dash for None."""
     return "-" if value is None else f"{value:.3f}"
+
+
+def format_interval(
+    low: float | None, high: float | None, form: Callable[[float | None], str] = format_number
+) -> str:
+    """`0.713 to 0.882`, or a dash for None; `form` formats the bounds."""
+    return "-" if low is None else f"{form(low)} to {form(high)}"
 
 
 def format_difference(value: float | None) -> str:

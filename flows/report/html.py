@@ -29,11 +29,9 @@ from claimflow.flows.report.run_document import (
 )
 from claimflow.flows.report.run_text import GATE_COLUMNS, JudgeLine, gate_cells
 from claimflow.flows.report.samples import changed_samples, ranked_samples, traced_samples
-from claimflow.flows.report.templates import asset, content_policy, csp_hash, render_template
+from claimflow.flows.report.templates import render_page
 from claimflow.flows.store.store import Store
 from claimflow.stages.registry import LOWER_IS_BETTER
-
-_SCRIPTS: Final = ("texts.js", "sample.js", "list.js")
 
 _MAX_PAYLOAD: Final = 4_000_000
 """Characters for the samples; with the rest of the page below 5 MB."""
@@ -56,19 +54,7 @@ def html_report(run: RunDocument, *, against: str | None = None, samples: int = 
     ranked = ranked_samples(run.store, run.run_id, samples, before=first)
     entries = sample_entries(run.store, run.run_id, ranked.rows(), comparison)
     payload = pack_entries(entries, most=_MAX_PAYLOAD)
-    style = asset("claimflow.flows.report", "style.css")
-    script = Markup("").join(asset("claimflow.flows.report", name) for name in _SCRIPTS)
-    policy = content_policy(
-        f"script-src {csp_hash(script)}",
-        f"style-src {csp_hash(style)}",
-        "img-src data:",
-        "base-uri 'none'",
-        "form-action 'none'",
-    )
     facts = {
-        "policy": policy,
-        "style": style,
-        "script": script,
         "head": run.head,
         "version": __version__,
         "counts": run.counts,
@@ -86,7 +72,8 @@ def html_report(run: RunDocument, *, against: str | None = None, samples: int = 
         "shown": _sample_note(payload, run.samples, compared=comparison is not None),
         "comparison": _comparison(comparison) if comparison else None,
     }
-    return render_template("claimflow.flows.report", "page.html.j2", facts)
+    scripts = ["texts.js", "sample.js", "list.js"]
+    return render_page("page.html.j2", facts, "img-src data:", style="style.css", scripts=scripts)
 
 
 def write_report(run: RunDocument, folder: Path) -> Path:

@@ -6,9 +6,10 @@ from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from claimflow.flows.quality.gates import Outcome
-from claimflow.flows.report.formatting import format_number
+from claimflow.flows.report.formatting import format_interval, format_number
 from claimflow.flows.report.run_document import RunDocument, RunHead
 from claimflow.flows.report.run_text import gate_cells
+from claimflow.flows.store.results import failed_rows
 
 _FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 forbids (section 2.2), even as character references."""
@@ -80,10 +81,8 @@ def _step_cases(run: RunDocument) -> Iterator[Element]:
     for step in run.steps.iter_rows(named=True):
         case = _case(step["step"], seconds=step["seconds"])
         if step["failures"]:
-            lines = [
-                ": ".join(filter(None, (row["sample_id"], row["failure"], row["reason"])))
-                for row in run.failed_rows(step["step"], _MAX_ROWS)
-            ]
+            rows = failed_rows(run.store, run.run_id, step["step"], _MAX_ROWS)
+            lines = [": ".join(filter(None, row)) for row in rows.iter_rows()]
             more = step["failures"] - len(lines)
             lines += [f"and {more:,} more"] if more > 0 else []
             message = f"{step['failures']:,} of {step['row_count']:,} rows failed"
@@ -98,8 +97,7 @@ def _metric_cases(run: RunDocument) -> Iterator[Element]:
         if row["mean"] is None:
             _add(case, "skipped", "", message=counts)
         else:
-            low, high = format_number(row["low"]), format_number(row["high"])
-            interval = "-" if row["low"] is None else f"{low} to {high}"
+            interval = format_interval(row["low"], row["high"])
             _add(case, "system-out", f"mean {format_number(row['mean'])} ({interval}), {counts}")
         yield case
 

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from claimflow.flows.quality.csv_sheets import escape_formula
 from claimflow.flows.quality.label_sheets import TEXT_COLUMNS
 from claimflow.flows.quality.labels import VALUES, Kind
-from claimflow.flows.report.templates import asset, content_policy, csp_hash, render_template
+from claimflow.flows.report.templates import render_page
 
 _QUESTIONS: Final[Mapping[Kind, str]] = {
     "verdicts": "Does the premise say what the claim says, deny it, or neither?",
@@ -26,16 +26,8 @@ def label_page(sheet: pl.DataFrame, kind: Kind) -> str:
     only the page's own script and style sheet. The page saves the sheet as the CSV that
     `claimflow label import` reads.
     """
-    style = asset("claimflow.flows.report", "form.css")
-    script = asset("claimflow.flows.report", "form.js")
-    policy = content_policy(
-        f"script-src {csp_hash(script)}",
-        f"style-src {csp_hash(style)}",
-        "base-uri 'none'",
-        "form-action 'none'",
-    )
-    facts = {"policy": policy, "style": style, "script": script, "sheet": _json(sheet, kind)}
-    return render_template("claimflow.flows.report", "form.html.j2", facts)
+    facts = {"sheet": _json(sheet, kind)}
+    return render_page("form.html.j2", facts, style="form.css", scripts=["form.js"])
 
 
 def _json(sheet: pl.DataFrame, kind: Kind) -> Markup:

@@ -19,14 +19,14 @@ from claimflow.flows.quality.cascades import CascadeResult, cascade_results
 from claimflow.flows.quality.claim_audit import ClaimAudit, audit_claims
 from claimflow.flows.quality.corrections import UnusedEdit, unused_edits
 from claimflow.flows.quality.gates import Outcome, recorded_outcomes
+from claimflow.flows.report.formatting import format_count
 from claimflow.flows.report.run_text import (
     JudgeLine,
     calls_text,
     canary_lines,
     cascade_lines,
     correction_lines,
-    run_counts_text,
-    stale_calibration_line,
+    earlier_calibration_text,
     vote_text,
 )
 from claimflow.flows.store import results
@@ -122,7 +122,10 @@ class RunDocument:
     @property
     def counts(self) -> str:
         """The samples and steps of the run in one line."""
-        return run_counts_text(self.steps)
+        reused, failures = int(self.steps["reused"].sum()), int(self.steps["failures"].sum())
+        failed = f", {format_count(failures, 'row')} failed" if failures else ""
+        made = f"{format_count(self.steps.height - reused, 'step')} made, {reused} reused{failed}"
+        return f"{format_count(self.samples, 'sample')}, {made}"
 
     @property
     def samples(self) -> int:
@@ -170,10 +173,6 @@ class RunDocument:
         """The failed rows by step and kind, as `results.failures` counts them."""
         return results.failures(self.store, self.run_id).rows(named=True)
 
-    def failed_rows(self, step: str, count: int) -> list[dict[str, Any]]:
-        """The first failed rows of a step, as `results.failed_rows` gives them."""
-        return results.failed_rows(self.store, self.run_id, step, count).rows(named=True)
-
     @cached_property
     def unused_edits(self) -> list[UnusedEdit]:
         """The edits by hand that the run could not apply."""
@@ -210,7 +209,8 @@ class RunDocument:
     @cached_property
     def canaries(self) -> list[CanaryResult]:
         """How each judge did on the canaries."""
-        return canary_results(self.store, self.run_id)
+        with self.store.reading() as connection:
+            return canary_results(connection, self.run_id)
 
     @cached_property
     def corrected(self) -> list[CorrectedStep]:
@@ -235,7 +235,11 @@ class RunDocument:
     @cached_property
     def _stale_lines(self) -> list[JudgeLine]:
         earlier = earlier_calibrations(self.store, self.run_id)
-        return [stale_calibration_line(step, one) for step, one in earlier.items() if one.stale]
+        return [
+            JudgeLine(f"warning: {step}: {earlier_calibration_text(one)}", warning=True)
+            for step, one in earlier.items()
+            if one.stale
+        ]
 
     @cached_property
     def calls(self) -> list[dict[str, Any]]:

@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-import polars as pl
-
 from claimflow.flows.quality.agreement import IntervalEstimate
 from claimflow.flows.quality.calibration import MAX_ROWS, CorrectedStep, EarlierCalibration
 from claimflow.flows.quality.canaries import CanaryResult
@@ -12,9 +10,13 @@ from claimflow.flows.quality.cascades import CascadeResult
 from claimflow.flows.quality.claim_audit import Check, CheckResult, ClaimAudit, Example, StepAudit
 from claimflow.flows.quality.gates import Outcome, Verdict
 from claimflow.flows.quality.step_calibration import CorrectedRate
-from claimflow.flows.report.formatting import format_count, format_difference, format_number
+from claimflow.flows.report.formatting import (
+    format_count,
+    format_difference,
+    format_interval,
+    format_number,
+)
 from claimflow.flows.runner.observer import StepResult
-from claimflow.flows.store.results import sample_count
 
 GATE_COLUMNS = ("gate", "value", "95 % interval", "outcome", "because")
 """The columns of the table of gates."""
@@ -48,14 +50,6 @@ def step_result_text(result: StepResult) -> str:
     return f"{format_count(result.artifact.row_count, 'row')} {how}{copied}{failures}"
 
 
-def run_counts_text(steps: pl.DataFrame) -> str:
-    """The steps of a run, as `results.run_steps` gives them, counted in one line."""
-    reused, failures = int(steps["reused"].sum()), int(steps["failures"].sum())
-    failed = f", {format_count(failures, 'row')} failed" if failures else ""
-    made = f"{format_count(steps.height - reused, 'step')} made, {reused} reused{failed}"
-    return f"{format_count(sample_count(steps), 'sample')}, {made}"
-
-
 def calls_text(row: dict[str, Any]) -> str:
     """The calls, tokens and cost of a model; `row` is one of `results.calls_made`."""
     tokens = "tokens unknown" if row["tokens"] is None else format_count(row["tokens"], "token")
@@ -78,7 +72,7 @@ def vote_text(unstable: int, voted: int) -> str | None:
 def gate_cells(one: Outcome) -> tuple[str, ...]:
     """A row of the table of gates."""
     format_value = format_difference if "no worse" in one.rule else format_number
-    interval = "-" if one.low is None else f"{format_value(one.low)} to {format_value(one.high)}"
+    interval = format_interval(one.low, one.high, format_value)
     return f"{one.metric}: {one.rule}", format_value(one.value), interval, one.outcome, one.reason
 
 
@@ -155,11 +149,6 @@ def earlier_calibration_text(one: EarlierCalibration) -> str:
     if one.stale:
         return f"{calibration} is stale: another {' and another '.join(one.causes)}"
     return f"{calibration} is of the same judge"
-
-
-def stale_calibration_line(step: str, one: EarlierCalibration) -> JudgeLine:
-    """The warning that a step was calibrated with another judge."""
-    return JudgeLine(f"warning: {step}: {earlier_calibration_text(one)}", warning=True)
 
 
 def _agreement_share(one: CanaryResult) -> str:

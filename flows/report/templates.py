@@ -2,7 +2,7 @@
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -19,6 +19,26 @@ def render_template(package: str, template: str, facts: Mapping[str, Any]) -> st
     Text is escaped and its control characters are replaced; only `Markup` is inserted as it is.
     """
     return _environment(package).get_template(template).render(facts)
+
+
+def render_page(
+    template: str, facts: Mapping[str, Any], *directives: str, style: str, scripts: Sequence[str]
+) -> str:
+    """A template of the reports as a page that needs no network, with its style and scripts in it.
+
+    Its content security policy allows nothing but these and what `directives` add.
+    """
+    sheet = asset("claimflow.flows.report", style)
+    script = Markup("").join(asset("claimflow.flows.report", name) for name in scripts)
+    policy = content_policy(
+        f"script-src {csp_hash(script)}",
+        f"style-src {csp_hash(sheet)}",
+        *directives,
+        "base-uri 'none'",
+        "form-action 'none'",
+    )
+    values = {**facts, "policy": policy, "style": sheet, "script": script}
+    return render_template("claimflow.flows.report", template, values)
 
 
 def asset(package: str, name: str) -> Markup:

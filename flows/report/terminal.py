@@ -23,7 +23,12 @@ from claimflow.flows.quality.corrections import UnusedEdit
 from claimflow.flows.quality.gates import Outcome
 from claimflow.flows.quality.step_calibration import Slice, StepCalibration
 from claimflow.flows.report import comparison_text
-from claimflow.flows.report.formatting import escape_controls, format_count, format_number
+from claimflow.flows.report.formatting import (
+    escape_controls,
+    format_count,
+    format_interval,
+    format_number,
+)
 from claimflow.flows.report.run_document import LowSample, RunDocument
 from claimflow.flows.report.run_text import (
     GATE_COLUMNS,
@@ -188,8 +193,7 @@ def _print_means(terminal: Terminal, rows: Sequence[dict[str, Any]]) -> None:
     for row, pooled in zip(rows, micro, strict=True):
         field, value = row["slice_field"], row["slice_value"]
         name = row["name"] if field is None else f"{row['name']} [{field}={value}]"
-        low, high = format_number(row["low"]), format_number(row["high"])
-        interval = "-" if row["low"] is None else f"{low} to {high}"
+        interval = format_interval(row["low"], row["high"])
         means = [format_number(row["mean"]), interval, *([pooled] if any(micro) else [])]
         counts = [f"{row[c]:,}" for c in ("n_scored", "n_undefined", "n_failed", "n")]
         cells.append([name, *means, *counts])

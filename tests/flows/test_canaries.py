@@ -79,7 +79,9 @@ def write(judged: Judged, **more: Any) -> None:
 
 
 def account(judged: Judged) -> CanaryResult:
-    [found] = canary_results(judged.store, chosen_run(judged.store, None))
+    run_id = chosen_run(judged.store, None)
+    with judged.store.reading() as connection:
+        [found] = canary_results(connection, run_id)
     return found
 
 
