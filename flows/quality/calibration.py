@@ -29,6 +29,7 @@ from claimflow.flows.quality.step_calibration import (
     paired_targets,
     step_reliability,
 )
+from claimflow.flows.store.runs import pipeline_and_start
 from claimflow.flows.store.schema import has_table
 from claimflow.flows.store.store import Store, insert, now
 from claimflow.stages.rows import canonical, content_key
@@ -189,7 +190,8 @@ def earlier_calibrations(store: Store, run_id: str) -> dict[str, EarlierCalibrat
         if not has_table(connection, "audit", "calibrations"):
             return {}
         provenance = step_provenance(connection, run_id)
-        rows = _newest(connection, _pipeline(connection, run_id))
+        pipeline, _ = pipeline_and_start(connection, run_id)
+        rows = _newest(connection, pipeline)
     return {row[2]: _earlier(row, provenance[row[2]]) for row in rows if row[2] in provenance}
 
 
@@ -206,7 +208,7 @@ def _earlier(row: tuple[Any, ...], current: Provenance) -> EarlierCalibration:
 def _record(store: Store, run_id: str, found: list[StepCalibration]) -> None:
     """Record the calibrations of verdicts, except those that equal the newest of their step."""
     with store.writing() as connection:
-        pipeline = _pipeline(connection, run_id)
+        pipeline, _ = pipeline_and_start(connection, run_id)
         provenance = step_provenance(connection, run_id)
         newest = {row[2]: row[0] for row in _newest(connection, pipeline)}
         rows = [
@@ -238,13 +240,6 @@ def _record_row(
 
 def _newest(connection: duckdb.DuckDBPyConnection, pipeline: str) -> list[tuple[Any, ...]]:
     return connection.execute(_NEWEST, {"pipeline": pipeline}).fetchall()
-
-
-def _pipeline(connection: duckdb.DuckDBPyConnection, run_id: str) -> str:
-    ((pipeline,),) = connection.execute(
-        "SELECT pipeline FROM audit.runs WHERE run_id = $run", {"run": run_id}
-    ).fetchall()
-    return str(pipeline)
 
 
 def _check_installed() -> None:

@@ -22,8 +22,10 @@ from claimflow.flows.store.edits import (
     all_edits,
     applicable_edits,
     edits_in_force,
+    text_fields,
     text_key,
 )
+from claimflow.flows.store.runs import pipeline_and_start
 from claimflow.flows.store.store import Store, now, read_table
 from claimflow.stages.rows import Label, content_key
 
@@ -200,16 +202,8 @@ def _load_baseline(store: Store, run_id: str, kind: Kind, sample_ids: Iterable[s
     for row in sheet_rows(store, run_id, kind).iter_rows(named=True):
         rows.setdefault((row["step"], row["sample_id"]), []).append(row)
     with store.reading() as connection:
-        ((pipeline,),) = connection.execute(
-            "SELECT pipeline FROM audit.runs WHERE run_id = $run", {"run": run_id}
-        ).fetchall()
-        samples = read_table(
-            connection,
-            "SELECT sample_id, response, reference, retrieved_contexts FROM samples "
-            "WHERE run_id = $run AND list_contains($ids, sample_id)",
-            run=run_id,
-            ids=list(sample_ids),
-        )
+        pipeline, _ = pipeline_and_start(connection, run_id)
+        samples = text_fields(connection, run_id, sample_ids)
         recorded = edits_in_force(all_edits(connection, pipeline))
     edits: dict[Place, list[Edit]] = {}
     for edit in applicable_edits([edit for edit in recorded if edit.kind == kind], [samples]):

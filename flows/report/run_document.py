@@ -17,7 +17,6 @@ from claimflow.flows.quality.calibration import (
 from claimflow.flows.quality.canaries import CanaryResult, canary_results
 from claimflow.flows.quality.cascades import CascadeResult, cascade_results
 from claimflow.flows.quality.claim_audit import ClaimAudit, audit_claims
-from claimflow.flows.quality.corrections import UnusedEdit, unused_edits
 from claimflow.flows.quality.gates import Outcome, recorded_outcomes
 from claimflow.flows.report.formatting import format_count
 from claimflow.flows.report.run_text import (
@@ -30,6 +29,7 @@ from claimflow.flows.report.run_text import (
     vote_text,
 )
 from claimflow.flows.store import results
+from claimflow.flows.store.edits import UnusedEdit, unused_edits
 from claimflow.flows.store.runs import CURRENT_TAGS, PREVIOUS, find_run
 from claimflow.flows.store.store import Store, read_table
 

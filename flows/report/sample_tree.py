@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from rich.tree import Tree
 
-from claimflow.flows.quality.corrections import edits_of_sample
 from claimflow.flows.report.formatting import format_count
 from claimflow.flows.report.samples import traced_samples
 from claimflow.flows.report.terminal import safe_text
+from claimflow.flows.store.edits import edits_of_sample
 from claimflow.flows.store.store import Store
 
 _STYLES: Final = {"entailed": "green", "contradicted": "red", "neutral": "yellow"}

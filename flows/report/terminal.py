@@ -19,7 +19,6 @@ from claimflow.flows.quality.agreement import Agreement, AnnotatorAgreement, Ran
 from claimflow.flows.quality.calibration import RunCalibration
 from claimflow.flows.quality.claim_audit import ClaimAudit
 from claimflow.flows.quality.comparison import Comparison
-from claimflow.flows.quality.corrections import UnusedEdit
 from claimflow.flows.quality.gates import Outcome
 from claimflow.flows.quality.step_calibration import Slice, StepCalibration
 from claimflow.flows.report import comparison_text
@@ -40,6 +39,7 @@ from claimflow.flows.report.run_text import (
     format_estimate,
     gate_cells,
 )
+from claimflow.flows.store.edits import UnusedEdit
 
 _LOG_WIDTH: Final = 160
 """Columns of output that goes to a file or a pipe."""

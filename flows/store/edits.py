@@ -1,14 +1,15 @@
-"""Edits: corrections of claims and verdicts by hand, and the samples they apply to."""
+"""Edits: corrections of claims and verdicts by hand, and which of them apply."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import duckdb
 import polars as pl
 
 from claimflow.flows.pipeline.wiring import Step
+from claimflow.flows.store.runs import pipeline_and_start
 from claimflow.flows.store.store import Store, insert, read_table
 from claimflow.stages.rows import canonical, content_key
 
@@ -146,3 +147,72 @@ class Edits:
             e for e in self._applicable if (e.step, e.field) == (step.name, edited_field(step))
         ]
         return sorted(found, key=lambda edit: (edit.edited_at, edit.edit_id))
+
+
+class UnusedEdit(NamedTuple):
+    """An edit in force that a run could not apply, and why."""
+
+    edit: Edit
+    why: str
+
+
+def edits_of_sample(store: Store, run_id: str, sample_id: str) -> list[Edit]:
+    """The edits of a sample in a run's pipeline, oldest first, including those taken back."""
+    with store.reading() as connection:
+        pipeline, _ = pipeline_and_start(connection, run_id)
+        return [edit for edit in all_edits(connection, pipeline) if edit.sample_id == sample_id]
+
+
+def unused_edits(store: Store, run_id: str) -> list[UnusedEdit]:
+    """The edits in force for samples and steps of a run that it could not apply.
+
+    An edit stops to apply when the text or the claims that it is about have changed.
+    """
+    with store.reading() as connection:
+        pipeline, started = pipeline_and_start(connection, run_id)
+        edits = [
+            edit
+            for edit in edits_in_force(all_edits(connection, pipeline))
+            if edit.edited_at < started
+        ]
+        if not edits:
+            return []
+        samples = text_fields(connection, run_id, {edit.sample_id for edit in edits})
+        steps = connection.execute(
+            "SELECT step FROM audit.run_steps WHERE run_id = $run", {"run": run_id}
+        ).fetchall()
+        edited = set(read_table(connection, _EDITED_VERDICTS, run=run_id).iter_rows())
+    sample_ids = set(samples["sample_id"])
+    of_run = [edit for edit in edits if edit.sample_id in sample_ids and (edit.step,) in steps]
+    return list(_unused(of_run, list(applicable_edits(of_run, [samples])), edited))
+
+
+def _unused(
+    edits: list[Edit], fit: list[Edit], edited_verdicts: set[tuple[str, str, int | None]]
+) -> Iterator[UnusedEdit]:
+    newest = {(edit.kind, edit.step, edit.sample_id): edit for edit in edits}
+    fits = {(edit.edit_id, edit.step, edit.sample_id) for edit in fit}
+    for edit in newest.values():
+        if (edit.edit_id, edit.step, edit.sample_id) not in fits:
+            yield UnusedEdit(edit, f"the sample has another {edit.field} now")
+        elif edit.kind == "verdicts" and not all(
+            (edit.step, row["claim_id"], row["passage"]) in edited_verdicts for row in edit.rows
+        ):
+            yield UnusedEdit(edit, "the sample has other claims now")
+
+
+def text_fields(
+    connection: duckdb.DuckDBPyConnection, run_id: str, sample_ids: Iterable[str]
+) -> pl.DataFrame:
+    """The samples of a run, with the fields that claims are of or verified against."""
+    query = """
+        SELECT sample_id, response, reference, retrieved_contexts FROM samples
+        WHERE run_id = $run AND list_contains($ids, sample_id)
+        """
+    return read_table(connection, query, run=run_id, ids=list(sample_ids))
+
+
+_EDITED_VERDICTS: Final = """
+SELECT step, claim_id::VARCHAR AS claim_id, passage FROM verdicts
+WHERE run_id = $run AND reason IS NOT NULL AND starts_with(reason, 'edited by ')
+"""

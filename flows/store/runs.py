@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Final, Literal
 
 import duckdb
@@ -277,6 +278,14 @@ def run_meant(
         f"SELECT run_id FROM ({CURRENT_TAGS}) WHERE tag = $tag", {"tag": word}
     ).fetchall()
     return tagged[0][0] if tagged else _newest(connection, "starts_with(run_id, $word)", word=word)
+
+
+def pipeline_and_start(connection: duckdb.DuckDBPyConnection, run_id: str) -> tuple[str, datetime]:
+    """(the pipeline of a run, when the run started)."""
+    ((pipeline, started),) = connection.execute(
+        "SELECT pipeline, started_at FROM audit.runs WHERE run_id = $run", {"run": run_id}
+    ).fetchall()
+    return pipeline, started
 
 
 def _newest(connection: duckdb.DuckDBPyConnection, where: str, **values: str | None) -> str | None:
