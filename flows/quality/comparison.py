@@ -126,17 +126,13 @@ def as_json(comparison: Comparison) -> str:
         "only_a": {kind: names[0] for kind, names in one.only.items()},
         "only_b": {kind: names[1] for kind, names in one.only.items()},
         "samples": one.samples.to_dicts(),
-        "scores": [
-            {
-                "metric": row["name"],
-                "sample_id": row["sample_id"],
-                "a": row["score_a"],
-                "b": row["score_b"],
-                "difference": row["difference"],
-                **{key: row[key] for key in ("status_a", "status_b", "reason_a", "reason_b")},
-            }
-            for row in one.scores.iter_rows(named=True)
-        ],
+        "scores": one.scores.drop("metric")
+        .rename({"name": "metric", "score_a": "a", "score_b": "b"})
+        .select(
+            *("metric", "sample_id", "a", "b", "difference"),
+            *("status_a", "status_b", "reason_a", "reason_b"),
+        )
+        .to_dicts(),
         "causes": one.causes.to_dicts(),
         "claims": one.claims.to_dicts(),
     }

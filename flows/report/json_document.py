@@ -48,8 +48,5 @@ def _without_reliability(one: CorrectedStep) -> dict[str, Any]:
 def _lowest(run: RunDocument, count: int) -> list[dict[str, Any]]:
     lowest = results.lowest_samples(run.store, run.run_id, count).select("sample_id", "mean")
     scores = results.scores_of_samples(run.store, run.run_id, lowest["sample_id"].to_list())
-    by_sample = scores.partition_by("sample_id", as_dict=True, include_key=False)
-    return [
-        row | {"scores": by_sample[(row["sample_id"],)].to_dicts()}
-        for row in lowest.iter_rows(named=True)
-    ]
+    by_sample = scores.rows_by_key("sample_id", named=True)
+    return [row | {"scores": by_sample[row["sample_id"]]} for row in lowest.to_dicts()]
