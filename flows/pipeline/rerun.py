@@ -108,7 +108,7 @@ def select_steps(pipeline: Pipeline, rerun: Rerun, failed: Collection[str] = ())
         wanted = _downstream(steps, failed)
     else:
         wanted = frozenset(step.name for step in steps)
-    needed = _upstream(steps, wanted)
+    needed = upstream(steps, wanted)
     fresh = frozenset(rerun.again or failed or wanted) if rerun.fresh else frozenset[str]()
     return StepSelection(
         tuple(step for step in steps if step.name in needed),
@@ -127,7 +127,7 @@ def _downstream(steps: Iterable[Step], names: Collection[str]) -> frozenset[str]
     return frozenset(reached)
 
 
-def _upstream(steps: tuple[Step, ...], names: Collection[str]) -> frozenset[str]:
+def upstream(steps: tuple[Step, ...], names: Collection[str]) -> frozenset[str]:
     """The named steps and all that they depend on; `steps` are in order."""
     reached = set(names)
     for step in reversed(steps):

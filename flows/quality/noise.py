@@ -11,6 +11,7 @@ import polars as pl
 from claimflow.flows.judge.estimate import Estimate
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.pipeline import Pipeline
+from claimflow.flows.pipeline.rerun import upstream
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.quality.variance import (
     Source,
@@ -106,8 +107,9 @@ def estimate_calls(
         return claims.complete(step, table, samples) if step.judges else table
 
     repeated = _RepeatedTables(pipeline, samples, repeats, lend, complete)
-    for name in (step.name for step in pipeline.steps if step.name in counters):
-        for repeat in repeated.repeats_of(name) if name in repeated.needed() else ():
+    needed = upstream(pipeline.steps, [step.name for step in repeated.scores])
+    for name in (step.name for step in pipeline.steps if step.name in needed & counters.keys()):
+        for repeat in repeated.repeats_of(name):
             repeated.table(name, repeat)
     about = bool(claims.steps) or entailment.guessed
     return repeated.design, {name: one.estimate(about=about) for name, one in counters.items()}
@@ -184,17 +186,6 @@ class _RepeatedTables:
         verifications = (2 if decompositions > 1 else repeats) if "verification" in vary else 1
         self.design = Design(decompositions, verifications)
 
-    def needed(self) -> frozenset[str]:
-        """The steps that scores depend on, including those that make scores."""
-        found: set[str] = set()
-        left = [step.name for step in self.scores]
-        while left:
-            name = left.pop()
-            if name in self._steps and name not in found:
-                found.add(name)
-                left += self._steps[name].needs
-        return frozenset(found)
-
     def repeats_of(self, step: str) -> list[_Repeat]:
         """The repeats of a step's table, as far as they may differ."""
         sources = self.sources[step]
@@ -259,7 +250,8 @@ def _spreads(
     `tables` holds its scores in every repeat, `file_size` counts the samples of the file.
     """
     varies = repeated.sources[step]
-    shape = _shape(repeated.design, varies)
+    # Where only verification varies, every repeat is one more verification.
+    decompositions = repeated.design.decompositions if "decomposition" in varies else 1
     stacked = pl.concat(
         tables[step, repeat].select("sample_id", "metric", "score", "status", repeat=pl.lit(number))
         for number, repeat in enumerate(repeated.repeats_of(step))
@@ -275,7 +267,7 @@ def _spreads(
         undefined = by_sample.height - used.height - failed
         spread = MetricSpread(step, str(metric), used.height, undefined, failed, varies)
         if used.height:
-            scores = np.array(used["score"].to_list()).reshape(used.height, *shape)
+            scores = np.array(used["score"].to_list()).reshape(used.height, decompositions, -1)
             parts = variance_components(scores)
             of = max(round(file_size * used.height / by_sample.height), 1)
             least = detectable_difference(parts, of)
@@ -283,14 +275,3 @@ def _spreads(
                 mean=float(scores.mean()), parts=parts, detectable=least, of=of
             )
         yield spread
-
-
-def _shape(design: Design, varies: frozenset[Source]) -> tuple[int, int]:
-    """(decompositions, verifications) among the repeats of a table.
-
-    Where only verification varies, every repeat is one more verification.
-    """
-    if varies == {"verification"}:
-        return 1, design.decompositions * design.verifications
-    verifications = design.verifications if "verification" in varies else 1
-    return (design.decompositions if varies else 1), verifications
