@@ -56,7 +56,10 @@ class Drawing(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """The labelled rows of samples with one value of a metadata field."""
+    """Agreement on the labelled rows of samples with one value of a metadata field.
+
+    Of verdicts it is `agreement`, of samples `ranks`, and of claims the share that is `good`.
+    """
 
     value: str | None
     agreement: Agreement | None
@@ -240,7 +243,7 @@ def calibrate_step(
 ) -> StepCalibration:
     """Everything that labels tell about one step; `slice_of` maps samples to slices."""
     kind, usable = pairs.target.kind, pairs.usable
-    whole = _slice(pairs, None, usable)
+    whole = _agreement_on(pairs, usable)
     failed = sum(pairs.judge_result(row) is None for row in usable)
     rows_by_slice = pairs.slices(slice_of) if slice_of is not None else {}
     return StepCalibration(
@@ -257,7 +260,7 @@ def calibrate_step(
         ranks=whole.ranks,
         good=whole.good,
         reliability=step_reliability(pairs),
-        slices=[_slice(pairs, value, rows) for value, rows in rows_by_slice.items()],
+        slices=[_agreement_on(pairs, rows, value) for value, rows in rows_by_slice.items()],
         drawing=pairs.drawing,
         corrected=corrected_rates(pairs),
     )
@@ -284,8 +287,8 @@ def corrected_rates(pairs: PairedLabels) -> list[CorrectedRate]:
     return [rate for label in VALUES["verdicts"] for rate in _corrected_shares(pairs, label)]
 
 
-def _slice(pairs: PairedLabels, value: str | None, rows: list[int]) -> Slice:
-    """The agreement on usable rows, by the kind of the target; None where the judge gave none."""
+def _agreement_on(pairs: PairedLabels, rows: list[int], value: str | None = None) -> Slice:
+    """The agreement on usable rows; None where the judge gave no result on any."""
     labels = [pairs.consensus[row] for row in rows]
     if pairs.target.kind == "claims":
         return Slice(value, None, None, proportion(labels.count("good"), len(rows)))
