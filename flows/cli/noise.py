@@ -63,7 +63,7 @@ def noise(options: Namespace) -> int:
     Returns 1 when some score failed, else 0.
     """
     from claimflow.flows.cli.progress import progress_observer
-    from claimflow.flows.quality.noise import estimate_calls, first_samples, measure_noise
+    from claimflow.flows.quality.noise import estimate_calls, measure_noise
     from claimflow.flows.runner.embedded_models import fetch_models
     from claimflow.flows.runner.prepare import open_store, prepare
     from claimflow.stages.rows import Score
@@ -74,7 +74,7 @@ def noise(options: Namespace) -> int:
         hint = "add a step that makes some, such as faithfulness"
         raise InputError([Fault(str(options.config), "no step makes scores", hint)])
     store = open_store(prepared, options.store)
-    samples = first_samples(prepared, options.limit)
+    samples = next(prepared.samples.shards(options.limit))
     design, estimates = estimate_calls(prepared, store, samples, options.repeats)
     counts = f"{samples.height:,} of {format_count(prepared.samples.count, 'sample')}"
     announce(f"{counts}, {_design_line(design)}")

@@ -21,7 +21,7 @@ from claimflow.flows.quality.variance import (
 )
 from claimflow.flows.runner.estimate import ClaimEstimates, StepCounter, estimate_entailment
 from claimflow.flows.runner.observer import RunObserver
-from claimflow.flows.runner.prepare import SHARD, Prepared
+from claimflow.flows.runner.prepare import Prepared
 from claimflow.flows.runner.readiness import check_endpoints
 from claimflow.flows.runner.run import run_context, run_interruptibly
 from claimflow.flows.store import runs
@@ -71,17 +71,6 @@ class MetricSpread(NamedTuple):
     parts: VarianceComponents | None = None
     detectable: float | None = None
     of: int = 0
-
-
-def first_samples(prepared: Prepared, count: int) -> pl.DataFrame:
-    """The first `count` samples of a file, or all if there are fewer."""
-    shards = []
-    for shard in prepared.samples.shards(SHARD):
-        shards.append(shard.head(count))
-        count -= shards[-1].height
-        if count <= 0:
-            break
-    return pl.concat(shards)
 
 
 def estimate_calls(
