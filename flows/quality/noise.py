@@ -133,11 +133,11 @@ def measure_noise(
         repeated = _RepeatedTables(
             prepared.pipeline, samples, repeats, lambda step, n: toolbox.lend(step, repeat=n)
         )
-        tables = run_interruptibly(lambda: _scores(repeated, observer), stop)
+        run_interruptibly(lambda: _make_scores(repeated, observer), stop)
     return [
         spread
         for step in repeated.scores
-        for spread in _spreads(repeated, step.name, tables, file_size=prepared.samples.count)
+        for spread in _spreads(repeated, step.name, file_size=prepared.samples.count)
     ]
 
 
@@ -212,38 +212,26 @@ def _sources(steps: Mapping[str, Step]) -> dict[str, frozenset[Source]]:
     return found
 
 
-def _scores(
-    repeated: _RepeatedTables, observer: RunObserver
-) -> dict[tuple[str, _Repeat], pl.DataFrame]:
-    """The scores of each step in each of its repeats."""
+def _make_scores(repeated: _RepeatedTables, observer: RunObserver) -> None:
     repeats = [
         (step.name, one) for step in repeated.scores for one in repeated.repeats_of(step.name)
     ]
-    tables: dict[tuple[str, _Repeat], pl.DataFrame] = {}
     # By repeat, so that a stopped run has finished whole repeats.
     for done, (step, repeat) in enumerate(sorted(repeats, key=lambda one: one[1]), 1):
-        tables[step, repeat] = repeated.table(step, repeat)
+        repeated.table(step, repeat)
         observer.step_progress(_PROGRESS_NAME, done, len(repeats))
-    return tables
 
 
-def _spreads(
-    repeated: _RepeatedTables,
-    step: str,
-    tables: Mapping[tuple[str, _Repeat], pl.DataFrame],
-    *,
-    file_size: int,
-) -> Iterator[MetricSpread]:
-    """The spread of each metric of a step.
-
-    `tables` holds its scores in every repeat, `file_size` counts the samples of the file.
-    """
+def _spreads(repeated: _RepeatedTables, step: str, *, file_size: int) -> Iterator[MetricSpread]:
+    """The spread of each metric of a step; `file_size` counts the samples of the file."""
     varies = repeated.sources[step]
     # Where only verification varies, every repeat is one more verification.
     decompositions = repeated.design.decompositions if "decomposition" in varies else 1
     stacked = pl.concat(
-        tables[step, repeat].select("sample_id", "metric", "score", "status", repeat=pl.lit(number))
-        for number, repeat in enumerate(repeated.repeats_of(step))
+        repeated.table(step, one).select(
+            "sample_id", "metric", "score", "status", repeat=pl.lit(number)
+        )
+        for number, one in enumerate(repeated.repeats_of(step))
     )
     for (metric,), rows in stacked.group_by("metric", maintain_order=True):
         by_sample = rows.group_by("sample_id", maintain_order=True).agg(

@@ -300,7 +300,7 @@ def test_a_run_of_other_steps_asks_no_canaries(judged: Judged, endpoint: Endpoin
     write(judged)
     judged.run()
     assert judged.command("--only", "precision") == 0
-    assert canary_results(judged.store, chosen_run(judged.store, None)) == []
+    assert RunDocument(judged.store, chosen_run(judged.store, None)).canaries == []
 
 
 def test_plan_estimates_the_calls_of_canaries(
