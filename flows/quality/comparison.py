@@ -80,7 +80,7 @@ def compare(
         steps = step_changes(of_a, of_b)
         samples = changed_samples(connection, a, b)
         claims = claim_changes(connection, a, b, steps, samples)
-        facts = [_facts(connection, run) for run in (a, b)]
+        facts = _facts(connection, a), _facts(connection, b)
     differences = metric_differences(pairs, units)
     unshared = (
         [step for step in of_a if step not in of_b],

@@ -267,7 +267,10 @@ class RunDocument:
         ids = lowest["sample_id"].to_list()
         claims = results.claims_not_entailed(self.store, self.run_id, ids)
         by_sample = claims.rows_by_key("sample_id", named=True)
-        return [LowSample(*row, claims=by_sample[row[0]]) for row in lowest.iter_rows()]
+        return [
+            LowSample(**row, claims=by_sample[row["sample_id"]])
+            for row in lowest.iter_rows(named=True)
+        ]
 
 
 def gate_exit_code(outcomes: Iterable[Outcome]) -> int:
