@@ -30,10 +30,12 @@ def ranked_samples(
             """
             SELECT sample_id, mean
             FROM (SELECT sample_id FROM samples WHERE run_id = $run)
+            -- Sorted: the last digit of a sum depends on the order of its parts.
             LEFT JOIN (SELECT sample_id,
-                              avg(CASE WHEN status = 'failed' THEN 0
+                              list_avg(list_sort(list(
+                                  CASE WHEN status = 'failed' THEN 0
                                        WHEN list_contains($lower, metric) THEN 1 - score
-                                       ELSE score END) AS mean
+                                       ELSE score END))) AS mean
                        FROM scores WHERE run_id = $run GROUP BY sample_id) USING (sample_id)
             LEFT JOIN (SELECT unnest($before::VARCHAR[]) AS sample_id,
                               generate_subscripts($before::VARCHAR[], 1) AS place)

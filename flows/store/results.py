@@ -99,9 +99,11 @@ def lowest_samples(store: Store, run_id: str, count: int) -> pl.DataFrame:
         store,
         """
         SELECT sample_id, mean, user_input, response
+        -- Sorted: the last digit of a sum depends on the order of its parts.
         FROM (SELECT sample_id,
-                     avg(CASE WHEN list_contains($lower, metric) THEN 1 - score ELSE score END)
-                         AS mean
+                     list_avg(list_sort(list(
+                         CASE WHEN list_contains($lower, metric) THEN 1 - score ELSE score END
+                     ))) AS mean
               FROM scores
               WHERE run_id = $run AND status = 'scored' GROUP BY sample_id)
         JOIN (SELECT sample_id, user_input, response FROM samples WHERE run_id = $run)

@@ -6,11 +6,14 @@ from pathlib import Path
 import pytest
 
 from claimflow.flows.cli.main import main
+from claimflow.flows.report.samples import ranked_samples
+from claimflow.flows.store.artifacts import Artifact
 from claimflow.flows.store.results import chosen_run, lowest_samples
 from claimflow.flows.store.store import Store
 from tests.endpoint import faults
 from tests.endpoint.server import serve
 from tests.flows.judged import Judged, about
+from tests.flows.recorded_runs import Table, put_run, samples, scores
 
 NOISE = """
 name: noise
@@ -81,3 +84,17 @@ def test_the_lowest_samples_respect_metrics_for_which_lower_is_better(small: Pat
     store = Store(small.with_name("small.duckdb"))
     found = lowest_samples(store, chosen_run(store, None), 2)
     assert found.select("sample_id", "mean").rows() == [("noisy", 0.0), ("good", 1.0)]
+
+
+def test_a_mean_does_not_depend_on_the_order_of_its_scores(tmp_path: Path) -> None:
+    tables: dict[str, Table | Artifact] = {
+        name: scores(name, {"a": value}) for name, value in (("x", 0.1), ("y", 0.2), ("z", 0.3))
+    }
+    means = []
+    for number, order in enumerate((tables, dict(reversed(tables.items())))):
+        store = Store(tmp_path / f"{number}.duckdb")
+        run_id = put_run(store, {"samples": samples(["a"]), **order})
+        (mean,) = lowest_samples(store, run_id, 1)["mean"]
+        assert ranked_samples(store, run_id, 1)["mean"].to_list() == [mean]
+        means.append(mean)
+    assert means[0] == means[1] == pytest.approx(0.2)
