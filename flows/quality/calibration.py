@@ -128,7 +128,7 @@ def corrected_steps(
     optional packages of `calibrate`.
     """
     with store.reading() as connection:
-        if not has_table(connection, "audit", "labels"):
+        if not has_table(connection, "labels"):
             return []
         large = connection.execute(_LARGE_STEPS, {"run": run_id, "max_rows": max_rows}).fetchall()
         skipped = {step for (step,) in large}
@@ -187,7 +187,7 @@ def earlier_calibrations(store: Store, run_id: str) -> dict[str, EarlierCalibrat
     Empty for a store of an older version, which has no table of calibrations.
     """
     with store.reading() as connection:
-        if not has_table(connection, "audit", "calibrations"):
+        if not has_table(connection, "calibrations"):
             return {}
         provenance = step_provenance(connection, run_id)
         pipeline, _ = pipeline_and_start(connection, run_id)

@@ -180,7 +180,7 @@ FROM said GROUP BY canary HAVING bool_or(now) AND NOT bool_and(now)
 
 def canary_results(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[CanaryResult]:
     """The results of the judges of a run on its canaries, in the order of their steps."""
-    if not has_table(connection, "audit", "canaries"):
+    if not has_table(connection, "canaries"):
         return []
     judges = connection.execute(_JUDGES, {"run": run_id}).fetchall()
     return [_result(connection, run_id, *row) for row in judges]

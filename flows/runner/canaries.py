@@ -25,8 +25,6 @@ from claimflow.stages.base import Stage
 from claimflow.stages.rows import Claim, content_key
 from claimflow.stages.tables import schema
 
-_TABLE: Final = ("audit", "canaries")
-"""Stores of older versions lack it."""
 _TYPES: Final = dict.fromkeys(("verdict", "reason", "call_id"), pl.String)
 
 _LAST: Final = """
@@ -47,7 +45,7 @@ def last_asked(store: Store, pipeline: str, judge: str) -> dict[str, datetime]:
     if not store.path.is_file():
         return {}
     with store.reading() as connection:
-        if not has_table(connection, *_TABLE):
+        if not has_table(connection, "canaries"):
             return {}
         found = connection.execute(_LAST, {"pipeline": pipeline, "judge": judge}).fetchall()
     return dict(found)
@@ -58,7 +56,7 @@ def canary_scores(connection: duckdb.DuckDBPyConnection, run_id: str, step: str)
 
     For all steps if `step` is empty.
     """
-    if not has_table(connection, *_TABLE):
+    if not has_table(connection, "canaries"):
         return pl.DataFrame(schema=_SCORES)
     return read_table(
         connection,
@@ -177,7 +175,7 @@ def judge_canaries(
         where = {"run_id": run_id, "pipeline": pipeline.name, "judge": trial.key}
         with store.writing() as connection:
             for step in trial.steps:
-                insert(connection, ".".join(_TABLE), frame, **where, judged_at=judged_at, step=step)
+                insert(connection, "audit.canaries", frame, **where, judged_at=judged_at, step=step)
 
 
 class _Questions(NamedTuple):

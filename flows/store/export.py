@@ -67,8 +67,7 @@ def export_tables(
 def _table_names(connection: duckdb.DuckDBPyConnection) -> list[str]:
     """The views of rows in the order of the row models, then the tables of `audit`."""
     audit = connection.execute(
-        "SELECT 'audit.' || table_name FROM duckdb_tables() "
-        "WHERE database_name = current_database() AND schema_name = 'audit' ORDER BY 1"
+        "SELECT 'audit.' || table_name FROM duckdb_tables() WHERE schema_name = 'audit' ORDER BY 1"
     ).fetchall()
     return [*(row.table for row in row_kinds()), *(name for (name,) in audit)]
 

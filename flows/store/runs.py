@@ -142,16 +142,10 @@ def in_progress(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, i
     ]
 
 
-def newest_run(store: Store, run_id: str | None = None) -> str | None:
-    """The newest run whose id starts with `run_id`, or the newest that does not measure noise."""
+def newest_run(store: Store) -> str | None:
+    """The newest run that does not measure noise."""
     with store.reading() as connection:
-        found = connection.execute(
-            "SELECT run_id FROM audit.runs WHERE starts_with(run_id, $start) "
-            "AND ($start <> '' OR NOT ends_with(pipeline, $noise)) "
-            "ORDER BY started_at DESC LIMIT 1",
-            {"start": run_id or "", "noise": NOISE_SUFFIX},
-        ).fetchall()
-    return found[0][0] if found else None
+        return _newest(connection, "NOT ends_with(pipeline, $noise)", noise=NOISE_SUFFIX)
 
 
 def _mark_killed_runs(connection: duckdb.DuckDBPyConnection) -> list[str]:

@@ -4,7 +4,7 @@ from contextlib import suppress
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
 import duckdb
@@ -18,48 +18,40 @@ from claimflow.stages.tables import content_columns, python_type
 # version with the column to ADDED, and describe the column in the guide to the tables.
 
 
-class Added(NamedTuple):
-    """A column that a schema version added; older rows hold `default` in it, or else NULL."""
-
-    table: str
-    column: str
-    sql_type: str
-    default: str | None = None
-
-
-ADDED: Final[dict[int, tuple[Added, ...]]] = {
-    2: (
-        Added("stored.claims", "failure", "VARCHAR"),
-        Added("stored.claims", "call_id", "UUID"),
-        Added("stored.verdicts", "failure", "VARCHAR"),
-        Added("stored.verdicts", "call_id", "UUID"),
-    ),
-    3: (
-        Added("stored.sentence_matches", "clipped_overlap_precision", "DOUBLE"),
-        Added("stored.sentence_matches", "clipped_overlap_recall", "DOUBLE"),
-        Added("stored.sentence_matches", "clipped_overlap_f1", "DOUBLE"),
-        Added("stored.sentence_matches", "chrf", "DOUBLE"),
-        Added("stored.sentence_matches", "compat", "VARCHAR"),
-        Added("stored.scores", "part", "DOUBLE"),
-        Added("stored.scores", "whole", "DOUBLE"),
-        Added("stored.summaries", "micro_mean", "DOUBLE"),
-    ),
-    4: (
-        Added("stored.samples", "response_claims", "VARCHAR[]"),
-        Added("stored.samples", "reference_claims", "VARCHAR[]"),
-        Added("stored.verdicts", "agreement", "DOUBLE"),
-        Added("stored.verdicts", "ballot", "JSON"),
-        # No step has this recipe.
-        Added("audit.artifacts", "recipe", "UUID", "00000000-0000-0000-0000-000000000000"),
-        Added("audit.artifacts", "inputs", "JSON", "{}"),
-    ),
-    5: (
-        Added("stored.verdicts", "judged_by", "VARCHAR"),
-        Added("stored.verdicts", "model_verdict", "VARCHAR"),
-    ),
+ADDED: Final[dict[int, dict[str, tuple[str, ...]]]] = {
+    2: {"claims": ("failure", "call_id"), "verdicts": ("failure", "call_id")},
+    3: {
+        "sentence_matches": (
+            "clipped_overlap_precision",
+            "clipped_overlap_recall",
+            "clipped_overlap_f1",
+            "chrf",
+            "compat",
+        ),
+        "scores": ("part", "whole"),
+        "summaries": ("micro_mean",),
+    },
+    4: {
+        "samples": ("response_claims", "reference_claims"),
+        "verdicts": ("agreement", "ballot"),
+    },
+    5: {"verdicts": ("judged_by", "model_verdict")},
 }
-"""What each schema version added to tables that were there before it. Versions follow each other
-without a gap. A new table or view needs no entry of its own, only a version, which may be empty."""
+"""The columns that each schema version added to tables of rows; older rows hold NULL in them.
+Versions follow each other without a gap. A new table or view needs no entry of its own, only a
+version, which may be empty."""
+
+_ADDED_TO_ARTIFACTS: Final = """
+ALTER TABLE audit.artifacts ADD COLUMN IF NOT EXISTS recipe UUID
+  DEFAULT '00000000-0000-0000-0000-000000000000';
+ALTER TABLE audit.artifacts ADD COLUMN IF NOT EXISTS inputs JSON DEFAULT '{}';
+ALTER TABLE audit.artifacts ALTER recipe DROP DEFAULT;
+ALTER TABLE audit.artifacts ALTER inputs DROP DEFAULT;
+ALTER TABLE audit.artifacts ALTER recipe SET NOT NULL;
+ALTER TABLE audit.artifacts ALTER inputs SET NOT NULL;
+"""
+"""What schema version 4 added to `audit.artifacts`. No step has the recipe of older rows; every
+later INSERT must give a value."""
 
 SCHEMA_VERSION: Final = max(ADDED)
 
@@ -116,46 +108,38 @@ def migrate_hint(path: Path) -> str:
 
 def schema_version(connection: duckdb.DuckDBPyConnection) -> int | None:
     """The schema version of a store, or None where there is no store yet."""
-    if not has_table(connection, "audit", "store"):
+    if not has_table(connection, "store"):
         return None
     found = connection.execute("SELECT schema_version FROM audit.store").fetchall()
     return int(found[0][0]) if found else None
 
 
-def has_table(connection: duckdb.DuckDBPyConnection, schema: str, table: str) -> bool:
-    """Whether a store has a table; a store of an older schema version may lack one."""
-    found = connection.execute(
-        "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() "
-        "AND schema_name = $schema AND table_name = $table",
-        {"schema": schema, "table": table},
-    ).fetchall()
-    return found != [(0,)]
+def has_table(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
+    """Whether a store has a table of `audit`; a store of an older schema version may lack one."""
+    query = "FROM duckdb_tables() WHERE schema_name = 'audit' AND table_name = $table"
+    return bool(connection.execute(query, {"table": table}).fetchall())
 
 
 def content_columns_at(row: type[Row], version: int) -> tuple[str, ...]:
     """The columns that a digest covered when `version` was the newest schema version."""
-    later = {
-        added.column
-        for newer in range(version + 1, SCHEMA_VERSION + 1)
-        for added in ADDED[newer]
-        if added.table == f"stored.{row.table}"
-    }
+    newer = range(version + 1, SCHEMA_VERSION + 1)
+    later = {column for number in newer for column in ADDED[number].get(row.table, ())}
     return tuple(name for name in content_columns(row) if name not in later)
 
 
 def _migrate(connection: duckdb.DuckDBPyConnection, found: int) -> None:
     """Bring the tables of a store from schema version `found` to ours, in its transaction."""
+    kinds = {row.table: row for row in row_kinds()}
     for version in range(found + 1, SCHEMA_VERSION + 1):
-        for table, column, sql_type, default in ADDED[version]:
-            # A store from between two releases may have the column under the older version.
-            add = f'ALTER TABLE {table} ADD COLUMN IF NOT EXISTS "{column}" {sql_type}'
-            if default is None:
-                connection.execute(add)
-                continue
-            connection.execute(f"{add} DEFAULT '{default}'")
-            # The default is for older rows only: every later INSERT must give a value.
-            connection.execute(f'ALTER TABLE {table} ALTER COLUMN "{column}" DROP DEFAULT')
-            connection.execute(f'ALTER TABLE {table} ALTER COLUMN "{column}" SET NOT NULL')
+        for table, columns in ADDED[version].items():
+            for name in columns:
+                # A store from between two releases may have the column under the older version.
+                connection.execute(
+                    f"ALTER TABLE stored.{table} ADD COLUMN IF NOT EXISTS "
+                    f'"{name}" {_sql_type(kinds[table], name)}'
+                )
+    if found < 4:
+        connection.execute(_ADDED_TO_ARTIFACTS)
     connection.execute("UPDATE audit.store SET schema_version = $new", {"new": SCHEMA_VERSION})
 
 
@@ -192,8 +176,7 @@ def _refuse_missing_columns(path: Path, columns: dict[str, list[str]]) -> None:
 
 def _refuse_foreign(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     others = connection.execute(
-        "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database() "
-        "ORDER BY table_name LIMIT 1"
+        "SELECT table_name FROM duckdb_tables() ORDER BY table_name LIMIT 1"
     ).fetchall()
     if others:
         what = f"holds no store, but tables of others, such as {others[0][0]!r}"
