@@ -44,12 +44,12 @@ _COLUMNS: Final = {
 
 
 class _Estimate(NamedTuple):
-    """A number with its interval, None where undefined, and how many samples it is of."""
+    """A number with its interval, and how many samples it is of; or why it is undefined."""
 
-    value: float | None
-    low: float | None
-    high: float | None
     reason: str
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
 
 
 def evaluate_gates(store: Store, run_id: str, gates: Mapping[str, Gate]) -> list[Outcome]:
@@ -113,7 +113,7 @@ def _outcome(
     name: str, rule: str, baseline: str | None, found: _Estimate, threshold: float, *, above: bool
 ) -> Outcome:
     """Compare an interval with a threshold, which itself counts as the right side."""
-    value, low, high, reason = found
+    reason, value, low, high = found
     outcome: Verdict = "inconclusive"
     if low is not None and high is not None:
         near, far = (
@@ -155,9 +155,9 @@ def _mean(scores: pl.DataFrame) -> _Estimate:
     values = scores.filter(pl.col("status") == "scored")["score"].sort()
     reason = f"{len(values):,} of {scores.height:,} samples scored"
     if values.is_empty():
-        return _undefined(reason if scores.height else "the run has no such scores")
+        return _Estimate(reason if scores.height else "the run has no such scores")
     mean, (low, high) = float(values.to_numpy().mean()), mean_interval(values.to_numpy())
-    return _Estimate(mean, low, high, reason)
+    return _Estimate(reason, mean, low, high)
 
 
 def _difference(
@@ -165,37 +165,31 @@ def _difference(
     scores: pl.DataFrame,
     metric: str,
     baseline: str | None,
-    baseline_name: str,
+    name: str,
 ) -> _Estimate:
-    """The paired difference to the baseline, as `claimflow diff` gives it."""
+    """The paired difference to the baseline of that name, as `claimflow diff` gives it."""
     if baseline is None:
-        name = baseline_name
         if name == PREVIOUS:
-            return _undefined("no finished run of the same pipeline is older")
-        return _undefined(f"there is no run {name!r}: name one by claimflow tag RUN {name}")
+            return _Estimate("no finished run of the same pipeline is older")
+        return _Estimate(f"there is no run {name!r}: name one by claimflow tag RUN {name}")
     if scores.is_empty():
-        return _undefined("the run has no such scores")
+        return _Estimate("the run has no such scores")
     old = _scores(connection, baseline, metric, "")
     if old["step"].n_unique() > 1:
         old = old.filter(pl.col("step").is_in(scores["step"].implode()))
     if old.is_empty():
-        return _undefined(f"run {baseline} has no such scores")
-    pairs = old.drop("step").join(
-        scores.drop("step"), on="sample_id", how="full", coalesce=True, suffix="_b"
+        return _Estimate(f"run {baseline} has no such scores")
+    of_a, of_b = (
+        table.select("sample_id", pl.col("status", "score").name.suffix(side))
+        for table, side in ((old, "_a"), (scores, "_b"))
     )
-    pairs = pairs.rename({"status": "status_a", "score": "score_a"}).with_columns(
-        name=pl.lit(metric), metric=pl.lit(metric)
-    )
-    [found] = metric_differences(pairs)
+    pairs = of_a.join(of_b, on="sample_id", how="full", coalesce=True)
+    [found] = metric_differences(pairs.with_columns(name=pl.lit(metric), metric=pl.lit(metric)))
     if found.difference is None:
-        return _undefined(f"no sample is scored here and in run {baseline}")
+        return _Estimate(f"no sample is scored here and in run {baseline}")
     paired = found.difference
     reason = f"{paired.samples:,} of {scores.height:,} samples scored in both"
-    return _Estimate(paired.mean, paired.low, paired.high, reason)
-
-
-def _undefined(reason: str) -> _Estimate:
-    return _Estimate(None, None, None, reason)
+    return _Estimate(reason, paired.mean, paired.low, paired.high)
 
 
 def _scores(
