@@ -8,6 +8,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -62,8 +63,9 @@ def main(arguments: list[str] | None = None) -> int:
     return run_command(options.handler, options)
 
 
+@cache
 def command_line() -> argparse.ArgumentParser:
-    """The parser of the command line, with every command."""
+    """The parser of the command line, with every command; made once in a process."""
     parser = argparse.ArgumentParser(
         prog="claimflow",
         description="Evaluate RAG and LLM answers claim by claim.",
