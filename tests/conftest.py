@@ -17,6 +17,7 @@ from tests.flows.prefect_server import environment, shared_server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+    from xdist.scheduler import LoadFileScheduling
 
 # Almost nothing that is loaded while tests are collected is ever freed.
 gc.disable()
@@ -25,21 +26,40 @@ gc.disable()
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# The same examples on every machine, and no time limits.
-settings.register_profile("everywhere", deadline=None, derandomize=True, database=None)
+# The same examples on every machine, and no time limits. As they are the same in every run, more
+# of them would find nothing new the next time.
+settings.register_profile(
+    "everywhere", max_examples=40, deadline=None, derandomize=True, database=None
+)
 settings.load_profile("everywhere")
 
 ROOT = Path(__file__).parent.parent
 
-LONG = (
+ONE_WORKER = (
     "tests/flows/test_schedule.py",
-    "tests/flows/test_judge_durability.py",
     "tests/test_readme.py",
+    "tests/flows/test_judge_durability.py",
     "tests/flows/test_prefect_flow.py",
-    "tests/flows/test_execute.py",
-    "tests/flows/test_plan.py",
+    "tests/flows/test_rate_slots.py",
+    "tests/flows/test_task_runs.py",
+    "tests/flows/test_object_storage.py",
 )
-"""The files that take longest, in that order: started last, they would delay the end."""
+"""Files that use `server`, `forks` or `tracked_forks`. All of them run in one pytest process, as
+starting each of those takes many seconds of CPU."""
+
+LONG = (
+    *ONE_WORKER,
+    "tests/flows/test_canaries.py",
+    "tests/flows/test_rerun_runs.py",
+    "tests/flows/test_votes.py",
+    "tests/flows/test_noise.py",
+    "tests/flows/test_cluster.py",
+    "tests/flows/test_workers.py",
+    "tests/flows/test_plan.py",
+    "tests/flows/test_execute.py",
+    "tests/test_wheel.py",
+)
+"""The files that take longest: started last, they would delay the end."""
 
 NO_CHROMIUM = "browser tests need Chromium in PATH (for example apt-get install chromium)"
 
@@ -51,6 +71,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {name: place for place, name in enumerate(LONG)}
     places |= {_file(item): len(LONG) + 1 for item in items if "browser" in _fixtures(item)}
     items.sort(key=lambda item: places.get(_file(item), len(LONG)))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config) -> "LoadFileScheduling":
+    """Give each file to one process, and the files of `ONE_WORKER` all to the same one."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return ONE_WORKER[0] if file in ONE_WORKER else file
+
+    return Scheduling(config)
 
 
 def pytest_collection_finish() -> None:

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prefect.server.schemas.schedules import CronSchedule
 
 from claimflow.flows.pipeline.times import check_cron
 
@@ -64,6 +63,9 @@ MONTHS = ["*", "1", "2", "02", "4", "feb", "feb,jun", "4-5", "4-9/5", "9/2", "11
 @settings(max_examples=40)
 @given(days=st.sampled_from(DAYS), months=st.sampled_from(MONTHS))
 def test_a_time_is_accepted_where_the_scheduler_finds_one(days: str, months: str) -> None:
+    # Loading Prefect takes seconds, which every process that only collects tests would spend.
+    from prefect.server.schemas.schedules import CronSchedule
+
     line = f"30 2 {days} {months} *"
 
     def comes() -> bool:
