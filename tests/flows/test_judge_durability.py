@@ -150,7 +150,7 @@ def check_kills(
 def test_a_run_killed_at_random_points_asks_nothing_twice(
     tmp_path: Path, forks: Forks, endpoint: Endpoint
 ) -> None:
-    check_kills(tmp_path, forks, endpoint, kills=6, samples=40)
+    check_kills(tmp_path, forks, endpoint, kills=6, samples=24)
 
 
 def test_a_store_locked_for_a_while_holds_a_run_up_and_no_more(
@@ -265,3 +265,24 @@ def test_ctrl_c_lets_calls_in_flight_come_back_and_leaves_those_that_hang(
     assert start(forks, judged).code() == 0
     assert not back & set(endpoint.hits_by_key)
     assert endpoint.hits == 40 - len(back)
+
+
+def test_an_interrupted_noise_measurement_asks_nothing_again(
+    tmp_path: Path, forks: Forks, endpoint: Endpoint
+) -> None:
+    endpoint.behaviour.latency = 0.3
+    judged = written(tmp_path / "noise", endpoint, 4, steps=FLAT, max_concurrency=1)
+    command = ("noise", "p.yaml", "--repeats", "3")
+    going = forks.run(judged.path.parent, *command)
+    wait_for(lambda: endpoint.hits >= 3)
+    going.send(signal.SIGINT)
+    assert going.code() == 130
+    last = going.err().splitlines()[-1]
+    assert last.endswith("stopped; what was done is kept, run again to go on")
+    assert endpoint.hits < 12
+    endpoint.behaviour.latency = 0.0
+    assert forks.run(judged.path.parent, *command).code() == 0
+    assert endpoint.hits == 12
+    assert set(endpoint.hits_by_key.values()) == {1}
+    statuses = judged.ask("SELECT status FROM audit.runs ORDER BY started_at")
+    assert statuses == [("stopped",), ("measured",)]

@@ -157,32 +157,41 @@ async def own(number):
 async def main():
     from claimflow.flows.cli.main import main as claimflow
     await own(1)
-    before, seen = snapshot(), list(watching.seen)
-    assert await asyncio.to_thread(claimflow, ["run", "p.yaml"]) == int(sys.argv[2])
-    after = snapshot()
-    # litellm loads some of its names when they are first used.
-    changed = [name for name, value in before[0].items() if after[0].get(name) != value]
-    changed += [name for name, value in before[1].items() if after[1].get(name) != value]
-    assert not changed, changed
-    assert after[2:] == before[2:]
-    assert watching.seen == seen
-    # A client that the user's loop has opened is open.
-    await own(2)
-    assert len(functions) == 2, functions
+    for number, pipeline in enumerate(sys.argv[2:], 2):
+        before, seen = snapshot(), list(watching.seen)
+        assert await asyncio.to_thread(claimflow, ["run", pipeline]) == 1
+        after = snapshot()
+        # litellm loads some of its names when they are first used.
+        changed = [name for name, value in before[0].items() if after[0].get(name) != value]
+        changed += [name for name, value in before[1].items() if after[1].get(name) != value]
+        assert not changed, (pipeline, changed)
+        assert after[2:] == before[2:], pipeline
+        assert watching.seen == seen, pipeline
+        # A client that the user's loop has opened is open.
+        await own(number)
+        assert len(functions) == number, (pipeline, functions)
 
 asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("model", ["openai/fake", "hosted_vllm/fake", "ollama_chat/fake"])
-def test_a_run_leaves_the_litellm_of_its_process_as_it_was(tmp_path: Path, model: str) -> None:
+def test_runs_leave_the_litellm_of_their_process_as_it_was(tmp_path: Path) -> None:
     bad = faults.where(about("b"), faults.status(400))
     with serve(fault=bad) as endpoint:
-        judged = Judged(tmp_path, endpoint)
-        address = endpoint.api_base.removesuffix("/v1") if "ollama" in model else endpoint.api_base
-        judged.write("ab", model=model, api_base=address)
+        addresses = {
+            "openai": endpoint.api_base,
+            "hosted_vllm": endpoint.api_base,
+            "ollama_chat": endpoint.api_base.removesuffix("/v1"),
+        }
+        judged = {}
+        for name, address in addresses.items():
+            folder = tmp_path / name
+            folder.mkdir()
+            judged[name] = Judged(folder, endpoint)
+            judged[name].write("ab", model=f"{name}/fake", api_base=address)
+        pipelines = [str(one.path) for one in judged.values()]
         done = subprocess.run(
-            [sys.executable, "-c", NOTEBOOK, endpoint.api_base, "1"],
+            [sys.executable, "-c", NOTEBOOK, endpoint.api_base, *pipelines],
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -190,4 +199,5 @@ def test_a_run_leaves_the_litellm_of_its_process_as_it_was(tmp_path: Path, model
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert judged.verdicts() == {"a": LABELS, "b": ["bad_request"] * 3}
+    for one in judged.values():
+        assert one.verdicts() == {"a": LABELS, "b": ["bad_request"] * 3}

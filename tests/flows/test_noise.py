@@ -1,10 +1,6 @@
 """`claimflow noise`: repeats at a real endpoint, estimated, remembered and reported."""
 
 import json
-import signal
-import subprocess
-import sys
-import time
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -202,28 +198,6 @@ def test_votes_are_repeated_whole(tmp_path: Path, capsys: pytest.CaptureFixture[
         measured(judged, capsys, "--repeats", "2")
         seeds = [request.body.get("seed") for request in endpoint.requests]
     assert seeds == [None, 1, 2, 3, 4, 5]
-
-
-def test_replies_before_an_interrupt_are_not_asked_again(tmp_path: Path) -> None:
-    with serve(latency=0.3) as endpoint:
-        judged = Judged(tmp_path, endpoint)
-        judged.write(NAMES, steps=BY_RULES, max_concurrency=1)
-        command = [sys.executable, "-m", "claimflow", "noise", "p.yaml", "--repeats", "3"]
-        process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-        while endpoint.hits < 3:
-            time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
-        assert process.returncode == 130
-        assert said.splitlines()[-1].endswith("stopped; what was done is kept, run again to go on")
-        first = endpoint.hits
-        assert first < 12
-        endpoint.behaviour.latency = 0.0
-        assert noise(judged, "--repeats", "3") == 0
-        assert endpoint.hits == 12
-        assert set(endpoint.hits_by_key.values()) == {1}
-    statuses = judged.ask("SELECT status FROM audit.runs ORDER BY started_at")
-    assert statuses == [("stopped",), ("measured",)]
 
 
 @pytest.mark.parametrize("repeats", ["1", "0"])
