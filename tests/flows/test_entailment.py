@@ -125,10 +125,10 @@ def test_the_shipped_weights_match_the_features(
 
 @pytest.mark.parametrize("unit", ["Towns have mayors. ", "mayor ", "x", "! ", "市", "7"])
 def test_long_texts_are_judged_in_linear_time(model: EmbeddedEntailment, unit: str) -> None:
-    long, longer = (unit * (size // len(unit)) for size in (100_000, 500_000))
+    long, longer = (unit * (size // len(unit)) for size in (40_000, 200_000))
     started = time.process_time()
     judged = model.judge([Pair(longer + " " + TOWER, BORN), Pair(BORN, long), Pair(long, long)])
-    assert time.process_time() - started < 10
+    assert time.process_time() - started < 4
     assert all(sum(judgement[:3]) == pytest.approx(1) for judgement in judged.values())
 
 

@@ -145,9 +145,9 @@ def test_a_table_is_the_same_whether_rows_are_taken_over_or_made(tmp_path: Path)
 def test_workers_make_the_rows_of_many_new_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("claimflow.flows.runner.workers.local.WORTH", 1)
     tables, stage = Tables(tmp_path), DecomposeClaims(of="response")
     tables.made([TWO, FOUR], {"claims": stage})
+    monkeypatch.setattr("claimflow.flows.runner.workers.local.WORTH", 1)
     ((table, reused_samples),) = tables.made(
         [ONE, TWO, THREE, FOUR, FIVE], {"claims": stage}
     ).values()

@@ -96,7 +96,7 @@ def expected(sample: dict[str, Any], metadata: dict[str, Any]) -> dict[str, Any]
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".json"])
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(samples=SAMPLES)
 def test_json_is_read_unchanged(tmp_path: Path, ending: str, samples: list[dict[str, Any]]) -> None:
     WRITERS[ending](tmp_path / f"s{ending}", samples)
@@ -105,7 +105,7 @@ def test_json_is_read_unchanged(tmp_path: Path, ending: str, samples: list[dict[
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(samples=SAMPLES)
 def test_tables_are_read_unchanged(
     tmp_path: Path, ending: str, samples: list[dict[str, Any]]

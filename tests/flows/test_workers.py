@@ -39,8 +39,17 @@ def stop() -> threading.Event:
     return threading.Event()
 
 
+@pytest.fixture(scope="module")
+def workers() -> Iterator[LocalWorkers]:
+    """Two workers that no test stops."""
+    started = LocalWorkers(threading.Event(), count=2)
+    yield started
+    started.close()
+
+
 @pytest.fixture
-def workers(stop: threading.Event) -> Iterator[LocalWorkers]:
+def own_workers(stop: threading.Event) -> Iterator[LocalWorkers]:
+    """Two workers of one test."""
     started = LocalWorkers(stop, count=2)
     yield started
     started.close()
@@ -88,38 +97,38 @@ def test_a_wrong_table_is_a_table_error(workers: LocalWorkers) -> None:
 
 
 def test_a_run_that_is_stopped_does_not_wait_for_its_workers(
-    workers: LocalWorkers, stop: threading.Event
+    own_workers: LocalWorkers, stop: threading.Event
 ) -> None:
-    list(make(workers, [part(0), part(1)]))
-    for process in workers.processes:
+    list(own_workers.each(len, [("ab",), ("abc",)], what="x"))
+    for process in own_workers.processes:
         process.send_signal(signal.SIGSTOP)
-    made = make(workers, [part(2), part(3)])
+    made = make(own_workers, [part(2), part(3)])
     threading.Timer(0.1, stop.set).start()
     with pytest.raises(StoppedError):
         next(made)
-    workers.close()
-    assert [process.returncode for process in workers.processes] == [-9, -9]
+    own_workers.close()
+    assert [process.returncode for process in own_workers.processes] == [-9, -9]
 
 
-def test_the_chunk_of_a_worker_that_dies_is_made_by_another(workers: LocalWorkers) -> None:
-    list(make(workers, [part(0), part(1)]))
-    for process in workers.processes:
+def test_the_chunk_of_a_worker_that_dies_is_made_by_another(own_workers: LocalWorkers) -> None:
+    list(own_workers.each(len, [("ab",), ("abc",)], what="x"))
+    for process in own_workers.processes:
         process.kill()
     parts = [part(number) for number in range(4)]
-    made = list(make(workers, parts))
+    made = list(make(own_workers, parts))
     assert all(m.equals(STAGE.make(p, {})) for m, p in zip(made, parts, strict=True))
-    assert [process.wait() for process in workers.processes[:2]] == [-9, -9]
-    assert len(workers.processes) == 4
+    assert [process.wait() for process in own_workers.processes[:2]] == [-9, -9]
+    assert len(own_workers.processes) == 4
 
 
-def test_a_chunk_that_no_worker_survives_is_given_up(workers: LocalWorkers) -> None:
+def test_a_chunk_that_no_worker_survives_is_given_up(own_workers: LocalWorkers) -> None:
     with pytest.raises(WorkersError) as caught:
-        list(workers.each(os._exit, [(7,)], what="lexical_match"))
+        list(own_workers.each(os._exit, [(7,)], what="lexical_match"))
     assert str(caught.value) == (
         "3 worker processes, one after the other, ended while they made lexical_match "
         "(exit code 7); is there enough memory?"
     )
-    assert list(workers.each(len, [("ab",)], what="more")) == [2]
+    assert list(own_workers.each(len, [("ab",)], what="more")) == [2]
 
 
 def test_a_few_chunks_are_not_worth_a_process(stop: threading.Event) -> None:

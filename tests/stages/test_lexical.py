@@ -185,12 +185,12 @@ def test_no_samples_give_no_rows():
 
 @pytest.mark.parametrize("word", ["a", "the end. ", "東京。", "x'"])
 def test_long_texts_take_bounded_time(word):
-    text = word * (100_000 // len(word))
+    text = word * (40_000 // len(word))
     sample = {"sample_id": "s", "response": text, "retrieved_contexts": [text]}
     started = time.process_time()
     for unit in ("sentence", "text"):
         match(sample, unit=unit)
-    assert time.process_time() - started < 10
+    assert time.process_time() - started < 4
 
 
 @given(

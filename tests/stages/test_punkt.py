@@ -75,5 +75,5 @@ def test_sentences_are_in_order_and_leave_out_white_space_alone(text: str) -> No
 @pytest.mark.parametrize("piece", ["a.)", "? ", "!", ". ", "a.\u00a0", "x" * 5, '."', "U.S. "])
 def test_the_time_is_linear(piece: str) -> None:
     started = time.process_time()
-    punkt_sentences(piece * (200_000 // len(piece)))
-    assert time.process_time() - started < 5
+    punkt_sentences(piece * (100_000 // len(piece)))
+    assert time.process_time() - started < 3
