@@ -15,7 +15,15 @@ from claimflow.flows.judge.call_statistics import (
     recall_resume_state,
 )
 from claimflow.flows.judge.calls import Call, chat_call, storable
-from claimflow.flows.judge.provider import ChatReply, Price, ProviderError, Request, Usage
+from claimflow.flows.judge.provider import (
+    ChatReply,
+    JudgeProvider,
+    Price,
+    ProviderError,
+    Request,
+    Usage,
+)
+from claimflow.flows.judge.provider_errors import provider_errors_only
 from claimflow.flows.judge.rate_limit import RateLimiter
 from claimflow.flows.judge.response_formats import (
     RESPONSE_FORMATS,
@@ -52,6 +60,15 @@ class _Used(Protocol):
 
 
 Answer = TypeVar("Answer", bound=_Used)
+
+
+async def chat(provider: JudgeProvider, request: Request, *, timeout: float) -> ChatReply:
+    """As `JudgeProvider.chat`, for any provider. Raises `ProviderError`, and nothing else."""
+    with provider_errors_only(message["content"] for message in request.messages):
+        received = await provider.chat(request, timeout=timeout)
+        if not isinstance(received, ChatReply):
+            raise TypeError(f"chat returned {type(received).__name__}, not ChatReply")
+    return received
 
 
 class RateLimitedClient:
@@ -228,7 +245,7 @@ class JudgeClient:
             return self._received(call, delivered)
 
     async def _chat(self, request: Request, seconds: float) -> ChatReply:
-        return await self._provider.chat(request, timeout=seconds)
+        return await chat(self._provider, request, timeout=seconds)
 
     def _received(self, call: Call, delivered: Delivery[ChatReply]) -> Exchange:
         received = delivered.received

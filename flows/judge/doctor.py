@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, cast
 
 from claimflow.flows.judge.budget import price_of
+from claimflow.flows.judge.client import chat
 from claimflow.flows.judge.conversation import render_messages
 from claimflow.flows.judge.provider import (
     ChatReply,
@@ -157,7 +158,7 @@ async def _timed(
 ) -> tuple[ChatReply, float]:
     started = time.monotonic()
     request = Request(judge.model, messages, parameters, judge.api_base)
-    received = await provider.chat(request, timeout=reply_timeout(judge))
+    received = await chat(provider, request, timeout=reply_timeout(judge))
     return received, time.monotonic() - started
 
 

@@ -15,6 +15,7 @@ from claimflow.flows.judge.calls import Call, embedding_call
 from claimflow.flows.judge.client import RateLimitedClient
 from claimflow.flows.judge.judge import WorkerPool
 from claimflow.flows.judge.provider import ProviderError, Usage
+from claimflow.flows.judge.provider_errors import provider_errors_only
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.model_settings import EMBEDDER, EmbeddingEndpoint
 from claimflow.stages.rows import content_key
@@ -109,14 +110,17 @@ class EndpointEmbedder:
 
     async def _send(self, batch: list[str], seconds: float) -> _Embedded:
         endpoint = self._endpoint
-        vectors, usage = await self._provider.embed(
-            endpoint.model,
-            batch,
-            api_base=endpoint.api_base,
-            parameters=endpoint.parameters(),
-            timeout=seconds,
-        )
-        scaled = await asyncio.to_thread(lambda: [_unit(vector) for vector in vectors])
+        with provider_errors_only(batch):
+            vectors, usage = await self._provider.embed(
+                endpoint.model,
+                batch,
+                api_base=endpoint.api_base,
+                parameters=endpoint.parameters(),
+                timeout=seconds,
+            )
+            scaled = await asyncio.to_thread(lambda: [_unit(vector) for vector in vectors])
+            if len(scaled) != len(batch):
+                raise ValueError(f"embed returned {len(scaled)} vectors for {len(batch)} texts")
         return _Embedded(scaled, usage._replace(completion=0))
 
 

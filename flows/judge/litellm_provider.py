@@ -23,7 +23,14 @@ from itertools import chain
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
-from claimflow.flows.judge.provider import ChatReply, Price, ProviderError, Request, Usage
+from claimflow.flows.judge.provider import (
+    ChatReply,
+    JudgeProvider,
+    Price,
+    ProviderError,
+    Request,
+    Usage,
+)
 from claimflow.flows.judge.provider_errors import classify
 
 _MILLION: Final = 1_000_000
@@ -50,8 +57,8 @@ _NOT_SENT: Final = frozenset(
 """Parameters, beside those that litellm lists, which are instructions to its `acompletion`."""
 
 
-class LitellmProvider:
-    """Implements `JudgeProvider`. Importing litellm takes seconds and happens at the first use."""
+class LitellmProvider(JudgeProvider):
+    """Reaches models through litellm, whose import takes seconds and happens at the first use."""
 
     def __init__(self) -> None:
         self._client: Any = None

@@ -1,19 +1,27 @@
-"""The judge provider protocol: what asks a language model, and the registry of providers.
+"""Judge providers: what asks a language model, and the registry of providers.
 
-Everything else in `flows.judge` (rate limit, retry, budget, ledger) knows this protocol only. To
-add a provider, write a class with these methods and register it:
-
-    register_provider("my_provider", MyProvider)
+Everything else in `flows.judge` (rate limit, retry, budget, ledger) knows `JudgeProvider` only. A
+provider is a subclass with a method `chat`. An installed package registers it as an entry point of
+the group `claimflow.judge_providers`, a script by `register_provider("my_provider", MyProvider)`.
 
 A pipeline then chooses it with `judge: {provider: my_provider, model: ...}`. Its name becomes part
 of the judge's identity, so that its replies have ledger keys of their own.
 """
 
+# ruff: noqa: ARG002 - the defaults of `JudgeProvider` make no use of their arguments.
+
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from importlib.metadata import entry_points
+from typing import Any, Final, Literal, NamedTuple
 
-from claimflow.flows.pipeline.model_settings import DEFAULT_PROVIDER, PROVIDERS
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.pipeline.model_settings import (
+    DEFAULT_PROVIDER,
+    PROVIDER_GROUP,
+    PROVIDERS,
+)
 
 ErrorKind = Literal[
     "throttled",  # too many requests: wait, then ask again
@@ -61,9 +69,9 @@ class Request(NamedTuple):
 class Usage(NamedTuple):
     """Tokens of the prompt, of its cached part, and of the reply; None where not reported."""
 
-    prompt: int | None
-    cached: int | None
-    completion: int | None
+    prompt: int | None = None
+    cached: int | None = None
+    completion: int | None = None
 
 
 class ChatReply(NamedTuple):
@@ -75,10 +83,10 @@ class ChatReply(NamedTuple):
     """
 
     text: str
-    finish: str | None
-    refusal: str | None
-    usage: Usage
-    fingerprint: str | None
+    finish: str | None = None
+    refusal: str | None = None
+    usage: Usage = Usage()
+    fingerprint: str | None = None
 
 
 class Price(NamedTuple):
@@ -89,20 +97,21 @@ class Price(NamedTuple):
     output: Decimal
 
 
-class JudgeProvider(Protocol):
-    """Sends requests to language models.
+class JudgeProvider(ABC):
+    """Sends requests to language models. Only `chat` has to be written.
 
     The coroutines of one instance run in one event loop, many at a time; the other methods may be
     called from any thread, before there is a loop. An implementation sends each request once:
     repeating it is the caller's decision.
     """
 
+    @abstractmethod
     async def chat(self, request: Request, *, timeout: float) -> ChatReply:
         """The whole reply to a request within `timeout` seconds.
 
-        Raises `ProviderError`, and nothing else, whatever goes wrong.
+        Raises `ProviderError`, whose kind says whether to ask again. Other exceptions become one,
+        see `provider_errors_only`.
         """
-        ...
 
     async def embed(
         self,
@@ -115,32 +124,32 @@ class JudgeProvider(Protocol):
     ) -> tuple[list[list[float]], Usage]:
         """One vector for each text, in the order of `texts`, by one request.
 
-        The vectors have the same length and hold finite numbers. Raises `ProviderError`.
+        The vectors have the same length and hold finite numbers. Raises as `chat` does.
         """
-        ...
+        raise ProviderError("fatal", "this provider has no embeddings")
 
     def list_price(self, model: str) -> Price | None:
         """The list price of a model; None if it is unknown, which is not the same as free."""
-        ...
+        return None
 
     def missing(self, model: str, api_base: str | None) -> str | None:
         """What a call of the model lacks (an API key, an address); None if nothing is missing.
 
         Checked before a run without asking the endpoint. The text is an instruction to the user.
         """
-        ...
+        return None
 
     def key_variable(self, model: str, api_base: str | None) -> str | None:
         """The environment variable that holds the API key; None if there is none to look for."""
-        ...
+        return None
 
     async def warm_up(self, model: str) -> None:
         """Load what the first call needs, so that its time limit does not include it."""
-        ...
+        return
 
     async def close(self) -> None:
         """Close the connections of this event loop. Called before the loop ends."""
-        ...
+        return
 
 
 def register_provider(name: str, factory: Callable[[], JudgeProvider]) -> None:
@@ -150,7 +159,21 @@ def register_provider(name: str, factory: Callable[[], JudgeProvider]) -> None:
 
 
 def open_provider(name: str) -> JudgeProvider:
-    """A new instance of the provider registered under `name`. Raises `KeyError` without one."""
+    """A new instance of the provider registered under `name`.
+
+    Raises `InputError` for a provider of an installed package that cannot be loaded, and `KeyError`
+    for a name that is not registered.
+    """
+    if name not in _FACTORIES:
+        (entry,) = entry_points(group=PROVIDER_GROUP, name=name) or (None,)
+        if entry is None:
+            raise KeyError(name)
+        try:
+            _FACTORIES[name] = entry.load()
+        except Exception as error:
+            what = f"cannot be loaded: {type(error).__name__}: {error}"
+            hint = f"mend {entry.value}, its entry point of the group {PROVIDER_GROUP}"
+            raise InputError([Fault(f"judge provider {name}", what, hint)]) from None
     return _FACTORIES[name]()
 
 

@@ -3,10 +3,13 @@
 import json
 import os
 import re
+import traceback
 from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import isfinite
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from claimflow.flows.judge.provider import ErrorKind, ProviderError
@@ -253,7 +256,11 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 def _status(error: BaseException) -> int:
     """The status of the reply; 500 or 0 where there was none."""
-    statuses = [str(getattr(link, "status_code", "")) for link in _chain(error)]
+    statuses = [
+        str(getattr(source, "status_code", ""))
+        for link in _chain(error)
+        for source in (link, getattr(link, "response", None))
+    ]
     found = [int(status) for status in statuses if re.fullmatch(r"[1-9]\d\d", status)]
     # litellm gives some failures with another status the status 500.
     real = (
@@ -277,3 +284,28 @@ def _retry_after(error: BaseException) -> float | None:
         aware = until if until.tzinfo else until.replace(tzinfo=UTC)
         seconds = (aware - datetime.now(UTC)).total_seconds()
     return max(seconds, 0.0) if isfinite(seconds) else None
+
+
+@contextmanager
+def provider_errors_only(hide: Iterable[str]) -> Iterator[None]:
+    """Raise a `ProviderError` for every exception of a provider's method, without texts to `hide`.
+
+    A provider of the user's may raise anything. Exceptions of libraries and of the network are
+    classified. Those of Python itself, such as `KeyError`, are mistakes in the provider or replies
+    that it did not expect: the message names the line, and the request is not repeated.
+    """
+    try:
+        yield
+    except ProviderError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) or type(error).__module__ != "builtins":
+            failure = classify(error, hide=hide)
+        else:
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            text = f"{type(error).__name__}: {error} ({Path(frame.filename).name}:{frame.lineno})"
+            failure = ProviderError("bad_request", clip(scrub(text, hide=hide)))
+    else:
+        return
+    # Raised out here, it does not carry the exception, which may hold the prompt.
+    raise failure

@@ -1,6 +1,7 @@
 """Settings of judges, embedders and entailment models."""
 
 import re
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -43,6 +44,9 @@ DEFAULT_PROVIDER: Final = "litellm"
 
 PROVIDERS: Final = {DEFAULT_PROVIDER}
 """Names of judge providers; `flows.judge.provider` registers further ones."""
+
+PROVIDER_GROUP: Final = "claimflow.judge_providers"
+"""The group of entry points by which installed packages register judge providers."""
 
 EMBEDDED: Final = "embedded"
 """The judge without a language model, for a step that does not use the judge of the pipeline."""
@@ -106,13 +110,24 @@ def _secret_in(value: Any) -> str | None:
     return None
 
 
+def provider_names() -> set[str]:
+    """The names of all judge providers: built in, registered, and of installed packages."""
+    return PROVIDERS | entry_points(group=PROVIDER_GROUP).names
+
+
 def _registered(provider: str) -> str:
-    if provider not in PROVIDERS:
-        expected = " or ".join(map(repr, sorted(PROVIDERS)))
-        raise PydanticCustomError(
-            "literal_error", "Input should be {expected}", {"expected": expected}
-        )
+    # The entry points are read from files, which takes a few milliseconds.
+    if provider not in PROVIDERS and provider not in provider_names():
+        raise PydanticCustomError("unknown_provider", "is not a registered provider")
     return provider
+
+
+_NAME_OF_PROVIDER: Final = {
+    "type": "string",
+    "minLength": 1,
+    "not": {"const": "onnx"},
+    "description": "litellm, or a registered provider of your own.",
+}
 
 
 class YamlModel(BaseModel):
@@ -133,7 +148,7 @@ class Price(YamlModel):
 
 
 class Endpoint(YamlModel):
-    """A model reached through litellm. Keys come from the environment, under litellm's names."""
+    """A model behind an endpoint. Keys come from the environment, under litellm's names."""
 
     model: str = Field(min_length=1)
     """The model by litellm's name, for example openai/gpt-4o-mini or hosted_vllm/qwen3."""
@@ -157,34 +172,34 @@ class Endpoint(YamlModel):
     """Requests that one run may send, retries included."""
     extra: Annotated[dict[str, Any], AfterValidator(_check_extra)] = {}
     """Further parameters of the request, for example {reasoning_effort: low}."""
-    provider: str = DEFAULT_PROVIDER
+    provider: Annotated[str, AfterValidator(_registered), WithJsonSchema(_NAME_OF_PROVIDER)] = (
+        DEFAULT_PROVIDER
+    )
 
     def parameters(self) -> dict[str, Any]:
         """The parameters of every request."""
         return self.extra
 
     def identity(self) -> dict[str, Any]:
-        """Everything that can change a reply: the request without its texts, and who is asked."""
-        return {"model": self.model, "api_base": self.api_base, **self.parameters()}
+        """Everything that can change a reply: the request without its texts, and who is asked.
+
+        litellm is left out, which the ledger keys of earlier releases do not name.
+        """
+        identity = {"model": self.model, "api_base": self.api_base, **self.parameters()}
+        if self.provider != DEFAULT_PROVIDER:
+            identity["judge_provider"] = self.provider
+        return identity
 
 
 class Judge(Endpoint):
     """A language model that decomposes texts and verifies claims."""
 
-    provider: Annotated[
-        str, AfterValidator(_registered), WithJsonSchema({"const": "litellm", "type": "string"})
-    ] = DEFAULT_PROVIDER
     temperature: float | None = Field(default=0, ge=0)
     """Sampling temperature; null for a model that does not accept one."""
     max_tokens: int | None = Field(default=None, ge=1)
     """Most tokens of a reply; the provider's limit when left out."""
     seed: int | None = None
     """Sampling seed, for endpoints that accept one."""
-
-    def identity(self) -> dict[str, Any]:
-        """As `Endpoint.identity`; the ledger keys of earlier releases do not name litellm."""
-        others = {} if self.provider == DEFAULT_PROVIDER else {"judge_provider": self.provider}
-        return super().identity() | others
 
     def parameters(self) -> dict[str, Any]:
         """The sampling parameters of every request."""
@@ -215,7 +230,8 @@ class OnnxCrossEncoder(YamlModel):
 class EmbeddingEndpoint(Endpoint):
     """An embedding model behind an endpoint."""
 
-    provider: Literal["litellm"]
+    # Required here: an embedder without it is one that runs in this process.
+    provider: Annotated[str, AfterValidator(_registered), WithJsonSchema(_NAME_OF_PROVIDER)]
     dimensions: int | None = Field(default=None, ge=1)
     """Length of a vector, for models that can shorten it."""
     texts_per_call: int = Field(default=256, ge=1, le=2048)

@@ -85,16 +85,18 @@ class SamplesSource(YamlModel):
     """Column of the input -> field of a sample, where the names are not recognised."""
 
 
-def _provider(embedder: Any) -> str:
-    """The provider of an embedder, as mapping or model."""
+def _kind(embedder: Any) -> str:
+    """Where an embedder runs: the tag of its model, for a mapping or a model."""
     if isinstance(embedder, dict):
-        return str(embedder.get("provider", "onnx"))
-    return str(getattr(embedder, "provider", "onnx"))
+        provider = embedder.get("provider", "onnx")
+    else:
+        provider = getattr(embedder, "provider", "onnx")
+    return "onnx" if provider == "onnx" else "endpoint"
 
 
 _Embedder = Annotated[
-    Annotated[OnnxEncoder, Tag("onnx")] | Annotated[EmbeddingEndpoint, Tag("litellm")],
-    Discriminator(_provider),
+    Annotated[OnnxEncoder, Tag("onnx")] | Annotated[EmbeddingEndpoint, Tag("endpoint")],
+    Discriminator(_kind),
 ]
 
 

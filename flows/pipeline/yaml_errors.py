@@ -8,8 +8,14 @@ from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from claimflow.flows.errors import Fault, one_of
-from claimflow.flows.pipeline.model_settings import SECRET_NAME, EmbeddingEndpoint, OnnxEncoder
+from claimflow.flows.errors import Fault, nearest, one_of
+from claimflow.flows.pipeline.model_settings import (
+    PROVIDER_GROUP,
+    SECRET_NAME,
+    EmbeddingEndpoint,
+    OnnxEncoder,
+    provider_names,
+)
 from claimflow.flows.pipeline.schema import asks_llm, named_inputs, pipeline_model, step_model
 from claimflow.flows.pipeline.yaml_source import YamlSource
 from claimflow.stages.registry import STAGES
@@ -90,12 +96,12 @@ def _path(error: ErrorDetails, *, whole_file: bool) -> tuple[str, ...]:
     path: list[str] = []
     for key in error["loc"]:
         tag = (len(path) == 2 and path[0] == "steps" and key in STAGES) or (
-            path == ["embedder"] and key in ("onnx", "litellm")
+            path == ["embedder"] and key in ("onnx", "endpoint")
         )
         if not (whole_file and tag) and key != "[key]":
             path.append(str(key))
     if error["type"] == "union_tag_invalid":
-        path.append("provider" if path == ["embedder"] else "use")
+        path.append("use")
     return tuple(path)
 
 
@@ -104,10 +110,12 @@ def _message(source: YamlSource, error: ErrorDetails, path: tuple[str, ...]) -> 
     match error["type"]:
         case "missing":
             return _MISSING, f"write {path[-1]}: {_example(source, path)}"
+        case "unknown_provider":
+            return _provider_message(str(error["input"]), embedder=path[0] == "embedder")
         case "extra_forbidden" if SECRET_NAME.search(path[-1]):
             return f"unknown key {path[-1]!r}", "keys belong in the environment"
         case "union_tag_not_found" | "union_tag_invalid":
-            return _tag_message(error.get("ctx", {}), path)
+            return _tag_message(error.get("ctx", {}))
         case "model_type" | "model_attributes_type" | "dict_type" if _is_step(path):
             return _not_a_mapping(error["input"]), _use_hint(error["input"])
     return error_message(error, path, lambda at: _keys(source, at))
@@ -182,11 +190,19 @@ def _not_a_mapping(given: Any) -> str:
     return "is empty" if given is None else "is not a mapping"
 
 
-def _tag_message(context: Mapping[str, Any], path: tuple[str, ...]) -> tuple[str, str]:
-    """What is wrong with a step's `use` or the embedder's `provider`, and what would be right."""
+def _provider_message(provider: str, *, embedder: bool) -> tuple[str, str]:
+    """What is wrong with a provider that is not registered, and what would be right."""
+    known = provider_names() | ({"onnx"} if embedder else set())
+    near = nearest(provider, known)
+    hint = f"did you mean {near!r}? " if near else ""
+    listed = ", ".join(sorted(known))
+    register = f"a package registers its own as an entry point of the group {PROVIDER_GROUP}"
+    return f"{provider!r} is not a registered provider", f"{hint}registered: {listed}; {register}"
+
+
+def _tag_message(context: Mapping[str, Any]) -> tuple[str, str]:
+    """What is wrong with a step's `use`, and what would be right."""
     tag = context.get("tag")
-    if path[0] == "embedder":
-        return f"unknown provider {tag!r}", "write onnx or litellm"
     if tag is None:
         return "does not say which stage to use", _use_hint(None)
     return f"unknown stage {tag!r}", one_of(str(tag), STAGES)
@@ -219,7 +235,7 @@ def _model(annotation: Any, source: YamlSource, path: tuple[str, ...]) -> Any:
     """The model in the annotation `Model | None`, `dict[str, Model]` or a union by provider."""
     if path[0] == "embedder":
         kind = source.section("embedder").get("provider")
-        return EmbeddingEndpoint if kind == "litellm" else OnnxEncoder
+        return OnnxEncoder if kind in (None, "onnx") else EmbeddingEndpoint
     parts = [part for part in get_args(annotation) if part is not type(None)]
     return parts[-1] if parts else annotation
 

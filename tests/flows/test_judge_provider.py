@@ -3,31 +3,37 @@
 import asyncio
 import http.client
 import json
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from pydantic import ValidationError
 
+from claimflow.flows.api import run_pipeline
+from claimflow.flows.errors import InputError
 from claimflow.flows.judge import provider as registry
+from claimflow.flows.judge import retry
 from claimflow.flows.judge.provider import (
     ChatReply,
     JudgeProvider,
-    Price,
     ProviderError,
     Request,
     Usage,
     register_provider,
 )
-from claimflow.flows.pipeline.model_settings import PROVIDERS, Judge
+from claimflow.flows.pipeline import model_settings
+from claimflow.flows.pipeline.model_settings import PROVIDERS, EmbeddingEndpoint, Judge
+from claimflow.flows.pipeline.schema import json_schema
+from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.store.store import Store
 from tests.endpoint import faults
 from tests.endpoint.server import serve
 from tests.flows.judged import LABELS, Judged, about
 
 
-class PlainProvider:
+class PlainProvider(JudgeProvider):
     """Asks with one connection for each call."""
 
     async def chat(self, request: Request, *, timeout: float) -> ChatReply:
@@ -53,29 +59,8 @@ class PlainProvider:
         text = choice["message"]["content"]
         return ChatReply(text, choice["finish_reason"], None, tokens, None)
 
-    async def embed(
-        self,
-        model: str,
-        texts: Sequence[str],
-        *,
-        api_base: str | None,
-        parameters: dict[str, Any],
-        timeout: float,
-    ) -> tuple[list[list[float]], Usage]:
-        raise ProviderError("fatal", "this provider has no embeddings")
-
-    def list_price(self, model: str) -> Price | None:
-        return None
-
     def missing(self, model: str, api_base: str | None) -> str | None:
         return None if api_base else "set api_base"
-
-    def key_variable(self, model: str, api_base: str | None) -> str | None:
-        return None
-
-    async def warm_up(self, model: str) -> None: ...
-
-    async def close(self) -> None: ...
 
 
 @pytest.fixture
@@ -137,6 +122,143 @@ def test_only_a_provider_other_than_litellm_is_part_of_the_identity() -> None:
     assert other.identity() == {**judge.identity(), "judge_provider": "plain"}
 
 
-def test_a_provider_that_is_not_registered_is_an_error() -> None:
-    with pytest.raises(ValidationError, match="should be 'litellm'"):
-        Judge(model="m", provider="unknown")
+@pytest.mark.usefixtures("plain")
+def test_an_embedder_of_another_provider_has_keys_of_its_own() -> None:
+    usual = EmbeddingEndpoint(provider="litellm", model="m")
+    assert usual.identity() == {"model": "m", "api_base": None}
+    other = EmbeddingEndpoint(provider="plain", model="m")
+    assert other.identity() == {**usual.identity(), "judge_provider": "plain"}
+
+
+@pytest.mark.usefixtures("plain")
+def test_a_misspelt_provider_is_an_error_that_lists_the_registered_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write("a", provider="plian")
+        assert judged.command() == 2
+    error = capsys.readouterr().err
+    assert "judge.provider: 'plian' is not a registered provider; did you mean 'plain'?" in error
+    assert "registered: litellm, plain;" in error
+    assert "claimflow.judge_providers" in error
+
+
+INSTALLED = """
+from claimflow.flows.judge.provider import ChatReply, JudgeProvider, Usage
+
+class Fixed(JudgeProvider):
+    async def chat(self, request, *, timeout):
+        {chat}
+
+    async def embed(self, model, texts, *, api_base, parameters, timeout):
+        return [[1.0, float(len(text))] for text in texts], Usage()
+"""
+
+
+def install(folder: Path, module: str, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a package with the provider `module`:Fixed, registered as `module`, on the path."""
+    site = folder / "site"
+    information = site / f"{module}-1.0.dist-info"
+    information.mkdir(parents=True)
+    (site / f"{module}.py").write_text(code, "utf-8")
+    (information / "METADATA").write_text(f"Name: {module}\nVersion: 1.0\n", "utf-8")
+    points = f"[claimflow.judge_providers]\n{module} = {module}:Fixed\n"
+    (information / "entry_points.txt").write_text(points, "utf-8")
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setattr(registry, "_FACTORIES", dict(registry._FACTORIES))
+
+
+def pipeline_of(folder: Path, provider: str) -> Path:
+    (folder / "samples.jsonl").write_text(
+        '{"sample_id": "a", "response": "It is high.", "reference": "It is high."}\n', "utf-8"
+    )
+    path = folder / "p.yaml"
+    path.write_text(
+        f"""name: p
+samples: {{path: samples.jsonl}}
+store: p.duckdb
+judge: {{provider: {provider}, model: any}}
+embedder: {{provider: {provider}, model: any}}
+steps:
+  response_claims: {{use: decompose_claims, of: response}}
+  similarity: {{use: embedding_similarity, left: response, right: reference}}
+""",
+        "utf-8",
+    )
+    return path
+
+
+def failures(path: Path) -> list[tuple[Any, ...]]:
+    with Store(path.with_suffix(".duckdb")).reading() as connection:
+        query = "SELECT DISTINCT status, failure, reason FROM claims WHERE status = 'failed'"
+        return connection.execute(query).fetchall()
+
+
+def test_a_provider_of_an_installed_package_needs_one_method(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reply = """return ChatReply('{"texts": [{"id": 1, "claims": ["It is high."]}]}')"""
+    install(tmp_path, "acme_judge", INSTALLED.format(chat=reply), monkeypatch)
+    path = pipeline_of(tmp_path, "acme_judge")
+    run_pipeline(prepare(path))
+    with Store(path.with_suffix(".duckdb")).reading() as connection:
+        assert connection.execute("SELECT claim FROM claims").fetchall() == [("It is high.",)]
+        query = "SELECT judge, model, outcome FROM audit.calls ORDER BY judge"
+        calls = connection.execute(query).fetchall()
+    assert calls == [("embedder", "any", "ok"), ("judge", "any", "ok")]
+
+
+@pytest.mark.parametrize(
+    ("chat", "kind", "reason"),
+    [
+        ("return {}['choices']", "bad_request", "KeyError: 'choices' (acme_fails.py:6)"),
+        ("return 'a text'", "bad_request", "TypeError: chat returned str, not ChatReply"),
+        ("raise ConnectionError('no route')", "server_error", "cannot be reached: no route"),
+    ],
+)
+def test_an_exception_of_a_provider_is_a_row_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chat: str, kind: str, reason: str
+) -> None:
+    monkeypatch.setattr(retry, "_FIRST_PAUSE", 0.01)
+    monkeypatch.delitem(sys.modules, "acme_fails", raising=False)
+    install(tmp_path, "acme_fails", INSTALLED.format(chat=chat), monkeypatch)
+    path = pipeline_of(tmp_path, "acme_fails")
+    run_pipeline(prepare(path))
+    ((status, failure, why),) = failures(path)
+    assert (status, failure) == ("failed", kind)
+    assert reason in why
+
+
+def test_a_package_that_cannot_be_loaded_is_an_error_of_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, "acme_broken", "import no_such_module\n", monkeypatch)
+    with pytest.raises(InputError) as raised:
+        run_pipeline(prepare(pipeline_of(tmp_path, "acme_broken")))
+    assert "judge provider acme_broken: cannot be loaded: ModuleNotFoundError" in str(raised.value)
+
+
+def test_the_schema_admits_any_provider_but_onnx_for_an_endpoint() -> None:
+    definitions = json_schema()["$defs"]
+    assert definitions["Judge"]["properties"]["provider"]["type"] == "string"
+    assert "const" not in definitions["Judge"]["properties"]["provider"]
+    embedder = definitions["EmbeddingEndpoint"]["properties"]["provider"]
+    assert embedder["not"] == {"const": "onnx"}
+
+
+def test_the_provider_of_the_guide_judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guide = (Path(__file__).parents[2] / "configs/guides/judges.md").read_text("utf-8")
+    code = guide.partition("```python\nimport httpx\n")[2].partition("```")[0]
+    defined: dict[str, Any] = {}
+    exec(f"import httpx\n{code}", defined)
+    monkeypatch.setattr(registry, "_FACTORIES", dict(registry._FACTORIES))
+    monkeypatch.setattr(model_settings, "PROVIDERS", set(PROVIDERS))
+    monkeypatch.setattr(registry, "PROVIDERS", model_settings.PROVIDERS)
+    register_provider("gateway", defined["Gateway"])
+    bad = faults.where(about("b"), faults.status(400))
+    with serve(fault=bad) as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write("ab", provider="gateway", model="some-model")
+        judged.run()
+    assert judged.verdicts() == {"a": LABELS, "b": ["bad_request"] * 3}
