@@ -140,4 +140,4 @@ def _failed_rows(store: Store, run_id: str, allowed: int) -> Iterator[str]:
     failed = int(steps["failures"].sum())
     if failed > allowed:
         where = ", ".join(f"{row['step']} {row['failures']:,}" for row in steps.to_dicts())
-        yield f"{format_count(failed, 'row')} failed, and {allowed:,} may: {where}"
+        yield f"{format_count(failed, 'row')} failed, at most {allowed:,} allowed: {where}"

@@ -125,13 +125,13 @@ def tag(options: Namespace) -> int:
         return 0
     if options.remove:
         remove_tag(store, options.remove)
-        print(f"{options.remove} names no run any more")
+        print(f"{options.remove} is removed")
     elif options.run and options.name:
         run = chosen_run(store, options.run)
         add_tag(store, run, options.name)
         print(f"{options.name} is run {run}")
     else:
         hint = "write claimflow tag RUN NAME, or --list"
-        raise InputError([Fault("tag", "lacks a run and a name", hint)])
+        raise InputError([Fault("tag", "needs a run and a name", hint)])
     refresh_read_copy(store)
     return 0

@@ -125,8 +125,8 @@ def _import_lines(corrected: "Sequence[CorrectedSample]") -> Iterator[str]:
         ]
         yield f"{', '.join(changes)} in {format_count(len(of_step), 'sample')} of step {step}"
     edit_id = corrected[0].edit.edit_id[:_ID]
-    yield "the next run uses them; nothing on file is overwritten"
-    yield f"to take this back: claimflow edits --undo {edit_id} --why TEXT"
+    yield "the next run uses them; nothing in the store is overwritten"
+    yield f"to undo this: claimflow edits --undo {edit_id} --why TEXT"
 
 
 def edits(options: Namespace) -> int:
@@ -140,7 +140,7 @@ def edits(options: Namespace) -> int:
     if options.undo is not None:
         return _undo(options, store, found)
     if options.why is not None or options.who is not None:
-        raise InputError([Fault("--why", "says why an edit is taken back", "add --undo EDIT")])
+        raise InputError([Fault("--why", "gives the reason of an undo", "add --undo EDIT")])
     if found:
         Terminal().print_frame(_edit_table(found))
     else:
@@ -155,7 +155,7 @@ def _undo(options: Namespace, store: "Store", edits: "Sequence[Edit]") -> int:
     from claimflow.flows.store.store import now
 
     if options.why is None:
-        raise InputError([Fault("--undo", "lacks a reason", "add --why TEXT")])
+        raise InputError([Fault("--undo", "needs a reason", "add --why TEXT")])
     who, why = _author_and_reason(options)
     edit_id = _edit_to_undo(options.undo, edits)
     undone = undo_edit(edits, edit_id, undoing=str(uuid4()), who=who, why=why, at=now())
@@ -163,7 +163,7 @@ def _undo(options: Namespace, store: "Store", edits: "Sequence[Edit]") -> int:
     refresh_read_copy(store)
     steps = ", ".join(dict.fromkeys(edit.step for edit in undone))
     edit = f"edit {edit_id[:_ID]} of {format_count(len(undone), 'sample')} of step {steps}"
-    Terminal().print_line(f"{edit} is taken back; the next run does without it")
+    Terminal().print_line(f"{edit} is undone; the next run will not use it")
     return 0
 
 
@@ -177,11 +177,11 @@ def _edit_to_undo(start: str, edits: "Sequence[Edit]") -> str:
         raise InputError([Fault("--undo", what, hint)])
     edit = known[found[0]]
     if edit.undoes is not None:
-        what = f"edit {start} takes back edit {edit.undoes[:_ID]}"
+        what = f"edit {start} undoes edit {edit.undoes[:_ID]}"
         raise InputError([Fault("--undo", what, "import the sheet again")])
     by = [other for other in edits if other.undoes == edit.edit_id]
     if by:
-        what = f"edit {start} was taken back by {by[0].who}: {by[0].why}"
+        what = f"edit {start} was undone by {by[0].who}: {by[0].why}"
         raise InputError([Fault("--undo", what, "there is nothing to do")])
     return edit.edit_id
 
@@ -197,9 +197,9 @@ def _edit_table(edits: "Sequence[Edit]") -> "pl.DataFrame":
     rows = []
     for (edit_id, step), of_step in by_step.items():
         edit = of_step[0]
-        state = "taken back" if edit_id in undone else "in force"
+        state = "undone" if edit_id in undone else "in force"
         if edit.undoes is not None:
-            state = f"takes back {edit.undoes[:_ID]}"
+            state = f"undoes {edit.undoes[:_ID]}"
         rows.append(
             {
                 "edit": edit_id[:_ID],

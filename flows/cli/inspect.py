@@ -141,7 +141,7 @@ def _standard_input() -> str:
     try:
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:
-        what = f"is no text at byte {error.start}"
+        what = f"is not UTF-8 text at byte {error.start}"
         raise InputError([Fault("standard input", what, "write the query as UTF-8")]) from error
 
 

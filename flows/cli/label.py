@@ -142,7 +142,7 @@ def import_labels(options: Namespace) -> int:
     blank = len(sheet.rows) - len(labels)
     message = f"{format_count(len(new), 'label')} of {sheet.kind} by {who}"
     if len(new) < len(labels):
-        message += f", {len(labels) - len(new):,} more on record already"
+        message += f", {len(labels) - len(new):,} more were imported before"
     if blank:
         message += f"; {format_count(blank, 'row')} without a label"
     Terminal().print_line(message)

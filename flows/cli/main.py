@@ -45,8 +45,8 @@ exit codes:
   3    the store is busy, or its disk is full
   4    a gate failed
   5    a gate is inconclusive
-  6    a judge cannot be used (what was done is kept)
-  7    the workers cannot continue (what was done is kept)
+  6    a judge cannot be used (finished work is kept)
+  7    the workers cannot continue (finished work is kept)
   130  stopped by Ctrl-C"""
 
 
@@ -103,7 +103,7 @@ def run_command(handler: Callable[[Namespace], int], options: Namespace) -> int:
     except WorkersError as error:
         return _report(error, 7)
     except (KeyboardInterrupt, StoppedError):
-        return _report("stopped; what was done is kept, run again to go on", 130)
+        return _report("stopped; finished work is kept; run again to continue", 130)
     except BrokenPipeError:
         _discard_output()
         return 0

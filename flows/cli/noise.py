@@ -171,7 +171,7 @@ def _notes(spreads: "list[MetricSpread]") -> Iterator[str]:
             part = "between samples" if source == "sampling" else source
             yield (
                 f"{_name(spread, spreads)}: {part} came out below 0 and counts as 0; "
-                "more repeats tell more"
+                "repeat more often for a better estimate"
             )
 
 

@@ -36,7 +36,9 @@ def write_bytes(content: bytes, output: Path | None) -> None:
         output.write_bytes(content)
     except OSError as error:
         what = f"cannot be written ({error.strerror})"
-        raise InputError([Fault(str(output), what, "name a file in a folder of yours")]) from error
+        raise InputError(
+            [Fault(str(output), what, "name a file in a folder that you can write to")]
+        ) from error
 
 
 def print_or_write(render: "Callable[[Terminal], None]", output: Path | None) -> None:
@@ -55,7 +57,9 @@ def write_table(frame: "pl.DataFrame", table_format: TableFormat, output: Path |
     Raises `InputError` where Parquet would go to a terminal or the file cannot be written.
     """
     if table_format == "parquet" and output is None and sys.stdout.isatty():
-        raise InputError([Fault("--format parquet", "is not for a terminal", "add -o FILE")])
+        raise InputError(
+            [Fault("--format parquet", "cannot be printed to a terminal", "add -o FILE")]
+        )
     write_bytes(_encode(frame, table_format), output)
 
 

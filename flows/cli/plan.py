@@ -107,8 +107,8 @@ def _action(step: "PlannedStep") -> str:
     if step.waits_for:
         return f"waits for {', '.join(step.waits_for)}"
     if step.reused_samples:
-        return f"make, {format_count(step.reused_samples, 'sample')} taken over"
-    return "make anew" if step.fresh else "make"
+        return f"make, {format_count(step.reused_samples, 'sample')} reused"
+    return "make, ask again" if step.fresh else "make"
 
 
 def _cost_cells(estimate: "Estimate | None") -> tuple[str, str, str]:

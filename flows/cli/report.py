@@ -69,7 +69,7 @@ def add(commands: Commands) -> None:
     )
     add_store_options(parser, live=True)
 
-    parser = add_command(commands, "view", view, "serve reports and a page for SQL to this machine")
+    parser = add_command(commands, "view", view, "serve reports and a SQL page on this machine")
     parser.add_argument(
         "--port",
         type=_port,
@@ -91,7 +91,7 @@ def _port(text: str) -> int:
 def report(options: Namespace) -> int:
     """Write the report of a run to a file or to standard output."""
     if options.output is None and options.format == "html" and sys.stdout.isatty():
-        raise InputError([Fault("--format html", "is not for a terminal", "add -o FILE")])
+        raise InputError([Fault("--format html", "cannot be printed to a terminal", "add -o FILE")])
     write_text(_document(*readable_run(options), options), options.output)
     return 0
 
@@ -146,7 +146,7 @@ def _check_plot(options: Namespace) -> None:
         faults.append(Fault("METRIC", f"{len(options.metrics)} are named", hint))
     if options.against and options.kind:
         hint = "leave it out, or --against"
-        faults.append(Fault(f"--kind {options.kind}", "is of one run", hint))
+        faults.append(Fault(f"--kind {options.kind}", "applies to one run only", hint))
     if faults:
         raise InputError(faults)
 
@@ -164,13 +164,13 @@ def _plot_metric(store: "Store", run_id: str, name: str, kind: str | None) -> "C
     if kind != "trend":
         values = scored_values(store, run_id, metric)
         if not values:
-            what, hint = f"no sample has a score of {name}", "`claimflow show` says why"
+            what, hint = f"no sample has a score for {name}", "`claimflow show` says why"
             raise InputError([Fault("METRIC", what, hint)])
         return distribution_chart(values, label=name)
     past = past_means(store, run_id).get(metric, [])
     if all(one.mean is None for one in past):
         why = "`claimflow show` says why" if past else "add a step that uses summarize_scores"
-        what, hint = f"no run has a mean of {name}", why
+        what, hint = f"no run has a mean for {name}", why
         raise InputError([Fault("--kind trend", what, hint)])
     return trend_chart({one.run_id: one for one in past}, label=name)
 
@@ -201,6 +201,6 @@ def view(options: Namespace) -> int:
     store = readable_store(options)
     store_version(store)
     with ViewServer(store, options.port) as server, suppress(KeyboardInterrupt):
-        print(f"{server.url} shows {store.path}; Ctrl-C ends it", flush=True)
+        print(f"{server.url} shows {store.path}; stop it with Ctrl-C", flush=True)
         server.serve_forever()
     return 0

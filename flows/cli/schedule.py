@@ -61,9 +61,7 @@ def serve(options: Namespace) -> int:
         from claimflow.flows.orchestration import deployments
         from claimflow.flows.orchestration.shared_limits import register_limits
 
-        stack.enter_context(
-            explain_unreachable("start that server, or unset it to have one of your own")
-        )
+        stack.enter_context(explain_unreachable("start that server, or unset it to start one here"))
         client = stack.enter_context(deployments.api(f"{url}/api" if url else None))
         _print_repairs(deployments.repair(client, options.schedules, scheduled))
         _print_schedules(scheduled)
@@ -99,7 +97,7 @@ def deploy(options: Namespace) -> int:
         register_limits(client, limits)
         _print_limits(limits)
     pool = f"work pool {options.pool}{' (new)' if new else ''}"
-    print(f"{pool}: runs wait for a worker, on each machine one")
+    print(f"{pool}: runs wait for a worker; start one on each machine")
     print(f"  prefect worker start --pool {options.pool}")
     return 0
 

@@ -69,11 +69,11 @@ def readable_store(options: Namespace) -> "Store":
     if options.live or not store.path.is_file():
         return store
     if not copy.is_file():
-        _warn(f"{copy} is not there yet: reading the store itself, when it is free")
+        _warn(f"{copy} does not exist yet: reading the store itself when it is free")
         return store
     if not is_current(store.path) and time.time() - store.path.stat().st_mtime > _QUIET:
         _warn(
-            f"{copy} is older than the store, which was not written by a run that ended; "
+            f"{copy} is older than the store: the last run that wrote to it did not finish; "
             "add --live to read the store itself"
         )
     return Store(store.path, copy=copy)

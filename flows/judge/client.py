@@ -135,14 +135,14 @@ class RateLimitedClient:
         Raises `JudgeError` where no further request can succeed.
         """
         if isinstance(error, BudgetExceeded):
-            return Failure("not_asked", f"{self._who}: {error}; raise it and run again to go on")
+            return Failure("not_asked", f"{self._who}: {error}; raise it and run again to continue")
         who = f"{self._who} ({self._endpoint.model})"
         if error.kind == "fatal":
             raise JudgeError(f"{who}: {error.message}")
         kind = _KINDS[error.kind]
         self._bad += kind == "bad_request"
         if self._bad >= _MOST_BAD_REQUESTS and not self._answered:
-            what = f"the first {self._bad} requests were all turned down as wrong"
+            what = f"the first {self._bad} requests were all rejected as invalid"
             raise JudgeError(f"{who}: {what}: {error.message}")
         self._failed_in_row += kind in ("server_error", "timeout", "rate_limited")
         if self._failed_in_row >= _MOST_FAILED_IN_ROW:

@@ -79,7 +79,7 @@ async def verify(judge: Judge, provider: JudgeProvider) -> TestVerification:
     Raises `ProviderError`.
     """
     messages = render_messages(_FORM, _PREMISE, _CLAIM)
-    unsupported = ProviderError("rung", "the endpoint supports no response format")
+    unsupported = ProviderError("rung", "the endpoint does not support any response format")
     for rung in RESPONSE_FORMATS:
         try:
             parameters = judge.parameters() | format_parameters(rung, _FORM)
@@ -284,7 +284,7 @@ def _price(endpoint: Endpoint) -> tuple[str, str | None]:
     price = price_of(endpoint)
     if price is None:
         wrong = f"the price of {endpoint.model} is unknown, so budget_usd cannot be kept"
-        hint = "unknown; write price: {input: ..., output: ...} to have costs on record"
+        hint = "unknown; write price: {input: ..., output: ...} to have costs recorded"
         return hint, wrong if endpoint.budget_usd is not None else None
     source = "this file" if endpoint.price else "litellm's table"
     amounts = [f"{usd.normalize():f}" for usd in (price.input, price.output)]

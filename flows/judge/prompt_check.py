@@ -78,7 +78,7 @@ def _stage(place: str, text: str) -> type[Stage]:
     named = [blank for blank in _STAGES if blank in found]
     known = frozenset().union(*(_fills(_STAGES[blank]) for blank in named or _STAGES))
     faults = [
-        Fault(f"{place}:{line}", f"nothing fills the blank {{{{{blank}}}}}", one_of(blank, known))
+        Fault(f"{place}:{line}", f"unknown blank {{{{{blank}}}}}", one_of(blank, known))
         for blank, line in found.items()
         if blank not in known
     ]
@@ -109,7 +109,7 @@ def _omissions(place: str, text: str, form: Form, stage: type[Stage]) -> Iterato
         if not re.search(rf"\b{name}\b", literal):
             yield Fault(place, f"does not name {name!r}", "the reply is read by that name")
     for setting in sorted(_fills(stage) - {"premise", form.blank} - set(blanks(text))):
-        hint = f"put {{{{{setting}}}}} where it is to stand, or the setting changes nothing"
+        hint = f"put {{{{{setting}}}}} where it should be, or the setting changes nothing"
         yield Fault(place, f"has no blank {{{{{setting}}}}}", hint)
 
 

@@ -83,7 +83,7 @@ class _Call:
         again = self._first_sent_at is not None
         async with self._limiter.turn(self._tokens, patience=self._left(), again=again):
             if self._left() <= 0:
-                raise TurnTimeoutError("timeout", "the call's time was over")
+                raise TurnTimeoutError("timeout", "the time limit of the call was reached")
             if (waiting := before_send()) is not None:
                 await waiting
             sent_at = self._limiter.clock()
@@ -119,7 +119,7 @@ class _Call:
         return pause if error.kind == "throttled" else max(pause, asked)
 
     def given_up(self, error: ProviderError) -> ProviderError:
-        """The error to raise. An earlier error explains more than that the time was over."""
+        """The error to raise. An earlier error says more than a time limit that was reached."""
         reported = self._last if self._over(error) and self._last else error
         reported.attempts, reported.seconds = self.attempts, self.seconds()
         return reported

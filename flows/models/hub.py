@@ -126,27 +126,27 @@ def _what_and_hint(error: Exception, model: HubModel, host: str) -> tuple[str, s
     """What is wrong with the model, and a hint; subclasses of errors are tested first."""
     errors = _errors()
     if isinstance(error, errors.HFValidationError):
-        return "is no folder here, and no name of a model", "name one as owner/name"
+        return "is not a folder here, and no name of a model", "name one as owner/name"
     if isinstance(error, errors.OfflineModeIsEnabled):
         hint = "fetch it where there is a network, or unset HF_HUB_OFFLINE"
-        return "is no folder here, not in the cache, and HF_HUB_OFFLINE is set", hint
+        return "is not a folder here, not in the cache, and HF_HUB_OFFLINE is set", hint
     if isinstance(error, errors.GatedRepoError):
         hint = f"ask for access at https://{host}/{model.name} and set HF_TOKEN"
         return f"is gated by {host}", hint
     if isinstance(error, errors.RepositoryNotFoundError) or _needs_token(error):
         hint = "check the name; for a private model set HF_TOKEN"
-        return f"is no folder here, and no model that {host} shows", hint
+        return f"is not a folder here, and no model that {host} shows", hint
     if isinstance(error, errors.RevisionNotFoundError):
         hint = f"name a branch, a tag or a commit of {model.name}"
         return f"names a revision that {host} does not know", hint
     if isinstance(error, errors.HfHubHTTPError):
         return _status_fault(error.response.status_code, host)
     if isinstance(error, errors.HTTPError | errors.LocalEntryNotFoundError):
-        what = f"is no folder here, not in the cache, and {host} cannot be reached"
+        what = f"is not a folder here, not in the cache, and {host} cannot be reached"
         return f"{what} ({_reason(error)})", "a network is needed to fetch it once"
     if isinstance(error, OSError) and error.errno is not None:
         what = f"cannot be put into {_constants().HF_HUB_CACHE} ({error.strerror})"
-        return what, "set HF_HOME to a folder of yours"
+        return what, "set HF_HOME to a folder that you can write to"
     return f"cannot be fetched from {host} ({_reason(error)})", "try again, or name a folder"
 
 

@@ -80,7 +80,7 @@ def skip_missed_runs(
     missed = [run for run in due if run.auto_scheduled]
     skipped = missed if rule == "skip" else missed[1:]
     for run in skipped:
-        reason = "missed: nothing was there to start it"
+        reason = "missed: no worker was running to start it"
         client.set_flow_run_state(run.id, Cancelled(name="Missed", message=reason), force=True)
     return [run.name for run in skipped]
 
@@ -156,7 +156,7 @@ def _orphan_reason(client: SyncPrefectClient, run: FlowRun) -> str | None:
     if since is None:
         return None
     if host is None and run.state_type == StateType.PENDING:
-        return "it never came to start" if now - since > _STARTING else None
+        return "it never started" if now - since > _STARTING else None
     heard = _last_heartbeat(client, run.id)
     if now - max(heard or since, since) > (_SILENT if heard else _UNHEARD):
         return f"nothing was heard of it since {heard or since:%Y-%m-%d %H:%M} UTC"

@@ -37,7 +37,7 @@ logging.getLogger("prefect._internal.concurrency").addFilter(_is_not_event_trace
 class TaskRunObserver(RunObserver):
     """Makes each step in a task run of the current flow run, and logs with Prefect's logger.
 
-    A task run ends with a line on rows made, reused, taken over and failed, calls and their cost,
+    A task run ends with a line on rows made, reused and failed, calls and their cost,
     which Prefect logs and shows as the message of its state. A step whose task run Prefect
     cannot record is made all the same.
     """

@@ -54,7 +54,9 @@ class Gate(YamlModel):
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if self.no_worse_than is not None and self.by is None:
-            raise ValueError("no_worse_than needs by: how much worse would do, as in by: 0.02")
+            raise ValueError(
+                "no_worse_than needs by: how much worse the mean may be, as in by: 0.02"
+            )
         if self.by is not None and self.no_worse_than is None:
             raise ValueError("by belongs to no_worse_than: the run to compare with")
         if not self.steady and (self.min, self.max, self.no_worse_than) == (None, None, None):

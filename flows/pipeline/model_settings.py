@@ -76,7 +76,7 @@ _RESERVED: Final = frozenset(
 def _check_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("a URL such as http://127.0.0.1:8000/v1 belongs here")
+        raise ValueError("write a URL such as http://127.0.0.1:8000/v1")
     if parts.username or parts.password or parts.query:
         raise ValueError("keys belong in the environment, not into a URL")
     try:
@@ -89,7 +89,7 @@ def _check_url(url: str) -> str:
 def _check_extra(extra: dict[str, Any]) -> dict[str, Any]:
     taken = sorted(_RESERVED & set(extra))
     if taken:
-        raise ValueError(f"{taken[0]} is not for extra: it is set by the judge or by claimflow")
+        raise ValueError(f"{taken[0]} cannot be in extra: it is set by the judge or by claimflow")
     secret = _secret_in(extra)
     if secret:
         raise ValueError(f"{secret} looks like a secret: keys belong in the environment")

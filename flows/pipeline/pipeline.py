@@ -141,7 +141,7 @@ def valid_section(source: YamlSource, key: str, model: type[Section]) -> Section
 def _read_step(source: YamlSource, name: str, values: Any, faults: list[Fault]) -> WrittenStep:
     """The step `name` with its stage, judges and prompts; adds what is wrong to `faults`."""
     if name == "samples":
-        what = "a step is named 'samples', as the samples themselves are"
+        what = "a step cannot be named 'samples', the name of the samples themselves"
         faults.append(Fault(source.place("steps", name), what, "choose another name"))
         return WrittenStep(name, None, None, {})
     values = values if isinstance(values, dict) else {}
@@ -178,14 +178,14 @@ def _build_stage(
 def _reserved_name_faults(source: YamlSource) -> list[Fault]:
     """Judges whose name is reserved for another model."""
     reserved = {
-        DEFAULT_JUDGE: "that of the whole pipeline",
-        EMBEDDED: "the one without a model",
-        EMBEDDER: "the model of embeddings in audit.calls",
+        DEFAULT_JUDGE: "the judge of the whole pipeline",
+        EMBEDDED: "the judge without a language model",
+        EMBEDDER: "the embedding model in audit.calls",
     }
     return [
         Fault(
             source.place("judges", name),
-            f"a judge is named {name!r}, as is {reserved[name]}",
+            f"{name!r} is reserved for {reserved[name]}",
             "choose another name",
         )
         for name in source.section("judges")
@@ -211,8 +211,8 @@ def _step_judges(
         known.add(DEFAULT_JUDGE)
     at, written = _judge_setting(kind, values)
     if at and "judge" in values:
-        what = "is written beside a cascade"
-        faults.append(Fault(source.place("steps", step, "judge"), what, "write it in the cascade"))
+        what = "cannot be beside a cascade"
+        faults.append(Fault(source.place("steps", step, "judge"), what, "move it into the cascade"))
     chosen = written or (DEFAULT_JUDGE if DEFAULT_JUDGE in known else EMBEDDED)
     several = chosen if can_vote(kind) and isinstance(chosen, list) else [chosen]
     names = [name for name in several if isinstance(name, str)]
@@ -269,7 +269,7 @@ def _voter_faults(place: str, names: list[str]) -> list[Fault]:
         for name in twice
     ]
     if EMBEDDED in names and len(names) > 1:
-        what = f"the judge {EMBEDDED!r} has no vote beside language models"
+        what = f"the judge {EMBEDDED!r} cannot vote with language models"
         found.append(Fault(place, what, f"remove {EMBEDDED}"))
     return found
 

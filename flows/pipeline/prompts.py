@@ -47,7 +47,7 @@ def prompt_texts(
             texts[name] = text = _read(file, path or file.name, place, faults)
             faults += _blank_faults(text, path or file.name, place, fills)
         elif path:
-            what = "a prompt is read by a language model, and this step asks none"
+            what = "the step asks no language model that could read a prompt"
             hint = f"write a judge for the pipeline or the step, or remove {name}"
             faults.append(Fault(place, what, hint))
     return texts
@@ -60,14 +60,14 @@ def _blank_faults(text: str, path: str, place: str, fills: PromptBlanks) -> list
     unknown = [
         Fault(
             place,
-            f"{path}:{line} has the blank {{{{{blank}}}}}, which nothing fills",
+            f"{path}:{line} has an unknown blank {{{{{blank}}}}}",
             one_of(blank, fills),
         )
         for blank, line in found.items()
         if blank not in fills
     ]
     missing = [
-        Fault(place, f"{path} has no blank {{{{{blank}}}}}", "put one where the text is to stand")
+        Fault(place, f"{path} has no blank {{{{{blank}}}}}", "put it where the text should be")
         for blank in sorted(fills & _TEXTS - set(found))
     ]
     return unknown + missing

@@ -40,11 +40,11 @@ class Rerun(NamedTuple):
     def clashes(self, *, limit: int | None) -> Iterator[Fault]:
         """A fault for each pair of options that exclude each other."""
         for one, other in combinations(self._scopes(), 2):
-            yield Fault(f"{one} and {other}", "each says which steps are made", _CHOOSE)
+            yield Fault(f"{one} and {other}", "both select the steps to make", _CHOOSE)
         if self.again and self.failed:
-            yield Fault("--again and --failed", "each says which steps are made again", _CHOOSE)
+            yield Fault("--again and --failed", "both select the steps to make again", _CHOOSE)
         if self.samples is not None and limit is not None:
-            yield Fault("--limit and --samples", "each says which samples are taken", _CHOOSE)
+            yield Fault("--limit and --samples", "both select the samples", _CHOOSE)
 
     def unknown(self, pipeline: Pipeline) -> Iterator[Fault]:
         """A fault for each named step that does not exist, or is not in the run."""

@@ -31,7 +31,7 @@ def _timezone(name: str) -> str:
 
 def _folder(place: str) -> str:
     if is_remote(place):
-        raise ValueError("name a folder: reports are written to files alone")
+        raise ValueError("name a folder: reports cannot be written to object storage")
     return place
 
 

@@ -92,7 +92,7 @@ def _part_numbers(field: _Field, part: str) -> list[int]:
     if not found or any(end not in known for end in ends):
         hint = f"{numbers[0]} to {numbers[-1]}"
         named = f" or {names[0]} to {names[-1]}" if names else ""
-        raise ValueError(f"{part!r} is no {name}: write *, or {hint}{named}")
+        raise ValueError(f"{part!r} is not a valid {name}: write *, or {hint}{named}")
     start = known[ends[0]] if ends else numbers[0]
     end = known[ends[-1]] if last or (first and not step) else numbers[-1]
     if start > end:

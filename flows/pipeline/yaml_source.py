@@ -54,7 +54,7 @@ def load_yaml(path: Path) -> YamlSource:
         value = reader.read(root, ()) if root is not None else None
     except RecursionError:
         what = "its brackets or lists are nested hundreds deep"
-        raise InputError([Fault(str(path), what, "nest them less")]) from None
+        raise InputError([Fault(str(path), what, "use less nesting")]) from None
     except yaml.MarkedYAMLError as error:
         raise InputError([_syntax_fault(path, error)]) from error
     except yaml.YAMLError as error:
@@ -78,9 +78,7 @@ class _Reader:
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
         if id(node) in self._seen:
-            self._fault(
-                self.lines[path], path, "an alias repeats another part of the file", "write it out"
-            )
+            self._fault(self.lines[path], path, "aliases are not supported", "write it out")
             return None
         self._seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
@@ -93,7 +91,7 @@ class _Reader:
             key = key_node.value
             if key_node.tag != "tag:yaml.org,2002:str":
                 which = f"the key {key!r}" if isinstance(key, str) else "a key"
-                self._fault(_line(key_node), path, f"{which} is no text", "put it in quotes")
+                self._fault(_line(key_node), path, f"{which} is not text", "put it in quotes")
                 continue
             if key in values:
                 first = self.lines[(*path, key)]

@@ -39,9 +39,9 @@ class AgreementChange(NamedTuple):
 
 
 class Instability(NamedTuple):
-    """How often a judge that was asked anew deviated from its most frequent verdict.
+    """How often a judge that was asked again deviated from its most frequent verdict.
 
-    Of the `of` canaries asked anew in this run that had been asked at least twice before,
+    Of the `of` canaries asked again in this run that had been asked at least twice before,
     `unusual` got another verdict than their most frequent one; `expected` is that number under
     the permutation test, `p` its p-value.
     """
@@ -105,7 +105,7 @@ def agreement_change(pairs: list[tuple[str, str, str]]) -> AgreementChange:
 
 
 def instability(asked: Iterable[tuple[str, Sequence[str]]]) -> Instability:
-    """Test the (verdict now, verdicts before) of each canary that was asked anew.
+    """Test the (verdict now, verdicts before) of each canary that was asked again.
 
     An exact one-sided permutation test with each canary as a stratum: under the null hypothesis
     any of the verdicts on a canary may be the one given now. So a canary on which the judge always

@@ -307,7 +307,7 @@ def _rows_with_valid_id(
     for row in rows:
         claim_id = row.cell("claim_id").strip()
         if claim_id and claim_id not in by_id:
-            what = f"{claim_id!r} is no claim of sample {row.cell('sample_id')!r} in that run"
+            what = f"{claim_id!r} is not a claim of sample {row.cell('sample_id')!r} in that run"
             hint = "leave claim_id empty to add a claim, or say which run it is of by --run"
             faults.append(sheet.fault(row, what, hint))
         elif claim_id in lines:
@@ -359,7 +359,7 @@ def _verdict_problem(
         return "the claim was changed", "change claims in a sheet of claims"
     verdict = row.cell("verdict").strip()
     if verdict and verdict not in _LABELS:
-        return f"{verdict!r} is no verdict", one_of(verdict, _LABELS)
+        return f"{verdict!r} is not a verdict", one_of(verdict, _LABELS)
     if not verdict and baseline["verdict"] is not None:
         return "has no verdict", f"write one of {', '.join(_LABELS)}"
     return None

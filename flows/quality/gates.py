@@ -124,7 +124,7 @@ def _outcome(
         elif far < -ROUNDING:
             outcome = "fail"
         else:
-            reason = f"the line lies within the interval; {reason}"
+            reason = f"the limit is within the interval; {reason}"
     return Outcome(name, rule, baseline, value, low, high, threshold, outcome, reason)
 
 

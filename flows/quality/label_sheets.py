@@ -99,7 +99,7 @@ def draw_sheet(
             raise InputError([Fault("--of", what, "choose another step or run")])
         if by == "uncertainty" and uncertainty(rows) is None:
             what = f"nothing says how sure step {target.step} was: no probabilities, no votes"
-            raise InputError([Fault("--by uncertainty", what, "draw them by random")])
+            raise InputError([Fault("--by uncertainty", what, "write --by random")])
         draw = Draw(by, min(size, rows.height), rows.height, seed)
         drawn = with_texts(connection, target, rows[list(draw_rows(rows, draw))])
     (columns,) = (layout.columns for layout in LAYOUTS if layout.kind == target.kind)
@@ -149,7 +149,7 @@ def _repeat_draw(kind: Kind, store: Store, run_id: str, source: _Source) -> _Rep
         rows = target_rows(connection, target)
         draw = parse_draw(draw_text)
         if draw is None or draw.of != rows.height:
-            return f"{draw_text!r} is no draw from run {run_id}", "keep draw as it was exported"
+            return f"{draw_text!r} is not a draw from run {run_id}", "keep draw as it was exported"
         probabilities = draw_rows(rows, draw)
         drawn = with_texts(connection, target, rows[list(probabilities)])
         frame = frame_key(connection, target)
@@ -234,10 +234,10 @@ def _label_problem(label: str, values: Sequence[str] | None) -> Problem | None:
     if not label or (values and label in values):
         return None
     if values:
-        return f"{label!r} is no label", one_of(label, values)
+        return f"{label!r} is not a label", one_of(label, values)
     hint = "write a number from 0 to 1, as 0.5"
     try:
         inside = 0 <= float(label) <= 1
     except ValueError:
-        return f"{label!r} is no number", hint
+        return f"{label!r} is not a number", hint
     return None if inside else (f"{label} is not from 0 to 1", hint)

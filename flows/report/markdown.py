@@ -158,7 +158,7 @@ def _comparison_lines(comparison: Comparison, limit: int) -> Iterator[str]:
         yield f"- {side}: {code_span(run.run_id)} {facts}"
     yield f"- {comparison_text.sample_counts_text(comparison)}"
     for line in comparison_text.step_change_lines(comparison):
-        yield f"- made otherwise: {code_span(line)}"
+        yield f"- made differently: {code_span(line)}"
     for line in comparison_text.one_sided_lines(comparison):
         yield f"- {code_span(line)}"
     yield ""

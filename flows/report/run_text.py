@@ -22,12 +22,12 @@ GATE_COLUMNS = ("gate", "value", "95 % interval", "outcome", "because")
 """The columns of the table of gates."""
 
 CHECK_TEXTS: Final[dict[Check, str]] = {
-    "repeated": "claims say what another claim of the text says",
-    "unplaced": "claims have no place in the text",
-    "new_words": "claims have words that the text has not",
-    "open_pronoun": "claims have a pronoun that nothing in them stands for",
+    "repeated": "claims repeat another claim of the text",
+    "unplaced": "claims cannot be located in the text",
+    "new_words": "claims have words that are not in the text",
+    "open_pronoun": "claims have a pronoun without the noun it stands for",
     "other_language": "claims are in another language than the text",
-    "uncovered": "sentences of the texts are in no claim",
+    "uncovered": "sentences of the texts are covered by no claim",
 }
 
 _MAX_EXAMPLE: Final = 300
@@ -46,7 +46,7 @@ def step_result_text(result: StepResult) -> str:
     failures = f", {result.artifact.failures} failed" if result.artifact.failures else ""
     how = "reused" if result.reused else f"made in {result.seconds:.1f} s"
     samples = format_count(result.reused_samples, "sample")
-    copied = f", those of {samples} taken over" if result.reused_samples else ""
+    copied = f", rows of {samples} reused" if result.reused_samples else ""
     return f"{format_count(result.artifact.row_count, 'row')} {how}{copied}{failures}"
 
 
@@ -110,12 +110,12 @@ def cascade_lines(of: CascadeResult) -> Iterator[str]:
 def canary_lines(one: CanaryResult) -> Iterator[JudgeLine]:
     """Agreement of a judge with the labels, its change since an earlier run, and warnings."""
     failed = f", {one.failed:,} failed" if one.failed else ""
-    anew = f", {one.anew:,} asked anew" if one.anew else ""
+    again = f", {one.anew:,} asked again" if one.anew else ""
     share = f" ({_agreement_share(one)})" if one.judged else ""
     name = ", ".join(one.steps)
     yield JudgeLine(
         f"canaries of {name}: {one.agreed:,} of {one.judged:,} verdicts are as labelled{share}; "
-        f"{one.judged:,} of {one.canaries:,} canaries judged{failed}{anew}"
+        f"{one.judged:,} of {one.canaries:,} canaries judged{failed}{again}"
     )
     if one.moved is None:
         return
@@ -123,7 +123,7 @@ def canary_lines(one: CanaryResult) -> Iterator[JudgeLine]:
     then = f"run {one.since}" + ("" if one.same else ", by another judge, prompt or setting")
     right = f"{moved.were_right:,} were as labelled and {moved.are_right:,} are"
     yield JudgeLine(
-        f"  since {then}: {moved.flipped:,} of {moved.both:,} verdicts are other ones; "
+        f"  since {then}: {moved.flipped:,} of {moved.both:,} verdicts changed; "
         f"{right} (exact McNemar test, {_format_p(moved.p)})"
     )
     if moved.significant:
@@ -133,9 +133,9 @@ def canary_lines(one: CanaryResult) -> Iterator[JudgeLine]:
     restless = one.restless
     if restless.significant:
         yield JudgeLine(
-            f"warning: the judge of {name} says otherwise more often than it used to: "
-            f"{restless.unusual:,} of {restless.of:,} canaries asked anew got another verdict than "
-            f"usual, {restless.expected:.1f} by chance (exact permutation test, "
+            f"warning: the judge of {name} changes its verdicts more often than it used to: "
+            f"{restless.unusual:,} of {restless.of:,} canaries asked again got another verdict "
+            f"than usual, {restless.expected:.1f} by chance (exact permutation test, "
             f"{_format_p(restless.p)})",
             warning=True,
         )

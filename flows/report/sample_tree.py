@@ -81,8 +81,8 @@ def _add_edits(tree: Tree, store: Store, run_id: str, sample_id: str) -> None:
     undone = {edit.undoes for edit in edits}
     branch = tree.add(safe_text("by hand", "bold"))
     for edit in edits:
-        did = "corrected" if edit.undoes is None else f"took back {edit.undoes[:8]}"
-        since = ", taken back since" if edit.edit_id in undone else ""
+        did = "corrected" if edit.undoes is None else f"undid {edit.undoes[:8]}"
+        since = ", undone since" if edit.edit_id in undone else ""
         when = f"{edit.edited_at:%Y-%m-%d %H:%M:%S}"
         made = f"edit {edit.edit_id[:8]} by {edit.who}: {edit.why}"
         leaf = branch.add(safe_text(f"{edit.step}: {did} on {when}{since} ({made})"))

@@ -261,7 +261,7 @@ def print_comparison(terminal: Terminal, comparison: Comparison, *, limit: int) 
         terminal.print_line(f"{side}  {run.run_id}  {comparison_text.run_facts_text(run)}")
     terminal.print(comparison_text.sample_counts_text(comparison))
     for line in comparison_text.step_change_lines(comparison):
-        terminal.print_line(f"made otherwise: {line}")
+        terminal.print_line(f"made differently: {line}")
     for line in comparison_text.one_sided_lines(comparison):
         terminal.print_line(line)
     _print_metric_differences(terminal, comparison)
@@ -329,7 +329,7 @@ def print_calibration(terminal: Terminal, found: RunCalibration) -> None:
     fresh = {one.step for one in found.found if one.kind == "verdicts" and one.agreement}
     for step, before in found.earlier.items():
         if step not in fresh:
-            terminal.print_line(f"verdicts of step {step}: no label is about them")
+            terminal.print_line(f"verdicts of step {step}: none of its verdicts is labelled")
             terminal.print_line(f"  {earlier_calibration_text(before)}")
 
 
@@ -352,9 +352,9 @@ def _print_step_calibration(terminal: Terminal, one: StepCalibration, by: str | 
 def _label_counts(one: StepCalibration) -> Iterator[str]:
     line = f"{one.labelled:,} of {format_count(one.rows, 'row')} labelled"
     if one.divided:
-        line += f", people are divided on {one.divided:,}"
+        line += f", people disagree on {one.divided:,}"
     if one.failed:
-        line += f", the judge gave nothing on {one.failed:,}"
+        line += f", the judge failed on {one.failed:,}"
     yield line
     if not one.at_random:
         yield "not drawn at random: agreement is that of the rows that were labelled, not of all"
@@ -364,7 +364,7 @@ def _annotator_lines(people: AnnotatorAgreement) -> Iterator[str]:
     yield ", ".join(f"{name}: {format_count(n, 'label')}" for name, n in people.labels.items())
     if people.shared:
         alpha = format_estimate(people.alpha)
-        yield f"people among themselves, {people.shared:,} shared: alpha {alpha}"
+        yield f"agreement among people, {people.shared:,} shared: alpha {alpha}"
     for pair in people.pairs:
         kappa = f"kappa {format_estimate(pair.kappa)}" if pair.kappa else ""
         agreement = _rank_line(pair.ranks) if pair.ranks else kappa
@@ -452,7 +452,7 @@ def _print_corrected(terminal: Terminal, one: StepCalibration) -> None:
         draw, labelled, drawn = one.drawing
         line = f"prediction-powered by the draw {draw}: {labelled:,} of {drawn:,} labelled"
         if labelled < drawn:
-            line += ", and the rest taken to be like them"
+            line += ", assuming that the rest are like them"
         terminal.print_line(f"  {line}")
 
 
@@ -470,7 +470,7 @@ def print_claim_audit(terminal: Terminal, audit: ClaimAudit) -> None:
     """Print what was found in the claims of each step, with examples."""
     terminal.print_line(f"run {audit.run_id}: {audited_samples_text(audit)}")
     if not audit.steps:
-        terminal.print_line("no step of it makes claims")
+        terminal.print_line("none of its steps makes claims")
     for step in audit.steps:
         terminal.print_line(f"\n{audit_step_text(step)}", "bold")
         for one in step.checks:

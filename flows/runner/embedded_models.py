@@ -67,7 +67,7 @@ def _load_same(
     try:
         model = load(source)
     except (InputError, StoreFullError) as error:
-        raise WorkersError(f"a worker has not the {kind} of this run: {error}") from None
+        raise WorkersError(f"a worker does not have the {kind} of this run: {error}") from None
     if model.identity != identity:
         raise WorkersError(f"a worker has another {kind} in {source} than there is here")
     return model

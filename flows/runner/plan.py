@@ -25,7 +25,7 @@ class PlannedStep(NamedTuple):
     A step waits for the steps in `waits_for` if it depends on the content of their tables whether
     its own can be reused. `artifact` is the table that would be reused. Of a table that would be
     made, `reused_samples` counts the samples whose rows would be copied from an earlier table, and
-    `fresh` says that models would be asked anew. `edits` would be applied to the table of the
+    `fresh` says that models would be asked again. `edits` would be applied to the table of the
     step, which is `below` if it is in the store.
     """
 
@@ -142,7 +142,11 @@ def choose(prepared: Prepared, store: Store, rerun: Rerun) -> StepSelection:
     if missing:
         raise InputError(
             [
-                Fault(option, f"needs {name!r}, which is not on file as it is now", hint)
+                Fault(
+                    option,
+                    f"needs {name!r}, whose table is not in the store in its current state",
+                    hint,
+                )
                 for name in missing
             ]
         )
@@ -156,7 +160,7 @@ def _failed_steps(store: Store, pipeline: str) -> tuple[str, list[str]]:
         with store.reading() as connection:
             found = connection.execute(_FAILED, {"pipeline": pipeline}).fetchall()
     if not found:
-        what = f"{store.path} has no run of {pipeline} that came to its end"
+        what = f"{store.path} has no run of {pipeline} that finished"
         raise InputError([Fault("--failed", what, "run without --failed")])
     run_id, failed = found[0]
     return run_id, failed or []

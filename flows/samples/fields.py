@@ -60,7 +60,7 @@ def unknown_fields(rename: Mapping[str, str]) -> Iterator[Fault]:
     """A fault for every value of `rename` that is not a field of a sample."""
     for column, field in rename.items():
         if field not in FIELDS:
-            what = f"{field!r} is no field of a sample"
+            what = f"{field!r} is not a field of a sample"
             yield Fault(f"rename.{column}", what, one_of(field, FIELDS))
 
 
@@ -72,7 +72,7 @@ def mapping_faults(
     for field in FIELDS:
         filling = sorted(name for name in columns if by_column.get(name) == field)
         if len(filling) > 1:
-            what = f"{' and '.join(map(repr, filling))} give the same field, {field}"
+            what = f"{' and '.join(map(repr, filling))} fill the same field, {field}"
             hint = f"choose one under rename, such as {{{filling[0]}: {field}}}"
             yield Fault(path, what, hint)
     for column in rename:

@@ -45,12 +45,12 @@ def _local(pattern: str, base: Path) -> Found:
 
 def _no_file(pattern: str, base: Path) -> Fault:
     if glob.has_magic(pattern):
-        return Fault(pattern, "no file has such a name", f"the folder it starts from is {base}")
+        return Fault(pattern, "no file matches", f"the search starts in {base}")
     folder = (base / pattern).parent
     if not is_folder(folder):
         return Fault(pattern, "no such file", f"there is no folder {folder} either")
     near = nearest(Path(pattern).name, [other.name for other in folder.iterdir()])
-    hint = f"did you mean {near!r}?" if near else f"the folder looked in is {folder}"
+    hint = f"did you mean {near!r}?" if near else f"the folder searched is {folder}"
     return Fault(pattern, "no such file", hint)
 
 
@@ -68,7 +68,7 @@ def _remote(pattern: str, folder: Path) -> Found:
         return [], error.faults
     if not versions:
         start = address._replace(key=_fixed_folder(key))
-        return [], [Fault(pattern, "no object has such a name", f"the folder searched is {start}")]
+        return [], [Fault(pattern, "no object matches", f"the folder searched is {start}")]
     return _copy_objects(address, bucket, versions, folder)
 
 

@@ -49,7 +49,7 @@ VALUE_KINDS: Final = {
 }
 """The JSON kind of each Python type, for messages."""
 
-TOO_DEEP: Final = RecordError("brackets nested about a thousand deep", "nest them less")
+TOO_DEEP: Final = RecordError("brackets nested about a thousand deep", "use less nesting")
 
 
 def read_json_lines(path: Path) -> Iterator[Record]:

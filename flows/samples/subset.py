@@ -31,7 +31,7 @@ def select_samples(samples: SampleSource, selection: str, store: Store) -> Sampl
     is_query = bool(more) and first.lower() in _SQL and not is_file(path)
     ids = dict.fromkeys(_ids_by_query(selection, store) if is_query else _ids_in_file(path))
     if not ids:
-        raise InputError([Fault(_OPTION, "names no sample", "name one at least")])
+        raise InputError([Fault(_OPTION, "names no sample", "name at least one")])
     selected = samples.only(ids)
     if selected.count < len(ids):
         known = {sample_id for table in selected.shards(2_000) for sample_id in table[_COLUMN]}
@@ -42,8 +42,8 @@ def select_samples(samples: SampleSource, selection: str, store: Store) -> Sampl
 def _ids_by_query(sql: str, store: Store) -> list[str]:
     answer = query(store, sql, seconds=_QUERY_SECONDS)
     if _COLUMN not in answer.columns:
-        what = f"the query answers {', '.join(answer.columns)}"
-        raise InputError([Fault(_OPTION, what, f"let it answer a column {_COLUMN}")])
+        what = f"the query returns {', '.join(answer.columns)}"
+        raise InputError([Fault(_OPTION, what, f"return a column {_COLUMN}")])
     return [str(sample_id) for sample_id in answer[_COLUMN].drop_nulls()]
 
 
@@ -88,5 +88,5 @@ def _sample_id(values: dict[str, Any] | RecordError) -> str:
 def _unknown(ids: list[str], samples: SampleSource) -> Fault:
     shown = ", ".join(repr(sample_id) for sample_id in ids[:_SHOWN])
     more = f" and {len(ids) - _SHOWN:,} more" if len(ids) > _SHOWN else ""
-    are = "is no sample" if len(ids) == 1 else f"are no samples ({len(ids):,} of them)"
-    return Fault(_OPTION, f"{shown}{more} {are} of {samples.path}", "name ids that it has")
+    are = "is not a sample" if len(ids) == 1 else f"are not samples ({len(ids):,} of them)"
+    return Fault(_OPTION, f"{shown}{more} {are} of {samples.path}", "use ids of those samples")

@@ -36,9 +36,7 @@ _ROW_ERRORS: Final = {
         "text behind a closing quote, or no closing quote", 'write a quote twice: "a ""b"" c"'
     ),
 }
-_MIXED_LINE_ENDS: Final = RecordError(
-    "not one kind of line end, or no CSV", r"end every line in \n"
-)
+_MIXED_LINE_ENDS: Final = RecordError("mixed line ends, or not CSV", r"end every line in \n")
 _REPEATED_NAME: Final = re.compile(r"(?P<name>.*)_duplicated_\d+", re.DOTALL)
 """The name that Polars gives to a column whose name an earlier column has."""
 

@@ -104,7 +104,7 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        what, hint = f"cannot be made ({error.strerror})", "name a folder of yours"
+        what, hint = f"cannot be made ({error.strerror})", "name a folder that you can write to"
         raise InputError([Fault(str(folder), what, hint)]) from error
 
 

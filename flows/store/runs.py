@@ -165,7 +165,7 @@ def _mark_killed_runs(connection: duckdb.DuckDBPyConnection) -> list[str]:
             )
         connection.execute(f"DELETE FROM audit.artifacts WHERE {unfinished}", {"run": run_id})
         connection.execute(
-            "UPDATE audit.runs SET status = 'killed', reason = 'its process ended without a word' "
+            "UPDATE audit.runs SET status = 'killed', reason = 'its process ended unexpectedly' "
             "WHERE run_id = $run",
             {"run": run_id},
         )

@@ -179,8 +179,8 @@ def _refuse_foreign(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         "SELECT table_name FROM duckdb_tables() ORDER BY table_name LIMIT 1"
     ).fetchall()
     if others:
-        what = f"holds no store, but tables of others, such as {others[0][0]!r}"
-        raise InputError([Fault(str(path), what, "name a file of its own as the store")])
+        what = f"is not a store: it has other tables, such as {others[0][0]!r}"
+        raise InputError([Fault(str(path), what, "name another file as the store")])
 
 
 def _refuse_newer(path: Path, found: int) -> None:

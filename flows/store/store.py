@@ -149,7 +149,9 @@ def _make_folder(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         what = f"its folder cannot be made ({error.strerror})"
-        raise InputError([Fault(str(path), what, "name a store in a folder of yours")]) from error
+        raise InputError(
+            [Fault(str(path), what, "name a store in a folder that you can write to")]
+        ) from error
 
 
 def _inode(path: Path) -> int | None:

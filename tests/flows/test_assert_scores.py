@@ -58,7 +58,7 @@ def test_every_missed_expectation_is_listed(store: Store) -> None:
         "empty: has no mean (0 of 4 samples scored), expected one",
         "noise: mean 0.500 is above 0.25 (95 % interval 0.500 to 0.500; 4 of 4 samples scored)",
         "  highest: a 0.500, b 0.500, c 0.500, d␛[31m 0.500",
-        "1 row failed, and 0 may: faithfulness 1",
+        "1 row failed, at most 0 allowed: faithfulness 1",
     ]
 
 

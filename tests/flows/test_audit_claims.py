@@ -174,7 +174,7 @@ def test_some_samples_are_chosen_by_a_hash(store: Store, run_id: str) -> None:
 
 def test_a_run_without_claims(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", "--store", str(store.path), "--live"]) == 0
-    assert capsys.readouterr().out.splitlines()[1:] == ["no step of it makes claims"]
+    assert capsys.readouterr().out.splitlines()[1:] == ["none of its steps makes claims"]
 
 
 def test_the_command_prints_the_findings(
@@ -186,15 +186,15 @@ def test_the_command_prints_the_findings(
         f"run {run_id}: all 6 samples",
         "",
         "response_claims: 5 claims of 5 responses, 1 of which failed",
-        "  1 of 5 claims say what another claim of the text says",
+        "  1 of 5 claims repeat another claim of the text",
         f"    a: the tower  stands in “Paris” (as: {STANDS})",
-        "  1 of 4 claims have no place in the text",
+        "  1 of 4 claims cannot be located in the text",
         f"    a: {BUILT}",
-        "  0 of 4 claims have words that the text has not",
-        "  1 of 5 claims have a pronoun that nothing in them stands for",
+        "  0 of 4 claims have words that are not in the text",
+        "  1 of 5 claims have a pronoun without the noun it stands for",
         "    e: He left. ␛[31m (He)",
         "  0 of 1 claims are in another language than the text",
-        "  3 of 6 sentences of the texts are in no claim",
+        "  3 of 6 sentences of the texts are covered by no claim",
         "    b: <b>The lift has 7 doors.</b> (b, lift, 7, doors)",
         "    b: It was built in 1889 by Eiffel. (built, 1889, eiffel)",
         "    and 1 more",
@@ -221,7 +221,7 @@ def test_the_document_keeps_its_keys(
 def test_the_report_lists_findings_as_text(store: Store, run_id: str) -> None:
     page = html_report(RunDocument(store, run_id))
     assert "What is wrong with them, whatever the judges say: all 6 samples." in page
-    assert "3 of 6 sentences of the texts are in no claim" in page
+    assert "3 of 6 sentences of the texts are covered by no claim" in page
     assert "&lt;b&gt;The lift has 7 doors.&lt;/b&gt;" in page
 
 

@@ -264,7 +264,7 @@ def test_labels_of_changed_texts_do_not_apply(
     capsys.readouterr()
     assert claimflow("calibrate") == 0
     told = capsys.readouterr().out.splitlines()[2:]
-    assert told[0] == f"verdicts of step {VERDICTS}: no label is about them"
+    assert told[0] == f"verdicts of step {VERDICTS}: none of its verdicts is labelled"
     assert told[1].startswith(f"  calibration of run {run} (20")
     assert told[1].endswith("48 labels, accuracy 0.750) is stale: another judge")
 
@@ -279,7 +279,7 @@ def test_as_a_table(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
     assert "30 of 48 rows labelled" in lines
     assert "ann: 30 labels, bob: 20 labels" in lines
     assert any(
-        line.startswith("people among themselves, 20 shared: alpha 1.000 [") for line in lines
+        line.startswith("agreement among people, 20 shared: alpha 1.000 [") for line in lines
     )
     assert "judge and people, n = 30 95 % interval" in lines
     assert any(line.startswith("accuracy 0.") for line in lines)
@@ -292,7 +292,7 @@ def test_as_a_table(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
     assert claimflow("calibrate", "-o", "no/told.txt") == 2
     assert capsys.readouterr().err == (
         "claimflow: no/told.txt: cannot be written (No such file or directory); "
-        "name a file in a folder of yours\n"
+        "name a file in a folder that you can write to\n"
     )
 
 

@@ -163,8 +163,8 @@ def test_an_edited_prompt_or_another_model_is_compared_with_the_previous_one(
         "0.0% to 27.8%); 10 of 10 canaries judged"
     )
     assert then == JudgeLine(
-        f"  since run {before}, by another judge, prompt or setting: 10 of 10 verdicts are other "
-        "ones; 10 were as labelled and 0 are (exact McNemar test, p = 0.002)"
+        f"  since run {before}, by another judge, prompt or setting: 10 of 10 verdicts "
+        "changed; 10 were as labelled and 0 are (exact McNemar test, p = 0.002)"
     )
     assert warning == JudgeLine(
         "warning: the judge of response_in_reference has moved further from the labels since "
@@ -201,8 +201,8 @@ def test_a_silent_change_is_found_when_canaries_are_asked_anew(
     assert found.restless == (5, 5, pytest.approx(5 / 3), pytest.approx(3**-5))
     printed = capsys.readouterr().out
     warning = (
-        "warning: the judge of response_in_reference says otherwise more often than it used to: "
-        "5 of 5 canaries asked anew got another verdict than usual, 1.7 by chance "
+        "warning: the judge of response_in_reference changes its verdicts more often than it used "
+        "to: 5 of 5 canaries asked again got another verdict than usual, 1.7 by chance "
         "(exact permutation test, p = 0.004)"
     )
     assert warning in printed
@@ -343,7 +343,7 @@ def test_the_embedded_judge_is_tried_too(
     [
         ({"claim": "c", "label": "entailed"}, "lacks 'premise'; a canary has premise, claim and"),
         ({"premise": "p", "claim": " ", "label": "entailed"}, "lacks 'claim'"),
-        ({"premise": "p", "claim": 7, "label": "entailed"}, "claim is no text: 7; write a text"),
+        ({"premise": "p", "claim": 7, "label": "entailed"}, "claimis not text: 7; write a text"),
         (
             {"premise": "p", "claim": "c", "label": "entaild"},
             "'entaild' is not a label; did you mean 'entailed'?",

@@ -236,7 +236,7 @@ def test_a_query_that_is_not_utf_8(ran: Path) -> None:
     done = subprocess.run(command, input=b"SELECT '\xff'", capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr == (
-        b"claimflow: standard input: is no text at byte 8; write the query as UTF-8\n"
+        b"claimflow: standard input: is not UTF-8 text at byte 8; write the query as UTF-8\n"
     )
 
 
@@ -381,7 +381,7 @@ def test_mistakes_exit_with_2(
         (
             ["sql", "SELECT 1", "-o", "no/such/folder.csv"],
             "no/such/folder.csv: cannot be written (No such file or directory); "
-            "name a file in a folder of yours",
+            "name a file in a folder that you can write to",
         ),
     ],
 )
@@ -407,7 +407,7 @@ def test_ctrl_c_stops_and_says_so(small: Path) -> None:
     assert going.returncode in (130, 0)  # 0 when the signal came after the last step
     if going.returncode:
         assert rest.splitlines()[-1] == (
-            "claimflow: stopped; what was done is kept, run again to go on"
+            "claimflow: stopped; finished work is kept; run again to continue"
         )
     assert "Traceback" not in rest
 

@@ -259,7 +259,7 @@ def test_another_encoder_on_a_worker_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WorkersError) as missing:
         embedded_models.worker_vectors(tmp_path, {}, ["a"])
     assert str(missing.value).startswith(
-        f"a worker has not the encoder of this run: {tmp_path / 'model.onnx'}: no such file"
+        f"a worker does not have the encoder of this run: {tmp_path / 'model.onnx'}: no such file"
     )
     with pytest.raises(WorkersError) as other:
         embedded_models.worker_vectors(MINILM_FOLDER, {"name": "other"}, ["a"])

@@ -107,7 +107,7 @@ def test_all_faults_of_claims_are_reported_at_once(store: Store, run_id: str) ->
         "did you mean 'response_claims'?",
         f"sheet.csv:9: run {run_id} has no sample 'towers'; keep sample_id as it was exported",
         "sheet.csv:10: sample 'silence' has no claims in step response_claims; delete the row",
-        f"sheet.csv:11: '{stranger}' is no claim of sample 'tower' in that run; "
+        f"sheet.csv:11: '{stranger}' is not a claim of sample 'tower' in that run; "
         "leave claim_id empty to add a claim, or say which run it is of by --run",
         "sheet.csv:12: the same claim is already on line 3; delete one of them",
         f"sheet.csv:13: claim_id '{key}' is already on line 2; leave claim_id empty to add a claim",
@@ -126,7 +126,7 @@ def test_all_faults_of_verdicts_are_reported_at_once(store: Store, run_id: str) 
         rows[1] | {"step": "response_claims"},
     ]
     assert faults_of(store, run_id, wrong) == [
-        "sheet.csv:2: 'entailled' is no verdict; did you mean 'entailed'?",
+        "sheet.csv:2: 'entailled' is not a verdict; did you mean 'entailed'?",
         "sheet.csv:3: has no verdict; write one of entailed, contradicted, neutral",
         "sheet.csv:4: the same verdict is already on line 3; delete one of them",
         f"sheet.csv:5: no verdict by passage 0 on claim '{key}' in that run; "

@@ -90,8 +90,8 @@ def test_an_edited_claim_costs_only_its_own_verification(
     assert imported() == 0
     changed, uses, back = out(capsys)
     assert changed == "1 claim changed in 1 sample of step response_claims"
-    assert uses == "the next run uses them; nothing on file is overwritten"
-    assert back.startswith("to take this back: claimflow edits --undo ")
+    assert uses == "the next run uses them; nothing in the store is overwritten"
+    assert back.startswith("to undo this: claimflow edits --undo ")
 
     assert claimflow("plan", "p.yaml") == 0
     planned = [" ".join(line.split()) for line in out(capsys)]
@@ -296,8 +296,7 @@ def test_edits_are_listed_and_taken_back(
     capsys.readouterr()
     assert claimflow("edits", "--undo", edit, "--why", "it was right", "--who", "bob") == 0
     assert out(capsys) == [
-        f"edit {edit} of 1 sample of step response_claims is taken back; "
-        "the next run does without it"
+        f"edit {edit} of 1 sample of step response_claims is undone; the next run will not use it"
     ]
     judged.run()
     assert endpoint.hits == 0
@@ -307,8 +306,8 @@ def test_edits_are_listed_and_taken_back(
     )
     capsys.readouterr()
     for name, wrong in [
-        (edit, f"edit {edit} was taken back by bob: it was right; there is nothing to do"),
-        (back, f"edit {back} takes back edit {edit}; import the sheet again"),
+        (edit, f"edit {edit} was undone by bob: it was right; there is nothing to do"),
+        (back, f"edit {back} undoes edit {edit}; import the sheet again"),
     ]:
         assert claimflow("edits", "--undo", name, "--why", "again") == 2
         assert capsys.readouterr().err == f"claimflow: --undo: {wrong}\n"
@@ -316,8 +315,8 @@ def test_edits_are_listed_and_taken_back(
     table = [" ".join(line.split()) for line in out(capsys)]
     assert table[1] == "edit kind pipeline step samples who when state why"
     assert table[3].startswith(f"{edit} claims p response_claims 1 ann 20")
-    assert table[3].endswith("taken back the town is wrong")
-    assert table[4].endswith(f"takes back {edit} it was right")
+    assert table[3].endswith("undone the town is wrong")
+    assert table[4].endswith(f"undoes {edit} it was right")
     assert imported(why="no, it was not") == 0
     assert out(capsys)[0] == "1 claim changed in 1 sample of step response_claims"
 
@@ -453,8 +452,8 @@ def test_supplied_claims_that_no_sample_has(
     ("words", "message"),
     [
         (["edits", "--undo", "zz", "--why", "x"], "--undo: there is no edit 'zz'; known are none"),
-        (["edits", "--undo", "zz"], "--undo: lacks a reason; add --why TEXT"),
-        (["edits", "--why", "x"], "--why: says why an edit is taken back; add --undo EDIT"),
+        (["edits", "--undo", "zz"], "--undo: needs a reason; add --why TEXT"),
+        (["edits", "--why", "x"], "--why: gives the reason of an undo; add --undo EDIT"),
         (["import", "s.csv", "--why", " "], "--why: is blank; say why it was edited"),
         (
             ["import", "s.csv", "--why", "x", "--who", ""],
@@ -471,7 +470,7 @@ def test_supplied_claims_that_no_sample_has(
         (
             ["export", "claims", "--format", "csv", "-o", "no/where.csv"],
             "no/where.csv: cannot be written (No such file or directory); "
-            "name a file in a folder of yours",
+            "name a file in a folder that you can write to",
         ),
     ],
 )

@@ -40,10 +40,10 @@ def test_a_time_that_comes_is_accepted(line: str) -> None:
             "write five fields, as in '0 2 * * *' for two at night: minute, hour, day of the "
             "month, month, day of the week",
         ),
-        ("0 25 * * *", "'25' is no hour: write *, or 0 to 23"),
-        ("0 1-x * * *", "'1-x' is no hour: write *, or 0 to 23"),
-        ("0 * * * *,", "'' is no day of the week: write *, or 0 to 7 or sun to sat"),
-        ("*/0 * * * *", "'*/0' is no minute: write *, or 0 to 59"),
+        ("0 25 * * *", "'25' is not a valid hour: write *, or 0 to 23"),
+        ("0 1-x * * *", "'1-x' is not a valid hour: write *, or 0 to 23"),
+        ("0 * * * *,", "'' is not a valid day of the week: write *, or 0 to 7 or sun to sat"),
+        ("*/0 * * * *", "'*/0' is not a valid minute: write *, or 0 to 59"),
         ("0 0 31 4 *", "no month 4 has a day 31, so that time never comes"),
         ("0 0 30-31 feb *", "no month feb has a day 30-31, so that time never comes"),
         # The scheduler reads 31/3 as */3, which is not what was written.

@@ -265,7 +265,9 @@ def test_workers_must_have_the_same_model(folder: Path) -> None:
     assert worker_judgements(folder, here.identity, pairs) == judgement_replies(here, pairs)
     with pytest.raises(WorkersError, match=r"another entailment model in .*mine than"):
         worker_judgements(folder, {"name": "other"}, pairs)
-    with pytest.raises(WorkersError, match="a worker has not the entailment model of this run"):
+    with pytest.raises(
+        WorkersError, match="a worker does not have the entailment model of this run"
+    ):
         worker_judgements(folder / "nowhere", here.identity, pairs)
 
 

@@ -249,7 +249,7 @@ def test_wrong_options(
 ) -> None:
     assert main(["diff", *words, "--live", "--store", str(literal.path)]) == 2
     what = "/nowhere/x: cannot be written (No such file or directory)"
-    right = "name a file in a folder of yours"
+    right = "name a file in a folder that you can write to"
     assert capsys.readouterr().err == f"claimflow: {told or f'{what}; {right}'}\n"
 
 

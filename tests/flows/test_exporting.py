@@ -141,5 +141,6 @@ def test_a_folder_that_cannot_be_made_is_an_input_error(
     (tmp_path / "out").write_text("")
     assert export() == 2
     assert capsys.readouterr().err == (
-        f"claimflow: {tmp_path}/out: cannot be made (File exists); name a folder of yours\n"
+        f"claimflow: {tmp_path}/out: cannot be made (File exists); name a folder that "
+        "you can write to\n"
     )

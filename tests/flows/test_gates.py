@@ -49,7 +49,7 @@ def test_the_interval_of_the_mean_decides(
 ) -> None:
     [found] = judged(store, MIXED, **gate)
     assert found.outcome == outcome
-    cut = "the line lies within the interval; " if outcome == "inconclusive" else ""
+    cut = "the limit is within the interval; " if outcome == "inconclusive" else ""
     assert found.reason == f"{cut}20 of 20 samples scored"
     assert (found.value, found.line) == (0.625, next(iter(gate.values())))
 

@@ -127,7 +127,7 @@ def test_html_is_not_printed_to_a_terminal(
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert main(["report", "--store", str(small_store.path)]) == 2
-    assert "--format html: is not for a terminal; add -o FILE" in capsys.readouterr().err
+    assert "--format html: cannot be printed to a terminal; add -o FILE" in capsys.readouterr().err
 
 
 def test_left_out_samples_are_counted(tmp_path: Path) -> None:

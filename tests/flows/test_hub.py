@@ -240,8 +240,8 @@ def test_a_run_whose_model_is_missing_writes_nothing(
     write(pipeline, "someone/else")
     assert main(["run", str(pipeline)]) == 2
     assert capsys.readouterr().err == (
-        f"claimflow: {pipeline}:8 entailment.model: someone/else is no folder here, and no model "
-        f"that {hub.host} shows; check the name; for a private model set HF_TOKEN\n"
+        f"claimflow: {pipeline}:8 entailment.model: someone/else is not a folder here, and no "
+        f"model that {hub.host} shows; check the name; for a private model set HF_TOKEN\n"
     )
     write(pipeline, "./nowhere")
     assert main(["run", str(pipeline)]) == 2
@@ -254,14 +254,14 @@ def test_a_run_whose_model_is_missing_writes_nothing(
 
 def test_names_that_the_hub_does_not_know(hub: Hub, home: Path) -> None:
     right = "check the name; for a private model set HF_TOKEN"
-    unknown = f"is no folder here, and no model that {hub.host} shows; {right}"
+    unknown = f"is not a folder here, and no model that {hub.host} shows; {right}"
     assert refusal(HubModel("no/such")) == f"no/such {unknown}"
     revision = f"names a revision that {hub.host} does not know"
     assert refusal(HubModel(NAME, "v9")) == (
         f"{NAME}@v9 {revision}; name a branch, a tag or a commit of {NAME}"
     )
     assert refusal(HubModel("so--me/one")) == (
-        "so--me/one is no folder here, and no name of a model; name one as owner/name"
+        "so--me/one is not a folder here, and no name of a model; name one as owner/name"
     )
     hub.private.add(NAME)
     assert refusal() == f"{NAME} {unknown}"
@@ -273,7 +273,7 @@ def test_a_private_model_needs_the_token_which_no_other_host_gets(
     hub.private.add(NAME)
     monkeypatch.setenv("HF_TOKEN", "hf_right")
     assert (fetch() / "model.onnx").read_bytes() == FILES["model.onnx"]
-    assert refusal(HubModel("no/such")).startswith("no/such is no folder here, and no model")
+    assert refusal(HubModel("no/such")).startswith("no/such is not a folder here, and no model")
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
     assert refusal(HubModel(NAME, "v2")) == (
         f"{NAME}@v2 cannot be fetched: {hub.host} refuses the token; set HF_TOKEN to a valid one"
@@ -301,7 +301,9 @@ def test_other_statuses(hub: Hub, home: Path, status: int, message: str) -> None
 
 
 def test_without_a_network(tmp_path: Path, home: Path) -> None:
-    start = f"{NAME} is no folder here, not in the cache, and nowhere.invalid cannot be reached ("
+    start = (
+        f"{NAME} is not a folder here, not in the cache, and nowhere.invalid cannot be reached ("
+    )
     with hub_settings(HF_ENDPOINT="https://ann:secret@nowhere.invalid", HF_HOME=str(tmp_path)):
         message = refusal()
     assert message.startswith(start)
@@ -309,7 +311,7 @@ def test_without_a_network(tmp_path: Path, home: Path) -> None:
     assert "secret" not in message
     with hub_settings(HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path)):
         assert refusal() == (
-            f"{NAME} is no folder here, not in the cache, and HF_HUB_OFFLINE is set; "
+            f"{NAME} is not a folder here, not in the cache, and HF_HUB_OFFLINE is set; "
             "fetch it where there is a network, or unset HF_HUB_OFFLINE"
         )
 
@@ -390,7 +392,7 @@ def test_a_cache_that_cannot_be_written(hub: Hub, home: Path) -> None:
     (home / "hub").write_text("a file")
     assert refusal() == (
         f"{NAME} cannot be put into {home / 'hub'} (Not a directory); "
-        "set HF_HOME to a folder of yours"
+        "set HF_HOME to a folder that you can write to"
     )
 
 

@@ -254,7 +254,7 @@ def test_ctrl_c_lets_calls_in_flight_come_back_and_leaves_those_that_hang(
     assert going.code() == 130
     seconds = time.monotonic() - started
     assert 1.0 < seconds < 9.0
-    assert "claimflow: stopped; what was done is kept, run again to go on" in going.err()
+    assert "claimflow: stopped; finished work is kept; run again to continue" in going.err()
     back = {one.key for one in endpoint.requests if one.status == 200}
     assert 0 < len(back) < endpoint.hits == 8
     assert judged.ask("SELECT status FROM audit.runs") == [("stopped",)]

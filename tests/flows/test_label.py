@@ -95,7 +95,7 @@ def test_labels_are_recorded_with_annotator_and_draw(
     assert capsys.readouterr().out == "5 labels of verdicts by ann; 1 row without a label\n"
     assert label("import", "sheet.csv", "--who", "ann") == 0
     assert capsys.readouterr().out == (
-        "0 labels of verdicts by ann, 5 more on record already; 1 row without a label\n"
+        "0 labels of verdicts by ann, 5 more were imported before; 1 row without a label\n"
     )
     assert label("import", "sheet.csv", "--who", "bob") == 0
     found = judged.ask(
@@ -156,12 +156,12 @@ def test_all_faults_of_a_sheet_are_reported_at_once(
     capsys.readouterr()
     assert label("import", "sheet.csv", "--who", "ann") == 2
     assert capsys.readouterr().err == (
-        "claimflow: sheet.csv:2: 'entails' is no label; did you mean 'entailed'?\n"
+        "claimflow: sheet.csv:2: 'entails' is not a label; did you mean 'entailed'?\n"
         "sheet.csv:3: its premise was changed; keep the exported text\n"
         "sheet.csv:4: its claim was changed; keep the exported text\n"
         "sheet.csv:5: is not a row of the draw; "
         "keep the columns before the texts as they were exported\n"
-        f"sheet.csv:6: 'my favourites' is no draw from run {run}; "
+        f"sheet.csv:6: 'my favourites' is not a draw from run {run}; "
         "keep draw as it was exported\n"
         f"sheet.csv:7: no step 'response_in_referense' of run {run} makes verdicts; "
         "did you mean 'response_in_reference'?\n"
@@ -177,7 +177,7 @@ def test_all_faults_of_a_sheet_are_reported_at_once(
     assert label("import", "sheet.csv", "--who", "ann") == 2
     assert capsys.readouterr().err == (
         "claimflow: sheet.csv:2: 1.1 is not from 0 to 1; write a number from 0 to 1, as 0.5\n"
-        "sheet.csv:3: 'good' is no number; write a number from 0 to 1, as 0.5\n"
+        "sheet.csv:3: 'good' is not a number; write a number from 0 to 1, as 0.5\n"
         "sheet.csv:4: nan is not from 0 to 1; write a number from 0 to 1, as 0.5\n"
     )
     assert judged.ask("FROM audit.labels") == []
@@ -206,7 +206,7 @@ def test_the_same_texts_have_one_label_in_a_sheet(
     [
         (["export", "--by", "uncertainty"],
          "--by uncertainty: nothing says how sure step response_in_reference was: "
-         "no probabilities, no votes; draw them by random"),
+         "no probabilities, no votes; write --by random"),
         (["export", "--step", "precison"],
          "--step: run {run} has no step 'precison' of verdicts; known are response_in_reference"),
         (["export", "--metric", "m"],
@@ -217,7 +217,7 @@ def test_the_same_texts_have_one_label_in_a_sheet(
          "known are factual_correctness"),
         (["export", "-o", "no/where.csv"],
          "no/where.csv: cannot be written (No such file or directory); "
-         "name a file in a folder of yours"),
+         "name a file in a folder that you can write to"),
         (["import", "no.csv", "--who", " "], "--who: is blank; name the annotator"),
         (["import", "no.csv", "--who", "ann"],
          "no.csv: cannot be read (No such file or directory); name a sheet that was exported"),

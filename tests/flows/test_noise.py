@@ -157,7 +157,7 @@ def test_the_variance_is_attributed_to_verification(
     assert "factual_correctness 0.500 0.000 (0%) deterministic: 0 0.577 (100%) 1.144 4 0 0" in lines
     assert lines[-1] == (
         "factual_correctness: between samples came out below 0 and counts as 0; "
-        "more repeats tell more"
+        "repeat more often for a better estimate"
     )
 
 

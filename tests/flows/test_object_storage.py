@@ -145,7 +145,7 @@ def test_a_glob_reads_objects_in_the_order_of_names(s3: str, tmp_path: Path) -> 
     assert ids(read(f"{s3}/n*t/[ab].parquet", tmp_path)) == order[:4]
     assert ids(read(f"{s3}/**/c.parquet", tmp_path)) == order[4:]
     assert messages(f"{s3}/night/*.csv", tmp_path) == [
-        f"{s3}/night/*.csv: no object has such a name; the folder searched is {s3}/night"
+        f"{s3}/night/*.csv: no object matches; the folder searched is {s3}/night"
     ]
 
 

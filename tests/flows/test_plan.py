@@ -243,7 +243,7 @@ def test_the_plan_has_the_selected_steps_only(
 ) -> None:
     lines = told(ran, capsys, "--only", "response_in_reference", "--fresh")
     assert lines[2] == "response_claims decompose_claims reuse 9 rows 0 0 + 0 0.00"
-    assert lines[3].startswith("response_in_reference verify_claims make anew 6 ")
+    assert lines[3].startswith("response_in_reference verify_claims make, ask again 6 ")
     assert lines[4].startswith("6 calls, about ")
     assert len(lines) == 5
 
@@ -255,7 +255,7 @@ def test_the_table_counts_copied_samples(small: Path, capsys: pytest.CaptureFixt
     samples.write_text(more + samples.read_text("utf-8"), "utf-8")
     assert main(["plan", str(small)]) == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "response_claims decompose_claims make, 3 samples taken over" in lines
+    assert "response_claims decompose_claims make, 3 samples reused" in lines
     assert "reference_claims decompose_claims make" in lines
 
 

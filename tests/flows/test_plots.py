@@ -189,7 +189,7 @@ def test_plots_of_a_run_are_written(store: Store, tmp_path: Path) -> None:
         ),
         (
             ["--kind", "trend", "--against", "previous", "-o", "x.svg"],
-            "--kind trend: is of one run; leave it out, or --against\n",
+            "--kind trend: applies to one run only; leave it out, or --against\n",
         ),
         (
             ["recal", "-o", "x.svg"],
@@ -197,20 +197,20 @@ def test_plots_of_a_run_are_written(store: Store, tmp_path: Path) -> None:
         ),
         (
             ["noise", "--kind", "trend", "-o", "x.svg"],
-            "--kind trend: no run has a mean of noise; add a step that uses summarize_scores\n",
+            "--kind trend: no run has a mean for noise; add a step that uses summarize_scores\n",
         ),
         (
             ["empty", "-o", "x.svg"],
-            "METRIC: no sample has a score of empty; `claimflow show` says why\n",
+            "METRIC: no sample has a score for empty; `claimflow show` says why\n",
         ),
         (
             ["empty", "--kind", "trend", "-o", "x.svg"],
-            "--kind trend: no run has a mean of empty; `claimflow show` says why\n",
+            "--kind trend: no run has a mean for empty; `claimflow show` says why\n",
         ),
         (
             ["noise", "-o", "nowhere/x.svg"],
             "nowhere/x.svg: cannot be written (No such file or directory); "
-            "name a file in a folder of yours\n",
+            "name a file in a folder that you can write to\n",
         ),
     ],
 )

@@ -111,7 +111,7 @@ def test_every_step_is_a_task_run(
     assert "1 sample, 3 steps made, 0 reused" in part.out()
     (_, flow_run) = runs_of(server, small)
     tasks = finished_tasks(server, flow_run["id"], 3)
-    taken = r"1 row made in \d+\.\d s, those of 1 sample taken over"
+    taken = r"1 row made in \d+\.\d s, rows of 1 sample reused"
     assert re.fullmatch(taken, tasks["response_claims"]["state"]["message"])
 
 

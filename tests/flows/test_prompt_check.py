@@ -111,7 +111,7 @@ def test_long_lines_are_not_wrapped_and_control_characters_are_replaced(check: C
         (
             DECOMPOSE.replace(", coverage {{coverage}}", ""),
             [
-                "prompt.md: has no blank {{coverage}}; put {{coverage}} where it is to stand, "
+                "prompt.md: has no blank {{coverage}}; put {{coverage}} where it should be, "
                 "or the setting changes nothing"
             ],
         ),
@@ -142,7 +142,7 @@ def test_warnings(check: Check, text: str, expected: list[str]) -> None:
         (
             "Judge.\n{{premise}}\n{{clams}}",
             [
-                "prompt.md:3: nothing fills the blank {{clams}}; did you mean 'claims'?",
+                "prompt.md:3: unknown blank {{clams}}; did you mean 'claims'?",
                 "prompt.md: has neither {{texts}} nor {{claims}}; a prompt that decomposes has "
                 "{{texts}}, one that verifies has {{claims}}",
             ],
@@ -157,9 +157,8 @@ def test_warnings(check: Check, text: str, expected: list[str]) -> None:
         (
             "{{texts}}\n\n{{atomicty}} {{premise}}",
             [
-                "prompt.md:3: nothing fills the blank {{atomicty}}; did you mean 'atomicity'?",
-                "prompt.md:3: nothing fills the blank {{premise}}; known are atomicity, coverage, "
-                "texts",
+                "prompt.md:3: unknown blank {{atomicty}}; did you mean 'atomicity'?",
+                "prompt.md:3: unknown blank {{premise}}; known are atomicity, coverage, texts",
             ],
         ),
         ("{{claims}}", ["prompt.md: has no blank {{premise}}; put one above {{claims}}"]),

@@ -239,13 +239,13 @@ def test_commands_read_the_copy_or_the_store_and_warn_of_an_old_copy(
     os.utime(store, (before, before))
     assert told() == (
         "1",
-        f"claimflow: {copy} is older than the store, which was not written by a run that ended; "
+        f"claimflow: {copy} is older than the store: the last run that wrote to it did not finish; "
         "add --live to read the store itself\n",
     )
     copy.unlink()
     assert told() == (
         "2",
-        f"claimflow: {copy} is not there yet: reading the store itself, when it is free\n",
+        f"claimflow: {copy} does not exist yet: reading the store itself when it is free\n",
     )
 
 

@@ -88,19 +88,19 @@ def test_failed_selects_failed_steps_and_all_that_depend_on_them(small: Path) ->
         (
             Rerun(only=("summary",), from_step="precision", failed=True),
             None,
-            "--only and --from: each says which steps are made; choose one of them\n"
-            "--only and --failed: each says which steps are made; choose one of them\n"
-            "--from and --failed: each says which steps are made; choose one of them",
+            "--only and --from: both select the steps to make; choose one of them\n"
+            "--only and --failed: both select the steps to make; choose one of them\n"
+            "--from and --failed: both select the steps to make; choose one of them",
         ),
         (
             Rerun(again=("summary",), failed=True),
             None,
-            "--again and --failed: each says which steps are made again; choose one of them",
+            "--again and --failed: both select the steps to make again; choose one of them",
         ),
         (
             Rerun(samples="ids.txt"),
             3,
-            "--limit and --samples: each says which samples are taken; choose one of them",
+            "--limit and --samples: both select the samples; choose one of them",
         ),
         (
             Rerun(again=("summary",), only=("precision",)),

@@ -209,12 +209,12 @@ def test_a_needed_step_that_is_not_in_the_store_is_named(
     before = runs(judged)
     assert told(judged, capsys, "--only", "precision") == (
         2,
-        "--only: needs 'response_claims', which is not on file as it is now; "
+        "--only: needs 'response_claims', whose table is not in the store in its current state; "
         "make it in a run without --only",
     )
     assert told(judged, capsys, "--from", VERDICTS) == (
         2,
-        "--from: needs 'response_claims', which is not on file as it is now; "
+        "--from: needs 'response_claims', whose table is not in the store in its current state; "
         "make it in a run without --from",
     )
     assert (endpoint.hits, runs(judged)) == (0, before)
@@ -242,7 +242,7 @@ def test_failed_repeats_failed_calls_and_makes_the_dependents(
     store = judged.store.path
     assert told(judged, capsys, "--failed") == (
         2,
-        f"--failed: {store} has no run of p that came to its end; run without --failed",
+        f"--failed: {store} has no run of p that finished; run without --failed",
     )
     endpoint.behaviour.fault = faults.where(about("two"), faults.missing(1))
     assert judged.command() == 1

@@ -181,7 +181,7 @@ def test_markdown_is_the_page_of_a_nightly_run(
     assert page.startswith(f"### Run `{chosen_run(store, 'latest')}`\n")
     assert "| `recall: max 0.25` | 0.750 | 0.500 to 1.000 | fail |" in page
     claims = "- `response_claims: 1 claim of 25 responses, 1 of which failed (all 25 samples)`"
-    assert f"{claims}\n  - `1 of 1 claims have no place in the text`\n" in page
+    assert f"{claims}\n  - `1 of 1 claims cannot be located in the text`\n" in page
 
 
 def test_only_html_compares_two_runs(store: Store, capsys: pytest.CaptureFixture[str]) -> None:

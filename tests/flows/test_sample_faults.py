@@ -63,7 +63,7 @@ def test_every_fault_of_every_line_at_once(tmp_path: Path) -> None:
         "name its text one of text, page_content, content, doc",
         "s.jsonl:14: 'contexts' is an object; write a list of texts",
         "s.jsonl:15: 'ground_truth' holds objects; write a list of texts",
-        "s.jsonl:16: brackets nested about a thousand deep; nest them less",
+        "s.jsonl:16: brackets nested about a thousand deep; use less nesting",
         "s.jsonl:17: a number of thousands of digits; write it as text",
         "s.jsonl:18: 'contexts' holds null in place 1; write a list of texts",
     ]
@@ -130,7 +130,7 @@ def test_every_malformed_row_of_a_csv_file(tmp_path: Path) -> None:
         ("id,a,id\n1,2,3\n", "s.csv:1: two columns are named 'id'; name every column once"),
         (
             "id,a\r\n1,2\n3,4\r\n",
-            r"s.csv:1: not one kind of line end, or no CSV; end every line in \n",
+            r"s.csv:1: mixed line ends, or not CSV; end every line in \n",
         ),
         ("id,answer\n", "s.csv: no samples; write at least one"),
         (
@@ -194,25 +194,25 @@ def test_missing_files(tmp_path: Path) -> None:
     assert messages(tmp_path, "answer.jsonl") == [
         "answer.jsonl: no such file; did you mean 'answers.jsonl'?"
     ]
-    assert messages(tmp_path, "zzz") == [f"zzz: no such file; the folder looked in is {tmp_path}"]
+    assert messages(tmp_path, "zzz") == [f"zzz: no such file; the folder searched is {tmp_path}"]
     assert messages(tmp_path, "no/a.jsonl") == [
         f"no/a.jsonl: no such file; there is no folder {tmp_path}/no either"
     ]
     for glob in ("*.csv", "b**.jsonl"):
         assert messages(tmp_path, glob) == [
-            f"{glob}: no file has such a name; the folder it starts from is {tmp_path}"
+            f"{glob}: no file matches; the search starts in {tmp_path}"
         ]
     assert messages(tmp_path, "sub") == ["sub: a folder; name its files, such as sub/*.jsonl"]
 
 
 def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
     name = "x" * 300
-    assert messages(tmp_path, name) == [f"{name}: no such file; the folder looked in is {tmp_path}"]
+    assert messages(tmp_path, name) == [f"{name}: no such file; the folder searched is {tmp_path}"]
     assert messages(tmp_path, f"{name}/a.jsonl") == [
         f"{name}/a.jsonl: no such file; there is no folder {tmp_path}/{name} either"
     ]
     assert messages(tmp_path, f"{name}*") == [
-        f"{name}*: no file has such a name; the folder it starts from is {tmp_path}"
+        f"{name}*: no file matches; the search starts in {tmp_path}"
     ]
 
 
@@ -224,7 +224,7 @@ def test_files_of_unknown_formats(tmp_path: Path) -> None:
 
 def test_columns_that_give_the_same_field(tmp_path: Path) -> None:
     assert messages_of(tmp_path, "s.jsonl", '{"answer": "a"}\n{"response": "b"}') == [
-        "s.jsonl: 'answer' and 'response' give the same field, response; "
+        "s.jsonl: 'answer' and 'response' fill the same field, response; "
         "choose one under rename, such as {answer: response}"
     ]
 
@@ -233,8 +233,8 @@ def test_rename_is_checked(tmp_path: Path) -> None:
     (tmp_path / "s.jsonl").write_text(json.dumps({"answer": "a", "gold": "b"}))
     rename = {"answer": "responce", "golden": "reference", "gold": "metadata"}
     assert messages(tmp_path, "s.jsonl", rename) == [
-        "rename.answer: 'responce' is no field of a sample; did you mean 'response'?",
-        "rename.gold: 'metadata' is no field of a sample; known are other_references, "
+        "rename.answer: 'responce' is not a field of a sample; did you mean 'response'?",
+        "rename.gold: 'metadata' is not a field of a sample; known are other_references, "
         "reference, reference_claims, response, response_claims, retrieved_contexts, "
         "sample_id, user_input",
         "rename.golden: no sample has 'golden'; did you mean 'gold'?",
@@ -243,5 +243,5 @@ def test_rename_is_checked(tmp_path: Path) -> None:
 
 def test_a_rename_is_not_blamed_when_nothing_could_be_read(tmp_path: Path) -> None:
     assert messages(tmp_path, "no.jsonl", {"a": "response"}) == [
-        f"no.jsonl: no such file; the folder looked in is {tmp_path}"
+        f"no.jsonl: no such file; the folder searched is {tmp_path}"
     ]

@@ -119,11 +119,12 @@ def test_all_mistakes_are_reported_together(small: Path) -> None:
         "s.yaml:3 deployments.one.paramaters: unknown key 'paramaters'; did you mean 'parameters'?",
         "s.yaml:3 deployments.one.pipeline: there is no file 'small.yml'; did you mean "
         "'small.yaml'?",
-        "s.yaml:4 deployments.two.cron: is not valid; '25' is no hour: write *, or 0 to 23",
+        "s.yaml:4 deployments.two.cron: is not valid; '25' is not a valid hour: write *, or 0 to "
+        "23",
         f"s.yaml:4 deployments.two.every: {every}",
         "s.yaml:4 deployments.two.missed: 'never' is not allowed; write 'run' or 'skip'",
-        "s.yaml:5 deployments.three.cron: is not valid; 'fry' is no day of the week: write *, or "
-        "0 to 7 or sun to sat",
+        "s.yaml:5 deployments.three.cron: is not valid; 'fry' is not a valid day of the week: "
+        "write *, or 0 to 7 or sun to sat",
         "s.yaml:5 deployments.three.timezone: is not valid; there is no time zone 'Nowhere'; "
         "write one as in Europe/Berlin",
         "s.yaml:6 deployments.four.pipeline: is missing; write pipeline: FILE.yaml",
@@ -174,7 +175,7 @@ def test_parameters_must_fit_the_pipeline(small: Path) -> None:
         "six: {pipeline: bad.yaml, every: 5}",
         "seven: {pipeline: bad.yaml, every: 6}",
     )
-    makes = "each says which steps are made; choose one of them"
+    makes = "both select the steps to make; choose one of them"
     assert faults(path) == [
         "bad.yaml:4 steps: is empty; write at least one",
         "s.yaml:2 deployments.one.pipeline: there is no file 'smal.yaml'; did you mean "
@@ -188,16 +189,16 @@ def test_parameters_must_fit_the_pipeline(small: Path) -> None:
         "'summary'?",
         "s.yaml:5 deployments.four.parameters.again: 'precision' is not made in a run only "
         "summary; leave out again precision or only",
-        "s.yaml:6 deployments.five.parameters: limit and samples: each says which samples are "
-        "taken; choose one of them",
+        "s.yaml:6 deployments.five.parameters: limit and samples: both select the samples; "
+        "choose one of them",
     ]
 
 
 def test_reports_are_written_to_a_folder(small: Path) -> None:
     path = written(small, "one: {pipeline: small.yaml, every: 90, report: 's3://bucket/pages'}")
     assert faults(path) == [
-        "s.yaml:2 deployments.one.report: is not valid; name a folder: reports are written to "
-        "files alone"
+        "s.yaml:2 deployments.one.report: is not valid; name a folder: reports cannot be "
+        "written to object storage"
     ]
 
 

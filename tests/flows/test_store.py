@@ -153,8 +153,8 @@ def test_a_database_with_other_tables_is_refused_and_left_unchanged(tmp_path: Pa
     with pytest.raises(InputError) as caught, Store(path).writing():
         pass
     assert str(caught.value) == (
-        f"{path}: holds no store, but tables of others, such as 'claims'; "
-        "name a file of its own as the store"
+        f"{path}: is not a store: it has other tables, such as 'claims'; "
+        "name another file as the store"
     )
     with duckdb.connect(path) as other:
         assert other.execute("SELECT table_name FROM duckdb_tables()").fetchall() == [("claims",)]
@@ -191,7 +191,8 @@ def test_a_folder_that_cannot_be_made_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught, Store(path).writing():
         pass
     assert str(caught.value) == (
-        f"{path}: its folder cannot be made (File exists); name a store in a folder of yours"
+        f"{path}: its folder cannot be made (File exists); name a store in a folder that you "
+        "can write to"
     )
 
 

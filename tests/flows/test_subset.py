@@ -50,10 +50,10 @@ def test_a_query_selects_samples(small: Path) -> None:
     run_pipeline(found, rerun=matches)
     assert ids(select(small, "SELECT sample_id FROM latest.sentence_matches")) == ["tower"]
     assert message(small, "SELECT 1 AS one, 2 AS two") == (
-        "--samples: the query answers one, two; let it answer a column sample_id"
+        "--samples: the query returns one, two; return a column sample_id"
     )
     assert message(small, "select sample_id from latest.samples where false") == (
-        "--samples: names no sample; name one at least"
+        "--samples: names no sample; name at least one"
     )
     assert message(small, "FROM nowhere").startswith("sql: Catalog Error")
     assert message(small, "SELECT * FROM read_csv('/etc/passwd')").startswith(
@@ -72,12 +72,12 @@ def test_unknown_ids_are_reported(small: Path) -> None:
     path = small.with_name("ids")
     path.write_text("tower\nno\n", "utf-8")
     assert message(small, str(path)) == (
-        "--samples: 'no' is no sample of samples.jsonl; name ids that it has"
+        "--samples: 'no' is not a sample of samples.jsonl; use ids of those samples"
     )
     path.write_text("tower\n" + "".join(f"n{number}\n" for number in range(1200)), "utf-8")
     assert message(small, str(path)) == (
-        "--samples: 'n0', 'n1', 'n2', 'n3', 'n4' and 1,195 more are no samples (1,200 of them) "
-        "of samples.jsonl; name ids that it has"
+        "--samples: 'n0', 'n1', 'n2', 'n3', 'n4' and 1,195 more are not samples (1,200 of them) "
+        "of samples.jsonl; use ids of those samples"
     )
 
 
@@ -87,7 +87,7 @@ def test_a_file_without_ids_is_reported(small: Path) -> None:
     )
     empty = small.with_name("none")
     empty.write_text(" \n", "utf-8")
-    assert message(small, str(empty)) == "--samples: names no sample; name one at least"
+    assert message(small, str(empty)) == "--samples: names no sample; name at least one"
     latin = small.with_name("latin")
     latin.write_bytes("Größe".encode("latin-1"))
     assert message(small, str(latin)).startswith(f"{latin}: cannot be read ('utf-8' codec")

@@ -123,7 +123,7 @@ def test_the_command_without_a_run_and_a_name_is_an_error(
 ) -> None:
     put(store)
     assert main(["tag", "latest", "--store", str(store.path)]) == 2
-    told = "claimflow: tag: lacks a run and a name; write claimflow tag RUN NAME, or --list\n"
+    told = "claimflow: tag: needs a run and a name; write claimflow tag RUN NAME, or --list\n"
     assert capsys.readouterr().err == told
 
 

@@ -305,6 +305,6 @@ def test_ctrl_c_ends_it(store: Store) -> None:
         line = process.stdout.readline()
         url, _, words = line.partition(" ")
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?key=\S{43}", url)
-        assert words == f"shows {store.path}; Ctrl-C ends it\n"
+        assert words == f"shows {store.path}; stop it with Ctrl-C\n"
         process.send_signal(signal.SIGINT)
         assert process.wait(120) == 0

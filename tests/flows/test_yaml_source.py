@@ -40,15 +40,15 @@ def test_an_empty_file_has_no_value(tmp_path: Path) -> None:
             "steps:\n  x: {}\n  x: {}\n",
             ":3 steps.x: two steps are named 'x'; the first is on line 2; rename or remove one",
         ),
-        ("1: a\n", ":1: the key '1' is no text; put it in quotes"),
-        ("[a]: b\n", ":1: a key is no text; put it in quotes"),
+        ("1: a\n", ":1: the key '1' is not text; put it in quotes"),
+        ("[a]: b\n", ":1: a key is not text; put it in quotes"),
         (
             "a: &x [1]\nb: *x\n",
-            ":2 b: an alias repeats another part of the file; write it out",
+            ":2 b: aliases are not supported; write it out",
         ),
         (
             "a: &x [*x]\n",
-            ":1 a.0: an alias repeats another part of the file; write it out",
+            ":1 a.0: aliases are not supported; write it out",
         ),
         (
             "a: !!python/object:os.system x\n",
@@ -101,7 +101,7 @@ def test_faults(tmp_path: Path, text: str, message: str) -> None:
             ": is not YAML (unacceptable character #x0001: special characters are "
             "not allowed); write it as UTF-8 text",
         ),
-        (b"[" * 1500, ": its brackets or lists are nested hundreds deep; nest them less"),
+        (b"[" * 1500, ": its brackets or lists are nested hundreds deep; use less nesting"),
     ],
 )
 def test_files_that_are_not_yaml(tmp_path: Path, content: bytes, message: str) -> None:
