@@ -364,10 +364,10 @@ def test_faults_of_a_canary(judged: Judged, line: dict[str, Any], told: str) -> 
     ("more", "told"),
     [
         ({"every": "soon"}, "write seconds, or a number with s, m, h or d, as in 6h"),
-        ({"fresh": 0}, "greater than or equal to 1"),
+        ({"fresh": 0}, "0 is out of range; write 1 or more"),
         ({"path": "none.jsonl"}, "no such file"),
         ({"steps": {"claims": {"use": "decompose_claims", "of": "response"}}}, "no step verifies"),
-        ({"gates": {"factual_correctness": {"steady": True}}}, "only canaries are steady"),
+        ({"gates": {"factual_correctness": {"steady": True}}}, "steady is for canaries only"),
         ({"steps": TWO, "gates": {"canary_agreement": {"min": 0.5}}}, "2 steps make"),
     ],
 )
