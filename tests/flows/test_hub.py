@@ -409,6 +409,6 @@ def test_workers_fetch_the_same_commit(hub: Hub, home: Path) -> None:
         hub.publish(NAME, hub.commits[NAME][hub.revisions[NAME]["main"]], revision="v2")
         worker_judgements(HubModel(NAME, "v2"), identity, [PAIR])
     with pytest.raises(
-        WorkersError, match=r"has not the entailment model .*: no/such is no folder"
+        WorkersError, match=r"does not have the entailment model .*: no/such is not a folder"
     ):
         worker_judgements(HubModel("no/such"), {}, [PAIR])
