@@ -14,7 +14,7 @@ from claimflow.flows.runner.canaries import judge_canaries
 from claimflow.flows.runner.embedded_models import fetch_models
 from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.plan import choose
-from claimflow.flows.runner.prepare import Prepared, open_store
+from claimflow.flows.runner.prepare import Prepared
 from claimflow.flows.runner.readiness import check_ready
 from claimflow.flows.runner.run import Run, run_context, run_interruptibly
 from claimflow.flows.runner.workers import open_workers
@@ -48,7 +48,7 @@ def run_pipeline(
 ) -> RunResult:
     """Run a pipeline: reuse the tables that are in `store`, make the others, record the run.
 
-    `store` is the pipeline's own if None. `rerun` selects steps and what to make anew; give
+    `store` is that of `prepared` if None. `rerun` selects steps and what to make anew; give
     `prepare` the same. With `redact` the record of model calls keeps hashes instead of texts.
     `observer` receives the events of the run. `open_shared_limiter` opens the rate limits that
     several runs share. Setting `stop` from another thread ends the run within moments.
@@ -62,7 +62,7 @@ def run_pipeline(
     observer, stop = observer or RunObserver(), stop or threading.Event()
     prepared = fetch_models(prepared, observer.message)
     pipeline = prepared.pipeline
-    store = store or open_store(prepared)
+    store = store or prepared.store
     choice = choose(prepared, store, rerun or Rerun())
     if choice.run_without_failures is not None:
         return RunResult(choice.run_without_failures, store, {}, choice.nothing_to_do)

@@ -19,7 +19,7 @@ from claimflow.flows.report.formatting import (
 )
 from claimflow.flows.report.run_document import StepMetric, named_metrics
 from claimflow.flows.report.run_text import gate_cells
-from claimflow.flows.runner.prepare import open_store, prepare
+from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.store.results import chosen_run, run_steps
 from claimflow.flows.store.store import Store, read_table
 
@@ -77,7 +77,7 @@ def _find_or_make_run(
         raise InputError([Fault("assert_scores", what, hint)])
     path = None if store is None else Path(store)
     prepared = prepare(Path(pipeline), limit=limit, store=path)
-    result = run_pipeline(prepared, open_store(prepared, path))
+    result = run_pipeline(prepared)
     return result.store, result.run_id
 
 

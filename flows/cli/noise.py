@@ -65,15 +65,15 @@ def noise(options: Namespace) -> int:
     from claimflow.flows.cli.progress import progress_observer
     from claimflow.flows.quality.noise import estimate_calls, measure_noise
     from claimflow.flows.runner.embedded_models import fetch_models
-    from claimflow.flows.runner.prepare import open_store, prepare
+    from claimflow.flows.runner.prepare import prepare
     from claimflow.stages.rows import Score
 
     announce = partial(print, file=sys.stderr, flush=True)
-    prepared = fetch_models(prepare(options.config), announce)
+    prepared = fetch_models(prepare(options.config, store=options.store), announce)
     if not any(step.stage.makes is Score for step in prepared.pipeline.steps):
         hint = "add a step that makes some, such as faithfulness"
         raise InputError([Fault(str(options.config), "no step makes scores", hint)])
-    store = open_store(prepared, options.store)
+    store = prepared.store
     samples = next(prepared.samples.shards(options.limit))
     design, estimates = estimate_calls(prepared, store, samples, options.repeats)
     counts = f"{samples.height:,} of {format_count(prepared.samples.count, 'sample')}"

@@ -54,11 +54,11 @@ def plan(options: Namespace) -> int:
     from claimflow.flows.runner.canaries import canary_estimates
     from claimflow.flows.runner.embedded_models import missing_model
     from claimflow.flows.runner.estimate import estimate
-    from claimflow.flows.runner.prepare import open_store, prepare
+    from claimflow.flows.runner.prepare import prepare
 
     rerun = Rerun.of(options)
     prepared = prepare(options.config, limit=options.limit, rerun=rerun, store=options.store)
-    store = open_store(prepared, options.store)
+    store = prepared.store
     choice = planning.choose(prepared, store, rerun)
     if choice.run_without_failures is not None:
         print(choice.nothing_to_do)

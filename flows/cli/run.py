@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from claimflow.flows.api import RunResult
     from claimflow.flows.pipeline.rerun import Rerun
     from claimflow.flows.runner.prepare import Prepared
-    from claimflow.flows.store.store import Store
 
 
 def add(commands: Commands) -> None:
@@ -45,35 +44,31 @@ def run(options: Namespace) -> int:
     from claimflow.flows.pipeline.rerun import Rerun
     from claimflow.flows.report.run_document import RunDocument
     from claimflow.flows.report.terminal import Terminal, print_run
-    from claimflow.flows.runner.prepare import open_store, prepare
+    from claimflow.flows.runner.prepare import prepare
 
     rerun = Rerun.of(options)
     prepared = prepare(options.config, limit=options.limit, rerun=rerun, store=options.store)
-    store = open_store(prepared, options.store)
     if options.prefect or is_configured():
-        result = _run_in_prefect(options, rerun, prepared, store)
+        result = _run_in_prefect(options, rerun, prepared)
     else:
-        with progress_observer(store) as observer:
-            result = run_pipeline(
-                prepared, store, rerun=rerun, redact=options.redact, observer=observer
-            )
+        with progress_observer(prepared.store) as observer:
+            result = run_pipeline(prepared, rerun=rerun, redact=options.redact, observer=observer)
     if result.nothing_to_do:
         print(result.nothing_to_do)
         return 0
-    document = RunDocument(store, result.run_id)
+    document = RunDocument(result.store, result.run_id)
     print_run(Terminal(), document, config=options.config)
     return document.exit_code
 
 
-def _run_in_prefect(
-    options: Namespace, rerun: "Rerun", prepared: "Prepared", store: "Store"
-) -> "RunResult":
+def _run_in_prefect(options: Namespace, rerun: "Rerun", prepared: "Prepared") -> "RunResult":
     from claimflow.flows.api import RunResult
     from claimflow.flows.orchestration.local_server import explain_unreachable
     from claimflow.flows.runner.embedded_models import fetch_models
     from claimflow.flows.runner.plan import choose
 
     # Prefect takes seconds to import and logs errors with a traceback: mistakes are found first.
+    store = prepared.store
     choice = choose(
         fetch_models(prepared, partial(print, file=sys.stderr, flush=True)), store, rerun
     )

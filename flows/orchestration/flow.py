@@ -18,7 +18,7 @@ from claimflow.flows.orchestration.task_runs import TaskRunObserver
 from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.pipeline.yaml_source import load_yaml
 from claimflow.flows.report.run_document import RunDocument
-from claimflow.flows.runner.prepare import open_store, prepare
+from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.shutdown import silence_stderr_at_exit
 from claimflow.flows.store.export import check_place, publish_run
 
@@ -78,17 +78,14 @@ def evaluate(
     silence_stderr_at_exit()
     label_with_process(flow_run.id)
     rerun = Rerun(again or (), fresh, only or (), from_step, failed, samples)
-    store_path = Path(store) if store else None
-    prepared = prepare(Path(config), limit=limit, rerun=rerun, store=store_path)
+    prepared = prepare(Path(config), limit=limit, rerun=rerun, store=Path(store) if store else None)
     if publish is not None:
         check_place(publish)
-    target = open_store(prepared, store_path)
     result = run_pipeline(
         prepared,
-        target,
         rerun=rerun,
         redact=redact,
-        observer=TaskRunObserver(target),
+        observer=TaskRunObserver(prepared.store),
         open_shared_limiter=shared_limits_of(prepared.pipeline),
     )
     if result.nothing_to_do:

@@ -9,7 +9,6 @@ from claimflow.flows.store.artifacts import (
     Artifact,
     ArtifactWriter,
     Provenance,
-    find_artifact,
     read_artifact,
 )
 from claimflow.flows.store.edits import Edit
@@ -54,12 +53,6 @@ class CorrectedTable(NamedTuple):
 
     def _edit_keys(self) -> list[list[str]]:
         return [[edit.edit_id, edit.sample_id] for edit in self.edits]
-
-
-def find_corrected(store: Store, corrected: CorrectedTable) -> Artifact | None:
-    """The corrected table, if an earlier run made it."""
-    with store.reading() as connection:
-        return find_artifact(connection, corrected.fingerprint)
 
 
 def make_corrected(

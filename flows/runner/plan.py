@@ -8,7 +8,7 @@ from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.rerun import Rerun, StepSelection, select_steps
 from claimflow.flows.pipeline.wiring import Step
-from claimflow.flows.runner.corrections import CorrectedTable, corrected_digest, find_corrected
+from claimflow.flows.runner.corrections import CorrectedTable, corrected_digest
 from claimflow.flows.runner.incremental import SAMPLES, can_reuse_rows, unchanged_samples
 from claimflow.flows.runner.prepare import SHARD, Prepared
 from claimflow.flows.runner.tools import Toolbox
@@ -67,7 +67,7 @@ def _plan_edits(
     if below is None or not edits:
         return one._replace(edits=tuple(edits)), below and below.digest
     corrected = CorrectedTable(step.stage.makes, below, edits)
-    found = find_corrected(store, corrected)
+    found = _find(store, corrected.fingerprint)
     if found is not None:
         return one._replace(artifact=found), found.digest
     digest = corrected_digest(store, corrected, lambda: prepared.samples.shards(SHARD))

@@ -25,10 +25,11 @@ _LOG: Final = logging.getLogger("claimflow")
 
 
 class Prepared(NamedTuple):
-    """A checked pipeline with its samples and canaries."""
+    """A checked pipeline with its samples and canaries, and the store that its runs write to."""
 
     pipeline: Pipeline
     samples: SampleSource
+    store: Store
     canaries: tuple[Canary, ...] = ()
 
 
@@ -58,20 +59,13 @@ def prepare(
     if faults or pipeline is None or samples is None:
         raise InputError(faults)
     _warn_of_misspelt_fields(source, samples)
-    if rerun.samples is not None:
-        samples = select_samples(samples, rerun.samples, Store((store or pipeline.store).resolve()))
-    return Prepared(pipeline, samples, canaries or ())
-
-
-def open_store(prepared: Prepared, path: Path | None = None) -> Store:
-    """The store at `path`, or else the one that the pipeline writes to.
-
-    Raises `InputError` where a folder lies at its path.
-    """
-    path = (path or prepared.pipeline.store).resolve()
+    path = (store or pipeline.store).resolve()
     if path.is_dir():
         raise InputError([Fault(str(path), "a folder", "name a file in it as the store")])
-    return Store(path)
+    opened = Store(path)
+    if rerun.samples is not None:
+        samples = select_samples(samples, rerun.samples, opened)
+    return Prepared(pipeline, samples, opened, canaries or ())
 
 
 def _collect_faults(read: Callable[[], Read], faults: list[Fault]) -> Read | None:

@@ -16,7 +16,7 @@ from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.rerun import StepSelection
 from claimflow.flows.pipeline.wiring import Step
-from claimflow.flows.runner.corrections import CorrectedTable, find_corrected, make_corrected
+from claimflow.flows.runner.corrections import CorrectedTable, make_corrected
 from claimflow.flows.runner.incremental import SAMPLES
 from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.prepare import SHARD, Prepared
@@ -201,7 +201,8 @@ class Run:
     ) -> StepResult:
         """The table of a step with the corrections people made applied to it."""
         table = CorrectedTable(step.stage.makes, base.artifact, edits)
-        found = find_corrected(self._store, table)
+        with self._store.reading() as connection:
+            found = find_artifact(connection, table.fingerprint)
         artifact = found or make_corrected(
             self._store, table, provenance, lambda: self._samples.shards(SHARD)
         )

@@ -179,14 +179,14 @@ def _make_on_workers(
     """Parts made by workers; a part that is samples alone is cut into `cut` chunks."""
     counts: deque[int] = deque()
 
-    def chunks() -> Iterator[tuple[Stage, Tables]]:
+    def chunks() -> Iterator[tuple[Stage, Tables, Tables]]:
         for tables in parts:
             pieces = _pieces(tables, cut)
             counts.append(len(pieces))
             for piece in pieces:
-                yield stage, piece
+                yield stage, piece, {}
 
-    made = workers.each(make_table, chunks(), what=stage.use)
+    made = workers.each(Stage.make, chunks(), what=stage.use)
     for first in made:
         yield pl.concat([first, *islice(made, counts.popleft() - 1)])
 
@@ -222,11 +222,6 @@ def _pieces(tables: Tables, cut: int) -> list[Tables]:
     size = max(1, -(-samples.height // cut))
     starts = range(0, max(1, samples.height), size)
     return [{"samples": samples.slice(start, size)} for start in starts]
-
-
-def make_table(stage: Stage, tables: Tables) -> pl.DataFrame:
-    """The work of a worker: the rows that a stage without tools makes of a chunk."""
-    return stage.make(tables, {})
 
 
 def can_batch_parts(stage: Stage, tools: Mapping[str, Any]) -> bool:

@@ -16,7 +16,7 @@ from claimflow.flows.errors import InputError, StoppedError
 from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.plan import plan
-from claimflow.flows.runner.prepare import open_store, prepare
+from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.store.results import all_runs, run_steps, summaries
 from claimflow.flows.store.store import Store, read_table
 
@@ -81,7 +81,7 @@ def rows(path: Path, query: str) -> pl.DataFrame:
 
 def actions(path: Path) -> dict[str, str]:
     prepared = prepare(path)
-    return {p.step: p.action for p in plan(prepared, open_store(prepared, None))}
+    return {p.step: p.action for p in plan(prepared, prepared.store)}
 
 
 @pytest.fixture
@@ -246,7 +246,7 @@ def test_the_plan_is_what_the_run_does(small: Path) -> None:
 
 def test_a_stopped_run_keeps_its_tables_and_is_recorded_as_stopped(small: Path) -> None:
     prepared = prepare(small)
-    store = open_store(prepared, None)
+    store = prepared.store
 
     stop = threading.Event()
 
@@ -265,7 +265,7 @@ def test_a_run_that_raises_is_recorded_as_failed(
     small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared = prepare(small)
-    store = open_store(prepared, None)
+    store = prepared.store
 
     class Breaking(RunObserver):
         def step_finished(self, result: StepResult) -> None:

@@ -16,7 +16,7 @@ from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.runner import table_builder
 from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.plan import plan
-from claimflow.flows.runner.prepare import open_store, prepare
+from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.runner.table_builder import TableBuilder
 from claimflow.flows.runner.workers.local import LocalWorkers
 from claimflow.flows.samples.reader import SampleSource, read_samples
@@ -187,7 +187,7 @@ def test_a_plan_counts_copied_rows_and_other_settings_copy_none(tmp_path: Path) 
     ):
         config.write_text(text, "utf-8")
         prepared = prepare(config)
-        found = plan(prepared, open_store(prepared, None))
+        found = plan(prepared, prepared.store)
         assert [(one.action, one.reused_samples) for one in found] == expected
 
 

@@ -13,7 +13,6 @@ import polars as pl
 import pytest
 
 from claimflow.flows.errors import StoppedError, WorkersError
-from claimflow.flows.runner.table_builder import make_table
 from claimflow.flows.runner.workers.local import LocalWorkers
 from claimflow.stages.base import Stage
 from claimflow.stages.decompose import DecomposeClaims
@@ -31,7 +30,7 @@ def part(number: int, text: str | None = None) -> dict[str, pl.DataFrame]:
 
 
 def make(workers: LocalWorkers, parts: Iterable[Any], stage: Stage = STAGE) -> Iterator[Any]:
-    return workers.each(make_table, ((stage, tables) for tables in parts), what=stage.use)
+    return workers.each(Stage.make, ((stage, tables, {}) for tables in parts), what=stage.use)
 
 
 @pytest.fixture
