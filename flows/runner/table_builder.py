@@ -94,31 +94,31 @@ class TableBuilder:
             samples = self._samples.shards(SHARD)
             unchanged = unchanged_samples(self._store, stage, provenance.recipe, samples)
         if not stage.per_sample:
-            whole = stage.make(whole_inputs(self._store, step, inputs), tools)
+            whole = stage.make(_whole_inputs(self._store, step, inputs), tools)
             parts: Iterable[pl.DataFrame] = [whole]
-        elif can_batch_parts(stage, tools):
+        elif _can_batch_parts(stage, tools):
             size = AT_ONCE
-            parts = make_batched_parts(self._store, step, inputs, of=shards)
+            parts = _make_batched_parts(self._store, step, inputs, of=shards)
         elif unchanged.height:
             remaining = -(-(self._samples.count - unchanged.height) // SHARD)
             table = IncrementalTable(self._store, step, inputs, unchanged)
             parts = self._until_stopped(
                 table.parts(
-                    grouped(range(shards), GROUP),
-                    lambda changed: make_parts(stage, changed, {}, self._workers, of=remaining),
+                    _grouped(range(shards), GROUP),
+                    lambda changed: _make_parts(stage, changed, {}, self._workers, of=remaining),
                 )
             )
         else:
             size = 1 if tools else GROUP  # Rows that cost model calls are written at once.
-            read = input_parts(self._store, step, inputs, of=shards, size=size)
-            parts = make_parts(stage, self._until_stopped(read), tools, self._workers, of=shards)
+            read = _input_parts(self._store, step, inputs, of=shards, size=size)
+            parts = _make_parts(stage, self._until_stopped(read), tools, self._workers, of=shards)
         return self._write(writer, step.name, parts, size), unchanged.height
 
     def _write(
         self, writer: ArtifactWriter, name: str, parts: Iterable[pl.DataFrame], size: int
     ) -> Artifact:
         done = 0
-        for group in self._until_stopped(grouped(parts, size)):
+        for group in self._until_stopped(_grouped(parts, size)):
             writer.add(done, *group)
             for _ in group:
                 done += 1
@@ -132,14 +132,14 @@ class TableBuilder:
             yield item
 
 
-def grouped(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+def _grouped(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     """`items` in lists of `size`; the last list may be shorter."""
     rest = iter(items)
     while group := list(islice(rest, size)):
         yield group
 
 
-def whole_inputs(store: Store, step: Step, inputs: Mapping[str, Artifact]) -> Tables:
+def _whole_inputs(store: Store, step: Step, inputs: Mapping[str, Artifact]) -> Tables:
     """The inputs of a step, read while the store is open once."""
     with store.reading() as connection:
 
@@ -150,18 +150,18 @@ def whole_inputs(store: Store, step: Step, inputs: Mapping[str, Artifact]) -> Ta
         return step.collect(table)
 
 
-def input_parts(
+def _input_parts(
     store: Store, step: Step, inputs: Mapping[str, Artifact], *, of: int, size: int
 ) -> Iterator[Tables]:
     """The inputs of a step in `of` parts; `size` parts are read while the store is open once."""
-    for shards in grouped(range(of), size):
+    for shards in _grouped(range(of), size):
         tables = _read(store, step, inputs, shards)
         parts = {name: by_shard(table, shards) for name, table in tables.items()}
         for number in range(len(shards)):
             yield {name: tables[number] for name, tables in parts.items()}
 
 
-def make_parts(
+def _make_parts(
     stage: Stage, parts: Iterable[Tables], tools: Mapping[str, Any], workers: Workers, *, of: int
 ) -> Iterator[pl.DataFrame]:
     """The rows that a stage makes of each of the `of` parts, in their order."""
@@ -224,7 +224,7 @@ def _pieces(tables: Tables, cut: int) -> list[Tables]:
     return [{"samples": samples.slice(start, size)} for start in starts]
 
 
-def can_batch_parts(stage: Stage, tools: Mapping[str, Any]) -> bool:
+def _can_batch_parts(stage: Stage, tools: Mapping[str, Any]) -> bool:
     """Whether a stage can make several parts in one call, because its rows name their sample.
 
     Polars needs about a millisecond for each expression, however few the rows; a stage that
@@ -233,11 +233,11 @@ def can_batch_parts(stage: Stage, tools: Mapping[str, Any]) -> bool:
     return not tools and not stage.by_row and "sample_id" in stage.makes.model_fields
 
 
-def make_batched_parts(
+def _make_batched_parts(
     store: Store, step: Step, inputs: Mapping[str, Artifact], *, of: int
 ) -> Iterator[pl.DataFrame]:
-    """As `make_parts`, several parts in one call: the same rows in the same order."""
-    for shards in grouped(range(of), AT_ONCE):
+    """As `_make_parts`, several parts in one call: the same rows in the same order."""
+    for shards in _grouped(range(of), AT_ONCE):
         tables = _read(store, step, inputs, shards)
         shard_of = tables["samples"].select("sample_id", "shard")
         made = step.stage.make({name: t.drop("shard") for name, t in tables.items()}, {})
