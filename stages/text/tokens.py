@@ -106,13 +106,14 @@ class Treebank(Generic[Value]):
     Case is kept, and double quotes become `` and ''. The tokens equal those of NLTK 3.9.1's
     `word_tokenize` on a single sentence. No rule looks beyond the blanks around a piece of text,
     except those for the begin and the end of a sentence. So each piece between blanks is tokenized
-    on its own, and what `function` returns for its tokens is cached.
+    on its own, and what `function` returns for its tokens is cached. The tokens of a piece are
+    cached for all instances.
     """
 
     def __init__(self, function: Callable[[Sequence[str]], Value]) -> None:
         self._function = function
-        self._inner = WordCache(lambda piece: function(_inner_tokens(piece)))
-        self._last = WordCache(lambda piece: function(_last_tokens(piece)))
+        self._inner = WordCache(lambda piece: function(_INNER_TOKENS[piece]))
+        self._last = WordCache(lambda piece: function(_LAST_TOKENS[piece]))
 
     def of_sentence(self, sentence: str) -> list[Value]:
         """What `function` returns for each piece of one sentence, in order."""
@@ -126,8 +127,10 @@ class Treebank(Generic[Value]):
 
     def of_text(self, text: str) -> list[Value]:
         """What `function` returns for each piece of all sentences, in order."""
-        spans = split_sentences(text)
-        return [value for start, end in spans for value in self.of_sentence(text[start:end])]
+        values: list[Value] = []
+        for start, end in split_sentences(text):
+            values += self.of_sentence(text[start:end])
+        return values
 
 
 def treebank_words(sentence: str) -> list[str]:
@@ -145,6 +148,8 @@ def _last_tokens(piece: str) -> tuple[str, ...]:
     return _plain_tokens(piece, last=True) or tuple(_apply_rules(f"x {piece}")[1:])
 
 
+_INNER_TOKENS: Final = WordCache(_inner_tokens)
+_LAST_TOKENS: Final = WordCache(_last_tokens)
 _TOKENS: Final = Treebank(tuple[str, ...])
 
 
