@@ -68,6 +68,9 @@ LAYOUTS: Final[tuple[SheetLayout[Kind], ...]] = tuple(
     for kind, column in _IDENTIFIED_BY.items()
 )
 
+_DRAWN_FIELDS: Final = ("subject", "sample_id", "claim_id", "claim", "against", "passage")
+"""The fields of a label that are those of the row drawn."""
+
 _Key = tuple[str, str, str]
 """Sample, claim and passage of a row, as texts; "" for none."""
 
@@ -210,9 +213,6 @@ def _labels(
             )
         if problem:
             faults.append(sheet.fault(row, *problem))
-
-
-_DRAWN_FIELDS: Final = ("subject", "sample_id", "claim_id", "claim", "against", "passage")
 
 
 def _row_problem(
