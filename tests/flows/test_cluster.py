@@ -86,7 +86,7 @@ def _small_thresholds() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table_builder, "SHARD", 2)
         patch.setattr(tools, "_BATCH", 5)
-        patch.setattr(embedded_models, "_WORTH", 1)
+        patch.setattr(tools, "_WORTH", 1)
         patch.setattr(local, "WORTH", 1)
         yield
 
