@@ -1,6 +1,7 @@
 """The store: one DuckDB file, opened late and closed early."""
 
 import random
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +19,9 @@ from claimflow.flows.store.schema import check, prepare, schema_version
 
 _DISK_FULL: Final = ("No space left on device", "File too large", "Disk quota exceeded")
 _DAMAGED: Final = ("Corrupt database file", "Could not read enough bytes")
+
+_REFUSED: Final = re.compile(r'Cannot open file "[^"]*": (\w[\w -]*)')
+"""DuckDB's message where the operating system refuses to open the file, with its reason."""
 
 
 class Store:
@@ -111,6 +115,8 @@ class Store:
                         "cannot be opened as a store",
                         "name a DuckDB file that claimflow made",
                     )
+                    if reason := _REFUSED.search(str(error)):
+                        what, hint = f"cannot be opened ({reason[1]})", "name a file of yours"
                     raise InputError([Fault(str(self.path), what, hint)]) from error
                 if time.monotonic() > deadline:
                     raise StoreBusyError(

@@ -146,6 +146,15 @@ def test_a_file_that_is_no_database_is_an_input_error(tmp_path: Path) -> None:
     )
 
 
+def test_a_file_that_the_system_does_not_open_is_an_input_error(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 300)
+    with pytest.raises(InputError) as caught, Store(path).writing():
+        pass
+    assert (
+        str(caught.value) == f"{path}: cannot be opened (File name too long); name a file of yours"
+    )
+
+
 def test_a_database_with_other_tables_is_refused_and_left_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "other.duckdb"
     with duckdb.connect(path) as other:
