@@ -154,4 +154,6 @@ def _parted(messages: Sequence[dict[str, str]]) -> tuple[str | None, str]:
 
 def call_table(calls: Sequence[Call]) -> pl.DataFrame:
     """The calls as rows of `audit.calls`."""
-    return pl.DataFrame(calls, schema=_SCHEMA, orient="row")
+    # Polars keeps the class of rows, and by that this module and DuckDB, until the process has
+    # ended; DuckDB then prints that it leaks. So the rows are plain tuples.
+    return pl.DataFrame([tuple(call) for call in calls], schema=_SCHEMA, orient="row")

@@ -201,3 +201,26 @@ def test_runs_leave_the_litellm_of_their_process_as_it_was(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr[-3000:]
     for one in judged.values():
         assert one.verdicts() == {"a": LABELS, "b": ["bad_request"] * 3}
+
+
+SCRIPT = """
+from claimflow import prepare, run_pipeline
+
+result = run_pipeline(prepare("p.yaml"))
+"""
+
+
+def test_a_script_with_a_judge_ends_silently(tmp_path: Path) -> None:
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write("ab")
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert judged.verdicts() == {"a": LABELS, "b": LABELS}
