@@ -78,10 +78,10 @@ class Api:
             ask(f"{self.url}/deployments/filter", {"deployments": {"name": {"any_": [name]}}})
         )
 
-    def change(self, deployment_id: str, **fields: Any) -> None:
-        """Change fields of a deployment."""
+    def patch(self, place: str, fields: Any) -> None:
+        """Change fields of what is at a place below the address."""
         request = urllib.request.Request(
-            f"{self.url}/deployments/{deployment_id}",
+            f"{self.url}/{place}",
             data=json.dumps(fields).encode(),
             headers={"Content-Type": "application/json"},
             method="PATCH",
@@ -158,6 +158,8 @@ def _start(folder: Path) -> dict[str, Any]:
             PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS="1",
             PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE=LEASES,
             PREFECT_SERVER_SERVICES_REPOSSESSOR_LOOP_SECONDS="1",
+            # It would write a hundred runs of every deployment.
+            PREFECT_SERVER_SERVICES_SCHEDULER_MAX_RUNS="10",
         ),
         stdout=subprocess.PIPE,
         check=True,

@@ -1,7 +1,9 @@
-"""claimflow in a project that has packages `flows` and `stages` of its own."""
+"""claimflow in a project that has packages `flows` and `stages` of its own.
+
+A served run in such a project is in test_schedule.py.
+"""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.flows.dask_cluster import dask_cluster
+from tests.flows.foreign_packages import add_foreign_packages
 from tests.flows.forks import Forks, forking
-from tests.flows.prefect_server import MAIN, Api, environment, until
+from tests.flows.prefect_server import Api, environment
 
 PIPELINE = """
 name: {name}
@@ -41,13 +44,9 @@ def test_scores():
 class Project:
     """A folder whose `flows` and `stages` are not ours and cannot be imported."""
 
-    def __init__(self, folder: Path, path: str) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.path = path
-        for package in ("flows", "stages"):
-            (folder / package).mkdir()
-            text = f"raise ImportError('{package} of the project was imported')\n"
-            (folder / package / "__init__.py").write_text(text, "utf-8")
+        self.path = add_foreign_packages(folder)
         lines = [SAMPLE.format(number) for number in range(7)]
         (folder / "samples.jsonl").write_text("".join(lines), "utf-8")
 
@@ -67,9 +66,7 @@ class Project:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    folder = tmp_path_factory.mktemp("project")
-    parts = [str(folder), os.environ.get("PYTHONPATH", "")]
-    return Project(folder, os.pathsep.join(part for part in parts if part))
+    return Project(tmp_path_factory.mktemp("project"))
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +76,6 @@ def world(project: Project, server: str) -> dict[str, str]:
         project.folder / "home",
         PYTHONPATH=project.path,
         PREFECT_API_URL=server,
-        PREFECT_RUNNER_POLL_FREQUENCY="1",
     )
 
 
@@ -122,26 +118,6 @@ def test_dask_workers(
         done = commands.run(project.folder, "run", config, environment=alone)
         assert done.code() == 0, done.err()
     assert "7 samples, 4 steps made, 0 reused" in done.out()
-
-
-def test_served_runs(project: Project, world: dict[str, str], server: str) -> None:
-    api, schedules = Api(server), project.schedule("served")
-    log = project.folder / "serve.log"
-    with log.open("w") as file:
-        serving = subprocess.Popen(
-            [sys.executable, "-c", MAIN, "serve", schedules],
-            env=world,
-            cwd=project.folder,
-            stdout=file,
-            stderr=file,
-        )
-    try:
-        until(lambda: "serving until Ctrl-C" in log.read_text("utf-8"))
-        until(lambda: api.known("foreign-served"))
-        assert api.ended(api.trigger("foreign-served")) == "COMPLETED", log.read_text("utf-8")
-    finally:
-        serving.terminate()
-        assert serving.wait(60) == 0
 
 
 def test_deployed_runs_and_a_prefect_worker(

@@ -15,6 +15,8 @@ import pytest
 
 from claimflow.flows.orchestration.local_server import HOME
 from tests.endpoint.server import Endpoint, serve
+from tests.flows.foreign_packages import add_foreign_packages
+from tests.flows.forks import Forks
 from tests.flows.judged import Judged
 from tests.flows.limits import Limit, expire
 from tests.flows.prefect_server import MAIN, Api, ask, environment, until
@@ -51,18 +53,11 @@ def paused_afterwards(api: Api) -> Iterator[None]:
     ask(f"{api.url}/deployments/{known}/pause_deployment", {})
 
 
-def command(folder: Path, *arguments: str, **more: str) -> str:
+def command(forks: Forks, folder: Path, *arguments: str) -> str:
     """The output of a successful command."""
-    done = subprocess.run(
-        [sys.executable, "-c", MAIN, *arguments],
-        env=environment(folder / "home", **more),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    done = forks.run(folder, *arguments)
+    assert done.code() == 0, done.err()
+    return done.out()
 
 
 def write(folder: Path, *lines: str, limits: str = "{}") -> None:
@@ -91,7 +86,12 @@ def test_a_killed_run_is_resumed_by_the_next(
     home = tmp_path / HOME
     home.mkdir(parents=True)
     (home / "address").write_text(api.url.split(":")[-1].removesuffix("/api"), "utf-8")
-    alone = environment(tmp_path / "home", PREFECT_RUNNER_POLL_FREQUENCY="1")
+    # Packages `flows` and `stages` that are not ours are found before all others.
+    alone = environment(
+        tmp_path / "home",
+        PYTHONPATH=add_foreign_packages(tmp_path),
+        PREFECT_RUNNER_POLL_FREQUENCY="1",
+    )
     alone.pop("PREFECT_API_URL", None)
     with (tmp_path / "said.txt").open("w") as said:
         serving = subprocess.Popen(
@@ -160,9 +160,8 @@ with api() as client:
 
 
 def test_deployments_orphaned_and_missed_runs(
-    api: Api, paused_afterwards: None, small: Path, tmp_path: Path
+    api: Api, paused_afterwards: None, tracked_forks: Forks, small: Path, tmp_path: Path
 ) -> None:
-    reached = {"PREFECT_API_URL": api.url}
     write(
         tmp_path,
         "skipping: {pipeline: small.yaml, cron: '0 2 * * *', timezone: Europe/Berlin}",
@@ -170,7 +169,7 @@ def test_deployments_orphaned_and_missed_runs(
         "often: {pipeline: small.yaml, every: 1, missed: skip}",
         limits="{deployed: {rpm: 1200}}",
     )
-    assert command(tmp_path, "deploy", "s.yaml", "--pool", "nights", **reached) == (
+    assert command(tracked_forks, tmp_path, "deploy", "s.yaml", "--pool", "nights") == (
         "evaluate/skipping: small.yaml, cron 0 2 * * * in Europe/Berlin; overlap skip, missed run\n"
         "evaluate/waiting: small.yaml, cron 0 2 * * * in UTC; overlap wait, missed run\n"
         "evaluate/often: small.yaml, every 0:00:01; overlap skip, missed skip\n"
@@ -186,7 +185,7 @@ def test_deployments_orphaned_and_missed_runs(
     for orphan in orphans.values():
         assert api.propose(orphan, "PENDING") == "Pending"
         assert api.propose(orphan, "RUNNING") == "Running"
-    label(api, gone.pid, *orphans.values())
+        label(api, gone.pid, orphan)
     assert api.propose(api.trigger("skipping"), "PENDING") == "Cancelled"
     assert api.propose(api.trigger("waiting"), "PENDING") == "AwaitingConcurrencySlot"
 
@@ -199,7 +198,7 @@ def test_deployments_orphaned_and_missed_runs(
     often = api.deployment("often")["id"]
     left = subprocess.run(
         [sys.executable, "-c", SETTLE, often, "run"],
-        env=environment(tmp_path / "home", **reached),
+        env=environment(tmp_path / "home", PREFECT_API_URL=api.url),
         capture_output=True,
         text=True,
         check=True,
@@ -219,10 +218,10 @@ def test_deployments_orphaned_and_missed_runs(
 
     # As the first release registered it, whose packages had other names.
     assert api.deployment("skipping")["entrypoint"] == "claimflow.deployed.evaluate"
-    api.change(paused, entrypoint="flows.evaluate.evaluate")
+    api.patch(f"deployments/{paused}", {"entrypoint": "flows.evaluate.evaluate"})
 
     write(tmp_path, "skipping: {pipeline: small.yaml, every: 6h}", limits="{deployed: {rpm: 60}}")
-    told = command(tmp_path, "deploy", "s.yaml", "--pool", "nights", **reached).splitlines()
+    told = command(tracked_forks, tmp_path, "deploy", "s.yaml", "--pool", "nights").splitlines()
     why = f"its process {gone.pid} on {platform.node()} is gone"
     for orphan in orphans.values():
         run = api.run(orphan)
@@ -245,17 +244,10 @@ def test_deployments_orphaned_and_missed_runs(
         assert api.propose(api.trigger(name), "PENDING") == "Pending"
 
 
-def label(api: Api, process: int, *flow_runs: str) -> None:
-    """Label flow runs with a process id, as the flow does."""
-    code = (
-        "import sys, os, claimflow.flows.orchestration.recovery as o\n"
-        "o.os.getpid = lambda: int(sys.argv[1])\nfor run in sys.argv[2:]: o.label_with_process(run)"
-    )
-    subprocess.run(
-        [sys.executable, "-c", code, str(process), *flow_runs],
-        env=os.environ | {"PREFECT_API_URL": api.url},
-        check=True,
-    )
+def label(api: Api, process: int, flow_run: str) -> None:
+    """Label a flow run with a process of this machine, as the flow does."""
+    labels = {"claimflow.host": platform.node(), "claimflow.process": process}
+    api.patch(f"flow_runs/{flow_run}/labels", labels)
 
 
 OUTLIVE = """
