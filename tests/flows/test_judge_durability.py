@@ -278,7 +278,7 @@ def test_an_interrupted_noise_measurement_asks_nothing_again(
     going.send(signal.SIGINT)
     assert going.code() == 130
     last = going.err().splitlines()[-1]
-    assert last.endswith("stopped; what was done is kept, run again to go on")
+    assert last.endswith("stopped; finished work is kept; run again to continue")
     assert endpoint.hits < 12
     endpoint.behaviour.latency = 0.0
     assert forks.run(judged.path.parent, *command).code() == 0
