@@ -130,8 +130,10 @@ def test_the_table_of_metrics_names_every_metric_and_its_compat() -> None:
         assert libraries <= (set(_words(field.annotation)) if field else set()), step
     for stage in scoring:
         field = stage.model_fields.get("compat")
-        told = " ".join(compat for _, _, step, compat in rows if step == stage.use)
-        assert all(name in told for name in (_words(field.annotation) if field else ())), stage.use
+        message = " ".join(compat for _, _, step, compat in rows if step == stage.use)
+        assert all(name in message for name in (_words(field.annotation) if field else ())), (
+            stage.use
+        )
 
 
 def _words(annotation: Any) -> list[str]:

@@ -117,16 +117,16 @@ def test_a_judge_is_asked_as_the_readme_says(clone: Path, forks: Forks) -> None:
     ]  # fmt: skip
     with serve() as endpoint:
         world = {"OPENAI_API_KEY": "sk-readme", "OPENAI_API_BASE": endpoint.api_base}
-        said = {}
+        outputs = {}
         for command in given:
             if command.startswith("claimflow"):
-                said[command] = say(forks, command, clone, **world)
+                outputs[command] = say(forks, command, clone, **world)
             elif command.startswith("cp"):
                 subprocess.run(shlex.split(command), check=True, cwd=clone)
-    assert "judge: openai/gpt-4o-mini" in said["claimflow doctor configs/llm/quickstart.yaml"]
-    assert "0 failed" not in said["claimflow run configs/llm/quickstart.yaml"]
-    assert "judge openai/gpt-4o-mini: " in said["claimflow run configs/llm/quickstart.yaml"]
-    assert "tokens" in said["claimflow prompt check strict.md"]
+    assert "judge: openai/gpt-4o-mini" in outputs["claimflow doctor configs/llm/quickstart.yaml"]
+    assert "0 failed" not in outputs["claimflow run configs/llm/quickstart.yaml"]
+    assert "judge openai/gpt-4o-mini: " in outputs["claimflow run configs/llm/quickstart.yaml"]
+    assert "tokens" in outputs["claimflow prompt check strict.md"]
 
 
 def followed(text: str) -> list[tuple[str, str]]:
@@ -136,12 +136,12 @@ def followed(text: str) -> list[tuple[str, str]]:
 
 
 def test_the_story_comes_out_as_it_is_told(tmp_path: Path, forks: Forks) -> None:
-    told = followed(STORY)
+    message = followed(STORY)
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     happened = []
     with serve() as endpoint:
         world = {"OPENAI_API_KEY": "none", "OPENAI_API_BASE": endpoint.api_base}
-        for command, output in told:
+        for command, output in message:
             before = endpoint.hits
             program, *arguments = shlex.split(command)
             if program == "claimflow":
@@ -215,14 +215,14 @@ def test_nights_run_as_the_readme_says(server: str, clone: Path, tmp_path: Path)
                 assert done.returncode == 0, done.stderr
                 assert_shown(output, lines(done.stdout))
                 continue
-            said = tmp_path / f"{number}.txt"
-            with said.open("w") as out:
+            outputs = tmp_path / f"{number}.txt"
+            with outputs.open("w") as out:
                 going = subprocess.Popen(
                     shlex.split(command), cwd=clone, env=world, stdout=out, stderr=out
                 )
             terminals.callback(stop, going)
-            until(lambda c=command, s=said: BLOCKING[c] in s.read_text("utf-8"), going)
-            assert_shown(output, lines(said.read_text("utf-8")))
+            until(lambda c=command, s=outputs: BLOCKING[c] in s.read_text("utf-8"), going)
+            assert_shown(output, lines(outputs.read_text("utf-8")))
             if command.startswith("claimflow serve"):
                 stop(going)
     assert [command for command, _ in given] == [

@@ -21,7 +21,7 @@ RIGHT = dict(enumerate(LABELS, 1))
 
 
 @pytest.mark.parametrize(
-    ("fault", "status", "told"),
+    ("fault", "status", "report"),
     [
         (faults.status(429), 429, {"type": "rate_limit_exceeded"}),
         (faults.status(529), 529, {"message": "Overloaded"}),
@@ -36,11 +36,11 @@ RIGHT = dict(enumerate(LABELS, 1))
         (faults.no_such_model(), 404, {"code": "model_not_found"}),
     ],
 )
-def test_refusals(fault: Fault, status: int, told: dict[str, str]) -> None:
+def test_refusals(fault: Fault, status: int, report: dict[str, str]) -> None:
     with serve(fault=fault) as endpoint:
         found, _, body = send(endpoint, asked())
         assert found == status == endpoint.requests[0].status
-        assert json.loads(body)["error"].items() >= told.items()
+        assert json.loads(body)["error"].items() >= report.items()
         words = json.loads(body)["error"]["message"]
         assert json.loads(send(endpoint, asked(), "/api/chat")[2]) == {"error": words}
         spoken = json.loads(send(endpoint, asked(), "/v1/messages")[2])

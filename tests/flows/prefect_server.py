@@ -116,8 +116,8 @@ class Api:
 
     def propose(self, flow_run: str, state: str) -> str:
         """Ask for a state as a worker does; returns the name of that which the run has then."""
-        told = ask(f"{self.url}/flow_runs/{flow_run}/set_state", {"state": {"type": state}})
-        return str(told["state"]["name"] if told["state"] else told["status"])
+        message = ask(f"{self.url}/flow_runs/{flow_run}/set_state", {"state": {"type": state}})
+        return str(message["state"]["name"] if message["state"] else message["status"])
 
 
 def until(true: Callable[[], Any], seconds: float = 180) -> None:

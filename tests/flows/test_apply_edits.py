@@ -53,7 +53,7 @@ def words(*claims: str) -> list[dict[str, Any]]:
     return [{"claim": one} for one in claims]
 
 
-def told(table: pl.DataFrame) -> list[tuple[Any, ...]]:
+def message(table: pl.DataFrame) -> list[tuple[Any, ...]]:
     return table.select("sample_id", "claim", "start", "reason", "call_id").rows()
 
 
@@ -66,7 +66,7 @@ BY_ANN = "edited by ann: too bold"
 def test_an_edit_gives_the_claims_of_its_sample_and_leaves_all_others() -> None:
     edits = [edit("a", words("The tower is high.", "The tower is tall.", "Pigs fly."))]
     table = conform(Claim, apply_edits(Claim, CLAIMS, SAMPLES, edits))
-    assert told(table) == [
+    assert message(table) == [
         ("a", "The tower is high.", 0, BY_ANN, None),
         ("a", "The tower is tall.", 0, None, CALL),
         ("a", "Pigs fly.", None, BY_ANN, None),
@@ -87,7 +87,7 @@ def test_an_edit_may_leave_no_claims() -> None:
 def test_an_edit_replaces_a_failed_decomposition() -> None:
     failed = build(Claim, [claim("a", None, status="failed", failure="timeout", reason="late")])
     table = apply_edits(Claim, failed, SAMPLES, [edit("a", words("Milk is white."))])
-    assert told(table) == [("a", "Milk is white.", 19, BY_ANN, None)]
+    assert message(table) == [("a", "Milk is white.", 19, BY_ANN, None)]
     assert table["status"].to_list() == ["made"]
 
 

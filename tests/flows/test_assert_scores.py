@@ -102,11 +102,11 @@ def test_a_pipeline_is_run_and_its_gates_count(
 def test_the_documented_example_works(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = Path(__file__).parents[2] / "flows/guides/report.md"
     section = page.read_text("utf-8").partition("\n## In your own tests\n")[2]
-    example, told = re.findall(r"```(?:python)?\n(.*?)```", section, re.DOTALL)[:2]
+    example, printed = re.findall(r"```(?:python)?\n(.*?)```", section, re.DOTALL)[:2]
     small.rename(small.parent / "nightly.yaml")
     monkeypatch.chdir(small.parent)
     names: dict[str, Any] = {}
     exec(example, names)
     with pytest.raises(AssertionError) as failed:
         names["test_our_answers"]()
-    assert str(failed.value).splitlines()[1:] == told.splitlines()[1:]
+    assert str(failed.value).splitlines()[1:] == printed.splitlines()[1:]

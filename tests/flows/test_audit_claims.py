@@ -49,8 +49,11 @@ BUILT = "The tower was built in 1889 by Eiffel."
 )
 def test_the_claims_of_a_text(claims: list[str], findings: list[Any]) -> None:
     looked = audit_text(TOWER, [RecordedClaim(claim) for claim in claims])
-    told = [(check, claims[said] if said == 1 else said, words) for check, said, words in findings]
-    assert looked.findings == [Finding(*one) for one in told]
+    printed = [
+        (check, claims[claim_text] if claim_text == 1 else claim_text, words)
+        for check, claim_text, words in findings
+    ]
+    assert looked.findings == [Finding(*one) for one in printed]
 
 
 def test_each_check_counts_what_it_covers() -> None:
@@ -83,9 +86,17 @@ def test_pronouns_are_checked_in_english_only() -> None:
     assert audit_text(text, [RecordedClaim("Her mit dem Haus.")]).covered["open_pronoun"] == 0
 
 
-def claim(sample: str, said: str | None, start: int | None = 0, **more: Any) -> dict[str, Any]:
-    key = content_key("claim", sample, "response", said)
-    row = {"claim_id": key, "sample_id": sample, "of": "response", "claim": said, "start": start}
+def claim(
+    sample: str, claim_text: str | None, start: int | None = 0, **more: Any
+) -> dict[str, Any]:
+    key = content_key("claim", sample, "response", claim_text)
+    row = {
+        "claim_id": key,
+        "sample_id": sample,
+        "of": "response",
+        "claim": claim_text,
+        "start": start,
+    }
     return row | {"end": start if start is None else start + 1} | more
 
 
@@ -214,7 +225,9 @@ def test_the_document_keeps_its_keys(
         "check": "repeated",
         "found": 1,
         "of": 5,
-        "examples": [{"sample_id": "a", "said": "the tower  stands in “Paris”", "words": [STANDS]}],
+        "examples": [
+            {"sample_id": "a", "claim_text": "the tower  stands in “Paris”", "words": [STANDS]}
+        ],
     }
 
 

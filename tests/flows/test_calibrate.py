@@ -62,7 +62,7 @@ def label(
     who: str = "ann",
     of: str = "verdicts",
     skip: int = 0,
-    said: str | None = None,
+    answer: str | None = None,
 ) -> None:
     """Draw, label and import a sheet: true labels or `said`, none for the first `skip` rows."""
     quiet = io.StringIO()
@@ -71,7 +71,7 @@ def label(
         rows = read_sheet()
         for place, row in enumerate(rows):
             true = TRUTH[row["claim"]] if "claim" in row else "0.3333"
-            row["label"] = "" if place < skip else said or true
+            row["label"] = "" if place < skip else answer or true
         save_sheet(rows)
         assert claimflow("label", "import", "sheet.csv", "--who", who) == 0
 
@@ -125,7 +125,7 @@ def test_reports_show_corrected_rates(judged: Judged, capsys: pytest.CaptureFixt
     label("--sample", "30")
     label("--metric", "factual_correctness", of="samples")
     run = chosen_run(judged.store, None)
-    told = [line.text for line in RunDocument(judged.store, run).judge_lines]
+    printed = [line.text for line in RunDocument(judged.store, run).judge_lines]
     (found, rated) = json.loads(run_json(RunDocument(judged.store, run)))["corrected"]
     assert [(one["what"], one["by"], one["method"]) for one in found["corrected"][:3]] == [
         ("entailed", None, "prediction-powered"),
@@ -139,16 +139,16 @@ def test_reports_show_corrected_rates(judged: Judged, capsys: pytest.CaptureFixt
         f"{one['corrected']['high']:.3f}] corrected ({one['method']})"
         for one in found["corrected"][:3]
     ]
-    assert told == [
+    assert printed == [
         f"entailed in {VERDICTS}: {'; '.join(words)}, by labels on 30 rows",
         "factual_correctness of precision: 0.333 as judged, 0.333 [0.333, 0.333] corrected "
         "(prediction-powered), by labels on 16 rows",
     ]
     assert rated["metric"] == "factual_correctness"
-    assert told[0] in html_report(RunDocument(judged.store, run))
-    assert told[0] in run_markdown(RunDocument(judged.store, run))
+    assert printed[0] in html_report(RunDocument(judged.store, run))
+    assert printed[0] in run_markdown(RunDocument(judged.store, run))
     assert claimflow("show", run) == 0
-    assert told[0] in capsys.readouterr().out
+    assert printed[0] in capsys.readouterr().out
 
 
 def test_large_steps_are_not_corrected_in_reports(
@@ -179,7 +179,7 @@ def test_by_slice(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_by_slice_of_claims_and_ratings(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
-    label(of="claims", said="good")
+    label(of="claims", answer="good")
     label("--metric", "factual_correctness", of="samples")
     assert claimflow("calibrate", "--by", "kind") == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
@@ -263,10 +263,10 @@ def test_labels_of_changed_texts_do_not_apply(
     judged.run()
     capsys.readouterr()
     assert claimflow("calibrate") == 0
-    told = capsys.readouterr().out.splitlines()[2:]
-    assert told[0] == f"verdicts of step {VERDICTS}: none of its verdicts is labelled"
-    assert told[1].startswith(f"  calibration of run {run} (20")
-    assert told[1].endswith("48 labels, accuracy 0.750) is stale: another judge")
+    printed = capsys.readouterr().out.splitlines()[2:]
+    assert printed[0] == f"verdicts of step {VERDICTS}: none of its verdicts is labelled"
+    assert printed[1].startswith(f"  calibration of run {run} (20")
+    assert printed[1].endswith("48 labels, accuracy 0.750) is stale: another judge")
 
 
 def test_as_a_table(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
@@ -301,8 +301,8 @@ def test_a_judge_without_probabilities_has_no_reliability(
 ) -> None:
     label()
     capsys.readouterr()
-    said = ["plot", VERDICTS, "--kind", "reliability", "-o", "r.svg", "--store", "s.duckdb"]
-    assert main(said) == 2
+    answer = ["plot", VERDICTS, "--kind", "reliability", "-o", "r.svg", "--store", "s.duckdb"]
+    assert main(answer) == 2
     assert capsys.readouterr().err == (
         f"claimflow: --kind reliability: the judge of step {VERDICTS} gives no probabilities; "
         "name a step whose judge is the embedded model\n"

@@ -217,8 +217,8 @@ def test_a_silent_change_is_found_when_canaries_are_asked_anew(
     assert f"<bdi>{warning.replace('<', '&lt;')}</bdi>" in html_report(
         RunDocument(judged.store, run)
     )
-    [told] = json.loads(run_json(RunDocument(judged.store, run)))["canaries"]
-    assert (told["agreed"], told["drifts"], told["restless"]["unusual"]) == (5, True, 5)
+    [judge] = json.loads(run_json(RunDocument(judged.store, run)))["canaries"]
+    assert (judge["agreed"], judge["drifts"], judge["restless"]["unusual"]) == (5, True, 5)
 
 
 def test_the_canaries_asked_longest_ago_come_first(judged: Judged, endpoint: Endpoint) -> None:
@@ -250,17 +250,17 @@ def test_replies_of_a_killed_run_are_not_asked_again(judged: Judged, endpoint: E
 
     with pytest.raises(StoppedError):
         run_pipeline(prepare(judged.path), judged.store, observer=StopAmongCanaries(), stop=stop)
-    told = endpoint.hits
-    assert 3 <= told < 8
+    calls = endpoint.hits
+    assert 3 <= calls < 8
     endpoint.behaviour.fault = None
     steps = ("response_in_reference",)
     [planned] = canary_estimates(prepare(judged.path), judged.store, steps).values()
-    assert planned.calls == 8 - told
+    assert planned.calls == 8 - calls
     judged.run()
-    assert endpoint.hits == 8 - told
+    assert endpoint.hits == 8 - calls
     found = account(judged)
     # What the killed run was told counts, as said now.
-    assert (found.anew, found.agreed) == (8, 10 - told)
+    assert (found.anew, found.agreed) == (8, 10 - calls)
     judged.run()
     assert endpoint.hits == 8
 
@@ -315,9 +315,9 @@ def test_plan_estimates_the_calls_of_canaries(
     assert (one.who, one.calls, one.answers) == ("judge", 4, 6)
     with chdir(judged.path.parent):
         assert main(["plan", "p.yaml"]) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert "canaries of response_in_reference verify_claims ask 4" in told
-    assert "4 calls" in told
+    output = " ".join(capsys.readouterr().out.split())
+    assert "canaries of response_in_reference verify_claims ask 4" in output
+    assert "4 calls" in output
     assert endpoint.hits == 11
 
 
@@ -339,7 +339,7 @@ def test_the_embedded_judge_is_tried_too(
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "output"),
     [
         ({"claim": "c", "label": "entailed"}, "lacks 'premise'; a canary has premise, claim and"),
         ({"premise": "p", "claim": " ", "label": "entailed"}, "lacks 'claim'"),
@@ -351,17 +351,17 @@ def test_the_embedded_judge_is_tried_too(
         (CANARIES[0], "the same pair is already at c.jsonl:1; delete one of them"),
     ],
 )
-def test_faults_of_a_canary(judged: Judged, line: dict[str, Any], told: str) -> None:
+def test_faults_of_a_canary(judged: Judged, line: dict[str, Any], output: str) -> None:
     write(judged, lines=[*CANARIES, line])
     with pytest.raises(InputError) as error:
         prepare(judged.path)
     [fault] = error.value.faults
     assert fault.place == "c.jsonl:11"
-    assert told in str(fault)
+    assert output in str(fault)
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "output"),
     [
         ({"every": "soon"}, "write seconds, or a number with s, m, h or d, as in 6h"),
         ({"fresh": 0}, "0 is out of range; write 1 or more"),
@@ -371,18 +371,21 @@ def test_faults_of_a_canary(judged: Judged, line: dict[str, Any], told: str) -> 
         ({"steps": TWO, "gates": {"canary_agreement": {"min": 0.5}}}, "2 steps make"),
     ],
 )
-def test_faults_of_the_settings(judged: Judged, more: dict[str, Any], told: str) -> None:
+def test_faults_of_the_settings(judged: Judged, more: dict[str, Any], output: str) -> None:
     write(judged, **more)
     with pytest.raises(InputError) as error:
         prepare(judged.path)
-    assert told in str(error.value)
+    assert output in str(error.value)
 
 
 def test_canaries_from_labels_by_the_query_of_the_readme(judged: Judged) -> None:
     write(judged)
     judged.run()
-    said = [("a", "The tower stands in Paris.", "entailed"), ("a", "Cheese comes from milk.", None)]
-    record(judged.store, [labelled(judged, *one) for one in said])
+    labelled_pairs = [
+        ("a", "The tower stands in Paris.", "entailed"),
+        ("a", "Cheese comes from milk.", None),
+    ]
+    record(judged.store, [labelled(judged, *one) for one in labelled_pairs])
     refresh_read_copy(judged.store)
     page = Path(__file__).parents[2].joinpath("flows/guides/quality.md").read_text("utf-8")
     [command] = [line for line in page.splitlines() if "-o canaries.csv" in line]

@@ -52,8 +52,8 @@ def planned(judged: Judged) -> Estimate:
 
 def asked(endpoint: Endpoint) -> list[str]:
     """The claims that the judge was asked about: Paris, 1890 or Cheese, a word for each."""
-    told = [str(request.body["messages"][-1]) for request in endpoint.requests]
-    claims = [text.partition("<claim")[2] for text in told]
+    message = [str(request.body["messages"][-1]) for request in endpoint.requests]
+    claims = [text.partition("<claim")[2] for text in message]
     return sorted(word for text in claims for word in ("Paris", "1890", "Cheese") if word in text)
 
 
@@ -284,8 +284,8 @@ def test_the_entailment_model_is_part_of_the_fingerprint(
     assert "1 step made" in capsys.readouterr().out
     (mine / "tokenizer.json").unlink()
     assert judged.command() == 2
-    told = "tokenizer.json: no such file; put the model's tokenizer there\n"
-    assert capsys.readouterr().err.endswith(told)
+    message = "tokenizer.json: no such file; put the model's tokenizer there\n"
+    assert capsys.readouterr().err.endswith(message)
 
 
 def test_a_plan_judges_some_pairs_and_extrapolates(tmp_path: Path) -> None:

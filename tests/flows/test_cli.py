@@ -72,10 +72,10 @@ def test_run_prints_metrics_lowest_samples_store_and_next_commands(small: Path) 
         "claimflow explain birth",
         "claimflow plan small.yaml",
     ]
-    told = err.splitlines()
-    assert told[0] == "3 samples"
-    assert told[1].startswith("run ")
-    assert sorted(line.split(":")[0].strip() for line in told[2:]) == [
+    printed = err.splitlines()
+    assert printed[0] == "3 samples"
+    assert printed[1].startswith("run ")
+    assert sorted(line.split(":")[0].strip() for line in printed[2:]) == [
         "context_matches",
         "deterministic_faithfulness",
         "precision",
@@ -99,10 +99,10 @@ def test_renamed_columns_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture
         "steps:\n  similarity: {use: embedding_similarity, left: response, right: reference}\n"
     )
     assert main(["run", str(tmp_path / "p.yaml")]) == 0
-    told = capsys.readouterr()
-    assert "1 sample (response from answer, reference from gold)" in told.err
-    assert "no means: add a step that uses summarize_scores" in told.out
-    assert "verdict" not in told.out
+    printed = capsys.readouterr()
+    assert "1 sample (response from answer, reference from gold)" in printed.err
+    assert "no means: add a step that uses summarize_scores" in printed.out
+    assert "verdict" not in printed.out
 
 
 def test_a_misspelt_field_that_no_step_needs_is_a_warning(
@@ -155,8 +155,8 @@ def test_runs_show_and_explain(ran: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "factual_correctness [topic=Einstein]" in shown
 
     assert main(["explain", "bir", "--run", run_id]) == 0
-    told = capsys.readouterr().out
-    assert told.startswith(f"sample birth  (run {run_id})")
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"sample birth  (run {run_id})")
     for words in (
         "response: Einstein was born in 1879.",
         "response_claims: 1 claim",
@@ -164,7 +164,7 @@ def test_runs_show_and_explain(ran: Path, capsys: pytest.CaptureFixture[str]) ->
         "evidence: Einstein was born in 1905",
         "precision.factual_correctness: 0.0000",
     ):
-        assert words in told
+        assert words in printed
 
 
 def test_control_characters_do_not_reach_the_terminal(
@@ -182,9 +182,9 @@ def test_control_characters_do_not_reach_the_terminal(
     store = ["--store", str(tmp_path / "s.duckdb")]
     assert main(["explain", "\x1b", *store]) == 0
     assert main(["sql", "SELECT response FROM samples", *store]) == 0
-    told = capsys.readouterr().out
-    assert "␛[2J␇ [bold]Paris[/bold] \ufffdis old\ufffd." in told
-    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(told)
+    printed = capsys.readouterr().out
+    assert "␛[2J␇ [bold]Paris[/bold] \ufffdis old\ufffd." in printed
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(printed)
 
 
 def test_sql_in_every_format(ran: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -275,7 +275,7 @@ def test_a_closed_pipe_is_no_error(ran: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "code", "told"),
+    ("where", "code", "printed"),
     [
         (">&-", 0, ""),
         (
@@ -286,7 +286,7 @@ def test_a_closed_pipe_is_no_error(ran: Path) -> None:
         ),
     ],
 )
-def test_output_that_cannot_be_written(ran: Path, where: str, code: int, told: str) -> None:
+def test_output_that_cannot_be_written(ran: Path, where: str, code: int, printed: str) -> None:
     command = f'"$0" -c "{MAIN}" show {where}'
     done = subprocess.run(
         ["/bin/sh", "-c", command, sys.executable],
@@ -295,7 +295,7 @@ def test_output_that_cannot_be_written(ran: Path, where: str, code: int, told: s
         capture_output=True,
         text=True,
     )
-    assert (done.returncode, done.stderr) == (code, told)
+    assert (done.returncode, done.stderr) == (code, printed)
 
 
 def test_a_terminal_without_utf_8_gets_escapes(ran: Path) -> None:
@@ -358,9 +358,9 @@ def test_mistakes_exit_with_2(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
-    told = capsys.readouterr()
-    assert told.err.replace(str(tmp_path), "FOLDER") == f"claimflow: {message}\n"
-    assert told.out == ""
+    printed = capsys.readouterr()
+    assert printed.err.replace(str(tmp_path), "FOLDER") == f"claimflow: {message}\n"
+    assert printed.out == ""
     assert list(tmp_path.iterdir()) == []
 
 
@@ -392,9 +392,9 @@ def test_mistakes_about_a_store(
     (run_id,) = connection.execute("SELECT run_id FROM audit.runs").fetchone() or ("",)
     connection.close()
     assert main(arguments) == 2
-    told = capsys.readouterr().err
-    told = told.replace(str(ran.with_name("small.duckdb")), "STORE").replace(run_id, "RUN")
-    assert told == f"claimflow: {message}\n"
+    printed = capsys.readouterr().err
+    printed = printed.replace(str(ran.with_name("small.duckdb")), "STORE").replace(run_id, "RUN")
+    assert printed == f"claimflow: {message}\n"
 
 
 def test_ctrl_c_stops_and_says_so(small: Path) -> None:
@@ -417,8 +417,8 @@ def test_ctrl_c_before_the_command_began(tmp_path: Path) -> None:
     (tmp_path / "numpy.py").write_text(stopped)
     (tmp_path / "polars.py").write_text(stopped)
     with process(tmp_path, "run", "none.yaml") as going:
-        _, told = going.communicate()
-    assert (going.returncode, told) == (130, "claimflow: stopped before anything was done\n")
+        _, printed = going.communicate()
+    assert (going.returncode, printed) == (130, "claimflow: stopped before anything was done\n")
 
 
 def test_a_busy_store_exits_with_3(

@@ -251,8 +251,8 @@ def test_lost_workers_are_one_line_and_an_exit_code(capsys: pytest.CaptureFixtur
         raise WorkersError("the Dask scheduler at tcp://10.0.0.5:8786 was lost")
 
     assert run_command(command, None) == 7  # type: ignore[arg-type]
-    said = "claimflow: the Dask scheduler at tcp://10.0.0.5:8786 was lost\n"
-    assert capsys.readouterr().err == said
+    printed = "claimflow: the Dask scheduler at tcp://10.0.0.5:8786 was lost\n"
+    assert capsys.readouterr().err == printed
 
 
 def test_another_encoder_on_a_worker_is_refused(tmp_path: Path) -> None:

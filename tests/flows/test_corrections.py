@@ -152,10 +152,10 @@ def _explained(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
     )
     capsys.readouterr()
     assert claimflow("explain", "two") == 0
-    told = [line.strip("│├└─ \xa0") for line in out(capsys)]
-    assert "The tower stands near Paris. (edited by ann: the town is wrong)" in told
-    place = told.index("by hand")
-    assert told[place + 1 : place + 4] == [
+    printed = [line.strip("│├└─ \xa0") for line in out(capsys)]
+    assert "The tower stands near Paris. (edited by ann: the town is wrong)" in printed
+    place = printed.index("by hand")
+    assert printed[place + 1 : place + 4] == [
         f"response_claims: corrected on {at} (edit {edit} by ann: the town is wrong)",
         f"- {CLAIMS[0]}",
         "+ The tower stands near Paris.",
@@ -176,8 +176,8 @@ def test_claims_are_added_and_removed(judged: Judged, capsys: pytest.CaptureFixt
     save_sheet(rows)
     capsys.readouterr()
     assert imported() == 0
-    told = "1 claim changed, 1 added, 2 removed in 2 samples of step response_claims"
-    assert out(capsys)[0] == told
+    printed = "1 claim changed, 1 added, 2 removed in 2 samples of step response_claims"
+    assert out(capsys)[0] == printed
     edits = judged.ask("SELECT sample_id, rows->>'$[*].claim' FROM audit.edits ORDER BY ALL")
     assert edits == [
         ("one", [CLAIMS[0], "It is tall."]),
@@ -251,9 +251,9 @@ def test_an_edit_no_longer_applies_when_its_text_has_changed(
     judged.write(["one", other, "three"], steps=BY_JUDGE)
     capsys.readouterr()
     assert judged.command() == 0
-    told = out(capsys)
-    place = told.index("1 edit by hand no longer applies:")
-    assert told[place + 1] == (
+    printed = out(capsys)
+    place = printed.index("1 edit by hand no longer applies:")
+    assert printed[place + 1] == (
         "  two, step response_claims: the sample has another response now "
         f"(edit {edit} by ann: the town is wrong)"
     )
@@ -277,8 +277,8 @@ def test_an_edited_verdict_on_a_removed_claim_is_reported(
     assert imported() == 0
     capsys.readouterr()
     assert judged.command() == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert "one, step response_in_reference: the sample has other claims now (edit " in told
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "one, step response_in_reference: the sample has other claims now (edit " in printed
     assert judged.verdicts()["one"] == ["entailed", "entailed", "neutral"]
 
 
@@ -479,6 +479,6 @@ def test_wrong_options_and_files(
 ) -> None:
     ((run,),) = judged.ask("SELECT run_id FROM audit.runs")
     assert claimflow(*words) == 2
-    told = capsys.readouterr().err.splitlines()[-1]
-    assert told == f"claimflow: {message.format(run=run)}"
+    printed = capsys.readouterr().err.splitlines()[-1]
+    assert printed == f"claimflow: {message.format(run=run)}"
     assert judged.ask("FROM audit.edits") == []

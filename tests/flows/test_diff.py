@@ -65,8 +65,10 @@ def test_every_flip_has_its_recorded_cause(
     by_name = {one["step"]: one for one in found["steps"]}
     assert by_name["response_in_reference"]["causes"] == step
     assert by_name["response_claims"]["same"]
-    told = [{"change": "verdict flipped", "cause": " and ".join(step) or "chance", "count": count}]
-    assert found["causes"] == (told if count else [])
+    message = [
+        {"change": "verdict flipped", "cause": " and ".join(step) or "chance", "count": count}
+    ]
+    assert found["causes"] == (message if count else [])
     assert len(found["claims"]) == count
     moved = {row["sample_id"] for row in found["claims"]}
     assert moved == ({"two"} if (a, b) == (2, 3) else {"one", "two"} if count else set())
@@ -87,13 +89,13 @@ def literal(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """Two runs of three samples, one of which is hostile."""
     store = Store(tmp_path_factory.mktemp("literal") / "s.duckdb")
     texts: dict[str, Any] = {"x": ["One."], HOSTILE: [HOSTILE], "z": ["Nine."]}
-    said = {("x", "One."): "entailed", (HOSTILE, HOSTILE): "neutral"}
+    by_claim = {("x", "One."): "entailed", (HOSTILE, HOSTILE): "neutral"}
     put_run(
         store,
         {
             "samples": samples(list(texts), metadata='{"talk": "t"}'),
             "response_claims": claims(texts),
-            "in_reference": verdicts(said),
+            "in_reference": verdicts(by_claim),
             "noise_sensitivity": scores("noise_sensitivity", {"x": 0.5, HOSTILE: 0.25, "z": 0.5}),
         },
     )
@@ -102,7 +104,7 @@ def literal(tmp_path_factory: pytest.TempPathFactory) -> Store:
         {
             "samples": samples(["x", HOSTILE], metadata='{"talk": "t"}'),
             "response_claims": claims({"x": ["One.", "Two."], HOSTILE: [HOSTILE]}),
-            "in_reference": verdicts(said | {(HOSTILE, HOSTILE): "contradicted"}),
+            "in_reference": verdicts(by_claim | {(HOSTILE, HOSTILE): "contradicted"}),
             "noise_sensitivity": scores("noise_sensitivity", {"x": 0.75, HOSTILE: "failed"}),
         },
     )
@@ -151,7 +153,7 @@ def test_markdown_holds_no_markup_of_the_texts(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("plain", "`plain`"),
         ("", "-"),
@@ -163,8 +165,8 @@ def test_markdown_holds_no_markup_of_the_texts(
         ("x" * 400, f"`{'x' * 299}…`"),
     ],
 )
-def test_a_text_is_a_code_span(text: str | None, told: str) -> None:
-    assert code_span(text) == told
+def test_a_text_is_a_code_span(text: str | None, message: str) -> None:
+    assert code_span(text) == message
 
 
 def test_the_json_document_is_complete(
@@ -234,7 +236,7 @@ def test_samples_of_one_conversation_are_one_unit(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--by", "tlak"], "--by: no sample has the field 'tlak'; did you mean 'talk'?"),
         (
@@ -245,12 +247,12 @@ def test_samples_of_one_conversation_are_one_unit(
     ],
 )
 def test_wrong_options(
-    literal: Store, words: list[str], told: str | None, capsys: pytest.CaptureFixture[str]
+    literal: Store, words: list[str], message: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["diff", *words, "--live", "--store", str(literal.path)]) == 2
     what = "/nowhere/x: cannot be written (No such file or directory)"
     right = "name a file in a folder that you can write to"
-    assert capsys.readouterr().err == f"claimflow: {told or f'{what}; {right}'}\n"
+    assert capsys.readouterr().err == f"claimflow: {message or f'{what}; {right}'}\n"
 
 
 def test_the_first_run_has_no_previous_one(

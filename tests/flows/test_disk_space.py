@@ -51,9 +51,9 @@ def test_the_message_has_the_sizes(small: Path) -> None:
     need = space_needed(prepared, store, wanted=wanted)
     enough = need.tables + need.copy + SPARE
     check_disk_space(prepared, store, wanted=wanted, free=enough)
-    with pytest.raises(StoreFullError) as told:
+    with pytest.raises(StoreFullError) as printed:
         check_disk_space(prepared, store, wanted=wanted, free=enough - 1)
-    assert str(told.value) == (
+    assert str(printed.value) == (
         f"{store.path}: its disk has 100 MB free, and the run may need 100 MB "
         f"({need.tables / 1000:,.0f} kB for its tables by the size of the samples, "
         f"{need.copy / 1000:,.0f} kB for the read copy, 100 MB to spare); make room (claimflow "

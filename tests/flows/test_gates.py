@@ -106,8 +106,8 @@ def test_what_cannot_be_computed_is_inconclusive_with_a_reason(
     add_tag(store, main_run, "main")
     add_tag(store, other, "other")
     [found] = judged(store, values, **gate)
-    told = found.reason.replace(main_run, "RUN").replace(other, "RUN")
-    assert (found.outcome, told, found.low) == ("inconclusive", reason, None)
+    printed = found.reason.replace(main_run, "RUN").replace(other, "RUN")
+    assert (found.outcome, printed, found.low) == ("inconclusive", reason, None)
 
 
 def test_previous_is_the_run_before_of_the_same_pipeline(store: Store) -> None:
@@ -165,8 +165,8 @@ def test_gates_decide_the_exit_code_and_cost_no_step(
     store = Store(small.with_name("small.duckdb"))
     assert main(["show", "--live", "--store", str(store.path)]) == 4
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    told = "0.500 0.095 to 0.905 pass 2 of 3 samples scored"
-    assert f"factual_correctness: min 0.01 {told}" in lines
+    printed = "0.500 0.095 to 0.905 pass 2 of 3 samples scored"
+    assert f"factual_correctness: min 0.01 {printed}" in lines
     with store.reading() as connection:  # the summaries of that metric have the same numbers
         summary = "SELECT mean, low, high FROM latest.summaries WHERE slice_field IS NULL"
         query = f"{summary} AND metric = 'factual_correctness'"
@@ -186,8 +186,10 @@ def test_the_command_evaluates_a_recorded_run(
     run = put_run(store, {"f": scores("faithfulness", MIXED)})
     put_run(store, {"f": scores("faithfulness", MIXED)}, pipeline="another")
     assert main(["gate", str(config)]) == 2
-    told = f"claimflow: {config}: has no gates; add gates:, for example faithfulness: {{min: 0.8}}"
-    assert capsys.readouterr().err == f"{told}\n"
+    printed = (
+        f"claimflow: {config}: has no gates; add gates:, for example faithfulness: {{min: 0.8}}"
+    )
+    assert capsys.readouterr().err == f"{printed}\n"
     write(config, "faithfulness: {no_worse_than: main, by: 0.02}")
     assert main(["gate", str(config)]) == 5
     add_tag(store, run, "main")

@@ -198,9 +198,9 @@ def test_a_click_shows_the_claim_its_evidence_the_reason_and_the_call(alone: See
     open_sample(alone, "tower")
     panel(alone, "Response").locator(".mark").first.click()
     claim = panel(alone, "Response").locator("li").first
-    told = claim.inner_text()
-    assert f"Reason: it is contradicted {escape_controls(EVIL)}" in told
-    assert "contradicted against retrieved_contexts [1] (in_contexts)" in told
+    message = claim.inner_text()
+    assert f"Reason: it is contradicted {escape_controls(EVIL)}" in message
+    assert "contradicted against retrieved_contexts [1] (in_contexts)" in message
     assert marks(panel(alone, "Reference").locator("div.text")) == [
         ("The tower stands in Paris.", "evidence")
     ]
@@ -248,9 +248,9 @@ def test_votes_are_listed_one_by_one(alone: Seen) -> None:
 def test_a_verdict_of_a_cascade_names_its_model(alone: Seen) -> None:
     open_sample(alone, "long")
     panel(alone, "Response").locator("button.claim").click()
-    told = panel(alone, "Response").locator(".verdict").inner_text()
-    assert "An audit: the judge was asked although the embedded model was sure that it" in told
-    assert "probabilities: entailed 0.970, contradicted 0.010, neutral 0.020" in told
+    message = panel(alone, "Response").locator(".verdict").inner_text()
+    assert "An audit: the judge was asked although the embedded model was sure that it" in message
+    assert "probabilities: entailed 0.970, contradicted 0.010, neutral 0.020" in message
 
 
 def test_lexical_scores_stand_beside_their_sentences(alone: Seen) -> None:

@@ -129,8 +129,8 @@ def test_what_does_not_fit_for_certain_is_refused_for_good() -> None:
             messages.append(str(raised.value))
         return messages
 
-    told = "the budget of 5.00 USD is spent (4.00 used, the next call may cost 2.00)"
-    assert asyncio.run(main()) == [told, told]
+    message = "the budget of 5.00 USD is spent (4.00 used, the next call may cost 2.00)"
+    assert asyncio.run(main()) == [message, message]
 
 
 def test_small_sums_are_legible() -> None:
@@ -141,8 +141,8 @@ def test_small_sums_are_legible() -> None:
             await budget.reserve(1000, 0)
         return str(raised.value)
 
-    told = "the budget of 0.001 USD is spent (0.00025 used, the next call may cost 0.0035)"
-    assert asyncio.run(main()) == told
+    message = "the budget of 0.001 USD is spent (0.00025 used, the next call may cost 0.0035)"
+    assert asyncio.run(main()) == message
 
 
 def test_who_might_still_fit_waits_for_the_calls_in_flight() -> None:

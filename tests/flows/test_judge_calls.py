@@ -89,9 +89,9 @@ def test_keys_are_in_no_table_and_no_output(
         assert all(one.authorized for one in endpoint.requests)
     captured = capfd.readouterr()
     assert "401" in captured.err
-    told = judged.everything()
-    assert "Not with the key ***" in told
-    for text in (told, captured.out, captured.err, caplog.text):
+    printed = judged.everything()
+    assert "Not with the key ***" in printed
+    for text in (printed, captured.out, captured.err, caplog.text):
         assert "SECRET" not in text
         assert "0123456789abcdef" not in text
         assert "tower stands" not in caplog.text

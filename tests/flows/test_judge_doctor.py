@@ -48,8 +48,8 @@ def doctor(folder: Path, capsys: pytest.CaptureFixture[str], **parts: Any) -> To
     with chdir(folder):
         code = main(["doctor", "p.yaml"])
     assert [path.name for path in folder.iterdir()] == ["p.yaml"]
-    told = capsys.readouterr()
-    return Told(code, told.out, told.err)
+    printed = capsys.readouterr()
+    return Told(code, printed.out, printed.err)
 
 
 def judge(endpoint: Endpoint, **settings: Any) -> dict[str, Any]:
@@ -60,10 +60,12 @@ def test_a_judge_that_works_is_asked_three_small_things(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serve() as endpoint:
-        told = doctor(tmp_path, capsys, judge=judge(endpoint, price=PRICE, max_tokens=50, seed=3))
+        printed = doctor(
+            tmp_path, capsys, judge=judge(endpoint, price=PRICE, max_tokens=50, seed=3)
+        )
         verification, *same = [one.body for one in endpoint.requests]
-    assert (told.code, told.err) == (0, "")
-    found = told.blocks["judge"]
+    assert (printed.code, printed.err) == (0, "")
+    found = printed.blocks["judge"]
     latency = found.pop("latency")
     assert re.fullmatch(r"\d+\.\d\d, \d+\.\d\d, \d+\.\d\d seconds", latency)
     tokens = found.pop("tokens")
@@ -92,11 +94,11 @@ def test_it_goes_down_the_ladder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], refuses: set[str], rung: str
 ) -> None:
     with serve(refuses=refuses) as endpoint:
-        told = doctor(tmp_path, capsys, judge=judge(endpoint))
+        printed = doctor(tmp_path, capsys, judge=judge(endpoint))
         assert endpoint.hits == len(refuses) + 3
-    assert told.code == 0
-    assert f": {rung})" in told.blocks["judge"]["replies"]
-    assert told.blocks["judge"]["read"] == "yes, as entailed"
+    assert printed.code == 0
+    assert f": {rung})" in printed.blocks["judge"]["replies"]
+    assert printed.blocks["judge"]["read"] == "yes, as entailed"
 
 
 @pytest.mark.parametrize(
@@ -116,10 +118,10 @@ def test_seeds_are_tried_with_what_the_endpoint_takes(
     hits: int,
 ) -> None:
     with serve(refuses=refuses) as endpoint:
-        told = doctor(tmp_path, capsys, judge=judge(endpoint, **settings))
+        printed = doctor(tmp_path, capsys, judge=judge(endpoint, **settings))
         assert endpoint.hits == hits
-    assert told.code == 0
-    assert told.blocks["judge"]["seed honoured"].startswith(words)
+    assert printed.code == 0
+    assert printed.blocks["judge"]["seed honoured"].startswith(words)
 
 
 def free(number: int) -> Any:
@@ -149,10 +151,10 @@ def test_a_seed_that_is_not_honoured_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: Fault, words: str
 ) -> None:
     with serve(fault=faults.where(free(2), fault)) as endpoint:
-        told = doctor(tmp_path, capsys, judge=judge(endpoint))
+        printed = doctor(tmp_path, capsys, judge=judge(endpoint))
         assert endpoint.hits == 3
-    assert told.code == 0
-    assert told.blocks["judge"]["seed honoured"].startswith(words)
+    assert printed.code == 0
+    assert printed.blocks["judge"]["seed honoured"].startswith(words)
 
 
 def test_equal_replies_at_temperature_0_tell_nothing_of_a_seed(
@@ -162,9 +164,9 @@ def test_equal_replies_at_temperature_0_tell_nothing_of_a_seed(
         lambda body: body.get("temperature") == 1, faults.unsupported_parameter("temperature")
     )
     with serve(fault=warm) as endpoint:
-        told = doctor(tmp_path, capsys, judge=judge(endpoint))
+        printed = doctor(tmp_path, capsys, judge=judge(endpoint))
     words = "unknown: two replies with seed 7 and temperature 0 are equal"
-    assert told.blocks["judge"]["seed honoured"].startswith(words)
+    assert printed.blocks["judge"]["seed honoured"].startswith(words)
 
 
 @pytest.mark.parametrize(
@@ -186,12 +188,12 @@ def test_a_judge_that_cannot_be_used_is_told_at_once(
     reachable: str,
 ) -> None:
     with serve(fault=fault) as endpoint:
-        told = doctor(tmp_path, capsys, judge=judge(endpoint, timeout=timeout))
+        printed = doctor(tmp_path, capsys, judge=judge(endpoint, timeout=timeout))
         assert endpoint.hits == 1
-    assert told.code == 6
-    assert told.blocks["judge"]["reachable"].startswith(reachable)
-    why = told.blocks["judge"]["reachable"].split(": ", 1)[1]
-    assert told.err == f"claimflow: judge cannot be used: {why}\n"
+    assert printed.code == 6
+    assert printed.blocks["judge"]["reachable"].startswith(reachable)
+    why = printed.blocks["judge"]["reachable"].split(": ", 1)[1]
+    assert printed.err == f"claimflow: judge cannot be used: {why}\n"
 
 
 @pytest.mark.parametrize(
@@ -207,11 +209,11 @@ def test_a_reply_that_cannot_be_read_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: Fault, wrong: str
 ) -> None:
     with serve(fault=fault) as endpoint:
-        told = doctor(tmp_path, capsys, judge=judge(endpoint))
-    assert told.code == 6
-    assert told.blocks["judge"]["reachable"] == "yes"
-    assert wrong in told.blocks["judge"]["read"]
-    assert "judge cannot be used: its reply to a verification cannot be used" in told.err
+        printed = doctor(tmp_path, capsys, judge=judge(endpoint))
+    assert printed.code == 6
+    assert printed.blocks["judge"]["reachable"] == "yes"
+    assert wrong in printed.blocks["judge"]["read"]
+    assert "judge cannot be used: its reply to a verification cannot be used" in printed.err
 
 
 def test_every_judge_is_looked_at_whatever_becomes_of_the_others(
@@ -219,7 +221,7 @@ def test_every_judge_is_looked_at_whatever_becomes_of_the_others(
 ) -> None:
     with serve() as endpoint, serve() as gone:
         gone.refuse()
-        told = doctor(
+        printed = doctor(
             tmp_path,
             capsys,
             judges={
@@ -231,16 +233,18 @@ def test_every_judge_is_looked_at_whatever_becomes_of_the_others(
             embedder={"provider": "litellm", **judge(endpoint), "price": {"input": 0.02}},
         )
         assert endpoint.stats()["by_path"] == {"/v1/chat/completions": 6, "/v1/embeddings": 1}
-    assert told.code == 6
+    assert printed.code == 6
     names = ["judge", "judge gone", "judge keyless", "judge unpriced", "embedder"]
-    assert list(told.blocks) == names
-    assert told.blocks["judge gone"]["reachable"].startswith("no: the endpoint cannot be reached")
-    assert told.blocks["judge keyless"]["key"] == "ANTHROPIC_API_KEY is not set"
-    assert told.blocks["judge keyless"]["reachable"] == "not tested"
-    assert told.blocks["judge keyless"]["price"].endswith("by litellm's table")
-    assert told.blocks["judge"]["price"].startswith("unknown; write price")
-    assert told.blocks["embedder"]["replies"] == "vectors of 384 numbers"
-    (line,) = told.err.splitlines()
+    assert list(printed.blocks) == names
+    assert printed.blocks["judge gone"]["reachable"].startswith(
+        "no: the endpoint cannot be reached"
+    )
+    assert printed.blocks["judge keyless"]["key"] == "ANTHROPIC_API_KEY is not set"
+    assert printed.blocks["judge keyless"]["reachable"] == "not tested"
+    assert printed.blocks["judge keyless"]["price"].endswith("by litellm's table")
+    assert printed.blocks["judge"]["price"].startswith("unknown; write price")
+    assert printed.blocks["embedder"]["replies"] == "vectors of 384 numbers"
+    (line,) = printed.err.splitlines()
     assert "judge gone cannot be used: the endpoint cannot be reached" in line
     assert "judge keyless cannot be used: set ANTHROPIC_API_KEY in the environment" in line
     assert "judge unpriced cannot be used: the price of hosted_vllm/fake is unknown" in line
@@ -251,18 +255,18 @@ def test_keys_are_named_and_never_shown(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-1234567890")
     with serve(api_key="sk-other") as endpoint:
-        told = doctor(tmp_path, capsys, judge=judge(endpoint, model="openai/fake"))
-    assert told.code == 6
-    assert told.blocks["judge"]["key"] == "OPENAI_API_KEY is set"
-    assert "sk-secret" not in str(told.blocks) + told.err
+        printed = doctor(tmp_path, capsys, judge=judge(endpoint, model="openai/fake"))
+    assert printed.code == 6
+    assert printed.blocks["judge"]["key"] == "OPENAI_API_KEY is set"
+    assert "sk-secret" not in str(printed.blocks) + printed.err
 
 
 def test_tokens_that_are_not_told_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serve(fault=faults.no_usage()) as endpoint:
-        told = doctor(tmp_path, capsys, judge=judge(endpoint))
-    assert told.blocks["judge"]["tokens"].startswith("not reported")
+        printed = doctor(tmp_path, capsys, judge=judge(endpoint))
+    assert printed.blocks["judge"]["tokens"].startswith("not reported")
 
 
 def test_a_pipeline_without_endpoints_needs_no_doctor(

@@ -188,8 +188,8 @@ def test_wrong_replies_are_on_record_as_they_came(happened: Happened, name: str)
 def test_what_can_be_read_is_taken_from_one_call(happened: Happened, name: str) -> None:
     assert happened.before[name] == LABELS
     assert (happened.hits(name), happened.hits_later(name)) == (1, 0)
-    told = happened.judged.calls("outcome", f"prompt LIKE '%Case {name}.%'")
-    assert told == [(TAKEN[name][1],)]
+    text = happened.judged.calls("outcome", f"prompt LIKE '%Case {name}.%'")
+    assert text == [(TAKEN[name][1],)]
 
 
 def test_tokens_that_nobody_told_are_null(happened: Happened) -> None:
@@ -213,17 +213,17 @@ def test_good_samples_keep_their_scores_and_bad_ones_say_why(happened: Happened)
 
 
 def test_failed_rows_say_what_the_endpoint_said(happened: Happened) -> None:
-    told = dict(
+    text = dict(
         happened.judged.ask(
             "SELECT DISTINCT sample_id, v.reason FROM claims JOIN verdicts v "
             "USING (run_id, claim_id) WHERE v.status = 'failed'"
         )
     )
-    assert told["500"] == "The server had an error while processing your request."
-    assert told["502"] == "502: Bad gateway."
-    assert told["400"] == "400: The request is not valid."
-    assert told["refusal"] == "I'm sorry, but I cannot assist with that."
-    assert "verdict must be 'entailed', 'contradicted' or 'neutral'" in told["label"]
+    assert text["500"] == "The server had an error while processing your request."
+    assert text["502"] == "502: Bad gateway."
+    assert text["400"] == "400: The request is not valid."
+    assert text["refusal"] == "I'm sorry, but I cannot assist with that."
+    assert "verdict must be 'entailed', 'contradicted' or 'neutral'" in text["label"]
 
 
 def test_the_run_is_done_with_failures_and_the_next_one_asks_for_what_is_missing(
@@ -266,8 +266,8 @@ def test_a_call_has_its_time_and_not_more(tmp_path: Path) -> None:
         judged.write(slow, timeout=10)
         judged.run()
         assert judged.verdicts() == dict.fromkeys(slow, LABELS)
-    (told,) = judged.calls("error", "prompt LIKE '%Case drip.%' AND outcome = 'timeout'")
-    assert told[0].startswith("no whole reply within ")
+    (text,) = judged.calls("error", "prompt LIKE '%Case drip.%' AND outcome = 'timeout'")
+    assert text[0].startswith("no whole reply within ")
     seconds = judged.calls("seconds", "outcome = 'timeout'")
     assert all(taken < 4 for (taken,) in seconds)
 
@@ -287,8 +287,8 @@ def test_a_wave_of_refusals_cuts_the_concurrency_once_and_holds_everyone(tmp_pat
         refused, served = endpoint.requests[:8], endpoint.requests[8:]
     assert len(served) == 12
     opened = min(one.arrived for one in served)
-    told = min(one.replied for one in refused if one.fault == "status 429" and one.replied)
-    assert opened - told > 0.55
+    text = min(one.replied for one in refused if one.fault == "status 429" and one.replied)
+    assert opened - text > 0.55
     # 8 at first, cut to 0.6 of it; once for each refusal would leave one at a time.
     assert 3 <= together(served) <= 6
 

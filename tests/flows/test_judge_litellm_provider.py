@@ -458,10 +458,10 @@ def test_nobody_else_is_asked_and_nothing_is_told(endpoint: Endpoint, tmp_path: 
         text=True,
         check=False,
     )
-    told = done.stdout + done.stderr
-    assert done.returncode == 0, told[-3000:]
-    assert "TO-KEEP" not in told
-    assert "Feedback" not in told
+    report = done.stdout + done.stderr
+    assert done.returncode == 0, report[-3000:]
+    assert "TO-KEEP" not in report
+    assert "Feedback" not in report
 
 
 class EveryHook:

@@ -241,8 +241,8 @@ def test_neither_prompt_nor_key_is_told(
 def test_the_date_of_retry_after_becomes_seconds(endpoint: Endpoint) -> None:
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
     past = "Wed, 21 Oct 2015 07:28:00 GMT"
-    for told, low, high in ((soon, 30, 60), (past, 0, 0), ("nan", None, None), ("x", None, None)):
-        endpoint.answer = (429, {"retry-after": told}, said("Wait"))
+    for report, low, high in ((soon, 30, 60), (past, 0, 0), ("nan", None, None), ("x", None, None)):
+        endpoint.answer = (429, {"retry-after": report}, said("Wait"))
         after = troubles(endpoint.url, ["openai/m"])["openai/m"].retry_after
         assert after is None if low is None else low <= after <= high
 
@@ -302,12 +302,12 @@ def test_a_message_is_one_short_line(status: int, text: str, times: int) -> None
 
 @given(st.text(min_size=40, max_size=200), st.text(max_size=50), st.text(max_size=50))
 def test_no_long_stretch_of_a_prompt_is_told(prompt: str, before: str, after: str) -> None:
-    told = scrub(before + prompt + after, hide=[prompt])
-    assert not any(prompt[start : start + 40] in told for start in range(len(prompt) - 39))
+    report = scrub(before + prompt + after, hide=[prompt])
+    assert not any(prompt[start : start + 40] in report for start in range(len(prompt) - 39))
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "report"),
     [
         ("key sk-proj-abc_DEF-123 is wrong", "key *** is wrong"),
         ("Authorization: Bearer eyJhbGciOi.x.y", "Authorization: Bearer ***"),
@@ -317,12 +317,12 @@ def test_no_long_stretch_of_a_prompt_is_told(prompt: str, before: str, after: st
         ("max_tokens: 5, basic plan", "max_tokens: 5, basic plan"),
     ],
 )
-def test_secrets_are_scrubbed_by_their_form(text: str, told: str) -> None:
-    assert scrub(text) == told
+def test_secrets_are_scrubbed_by_their_form(text: str, report: str) -> None:
+    assert scrub(text) == report
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "report"),
     [
         ('{"error": "model not found"}', "model not found"),
         ('Exception: {"message": {"detail": "deep"}}', "deep"),
@@ -333,5 +333,5 @@ def test_secrets_are_scrubbed_by_their_form(text: str, told: str) -> None:
         ('{"a":' * 3000, ('{"a":' * 3000)[:4000]),
     ],
 )
-def test_the_words_of_an_endpoint_are_found(text: str, told: str) -> None:
-    assert provider_message(text) == told
+def test_the_words_of_an_endpoint_are_found(text: str, report: str) -> None:
+    assert provider_message(text) == report

@@ -164,16 +164,16 @@ def test_waiting_is_given_up_as_soon_as_it_is_pointless(again: bool) -> None:
         waiting = asyncio.create_task(call())
         await asyncio.sleep(0.4)
         pace.throttled(0.0, 3600.0)
-        told = await waiting
+        text = await waiting
         await asyncio.sleep(10)
         await call()
         await first
-        return times, told
+        return times, text
 
-    times, told = run(main)
+    times, text = run(main)
     assert times == [0.5, 10.5]
-    assert (told.kind, told.retry_after) == ("throttled", 3600.0)
-    assert told.message == "the endpoint asks to wait 3600 seconds, longer than a call may take"
+    assert (text.kind, text.retry_after) == ("throttled", 3600.0)
+    assert text.message == "the endpoint asks to wait 3600 seconds, longer than a call may take"
 
 
 def test_a_call_that_was_sent_before_waits_no_longer_than_it_may() -> None:

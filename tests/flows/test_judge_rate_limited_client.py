@@ -25,7 +25,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("model", ["openai/fake", "hosted_vllm/fake"])
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "printed"),
     [
         (faults.wrong_key(), r"401: Incorrect API key provided: \*\*\*"),
         (faults.status(403), "403: You have no access to this model"),
@@ -36,13 +36,13 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["401", "403", "quota", "404", "parameter"],
 )
 def test_what_no_call_can_overcome_is_asked_once(
-    tmp_path: Path, model: str, fault: Fault, told: str
+    tmp_path: Path, model: str, fault: Fault, printed: str
 ) -> None:
     with (
         serve(fault=fault) as endpoint,
         judge_of(endpoint, tmp_path / "s.duckdb", model=model, max_concurrency=1) as judge,
     ):
-        with pytest.raises(JudgeError, match=told) as raised:
+        with pytest.raises(JudgeError, match=printed) as raised:
             judge.ask(MANY, FORM, step="a")
         assert endpoint.hits == 1
     assert str(raised.value).startswith(f"judge ({model}): ")
@@ -160,12 +160,12 @@ def test_the_budget_of_dollars_holds(tmp_path: Path) -> None:
         assert 0.001 < spent <= 0.005
         (call,) = judged.calls("cost, prompt_tokens, completion_tokens")[:1]
         assert float(call[0]) == pytest.approx((call[1] + 2 * call[2]) / 1_000_000)
-        told = judged.ask("SELECT DISTINCT reason FROM verdicts WHERE failure = 'not_asked'")
-        assert told[0][0].startswith("judge: the budget of 0.005 USD is spent (")
+        printed = judged.ask("SELECT DISTINCT reason FROM verdicts WHERE failure = 'not_asked'")
+        assert printed[0][0].startswith("judge: the budget of 0.005 USD is spent (")
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "printed"),
     [
         (
             {"budget_usd": 1.0},
@@ -185,7 +185,7 @@ def test_the_budget_of_dollars_holds(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_asked_is_told_before_anything_runs(
-    tmp_path: Path, settings: dict[str, Any], told: str
+    tmp_path: Path, settings: dict[str, Any], printed: str
 ) -> None:
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
@@ -194,5 +194,5 @@ def test_what_cannot_be_asked_is_told_before_anything_runs(
         with pytest.raises(InputError) as raised:
             judged.run()
         assert endpoint.hits == 0
-    assert str(raised.value).replace(f"{tmp_path}/", "") == told
+    assert str(raised.value).replace(f"{tmp_path}/", "") == printed
     assert not judged.store.path.exists()

@@ -45,11 +45,11 @@ def form(answer: type[BaseModel], blank: str = "claims") -> Form:
 
 
 def schema(answer: type[BaseModel], blank: str = "claims") -> dict[str, Any]:
-    told = format_parameters("schema", form(answer, blank))["response_format"]["json_schema"][
+    message = format_parameters("schema", form(answer, blank))["response_format"]["json_schema"][
         "schema"
     ]
-    assert isinstance(told, dict)
-    return told
+    assert isinstance(message, dict)
+    return message
 
 
 PLACE = {

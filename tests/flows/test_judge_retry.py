@@ -69,8 +69,8 @@ def test_an_answer_comes_with_its_attempts_and_seconds() -> None:
 @pytest.mark.parametrize("kind", ["fatal", "rung", "refused", "too_long", "bad_request"])
 def test_what_no_repetition_mends_is_raised_at_once(kind: Any) -> None:
     endpoint = Endpoint(ProviderError(kind, "no", retry_after=1.0))
-    told = run(lambda: failing(endpoint))
-    assert (told.kind, told.attempts, told.seconds) == (kind, 1, 1.0)
+    text = run(lambda: failing(endpoint))
+    assert (text.kind, text.attempts, text.seconds) == (kind, 1, 1.0)
     assert len(endpoint.sent_at) == 1
 
 
@@ -79,9 +79,9 @@ def test_a_broken_endpoint_gets_four_attempts_ever_further_apart(
 ) -> None:
     monkeypatch.setattr(random, "uniform", lambda low, high: low + high)
     endpoint = Endpoint(SERVER)
-    told = run(lambda: failing(endpoint))
+    text = run(lambda: failing(endpoint))
     assert endpoint.sent_at == [0, 1.5, 3.5, 6.5]
-    assert (told.kind, told.message, told.attempts, told.seconds) == ("server", "broken", 4, 7.5)
+    assert (text.kind, text.message, text.attempts, text.seconds) == ("server", "broken", 4, 7.5)
 
 
 def test_pauses_are_drawn_from_their_whole_range(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,25 +99,25 @@ def test_pauses_are_drawn_from_their_whole_range(monkeypatch: pytest.MonkeyPatch
 
 def test_an_endpoint_that_hangs_is_given_up_at_four_timeouts() -> None:
     endpoint = Endpoint("hang")
-    told = run(lambda: failing(endpoint))
-    assert (told.kind, told.attempts) == ("timeout", 4)
-    assert told.seconds == pytest.approx(4 * TIMEOUT)
+    text = run(lambda: failing(endpoint))
+    assert (text.kind, text.attempts) == ("timeout", 4)
+    assert text.seconds == pytest.approx(4 * TIMEOUT)
     assert endpoint.sent_at[:2] == [0, pytest.approx(60.25, abs=0.25)]
 
 
 def test_a_throttling_endpoint_is_asked_until_four_timeouts() -> None:
     endpoint = Endpoint(throttled())
-    told = run(lambda: failing(endpoint))
-    assert told.kind == "throttled"
-    assert told.attempts == len(endpoint.sent_at) > 10
-    assert 4 * TIMEOUT - 20 < told.seconds <= 4 * TIMEOUT
+    text = run(lambda: failing(endpoint))
+    assert text.kind == "throttled"
+    assert text.attempts == len(endpoint.sent_at) > 10
+    assert 4 * TIMEOUT - 20 < text.seconds <= 4 * TIMEOUT
 
 
 def test_an_attempt_that_time_cut_short_tells_why_it_was_made() -> None:
     endpoint = Endpoint(throttled(4 * TIMEOUT - 5), "hang")
-    told = run(lambda: failing(endpoint))
-    assert (told.kind, told.message, told.attempts) == ("throttled", "too many", 2)
-    assert told.seconds == pytest.approx(4 * TIMEOUT)
+    text = run(lambda: failing(endpoint))
+    assert (text.kind, text.message, text.attempts) == ("throttled", "too many", 2)
+    assert text.seconds == pytest.approx(4 * TIMEOUT)
 
 
 def test_failures_mend() -> None:
@@ -150,8 +150,8 @@ def test_retry_after_of_a_broken_endpoint_holds_back_this_call_only() -> None:
 @pytest.mark.parametrize("kind", ["throttled", "server"])
 def test_a_retry_after_beyond_what_is_left_gives_up_at_once(kind: Any) -> None:
     endpoint = Endpoint(ProviderError(kind, "later", retry_after=3600.0))
-    told = run(lambda: failing(endpoint))
-    assert (told.kind, told.message, told.attempts, told.seconds) == (kind, "later", 1, 1.0)
+    text = run(lambda: failing(endpoint))
+    assert (text.kind, text.message, text.attempts, text.seconds) == (kind, "later", 1, 1.0)
 
 
 def test_a_run_does_not_hang_on_a_retry_after_of_an_hour() -> None:
@@ -162,8 +162,8 @@ def test_a_run_does_not_hang_on_a_retry_after_of_an_hour() -> None:
     endpoint = Endpoint(throttled(3600.0))
     troubles = run(main)
     assert len(endpoint.sent_at) == 8
-    assert {told.kind for told in troubles} == {"throttled"}
-    assert sorted({(told.attempts, told.seconds) for told in troubles}) == [(0, 0.0), (1, 1.0)]
+    assert {text.kind for text in troubles} == {"throttled"}
+    assert sorted({(text.attempts, text.seconds) for text in troubles}) == [(0, 0.0), (1, 1.0)]
 
 
 def test_waiting_for_a_turn_before_the_first_attempt_does_not_count() -> None:
@@ -197,8 +197,8 @@ def test_the_last_word_of_the_endpoint_is_told_when_no_turn_comes() -> None:
         return await waiting
 
     endpoint = Endpoint(SERVER)
-    told = run(main)
-    assert (told.kind, told.attempts, told.seconds) == ("server", 1, 4 * TIMEOUT)
+    text = run(main)
+    assert (text.kind, text.attempts, text.seconds) == ("server", 1, 4 * TIMEOUT)
 
 
 def test_only_throttling_and_silence_slow_us_down() -> None:

@@ -71,9 +71,9 @@ def test_a_sheet_of_verdicts_is_blind_and_in_a_random_order(
     assert [row["claim_id"] for row in every[:4]] == [row["claim_id"] for row in rows]
     assert [row["sample_id"] for row in every] != sorted(row["sample_id"] for row in every)
     # What the judge said, why and how sure it was stands nowhere.
-    said = judged.ask("SELECT verdict, reason FROM verdicts")
+    answers = judged.ask("SELECT verdict, reason FROM verdicts")
     cells = {cell for row in every for cell in row.values()}
-    assert not cells & {word for row in said for word in row}
+    assert not cells & {word for row in answers for word in row}
 
 
 def test_a_sheet_as_an_html_form(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,8 +104,8 @@ def test_labels_are_recorded_with_annotator_and_draw(
         "FROM audit.labels GROUP BY ALL"
     )
     assert len(found) == 5
-    for _, kind, step, claim, said, rating, *rest in found:
-        assert (kind, step, said, rating) == (
+    for _, kind, step, claim, answers, rating, *rest in found:
+        assert (kind, step, answers, rating) == (
             "verdicts",
             "response_in_reference",
             TRUTH[claim],
@@ -243,8 +243,8 @@ def test_wrong_options_and_files(
     Path("runs.csv").write_text(f"{header}a,,,,,,,\nb,,,,,,,\n", "utf-8")
     Path("none.csv").write_text(f"{header},step,,,,,,\n", "utf-8")
     assert label(*words) == 2
-    told = capsys.readouterr().err.splitlines()[-1]
-    assert told == f"claimflow: {message.format(run=run)}"
+    printed = capsys.readouterr().err.splitlines()[-1]
+    assert printed == f"claimflow: {message.format(run=run)}"
     assert judged.ask("FROM audit.labels") == []
 
 

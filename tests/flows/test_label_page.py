@@ -98,9 +98,9 @@ def test_samples_are_rated(browser: Browser, tmp_path: Path) -> None:
 def test_claims_are_good_or_bad(browser: Browser, tmp_path: Path) -> None:
     seen = opened(browser, tmp_path, "claims")
     assert seen.page.locator("#choices label").all_text_contents() == [" good (1)", " bad (2)"]
-    for key, told in (("2", "1 labelled"), ("0", "0 labelled"), ("1", "1 labelled")):
+    for key, message in (("2", "1 labelled"), ("0", "0 labelled"), ("1", "1 labelled")):
         seen.page.keyboard.press(key)
-        assert seen.page.locator("#progress").inner_text() == f"Row 1 of 3, {told}"
+        assert seen.page.locator("#progress").inner_text() == f"Row 1 of 3, {message}"
     seen.page.get_by_role("button", name="No label").click()
     assert seen.page.locator("#progress").inner_text() == "Row 1 of 3, 0 labelled"
     seen.page.keyboard.press("2")

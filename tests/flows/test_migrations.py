@@ -99,10 +99,10 @@ def test_a_migrated_store_passes_the_integrity_checks(migrated: Store) -> None:
 
 def test_a_run_uses_a_migrated_store(first: Store, write_small: Callable[[Path], Path]) -> None:
     path = write_small(first.path.parent)
-    with redirect_stdout(StringIO()) as told, redirect_stderr(StringIO()), chdir(path.parent):
+    with redirect_stdout(StringIO()) as printed, redirect_stderr(StringIO()), chdir(path.parent):
         assert main(["run", "small.yaml"]) == 0
         assert main(["run", "small.yaml"]) == 0
-    assert ": 3 samples, 0 steps made, 8 reused" in told.getvalue()
+    assert ": 3 samples, 0 steps made, 8 reused" in printed.getvalue()
     assert ask(first, "SELECT status FROM audit.runs") == [("done",)] * 3
     assert ask(
         first,
@@ -134,9 +134,9 @@ def test_sql_on_an_old_read_copy_says_how_to_bring_it_up_to_date(
         ("FROM similarity", "Table with name similarity does not exist!"),
     ):
         assert main(["sql", sql, "--store", path]) == 2
-        told = capsys.readouterr().err
-        assert error in told
-        assert told.endswith(
+        printed = capsys.readouterr().err
+        assert error in printed
+        assert printed.endswith(
             f" (schema version 1, the newest is {SCHEMA_VERSION}); "
             f"`claimflow migrate --store {path}` brings it up to date\n"
         )
@@ -147,9 +147,9 @@ def test_sql_on_an_old_read_copy_says_how_to_bring_it_up_to_date(
 
 
 def test_the_command_migrate(first: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    for told in (f"schema version 1, now {SCHEMA_VERSION}", f"schema version {SCHEMA_VERSION}"):
+    for printed in (f"schema version 1, now {SCHEMA_VERSION}", f"schema version {SCHEMA_VERSION}"):
         assert main(["migrate", "--store", str(first.path)]) == 0
-        assert capsys.readouterr().out == f"{first.path}: {told}\n"
+        assert capsys.readouterr().out == f"{first.path}: {printed}\n"
     with first.reading():
         pass
 

@@ -54,14 +54,14 @@ def test_repeats_are_independent_calls_and_remembered(
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
         judged.write(NAMES, steps=BY_JUDGE)
-        told = measured(judged, capsys, "--repeats", "2")
-        assert (told["decompositions"], told["verifications"]) == (2, 2)
+        printed = measured(judged, capsys, "--repeats", "2")
+        assert (printed["decompositions"], printed["verifications"]) == (2, 2)
         # All four have the same response: one request for each decomposition of it.
         assert kinds(endpoint) == (2, 4 * 4)
         assert {request.body.get("seed") for request in endpoint.requests} == {None, 1, 2, 3}
 
         endpoint.clear()
-        assert measured(judged, capsys, "--repeats", "2") == told
+        assert measured(judged, capsys, "--repeats", "2") == printed
         assert endpoint.hits == 0
 
         measured(judged, capsys, "--repeats", "3")
@@ -111,10 +111,10 @@ def test_steps_without_a_judge_are_deterministic(
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
         judged.write(NAMES, steps=BY_RULES | {"matches": LEXICAL, "lexical": FAITHFUL})
-        told = measured(judged, capsys, "--repeats", "3")
-        assert (told["decompositions"], told["verifications"]) == (1, 3)
+        printed = measured(judged, capsys, "--repeats", "3")
+        assert (printed["decompositions"], printed["verifications"]) == (1, 3)
         assert kinds(endpoint) == (0, 3 * 4)
-        by_name = {one["metric"]: one for one in told["metrics"]}
+        by_name = {one["metric"]: one for one in printed["metrics"]}
         assert by_name["factual_correctness"]["deterministic"] == ["decomposition"]
         assert by_name["rouge_l_f1"]["deterministic"] == ["decomposition", "verification"]
         assert by_name["rouge_l_f1"]["smallest_difference"] == 0.0
@@ -122,17 +122,17 @@ def test_steps_without_a_judge_are_deterministic(
         endpoint.clear()
         verify = VERIFY | {"judge": "embedded"}
         judged.write(NAMES, steps=BY_JUDGE | {"response_in_reference": verify})
-        told = measured(judged, capsys, "--repeats", "3")
-        assert (told["decompositions"], told["verifications"]) == (3, 1)
+        printed = measured(judged, capsys, "--repeats", "3")
+        assert (printed["decompositions"], printed["verifications"]) == (3, 1)
         assert kinds(endpoint) == (3, 0)
 
         endpoint.clear()
         judged.write(NAMES, steps=BY_RULES | {"response_in_reference": verify})
         assert noise(judged, "--repeats", "3") == 0
         assert endpoint.hits == 0
-    said = capsys.readouterr()
-    assert said.err.startswith("4 of 4 samples, nothing to repeat: no judge is asked\n")
-    assert "deterministic: 0 deterministic: 0 any 4 0 0" in " ".join(said.out.split())
+    message = capsys.readouterr()
+    assert message.err.startswith("4 of 4 samples, nothing to repeat: no judge is asked\n")
+    assert "deterministic: 0 deterministic: 0 any 4 0 0" in " ".join(message.out.split())
 
 
 def test_the_variance_is_attributed_to_verification(
@@ -143,8 +143,8 @@ def test_the_variance_is_attributed_to_verification(
     with serve(fault=faults.either(odd, entry_of("entailed"))) as endpoint:
         judged = Judged(tmp_path, endpoint)
         judged.write(NAMES, steps=BY_RULES)
-        told = measured(judged, capsys, "--repeats", "4")
-        (metric,) = told["metrics"]
+        printed = measured(judged, capsys, "--repeats", "4")
+        (metric,) = printed["metrics"]
         # Scores 1, 0, 1, 0 of each sample: a variance of 1/3, and none between samples.
         assert metric["mean"] == 0.5
         assert metric["deviation"]["verification"] == pytest.approx(3**-0.5)

@@ -330,9 +330,9 @@ def test_export_puts_tables_and_then_the_manifest(
     for table in ("scores", "claims"):
         local = pl.read_parquet(tmp_path / "local" / f"{table}.parquet")
         assert pl.read_parquet(found[f"{table}.parquet"]).equals(local)
-    said = json.loads(found["manifest.json"].read_bytes())
-    assert said["run_id"] is None
-    assert said["tables"]["scores"] == {
+    printed = json.loads(found["manifest.json"].read_bytes())
+    assert printed["run_id"] is None
+    assert printed["tables"]["scores"] == {
         "file": "scores.parquet",
         "rows": 12,
         "bytes": found["scores.parquet"].stat().st_size,
@@ -360,9 +360,9 @@ def test_a_run_is_published_below_its_id(s3: str, small_store: Store, tmp_path: 
     check_place(f"{s3}/nights")
     assert publish_run(small_store, run_id, f"{s3}/nights/") == f"{s3}/nights/{run_id}"
     found = fetched(f"{s3}/nights/{run_id}", tmp_path)
-    said = json.loads(found.pop("manifest.json").read_bytes())
-    assert said["run_id"] == run_id
-    assert {one["file"] for one in said["tables"].values()} == set(found)
+    printed = json.loads(found.pop("manifest.json").read_bytes())
+    assert printed["run_id"] == run_id
+    assert {one["file"] for one in printed["tables"].values()} == set(found)
     assert pl.read_parquet(found["claims.parquet"])["run_id"].unique().to_list() == [run_id]
 
 

@@ -98,7 +98,7 @@ def run(judged: Judged, endpoint: Endpoint, *options: str) -> None:
         assert main(["run", judged.path.name, *options]) in (0, 1)
 
 
-def told(judged: Judged, capsys: pytest.CaptureFixture[str], *options: str) -> list[str]:
+def printed(judged: Judged, capsys: pytest.CaptureFixture[str], *options: str) -> list[str]:
     """The lines that `claimflow plan` prints, with single spaces."""
     capsys.readouterr()
     with chdir(judged.path.parent):
@@ -210,7 +210,7 @@ def test_a_changed_decomposition_prompt_costs_the_verdicts_on_new_claims(tmp_pat
         assert [one.about for one in found.values()] == [False, True]
         endpoint.behaviour.fault = faults.where(
             lambda body: "Cheese is two." in json.dumps(body),
-            faults.content(lambda said: said.replace("Milk is white.", "Milk is pale.")),
+            faults.content(lambda reply: reply.replace("Milk is white.", "Milk is pale.")),
         )
         run(judged, endpoint)
         assert made(judged) == {"response_claims": 3, "response_in_reference": 1}
@@ -241,7 +241,7 @@ def test_reruns_are_planned_as_they_are_run(
 def test_the_plan_has_the_selected_steps_only(
     ran: Judged, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = told(ran, capsys, "--only", "response_in_reference", "--fresh")
+    lines = printed(ran, capsys, "--only", "response_in_reference", "--fresh")
     assert lines[2] == "response_claims decompose_claims reuse 9 rows 0 0 + 0 0.00"
     assert lines[3].startswith("response_in_reference verify_claims make, ask again 6 ")
     assert lines[4].startswith("6 calls, about ")
@@ -397,7 +397,7 @@ def test_the_table_has_calls_tokens_cost_and_ledger_hits(
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
         judged.write(SAMPLES, steps=BY_JUDGE, price=PRICE, budget_calls=8, budget_usd=0.001)
-        lines = told(judged, capsys)
+        lines = printed(judged, capsys)
         found = planned(judged)
         tokens = sum(one.prompt_tokens + one.completion_tokens for one in found.values())
         assert lines[0] == "step uses plan calls tokens (in + out) cost (USD)"
@@ -413,14 +413,14 @@ def test_the_table_has_calls_tokens_cost_and_ledger_hits(
         assert len(lines) == 7
 
         judged.write(SAMPLES, steps=BY_JUDGE)
-        assert told(judged, capsys)[5].endswith(" tokens, price unknown")
+        assert printed(judged, capsys)[5].endswith(" tokens, price unknown")
         run(judged, endpoint)
-        lines = told(judged, capsys)
+        lines = printed(judged, capsys)
         assert lines[2] == "response_claims decompose_claims reuse 9 rows 0 0 + 0 0.00"
         assert lines[-1] == "no calls"
 
         judged.write(MORE, steps=BY_JUDGE, price={"input": 0, "output": 0})
-        last = told(judged, capsys)[-1]
+        last = printed(judged, capsys)[-1]
         assert last.startswith("about 3 calls, ")
         assert last.endswith(" tokens, 0.00 USD; 12 answers are on file")
 

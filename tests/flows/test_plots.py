@@ -34,7 +34,7 @@ def drawn(chart: Chart) -> Element:
     return fromstring(to_svg(chart))
 
 
-def told(picture: Element) -> list[str]:
+def printed(picture: Element) -> list[str]:
     """What a screen reader is told of each mark, in order."""
     marks = picture.iter(f"{SPACE}path")
     return [mark.get("aria-label", "") for mark in marks if mark.get("aria-label")]
@@ -58,7 +58,7 @@ def difference(
 
 def test_a_distribution_counts_scores_per_bin() -> None:
     picture = drawn(distribution_chart([0.0, 0.04, 0.05, 0.95, 1.0, 1.0], label="recall"))
-    bars = dict(label.split("; ") for label in told(picture))
+    bars = dict(label.split("; ") for label in printed(picture))
     assert len(bars) == 20
     assert {bar: count for bar, count in bars.items() if count != "samples: 0"} == {
         "recall: 0 – 0.05": "samples: 2",
@@ -68,7 +68,7 @@ def test_a_distribution_counts_scores_per_bin() -> None:
 
 
 def test_a_distribution_covers_the_range_of_its_values() -> None:
-    bars = told(drawn(distribution_chart([-1.0, 0.5, 3.0])))
+    bars = printed(drawn(distribution_chart([-1.0, 0.5, 3.0])))
     assert bars[0] == "score: −1 – −0.8; samples: 1"
     assert bars[-1] == "score: 2.8 – 3; samples: 1"
 
@@ -79,29 +79,29 @@ def test_a_reliability_diagram_has_a_diagonal() -> None:
         Bin(0.9, 1.0, 60, 0.95, IntervalEstimate(0.9, 0.8, 0.95)),
     ]
     picture = drawn(reliability_chart(bins, label=HOSTILE))
-    dots = [label for label in told(picture) if "rows: " in label]
+    dots = [label for label in printed(picture) if "rows: " in label]
     assert dots == [
         f"{HOSTILE}: 0.05; entailed by people: 0.25; rows: 40",
         f"{HOSTILE}: 0.95; entailed by people: 0.9; rows: 60",
     ]
     assert len(list(picture.iter(f"{SPACE}line"))) > 2
-    assert not [label for label in told(drawn(reliability_chart([]))) if "rows: " in label]
+    assert not [label for label in printed(drawn(reliability_chart([]))) if "rows: " in label]
 
 
 def test_a_trend_has_a_gap_for_a_run_without_a_mean() -> None:
     means = {"a": mean(0.5, 0.4, 0.6), "b": mean(None), "c": mean(0.75)}
     picture = drawn(trend_chart(means, label="recall"))
     assert [word for word in words(picture) if word in "abc"] == ["a", "b", "c"]
-    assert "label: a; recall: 0.5" in told(picture)
-    assert "label: c; recall: 0.75" in told(picture)
-    assert not [label for label in told(picture) if label.startswith("label: b; recall: 0")]
+    assert "label: a; recall: 0.5" in printed(picture)
+    assert "label: c; recall: 0.75" in printed(picture)
+    assert not [label for label in printed(picture) if label.startswith("label: b; recall: 0")]
 
 
 def test_a_comparison_has_a_row_for_every_metric_and_a_line_at_zero() -> None:
     metrics = [difference("recall", 0.25, 0.125, 0.5), difference("noise", None)]
     picture = drawn(comparison_chart(metrics, label="B - A"))
     assert [word for word in words(picture) if word in ("recall", "noise")] == ["recall", "noise"]
-    assert "B - A: 0.25; metric: recall" in told(picture)
+    assert "B - A: 0.25; metric: recall" in printed(picture)
     lines = {line.get("aria-label") for line in picture.iter(f"{SPACE}line")}
     assert {"B - A: 0", "B - A: 0.125; metric: recall; high: 0.5"} <= lines
 
@@ -165,7 +165,7 @@ def test_plots_of_a_run_are_written(store: Store, tmp_path: Path) -> None:
 
     def labels(*options: str) -> set[str]:
         assert plotted(store, *options, "-o", str(out)) == 0
-        return set(told(fromstring(out.read_text("utf-8"))))
+        return set(printed(fromstring(out.read_text("utf-8"))))
 
     assert "recall.recall: 0.75 – 0.8; samples: 1" in labels("recall.recall")
     trend = labels("recall", "--kind", "trend")

@@ -78,8 +78,8 @@ def test_every_step_is_a_task_run(
     (flow_run,) = runs_of(server, small)
     assert flow_run["state_type"] == "COMPLETED"
     assert re.fullmatch(r"small \d{4}-\d\d-\d\d \d\d:\d\d", flow_run["name"])
-    told = r"run [0-9a-f-]{20}: 3 samples, 8 steps made, 0 reused"
-    assert re.fullmatch(told, flow_run["state"]["message"])
+    printed = r"run [0-9a-f-]{20}: 3 samples, 8 steps made, 0 reused"
+    assert re.fullmatch(printed, flow_run["state"]["message"])
     tasks = finished_tasks(server, flow_run["id"], 8)
     assert set(tasks) == {
         "samples",
@@ -206,10 +206,10 @@ def test_a_run_finishes_when_the_server_is_lost(server: str, tmp_path: Path) -> 
     assert going.returncode == 0, err
     assert "2 samples, 3 steps made, 0 reused" in out
     assert "the summary could not be posted" in err
-    told = [line for line in err.splitlines() if "shared limit" in line]
-    assert len(told) == 1
-    assert "shared limit lost: Prefect does not answer" in told[0]
-    assert told[0].endswith("; going on with 600 requests a minute, the part it had")
+    printed = [line for line in err.splitlines() if "shared limit" in line]
+    assert len(printed) == 1
+    assert "shared limit lost: Prefect does not answer" in printed[0]
+    assert printed[0].endswith("; going on with 600 requests a minute, the part it had")
     assert "failed to process item" not in err
     assert judged.ask("SELECT status FROM audit.runs") == [("done",)]
     assert {name: len(found) for name, found in judged.verdicts().items()} == {"one": 3, "two": 3}

@@ -23,11 +23,11 @@ def test_a_run_is_written_to_a_folder_with_a_manifest(small_store: Store, tmp_pa
     check_place(str(tmp_path / "out"))
     own = Path(publish_run(small_store, run_id, str(tmp_path / "out")))
     assert own == tmp_path / "out" / run_id
-    said = json.loads((own / "manifest.json").read_bytes())
-    assert said["run_id"] == run_id
-    files = {one["file"]: one["bytes"] for one in said["tables"].values()}
+    printed = json.loads((own / "manifest.json").read_bytes())
+    assert printed["run_id"] == run_id
+    files = {one["file"]: one["bytes"] for one in printed["tables"].values()}
     assert files == {path.name: path.stat().st_size for path in own.glob("*.parquet")}
-    assert said["tables"]["claims"]["rows"] == 6
+    assert printed["tables"]["claims"]["rows"] == 6
     assert {path.name for path in own.iterdir()} == {*files, "manifest.json"}
 
 

@@ -54,9 +54,9 @@ def test_a_missing_limit_is_one_line(tracked_forks: Forks, tmp_path: Path) -> No
         going = tracked_forks.run(folder, "run", "p.yaml")
         assert going.code() == 2
         # Behind it Prefect may say that it still has events to send.
-        told = [line for line in going.err().splitlines() if line.startswith("claimflow: ")]
+        message = [line for line in going.err().splitlines() if line.startswith("claimflow: ")]
         assert endpoint.hits == 0
-    assert told == [
+    assert message == [
         "claimflow: p.yaml:9 judge.shared_limit: the Prefect server has no limit 'nowhere'; "
         "write it under limits in a schedules file and run `claimflow deploy`"
     ]

@@ -77,9 +77,9 @@ def add_run(store: Store) -> None:
 
 def run(folder: Path, *options: str) -> str:
     """Run the small pipeline; returns its standard error."""
-    with redirect_stdout(StringIO()), redirect_stderr(StringIO()) as told, chdir(folder):
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()) as printed, chdir(folder):
         assert main(["run", "small.yaml", *options]) == 0
-    return told.getvalue()
+    return printed.getvalue()
 
 
 def copied(store: Store) -> list[tuple[int]]:
@@ -228,22 +228,22 @@ def test_commands_read_the_copy_or_the_store_and_warn_of_an_old_copy(
     asking = ["sql", COUNT, "--format", "csv", "--store", str(store)]
     add_run(Store(store))
 
-    def told(*options: str) -> tuple[str, str]:
+    def printed(*options: str) -> tuple[str, str]:
         assert main([*asking, *options]) == 0
-        said = capsys.readouterr()
-        return said.out.split()[1], said.err
+        message = capsys.readouterr()
+        return message.out.split()[1], message.err
 
-    assert told() == ("1", "")
-    assert told("--live") == ("2", "")
+    assert printed() == ("1", "")
+    assert printed("--live") == ("2", "")
     before = time.time() - 100
     os.utime(store, (before, before))
-    assert told() == (
+    assert printed() == (
         "1",
         f"claimflow: {copy} is older than the store: the last run that wrote to it did not finish; "
         "add --live to read the store itself\n",
     )
     copy.unlink()
-    assert told() == (
+    assert printed() == (
         "2",
         f"claimflow: {copy} does not exist yet: reading the store itself when it is free\n",
     )
@@ -271,14 +271,14 @@ def test_queries_during_runs_all_succeed(small: Path) -> None:
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as asking:
         assert asking.stdout is not None
-        told = asking.stdout.readline() + asking.stdout.readline()
+        printed = asking.stdout.readline() + asking.stdout.readline()
         runs = 1
         while asking.poll() is None:
             run(small.parent, "--again", "context_matches")
             runs += 1
         out, err = asking.communicate()
     assert (asking.returncode, err) == (0, "")
-    names, counts = (f"{told}{out}".split()[start::2] for start in (0, 1))
+    names, counts = (f"{printed}{out}".split()[start::2] for start in (0, 1))
     assert set(names) == {"count_star()"}
     assert len(counts) == 50
     assert sorted(counts, key=int) == counts

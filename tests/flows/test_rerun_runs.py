@@ -85,7 +85,7 @@ def verdict_calls(judged: Judged) -> set[Any]:
     return {call for (call,) in judged.ask("SELECT DISTINCT call_id FROM latest.verdicts")}
 
 
-def told(judged: Judged, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str]:
+def printed(judged: Judged, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str]:
     capsys.readouterr()
     code = judged.command(*options)
     return code, capsys.readouterr().err.removeprefix("claimflow: ").strip()
@@ -207,12 +207,12 @@ def test_a_needed_step_that_is_not_in_the_store_is_named(
     changed = STEPS | {"response_claims": STEPS["response_claims"] | {"atomicity": "high"}}
     judged.write(SAMPLES, steps=changed)
     before = runs(judged)
-    assert told(judged, capsys, "--only", "precision") == (
+    assert printed(judged, capsys, "--only", "precision") == (
         2,
         "--only: needs 'response_claims', whose table is not in the store in its current state; "
         "make it in a run without --only",
     )
-    assert told(judged, capsys, "--from", VERDICTS) == (
+    assert printed(judged, capsys, "--from", VERDICTS) == (
         2,
         "--from: needs 'response_claims', whose table is not in the store in its current state; "
         "make it in a run without --from",
@@ -240,7 +240,7 @@ def test_failed_repeats_failed_calls_and_makes_the_dependents(
     judged = Judged(tmp_path, endpoint)
     judged.write(SAMPLES)
     store = judged.store.path
-    assert told(judged, capsys, "--failed") == (
+    assert printed(judged, capsys, "--failed") == (
         2,
         f"--failed: {store} has no run of p that finished; run without --failed",
     )

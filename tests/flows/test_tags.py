@@ -123,8 +123,8 @@ def test_the_command_without_a_run_and_a_name_is_an_error(
 ) -> None:
     put(store)
     assert main(["tag", "latest", "--store", str(store.path)]) == 2
-    told = "claimflow: tag: needs a run and a name; write claimflow tag RUN NAME, or --list\n"
-    assert capsys.readouterr().err == told
+    printed = "claimflow: tag: needs a run and a name; write claimflow tag RUN NAME, or --list\n"
+    assert capsys.readouterr().err == printed
 
 
 def test_show_and_explain_accept_a_tag(store: Store, capsys: pytest.CaptureFixture[str]) -> None:

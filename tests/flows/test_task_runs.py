@@ -70,9 +70,9 @@ def test_only_a_busy_store_is_tried_again(server: str, small: Path, tmp_path: Pa
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["busy"], told["refused"], told["said"]) == (2, 1, "no such model")
-    assert told["key"] == "n-chtlich-a-b-summary", "lowercase letters, digits and dashes"
+    message = json.loads(done.stdout)
+    assert (message["busy"], message["refused"], message["said"]) == (2, 1, "no such model")
+    assert message["key"] == "n-chtlich-a-b-summary", "lowercase letters, digits and dashes"
     assert "Retry 1/2 will start" in done.stderr
-    assert told["parameters"]["only"] == "Just these steps; what they need must be on file."
-    assert None not in told["parameters"].values()
+    assert message["parameters"]["only"] == "Just these steps; what they need must be on file."
+    assert None not in message["parameters"].values()
