@@ -125,7 +125,7 @@ def tag(options: Namespace) -> int:
         return 0
     if options.remove:
         remove_tag(store, options.remove)
-        print(f"{options.remove} is removed")
+        print(f"tag {options.remove} is removed")
     elif options.run and options.name:
         run = chosen_run(store, options.run)
         add_tag(store, run, options.name)

@@ -225,9 +225,7 @@ def test_the_document_keeps_its_keys(
         "check": "repeated",
         "found": 1,
         "of": 5,
-        "examples": [
-            {"sample_id": "a", "claim_text": "the tower  stands in “Paris”", "words": [STANDS]}
-        ],
+        "examples": [{"sample_id": "a", "said": "the tower  stands in “Paris”", "words": [STANDS]}],
     }
 
 

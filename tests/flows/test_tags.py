@@ -115,7 +115,7 @@ def test_the_command_adds_lists_and_removes_tags(
     assert lines[0] == ["main", "is", "run", run]
     assert lines[3][:2] == ["main", run]
     assert lines[6][:2] == [run, "main"]
-    assert lines[7] == ["main", "names", "no", "run", "any", "more"]
+    assert lines[7] == ["tag", "main", "is", "removed"]
 
 
 def test_the_command_without_a_run_and_a_name_is_an_error(
