@@ -173,7 +173,7 @@ def test_deployments_orphaned_and_missed_runs(
         "evaluate/waiting: small.yaml, cron 0 2 * * * in UTC; overlap wait, missed run\n"
         "evaluate/often: small.yaml, every 0:00:01; overlap skip, missed skip\n"
         "limit deployed: 1,200 requests a minute, for all runs together\n"
-        "work pool nights (new): runs wait for a worker, on each machine one\n"
+        "work pool nights (new): runs wait for a worker; start one on each machine\n"
         "  prefect worker start --pool nights\n"
     )
     assert ask(f"{api.url}/work_pools/nights")["type"] == "process"
@@ -230,7 +230,7 @@ def test_deployments_orphaned_and_missed_runs(
     again = "registered again, because another version of claimflow registered them"
     assert [line for line in told if "again" in line] == [f"{again}: evaluate/skipping"]
     assert api.deployment("skipping")["entrypoint"] == "claimflow.deployed.evaluate"
-    assert told[-2] == "work pool nights: runs wait for a worker, on each machine one"
+    assert told[-2] == "work pool nights: runs wait for a worker; start one on each machine"
     assert api.deployment("often")["schedules"] == []
     assert api.places("often") == 0
     assert not api.deployment("often")["paused"]
