@@ -43,7 +43,6 @@ ONE_WORKER = (
     "tests/flows/test_rate_slots.py",
     "tests/flows/test_task_runs.py",
     "tests/flows/test_object_storage.py",
-    "tests/flows/test_foreign_packages.py",
 )
 """Files that use `server`, `forks` or `tracked_forks`. All of them run in one pytest process, as
 starting each of those takes many seconds of CPU."""

@@ -20,6 +20,7 @@ from claimflow.flows.cli.main import command_line
 from claimflow.flows.pipeline.pipeline import build_pipeline
 from claimflow.flows.pipeline.yaml_source import load_yaml
 from tests.endpoint.server import serve
+from tests.flows.foreign_packages import add_foreign_packages
 from tests.flows.forks import Forks
 from tests.flows.prefect_server import ask, environment
 
@@ -194,11 +195,12 @@ BLOCKING = {
 
 
 def test_nights_run_as_the_readme_says(server: str, clone: Path, tmp_path: Path) -> None:
+    """In a folder with packages `flows` and `stages` that are not ours."""
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     world = environment(
         tmp_path / "home",
         PATH=programs,
-        PYTHONPATH=str(ROOT / ".package"),
+        PYTHONPATH=os.pathsep.join([add_foreign_packages(clone), str(ROOT / ".package")]),
         PREFECT_API_URL=server,
         PREFECT_WORKER_QUERY_SECONDS="1",
     )
