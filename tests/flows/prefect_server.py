@@ -72,12 +72,6 @@ class Api:
     def deployment(self, name: str) -> Any:
         return ask(f"{self.url}/deployments/name/evaluate/{name}")
 
-    def known(self, name: str) -> bool:
-        """Whether there is a deployment of that name."""
-        return bool(
-            ask(f"{self.url}/deployments/filter", {"deployments": {"name": {"any_": [name]}}})
-        )
-
     def patch(self, place: str, fields: Any) -> None:
         """Change fields of what is at a place below the address."""
         request = urllib.request.Request(
