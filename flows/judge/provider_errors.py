@@ -234,8 +234,10 @@ def classify(error: BaseException, *, hide: Iterable[str] = ()) -> ProviderError
 def _error_message(error: BaseException, text: str, *, unreadable: bool) -> str:
     """The endpoint's message, or the cause where the reply is `unreadable` or never came."""
     if unreadable:
-        cause = error.__cause__ or error.__context__
-        return f"the reply cannot be read ({type(cause).__name__}: {cause})"
+        # litellm raises with the text of a stack trace; what went wrong first is below it.
+        cause = _chain(error)[-1]
+        reason = str(cause).partition("Traceback (most recent call last)")[0].strip()
+        return f"the reply cannot be read ({type(cause).__name__}: {reason})"
     first = _chain(error)[-1]
     if isinstance(first, OSError):
         return f"the endpoint cannot be reached: {first}"

@@ -579,3 +579,16 @@ def test_an_http_client_of_the_user_stays_open(
     ask(request(endpoint, "openai/m", extra_headers={"x-team": "a"}))
     assert len(endpoint.seen) == 2
     assert not users.is_closed
+
+
+@pytest.mark.parametrize("choices", [[None], [{"message": 5}], [{"message": {"content": [1]}}]])
+def test_a_reply_that_cannot_be_read_gives_a_reason_and_no_stack_trace(
+    endpoint: Endpoint, choices: list[Any]
+) -> None:
+    endpoint.answer = lambda path, body: {"choices": choices}
+    for model in ALIKE:
+        with pytest.raises(ProviderError) as caught:
+            ask(request(endpoint, model))
+        assert caught.value.kind == "server"
+        assert "the reply cannot be read" in caught.value.message
+        assert "Traceback" not in caught.value.message
