@@ -17,6 +17,7 @@ from tests.flows.prefect_server import environment, shared_server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+    from xdist.remote import Producer
     from xdist.scheduler import LoadFileScheduling
 
 # Almost nothing that is loaded while tests are collected is ever freed.
@@ -73,7 +74,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(_file(item), len(LONG)))
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config) -> "LoadFileScheduling":
+def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadFileScheduling":
     """Give each file to one process, and the files of `ONE_WORKER` all to the same one."""
     from xdist.scheduler import LoadFileScheduling
 
@@ -82,7 +83,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> "LoadFileScheduling":
             file = nodeid.partition("::")[0]
             return ONE_WORKER[0] if file in ONE_WORKER else file
 
-    return Scheduling(config)
+    return Scheduling(config, log)
 
 
 def pytest_collection_finish() -> None:

@@ -38,12 +38,12 @@ class Reservation:
 class Budget:
     """Counts what a judge costs and refuses what would cost too much.
 
-    `usd` and `calls` are the most that may be spent and sent; None is no limit. Money is set
-    aside before a call is sent, by an estimate, so that calls in flight cannot overdraw
-    together: at worst by as much as their estimates fell short. Once a budget refused it is
-    spent for good, so that a run ends instead of picking its cheap calls.
+    `usd` and `calls` are the most that may be spent and sent; None is no limit. The estimated
+    cost of a call is set aside before it is sent, so that calls in flight exceed the budget at
+    most by the error of their estimates. After the first refusal every call is refused:
+    otherwise a run would go on with its cheap calls only.
 
-    Coroutines of one loop share it.
+    To be used by coroutines of one loop.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class Budget:
     async def reserve(self, prompt_tokens: int, entries: int) -> Reservation:
         """Set aside what a call about `entries` texts may cost.
 
-        While calls in flight might still turn out cheap enough, waits for them, in order of
-        arrival. Raises `BudgetExceeded` when this call does not fit for certain.
+        Waits, in order of arrival, while calls in flight may still cost less than estimated.
+        Raises `BudgetExceeded` when the call does not fit.
         """
         self._check_calls()
         reservation = Reservation(self._estimate(prompt_tokens, entries))
         admitted = asyncio.get_running_loop().create_future()
         self._waiting.append((admitted, reservation))
-        self._look()
+        self._admit_waiting()
         try:
             if not await admitted:
                 raise BudgetExceeded(self._refusal)
@@ -95,14 +95,14 @@ class Budget:
         self.sent += 1
 
     def settle(self, reservation: Reservation, usage: Usage | None) -> None:
-        """Put what a call cost in the place of its estimate, which stands if that is unknown."""
+        """Replace the estimate of a call by its cost, if the cost is known."""
         cost = None if usage is None else cost_of(usage, self._price)
         if usage is not None:
             self._largest_output = max(self._largest_output, usage.completion or 0)
         self._close(reservation, reservation.usd if cost is None else cost)
 
     def release(self, reservation: Reservation) -> None:
-        """Give back the money of a call that cost none; of one that is settled, nothing."""
+        """Give back what was set aside for a call that cost nothing, unless it is settled."""
         self._close(reservation, Decimal(0))
 
     def _close(self, reservation: Reservation, cost: Decimal) -> None:
@@ -110,10 +110,10 @@ class Budget:
             self._open.remove(reservation)
             self._reserved -= reservation.usd
             self.spent += cost
-        self._look()
+        self._admit_waiting()
 
-    def _look(self) -> None:
-        """Tell those who wait, in order, whether they may go."""
+    def _admit_waiting(self) -> None:
+        """Admit or refuse waiting calls in order of arrival, as far as that is decided."""
         while self._waiting:
             admitted, reservation = self._waiting[0]
             if not admitted.done():
@@ -124,7 +124,7 @@ class Budget:
                     self._open.add(reservation)
                     self._reserved += reservation.usd
                 elif self._refusal is None:
-                    self._refusal = self._too_dear(reservation)
+                    self._refusal = self._refusal_message(reservation)
                 admitted.set_result(fits)
             self._waiting.popleft()
 
@@ -134,7 +134,7 @@ class Budget:
     def _check_calls(self) -> None:
         if self._refusal is None and self._calls is not None and self.sent >= self._calls:
             self._refusal = f"the budget of {self._calls} calls is spent"
-            self._look()
+            self._admit_waiting()
 
     def _estimate(self, prompt_tokens: int, entries: int) -> Decimal:
         if self._price is None:
@@ -144,7 +144,7 @@ class Budget:
             output = min(output, self._max_tokens)
         return (prompt_tokens * self._price.input + output * self._price.output) / _MILLION
 
-    def _too_dear(self, reservation: Reservation) -> str:
+    def _refusal_message(self, reservation: Reservation) -> str:
         used, more = _money(self.spent), _money(reservation.usd)
         return (
             f"the budget of {_money(self._usd or Decimal(0))} USD is spent "

@@ -72,7 +72,7 @@ class OpenReply(NamedTuple):
 class ResumeState(NamedTuple):
     """The response format that worked last, if any did, and open replies by hash of the request."""
 
-    rung: ResponseFormat | None
+    response_format: ResponseFormat | None
     open: dict[str, OpenReply]
 
 
@@ -83,7 +83,7 @@ def recall_resume_state(store: Store, judge: Judge) -> ResumeState:
     condition = "model = $model AND api_base IS NOT DISTINCT FROM $api_base"
     values = {"model": judge.model, "api_base": judge.api_base}
     with store.reading() as connection:
-        rung = connection.execute(
+        response_format = connection.execute(
             f"SELECT arg_max(rung, asked_at) FROM audit.calls WHERE {condition} "
             "AND outcome IN ('ok', 'repaired')",
             values,
@@ -94,4 +94,6 @@ def recall_resume_state(store: Store, judge: Judge) -> ResumeState:
             f"FROM audit.calls WHERE {condition} AND open ORDER BY asked_at",
             **values,
         )
-    return ResumeState(rung, {request: OpenReply(*rest) for request, *rest in found.iter_rows()})
+    return ResumeState(
+        response_format, {request: OpenReply(*rest) for request, *rest in found.iter_rows()}
+    )

@@ -14,8 +14,8 @@ from claimflow.flows.store.store import now
 from claimflow.stages.rows import FailureKind, content_key
 
 Outcome = Literal["ok", "repaired", "partial"] | FailureKind
-"""ok: an answer to everything that was asked; repaired: one that took tolerant reading;
-partial: an answer to some of it; else what kept the reply from being one."""
+"""ok: every question is answered; repaired: likewise, after repair of the reply's JSON;
+partial: some questions are answered; otherwise why there is no answer."""
 
 
 class Call(NamedTuple):
@@ -48,16 +48,16 @@ class Call(NamedTuple):
     def redacted(self) -> "Call":
         """The call with hashes in place of its texts."""
         return self._replace(
-            system=_hashed(self.system),
-            prompt=_hashed(self.prompt),
-            reply=_hashed(self.reply),
+            system=_hash(self.system),
+            prompt=_hash(self.prompt),
+            reply=_hash(self.reply),
             # It may repeat words of the reply, or of the prompt where an endpoint does.
             error=None,
             open=False,
         )
 
 
-def _hashed(text: str | None) -> str | None:
+def _hash(text: str | None) -> str | None:
     return None if text is None else content_key("text", text)
 
 
@@ -99,8 +99,8 @@ def chat_call(
     repeats: str | None,
 ) -> Call:
     """The record of a request of a chat model that is about to be sent."""
-    asked_through = () if provider == DEFAULT_PROVIDER else (provider,)
-    system, prompt = (storable(text) for text in _parted(request.messages))
+    other_provider = () if provider == DEFAULT_PROVIDER else (provider,)
+    system, prompt = (without_surrogates(text) for text in _split_messages(request.messages))
     return Call(
         call_id=str(uuid4()),
         run_id=run_id,
@@ -108,7 +108,7 @@ def chat_call(
         judge=judge,
         model=request.model,
         api_base=request.api_base,
-        request=content_key("request", *request, *asked_through),
+        request=content_key("request", *request, *other_provider),
         repeats=repeats,
         rung=rung,
         system=system,
@@ -120,7 +120,7 @@ def chat_call(
 def embedding_call(
     identity: Mapping[str, Any], texts: Sequence[str], *, run_id: str, step: str
 ) -> Call:
-    """The record of a request for embeddings. It keeps no texts, for they are many."""
+    """The record of a request for embeddings, without its texts, which would fill the store."""
     return Call(
         call_id=str(uuid4()),
         run_id=run_id,
@@ -137,13 +137,13 @@ def embedding_call(
     )
 
 
-def storable(text: str | None) -> str | None:
-    """The text without lone surrogates, which models can write and no file can hold."""
+def without_surrogates(text: str | None) -> str | None:
+    """The text with lone surrogates, which UTF-8 cannot encode, replaced by `?`."""
     return None if text is None else text.encode("utf-8", "replace").decode()
 
 
-def _parted(messages: Sequence[dict[str, str]]) -> tuple[str | None, str]:
-    """The system message, and all others, each under its role where they are several."""
+def _split_messages(messages: Sequence[dict[str, str]]) -> tuple[str | None, str]:
+    """The system message, and the others as one text, each under its role if they are several."""
     first = messages[0]
     system = first["content"] if first["role"] == "system" else None
     rest = messages[1:] if system is not None else messages

@@ -14,7 +14,7 @@ from claimflow.flows.judge.call_statistics import (
     ResumeState,
     recall_resume_state,
 )
-from claimflow.flows.judge.calls import Call, chat_call, storable
+from claimflow.flows.judge.calls import Call, chat_call, without_surrogates
 from claimflow.flows.judge.provider import (
     ChatReply,
     JudgeProvider,
@@ -42,7 +42,7 @@ _KINDS: Final[dict[str, FailureKind]] = {
     "timeout": "timeout",
     "refused": "refused",
     "too_long": "too_long",
-    "rung": "bad_request",
+    "format": "bad_request",
     "bad_request": "bad_request",
 }
 _MOST_BAD_REQUESTS: Final = 5
@@ -72,18 +72,21 @@ async def chat(provider: JudgeProvider, request: Request, *, timeout: float) -> 
 
 
 class RateLimitedClient:
-    """Requests to `endpoint` within rate limit, budget and shared limit; messages name it `who`."""
+    """Requests to `endpoint` within rate limit, budget and shared limit.
+
+    Error messages call the endpoint `label`.
+    """
 
     def __init__(
         self,
-        who: str,
+        label: str,
         endpoint: Endpoint,
         session: Session,
         price: Price | None,
         *,
         max_tokens: int | None = None,
     ) -> None:
-        self._who = who
+        self._label = label
         self._endpoint = endpoint
         self._session = session
         self._price = price
@@ -97,7 +100,7 @@ class RateLimitedClient:
     async def request(
         self, send: Callable[[float], Awaitable[Answer]], *, characters: int, entries: int
     ) -> Delivery[Answer]:
-        """The result of `send`, a request of so many `characters` about `entries` texts.
+        """The result of `send`, a request of `characters` characters about `entries` texts.
 
         Raises `ProviderError`, `BudgetExceeded` when the budget does not suffice, `StoppedError`
         when the run is to end.
@@ -130,23 +133,27 @@ class RateLimitedClient:
         return delivered
 
     def failure(self, error: ProviderError | BudgetExceeded, call_id: str) -> Failure:
-        """The failure of the texts of a request that failed.
+        """The failure that the texts of a failed request get.
 
         Raises `JudgeError` where no further request can succeed.
         """
         if isinstance(error, BudgetExceeded):
-            return Failure("not_asked", f"{self._who}: {error}; raise it and run again to continue")
-        who = f"{self._who} ({self._endpoint.model})"
+            return Failure(
+                "not_asked", f"{self._label}: {error}; raise it and run again to continue"
+            )
+        label = f"{self._label} ({self._endpoint.model})"
         if error.kind == "fatal":
-            raise JudgeError(f"{who}: {error.message}")
+            raise JudgeError(f"{label}: {error.message}")
         kind = _KINDS[error.kind]
         self._bad += kind == "bad_request"
         if self._bad >= _MOST_BAD_REQUESTS and not self._answered:
             what = f"the first {self._bad} requests were all rejected as invalid"
-            raise JudgeError(f"{who}: {what}: {error.message}")
+            raise JudgeError(f"{label}: {what}: {error.message}")
         self._failed_in_row += kind in ("server_error", "timeout", "rate_limited")
         if self._failed_in_row >= _MOST_FAILED_IN_ROW:
-            raise JudgeError(f"{who}: {self._failed_in_row} calls in a row failed: {error.message}")
+            raise JudgeError(
+                f"{label}: {self._failed_in_row} calls in a row failed: {error.message}"
+            )
         return Failure(kind, error.message, call_id)
 
     def cost(self, usage: Usage) -> Decimal | None:
@@ -186,16 +193,16 @@ class JudgeClient:
         name: str,
         judge: Judge,
         session: Session,
-        access: RateLimitedClient,
+        requests: RateLimitedClient,
         resume: ResumeState,
     ):
         self._name = name
         self._judge = judge
         self._session = session
-        self._access = access
+        self._requests = requests
         self._provider = session.provider(judge.provider)
         self._open = resume.open
-        self._rung: ResponseFormat = resume.rung or RESPONSE_FORMATS[0]
+        self._format: ResponseFormat = resume.response_format or RESPONSE_FORMATS[0]
         self._takes_seed = True
 
     async def exchange(
@@ -215,33 +222,35 @@ class JudgeClient:
         Raises `JudgeError` when no request can succeed, `StoppedError` when the run is to end.
         """
         while True:
-            rung = self._rung
+            response_format = self._format
             seed = self._seed(form.draw)
-            parameters = self._judge.parameters() | seed | format_parameters(rung, form)
+            parameters = self._judge.parameters() | seed | format_parameters(response_format, form)
             model, api_base = self._judge.model, self._judge.api_base
             request = Request(model, list(messages), parameters, api_base)
-            made_by = {"run_id": self._session.run_id, "step": step, "judge": self._name}
+            asker = {"run_id": self._session.run_id, "step": step, "judge": self._name}
             provider = self._judge.provider
-            call = chat_call(request, **made_by, provider=provider, rung=rung, repeats=repeats)
+            call = chat_call(
+                request, **asker, provider=provider, rung=response_format, repeats=repeats
+            )
             open_reply = self._open.pop(call.request, None)
             if open_reply and self._session.since(step) is None:
                 return _resumed(call, open_reply)
             try:
-                delivered = await self._access.request(
+                delivered = await self._requests.request(
                     partial(self._chat, request),
                     characters=sum(len(message["content"]) for message in messages),
                     entries=entries,
                 )
             except ProviderError as error:
-                if error.kind == "rung" and self._step_down(rung):
+                if error.kind == "format" and self._step_down(response_format):
                     continue
                 if seed and re.search(r"\bseed\b", error.message):
                     self._takes_seed = False
                     continue
                 call = call._replace(seconds=error.seconds, attempts=error.attempts)
-                return Exchange(call, "", False, self._access.failure(error, call.call_id))
+                return Exchange(call, "", False, self._requests.failure(error, call.call_id))
             except BudgetExceeded as error:
-                return Exchange(call, "", False, self._access.failure(error, call.call_id))
+                return Exchange(call, "", False, self._requests.failure(error, call.call_id))
             return self._received(call, delivered)
 
     async def _chat(self, request: Request, seconds: float) -> ChatReply:
@@ -251,12 +260,14 @@ class JudgeClient:
         received = delivered.received
         usage = received.usage
         call = call._replace(
-            reply=storable(received.text if received.refusal is None else received.refusal),
+            reply=without_surrogates(
+                received.text if received.refusal is None else received.refusal
+            ),
             finish_reason=received.finish,
             prompt_tokens=usage.prompt,
             cached_tokens=usage.cached,
             completion_tokens=usage.completion,
-            cost=self._access.cost(usage),
+            cost=self._requests.cost(usage),
             seconds=delivered.seconds,
             attempts=delivered.attempts,
         )
@@ -269,22 +280,24 @@ class JudgeClient:
         """The seed of a draw other than the first, unless the endpoint has rejected seeds."""
         return {"seed": (self._judge.seed or 0) + draw} if draw and self._takes_seed else {}
 
-    def _step_down(self, rung: ResponseFormat) -> bool:
-        """Use the next less strict response format after `rung`. Returns whether there is one."""
-        if self._rung == rung:
-            if rung == RESPONSE_FORMATS[-1]:
+    def _step_down(self, rejected: ResponseFormat) -> bool:
+        """Use the next less strict response format after `rejected`, if there is one."""
+        if self._format == rejected:
+            if rejected == RESPONSE_FORMATS[-1]:
                 return False
-            self._rung = RESPONSE_FORMATS[RESPONSE_FORMATS.index(rung) + 1]
+            self._format = RESPONSE_FORMATS[RESPONSE_FORMATS.index(rejected) + 1]
         return True
 
 
 def open_judge_client(name: str, judge: Judge, session: Session) -> JudgeClient:
     """The client of a judge, with the response format and open replies of earlier runs."""
     session.loop.run(session.provider(judge.provider).warm_up(judge.model))
-    who = f"judge {name}" if name != "judge" else "judge"
-    access = RateLimitedClient(who, judge, session, price_of(judge), max_tokens=judge.max_tokens)
+    label = f"judge {name}" if name != "judge" else "judge"
+    requests = RateLimitedClient(
+        label, judge, session, price_of(judge), max_tokens=judge.max_tokens
+    )
     return JudgeClient(
-        name, judge, session, access, recall_resume_state(session.ledger.store, judge)
+        name, judge, session, requests, recall_resume_state(session.ledger.store, judge)
     )
 
 

@@ -54,7 +54,7 @@ class TestVerification(NamedTuple):
     `problem` says why the reply cannot be used; it is None where there is a `verdict`.
     """
 
-    rung: ResponseFormat
+    response_format: ResponseFormat
     received: ChatReply
     seconds: float
     verdict: str | None
@@ -79,17 +79,17 @@ async def verify(judge: Judge, provider: JudgeProvider) -> TestVerification:
     Raises `ProviderError`.
     """
     messages = render_messages(_FORM, _PREMISE, _CLAIM)
-    unsupported = ProviderError("rung", "the endpoint does not support any response format")
-    for rung in RESPONSE_FORMATS:
+    unsupported = ProviderError("format", "the endpoint does not support any response format")
+    for response_format in RESPONSE_FORMATS:
         try:
-            parameters = judge.parameters() | format_parameters(rung, _FORM)
+            parameters = judge.parameters() | format_parameters(response_format, _FORM)
             received, seconds = await _timed(judge, provider, messages, parameters)
         except ProviderError as error:
-            if error.kind != "rung":
+            if error.kind != "format":
                 raise
             unsupported = error
         else:
-            return TestVerification(rung, received, seconds, *_read(received))
+            return TestVerification(response_format, received, seconds, *_read(received))
     raise unsupported
 
 
@@ -232,11 +232,11 @@ async def _ask(endpoint: Endpoint, provider: JudgeProvider) -> tuple[dict[str, s
 async def _ask_judge(judge: Judge, provider: JudgeProvider) -> tuple[dict[str, str], str | None]:
     verified = await verify(judge, provider)
     seeded = await try_seed(judge, provider)
-    number = RESPONSE_FORMATS.index(verified.rung) + 1
-    rank = f"rung {number} of {len(RESPONSE_FORMATS)}: {verified.rung}"
+    number = RESPONSE_FORMATS.index(verified.response_format) + 1
+    rank = f"format {number} of {len(RESPONSE_FORMATS)}: {verified.response_format}"
     seconds = (verified.seconds, *seeded.seconds)
     found = {
-        "replies": f"{_FORMAT_DESCRIPTIONS[verified.rung]} ({rank})",
+        "replies": f"{_FORMAT_DESCRIPTIONS[verified.response_format]} ({rank})",
         "read": f"no: {verified.problem}" if verified.problem else f"yes, as {verified.verdict}",
         "seed honoured": seeded.message,
         "latency": ", ".join(f"{each:.2f}" for each in seconds) + " seconds",

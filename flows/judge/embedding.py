@@ -30,7 +30,7 @@ class _Embedded(NamedTuple):
 class EndpointEmbedder:
     """Unit vectors of texts, by a model behind an endpoint, for all steps of a run.
 
-    A text that gets none has no row; why not is on the record of calls.
+    A text without a vector has no row; `audit.calls` has the reason.
     """
 
     def __init__(self, endpoint: EmbeddingEndpoint, session: Session) -> None:
@@ -38,30 +38,30 @@ class EndpointEmbedder:
         self._endpoint = endpoint
         self._session = session
         self._provider = session.provider(endpoint.provider)
-        self._crew = WorkerPool(endpoint.max_concurrency, session.stop)
-        self._turn = threading.Lock()
-        self._access: RateLimitedClient | None = None
+        self._pool = WorkerPool(endpoint.max_concurrency, session.stop)
+        self._lock = threading.Lock()
+        self._requests: RateLimitedClient | None = None
 
     def embed(self, texts: Sequence[str], *, step: str) -> pl.DataFrame:
-        """As `Embedder.embed`, for the step of that name. Everything returned is on file.
+        """As `Embedder.embed`, for the step of that name. Stores vectors before returning them.
 
-        Steps take turns, so that texts they have in common are asked for once. Raises
+        Steps take turns, so that a text they have in common is embedded once. Raises
         `JudgeError` when the endpoint cannot be used and `StoppedError` when the run is to
         stop.
         """
         keys = {text: content_key("embedding", self.identity, text) for text in texts}
-        with self._turn:
+        with self._lock:
             since = self._session.since(step)
             known = self._session.ledger.recall(list(keys.values()), since=since)
             missing = [text for text, key in keys.items() if key not in known]
             if missing:
-                self._access = self._access or self._opened()
+                self._requests = self._requests or self._open()
                 known |= self._session.loop.run(self._ask(missing, keys, step))
         found = {text: known[key] for text, key in keys.items() if key in known}
         dimension = len(next(iter(found.values()), b"")) // 4
         return embedding_table(list(found), list(found.values()), dimension=dimension)
 
-    def _opened(self) -> RateLimitedClient:
+    def _open(self) -> RateLimitedClient:
         self._session.loop.run(self._provider.warm_up(self._endpoint.model))
         return RateLimitedClient(EMBEDDER, self._endpoint, self._session, price_of(self._endpoint))
 
@@ -70,39 +70,41 @@ class EndpointEmbedder:
     ) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
 
-        async def settle(batch: list[str]) -> None:
+        async def embed_batch(batch: list[str]) -> None:
             await self._session.ledger_writer.keep_up()
-            call, vectors = await self._one(batch, step)
+            call, vectors = await self._embed_batch(batch, step)
             replies = {keys[text]: vector for text, vector in zip(batch, vectors, strict=False)}
             if call.attempts:
                 self._session.ledger_writer.add(call, replies)
             found.update(replies)
 
         try:
-            await self._crew.work_through(_batches(missing, self._endpoint.texts_per_call), settle)
+            await self._pool.work_through(
+                _batches(missing, self._endpoint.texts_per_call), embed_batch
+            )
         finally:
             await self._session.ledger_writer.saved()
         return found
 
-    async def _one(self, batch: list[str], step: str) -> tuple[Call, list[bytes]]:
+    async def _embed_batch(self, batch: list[str], step: str) -> tuple[Call, list[bytes]]:
         """The record of one request, and the vectors of its texts, none where it failed."""
-        access = self._access
-        if access is None:
-            raise RuntimeError("the endpoint is opened before it is asked")
+        requests = self._requests
+        if requests is None:
+            raise RuntimeError("the endpoint must be opened first")
         call = embedding_call(self.identity, batch, run_id=self._session.run_id, step=step)
         try:
-            delivered = await access.request(
+            delivered = await requests.request(
                 partial(self._send, batch), characters=sum(map(len, batch)), entries=0
             )
         except (ProviderError, BudgetExceeded) as error:
-            failure = access.failure(error, call.call_id)
+            failure = requests.failure(error, call.call_id)
             attempts = error.attempts if isinstance(error, ProviderError) else 0
             call = call._replace(outcome=failure.kind, error=failure.message, attempts=attempts)
             return call, []
         usage = delivered.received.usage
         call = call._replace(
             prompt_tokens=usage.prompt,
-            cost=access.cost(usage),
+            cost=requests.cost(usage),
             seconds=delivered.seconds,
             attempts=delivered.attempts,
         )

@@ -18,13 +18,13 @@ from claimflow.flows.store.ledger import Ledger
 from claimflow.stages.rows import content_key
 from claimflow.stages.tools import Failure, Form, Question, Reply, Voter
 
-_GRACE: Final = 3.0
-"""Seconds that calls in flight have to come back when the work is to end."""
+_GRACE_SECONDS: Final = 3.0
+"""How long calls in flight may still take when the run is to end."""
 
-_LOOK: Final = 0.2
-"""Seconds between two looks whether it is."""
+_POLL_SECONDS: Final = 0.2
+"""How often to check whether the run is to end."""
 
-CrewBatch = TypeVar("CrewBatch")
+WorkItem = TypeVar("WorkItem")
 Result = TypeVar("Result")
 
 
@@ -37,20 +37,21 @@ class WorkerPool:
         self._broken: Exception | None = None
 
     async def work_through(
-        self, batches: Iterator[CrewBatch], settle: Callable[[CrewBatch], Awaitable[None]]
+        self, items: Iterator[WorkItem], handle: Callable[[WorkItem], Awaitable[None]]
     ) -> None:
-        """Call `settle` for each of `batches`, in a pool: a task for each would take much memory.
+        """Call `handle` for each of `items`, which the workers take one after the other.
 
-        Raises `StoppedError` when the run is to stop, or what any `settle` raised first.
+        A task for each item would take much memory. Raises `StoppedError` when the run is to
+        stop, else the first error of any `handle`.
         """
 
         async def work() -> None:
-            # Nothing is raised here, for that would cancel the calls of the others.
+            # An error raised here would cancel the calls of the other workers.
             try:
-                for batch in batches:
+                for item in items:
                     if self._is_ending():
                         return
-                    await settle(batch)
+                    await handle(item)
             except StoppedError:
                 return
             except Exception as error:
@@ -61,14 +62,17 @@ class WorkerPool:
                 for _ in range(self._most):
                     workers.create_task(work())
 
-        await self.patiently(all_work())
+        await self.wait_for(all_work())
 
-    async def patiently(self, awaitable: Awaitable[Result]) -> Result:
-        """The result of `awaitable`; when the work is to end, calls in flight get a few seconds."""
+    async def wait_for(self, awaitable: Awaitable[Result]) -> Result:
+        """The result of `awaitable`.
+
+        When the run is to end, `awaitable` is cancelled after a few seconds.
+        """
         task = asyncio.ensure_future(awaitable)
         while not task.done():
             ending = self._is_ending()
-            await asyncio.wait({task}, timeout=_GRACE if ending else _LOOK)
+            await asyncio.wait({task}, timeout=_GRACE_SECONDS if ending else _POLL_SECONDS)
             if ending and not task.done():
                 task.cancel()
                 await asyncio.wait({task})
@@ -85,16 +89,15 @@ class WorkerPool:
 Answer = Reply | Failure
 
 FINAL: Final = frozenset({"refused", "too_long"})
-"""Failures that are answers: the same question would meet them again."""
+"""Failures that are kept as answers: asking the same question again would fail in the same way."""
 
 
 class LedgerAnswers:
     """The answers of one judge in the ledger.
 
-    An answer belongs to the judge's identity, the form and the question. Which other
-    questions shared its call does not count, so that an edited claim costs no verdict but
-    its own; how many might have shared it does. So does which draw it is, where it is not
-    the usual one: independent answers are kept apart even where they were asked in the same words.
+    The key of an answer is made of the judge's identity, the form, the question, and the number
+    of the draw unless it is the first. The other questions of its call are not part of the key,
+    so that an edited claim costs its own verdict only; the number of questions per call is.
     """
 
     def __init__(self, ledger: Ledger, identity: Mapping[str, Any]) -> None:
@@ -103,10 +106,10 @@ class LedgerAnswers:
 
     def keys(self, questions: Iterable[Question], form: Form) -> dict[Question, str]:
         """The key of each distinct question, in their order."""
-        # What is sent of the answer's shape: its docstring may be edited for nothing.
+        # The schema as it is sent: other changes of the answer's class cost no new answers.
         shape = format_parameters("schema", form)
-        asked_by = (self._identity, form.prompt, form.blank, shape, form.per_call)
-        form_key = content_key("form", *asked_by, *([form.draw] if form.draw else []))
+        parts = (self._identity, form.prompt, form.blank, shape, form.per_call)
+        form_key = content_key("form", *parts, *([form.draw] if form.draw else []))
         return {
             question: content_key("answer", form_key, question.premise, question.text)
             for question in questions
@@ -115,7 +118,7 @@ class LedgerAnswers:
     def recall(
         self, keys: Mapping[Question, str], form: Form, *, since: datetime | None = None
     ) -> dict[Question, Answer]:
-        """The answers on file to the questions with these keys, as `Ledger.recall`."""
+        """The stored answers to the questions with these keys, see `Ledger.recall`."""
         found = self._ledger.recall(list(keys.values()), since=since)
         return {
             question: _from_bytes(found[key], form)
@@ -162,9 +165,9 @@ class EndpointJudge:
         self._name = name
         self._judge = judge
         self._session = session
-        self._remembered = LedgerAnswers(session.ledger, self.identity)
+        self._stored = LedgerAnswers(session.ledger, self.identity)
         self._pool = WorkerPool(judge.max_concurrency, session.stop)
-        self._turn = threading.Lock()
+        self._client_lock = threading.Lock()
         self._client: JudgeClient | None = None
         self._in_flight: dict[str, asyncio.Future[Answer]] = {}
         self._finished = 0
@@ -172,27 +175,29 @@ class EndpointJudge:
     def ask(
         self, questions: Sequence[Question], form: Form, *, step: str
     ) -> Mapping[Question, Answer]:
-        """As `LLM.ask`, for the step of that name. Everything returned is on file.
+        """As `LLM.ask`, for the step of that name. Every answer is stored before it is returned.
 
         Raises `JudgeError` when the endpoint cannot be used and `StoppedError` when the run
         is to stop.
         """
-        keys = self._remembered.keys(questions, form)
+        keys = self._stored.keys(questions, form)
         finished = self._finished
-        known = self._remembered.recall(keys, form, since=self._session.since(step))
+        known = self._stored.recall(keys, form, since=self._session.since(step))
         missing = {question: key for question, key in keys.items() if question not in known}
         if not missing:
             return known
-        with self._turn:
+        with self._client_lock:
             self._client = self._client or open_judge_client(self._name, self._judge, self._session)
-        conversing = _Conversing(self._client, form, step)
-        return known | self._session.loop.run(self._answer_missing(missing, conversing, finished))
+        arguments = _ConversationArguments(self._client, form, step)
+        return known | self._session.loop.run(self._answer_missing(missing, arguments, finished))
 
     async def _answer_missing(
-        self, missing: Mapping[Question, str], conversing: "_Conversing", finished: int
+        self, missing: Mapping[Question, str], arguments: "_ConversationArguments", finished: int
     ) -> dict[Question, Answer]:
-        """The answers to `missing` (question -> key). A question that another step is asking at the
-        moment is not sent again: its answer is awaited.
+        """The answers to `missing` (question -> key).
+
+        A question that another step is asking at the moment is not sent again: its answer is
+        awaited.
 
         `finished` is the number of calls of `ask` that had finished when `missing` was looked up.
         Where more have finished since, the ledger is read again.
@@ -200,9 +205,9 @@ class EndpointJudge:
         recalled: dict[Question, Answer] = {}
         while finished != self._finished:
             finished = self._finished
-            since = self._session.since(conversing.step)
+            since = self._session.since(arguments.step)
             recalled = await asyncio.to_thread(
-                self._remembered.recall, missing, conversing.form, since=since
+                self._stored.recall, missing, arguments.form, since=since
             )
         missing = {question: key for question, key in missing.items() if question not in recalled}
         elsewhere = {
@@ -216,16 +221,16 @@ class EndpointJudge:
 
         async def answer_batch(batch: Batch) -> None:
             nonlocal answered
-            await self._answer_batch(batch, ours, conversing)
+            await self._answer_batch(batch, ours, arguments)
             answered += len(batch.questions)
-            self._session.answered(conversing.step, answered, len(ours))
+            self._session.answered(arguments.step, answered, len(ours))
 
         try:
-            batches = batch_questions(ours, conversing.form.per_call)
+            batches = batch_questions(ours, arguments.form.per_call)
             await self._pool.work_through(batches, answer_batch)
             answers = {question: self._in_flight[key].result() for question, key in ours.items()}
             for question, answer in elsewhere.items():
-                answers[question] = await self._pool.patiently(asyncio.shield(answer))
+                answers[question] = await self._pool.wait_for(asyncio.shield(answer))
             return recalled | answers
         finally:
             try:
@@ -236,21 +241,21 @@ class EndpointJudge:
                 self._finished += 1
 
     async def _answer_batch(
-        self, batch: Batch, keys: Mapping[Question, str], conversing: "_Conversing"
+        self, batch: Batch, keys: Mapping[Question, str], arguments: "_ConversationArguments"
     ) -> None:
         def save(call: Call, answers: Answers, *, closes: str | None = None) -> None:
             by_key = {keys[batch.questions[number]]: found for number, found in answers.items()}
-            replies = self._remembered.replies(by_key)
+            replies = self._stored.replies(by_key)
             self._session.ledger_writer.add(call, replies, closes=closes)
 
         await self._session.ledger_writer.keep_up()
         texts = {number: question.text for number, question in batch.questions.items()}
-        answers = await Conversation(*conversing, save).about(batch.premise, texts)
+        answers = await Conversation(*arguments, save).about(batch.premise, texts)
         for number, question in batch.questions.items():
             self._in_flight[keys[question]].set_result(answers[number])
 
 
-class _Conversing(NamedTuple):
+class _ConversationArguments(NamedTuple):
     """The arguments that all conversations of one call of `ask` share."""
 
     client: JudgeClient

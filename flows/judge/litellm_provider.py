@@ -579,7 +579,7 @@ def _reject_dropped_parameters(request: Request) -> None:
     if dropped:
         message = f"{request.model} does not take {dropped[0]}, and litellm.drop_params is set"
         by_format = {"response_format", "tools"} & set(dropped)
-        raise ProviderError("rung" if by_format else "fatal", message)
+        raise ProviderError("format" if by_format else "fatal", message)
 
 
 def _address(model: str, api_base: str | None) -> dict[str, Any]:

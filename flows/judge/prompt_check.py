@@ -24,7 +24,7 @@ _STAGES: Final[dict[str, type[Stage]]] = {
     "texts": STAGES["decompose_claims"],
     "claims": STAGES["verify_claims"],
 }
-"""The stages that ask a language model, by the blank that only their prompts have."""
+"""Stages that ask a language model, by the blank that only their prompts have."""
 
 _MAX_LABEL: Final = 100
 """Characters between the texts that are too few to be worth caching, such as `Premise:`."""
@@ -64,7 +64,7 @@ def check_prompt(path: Path) -> CheckedPrompt:
         Message(message["role"], message["content"], _tokens(message["content"]))
         for message in render_messages(form, _PREMISE, _TEXTS[form.blank])
     ]
-    warnings = [*_omissions(place, text, form, stage), *_uncacheable(place, form)]
+    warnings = [*_missing_names(place, text, form, stage), *_cache_warnings(place, form)]
     return CheckedPrompt(stage.use, messages, warnings)
 
 
@@ -99,8 +99,8 @@ def _fills(stage: type[Stage]) -> PromptBlanks:
     return next(mark for mark in marks if isinstance(mark, PromptBlanks))
 
 
-def _omissions(place: str, text: str, form: Form, stage: type[Stage]) -> Iterator[Fault]:
-    """What the prompt does not say about the reply, and settings that it does not pass on."""
+def _missing_names(place: str, text: str, form: Form, stage: type[Stage]) -> Iterator[Fault]:
+    """Names of the reply that the prompt lacks, and settings that it does not pass on."""
     literal = fill(text, dict.fromkeys(blanks(text), " "))
     if "json" not in literal.casefold():
         hint = "some providers refuse to be asked for JSON without it"
@@ -122,7 +122,7 @@ def _reply_names(form: Form) -> Iterator[str]:
             yield from get_args(field.annotation)
 
 
-def _uncacheable(place: str, form: Form) -> Iterator[Fault]:
+def _cache_warnings(place: str, form: Form) -> Iterator[Fault]:
     """What keeps providers from caching the part of a prompt that all calls share."""
     found = blanks(form.prompt)
     order = list(found)

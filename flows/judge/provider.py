@@ -28,7 +28,7 @@ ErrorKind = Literal[
     "server",  # the endpoint failed, or cannot be reached: ask again
     "timeout",  # no reply in time: ask again
     "fatal",  # no call can succeed: stop
-    "rung",  # the endpoint does not support this response format
+    "format",  # the endpoint does not support this response format
     "refused",  # the provider declines this text
     "too_long",  # the text does not fit the model
     "bad_request",  # the endpoint does not accept this request

@@ -179,7 +179,7 @@ _RULES: Final = [
         _NAMES,
     ),
     _Rule(
-        "rung",
+        "format",
         {400, 404, 422, 501},
         r"response[_ ]?format|json[_ ](?:schema|object|mode)|response_(?:json_)?schema"
         r"|response_mime|output_(?:format|config)|structured[_ ]outputs?|\btools?\b|\btool_"

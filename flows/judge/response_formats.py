@@ -25,20 +25,20 @@ _BOUNDS: Final = frozenset(
 """Keywords that some providers reject; the reply is checked against the model anyway."""
 
 
-def format_parameters(rung: ResponseFormat, form: Form) -> dict[str, Any]:
+def format_parameters(response_format: ResponseFormat, form: Form) -> dict[str, Any]:
     """What to add to the parameters of a request so that the reply has the form's shape.
 
     The shape is `{"<blank>": [{"id": 1, <fields of answer>}]}`, every field required and no
     other allowed. Raises `ValueError` for an answer that nests itself, which strict schemas
     cannot express.
     """
-    if rung == "text":
+    if response_format == "text":
         return {}
-    if rung == "object":
+    if response_format == "object":
         return {"response_format": {"type": "json_object"}}
     # Made anew each time: litellm rewrites schemas in place for some providers.
     schema = json.loads(_schema(form.answer, form.blank))
-    if rung == "schema":
+    if response_format == "schema":
         named = {"name": TOOL, "strict": True, "schema": schema}
         return {"response_format": {"type": "json_schema", "json_schema": named}}
     function = {"name": TOOL, "strict": True, "parameters": schema}

@@ -32,7 +32,7 @@ async def send_with_retries(
     timeout: float,
     before_send: Callable[[], Awaitable[None] | None] = lambda: None,
 ) -> Delivery[Answer]:
-    """Call `send` at the turns that `limiter` gives until it succeeds.
+    """Call `send` until it succeeds, whenever `limiter` allows it.
 
     `send` makes one attempt, within the seconds it is given (at most `timeout`), and raises
     only `ProviderError`. The call is given up `4 * timeout` seconds after the first attempt, or
@@ -49,7 +49,7 @@ async def send_with_retries(
         except ProviderError as error:
             pause = call.pause_after(error)
             if pause is None:
-                raise call.given_up(error) from None
+                raise call.final_error(error) from None
             await asyncio.sleep(pause)
         else:
             return Delivery(received, call.attempts, call.seconds())
@@ -107,7 +107,7 @@ class _Call:
         Exponential back-off with full jitter: drawn from 0 to a limit that doubles each time, so
         that calls that failed together are not sent again together.
         """
-        if self._over(error) or error.kind not in ("throttled", "server", "timeout"):
+        if self._is_time_limit(error) or error.kind not in ("throttled", "server", "timeout"):
             return None
         self._last = error
         self._failures += error.kind != "throttled"
@@ -118,12 +118,12 @@ class _Call:
             return None
         return pause if error.kind == "throttled" else max(pause, asked)
 
-    def given_up(self, error: ProviderError) -> ProviderError:
-        """The error to raise. An earlier error says more than a time limit that was reached."""
-        reported = self._last if self._over(error) and self._last else error
+    def final_error(self, error: ProviderError) -> ProviderError:
+        """The error to raise: the one before, where the last means only that time was up."""
+        reported = self._last if self._is_time_limit(error) and self._last else error
         reported.attempts, reported.seconds = self.attempts, self.seconds()
         return reported
 
-    def _over(self, error: ProviderError) -> bool:
-        """Whether the error means only that the time of the call was over."""
+    def _is_time_limit(self, error: ProviderError) -> bool:
+        """Whether the error means only that the time limit of the call was reached."""
         return isinstance(error, TurnTimeoutError) or (self._cut_short and error.kind == "timeout")

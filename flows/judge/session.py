@@ -22,8 +22,7 @@ from claimflow.flows.store.store import now
 Result = TypeVar("Result")
 
 _WORKERS: Final = 4
-"""Threads that prepare calls: more of them only take turns at the interpreter. Some may wait for
-the store meanwhile."""
+"""Threads that prepare calls and wait for the store. More would wait for the interpreter's lock."""
 
 
 class Loop:
@@ -31,17 +30,17 @@ class Loop:
 
     def __init__(self, at_end: Callable[[], Awaitable[None]]) -> None:
         self._at_end = at_end
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
     def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """The result of `coroutine`, or what it raises. Any thread may call this."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._started()).result()
+        return asyncio.run_coroutine_threadsafe(coroutine, self._running_loop()).result()
 
     def close(self) -> None:
         """End the loop, after `at_end` has run in it."""
-        with self._turn:
+        with self._lock:
             if self._loop is None or self._thread is None:
                 return
             asyncio.run_coroutine_threadsafe(self._finish(), self._loop).result()
@@ -50,8 +49,8 @@ class Loop:
             self._loop.close()
             self._loop = None
 
-    def _started(self) -> asyncio.AbstractEventLoop:
-        with self._turn:
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._loop.set_default_executor(ThreadPoolExecutor(_WORKERS, "llm worker"))
@@ -76,7 +75,7 @@ class Session:
 
     Setting `stop` ends all calls. With `redact` the record of calls keeps hashes in place of
     texts. `answered(step, done, of)` is called with the progress of each batch of questions. The
-    steps in `fresh` ask again what was answered before the session began. `open_shared_limiter`
+    steps in `fresh` ask again what was answered before the session started. `open_shared_limiter`
     opens the limits that other runs share.
     """
 
@@ -95,8 +94,8 @@ class Session:
         self.run_id = run_id
         self.stop = stop
         self.answered = answered
-        self._began_at = now()
-        self._since = dict.fromkeys(fresh, self._began_at)
+        self._started_at = now()
+        self._since = dict.fromkeys(fresh, self._started_at)
         self._open_shared_limiter = open_shared_limiter
         self._shared_limiters: list[SharedLimiter] = []
         self._providers: dict[str, JudgeProvider] = {}
@@ -104,15 +103,15 @@ class Session:
         self.ledger_writer = LedgerWriter(ledger, redact=redact)
 
     def since(self, step: str) -> datetime | None:
-        """The moment from which replies count for a step; None where all of them do."""
+        """The time from which stored replies are reused for a step; None if all of them are."""
         return self._since.get(step)
 
-    def ask_anew(self, step: str, *, since: datetime | None = None) -> None:
-        """Count no reply for a step from before that moment, or before the session began."""
-        self._since[step] = since or self._began_at
+    def ask_again(self, step: str, *, since: datetime | None = None) -> None:
+        """Ignore replies for a step from before `since`, by default the session's start."""
+        self._since[step] = since or self._started_at
 
     def shared_limiter(self, limit: str | None, set_rate: SetRate) -> SharedLimiter:
-        """The limiter of the shared limit of that name; one that limits nothing without a name."""
+        """The limiter of the shared limit named `limit`; for None, one that limits nothing."""
         if limit is None:
             return NoSharedLimit()
         self._shared_limiters.append(self._open_shared_limiter(limit, set_rate))

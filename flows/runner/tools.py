@@ -191,7 +191,7 @@ class Toolbox:
 
     def lend_anew(self, step: Step, *, since: datetime | None = None) -> dict[str, Any]:
         """As `lend`, to ask endpoints past what they replied before `since`, or before the run."""
-        self._session.ask_anew(step.name, since=since)
+        self._session.ask_again(step.name, since=since)
         return self.lend(step)
 
     def identities(self, step: Step) -> dict[str, dict[str, Any]]:

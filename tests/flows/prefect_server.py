@@ -172,7 +172,7 @@ def _start(folder: Path) -> dict[str, Any]:
 def _free_port() -> int:
     """One that is still free when the server, seconds later, takes it.
 
-    It lies below those that are given to whoever asks for any.
+    It is below the range from which the system assigns free ports.
     """
     for port in random.sample(range(20_000, 30_000), 100):
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):

@@ -72,7 +72,7 @@ def test_a_judge_that_works_is_asked_three_small_things(
     assert re.fullmatch(r"reported \(\d+ in, \d+ out for the first call\)", tokens)
     assert found == {
         "reachable": "yes",
-        "replies": "JSON by a schema (rung 1 of 4: schema)",
+        "replies": "JSON by a schema (format 1 of 4: schema)",
         "read": "yes, as entailed",
         "seed honoured": "yes: two replies with seed 3 and temperature 1 are equal",
         "key": "HOSTED_VLLM_API_KEY is not set, which that address may not need",
@@ -87,17 +87,17 @@ def test_a_judge_that_works_is_asked_three_small_things(
 
 
 @pytest.mark.parametrize(
-    ("refuses", "rung"),
+    ("refuses", "response_format"),
     [({"json_schema"}, "tool"), ({"json_schema", "tools"}, "object")],
 )
 def test_it_goes_down_the_ladder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], refuses: set[str], rung: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], refuses: set[str], response_format: str
 ) -> None:
     with serve(refuses=refuses) as endpoint:
         printed = doctor(tmp_path, capsys, judge=judge(endpoint))
         assert endpoint.hits == len(refuses) + 3
     assert printed.code == 0
-    assert f": {rung})" in printed.blocks["judge"]["replies"]
+    assert f": {response_format})" in printed.blocks["judge"]["replies"]
     assert printed.blocks["judge"]["read"] == "yes, as entailed"
 
 

@@ -219,10 +219,15 @@ def test_words_are_read_although_a_tool_was_asked_for(endpoint: Endpoint) -> Non
         assert received.text == "hi"
 
 
-@pytest.mark.parametrize("rung", RESPONSE_FORMATS)
-def test_parameters_go_out_as_they_are(endpoint: Endpoint, rung: Any) -> None:
+@pytest.mark.parametrize("response_format", RESPONSE_FORMATS)
+def test_parameters_go_out_as_they_are(endpoint: Endpoint, response_format: Any) -> None:
     endpoint.answer = spoken
-    parameters = {"temperature": 0, "seed": 7, "top_k": 5, **format_parameters(rung, FORM)}
+    parameters = {
+        "temperature": 0,
+        "seed": 7,
+        "top_k": 5,
+        **format_parameters(response_format, FORM),
+    }
     for model in ALIKE:
         ask(request(endpoint, model, **parameters))
         sent = endpoint.seen[-1][2]

@@ -156,15 +156,15 @@ CASES: dict[str, tuple[str, int, dict[str, str], Any]] = {
     ),
     "another parameter": ("fatal", 400, {}, said("Unrecognized request argument supplied: foo")),
     "response_format": (
-        "rung",
+        "format",
         400,
         {},
         said("'response_format' of type 'json_schema' is not supported with this model."),
     ),
-    "response format": ("rung", 400, {}, said("This response format type is unavailable now")),
-    "tools": ("rung", 400, {}, said("m does not support tools")),
-    "tool use": ("rung", 404, {}, said("No endpoints found that support tool use.")),
-    "grammar": ("rung", 422, {}, said("Grammar error: unknown keyword")),
+    "response format": ("format", 400, {}, said("This response format type is unavailable now")),
+    "tools": ("format", 400, {}, said("m does not support tools")),
+    "tool use": ("format", 404, {}, said("No endpoints found that support tool use.")),
+    "grammar": ("format", 422, {}, said("Grammar error: unknown keyword")),
     "policy": ("refused", 400, {}, said("Rejected by our safety system", "content_filter")),
     "policy of Azure": (
         "refused",
@@ -229,7 +229,7 @@ def test_neither_prompt_nor_key_is_told(
     monkeypatch.setenv("OPENAI_API_KEY", "own-word-with-no-form")
     endpoint.answer = (400, {}, said(f"own-word-with-no-form quite-secret cannot: {PROMPT}"))
     for trouble in troubles(endpoint.url).values():
-        # response_format stands in the prompt only, so this is no failure of a rung.
+        # response_format stands in the prompt only, so this is no rejection of the format.
         assert trouble.kind == "bad_request"
         assert "own-word" not in trouble.message
         assert "secret" not in trouble.message
@@ -277,7 +277,7 @@ def test_what_litellm_itself_does_not_send(endpoint: Endpoint) -> None:
     assert "temperature" in trouble.message
     tools = [{"type": "function", "function": {"name": "reply", "parameters": {}}}]
     (trouble,) = troubles(endpoint.url, ["watsonx_text/m"], tools=tools).values()
-    assert trouble.kind == "rung"
+    assert trouble.kind == "format"
 
 
 def test_what_is_no_failure_of_a_call() -> None:

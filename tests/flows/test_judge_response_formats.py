@@ -120,17 +120,17 @@ def test_every_answer_fits_the_schema(answers: list[Answer]) -> None:
             jsonschema.validate({"claims": said}, schema(Answer))
 
 
-def test_each_rung_asks_in_its_own_way() -> None:
+def test_each_response_format_asks_in_its_own_way() -> None:
     assert RESPONSE_FORMATS == ("schema", "tool", "object", "text")
-    by_rung = {rung: format_parameters(rung, form(Answer)) for rung in RESPONSE_FORMATS}
-    assert by_rung["schema"]["response_format"]["type"] == "json_schema"
-    assert by_rung["schema"]["response_format"]["json_schema"]["strict"] is True
-    (tool,) = by_rung["tool"]["tools"]
+    by_format = {name: format_parameters(name, form(Answer)) for name in RESPONSE_FORMATS}
+    assert by_format["schema"]["response_format"]["type"] == "json_schema"
+    assert by_format["schema"]["response_format"]["json_schema"]["strict"] is True
+    (tool,) = by_format["tool"]["tools"]
     assert tool["function"]["parameters"] == schema(Answer)
     assert tool["function"]["name"] == "reply"
-    assert by_rung["tool"]["tool_choice"] == {"type": "function", "function": {"name": "reply"}}
-    assert by_rung["object"] == {"response_format": {"type": "json_object"}}
-    assert by_rung["text"] == {}
+    assert by_format["tool"]["tool_choice"] == {"type": "function", "function": {"name": "reply"}}
+    assert by_format["object"] == {"response_format": {"type": "json_object"}}
+    assert by_format["text"] == {}
 
 
 def test_forms_do_not_share_what_others_may_change() -> None:

@@ -66,7 +66,7 @@ def test_an_answer_comes_with_its_attempts_and_seconds() -> None:
     assert run(lambda: call(endpoint)) == ("yes", 1, 1.0)
 
 
-@pytest.mark.parametrize("kind", ["fatal", "rung", "refused", "too_long", "bad_request"])
+@pytest.mark.parametrize("kind", ["fatal", "format", "refused", "too_long", "bad_request"])
 def test_what_no_repetition_mends_is_raised_at_once(kind: Any) -> None:
     endpoint = Endpoint(ProviderError(kind, "no", retry_after=1.0))
     text = run(lambda: failing(endpoint))

@@ -5,30 +5,30 @@ from collections.abc import Iterator
 import pytest
 
 from claimflow.flows.errors import StoppedError
-from claimflow.flows.judge import judge as crew_module
+from claimflow.flows.judge import judge as judge_module
 from claimflow.flows.judge.judge import WorkerPool
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew_module, "_GRACE", 0.3)
-    monkeypatch.setattr(crew_module, "_LOOK", 0.02)
+    monkeypatch.setattr(judge_module, "_GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(judge_module, "_POLL_SECONDS", 0.02)
 
 
-def test_every_batch_is_settled_by_so_many_workers_at_most() -> None:
+def test_every_batch_is_handled_by_a_limited_number_of_workers() -> None:
     working = most = 0
-    settled: list[int] = []
+    handled: list[int] = []
 
-    async def settle(batch: int) -> None:
+    async def handle(batch: int) -> None:
         nonlocal working, most
         working += 1
         most = max(most, working)
         await asyncio.sleep(0.001)
         working -= 1
-        settled.append(batch)
+        handled.append(batch)
 
-    asyncio.run(WorkerPool(5, threading.Event()).work_through(iter(range(50)), settle))
-    assert sorted(settled) == list(range(50))
+    asyncio.run(WorkerPool(5, threading.Event()).work_through(iter(range(50)), handle))
+    assert sorted(handled) == list(range(50))
     assert most == 5
 
 
@@ -41,28 +41,28 @@ def test_batches_are_made_as_they_are_needed() -> None:
             made += 1
             yield made
 
-    async def settle(batch: int) -> None:
+    async def handle(batch: int) -> None:
         await asyncio.sleep(0.001)
         if batch == 10:
             raise ValueError("enough")
 
     with pytest.raises(ValueError, match="enough"):
-        asyncio.run(WorkerPool(2, threading.Event()).work_through(batches(), settle))
+        asyncio.run(WorkerPool(2, threading.Event()).work_through(batches(), handle))
     assert made < 20
 
 
 def test_what_breaks_one_lets_the_others_finish_what_they_began() -> None:
-    settled: list[int] = []
+    handled: list[int] = []
 
-    async def settle(batch: int) -> None:
+    async def handle(batch: int) -> None:
         await asyncio.sleep(0.02 if batch == 1 else 0.1)
         if batch == 1:
             raise ValueError("broken")
-        settled.append(batch)
+        handled.append(batch)
 
     with pytest.raises(ValueError, match="broken"):
-        asyncio.run(WorkerPool(3, threading.Event()).work_through(iter(range(100)), settle))
-    assert settled == [0, 2]
+        asyncio.run(WorkerPool(3, threading.Event()).work_through(iter(range(100)), handle))
+    assert handled == [0, 2]
 
 
 def test_what_breaks_the_work_of_one_step_ends_that_of_another() -> None:
@@ -73,8 +73,8 @@ def test_what_breaks_the_work_of_one_step_ends_that_of_another() -> None:
         await asyncio.sleep(0.01)
 
     async def main() -> list[BaseException | None]:
-        crew = WorkerPool(1, threading.Event())
-        steps = (crew.work_through(iter(range(10**6)), settle) for settle in (goes_on, breaks))
+        pool = WorkerPool(1, threading.Event())
+        steps = (pool.work_through(iter(range(10**6)), handle) for handle in (goes_on, breaks))
         return await asyncio.gather(*steps, return_exceptions=True)
 
     assert [str(error) for error in asyncio.run(main())] == ["broken", "broken"]
@@ -84,7 +84,7 @@ def test_a_stop_waits_for_calls_in_flight_but_not_for_those_that_hang() -> None:
     stop = threading.Event()
     ended: dict[int, str] = {}
 
-    async def settle(batch: int) -> None:
+    async def handle(batch: int) -> None:
         if batch == 1:
             stop.set()
         try:
@@ -95,38 +95,38 @@ def test_a_stop_waits_for_calls_in_flight_but_not_for_those_that_hang() -> None:
             raise
 
     with pytest.raises(StoppedError):
-        asyncio.run(WorkerPool(2, stop).work_through(iter(range(9)), settle))
+        asyncio.run(WorkerPool(2, stop).work_through(iter(range(9)), handle))
     assert ended == {0: "came back", 1: "cancelled"}
 
 
 def test_a_stop_seen_by_a_call_is_no_breakage() -> None:
     stop = threading.Event()
 
-    async def settle(batch: int) -> None:
+    async def handle(batch: int) -> None:
         stop.set()
         raise StoppedError
 
     with pytest.raises(StoppedError):
-        asyncio.run(WorkerPool(2, stop).work_through(iter(range(9)), settle))
+        asyncio.run(WorkerPool(2, stop).work_through(iter(range(9)), handle))
 
 
-def test_whoever_waits_for_the_answer_of_another_step_is_stopped_too() -> None:
+def test_waiting_for_the_answer_of_another_step_is_stopped_too() -> None:
     stop = threading.Event()
 
     async def main() -> None:
         never = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_later(0.05, stop.set)
-        await WorkerPool(1, stop).patiently(asyncio.shield(never))
+        await WorkerPool(1, stop).wait_for(asyncio.shield(never))
 
     with pytest.raises(StoppedError):
         asyncio.run(main())
 
 
-def test_an_answer_that_is_withdrawn_stops_whoever_waits_for_it() -> None:
+def test_a_cancelled_answer_stops_those_waiting_for_it() -> None:
     async def main() -> None:
         answer = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_later(0.05, answer.cancel)
-        await WorkerPool(1, threading.Event()).patiently(asyncio.shield(answer))
+        await WorkerPool(1, threading.Event()).wait_for(asyncio.shield(answer))
 
     with pytest.raises(StoppedError):
         asyncio.run(main())
