@@ -103,8 +103,8 @@ def test_chat_depends_on_the_seed(plain: Endpoint) -> None:
 def test_max_tokens_cut_the_reply(plain: Endpoint, way: dict[str, Any]) -> None:
     found = choice(plain, asked(max_tokens=5, **way))
     message = found["message"]
-    said = message["content"] or message["tool_calls"][0]["function"]["arguments"]
-    assert (len(said), found["finish_reason"]) == (20, "length")
+    answer = message["content"] or message["tool_calls"][0]["function"]["arguments"]
+    assert (len(answer), found["finish_reason"]) == (20, "length")
 
 
 def test_a_prefix_seen_before_is_cached() -> None:
@@ -156,11 +156,11 @@ def test_litellm_reads_every_dialect(
     request = asked() | {"model": f"{provider}/x", **ways[way]}
     reply = call(litellm, "acompletion", api_base=base, **request)
     message = reply.choices[0].message
-    said = message.tool_calls[0].function.arguments if way == "tool" else message.content
-    assert list(judged(said).values()) == LABELS
+    answer = message.tool_calls[0].function.arguments if way == "tool" else message.content
+    assert list(judged(answer).values()) == LABELS
     prompt = "\n".join(turn["content"] for turn in request["messages"])
     assert reply.usage.prompt_tokens == tokens(prompt)
-    assert reply.usage.completion_tokens == tokens(said) > 50
+    assert reply.usage.completion_tokens == tokens(answer) > 50
 
 
 @pytest.mark.parametrize(

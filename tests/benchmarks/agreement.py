@@ -60,26 +60,27 @@ def main(most: int | None) -> None:
     print(f"{'pairs':22}{'n':>6}{'entailed':>10}" + "".join(f"{name:>24}" for name in MEASURES))
     all_judged: list[Judged] = []
     for family, rows in by_family.items():
-        said = judged(thinned(rows, most))
-        print_agreement(family, said)
-        all_judged += said
+        judgements = judged(thinned(rows, most))
+        print_agreement(family, judgements)
+        all_judged += judgements
     print_agreement("all", all_judged)
     print_reliability(all_judged)
     print(f"\n{'answers':32}{'metric':34}{'n':>5}{'Spearman':>24}{'Kendall':>24}")
     print_answers(most)
 
 
-def print_agreement(family: str, said: Sequence[Judged]) -> None:
-    people = [LABELS[not one.row.entailed] for one in said]
-    found = agreement(people, [LABELS[not one.entailed] for one in said], LABELS)
+def print_agreement(family: str, judgements: Sequence[Judged]) -> None:
+    people = [LABELS[not one.row.entailed] for one in judgements]
+    found = agreement(people, [LABELS[not one.entailed] for one in judgements], LABELS)
     figures = (found.accuracy, found.balanced_accuracy, found.kappa, found.alpha)
     cells = "".join(f"{format_estimate(figure):>24}" for figure in figures)
     print(f"{family:22}{found.n:6}{found.base_rates[0].value or 0:10.3f}{cells}", flush=True)
 
 
-def print_reliability(said: Sequence[Judged]) -> None:
+def print_reliability(judgements: Sequence[Judged]) -> None:
     found = reliability_diagram(
-        np.array([one.probability for one in said]), np.array([one.row.entailed for one in said])
+        np.array([one.probability for one in judgements]),
+        np.array([one.row.entailed for one in judgements]),
     )
     assert found is not None
     print(f"\n{'p entailed':14}{'n':>6}{'mean':>8}{'entailed by people':>24}")

@@ -87,28 +87,30 @@ def run(
     truth = (rng.random(len(sample)) < rates[sample]).astype(np.float64)
     doubt = rng.beta(1, 3, len(sample)) / 2
     wrong = rng.random(len(sample)) < np.minimum(1, doubt / doubt.mean() * errors)
-    said = np.where(wrong, 1 - truth, truth)
+    judgements = np.where(wrong, 1 - truth, truth)
     chances = (
         inclusion_probabilities(doubt, n)
         if by == "uncertainty"
-        else np.full(len(said), n / len(said))
+        else np.full(len(judgements), n / len(judgements))
     )
-    order = rng.permutation(len(said))
+    order = rng.permutation(len(judgements))
     ends = np.floor(np.cumsum(chances[order]) + rng.random() + 1e-9)
     drawn = order[np.diff(ends, prepend=0.0) > 0]
-    label, probability = np.full(len(said), np.nan), np.full(len(said), np.nan)
+    label, probability = np.full(len(judgements), np.nan), np.full(len(judgements), np.nan)
     label[drawn], probability[drawn] = truth[drawn], chances[drawn]
-    judged = JudgedRows(said, sample, label, probability)
+    judged = JudgedRows(judgements, sample, label, probability)
     yes = truth[drawn] == 1
-    right = int((said[drawn] == 1)[yes].sum()), int(yes.sum())
-    clear = int((said[drawn] == 0)[~yes].sum()), int((~yes).sum())
-    every = np.ones(len(said))
+    right = int((judgements[drawn] == 1)[yes].sum()), int(yes.sum())
+    clear = int((judgements[drawn] == 0)[~yes].sum()), int((~yes).sum())
+    every = np.ones(len(judgements))
     return [
-        prediction_powered(JudgedRows(said, sample, said, every)),
+        prediction_powered(JudgedRows(judgements, sample, judgements, every)),
         prediction_powered(judged),
         prediction_powered(judged, by_sample=True),
-        rogan_gladen(float(said.mean()), effective_sample_size(said, sample), right, clear),
-        prediction_powered(judged._replace(judged=np.zeros(len(said)))),
+        rogan_gladen(
+            float(judgements.mean()), effective_sample_size(judgements, sample), right, clear
+        ),
+        prediction_powered(judged._replace(judged=np.zeros(len(judgements)))),
     ]
 
 

@@ -35,9 +35,9 @@ def main() -> None:
     for family, rows in sorted(pairs_per_family(read_labelled(), count).items()):
         if len({row.entailed for row in rows}) < 2:
             raise SystemExit(f"{family}: of {count} rows all have one label; take more")
-        said = model.judge([row.pair for row in rows])
-        found[family] = accuracy(rows, [said[row.pair].entailed >= 0.5 for row in rows])
-        pairs += len(said)
+        judgements = model.judge([row.pair for row in rows])
+        found[family] = accuracy(rows, [judgements[row.pair].entailed >= 0.5 for row in rows])
+        pairs += len(judgements)
         print(f"{family:24}{len(rows):6}{found[family]:8.1f}", flush=True)
     seconds = time.process_time() - started
     for title, chosen in (("mean of the 8 compared", COMPARED), ("mean of all", tuple(found))):
@@ -45,9 +45,9 @@ def main() -> None:
     print(f"{pairs / seconds:.1f} pairs a CPU second")
 
 
-def accuracy(rows: list[LabelledPair], said: list[bool]) -> float:
+def accuracy(rows: list[LabelledPair], judgements: list[bool]) -> float:
     """Balanced accuracy of verdicts on `rows`, in per cent."""
-    return balanced_accuracy(np.array([row.entailed for row in rows]), np.array(said))
+    return balanced_accuracy(np.array([row.entailed for row in rows]), np.array(judgements))
 
 
 if __name__ == "__main__":

@@ -79,8 +79,8 @@ def figures_of(
 
 def accuracy(data: Measurements, weights: Weights) -> float:
     """Balanced accuracy of `weights` at 0.5."""
-    said = [_probabilities(data, weights, row)[0] >= 0.5 for row in range(len(data.rows))]
-    return balanced_accuracy(truth_of(data), np.array(said))
+    judgements = [_probabilities(data, weights, row)[0] >= 0.5 for row in range(len(data.rows))]
+    return balanced_accuracy(truth_of(data), np.array(judgements))
 
 
 def truth_of(data: Measurements) -> np.ndarray:
@@ -95,8 +95,8 @@ def contradictions(data: Measurements, weights: Weights) -> str:
     if not truth.any() or truth.all():
         return f"{'':>10}"
     judged = [_probabilities(known, weights, row) for row in range(len(known.rows))]
-    said = np.array([contradicted > neutral for _, contradicted, neutral in judged])
-    return f"{balanced_accuracy(truth, said):10.1f}"
+    judgements = np.array([contradicted > neutral for _, contradicted, neutral in judged])
+    return f"{balanced_accuracy(truth, judgements):10.1f}"
 
 
 def _probabilities(data: Measurements, weights: Weights, row: int) -> tuple[float, float, float]:

@@ -31,7 +31,7 @@ def become(asked):
     os.chdir(asked["folder"])
     os.environ.update(asked["environment"])
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    for number, path in enumerate(asked["said"], 1):
+    for number, path in enumerate(asked["outputs"], 1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     if asked["bytes_per_file"]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (asked["bytes_per_file"],) * 2)
@@ -63,10 +63,10 @@ for line in sys.stdin:
 class Process:
     """One command, in a process of its own."""
 
-    def __init__(self, forks: "Forks", number: int, said: list[Path]) -> None:
+    def __init__(self, forks: "Forks", number: int, outputs: list[Path]) -> None:
         self._forks = forks
         self._number = number
-        self._said = said
+        self._outputs = outputs
 
     def send(self, signal_number: int) -> None:
         os.kill(self._number, signal_number)
@@ -76,10 +76,10 @@ class Process:
         return self._forks.ask(self._number)
 
     def out(self) -> str:
-        return self._said[0].read_text("utf-8")
+        return self._outputs[0].read_text("utf-8")
 
     def err(self) -> str:
-        return self._said[1].read_text("utf-8")
+        return self._outputs[1].read_text("utf-8")
 
 
 class Forks:
@@ -119,16 +119,16 @@ class Forks:
         It can write no file of more than `bytes_per_file`, and waits `wait` seconds for a store.
         """
         self._started += 1
-        said = [self._folder / f"{self._started}.{name}" for name in ("out", "err")]
+        outputs = [self._folder / f"{self._started}.{name}" for name in ("out", "err")]
         asked = {
             "folder": str(folder),
             "arguments": arguments,
             "environment": dict(environment or {}),
-            "said": list(map(str, said)),
+            "outputs": list(map(str, outputs)),
             "bytes_per_file": bytes_per_file,
             "wait": wait,
         }
-        return Process(self, self.ask(asked), said)
+        return Process(self, self.ask(asked), outputs)
 
     def ask(self, asked: Any) -> int:
         """What the process answers; while it waits for a command to end it answers nothing."""

@@ -72,7 +72,7 @@ def judge_of(
         yield EndpointJudge("judge", Judge(**(usual | settings)), opened)
 
 
-def said(answer: Reply | Failure) -> str:
+def label_of(answer: Reply | Failure) -> str:
     """The verdict, or the kind of failure."""
     if isinstance(answer, Failure):
         return answer.kind

@@ -118,7 +118,9 @@ def claims(
     return Table("claims", rows, **made)
 
 
-def verdicts(said: Mapping[tuple[str, str], str], against: str = "reference", **made: Any) -> Table:
+def verdicts(
+    verdict_of: Mapping[tuple[str, str], str], against: str = "reference", **made: Any
+) -> Table:
     """Verdicts by sample and claim: a label, or the kind of failure."""
     labels = ("entailed", "contradicted", "neutral")
     rows = [
@@ -128,6 +130,6 @@ def verdicts(said: Mapping[tuple[str, str], str], against: str = "reference", **
             if word in labels
             else {"verdict": None, "status": "failed", "failure": word, "reason": f"it was {word}"}
         )
-        for (name, claim), word in said.items()
+        for (name, claim), word in verdict_of.items()
     ]
     return Table("verdicts", rows, **made)

@@ -44,14 +44,16 @@ def test_agreement_of_a_judge_and_people() -> None:
     from sklearn.metrics import balanced_accuracy_score, cohen_kappa_score
 
     truth = ["entailed"] * 25 + ["neutral"] * 25
-    said = ["entailed"] * 20 + ["neutral"] * 5 + ["entailed"] * 10 + ["neutral"] * 15
-    found = agreement(truth, said, LABELS)
+    judged_labels = ["entailed"] * 20 + ["neutral"] * 5 + ["entailed"] * 10 + ["neutral"] * 15
+    found = agreement(truth, judged_labels, LABELS)
     assert found.n == 50
     assert found.confusion == [[20, 0, 5], [0, 0, 0], [10, 0, 15]]
     assert rounded(found.accuracy) == (0.7, 0.562, 0.809)
     assert found.kappa.value == pytest.approx(0.4)  # Cohen's own example
-    assert found.kappa.value == pytest.approx(cohen_kappa_score(truth, said))
-    assert found.balanced_accuracy.value == pytest.approx(balanced_accuracy_score(truth, said))
+    assert found.kappa.value == pytest.approx(cohen_kappa_score(truth, judged_labels))
+    assert found.balanced_accuracy.value == pytest.approx(
+        balanced_accuracy_score(truth, judged_labels)
+    )
     assert [rate.value for rate in found.base_rates] == [0.5, 0, 0.5]
     assert rounded(found.kappa) == (0.4, 0.143, 0.657)
     assert rounded(found.balanced_accuracy) == (0.7, 0.572, 0.828)
@@ -81,9 +83,12 @@ def test_alpha_with_missing_labels() -> None:
         ". 3 3 3 2 3 4 2 2 5 1 .",
         "1 2 3 3 2 4 4 1 2 5 1 .",
     ]
-    said = [line.split() for line in coders]
+    judged_labels = [line.split() for line in coders]
     votes = np.array(
-        [[sum(line[unit] == label for line in said) for label in "12345"] for unit in range(12)]
+        [
+            [sum(line[unit] == label for line in judged_labels) for label in "12345"]
+            for unit in range(12)
+        ]
     )
     assert rounded(krippendorff_alpha(votes))[0] == 0.743
     interval = krippendorff_alpha(votes, domain=np.array([1.0, 2, 3, 4, 5]))

@@ -78,8 +78,8 @@ def test_false_alarms_are_at_most_the_significance_level() -> None:
     doubt = np.where(np.arange(40) % 4 == 0, 0.5, 0.02)
     alarms = 0
     for _ in range(2_000):
-        said = np.where(rng.random((40, 8)) < doubt[:, None], NO, YES).tolist()
-        alarms += instability((now, before) for now, *before in said).significant
+        verdicts_given = np.where(rng.random((40, 8)) < doubt[:, None], NO, YES).tolist()
+        alarms += instability((now, before) for now, *before in verdicts_given).significant
     assert alarms <= 20
 
 

@@ -14,11 +14,11 @@ from claimflow.flows.quality.corrected_rates import (
 NOTHING = IntervalEstimate(None, None, None)
 
 
-def judged(said: str, labels: str, *, probability: float, per_sample: int = 1) -> JudgedRows:
+def judged(judgements: str, labels: str, *, probability: float, per_sample: int = 1) -> JudgedRows:
     """Rows with the judge's value, 0 or 1, and the label, 0, 1 or none (a point)."""
     label = np.array([np.nan if one == "." else float(one) for one in labels])
-    values = np.array([float(one) for one in said])
-    sample = np.arange(len(said)) // per_sample
+    values = np.array([float(one) for one in judgements])
+    sample = np.arange(len(judgements)) // per_sample
     return JudgedRows(values, sample, label, np.where(np.isnan(label), np.nan, probability))
 
 
@@ -78,9 +78,9 @@ def test_by_sample_each_sample_counts_the_same() -> None:
 
 
 def test_rows_of_one_sample_are_a_cluster() -> None:
-    said, labels = "1" * 60 + "0" * 40, "1" * 60 + "0" * 40
-    many = prediction_powered(judged(said, labels, probability=1.0))
-    few = prediction_powered(judged(said, labels, probability=1.0, per_sample=10))
+    judgements, labels = "1" * 60 + "0" * 40, "1" * 60 + "0" * 40
+    many = prediction_powered(judged(judgements, labels, probability=1.0))
+    few = prediction_powered(judged(judgements, labels, probability=1.0, per_sample=10))
     assert few.low is not None
     assert many.low is not None
     assert few.low < many.low
@@ -107,8 +107,8 @@ def test_rogan_and_gladens_rate_stays_a_rate() -> None:
 
 
 def test_effective_sample_size() -> None:
-    said = np.repeat([1.0, 0.0], 50)
-    assert effective_sample_size(said, np.arange(100)) == pytest.approx(99)
+    judgements = np.repeat([1.0, 0.0], 50)
+    assert effective_sample_size(judgements, np.arange(100)) == pytest.approx(99)
     # Ten rows a sample that all say the same are worth one.
-    assert effective_sample_size(said, np.arange(100) // 10) == pytest.approx(9)
+    assert effective_sample_size(judgements, np.arange(100) // 10) == pytest.approx(9)
     assert effective_sample_size(np.ones(100), np.arange(100) // 10) == 10

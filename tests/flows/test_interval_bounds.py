@@ -150,11 +150,13 @@ def test_rank_correlations_of_any_ratings(pairs: list[tuple[float, float]]) -> N
 def test_a_prediction_powered_mean_of_any_labels(
     rows: list[tuple[float, float, float, int]],
 ) -> None:
-    said, label, chance, sample = np.array(rows or np.zeros((0, 4)), dtype=np.float64).T
+    judgements, label, chance, sample = np.array(rows or np.zeros((0, 4)), dtype=np.float64).T
     # Two in three have a label.
     known = np.arange(len(rows)) % 3 > 0
     of = sample.astype(np.intp)
-    judged = JudgedRows(said, of, np.where(known, label, np.nan), np.where(known, chance, np.nan))
+    judged = JudgedRows(
+        judgements, of, np.where(known, label, np.nan), np.where(known, chance, np.nan)
+    )
     for by_sample in (False, True):
         estimate = prediction_powered(judged, by_sample=by_sample)
         check_bounds(estimate, 0, 1)
@@ -182,15 +184,15 @@ def test_rogan_gladen_of_any_counts(
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), min_size=1, max_size=30))
 @few
 def test_the_effective_sample_size_is_at_most_the_size(rows: list[tuple[bool, int]]) -> None:
-    said, sample = (np.array(column) for column in zip(*rows, strict=True))
-    assert 0 < effective_sample_size(said.astype(np.float64), sample) <= len(rows)
+    judgements, sample = (np.array(column) for column in zip(*rows, strict=True))
+    assert 0 < effective_sample_size(judgements.astype(np.float64), sample) <= len(rows)
 
 
 @given(st.lists(st.tuples(UNIT, st.booleans()), max_size=30))
 @few
 def test_every_probability_is_in_one_bin(rows: list[tuple[float, bool]]) -> None:
-    said, truth = np.array([p for p, _ in rows]), np.array([t for _, t in rows], dtype=bool)
-    found = reliability_diagram(said, truth)
+    judgements, truth = np.array([p for p, _ in rows]), np.array([t for _, t in rows], dtype=bool)
+    found = reliability_diagram(judgements, truth)
     if found is None:
         assert not rows
         return

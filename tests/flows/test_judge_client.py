@@ -21,7 +21,7 @@ from tests.flows.judged import (
     VERIFY,
     Judged,
     judge_of,
-    said,
+    label_of,
 )
 
 ALONE: dict[str, Any] = {"max_concurrency": 1}
@@ -48,7 +48,7 @@ def test_what_an_endpoint_does_not_take_is_not_asked_of_it_again(
     with serve(refuses=refused) as endpoint:
         with judge_of(endpoint, store, **ALONE) as judge:
             answers = judge.ask(QUESTIONS, FORM, step="a")
-            assert [said(answer) for answer in answers.values()] == LABELS
+            assert [label_of(answer) for answer in answers.values()] == LABELS
             assert [asked_for(one.body) for one in endpoint.requests] == ways
             judge.ask([Question("Another claim.", "Yes.")], FORM, step="a")
             assert [asked_for(one.body) for one in endpoint.requests[len(ways) :]] == ways[-1:]
@@ -68,7 +68,7 @@ def test_calls_in_flight_step_down_together(tmp_path: Path) -> None:
         with judge_of(endpoint, tmp_path / "s.duckdb") as judge:
             answers = judge.ask(questions, FORM, step="a")
         ways = [asked_for(one.body) for one in endpoint.requests]
-    assert {said(answer) for answer in answers.values()} == {"entailed"}
+    assert {label_of(answer) for answer in answers.values()} == {"entailed"}
     assert set(ways) == {"json_schema", "tool"}
     assert ways.count("tool") == 8
 
@@ -180,7 +180,7 @@ def test_a_reply_that_an_ended_run_did_not_act_on_is_taken_up(
         endpoint.behaviour.fault = None
         with judge_of(endpoint, store) as judge:
             answers = judge.ask(QUESTIONS, FORM, step="a")
-        assert [said(answers[question]) for question in QUESTIONS] == LABELS
+        assert [label_of(answers[question]) for question in QUESTIONS] == LABELS
         first, second = (one.body["messages"] for one in endpoint.requests)
     # A wrong reply is shown to the model as if nothing had happened; of one in part, the
     # rest is asked for afresh.

@@ -24,7 +24,7 @@ from tests.flows.judged import (
     STEPS,
     Judged,
     judge_of,
-    said,
+    label_of,
     sample,
 )
 
@@ -57,7 +57,7 @@ def test_a_re_ask_keeps_ids_and_shows_the_reply_and_what_is_wrong(tmp_path: Path
         with judge_of(endpoint, tmp_path / "s.duckdb") as judge:
             answers = judge.ask(QUESTIONS, FORM, step="a")
         first, second = (one.body["messages"] for one in endpoint.requests)
-    assert [said(answers[question]) for question in QUESTIONS] == LABELS
+    assert [label_of(answers[question]) for question in QUESTIONS] == LABELS
     assert second[:2] == first
     shown = json.loads(second[2]["content"])
     assert [entry["verdict"] for entry in shown["claims"]] == ["entailed", "likely", "neutral"]
@@ -78,7 +78,7 @@ def test_an_answer_that_was_accepted_is_never_changed_by_the_re_ask(tmp_path: Pa
             answers = judge.ask(QUESTIONS, FORM, step="a")
         assert endpoint.hits == 2
     # Of the second reply only id 2 counts.
-    assert [said(answers[question]) for question in QUESTIONS] == [
+    assert [label_of(answers[question]) for question in QUESTIONS] == [
         "entailed",
         "neutral",
         "neutral",
@@ -93,7 +93,7 @@ def test_nothing_is_picked_of_two_verdicts(tmp_path: Path) -> None:
     failure = answers[QUESTIONS[0]]
     assert isinstance(failure, Failure)
     assert failure[:2] == ("conflict", "id 1 is answered twice, differently")
-    assert [said(answers[question]) for question in QUESTIONS[1:]] == LABELS[1:]
+    assert [label_of(answers[question]) for question in QUESTIONS[1:]] == LABELS[1:]
 
 
 def test_of_a_cut_verification_whole_entries_count_and_the_rest_is_asked(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_of_a_cut_verification_whole_entries_count_and_the_rest_is_asked(tmp_pat
         with judge_of(endpoint, tmp_path / "s.duckdb") as judge:
             answers = judge.ask(QUESTIONS, FORM, step="a")
         _, second = (one.body["messages"] for one in endpoint.requests)
-    assert [said(answers[question]) for question in QUESTIONS] == LABELS
+    assert [label_of(answers[question]) for question in QUESTIONS] == LABELS
     assert [message["role"] for message in second] == ["system", "user"]
     listed = [f">\n{claim}\n<" in second[1]["content"] for claim in CLAIMS]
     assert listed == [False, False, True]
@@ -113,7 +113,7 @@ def test_verification_that_is_cut_off_every_time_ends_in_rows(tmp_path: Path) ->
         with judge_of(endpoint, tmp_path / "s.duckdb", max_tokens=16) as judge:
             answers = judge.ask(QUESTIONS, FORM, step="a")
         assert endpoint.hits <= 2 * len(QUESTIONS)
-    assert {said(answer) for answer in answers.values()} == {"truncated"}
+    assert {label_of(answer) for answer in answers.values()} == {"truncated"}
 
 
 def test_of_a_cut_decomposition_nothing_counts(tmp_path: Path) -> None:
@@ -164,8 +164,8 @@ def test_texts_arrive_as_data_byte_for_byte(tmp_path: Path, text: str) -> None:
             judge.ask(plain, FORM, step="a")
             answers = judge.ask(asked, FORM, step="a")
         usual, hostile = (one.body for one in endpoint.requests)
-    assert said(answers[asked[0]]) == "entailed"
-    assert said(answers[asked[1]]) == verdict(f"{PREMISE} {text}", text)
+    assert label_of(answers[asked[0]]) == "entailed"
+    assert label_of(answers[asked[1]]) == verdict(f"{PREMISE} {text}", text)
     assert hostile["messages"][0] == usual["messages"][0]
     assert len(hostile["messages"]) == len(usual["messages"]) == 2
     rest = [{k: v for k, v in body.items() if k != "messages"} for body in (usual, hostile)]
@@ -199,7 +199,7 @@ def test_the_closing_tag_of_a_call_cannot_be_written_into_it(tmp_path: Path) -> 
     assert content.count("\n</premise-") == 2
     tag = content[1 : content.index(">")]
     assert content.count(f"</{tag}>") == 1
-    assert [said(answers[question]) for question in questions] == LABELS
+    assert [label_of(answers[question]) for question in questions] == LABELS
 
 
 def test_a_reply_planted_in_a_text_is_never_taken_for_the_judges(tmp_path: Path) -> None:

@@ -224,13 +224,13 @@ def test_a_full_disk_ends_a_run_with_one_line(
     endpoint.behaviour.latency = 0.05
     going = start(forks, judged, bytes_per_file=2_000_000)
     assert going.code() == 3
-    said = going.err().splitlines()
-    errors = [line for line in said if line.startswith("claimflow:")]
+    error_lines = going.err().splitlines()
+    errors = [line for line in error_lines if line.startswith("claimflow:")]
     assert errors == [
         f"claimflow: {judged.store.path}: cannot be written (File too large); make room and run "
         "again; what is on file is kept"
     ]
-    assert "Traceback" not in "\n".join(said)
+    assert "Traceback" not in "\n".join(error_lines)
     ((kept,),) = judged.ask("SELECT count(*) FROM audit.calls")
     assert kept > 0
     hits = endpoint.hits

@@ -23,7 +23,7 @@ from tests.flows.judged import (
     VERIFY,
     Judged,
     judge_of,
-    said,
+    label_of,
     sample,
 )
 
@@ -35,14 +35,14 @@ def test_every_question_is_answered_and_none_asked_twice(tmp_path: Path) -> None
     with serve() as endpoint:
         with judge_of(endpoint, store) as judge:
             answers = judge.ask([*QUESTIONS, *QUESTIONS], FORM, step="a")
-            assert [said(answers[question]) for question in QUESTIONS] == LABELS
+            assert [label_of(answers[question]) for question in QUESTIONS] == LABELS
             assert judge.ask(QUESTIONS[1:], FORM, step="b") == {
                 question: answers[question] for question in QUESTIONS[1:]
             }
         with judge_of(endpoint, store) as judge:
             assert judge.ask(QUESTIONS, FORM, step="a") == answers
             more = Question("The tower is high.", QUESTIONS[0].premise)
-            assert said(judge.ask([*QUESTIONS, more], FORM, step="a")[more]) == "neutral"
+            assert label_of(judge.ask([*QUESTIONS, more], FORM, step="a")[more]) == "neutral"
         assert endpoint.hits == 2
         (last,) = (message["content"] for message in endpoint.requests[1].body["messages"][1:])
     assert last.count("</claim-") == 1
@@ -74,7 +74,7 @@ def test_steps_that_ask_the_same_at_once_share_a_call(tmp_path: Path) -> None:
     assert sorted(map(len, found)) == [2, 3, 3]
     for question in QUESTIONS:
         assert sum(f">\n{question.text}\n<" in text for text in texts) == 1
-    labels = {q: said(answer) for answers in found for q, answer in answers.items()}
+    labels = {q: label_of(answer) for answers in found for q, answer in answers.items()}
     assert [labels[question] for question in QUESTIONS] == LABELS
 
 
@@ -141,7 +141,7 @@ def test_a_stopped_run_keeps_what_comes_back(tmp_path: Path) -> None:
         with judge_of(endpoint, store) as judge:
             answers = judge.ask(questions, FORM, step="a")
         assert endpoint.hits == 30
-    assert {said(answer) for answer in answers.values()} == {"entailed"}
+    assert {label_of(answer) for answer in answers.values()} == {"entailed"}
 
 
 @given(

@@ -164,7 +164,7 @@ def test_what_is_wrong_is_asked_for_once_more(happened: Happened, name: str) -> 
     assert second[: len(first)] == first
     roles = [message["role"] for message in second[len(first) :]]
     assert roles == ["assistant", "user"]
-    open_ids = [place for place, said in enumerate(WRONG[name][1], 1) if said not in LABELS]
+    open_ids = [place for place, answer in enumerate(WRONG[name][1], 1) if answer not in LABELS]
     listed = ", ".join(map(str, open_ids))
     assert f"Answer again for the ids {listed} only" in second[-1]["content"]
 
@@ -207,7 +207,7 @@ def test_good_samples_keep_their_scores_and_bad_ones_say_why(happened: Happened)
         if name in well:
             assert (status, score, reason) == ("scored", 1 / 3, None), name
             continue
-        lost = [said for said in happened.before[name] if said not in LABELS]
+        lost = [answer for answer in happened.before[name] if answer not in LABELS]
         why = f"{len(lost)} of 3 claims of the response have no verdict ({lost[0]})"
         assert (status, score, reason) == ("failed", None, why), name
 

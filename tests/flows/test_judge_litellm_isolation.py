@@ -46,12 +46,12 @@ class Breaking:
                 connection, _ = self._listening.accept()
             except OSError:
                 return
-            with connection, connection.makefile("rb") as said:
+            with connection, connection.makefile("rb") as stream:
                 size = 0
-                while (line := said.readline()) not in (b"\r\n", b""):
+                while (line := stream.readline()) not in (b"\r\n", b""):
                     if line.lower().startswith(b"content-length:"):
                         size = int(line.split(b":")[1])
-                said.read(size)
+                stream.read(size)
                 self.heard += 1
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
 

@@ -89,27 +89,27 @@ def troubles(base: str, models: list[str] = MODELS, **parameters: Any) -> dict[s
     return asyncio.run(ask())
 
 
-def said(message: str, code: str | None = None) -> dict[str, Any]:
+def error_body(message: str, code: str | None = None) -> dict[str, Any]:
     return {"error": {"message": message, "type": "some_error", "param": None, "code": code}}
 
 
 CASES: dict[str, tuple[str, int, dict[str, str], Any]] = {
-    "rate limit": ("throttled", 429, {"retry-after": "7"}, said("Rate limit reached")),
-    "rate limit unnamed": ("throttled", 429, {}, said("Slow down")),
+    "rate limit": ("throttled", 429, {"retry-after": "7"}, error_body("Rate limit reached")),
+    "rate limit unnamed": ("throttled", 429, {}, error_body("Slow down")),
     "gemini's quota per minute": (
         "throttled",
         429,
         {},
-        said("You exceeded your current quota, check your billing. Please retry in 42.1s."),
+        error_body("You exceeded your current quota, check your billing. Please retry in 42.1s."),
     ),
-    "529": ("throttled", 529, {"retry-after": "7"}, said("Busy, overloaded")),
-    "overloaded": ("throttled", 503, {}, said("The engine is currently overloaded")),
-    "503 that says when": ("throttled", 503, {"retry-after": "7"}, said("Back soon")),
-    "503": ("server", 503, {}, said("Gone")),
-    "500": ("server", 500, {}, said("Boom")),
+    "529": ("throttled", 529, {"retry-after": "7"}, error_body("Busy, overloaded")),
+    "overloaded": ("throttled", 503, {}, error_body("The engine is currently overloaded")),
+    "503 that says when": ("throttled", 503, {"retry-after": "7"}, error_body("Back soon")),
+    "503": ("server", 503, {}, error_body("Gone")),
+    "500": ("server", 500, {}, error_body("Boom")),
     "500 in plain words": ("server", 500, {}, "Internal Server Error"),
     "502 in HTML": ("server", 502, {}, "<html><h1>Bad Gateway</h1></html>"),
-    "409": ("server", 409, {}, said("Conflict")),
+    "409": ("server", 409, {}, error_body("Conflict")),
     "HTML with 200": ("server", 200, {}, "<html>Log in first</html>"),
     "nothing with 200": ("server", 200, {}, ""),
     "no choices": ("server", 200, {}, {"id": "1", "object": "chat.completion", "choices": []}),
@@ -118,35 +118,42 @@ CASES: dict[str, tuple[str, int, dict[str, str], Any]] = {
         "server",
         400,
         {},
-        said("Failed to generate JSON for response_format", "json_validate_failed"),
+        error_body("Failed to generate JSON for response_format", "json_validate_failed"),
     ),
-    "408": ("timeout", 408, {}, said("Too slow")),
-    "504": ("timeout", 504, {}, said("Gateway timed out")),
-    "401": ("fatal", 401, {}, said("Incorrect API key provided: sk-abcdefghijkl1234.")),
-    "403": ("fatal", 403, {}, said("Your country is not supported")),
-    "402": ("fatal", 402, {}, said("Insufficient Balance")),
-    "404": ("fatal", 404, {}, said("The model `m` does not exist", "model_not_found")),
+    "408": ("timeout", 408, {}, error_body("Too slow")),
+    "504": ("timeout", 504, {}, error_body("Gateway timed out")),
+    "401": ("fatal", 401, {}, error_body("Incorrect API key provided: sk-abcdefghijkl1234.")),
+    "403": ("fatal", 403, {}, error_body("Your country is not supported")),
+    "402": ("fatal", 402, {}, error_body("Insufficient Balance")),
+    "404": ("fatal", 404, {}, error_body("The model `m` does not exist", "model_not_found")),
     "404 in HTML": ("fatal", 404, {}, "<html>Not Found</html>"),
-    "400 for a key": ("fatal", 400, {}, said("API key not valid. Please pass a valid one.")),
-    "400 for a model": ("fatal", 400, {}, said("x/y is not a valid model ID")),
+    "400 for a key": ("fatal", 400, {}, error_body("API key not valid. Please pass a valid one.")),
+    "400 for a model": ("fatal", 400, {}, error_body("x/y is not a valid model ID")),
     "no quota": (
         "fatal",
         429,
         {},
-        said("You exceeded your current quota, please check your plan.", "insufficient_quota"),
+        error_body(
+            "You exceeded your current quota, please check your plan.", "insufficient_quota"
+        ),
     ),
-    "no credit": ("fatal", 400, {}, said("Your credit balance is too low to access the API.")),
+    "no credit": (
+        "fatal",
+        400,
+        {},
+        error_body("Your credit balance is too low to access the API."),
+    ),
     "temperature": (
         "fatal",
         400,
         {},
-        said("Unsupported value: 'temperature' does not support 0 with this model."),
+        error_body("Unsupported value: 'temperature' does not support 0 with this model."),
     ),
     "max_tokens": (
         "fatal",
         400,
         {},
-        said("'max_tokens' is not supported with this model.", "unsupported_parameter"),
+        error_body("'max_tokens' is not supported with this model.", "unsupported_parameter"),
     ),
     "seed": (
         "fatal",
@@ -154,43 +161,65 @@ CASES: dict[str, tuple[str, int, dict[str, str], Any]] = {
         {},
         {"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]},
     ),
-    "another parameter": ("fatal", 400, {}, said("Unrecognized request argument supplied: foo")),
+    "another parameter": (
+        "fatal",
+        400,
+        {},
+        error_body("Unrecognized request argument supplied: foo"),
+    ),
     "response_format": (
         "format",
         400,
         {},
-        said("'response_format' of type 'json_schema' is not supported with this model."),
+        error_body("'response_format' of type 'json_schema' is not supported with this model."),
     ),
-    "response format": ("format", 400, {}, said("This response format type is unavailable now")),
-    "tools": ("format", 400, {}, said("m does not support tools")),
-    "tool use": ("format", 404, {}, said("No endpoints found that support tool use.")),
-    "grammar": ("format", 422, {}, said("Grammar error: unknown keyword")),
-    "policy": ("refused", 400, {}, said("Rejected by our safety system", "content_filter")),
+    "response format": (
+        "format",
+        400,
+        {},
+        error_body("This response format type is unavailable now"),
+    ),
+    "tools": ("format", 400, {}, error_body("m does not support tools")),
+    "tool use": ("format", 404, {}, error_body("No endpoints found that support tool use.")),
+    "grammar": ("format", 422, {}, error_body("Grammar error: unknown keyword")),
+    "policy": ("refused", 400, {}, error_body("Rejected by our safety system", "content_filter")),
     "policy of Azure": (
         "refused",
         400,
         {},
-        said("Filtered due to the prompt triggering the content management policy."),
+        error_body("Filtered due to the prompt triggering the content management policy."),
     ),
-    "moderation": ("refused", 403, {}, said("Your input was flagged")),
+    "moderation": ("refused", 403, {}, error_body("Your input was flagged")),
     "context": (
         "too_long",
         400,
         {},
-        said("This model's maximum context length is 8192 tokens; 50 in the tools."),
+        error_body("This model's maximum context length is 8192 tokens; 50 in the tools."),
     ),
     "context with max_tokens": (
         "too_long",
         400,
         {},
-        said("'max_tokens' is too large: 9. This model's maximum context length is 8 tokens."),
+        error_body(
+            "'max_tokens' is too large: 9. This model's maximum context length is 8 tokens."
+        ),
     ),
-    "prompt": ("too_long", 400, {}, said("prompt is too long: 250000 tokens > 200000 maximum")),
-    "llama.cpp": ("too_long", 400, {}, said("the request exceeds the available context size")),
-    "tokens": ("too_long", 400, {}, said("Too many tokens in the request")),
-    "400": ("bad_request", 400, {}, said("Bad thing")),
-    "413": ("bad_request", 413, {}, said("Payload Too Large")),
-    "422": ("bad_request", 422, {}, said("Unprocessable")),
+    "prompt": (
+        "too_long",
+        400,
+        {},
+        error_body("prompt is too long: 250000 tokens > 200000 maximum"),
+    ),
+    "llama.cpp": (
+        "too_long",
+        400,
+        {},
+        error_body("the request exceeds the available context size"),
+    ),
+    "tokens": ("too_long", 400, {}, error_body("Too many tokens in the request")),
+    "400": ("bad_request", 400, {}, error_body("Bad thing")),
+    "413": ("bad_request", 413, {}, error_body("Payload Too Large")),
+    "422": ("bad_request", 422, {}, error_body("Unprocessable")),
 }
 
 
@@ -211,13 +240,13 @@ def test_every_failure_is_told_by_its_status_and_words(endpoint: Endpoint, name:
 
 
 def test_a_message_holds_the_words_of_the_endpoint(endpoint: Endpoint) -> None:
-    endpoint.answer = (400, {}, said("Your \n words"))
+    endpoint.answer = (400, {}, error_body("Your \n words"))
     messages = {trouble.message for trouble in troubles(endpoint.url).values()}
     assert messages == {"400: Your words"}
 
 
 def test_what_is_fatal_says_what_would_be_right(endpoint: Endpoint) -> None:
-    endpoint.answer = (401, {}, said("x" * 1000))
+    endpoint.answer = (401, {}, error_body("x" * 1000))
     for trouble in troubles(endpoint.url).values():
         assert trouble.message.startswith("401: xxx")
         assert trouble.message.endswith("x… (set a key in the environment that the endpoint takes)")
@@ -227,7 +256,7 @@ def test_neither_prompt_nor_key_is_told(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "own-word-with-no-form")
-    endpoint.answer = (400, {}, said(f"own-word-with-no-form quite-secret cannot: {PROMPT}"))
+    endpoint.answer = (400, {}, error_body(f"own-word-with-no-form quite-secret cannot: {PROMPT}"))
     for trouble in troubles(endpoint.url).values():
         # response_format stands in the prompt only, so this is no rejection of the format.
         assert trouble.kind == "bad_request"
@@ -242,7 +271,7 @@ def test_the_date_of_retry_after_becomes_seconds(endpoint: Endpoint) -> None:
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
     past = "Wed, 21 Oct 2015 07:28:00 GMT"
     for report, low, high in ((soon, 30, 60), (past, 0, 0), ("nan", None, None), ("x", None, None)):
-        endpoint.answer = (429, {"retry-after": report}, said("Wait"))
+        endpoint.answer = (429, {"retry-after": report}, error_body("Wait"))
         after = troubles(endpoint.url, ["openai/m"])["openai/m"].retry_after
         assert after is None if low is None else low <= after <= high
 

@@ -11,7 +11,7 @@ from claimflow.stages.tools import Question
 from tests.endpoint import faults
 from tests.endpoint.fault import Fault
 from tests.endpoint.server import serve
-from tests.flows.judged import FORM, LABELS, QUESTIONS, Judged, about, judge_of, said
+from tests.flows.judged import FORM, LABELS, QUESTIONS, Judged, about, judge_of, label_of
 
 KEYS = ("OPENAI_API_KEY", "HOSTED_VLLM_API_KEY", "ANTHROPIC_API_KEY")
 MANY = [Question("The tower stands.", f"The tower stands {number}.") for number in range(12)]
@@ -105,14 +105,14 @@ def test_one_answer_shows_that_the_others_are_at_fault(tmp_path: Path) -> None:
         judge_of(endpoint, tmp_path / "s.duckdb", max_concurrency=1) as judge,
     ):
         answers = judge.ask([Question("Any.", "Case fine."), *MANY], FORM, step="a")
-        assert [said(answer) for answer in answers.values()][1:] == ["bad_request"] * len(MANY)
+        assert [label_of(answer) for answer in answers.values()][1:] == ["bad_request"] * len(MANY)
 
 
 def test_what_hangs_once_is_overcome(tmp_path: Path) -> None:
     with serve(fault=faults.first(1, faults.hang())) as endpoint:
         with judge_of(endpoint, tmp_path / "s.duckdb", timeout=2) as judge:
             answers = judge.ask(QUESTIONS, FORM, step="a")
-        assert [said(answers[question]) for question in QUESTIONS] == LABELS
+        assert [label_of(answers[question]) for question in QUESTIONS] == LABELS
         assert [one.gone for one in endpoint.requests] == [True, False]
 
 
@@ -122,7 +122,10 @@ def test_who_cannot_be_reached_gives_rows(tmp_path: Path, base: str) -> None:
         store = tmp_path / "s.duckdb"
         with judge_of(endpoint, store, api_base=base, timeout=0.4) as judge:
             answers = judge.ask(QUESTIONS, FORM, step="a")
-    assert {said(answer) for answer in answers.values()} <= {"server_error", "timeout"}
+    assert {label_of(answer) for answer in answers.values()} <= {
+        "server_error",
+        "timeout",
+    }
 
 
 def test_the_budget_of_calls_holds_and_the_next_run_asks_the_rest(tmp_path: Path) -> None:
@@ -132,7 +135,7 @@ def test_the_budget_of_calls_holds_and_the_next_run_asks_the_rest(tmp_path: Path
         assert judged.command() == 1
         assert endpoint.hits == 5
         verdicts, scores = judged.verdicts(), judged.scores()
-        unasked = [name for name, said in verdicts.items() if said == ["not_asked"] * 3]
+        unasked = [name for name, labels in verdicts.items() if labels == ["not_asked"] * 3]
         assert 3 <= len(unasked) <= 4
         assert judged.ask("SELECT count(*) FROM audit.calls WHERE attempts = 0") == [(0,)]
         reasons = judged.ask("SELECT DISTINCT reason FROM verdicts WHERE failure = 'not_asked'")
@@ -144,7 +147,7 @@ def test_the_budget_of_calls_holds_and_the_next_run_asks_the_rest(tmp_path: Path
         }
         judged.write("abcdefgh", budget_calls=50)
         assert judged.command() == 0
-        assert endpoint.hits == len([said for said in verdicts.values() if said != LABELS])
+        assert endpoint.hits == len([labels for labels in verdicts.values() if labels != LABELS])
     assert judged.verdicts() == dict.fromkeys("abcdefgh", LABELS)
 
 

@@ -106,7 +106,7 @@ def test_true_is_no_id() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("wrong", "message"),
     [
         (entry(2, "maybe"), "id 2: verdict must be 'entailed', 'contradicted' or 'neutral'"),
         (entry(2, "Entailed"), "id 2: verdict must be 'entailed', 'contradicted' or 'neutral'"),
@@ -115,21 +115,21 @@ def test_true_is_no_id() -> None:
         (entry(2) | {"reason": 7}, "id 2: reason must be a valid string"),
     ],
 )
-def test_an_entry_of_another_form_is_invalid(said: Any, message: str) -> None:
-    matched = match_entries({"claims": [entry(1), said]}, VERIFY, [1, 2])
+def test_an_entry_of_another_form_is_invalid(wrong: Any, message: str) -> None:
+    matched = match_entries({"claims": [entry(1), wrong]}, VERIFY, [1, 2])
     assert matched[:2] == ({1: verdict()}, {2: ("invalid", message)})
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("wrong", "message"),
     [
         ({"claims": "a"}, "id 1: claims must be a valid list"),
         ({"claims": ["a", 2]}, "id 1: claims.1 must be a valid string"),
         ({"claims": [], "title": "A"}, "id 1: title was not asked for"),
     ],
 )
-def test_statements_of_another_form_are_invalid(said: Any, message: str) -> None:
-    matched = match_entries({"texts": [{"id": 1} | said]}, DECOMPOSE, [1])
+def test_statements_of_another_form_are_invalid(wrong: Any, message: str) -> None:
+    matched = match_entries({"texts": [{"id": 1} | wrong]}, DECOMPOSE, [1])
     assert matched[:2] == ({}, {1: ("invalid", message)})
 
 
@@ -191,7 +191,7 @@ def test_messages_stay_short_and_on_one_line() -> None:
         [{"id": 1, "claims": [1] * 1000}],
     ]
     for value in values:
-        (message,) = (said for _, said in match_entries(value, DECOMPOSE, [1]).problems.values())
+        (message,) = (text for _, text in match_entries(value, DECOMPOSE, [1]).problems.values())
         assert len(message) <= 300
         assert message.isprintable()
 
@@ -221,8 +221,8 @@ def ask_again(**problems: tuple[FailureKind, str]) -> str:
 
 
 def test_a_re_ask_tells_what_was_wrong_and_asks_for_the_open_ids() -> None:
-    said = ask_again(_5=("missing", "id 5 is missing"), _2=("conflict", "id 2 is twice"))
-    assert said == (
+    message = ask_again(_5=("missing", "id 5 is missing"), _2=("conflict", "id 2 is twice"))
+    assert message == (
         "Your last reply cannot be used as it is:\n- id 5 is missing\n- id 2 is twice\n\n"
         "Answer again for the ids 2, 5 only, in the same form."
     )
@@ -233,8 +233,8 @@ def test_a_re_ask_tells_what_was_wrong_and_asks_for_the_open_ids() -> None:
 
 def test_a_re_ask_says_the_same_thing_once() -> None:
     whole = "the reply holds no JSON object"
-    said = retry_message({1: ("unparseable", whole), 2: ("unparseable", whole)}, whole)
-    assert said.count(whole) == 1
+    message = retry_message({1: ("unparseable", whole), 2: ("unparseable", whole)}, whole)
+    assert message.count(whole) == 1
     assert retry_message({1: ("missing", "id 1 is missing")}, whole).splitlines()[1:3] == [
         f"- {whole}",
         "- id 1 is missing",
@@ -255,7 +255,10 @@ SAID = st.builds(entry, IDS, st.sampled_from(["entailed", "neutral", "maybe"]))
 ENTRIES = st.lists(SAID | st.sampled_from([None, "x", {}, {"id": 3}, [1]]), max_size=6)
 
 
-@given(ENTRIES.flatmap(lambda said: st.tuples(st.just(said), st.permutations(said))), st.booleans())
+@given(
+    ENTRIES.flatmap(lambda entries: st.tuples(st.just(entries), st.permutations(entries))),
+    st.booleans(),
+)
 def test_the_order_of_entries_changes_nothing(two: tuple[list[Any], list[Any]], bare: bool) -> None:
     first, second = (
         match_entries(value if bare else {"claims": value}, VERIFY, [1, 2, 3]) for value in two
@@ -264,12 +267,14 @@ def test_the_order_of_entries_changes_nothing(two: tuple[list[Any], list[Any]], 
 
 
 @given(ENTRIES, st.lists(st.integers(0, 5), unique=True, min_size=1))
-def test_every_open_id_is_answered_or_a_problem(said: list[Any], open_ids: list[int]) -> None:
-    matched = match_entries({"claims": said}, VERIFY, open_ids)
+def test_every_open_id_is_answered_or_a_problem(entries: list[Any], open_ids: list[int]) -> None:
+    matched = match_entries({"claims": entries}, VERIFY, open_ids)
     assert matched.answers.keys() | matched.problems.keys() == set(open_ids)
     assert not matched.answers.keys() & matched.problems.keys()
     for number, answer in matched.answers.items():
         mine = [
-            one for one in said if isinstance(one, dict) and one.get("id") in (number, str(number))
+            one
+            for one in entries
+            if isinstance(one, dict) and one.get("id") in (number, str(number))
         ]
         assert answer.verdict in [one["verdict"] for one in mine]

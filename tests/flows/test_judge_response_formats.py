@@ -109,15 +109,15 @@ def test_the_id_comes_first_and_fields_keep_their_order() -> None:
 
 @given(st.lists(st.builds(Answer, title=st.text(min_size=1), score=st.floats(0, 1))))
 def test_every_answer_fits_the_schema(answers: list[Answer]) -> None:
-    said = [
+    entries = [
         {"id": number, **answer.model_dump(mode="json")}
         for number, answer in enumerate(answers, start=1)
     ]
-    jsonschema.validate({"claims": said}, schema(Answer))
-    if said:
-        del said[0]["verdict"]
+    jsonschema.validate({"claims": entries}, schema(Answer))
+    if entries:
+        del entries[0]["verdict"]
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate({"claims": said}, schema(Answer))
+            jsonschema.validate({"claims": entries}, schema(Answer))
 
 
 def test_each_response_format_asks_in_its_own_way() -> None:

@@ -27,14 +27,14 @@ class Endpoint:
 
     async def send(self, seconds: float) -> str:
         self.sent_at.append(clock())
-        said = self.script.pop(0) if len(self.script) > 1 else self.script[0]
-        latency = 1e9 if said == "hang" else self.latency
+        answer = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        latency = 1e9 if answer == "hang" else self.latency
         await asyncio.sleep(min(latency, seconds))
         if latency > seconds:
             raise ProviderError("timeout", f"no reply within {seconds:g} seconds")
-        if isinstance(said, ProviderError):
-            raise ProviderError(said.kind, said.message, retry_after=said.retry_after)
-        return said
+        if isinstance(answer, ProviderError):
+            raise ProviderError(answer.kind, answer.message, retry_after=answer.retry_after)
+        return answer
 
 
 def call(

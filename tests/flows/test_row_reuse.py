@@ -45,8 +45,8 @@ Row = dict[str, Any]
 
 
 def sample(name: str, **more: Any) -> Row:
-    said = f"The {name} is old. It stands in Paris, and it opened in 1889."
-    return {"sample_id": name, "response": said, "reference": f"The {name} stands."} | more
+    answer = f"The {name} is old. It stands in Paris, and it opened in 1889."
+    return {"sample_id": name, "response": answer, "reference": f"The {name} stands."} | more
 
 
 def silent(name: str) -> Row:

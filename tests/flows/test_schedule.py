@@ -93,16 +93,16 @@ def test_a_killed_run_is_resumed_by_the_next(
         PREFECT_RUNNER_POLL_FREQUENCY="1",
     )
     alone.pop("PREFECT_API_URL", None)
-    with (tmp_path / "said.txt").open("w") as said:
+    with (tmp_path / "log.txt").open("w") as log:
         serving = subprocess.Popen(
             [sys.executable, "-c", MAIN, "serve", "s.yaml"],
             env=alone,
             cwd=tmp_path,
-            stdout=said,
-            stderr=said,
+            stdout=log,
+            stderr=log,
         )
     try:
-        until(lambda: "serving until Ctrl-C" in (tmp_path / "said.txt").read_text("utf-8"))
+        until(lambda: "serving until Ctrl-C" in (tmp_path / "log.txt").read_text("utf-8"))
         # Runs are planned for as far as a hundred days ahead, three at the least.
         until(lambda: len(api.runs("e2e")) >= 3)
         assert all(run["expected_start_time"][8:19] == "01T02:00:00" for run in api.runs("e2e"))
@@ -144,7 +144,7 @@ def test_a_killed_run_is_resumed_by_the_next(
     assert [one["active"] for one in deployment["schedules"]] == [True]
     (cron,) = (one["schedule"] for one in deployment["schedules"])
     assert (cron["cron"], cron["timezone"]) == ("0 2 1 * *", "UTC")
-    assert "leaked" not in (tmp_path / "said.txt").read_text("utf-8")
+    assert "leaked" not in (tmp_path / "log.txt").read_text("utf-8")
 
 
 SETTLE = """

@@ -50,7 +50,7 @@ except JudgeError as error:
     print(json.dumps({
         "busy": busy["precision"],
         "refused": tries["summary"] - busy["summary"],
-        "said": str(error),
+        "error": str(error),
         "key": artifact_key("N\u00e4chtlich / A_b", "summary"),
         "parameters": {
             name: field.get("description")
@@ -71,7 +71,7 @@ def test_only_a_busy_store_is_tried_again(server: str, small: Path, tmp_path: Pa
     )
     assert done.returncode == 0, done.stderr
     message = json.loads(done.stdout)
-    assert (message["busy"], message["refused"], message["said"]) == (2, 1, "no such model")
+    assert (message["busy"], message["refused"], message["error"]) == (2, 1, "no such model")
     assert message["key"] == "n-chtlich-a-b-summary", "lowercase letters, digits and dashes"
     assert "Retry 1/2 will start" in done.stderr
     assert message["parameters"]["only"] == "Just these steps; what they need must be on file."

@@ -187,8 +187,8 @@ def test_settings_out_of_range_are_refused(settings: Any) -> None:
 def test_semantic_similarity_in_compat(
     compat: str, cosine: Any, settings: Any, score: Any, reason: str | None
 ) -> None:
-    said = {} if cosine is not None else {"status": "undefined", "reason": "a vector is zero"}
-    row = similar(cosine, {"compat": compat, **settings}, **said)
+    answer = {} if cosine is not None else {"status": "undefined", "reason": "a vector is zero"}
+    row = similar(cosine, {"compat": compat, **settings}, **answer)
     assert (row["score"], row["reason"]) == (score, reason and reason.format(compat))
 
 

@@ -32,8 +32,10 @@ class Example(Stage):
         speaker: Speaker,
         embedder: Embedder,
     ) -> Scores:
-        said = self.word + speaker.say()
-        return samples.select("sample_id", metric=pl.lit(said), score=0.5, status=pl.lit("scored"))
+        answer = self.word + speaker.say()
+        return samples.select(
+            "sample_id", metric=pl.lit(answer), score=0.5, status=pl.lit("scored")
+        )
 
 
 class Hello:

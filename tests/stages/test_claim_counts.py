@@ -31,11 +31,11 @@ def counts(
             "claim_id": content_key("claim", claim),
             "against": "retrieved_contexts",
             "passage": passage,
-            "verdict": said if said in LABELS else None,
-            "status": "judged" if said in LABELS else "failed",
-            "failure": None if said in LABELS else said,
+            "verdict": outcome if outcome in LABELS else None,
+            "status": "judged" if outcome in LABELS else "failed",
+            "failure": None if outcome in LABELS else outcome,
         }
-        for claim, passage, said in verdicts
+        for claim, passage, outcome in verdicts
     ]
     (row,) = count_claims(
         samples,

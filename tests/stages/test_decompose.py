@@ -19,8 +19,8 @@ PROMPT = "Claims, {{atomicity}} and {{ coverage }}:\n{{texts}}"
 class FakeLlm:
     """A language model that names the claims listed for a text, or fails as listed."""
 
-    def __init__(self, **said: Sequence[str] | Failure) -> None:
-        self.said = said
+    def __init__(self, **answer: Sequence[str] | Failure) -> None:
+        self.answer = answer
         self.asked: list[str] = []
         self.forms: list[Form] = []
 
@@ -30,10 +30,10 @@ class FakeLlm:
         return {question: self.reply(question.text) for question in questions}
 
     def reply(self, text: str) -> Reply | Failure:
-        said = self.said[text.split(maxsplit=1)[0]]
-        if isinstance(said, Failure):
-            return said
-        return Reply(Decomposition(claims=list(said)), content_key("call", text))
+        answer = self.answer[text.split(maxsplit=1)[0]]
+        if isinstance(answer, Failure):
+            return answer
+        return Reply(Decomposition(claims=list(answer)), content_key("call", text))
 
 
 def samples(*texts: str | None) -> pl.DataFrame:

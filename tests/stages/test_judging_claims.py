@@ -21,8 +21,8 @@ class FakeLlm:
     The call of a reply has the name of its text.
     """
 
-    def __init__(self, said: Said, otherwise: FailureKind = "truncated") -> None:
-        self.said = said
+    def __init__(self, answer: Said, otherwise: FailureKind = "truncated") -> None:
+        self.answer = answer
         self.otherwise = otherwise
         self.asked: list[list[Question]] = []
 
@@ -32,10 +32,10 @@ class FakeLlm:
         return {question: self.reply(question.text) for question in questions}
 
     def reply(self, text: str) -> Reply | Failure:
-        said = self.said.get(text, Failure(self.otherwise, f"no room for {text}"))
-        if isinstance(said, Failure):
-            return said
-        return Reply(Decomposition(claims=list(said)), f"call of {text}")
+        answer = self.answer.get(text, Failure(self.otherwise, f"no room for {text}"))
+        if isinstance(answer, Failure):
+            return answer
+        return Reply(Decomposition(claims=list(answer)), f"call of {text}")
 
 
 def words(llm: FakeLlm, text: str) -> list[str] | Failure:

@@ -36,8 +36,8 @@ class Judge:
         return {question: self.reply(question.premise) for question in questions}
 
     def reply(self, premise: str) -> Reply | Failure:
-        said = TOO_LONG if len(premise) > self.longest else self.say(premise)
-        return said if isinstance(said, Failure) else Reply(said, f"call on {premise}")
+        answer = TOO_LONG if len(premise) > self.longest else self.say(premise)
+        return answer if isinstance(answer, Failure) else Reply(answer, f"call on {premise}")
 
 
 def judge_one(premise: str, judge: Judge) -> LlmVerdict | Failure:
@@ -55,9 +55,9 @@ def finds(**words: Label | Failure) -> Callable[[str], Opinion | Failure]:
     """The opinion of the first of `words` that a premise holds, neutral without any."""
 
     def say(premise: str) -> Opinion | Failure:
-        for word, said in words.items():
+        for word, answer in words.items():
             if word in premise:
-                return said if isinstance(said, Failure) else opinion(said, word)
+                return answer if isinstance(answer, Failure) else opinion(answer, word)
         return opinion("neutral")
 
     return say
@@ -154,14 +154,14 @@ def test_the_strongest_verdict_of_the_parts_counts(
     assert (judged.verdict if isinstance(judged, LlmVerdict) else judged) == whole
 
 
-def _always(said: Opinion, premise: str) -> Opinion:
-    return said
+def _always(answer: Opinion, premise: str) -> Opinion:
+    return answer
 
 
 def test_of_equal_verdicts_the_one_whose_evidence_was_found_counts() -> None:
     for evidence in ("Ann", "Hal"):
-        said = opinion("entailed", evidence)
-        judged = judge_one(PREMISE, Judge(partial(_always, said), len(PREMISE) - 1))
+        answer = opinion("entailed", evidence)
+        judged = judge_one(PREMISE, Judge(partial(_always, answer), len(PREMISE) - 1))
         assert isinstance(judged, LlmVerdict)
         assert judged.start == PREMISE.index(evidence)
         assert judged.end == judged.start + 3

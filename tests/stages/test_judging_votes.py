@@ -22,10 +22,12 @@ WORDS: Final[Mapping[str, Label]] = {"e": "entailed", "c": "contradicted", "n": 
 
 def votes(letters: str) -> list[Vote]:
     """A vote for each letter, by judges 1, 2, ...; t is a timeout, r a refusal."""
-    return [Vote(f"j{number}", said(letter, number)) for number, letter in enumerate(letters, 1)]
+    return [
+        Vote(f"j{number}", vote_result(letter, number)) for number, letter in enumerate(letters, 1)
+    ]
 
 
-def said(letter: str, number: int) -> LlmVerdict | Failure:
+def vote_result(letter: str, number: int) -> LlmVerdict | Failure:
     if letter in WORDS:
         return LlmVerdict(WORDS[letter], f"why {number}", f"words {number}", 0, 5, CALLS[number])
     kind = "timeout" if letter == "t" else "refused"
@@ -75,7 +77,7 @@ def test_a_claim_without_a_supporting_majority_is_not_supported() -> None:
 
 
 def test_reason_and_evidence_are_those_of_the_first_of_the_majority() -> None:
-    assert majority_verdict(votes("nee")).verdict == said("e", 2)
+    assert majority_verdict(votes("nee")).verdict == vote_result("e", 2)
     tied = majority_verdict(votes("eecc")).verdict
     reason = "no verdict has more than half of the 4 votes: 2 entailed, 2 contradicted"
     assert tied == LlmVerdict("neutral", reason, None, 0, 0, CALLS[1])
@@ -111,7 +113,7 @@ class One:
 
     def ask(self, questions: Sequence[Question], form: Form) -> dict[Question, Reply | Failure]:
         self.asked += len(questions)
-        found = said(self.letter, self.number)
+        found = vote_result(self.letter, self.number)
         if isinstance(found, LlmVerdict):
             opinion = Opinion(reason="so", evidence="It", verdict=found.verdict)
             return {question: Reply(opinion, found.call_id) for question in questions}

@@ -38,7 +38,7 @@ PROMPT = "Does it follow?\n{{premise}}\n{{claims}}"
 CALL = content_key("call", "c")
 
 
-def said(verdict: str, evidence: str | None = "", reason: str | None = "so") -> Opinion:
+def opinion(verdict: str, evidence: str | None = "", reason: str | None = "so") -> Opinion:
     return Opinion.model_validate({"verdict": verdict, "evidence": evidence, "reason": reason})
 
 
@@ -57,8 +57,8 @@ class Opinionated:
         return {question: self.reply(question) for question in questions}
 
     def reply(self, question: Question) -> Reply | Failure:
-        said = self.by_claim.get(question.text, self.default)
-        return said if isinstance(said, Failure) else Reply(said, CALL)
+        opinion = self.by_claim.get(question.text, self.default)
+        return opinion if isinstance(opinion, Failure) else Reply(opinion, CALL)
 
 
 def claims(*made: tuple[str, str | None]) -> pl.DataFrame:
@@ -245,7 +245,7 @@ def ask(llm: Opinionated, *made: str, **settings: Any) -> list[dict[str, Any]]:
 
 
 def test_a_verdict_of_a_language_model() -> None:
-    (row,) = ask(Opinionated(said("entailed", "Bob ran", "It is said.")), "c")
+    (row,) = ask(Opinionated(opinion("entailed", "Bob ran", "It is said.")), "c")
     assert row == {
         "claim_id": content_key("claim", "s", 0),
         "against": "retrieved_contexts",
@@ -283,18 +283,18 @@ def test_a_verdict_of_a_language_model() -> None:
 def test_evidence_is_quoted_from_its_passage(
     quoted: str | None, evidence: str | None, place: tuple[int | None, ...]
 ) -> None:
-    (row,) = ask(Opinionated(said("contradicted", quoted)), "c")
+    (row,) = ask(Opinionated(opinion("contradicted", quoted)), "c")
     assert row["evidence"] == evidence
     assert (row["evidence_passage"], row["evidence_start"], row["evidence_end"]) == place
 
 
 def test_an_empty_reason_is_null() -> None:
-    (row,) = ask(Opinionated(said("neutral", None, None)), "c")
+    (row,) = ask(Opinionated(opinion("neutral", None, None)), "c")
     assert (row["verdict"], row["reason"]) == ("neutral", None)
 
 
 def test_a_language_model_is_asked_about_each_context_that_is_not_empty() -> None:
-    llm = Opinionated(said("entailed", "ran"))
+    llm = Opinionated(opinion("entailed", "ran"))
     rows = ask(llm, "c", premises="each", contexts=["Ann left.", " ", "Bob ran."])
     assert llm.asked == [[Question("c", "Ann left."), Question("c", "Bob ran.")]]
     columns = ("passage", "verdict", "evidence_passage", "evidence_start", "reason", "p_neutral")
@@ -306,14 +306,14 @@ def test_a_language_model_is_asked_about_each_context_that_is_not_empty() -> Non
 
 
 def test_a_language_model_is_not_asked_without_a_premise() -> None:
-    llm = Opinionated(said("entailed"))
+    llm = Opinionated(opinion("entailed"))
     (row,) = ask(llm, "c", contexts=[])
     assert (row["verdict"], row["status"], row["call_id"]) == ("neutral", "judged", None)
     assert llm.asked == []
 
 
 def test_a_language_model_is_asked_about_each_pair_once() -> None:
-    llm = Opinionated(said("neutral"))
+    llm = Opinionated(opinion("neutral"))
     assert len(ask(llm, "c", "d", "c")) == 3
     premise = "Ann left.\nBob ran “off”.\nHe fell."
     assert llm.asked == [[Question("c", premise), Question("d", premise)]]
@@ -321,7 +321,7 @@ def test_a_language_model_is_asked_about_each_pair_once() -> None:
 
 def test_a_failure_of_the_language_model_is_a_failed_row() -> None:
     refused, unasked = Failure("refused", "no", CALL), Failure("not_asked", "spent")
-    rows = ask(Opinionated(said("entailed"), c=refused, d=unasked), "c", "d", "e")
+    rows = ask(Opinionated(opinion("entailed"), c=refused, d=unasked), "c", "d", "e")
     columns = ("verdict", "status", "failure", "reason", "call_id", "evidence")
     assert [tuple(row[name] for name in columns) for row in rows] == [
         (None, "failed", "refused", "no", CALL, None),
@@ -338,7 +338,7 @@ def test_contexts_too_long_for_the_language_model_are_judged_in_parts() -> None:
             fits = len(question.premise) < len("\n".join(contexts))
             return super().reply(question) if fits else Failure("too_long", "does not fit")
 
-    llm = Small(said("entailed", "flo fell"))
+    llm = Small(opinion("entailed", "flo fell"))
     (row,) = ask(llm, "c", contexts=contexts)
     assert len(llm.asked) == 2
     assert (row["verdict"], row["evidence"]) == ("entailed", "Flo fell")
@@ -346,7 +346,7 @@ def test_contexts_too_long_for_the_language_model_are_judged_in_parts() -> None:
 
 
 def test_the_form() -> None:
-    llm = Opinionated(said("neutral"))
+    llm = Opinionated(opinion("neutral"))
     ask(llm, "c", claims_per_call=3)
     assert llm.forms == [Form(PROMPT, "claims", Opinion, 3, keep_part=True)]
     assert VerifyClaims(against="response", prompt=PROMPT).form().per_call == 8
