@@ -57,7 +57,7 @@ def split_prompt(prompt: str, texts: Collection[str]) -> PromptParts:
     open_blanks = blanks(prompt)
     unknown = sorted(set(open_blanks) - set(texts))
     if unknown:
-        raise ValueError(f"the prompt has a blank thatis not text: {', '.join(unknown)}")
+        raise ValueError(f"the prompt has blanks that are not texts: {', '.join(unknown)}")
     if not open_blanks:
         raise ValueError(f"the prompt has none of the blanks {', '.join(sorted(texts))}")
     starts = (match.start() for match in _BLANK.finditer(prompt))

@@ -145,7 +145,7 @@ def test_a_prompt_that_begins_with_a_blank_is_all_user_message() -> None:
     ("prompt", "message"),
     [
         ("Judge {{premise}}.", "no blank {{claims}}"),
-        ("Judge {{claims}} {{coverage}}.", "no text: coverage"),
+        ("Judge {{claims}} {{coverage}}.", "not texts: coverage"),
     ],
 )
 def test_a_prompt_that_cannot_be_rendered(prompt: str, message: str) -> None:

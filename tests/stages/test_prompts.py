@@ -54,7 +54,7 @@ def test_a_prompt_is_split_before_the_line_of_the_first_text() -> None:
 
 
 def test_only_blanks_of_texts_may_be_open_when_a_prompt_is_split() -> None:
-    with pytest.raises(ValueError, match="no text: atomicity, coverage"):
+    with pytest.raises(ValueError, match="not texts: atomicity, coverage"):
         split_prompt("{{coverage}}\n{{texts}} {{atomicity}}", {"texts"})
     with pytest.raises(ValueError, match="none of the blanks claims, premise"):
         split_prompt("no blank", {"premise", "claims"})
