@@ -136,7 +136,7 @@ def followed(text: str) -> list[tuple[str, str]]:
     return re.findall(r"^\$ (.*)\n((?s:.*?))(?=^\$ |```)", blocks, re.MULTILINE)
 
 
-def test_the_story_comes_out_as_it_is_told(tmp_path: Path, forks: Forks) -> None:
+def test_the_rerun_walkthrough_prints_what_the_readme_shows(tmp_path: Path, forks: Forks) -> None:
     message = followed(STORY)
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     happened = []

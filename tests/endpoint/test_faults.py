@@ -157,7 +157,7 @@ def test_connections_break(fault: Fault, error: type[Exception]) -> None:
         assert (noted.gone, endpoint.stats()["active"]) == (error is TimeoutError, 0)
 
 
-def test_nobody_listens_for_a_while() -> None:
+def test_a_connection_refused_for_a_while() -> None:
     with serve(fault=faults.refuse()) as endpoint:
         with pytest.raises(ConnectionResetError):
             send(endpoint, asked())

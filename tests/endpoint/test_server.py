@@ -97,7 +97,7 @@ def test_nothing_is_left_behind() -> None:
         send(endpoint, asked())
 
 
-def test_a_broken_rule_is_told() -> None:
+def test_a_broken_rule_is_reported() -> None:
     def broken(number: int, body: Any, key: str) -> Fault | None:
         raise ZeroDivisionError
 

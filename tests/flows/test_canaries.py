@@ -178,7 +178,7 @@ def test_an_edited_prompt_or_another_model_is_compared_with_the_previous_one(
     assert str(state.message).endswith(f"; {warning.text}")
 
 
-def test_a_silent_change_is_found_when_canaries_are_asked_anew(
+def test_a_silent_change_is_found_when_canaries_are_asked_again(
     judged: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gates = {"canary_agreement": {"min": 0.1, "steady": True}}

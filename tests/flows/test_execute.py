@@ -193,7 +193,7 @@ def test_a_remade_table_of_the_same_content_leaves_the_scores_reused(ran: Path) 
     assert run(ran).names(reused=False) == {"response_in_reference"}
 
 
-def test_again_makes_a_step_anew(ran: Path) -> None:
+def test_again_makes_a_step_once_more(ran: Path) -> None:
     assert run(ran, "precision").names(reused=False) == {"precision"}
 
 

@@ -164,7 +164,7 @@ def test_who_might_still_fit_waits_for_the_calls_in_flight() -> None:
     asyncio.run(main())
 
 
-def test_everyone_who_waits_is_refused_once_nobody_is_in_flight() -> None:
+def test_waiting_calls_are_refused_when_none_is_in_flight() -> None:
     async def main() -> list[Any]:
         budget = budget_of(10)
         first = await budget.reserve(8, 1)

@@ -147,7 +147,7 @@ def free(number: int) -> Any:
     ],
     ids=["other", "empty", "429"],
 )
-def test_a_seed_that_is_not_honoured_is_told(
+def test_a_seed_that_is_not_honoured_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: Fault, words: str
 ) -> None:
     with serve(fault=faults.where(free(2), fault)) as endpoint:
@@ -157,7 +157,7 @@ def test_a_seed_that_is_not_honoured_is_told(
     assert printed.blocks["judge"]["seed honoured"].startswith(words)
 
 
-def test_equal_replies_at_temperature_0_tell_nothing_of_a_seed(
+def test_equal_replies_at_temperature_0_show_nothing_about_a_seed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     warm = faults.where(
@@ -180,7 +180,7 @@ def test_equal_replies_at_temperature_0_tell_nothing_of_a_seed(
     ],
     ids=["401", "404", "500", "429", "hang"],
 )
-def test_a_judge_that_cannot_be_used_is_told_at_once(
+def test_a_judge_that_cannot_be_used_is_reported_at_once(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     fault: Fault,
@@ -205,7 +205,7 @@ def test_a_judge_that_cannot_be_used_is_told_at_once(
     ],
     ids=["prose", "label", "refused"],
 )
-def test_a_reply_that_cannot_be_read_is_told(
+def test_a_reply_that_cannot_be_read_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: Fault, wrong: str
 ) -> None:
     with serve(fault=fault) as endpoint:
@@ -216,7 +216,7 @@ def test_a_reply_that_cannot_be_read_is_told(
     assert "judge cannot be used: its reply to a verification cannot be used" in printed.err
 
 
-def test_every_judge_is_looked_at_whatever_becomes_of_the_others(
+def test_every_judge_is_checked_even_if_others_fail(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serve() as endpoint, serve() as gone:
@@ -261,7 +261,7 @@ def test_keys_are_named_and_never_shown(
     assert "sk-secret" not in str(printed.blocks) + printed.err
 
 
-def test_tokens_that_are_not_told_are_told(
+def test_unreported_tokens_are_pointed_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serve(fault=faults.no_usage()) as endpoint:
@@ -276,7 +276,7 @@ def test_a_pipeline_without_endpoints_needs_no_doctor(
     assert capsys.readouterr().out.startswith("this pipeline asks no endpoint")
 
 
-def test_nobody_waits_longer_than_twenty_seconds() -> None:
+def test_no_call_waits_longer_than_twenty_seconds() -> None:
     assert reply_timeout(Judge(model="m", timeout=600)) == 20
     assert reply_timeout(Judge(model="m", timeout=3)) == 3
 

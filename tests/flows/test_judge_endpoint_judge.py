@@ -48,7 +48,7 @@ def test_every_question_is_answered_and_none_asked_twice(tmp_path: Path) -> None
     assert last.count("</claim-") == 1
 
 
-def test_nothing_to_ask_asks_nobody(tmp_path: Path) -> None:
+def test_nothing_to_ask_sends_no_call(tmp_path: Path) -> None:
     with serve() as endpoint:
         with judge_of(endpoint, tmp_path / "s.duckdb") as judge:
             assert judge.ask([], FORM, step="a") == {}

@@ -78,7 +78,7 @@ def test_the_end_comes_once_in_the_loop_and_leaves_no_thread() -> None:
     assert set(threading.enumerate()) <= before
 
 
-def test_a_loop_that_nobody_used_is_never_started() -> None:
+def test_an_unused_loop_is_never_started() -> None:
     async def at_end() -> None:
         raise AssertionError("there is nothing to end")
 

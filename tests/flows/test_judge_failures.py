@@ -170,7 +170,7 @@ def test_what_is_wrong_is_asked_for_once_more(happened: Happened, name: str) -> 
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_replies_are_on_record_as_they_came(happened: Happened, name: str) -> None:
+def test_wrong_replies_are_recorded_unchanged(happened: Happened, name: str) -> None:
     calls = happened.judged.calls(
         "reply, outcome, repeats IS NOT NULL, open",
         f"prompt LIKE '%Case {name}.%' AND outcome NOT IN ('ok', 'repaired')",
@@ -192,7 +192,7 @@ def test_what_can_be_read_is_taken_from_one_call(happened: Happened, name: str) 
     assert text == [(TAKEN[name][1],)]
 
 
-def test_tokens_that_nobody_told_are_null(happened: Happened) -> None:
+def test_unreported_tokens_are_null(happened: Happened) -> None:
     columns = "prompt_tokens, cached_tokens, completion_tokens, cost"
     assert happened.judged.calls(columns, "prompt LIKE '%Case no usage.%'") == [(None,) * 4]
     (good,) = happened.judged.calls(columns, "prompt LIKE '%Case good.%'")
@@ -212,7 +212,7 @@ def test_good_samples_keep_their_scores_and_bad_ones_say_why(happened: Happened)
         assert (status, score, reason) == ("failed", None, why), name
 
 
-def test_failed_rows_say_what_the_endpoint_said(happened: Happened) -> None:
+def test_failed_rows_have_the_message_of_the_endpoint(happened: Happened) -> None:
     text = dict(
         happened.judged.ask(
             "SELECT DISTINCT sample_id, v.reason FROM claims JOIN verdicts v "

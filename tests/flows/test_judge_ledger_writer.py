@@ -82,7 +82,7 @@ def test_what_was_added_is_on_file_when_saved_returns(store: Store) -> None:
     assert rows(store, "SELECT count(*), count(DISTINCT made_at) FROM audit.replies") == [(20, 1)]
 
 
-def test_it_comes_on_file_though_nobody_waits(store: Store) -> None:
+def test_it_is_saved_though_no_call_waits(store: Store) -> None:
     async def work(writer: LedgerWriter) -> None:
         for number in range(3):
             writer.add(call(number), reply(number))
@@ -155,7 +155,7 @@ def test_nothing_more_is_asked_while_a_writing_takes_long(
     use(store, work)
 
 
-def test_a_store_locked_for_too_long_is_told_and_its_calls_are_kept(store: Store) -> None:
+def test_a_store_locked_for_too_long_is_reported_and_its_calls_are_kept(store: Store) -> None:
     impatient = Store(store.path, wait=0.5)
 
     async def work(writer: LedgerWriter) -> None:

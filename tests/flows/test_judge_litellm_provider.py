@@ -155,7 +155,7 @@ def test_a_reply_is_read_whole(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize("lacking", [{"usage": None}, {"usage": {}}])
-def test_tokens_that_are_not_told_are_unknown(endpoint: Endpoint, lacking: Any) -> None:
+def test_unreported_tokens_are_unknown(endpoint: Endpoint, lacking: Any) -> None:
     endpoint.answer = lambda *_: chat({"content": "hi"}, **lacking)
     for received in ask(*(request(endpoint, model) for model in ALIKE)):
         assert received.usage == Usage(None, None, None)
@@ -171,7 +171,7 @@ def test_tokens_that_are_not_told_are_unknown(endpoint: Endpoint, lacking: Any) 
         ({"content": None}, "stop", None),
     ],
 )
-def test_a_refusal_is_told(endpoint: Endpoint, message: Any, finish: str, refusal: Any) -> None:
+def test_a_refusal_is_reported(endpoint: Endpoint, message: Any, finish: str, refusal: Any) -> None:
     endpoint.answer = lambda *_: chat(message, finish)
     for received in ask(*(request(endpoint, model) for model in ALIKE)):
         assert (received.refusal, received.text) == (refusal, message["content"] or "")
@@ -373,7 +373,7 @@ def test_embeddings_that_do_not_fit_are_a_broken_server(
         assert caught.value.kind == "server", model
 
 
-def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert missing("openai/gpt-4o-mini", None) == "set OPENAI_API_KEY in the environment"
     assert missing("hosted_vllm/m", None) == (
         "hosted_vllm needs an api_base, such as http://127.0.0.1:8000/v1"
@@ -446,7 +446,9 @@ assert "FROM_DOTENV" not in os.environ
 """
 
 
-def test_nobody_else_is_asked_and_nothing_is_told(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_no_other_address_is_asked_and_nothing_is_printed(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
     endpoint.answer = spoken
     (tmp_path / ".env").write_text("FROM_DOTENV=1\n", "utf-8")
     contrary = {

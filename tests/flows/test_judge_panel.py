@@ -92,7 +92,7 @@ def test_draws_in_the_same_words_are_answered_one_by_one(tmp_path: Path) -> None
         assert len(endpoint.hits_by_key) == 2
 
 
-def test_every_repeat_draws_anew_with_votes_and_without(tmp_path: Path) -> None:
+def test_every_repeat_draws_again_with_votes_and_without(tmp_path: Path) -> None:
     with panel(tmp_path, repeat=2) as (asked, endpoint):
         voted(asked, 3)
         assert seeds(endpoint) == [6, 7, 8]

@@ -40,7 +40,7 @@ sys.exit(code)
 """
 
 
-def test_a_run_asks_its_endpoint_and_phones_nobody_else(tmp_path: Path) -> None:
+def test_a_run_connects_to_its_endpoint_only(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("OPENAI_API_KEY=sk-from-dotenv\nFROM_DOTENV=1\n", "utf-8")
     bad = faults.either(
         faults.where(about("b"), faults.first(1, faults.status(500))),

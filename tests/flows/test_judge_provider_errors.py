@@ -224,7 +224,7 @@ CASES: dict[str, tuple[str, int, dict[str, str], Any]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_failure_is_told_by_its_status_and_words(endpoint: Endpoint, name: str) -> None:
+def test_every_failure_is_classified_by_status_and_text(endpoint: Endpoint, name: str) -> None:
     kind, *answer = CASES[name]
     endpoint.answer = tuple(answer)
     endpoint.hits = 0
@@ -252,7 +252,7 @@ def test_what_is_fatal_says_what_would_be_right(endpoint: Endpoint) -> None:
         assert trouble.message.endswith("x… (set a key in the environment that the endpoint takes)")
 
 
-def test_neither_prompt_nor_key_is_told(
+def test_neither_prompt_nor_key_is_repeated(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "own-word-with-no-form")
@@ -276,7 +276,7 @@ def test_the_date_of_retry_after_becomes_seconds(endpoint: Endpoint) -> None:
         assert after is None if low is None else low <= after <= high
 
 
-def test_nobody_listening_is_a_broken_server() -> None:
+def test_a_refused_connection_is_a_server_error() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         port = silent.getsockname()[1]
@@ -330,7 +330,7 @@ def test_a_message_is_one_short_line(status: int, text: str, times: int) -> None
 
 
 @given(st.text(min_size=40, max_size=200), st.text(max_size=50), st.text(max_size=50))
-def test_no_long_stretch_of_a_prompt_is_told(prompt: str, before: str, after: str) -> None:
+def test_no_long_part_of_a_prompt_is_repeated(prompt: str, before: str, after: str) -> None:
     report = scrub(before + prompt + after, hide=[prompt])
     assert not any(prompt[start : start + 40] in report for start in range(len(prompt) - 39))
 

@@ -56,7 +56,7 @@ def test_after_a_cut_the_limit_grows_by_one_a_round_trip() -> None:
     assert run(main) == [4, 6, 7, 8]
 
 
-def test_a_limit_that_holds_nobody_back_does_not_grow() -> None:
+def test_a_limit_that_is_not_reached_does_not_grow() -> None:
     async def main() -> int:
         pace = pace_of()
         for _ in range(20):
@@ -133,7 +133,7 @@ def test_a_call_that_was_sent_before_goes_first() -> None:
     assert run(main) == ["a", "d", "e", "b", "c"]
 
 
-def test_nobody_is_sent_while_the_endpoint_wants_none() -> None:
+def test_no_call_is_sent_while_the_endpoint_refuses() -> None:
     async def main() -> list[float]:
         pace = pace_of(2)
         calls = [asyncio.create_task(occupy(pace)) for _ in range(4)]

@@ -70,7 +70,7 @@ def test_the_run_stops_with_one_line_and_the_next_one_goes_on(
     assert judged.verdicts() == dict.fromkeys("abcde", LABELS)
 
 
-def test_a_missing_key_is_told_before_anything_runs(
+def test_a_missing_key_is_reported_before_anything_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serve() as endpoint:
@@ -187,7 +187,7 @@ def test_the_budget_of_dollars_holds(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_asked_is_told_before_anything_runs(
+def test_what_cannot_be_asked_is_reported_before_anything_runs(
     tmp_path: Path, settings: dict[str, Any], printed: str
 ) -> None:
     with serve() as endpoint:

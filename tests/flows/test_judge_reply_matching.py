@@ -61,7 +61,7 @@ REPAIRED = {
 
 
 @pytest.mark.parametrize("value", REPAIRED.values(), ids=REPAIRED)
-def test_what_can_be_told_for_sure_is_accepted(value: Any) -> None:
+def test_what_can_be_determined_is_accepted(value: Any) -> None:
     assert match_entries(value, VERIFY, [1, 2]) == ({1: verdict(), 2: verdict("neutral")}, {}, True)
 
 

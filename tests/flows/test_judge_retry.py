@@ -187,7 +187,7 @@ def test_the_turn_is_given_back_between_attempts(monkeypatch: pytest.MonkeyPatch
     assert second.sent_at == [1.0]
 
 
-def test_the_last_word_of_the_endpoint_is_told_when_no_turn_comes() -> None:
+def test_the_last_error_of_the_endpoint_is_reported_when_no_turn_comes() -> None:
     async def main() -> ProviderError:
         pace = RateLimiter(1, clock=clock)
         waiting = asyncio.create_task(failing(endpoint, pace))

@@ -209,7 +209,7 @@ def test_every_column_of_a_row_is_in_the_first_release_or_has_a_migration(first:
 
 
 @pytest.mark.parametrize("how", ["reading", "writing"])
-def test_a_column_without_a_migration_is_told_when_a_store_is_opened(
+def test_a_column_without_a_migration_is_reported_when_a_store_is_opened(
     migrated: Store, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     changed = kinds_with(with_column(Claim, "mood"))

@@ -91,7 +91,7 @@ def printed(judged: Judged, capsys: pytest.CaptureFixture[str], *options: str) -
     return code, capsys.readouterr().err.removeprefix("claimflow: ").strip()
 
 
-def test_again_uses_replies_in_the_ledger_and_fresh_asks_anew(
+def test_again_uses_replies_in_the_ledger_and_fresh_asks_again(
     judged: Judged, endpoint: Endpoint
 ) -> None:
     first = verdict_calls(judged)
@@ -180,9 +180,7 @@ def test_an_invalid_reply_of_a_stopped_run_is_not_used_by_a_fresh_one(
     assert [len(one.body["messages"]) for one in endpoint.requests] == [2]
 
 
-def test_embeddings_behind_an_endpoint_are_asked_anew_too(
-    tmp_path: Path, endpoint: Endpoint
-) -> None:
+def test_embeddings_of_an_endpoint_are_asked_again_too(tmp_path: Path, endpoint: Endpoint) -> None:
     embedder = {"provider": "litellm", "model": "hosted_vllm/fake", "api_base": endpoint.api_base}
     similarity = {"use": "embedding_similarity", "left": "response", "right": "reference"}
     judged = Judged(tmp_path, endpoint)

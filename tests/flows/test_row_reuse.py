@@ -131,7 +131,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_a_table_is_the_same_whether_rows_are_taken_over_or_made(tmp_path: Path) -> None:
+def test_a_table_is_the_same_whether_rows_are_reused_or_made(tmp_path: Path) -> None:
     tables = Tables(tmp_path)
     for what, samples, expected in VERSIONS:
         for name, (table, reused_samples) in tables.made(samples, STAGES).items():

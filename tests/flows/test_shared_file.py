@@ -126,7 +126,7 @@ def test_after_an_error_the_file_is_closed(
         assert connection.execute("FROM seen").fetchall() == []
 
 
-def test_with_settings_of_its_own_the_file_is_opened_anew(
+def test_with_settings_of_its_own_the_file_is_opened_again(
     file: SharedFile, opened: list[bool], waiting: threading.Event
 ) -> None:
     def exclusive() -> None:

@@ -31,7 +31,7 @@ def found(quote: str, text: str = TEXT) -> str | None:
         ("it", "It"),
     ],
 )
-def test_a_quotation_is_found_as_it_stands_or_by_its_words(quote: str, expected: str) -> None:
+def test_a_quotation_is_found_verbatim_or_by_its_words(quote: str, expected: str) -> None:
     assert found(quote) == expected
 
 
@@ -93,7 +93,7 @@ def test_a_letter_without_its_marks_is_no_word_of_the_text(quote: str) -> None:
 
 
 @given(st.text(), st.data())
-def test_a_part_of_a_text_is_found_as_it_stands(text: str, data: st.DataObject) -> None:
+def test_a_part_of_a_text_is_found_verbatim(text: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(text)))
     quote = text[start : data.draw(st.integers(start, len(text)))]
     assert found(quote, text) == (quote.strip() or None)
@@ -110,7 +110,7 @@ def test_no_quotation_and_no_text_raises(quote: str, text: str) -> None:
     st.lists(st.sampled_from([" ", "\n", " “", "” – ", "... "]), min_size=7, max_size=7),
     st.data(),
 )
-def test_what_stands_between_words_does_not_count(
+def test_characters_between_words_do_not_count(
     words: list[str], between: list[str], data: st.DataObject
 ) -> None:
     text = "".join(a + b for a, b in zip([*words, ""], ["«", *between], strict=False))

@@ -53,7 +53,7 @@ def test_distinct_hits_are_divided_by_tokens_with_repeats():
     assert token_overlap(["a", "b"], ["a", "c", "d", "d"]).distinct == (0.5, 0.25, 1 / 3)
 
 
-def test_clipped_hits_count_a_token_as_often_as_it_stands_in_both():
+def test_clipped_hits_count_a_token_as_often_as_both_have_it():
     assert token_overlap(["cat"] * 3, ["cat"] * 2).clipped == (2 / 3, 1, 0.8)
     assert token_overlap(["a", "b", "b"], ["b", "b", "b"]).clipped == (2 / 3, 2 / 3, 2 / 3)
 

@@ -65,7 +65,7 @@ def test_missing_is_not_empty() -> None:
         (JOINED.text, (1, 0, 10)),
     ],
 )
-def test_a_span_lies_in_the_text_that_holds_most_of_it(
+def test_a_span_belongs_to_the_text_that_holds_most_of_it(
     words: str, expected: tuple[int, int, int]
 ) -> None:
     start = JOINED.text.index(words)
