@@ -4,7 +4,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from decimal import Decimal
 from functools import partial
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from claimflow.flows.errors import JudgeError, StoppedError
 from claimflow.flows.judge.budget import Budget, BudgetExceeded, cost_of, price_of
@@ -23,7 +23,7 @@ from claimflow.flows.judge.provider import (
     Request,
     Usage,
 )
-from claimflow.flows.judge.provider_errors import provider_errors_only
+from claimflow.flows.judge.provider_errors import provider_call
 from claimflow.flows.judge.rate_limit import RateLimiter
 from claimflow.flows.judge.response_formats import (
     RESPONSE_FORMATS,
@@ -53,6 +53,11 @@ _MOST_FAILED_IN_ROW: Final = 200
 
 _OUTPUT_PER_ENTRY: Final = 60
 
+_WARM_UP_SECONDS: Final = 60.0
+
+_MOST_TOKENS: Final = 10**9
+"""No call has as many."""
+
 
 class _Used(Protocol):
     @property
@@ -64,11 +69,33 @@ Answer = TypeVar("Answer", bound=_Used)
 
 async def chat(provider: JudgeProvider, request: Request, *, timeout: float) -> ChatReply:
     """As `JudgeProvider.chat`, for any provider. Raises `ProviderError`, and nothing else."""
-    with provider_errors_only(message["content"] for message in request.messages):
-        received = await provider.chat(request, timeout=timeout)
-        if not isinstance(received, ChatReply):
-            raise TypeError(f"chat returned {type(received).__name__}, not ChatReply")
-    return received
+    hide = [message["content"] for message in request.messages]
+    async with provider_call(timeout, hide):
+        return _checked(await provider.chat(request, timeout=timeout))
+
+
+def _checked(reply: Any) -> ChatReply:
+    """The reply of a provider, whose author may have got a type wrong.
+
+    A missing text is an empty one, and a number of tokens that cannot be one is unknown. Raises
+    `TypeError` for everything else.
+    """
+    if not isinstance(reply, ChatReply) or not isinstance(reply.usage, Usage):
+        part = reply.usage if isinstance(reply, ChatReply) else reply
+        expected = "Usage" if isinstance(reply, ChatReply) else "ChatReply"
+        raise TypeError(f"chat returned {type(part).__name__}, not {expected}")
+    texts: dict[str, Any] = {}
+    for name in ("text", "finish", "refusal", "fingerprint"):
+        text = getattr(reply, name)
+        if text is not None and not isinstance(text, str):
+            raise TypeError(f"{name} of the ChatReply is {type(text).__name__}, not str")
+        texts[name] = without_surrogates(text)
+    usage = Usage(*(count if _is_count(count) else None for count in reply.usage))
+    return reply._replace(**texts | {"text": texts["text"] or ""}, usage=usage)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_TOKENS
 
 
 class RateLimitedClient:
@@ -289,10 +316,23 @@ class JudgeClient:
         return True
 
 
+def warm_up(session: Session, endpoint: Endpoint, label: str) -> None:
+    """Warm up the provider of an endpoint; raises `JudgeError` where that fails."""
+
+    async def warm() -> None:
+        async with provider_call(_WARM_UP_SECONDS):
+            await session.provider(endpoint.provider).warm_up(endpoint.model)
+
+    try:
+        session.loop.run(warm())
+    except ProviderError as error:
+        raise JudgeError(f"{label} ({endpoint.model}): {error.message}") from None
+
+
 def open_judge_client(name: str, judge: Judge, session: Session) -> JudgeClient:
     """The client of a judge, with the response format and open replies of earlier runs."""
-    session.loop.run(session.provider(judge.provider).warm_up(judge.model))
     label = f"judge {name}" if name != "judge" else "judge"
+    warm_up(session, judge, label)
     requests = RateLimitedClient(
         label, judge, session, price_of(judge), max_tokens=judge.max_tokens
     )

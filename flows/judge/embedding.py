@@ -5,17 +5,19 @@ import threading
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from math import fsum, sqrt
+from itertools import chain
+from math import fsum, hypot, inf, isfinite, sqrt
 from typing import NamedTuple
 
 import polars as pl
 
+from claimflow.flows.errors import JudgeError
 from claimflow.flows.judge.budget import BudgetExceeded, price_of
 from claimflow.flows.judge.calls import Call, embedding_call
-from claimflow.flows.judge.client import RateLimitedClient
+from claimflow.flows.judge.client import RateLimitedClient, warm_up
 from claimflow.flows.judge.judge import WorkerPool
 from claimflow.flows.judge.provider import ProviderError, Usage
-from claimflow.flows.judge.provider_errors import provider_errors_only
+from claimflow.flows.judge.provider_errors import provider_call
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.model_settings import EMBEDDER, EmbeddingEndpoint
 from claimflow.stages.rows import content_key
@@ -58,11 +60,15 @@ class EndpointEmbedder:
                 self._requests = self._requests or self._open()
                 known |= self._session.loop.run(self._ask(missing, keys, step))
         found = {text: known[key] for text, key in keys.items() if key in known}
-        dimension = len(next(iter(found.values()), b"")) // 4
-        return embedding_table(list(found), list(found.values()), dimension=dimension)
+        lengths = {len(vector) // 4 for vector in found.values()}
+        if len(lengths) > 1:
+            mixed = " and ".join(map(str, sorted(lengths)))
+            message = f"vectors of {mixed} numbers: the model behind the address has changed"
+            raise JudgeError(f"{EMBEDDER} ({self._endpoint.model}): {message}")
+        return embedding_table(list(found), list(found.values()), dimension=max([1, *lengths]))
 
     def _open(self) -> RateLimitedClient:
-        self._session.loop.run(self._provider.warm_up(self._endpoint.model))
+        warm_up(self._session, self._endpoint, EMBEDDER)
         return RateLimitedClient(EMBEDDER, self._endpoint, self._session, price_of(self._endpoint))
 
     async def _ask(
@@ -112,7 +118,7 @@ class EndpointEmbedder:
 
     async def _send(self, batch: list[str], seconds: float) -> _Embedded:
         endpoint = self._endpoint
-        with provider_errors_only(batch):
+        async with provider_call(seconds, batch):
             vectors, usage = await self._provider.embed(
                 endpoint.model,
                 batch,
@@ -120,9 +126,7 @@ class EndpointEmbedder:
                 parameters=endpoint.parameters(),
                 timeout=seconds,
             )
-            scaled = await asyncio.to_thread(lambda: [_unit(vector) for vector in vectors])
-            if len(scaled) != len(batch):
-                raise ValueError(f"embed returned {len(scaled)} vectors for {len(batch)} texts")
+            scaled = await asyncio.to_thread(unit_vectors, vectors, len(batch))
         return _Embedded(scaled, usage._replace(completion=0))
 
 
@@ -130,7 +134,20 @@ def _batches(texts: list[str], size: int) -> Iterator[list[str]]:
     return (texts[start : start + size] for start in range(0, len(texts), size))
 
 
+def unit_vectors(vectors: Sequence[Sequence[float]], number: int) -> list[bytes]:
+    """The vectors scaled to length 1; raises `ProviderError` where they cannot be embeddings."""
+    if len(vectors) != number:
+        raise ProviderError("server", f"the reply has {len(vectors)} vectors for {number} texts")
+    lengths = {len(vector) for vector in vectors}
+    if len(lengths) != 1 or 0 in lengths or not all(map(isfinite, chain(*vectors))):
+        message = "the embeddings are not lists of equally many finite numbers"
+        raise ProviderError("server", message)
+    return [_unit(vector) for vector in vectors]
+
+
 def _unit(vector: Sequence[float]) -> bytes:
     """The vector scaled to length 1, as the bytes of its 32-bit numbers."""
-    length = sqrt(fsum(x * x for x in vector)) or 1.0
+    length = sqrt(fsum(x * x for x in vector))
+    if not 0 < length < inf:  # The squares may be too large, or too small, for a float.
+        length = hypot(*vector) or 1.0
     return array("f", (x / length for x in vector)).tobytes()

@@ -19,8 +19,6 @@ from datetime import datetime
 from decimal import Decimal
 from functools import cache
 from inspect import unwrap
-from itertools import chain
-from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from claimflow.flows.judge.provider import (
@@ -177,14 +175,18 @@ class LitellmProvider(JudgeProvider):
                     if function == "acompletion" and _is_plain_openai(request):
                         return await self._send_to_openai(request, timeout)
                     provider = _provider_of(request.model, request.api_base)
-                    client = self._own_client() if provider in _TAKES_CLIENT else None
+                    client = None
+                    if function == "acompletion" and provider in _TAKES_CLIENT:
+                        client = self._own_client()
+                    elif function == "aembedding" and provider == "openai":
+                        client = self._openai_client(request.api_base)
                     # The decorator of litellm's functions calls hooks of the user's callbacks,
                     # caches, retries and checks budgets. The function inside only sends.
                     return await unwrap(getattr(package, function))(
                         **request.parameters,
                         **address,
                         **({"messages": request.messages} if request.messages else {}),
-                        **({"client": client} if function == "acompletion" and client else {}),
+                        **({"client": client} if client else {}),
                         litellm_logging_obj=_silent_logging(function, request.model),
                         cache=_NO_CACHE,
                         # For tools, litellm would import a package that it does not install.
@@ -297,6 +299,19 @@ class LitellmProvider(JudgeProvider):
             logging_obj=log,
             request_data=body,
             encoding=None,
+        )
+
+    def _openai_client(self, api_base: str | None) -> Any:
+        """OpenAI's client over our HTTP client: litellm's would use a session that the user set."""
+        from openai import AsyncOpenAI
+
+        address = _openai_address(api_base)
+        return AsyncOpenAI(
+            api_key=address.key,
+            base_url=address.url,
+            default_headers=address.headers,
+            max_retries=0,
+            http_client=self._own_client().client,
         )
 
     def _own_client(self) -> Any:
@@ -548,12 +563,14 @@ class _OpenaiAddress(NamedTuple):
 
 
 def _openai_address(api_base: str | None) -> _OpenaiAddress:
-    """`api_base`, or the address of OpenAI by the variables that its own client reads."""
+    """`api_base`, or the address of OpenAI by litellm's settings and the environment."""
     known = os.environ.get
     key = known("OPENAI_API_KEY")
     if api_base:
         return _OpenaiAddress(api_base, key or "none")
     package = _litellm()
+    # Address and key that a script set in litellm belong together.
+    key = package.api_key or package.openai_key or key
     url = package.api_base or known("OPENAI_BASE_URL") or known("OPENAI_API_BASE")
     account = {
         "OpenAI-Organization": package.organization
@@ -680,8 +697,4 @@ def _vectors(reply: Any, number: int) -> list[list[float]]:
         vectors = []
     if len(vectors) != number or len(reply.data) != number:
         raise ProviderError("server", f"the reply does not hold {number} embeddings")
-    lengths = {len(vector) for vector in vectors}
-    if len(lengths) != 1 or 0 in lengths or not all(map(isfinite, chain(*vectors))):
-        message = "the embeddings are not lists of equally many finite numbers"
-        raise ProviderError("server", message)
     return vectors

@@ -161,20 +161,25 @@ def register_provider(name: str, factory: Callable[[], JudgeProvider]) -> None:
 def open_provider(name: str) -> JudgeProvider:
     """A new instance of the provider registered under `name`.
 
-    Raises `InputError` for a provider of an installed package that cannot be loaded, and `KeyError`
-    for a name that is not registered.
+    Raises `InputError` for a provider that cannot be loaded or made, or is no `JudgeProvider`, and
+    `KeyError` for a name that is not registered.
     """
+    entry = None
     if name not in _FACTORIES:
-        (entry,) = entry_points(group=PROVIDER_GROUP, name=name) or (None,)
+        entry = next(iter(entry_points(group=PROVIDER_GROUP, name=name)), None)
         if entry is None:
             raise KeyError(name)
-        try:
+    registered = f"{entry.value}, its entry point of the group {PROVIDER_GROUP}" if entry else name
+    try:
+        if entry:
             _FACTORIES[name] = entry.load()
-        except Exception as error:
-            what = f"cannot be loaded: {type(error).__name__}: {error}"
-            hint = f"mend {entry.value}, its entry point of the group {PROVIDER_GROUP}"
-            raise InputError([Fault(f"judge provider {name}", what, hint)]) from None
-    return _FACTORIES[name]()
+        provider = _FACTORIES[name]()
+        if not isinstance(provider, JudgeProvider):
+            raise TypeError(f"{type(provider).__name__} is not a subclass of JudgeProvider")
+    except Exception as error:
+        what = f"cannot be loaded: {type(error).__name__}: {error}"
+        raise InputError([Fault(f"judge provider {name}", what, f"mend {registered}")]) from None
+    return provider
 
 
 def _litellm() -> JudgeProvider:

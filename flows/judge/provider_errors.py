@@ -1,21 +1,24 @@
 """Provider errors: classified by status and text, reported without secrets."""
 
+import asyncio
 import json
 import os
 import re
 import traceback
-from collections.abc import Container, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Container, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import isfinite
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
 from claimflow.flows.judge.provider import ErrorKind, ProviderError
 
 LONGEST: Final = 300
 """Characters of a message."""
+
+_GRACE_SECONDS: Final = 1.0
 
 _READ: Final = 4_000
 """Characters of a text that are read, since an endpoint may reply with a whole page."""
@@ -298,9 +301,10 @@ def provider_errors_only(hide: Iterable[str]) -> Iterator[None]:
     """
     try:
         yield
-    except ProviderError:
-        raise
-    except Exception as error:
+    except ProviderError as error:
+        failure = _valid(error)
+    # A `SystemExit` would end the event loop, and every call in it would wait for ever.
+    except (Exception, SystemExit) as error:
         if isinstance(error, OSError) or type(error).__module__ != "builtins":
             failure = classify(error, hide=hide)
         else:
@@ -311,3 +315,30 @@ def provider_errors_only(hide: Iterable[str]) -> Iterator[None]:
         return
     # Raised out here, it does not carry the exception, which may hold the prompt.
     raise failure
+
+
+@asynccontextmanager
+async def provider_call(timeout: float, hide: Iterable[str] = ()) -> AsyncIterator[None]:
+    """As `provider_errors_only`, for a coroutine of a provider that may exceed `timeout` seconds.
+
+    A provider has to keep the limit itself, and has a moment more to say what went wrong.
+    """
+    with provider_errors_only(hide):
+        try:
+            async with asyncio.timeout(timeout + _GRACE_SECONDS):
+                yield
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise ProviderError("server", "the provider cancelled the call") from None
+
+
+def _valid(error: ProviderError) -> ProviderError:
+    """`error` as `ProviderError` describes it, however a provider has made it."""
+    if error.kind not in get_args(ErrorKind):
+        return ProviderError("bad_request", f"ProviderError of the unknown kind {error.kind!r}")
+    error.message = clip(scrub(str(error.message)))
+    if not isinstance(error.retry_after, int | float):
+        error.retry_after = None
+    return error

@@ -1,6 +1,7 @@
 """What all endpoints of a run share: event loop, providers, ledger writer, shared limits."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +9,8 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from claimflow.flows.judge.ledger_writer import LedgerWriter
-from claimflow.flows.judge.provider import JudgeProvider, open_provider
+from claimflow.flows.judge.provider import JudgeProvider, ProviderError, open_provider
+from claimflow.flows.judge.provider_errors import provider_call
 from claimflow.flows.judge.rate_limit import (
     NoSharedLimit,
     OpenSharedLimiter,
@@ -20,6 +22,10 @@ from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import now
 
 Result = TypeVar("Result")
+
+_LOG: Final = logging.getLogger(__name__)
+
+_CLOSE_SECONDS: Final = 10.0
 
 _WORKERS: Final = 4
 """Threads that prepare calls and wait for the store. More would wait for the interpreter's lock."""
@@ -128,5 +134,10 @@ class Session:
     async def _finish(self) -> None:
         for limiter in self._shared_limiters:
             await limiter.close()
-        for provider in self._providers.values():
-            await provider.close()
+        for name, provider in self._providers.items():
+            try:
+                async with provider_call(_CLOSE_SECONDS):
+                    await provider.close()
+            except ProviderError as error:
+                # The run is over: its result does not depend on how a connection ends.
+                _LOG.warning("judge provider %s: close failed: %s", name, error.message)

@@ -175,7 +175,7 @@ def _reason(error: Exception) -> str:
 def _hub() -> Any:
     hub: Any = importlib.import_module("huggingface_hub")
     # No telemetry and no progress bars, also where something else imported the library first.
-    hub.constants.HF_HUB_DISABLE_TELEMETRY = True
+    _constants().HF_HUB_DISABLE_TELEMETRY = True
     importlib.import_module("huggingface_hub.utils").disable_progress_bars()
     return hub
 

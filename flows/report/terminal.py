@@ -10,7 +10,9 @@ from typing import Any, Final
 
 import polars as pl
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -43,6 +45,16 @@ from claimflow.flows.store.edits import UnusedEdit
 
 _LOG_WIDTH: Final = 160
 """Columns of output that goes to a file or a pipe."""
+
+_IDENTIFIERS: Final = frozenset(
+    {"run_id", "run", "metric", "step", "sample_id", "started_at", "ended_at", "made_at"}
+)
+"""Columns whose cells are copied or looked for, and are useless in parts."""
+
+_LONGEST_NAME: Final = 40
+
+_NARROWEST: Final = 12
+"""The least width of a column whose cells are wrapped."""
 
 
 def safe_text(text: object, style: str = "") -> Text:
@@ -80,20 +92,28 @@ class Terminal(Console):
     ) -> None:
         """Print a table; columns in `right` align right, those in `whole` are never wrapped.
 
-        By default the columns that align right are not wrapped.
+        By default the columns that align right are not wrapped. Names and ids never are: on a
+        narrow terminal the table is wider than the window instead.
         """
         whole = right if whole is None else whole
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for name in columns:
+        cells = [[*map(safe_text, row)] for row in rows]
+        for place, name in enumerate(columns):
+            longest = max(cell_len(name), *(row[place].cell_len for row in cells), 0)
+            in_one_line = name in whole or (name in _IDENTIFIERS and longest <= _LONGEST_NAME)
             table.add_column(
                 safe_text(name),
                 justify="right" if name in right else "left",
-                no_wrap=name in whole,
+                no_wrap=in_one_line,
+                min_width=longest if in_one_line else min(longest, _NARROWEST),
                 overflow="fold",
             )
-        for row in rows:
-            table.add_row(*map(safe_text, row))
-        self.print(table)
+        for row in cells:
+            table.add_row(*row)
+        needed = Measurement.get(self, self.options.update(max_width=_LOG_WIDTH), table).minimum
+        if self.width < needed:
+            table.width = needed
+        self.print(table, crop=False)
 
     def print_frame(self, frame: pl.DataFrame) -> None:
         """Print every row of a frame: long texts folded, NULL as a dash."""
@@ -131,8 +151,8 @@ _LOWEST: Final = 3
 _SHOWN_CLAIMS: Final = 4
 _SHOWN_EDITS: Final = 5
 _CONTRADICTED: Final = (
-    "SELECT sample_id, claim, verdict FROM claims JOIN verdicts USING (run_id, claim_id) "
-    "WHERE verdict = 'contradicted'"
+    "SELECT sample_id, claim, verdicts.step FROM latest.claims JOIN latest.verdicts "
+    "USING (claim_id) WHERE verdict = 'contradicted'"
 )
 
 

@@ -49,6 +49,8 @@ def prepare(
     source = load_yaml(Path(config))
     rerun = rerun or Rerun()
     faults = list(rerun.clashes(limit=limit))
+    if limit is not None and (not isinstance(limit, int) or limit < 1):
+        raise InputError([Fault("limit", f"{limit!r} is no number of samples", "give 1 or more")])
     pipeline = _collect_faults(lambda: build_pipeline(source), faults)
     samples = _collect_faults(lambda: _samples(source, limit), faults)
     canaries = _collect_faults(lambda: _canaries(source), faults)

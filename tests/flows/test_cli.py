@@ -67,8 +67,8 @@ def test_run_prints_metrics_lowest_samples_store_and_next_commands(small: Path) 
     assert lines[-5:] == [
         f"store: {small.parent}/small.duckdb",
         "next:",
-        'claimflow sql "SELECT sample_id, claim, verdict FROM claims JOIN verdicts USING '
-        "(run_id, claim_id) WHERE verdict = 'contradicted'\"",
+        'claimflow sql "SELECT sample_id, claim, verdicts.step FROM latest.claims JOIN '
+        "latest.verdicts USING (claim_id) WHERE verdict = 'contradicted'\"",
         "claimflow explain birth",
         "claimflow plan small.yaml",
     ]

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from claimflow.flows.judge.embedding import EndpointEmbedder
+from claimflow.flows.errors import JudgeError
+from claimflow.flows.judge.embedding import EndpointEmbedder, unit_vectors
 from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint
 from tests.endpoint import faults
 from tests.endpoint.server import Endpoint, serve
@@ -99,8 +100,10 @@ def test_what_fails_is_a_row_and_the_next_run_asks_for_it(tmp_path: Path) -> Non
     [
         faults.vectors(lambda made: [each * np.nan for each in made], "nan"),
         faults.vectors(lambda made: made[1:], "fewer"),
+        faults.vectors(lambda made: [made[0][1:], *made[1:]], "mixed lengths"),
+        faults.vectors(lambda made: [each[:0] for each in made], "empty"),
     ],
-    ids=["nan", "fewer"],
+    ids=["nan", "fewer", "mixed lengths", "empty"],
 )
 def test_vectors_that_are_none_are_never_used(tmp_path: Path, fault: Any) -> None:
     with serve(fault=fault, dimension=8) as endpoint:
@@ -108,3 +111,26 @@ def test_vectors_that_are_none_are_never_used(tmp_path: Path, fault: Any) -> Non
         with session(tmp_path / "s.duckdb") as opened:
             table = EndpointEmbedder(settings, opened).embed(["a", "b"], step="s")
     assert table.height == 0
+
+
+def test_a_run_without_any_vector_has_failed_rows(tmp_path: Path) -> None:
+    with serve(fault=faults.status(400), dimension=8) as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        write(judged, embedder(endpoint))
+        judged.run()
+    assert {status for status, _, _ in judged.scores().values()} == {"failed"}
+
+
+def test_another_dimension_behind_the_same_address_ends_the_run_in_one_line(tmp_path: Path) -> None:
+    with serve(dimension=8) as endpoint, session(tmp_path / "s.duckdb") as opened:
+        tool = EndpointEmbedder(EmbeddingEndpoint(**embedder(endpoint)), opened)
+        tool.embed(["a"], step="s")
+        endpoint.behaviour.dimension = 4
+        with pytest.raises(JudgeError, match="vectors of 4 and 8 numbers"):
+            tool.embed(["a", "b"], step="s")
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-200])
+def test_vectors_of_extreme_numbers_have_length_one(scale: float) -> None:
+    (packed,) = unit_vectors([[scale, -scale, 0.0]], 1)
+    assert np.frombuffer(packed, "<f4") == pytest.approx([0.5**0.5, -(0.5**0.5), 0])

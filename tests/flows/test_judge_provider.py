@@ -14,7 +14,7 @@ import pytest
 from claimflow.flows.api import run_pipeline
 from claimflow.flows.errors import InputError
 from claimflow.flows.judge import provider as registry
-from claimflow.flows.judge import retry
+from claimflow.flows.judge import provider_errors, retry
 from claimflow.flows.judge.provider import (
     ChatReply,
     JudgeProvider,
@@ -145,7 +145,8 @@ def test_a_misspelt_provider_is_an_error_that_lists_the_registered_ones(
 
 
 INSTALLED = """
-from claimflow.flows.judge.provider import ChatReply, JudgeProvider, Usage
+import asyncio
+from claimflow.flows.judge.provider import ChatReply, JudgeProvider, ProviderError, Usage
 
 class Fixed(JudgeProvider):
     async def chat(self, request, *, timeout):
@@ -169,7 +170,7 @@ def install(folder: Path, module: str, code: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(registry, "_FACTORIES", dict(registry._FACTORIES))
 
 
-def pipeline_of(folder: Path, provider: str) -> Path:
+def pipeline_of(folder: Path, provider: str, *, timeout: float = 60) -> Path:
     (folder / "samples.jsonl").write_text(
         '{"sample_id": "a", "response": "It is high.", "reference": "It is high."}\n', "utf-8"
     )
@@ -178,7 +179,7 @@ def pipeline_of(folder: Path, provider: str) -> Path:
         f"""name: p
 samples: {{path: samples.jsonl}}
 store: p.duckdb
-judge: {{provider: {provider}, model: any}}
+judge: {{provider: {provider}, model: any, timeout: {timeout}}}
 embedder: {{provider: {provider}, model: any}}
 steps:
   response_claims: {{use: decompose_claims, of: response}}
@@ -212,18 +213,26 @@ def test_a_provider_of_an_installed_package_needs_one_method(
 @pytest.mark.parametrize(
     ("chat", "kind", "reason"),
     [
-        ("return {}['choices']", "bad_request", "KeyError: 'choices' (acme_fails.py:6)"),
+        ("return {}['choices']", "bad_request", "KeyError: 'choices' (acme_fails.py:7)"),
         ("return 'a text'", "bad_request", "TypeError: chat returned str, not ChatReply"),
         ("raise ConnectionError('no route')", "server_error", "cannot be reached: no route"),
+        ("return ChatReply(5)", "bad_request", "text of the ChatReply is int, not str"),
+        ("return ChatReply('', usage=None)", "bad_request", "chat returned NoneType, not Usage"),
+        ("raise SystemExit(3)", "bad_request", "SystemExit: 3"),
+        ("raise asyncio.CancelledError", "server_error", "the provider cancelled the call"),
+        ("raise ProviderError('odd', 'x')", "bad_request", "of the unknown kind 'odd'"),
+        ("raise ProviderError('server', 5, 'soon')", "server_error", "5"),
+        ("await asyncio.sleep(60)", "timeout", "no reply in time"),
     ],
 )
 def test_an_exception_of_a_provider_is_a_row_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chat: str, kind: str, reason: str
 ) -> None:
     monkeypatch.setattr(retry, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(provider_errors, "_GRACE_SECONDS", 0.1)
     monkeypatch.delitem(sys.modules, "acme_fails", raising=False)
     install(tmp_path, "acme_fails", INSTALLED.format(chat=chat), monkeypatch)
-    path = pipeline_of(tmp_path, "acme_fails")
+    path = pipeline_of(tmp_path, "acme_fails", timeout=0.1)
     run_pipeline(prepare(path))
     ((status, failure, why),) = failures(path)
     assert (status, failure) == ("failed", kind)
@@ -237,6 +246,33 @@ def test_a_package_that_cannot_be_loaded_is_an_error_of_one_line(
     with pytest.raises(InputError) as raised:
         run_pipeline(prepare(pipeline_of(tmp_path, "acme_broken")))
     assert "judge provider acme_broken: cannot be loaded: ModuleNotFoundError" in str(raised.value)
+
+
+@pytest.mark.parametrize("code", ["class Fixed: pass", "def Fixed(): raise ValueError('no')"])
+def test_a_registered_object_that_is_no_provider_is_an_error_of_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    monkeypatch.delitem(sys.modules, "acme_other", raising=False)
+    install(tmp_path, "acme_other", code, monkeypatch)
+    with pytest.raises(InputError) as raised:
+        run_pipeline(prepare(pipeline_of(tmp_path, "acme_other")))
+    assert "judge provider acme_other: cannot be loaded: " in str(raised.value)
+    assert "acme_other:Fixed" in str(raised.value)
+
+
+def test_a_missing_text_and_absurd_numbers_of_tokens_end_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "acme_null", raising=False)
+    reply = "return ChatReply(None, usage=Usage(-5, 10**30, 'many'))"
+    end = "    async def close(self):\n        raise OSError('closed twice')\n"
+    install(tmp_path, "acme_null", INSTALLED.format(chat=reply) + end, monkeypatch)
+    path = pipeline_of(tmp_path, "acme_null")
+    run_pipeline(prepare(path))
+    assert [status for status, _, _ in failures(path)] == ["failed"]
+    with Store(path.with_suffix(".duckdb")).reading() as connection:
+        query = "SELECT DISTINCT prompt_tokens, cached_tokens, completion_tokens FROM audit.calls"
+        assert connection.execute(f"{query} WHERE judge = 'judge'").fetchall() == [(None,) * 3]
 
 
 def test_the_schema_admits_any_provider_but_onnx_for_an_endpoint() -> None:

@@ -1,6 +1,7 @@
 """Runs on part of the samples, selected by a file of ids or by a query."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,3 +97,9 @@ def test_a_file_without_ids_is_reported(small: Path) -> None:
     path.write_text('{"sample_id": "tower"}\n{"id": "birth"}\n[]\n', "utf-8")
     assert message(small, str(path)).splitlines()[0] == (f"{path}:2: has no sample_id; write one")
     assert len(message(small, str(path)).splitlines()) == 2
+
+
+@pytest.mark.parametrize("limit", [0, -1, "x"])
+def test_a_limit_that_is_no_number_of_samples_is_refused(small: Path, limit: Any) -> None:
+    with pytest.raises(InputError, match="is no number of samples; give 1 or more"):
+        prepare(small, limit=limit)
