@@ -3,6 +3,8 @@
 import json
 import resource
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -412,3 +414,8 @@ def test_workers_fetch_the_same_commit(hub: Hub, home: Path) -> None:
         WorkersError, match=r"does not have the entailment model .*: no/such is not a folder"
     ):
         worker_judgements(HubModel("no/such"), {}, [PAIR])
+
+
+def test_the_library_is_set_up_in_a_process_that_has_loaded_nothing_of_it() -> None:
+    code = "from claimflow.flows.models.hub import _hub; _hub().hf_hub_download"
+    subprocess.run([sys.executable, "-c", code], check=True)
