@@ -53,7 +53,7 @@ _MOST_FAILED_IN_ROW: Final = 200
 
 _OUTPUT_PER_ENTRY: Final = 60
 
-_WARM_UP_SECONDS: Final = 60.0
+WARM_UP_SECONDS: Final = 60.0
 
 _MOST_TOKENS: Final = 10**9
 """No call has as many."""
@@ -77,21 +77,27 @@ async def chat(provider: JudgeProvider, request: Request, *, timeout: float) -> 
 def _checked(reply: Any) -> ChatReply:
     """The reply of a provider, whose author may have got a type wrong.
 
-    A missing text is an empty one, and a number of tokens that cannot be one is unknown. Raises
-    `TypeError` for everything else.
+    A missing text is an empty one. Raises `TypeError` for other wrong types.
     """
-    if not isinstance(reply, ChatReply) or not isinstance(reply.usage, Usage):
-        part = reply.usage if isinstance(reply, ChatReply) else reply
-        expected = "Usage" if isinstance(reply, ChatReply) else "ChatReply"
-        raise TypeError(f"chat returned {type(part).__name__}, not {expected}")
+    if not isinstance(reply, ChatReply):
+        raise TypeError(f"chat returned {type(reply).__name__}, not ChatReply")
     texts: dict[str, Any] = {}
     for name in ("text", "finish", "refusal", "fingerprint"):
         text = getattr(reply, name)
         if text is not None and not isinstance(text, str):
             raise TypeError(f"{name} of the ChatReply is {type(text).__name__}, not str")
         texts[name] = without_surrogates(text)
-    usage = Usage(*(count if _is_count(count) else None for count in reply.usage))
-    return reply._replace(**texts | {"text": texts["text"] or ""}, usage=usage)
+    return reply._replace(**texts | {"text": texts["text"] or ""}, usage=checked_usage(reply.usage))
+
+
+def checked_usage(usage: Any) -> Usage:
+    """The usage that a provider returned, without numbers of tokens that cannot be one.
+
+    Raises `TypeError` for anything but a `Usage`.
+    """
+    if not isinstance(usage, Usage):
+        raise TypeError(f"the provider returned {type(usage).__name__}, not Usage")
+    return Usage(*(count if _is_count(count) else None for count in usage))
 
 
 def _is_count(value: Any) -> bool:
@@ -320,7 +326,7 @@ def warm_up(session: Session, endpoint: Endpoint, label: str) -> None:
     """Warm up the provider of an endpoint; raises `JudgeError` where that fails."""
 
     async def warm() -> None:
-        async with provider_call(_WARM_UP_SECONDS):
+        async with provider_call(WARM_UP_SECONDS):
             await session.provider(endpoint.provider).warm_up(endpoint.model)
 
     try:

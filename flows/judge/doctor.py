@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, cast
 
 from claimflow.flows.judge.budget import price_of
-from claimflow.flows.judge.client import chat
+from claimflow.flows.judge.client import WARM_UP_SECONDS, chat
 from claimflow.flows.judge.conversation import render_messages
+from claimflow.flows.judge.embedding import embed
 from claimflow.flows.judge.provider import (
     ChatReply,
     JudgeProvider,
@@ -17,6 +18,7 @@ from claimflow.flows.judge.provider import (
     Usage,
     open_provider,
 )
+from claimflow.flows.judge.provider_errors import provider_call
 from claimflow.flows.judge.reply_json import read_json
 from claimflow.flows.judge.reply_matching import match_entries
 from claimflow.flows.judge.response_formats import (
@@ -24,7 +26,7 @@ from claimflow.flows.judge.response_formats import (
     ResponseFormat,
     format_parameters,
 )
-from claimflow.flows.judge.session import Loop
+from claimflow.flows.judge.session import Loop, close_providers
 from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint, Endpoint, Judge
 from claimflow.stages.judging.verdicts import Opinion
 from claimflow.stages.tools import Form
@@ -193,8 +195,7 @@ def examine(endpoints: Mapping[str, Endpoint]) -> dict[str, Examination]:
         return await asyncio.gather(*examining)
 
     async def close_all() -> None:
-        for provider in providers.values():
-            await provider.close()
+        await close_providers(providers)
 
     loop = Loop(at_end=close_all)
 
@@ -205,7 +206,11 @@ def examine(endpoints: Mapping[str, Endpoint]) -> dict[str, Examination]:
 
 
 async def _examine(endpoint: Endpoint, provider: JudgeProvider) -> Examination:
-    await provider.warm_up(endpoint.model)
+    try:
+        async with provider_call(WARM_UP_SECONDS):
+            await provider.warm_up(endpoint.model)
+    except ProviderError as error:
+        return Examination({"reachable": "not tested"}, error.message)
     price, unpriced = _price(endpoint)
     found = {"key": _key(endpoint, provider), "price": price}
     missing = provider.missing(endpoint.model, endpoint.api_base)
@@ -248,15 +253,9 @@ async def _ask_judge(judge: Judge, provider: JudgeProvider) -> tuple[dict[str, s
 
 async def _ask_embedder(endpoint: EmbeddingEndpoint, provider: JudgeProvider) -> dict[str, str]:
     started = time.monotonic()
-    vectors, usage = await provider.embed(
-        endpoint.model,
-        [_TEXT],
-        api_base=endpoint.api_base,
-        parameters=endpoint.parameters(),
-        timeout=reply_timeout(endpoint),
-    )
+    vectors, usage = await embed(provider, endpoint, [_TEXT], timeout=reply_timeout(endpoint))
     return {
-        "replies": f"vectors of {len(vectors[0]):,} numbers",
+        "replies": f"vectors of {len(vectors[0]) // 4:,} numbers",
         "latency": f"{time.monotonic() - started:.2f} seconds",
         "tokens": _token_counts(usage),
     }

@@ -14,14 +14,32 @@ import polars as pl
 from claimflow.flows.errors import JudgeError
 from claimflow.flows.judge.budget import BudgetExceeded, price_of
 from claimflow.flows.judge.calls import Call, embedding_call
-from claimflow.flows.judge.client import RateLimitedClient, warm_up
+from claimflow.flows.judge.client import RateLimitedClient, checked_usage, warm_up
 from claimflow.flows.judge.judge import WorkerPool
-from claimflow.flows.judge.provider import ProviderError, Usage
+from claimflow.flows.judge.provider import JudgeProvider, ProviderError, Usage
 from claimflow.flows.judge.provider_errors import provider_call
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.model_settings import EMBEDDER, EmbeddingEndpoint
 from claimflow.stages.rows import content_key
 from claimflow.stages.tools import embedding_table
+
+
+async def embed(
+    provider: JudgeProvider, endpoint: EmbeddingEndpoint, texts: Sequence[str], *, timeout: float
+) -> tuple[list[bytes], Usage]:
+    """As `JudgeProvider.embed`, for any provider; the vectors as `unit_vectors` packs them.
+
+    Raises `ProviderError`, and nothing else.
+    """
+    async with provider_call(timeout, texts):
+        vectors, usage = await provider.embed(
+            endpoint.model,
+            texts,
+            api_base=endpoint.api_base,
+            parameters=endpoint.parameters(),
+            timeout=timeout,
+        )
+        return await asyncio.to_thread(unit_vectors, vectors, len(texts)), checked_usage(usage)
 
 
 class _Embedded(NamedTuple):
@@ -117,17 +135,8 @@ class EndpointEmbedder:
         return call, delivered.received.vectors
 
     async def _send(self, batch: list[str], seconds: float) -> _Embedded:
-        endpoint = self._endpoint
-        async with provider_call(seconds, batch):
-            vectors, usage = await self._provider.embed(
-                endpoint.model,
-                batch,
-                api_base=endpoint.api_base,
-                parameters=endpoint.parameters(),
-                timeout=seconds,
-            )
-            scaled = await asyncio.to_thread(unit_vectors, vectors, len(batch))
-        return _Embedded(scaled, usage._replace(completion=0))
+        vectors, usage = await embed(self._provider, self._endpoint, batch, timeout=seconds)
+        return _Embedded(vectors, usage._replace(completion=0))
 
 
 def _batches(texts: list[str], size: int) -> Iterator[list[str]]:
@@ -135,7 +144,10 @@ def _batches(texts: list[str], size: int) -> Iterator[list[str]]:
 
 
 def unit_vectors(vectors: Sequence[Sequence[float]], number: int) -> list[bytes]:
-    """The vectors scaled to length 1; raises `ProviderError` where they cannot be embeddings."""
+    """The vectors scaled to length 1, each as the bytes of its 32-bit numbers.
+
+    Raises `ProviderError` where they cannot be the embeddings of `number` texts.
+    """
     if len(vectors) != number:
         raise ProviderError("server", f"the reply has {len(vectors)} vectors for {number} texts")
     lengths = {len(vector) for vector in vectors}

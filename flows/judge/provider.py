@@ -110,7 +110,7 @@ class JudgeProvider(ABC):
         """The whole reply to a request within `timeout` seconds.
 
         Raises `ProviderError`, whose kind says whether to ask again. Other exceptions become one,
-        see `provider_errors_only`.
+        see `provider_call`.
         """
 
     async def embed(

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -73,6 +73,19 @@ class Loop:
         await loop.shutdown_default_executor()
 
 
+async def close_providers(providers: Mapping[str, JudgeProvider]) -> None:
+    """Close providers, given by name, in their event loop; a failure is a logged warning.
+
+    All calls are over by then: no result depends on how a connection ends.
+    """
+    for name, provider in providers.items():
+        try:
+            async with provider_call(_CLOSE_SECONDS):
+                await provider.close()
+        except ProviderError as error:
+            _LOG.warning("judge provider %s: close failed: %s", name, error.message)
+
+
 Answered = Callable[[str, int, int], None]
 
 
@@ -134,10 +147,4 @@ class Session:
     async def _finish(self) -> None:
         for limiter in self._shared_limiters:
             await limiter.close()
-        for name, provider in self._providers.items():
-            try:
-                async with provider_call(_CLOSE_SECONDS):
-                    await provider.close()
-            except ProviderError as error:
-                # The run is over: its result does not depend on how a connection ends.
-                _LOG.warning("judge provider %s: close failed: %s", name, error.message)
+        await close_providers(self._providers)

@@ -287,3 +287,17 @@ def test_a_mistake_in_the_file_is_a_mistake(
     (tmp_path / "p.yaml").write_text("name: p\n")
     assert main(["doctor", str(tmp_path / "p.yaml")]) == 2
     assert "samples" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), "empty"])
+def test_vectors_that_are_no_embeddings_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: float | str
+) -> None:
+    def change(made: list[Any]) -> list[Any]:
+        return [each[:0] if wrong == "empty" else each * wrong for each in made]
+
+    with serve(fault=faults.vectors(change), dimension=8) as endpoint:
+        settings = {"provider": "litellm", "model": "hosted_vllm/fake"}
+        printed = doctor(tmp_path, capsys, embedder=settings | {"api_base": endpoint.api_base})
+    assert printed.code != 0
+    assert "lists of equally many finite numbers" in printed.blocks["embedder"]["reachable"]

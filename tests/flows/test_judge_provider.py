@@ -217,7 +217,11 @@ def test_a_provider_of_an_installed_package_needs_one_method(
         ("return 'a text'", "bad_request", "TypeError: chat returned str, not ChatReply"),
         ("raise ConnectionError('no route')", "server_error", "cannot be reached: no route"),
         ("return ChatReply(5)", "bad_request", "text of the ChatReply is int, not str"),
-        ("return ChatReply('', usage=None)", "bad_request", "chat returned NoneType, not Usage"),
+        (
+            "return ChatReply('', usage=None)",
+            "bad_request",
+            "the provider returned NoneType, not Usage",
+        ),
         ("raise SystemExit(3)", "bad_request", "SystemExit: 3"),
         ("raise asyncio.CancelledError", "server_error", "the provider cancelled the call"),
         ("raise ProviderError('odd', 'x')", "bad_request", "of the unknown kind 'odd'"),
