@@ -32,6 +32,7 @@ from claimflow.flows.judge.response_formats import (
 )
 from claimflow.flows.judge.retry import Delivery, send_with_retries
 from claimflow.flows.judge.session import Session
+from claimflow.flows.judge.usage import checked_usage
 from claimflow.flows.pipeline.model_settings import Endpoint, Judge
 from claimflow.stages.rows import FailureKind
 from claimflow.stages.tools import Failure, Form
@@ -54,9 +55,6 @@ _MOST_FAILED_IN_ROW: Final = 200
 _OUTPUT_PER_ENTRY: Final = 60
 
 WARM_UP_SECONDS: Final = 60.0
-
-_MOST_TOKENS: Final = 10**9
-"""No call has as many."""
 
 
 class _Used(Protocol):
@@ -88,20 +86,6 @@ def _checked(reply: Any) -> ChatReply:
             raise TypeError(f"{name} of the ChatReply is {type(text).__name__}, not str")
         texts[name] = without_surrogates(text)
     return reply._replace(**texts | {"text": texts["text"] or ""}, usage=checked_usage(reply.usage))
-
-
-def checked_usage(usage: Any) -> Usage:
-    """The usage that a provider returned, without numbers of tokens that cannot be one.
-
-    Raises `TypeError` for anything but a `Usage`.
-    """
-    if not isinstance(usage, Usage):
-        raise TypeError(f"the provider returned {type(usage).__name__}, not Usage")
-    return Usage(*(count if _is_count(count) else None for count in usage))
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_TOKENS
 
 
 class RateLimitedClient:

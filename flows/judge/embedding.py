@@ -5,20 +5,20 @@ import threading
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from math import fsum, hypot, inf, isfinite, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from claimflow.flows.errors import JudgeError
 from claimflow.flows.judge.budget import BudgetExceeded, price_of
 from claimflow.flows.judge.calls import Call, embedding_call
-from claimflow.flows.judge.client import RateLimitedClient, checked_usage, warm_up
+from claimflow.flows.judge.client import RateLimitedClient, warm_up
 from claimflow.flows.judge.judge import WorkerPool
 from claimflow.flows.judge.provider import JudgeProvider, ProviderError, Usage
 from claimflow.flows.judge.provider_errors import provider_call
 from claimflow.flows.judge.session import Session
+from claimflow.flows.judge.usage import checked_usage
 from claimflow.flows.pipeline.model_settings import EMBEDDER, EmbeddingEndpoint
 from claimflow.stages.rows import content_key
 from claimflow.stages.tools import embedding_table
@@ -150,11 +150,18 @@ def unit_vectors(vectors: Sequence[Sequence[float]], number: int) -> list[bytes]
     """
     if len(vectors) != number:
         raise ProviderError("server", f"the reply has {len(vectors)} vectors for {number} texts")
-    lengths = {len(vector) for vector in vectors}
-    if len(lengths) != 1 or 0 in lengths or not all(map(isfinite, chain(*vectors))):
+    if not all(map(_is_vector, vectors)) or len(set(map(len, vectors))) != 1:
         message = "the embeddings are not lists of equally many finite numbers"
         raise ProviderError("server", message)
     return [_unit(vector) for vector in vectors]
+
+
+def _is_vector(vector: Any) -> bool:
+    """Whether it is a sequence of finite numbers. Digits in a text, or truth values, are none."""
+    try:
+        return len(vector) > 0 and bool not in set(map(type, vector)) and all(map(isfinite, vector))
+    except (TypeError, OverflowError):
+        return False
 
 
 def _unit(vector: Sequence[float]) -> bytes:

@@ -30,6 +30,7 @@ from claimflow.flows.judge.provider import (
     Usage,
 )
 from claimflow.flows.judge.provider_errors import classify
+from claimflow.flows.judge.usage import read_reply
 
 _MILLION: Final = 1_000_000
 
@@ -38,12 +39,15 @@ _HELLO: Final = [{"role": "user", "content": "Hello"}]
 _LOCAL: Final = frozenset({"hosted_vllm", "lm_studio", "llamafile", "xinference", "custom_openai"})
 """Local servers. Without an address litellm would ask a company instead."""
 
-_TAKES_CLIENT: Final = frozenset(
-    """
-    anthropic bedrock deepseek fireworks_ai gemini groq hosted_vllm mistral ollama ollama_chat
-    openrouter together_ai vertex_ai xai
-    """.split()
-)
+_TAKES_CLIENT: Final = {
+    "acompletion": frozenset(
+        """
+        anthropic bedrock deepseek fireworks_ai gemini groq hosted_vllm mistral ollama ollama_chat
+        openrouter together_ai vertex_ai xai
+        """.split()
+    ),
+    "aembedding": frozenset({"hosted_vllm", "openrouter"}),
+}
 """Providers that litellm 1.106 calls through its own HTTP client, for which ours can stand in."""
 
 _NO_CACHE: Final = {"no-cache": True, "no-store": True}
@@ -176,7 +180,7 @@ class LitellmProvider(JudgeProvider):
                         return await self._send_to_openai(request, timeout)
                     provider = _provider_of(request.model, request.api_base)
                     client = None
-                    if function == "acompletion" and provider in _TAKES_CLIENT:
+                    if provider in _TAKES_CLIENT[function]:
                         client = self._own_client()
                     elif function == "aembedding" and provider == "openai":
                         client = self._openai_client(request.api_base)
@@ -317,7 +321,7 @@ class LitellmProvider(JudgeProvider):
     def _own_client(self) -> Any:
         """The HTTP client of this provider's loop, which `close` closes."""
         if self._client is None:
-            self._client = _client_class()()
+            self._client = _client_class()(event_hooks={"response": [_read_carefully]})
         return self._client
 
 
@@ -491,6 +495,11 @@ def _client_class() -> type[Any]:
             raise  # noqa: PLE0704
 
     return SendsOnce
+
+
+async def _read_carefully(response: Any) -> None:
+    """Make litellm read the body of a reply by `read_reply`."""
+    response.json = lambda: read_reply(response.content)
 
 
 # What litellm knows of models.
@@ -683,18 +692,18 @@ def _usage(reply: Any) -> Usage:
         return Usage(None, None, None)
     details = getattr(usage, "prompt_tokens_details", None)
     cached = getattr(details, "cached_tokens", None)
-    return Usage(usage.prompt_tokens, cached, getattr(usage, "completion_tokens", None))
+    # Nor is a reply empty; embeddings have no such number.
+    return Usage(usage.prompt_tokens, cached, getattr(usage, "completion_tokens", None) or None)
 
 
 def _vectors(reply: Any, number: int) -> list[list[float]]:
     """The embeddings, sorted by the index that the endpoint gave each."""
     try:
-        found = {
-            int(entry["index"]): [float(x) for x in entry["embedding"]] for entry in reply.data
-        }
+        found = {entry["index"]: entry["embedding"] for entry in reply.data}
         vectors = [found[index] for index in range(number)]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError):
         vectors = []
-    if len(vectors) != number or len(reply.data) != number:
+    lists = [vector for vector in vectors if isinstance(vector, list)]
+    if len(lists) != number or len(reply.data) != number:
         raise ProviderError("server", f"the reply does not hold {number} embeddings")
-    return vectors
+    return lists

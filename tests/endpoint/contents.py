@@ -1,6 +1,7 @@
 """Faults of the reply: mistakes of models in the JSON that was requested."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -160,6 +161,12 @@ def no_choices() -> Fault:
 def no_usage() -> Fault:
     """A reply that does not say how many tokens it took."""
     return Fault("no usage", answer=lambda answer: answer._replace(usage=False))
+
+
+def usage(number: str) -> Fault:
+    """A reply that reports `number`, any JSON, as every number of tokens."""
+    counts = rb'("(?:\w+_tokens|(?:prompt_)?eval_count)": )\d+'
+    return Fault("usage", body=lambda body: re.sub(counts, rb"\g<1>" + number.encode(), body))
 
 
 def draft(text: str) -> str:

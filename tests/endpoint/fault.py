@@ -33,6 +33,7 @@ class Fault:
     refusal: Refusal | None = None
     answer: Callable[[Answer], Answer] | None = None
     vectors: Callable[[list[Vector]], Sequence[Vector]] | None = None
+    body: Callable[[bytes], bytes] | None = None
     wire: Wire = "plain"
     delay: float = 0.0
     """Seconds before the reply, beside the latency; with "refuse", until it listens again."""

@@ -26,6 +26,7 @@ from tests.endpoint.contents import (
     swayed,
     thinking,
     unknown_id,
+    usage,
     wrong_schema,
 )
 from tests.endpoint.rules import chaos, either, first, in_turn, share, where
@@ -89,6 +90,7 @@ __all__ = [
     "unknown_id",
     "unsupported_format",
     "unsupported_parameter",
+    "usage",
     "vectors",
     "where",
     "wrong_key",

@@ -79,6 +79,12 @@ class Replies:
         """The reply to one request, as changed by the fault."""
         if fault is not None and fault.refusal is not None:
             return refuse(path, fault.refusal)
+        ready = self._make(path, body, number, fault)
+        if fault is not None and fault.body is not None:
+            return ready._replace(body=fault.body(ready.body))
+        return ready
+
+    def _make(self, path: str, body: Body, number: int, fault: Fault | None) -> Ready:
         if path in _CHAT:
             return self._chat(_CHAT[path], path, body, number, fault)
         if path in _EMBEDDING:
