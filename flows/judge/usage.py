@@ -40,7 +40,7 @@ def checked_usage(usage: Any) -> Usage:
 def read_reply(content: bytes) -> Any:
     """The JSON of a provider's reply, without numbers of tokens that cannot be one.
 
-    litellm rejects a whole reply for one such number, after the reply was paid for, and some replies
+    litellm rejects a whole reply for one such number, after it was paid for, and some replies
     without a report of tokens, too. Where a number is wrong, all numbers beside it become 0, which
     litellm reads as not reported; a group of numbers within the report, such as
     `prompt_tokens_details`, is left out. Raises as `json.loads` does.

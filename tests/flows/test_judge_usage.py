@@ -14,7 +14,20 @@ from tests.endpoint import faults
 from tests.endpoint.server import Endpoint, serve
 from tests.flows.judged import Judged, session
 
-ABSURD = ["1e30", "5e19", "-5", "1.5", "NaN", "1e999", '"7"', '"x"', "[1]", "{}", "true", "9" * 5000]
+ABSURD = [
+    "1e30",
+    "5e19",
+    "-5",
+    "1.5",
+    "NaN",
+    "1e999",
+    '"7"',
+    '"x"',
+    "[1]",
+    "{}",
+    "true",
+    "9" * 5000,
+]
 TOKENS = "prompt_tokens, cached_tokens, completion_tokens, cost"
 PRICE = {"input": 2.5, "output": 10}
 
