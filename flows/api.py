@@ -9,6 +9,7 @@ from typing import NamedTuple
 from claimflow.flows.judge.rate_limit import OpenSharedLimiter, no_shared_limit
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.rerun import Rerun
+from claimflow.flows.quality.failed_rows import failure_reason
 from claimflow.flows.quality.gates import evaluate_gates
 from claimflow.flows.runner.canaries import judge_canaries
 from claimflow.flows.runner.embedded_models import fetch_models
@@ -26,6 +27,8 @@ from claimflow.flows.store.store import Store
 class RunResult(NamedTuple):
     """A finished run: its id, the store it is in, and the result of each step by name.
 
+    `failed` says why the run failed by `fail_when` of its pipeline, None where it did not.
+
     Where a rerun of failed steps finds that nothing failed, no step is run: `nothing_to_do` says
     so and `run_id` is the run that was looked at.
     """
@@ -34,6 +37,7 @@ class RunResult(NamedTuple):
     store: Store
     steps: Mapping[str, StepResult]
     nothing_to_do: str | None = None
+    failed: str | None = None
 
 
 def run_pipeline(
@@ -85,12 +89,15 @@ def run_pipeline(
         run_context(pipeline, store, observer, session, steps=steps, workers=workers) as recorded,
     ):
         run_id, toolbox = recorded
-        with runs.recording_end(store, run_id, stop):
+        with runs.recording_end(store, run_id, stop) as end:
             run = Run(
                 run_id, prepared, choice, store, toolbox, workers, stop=stop, observer=observer
             )
             run.execute()
             trying = partial(judge_canaries, prepared, store, toolbox, run_id, choice.wanted)
             run_interruptibly(trying, stop)
+            if pipeline.fail_when is not None:
+                end.reason = failure_reason(store, run_id, pipeline.fail_when)
+                end.status = "failed" if end.reason else "done"
         evaluate_gates(store, run_id, pipeline.gates)
-    return RunResult(run_id, store, run.results)
+    return RunResult(run_id, store, run.results, failed=end.reason)

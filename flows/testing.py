@@ -17,7 +17,7 @@ from claimflow.flows.report.formatting import (
     format_interval,
     format_number,
 )
-from claimflow.flows.report.run_document import StepMetric, named_metrics
+from claimflow.flows.report.run_document import RunDocument, StepMetric, named_metrics
 from claimflow.flows.report.run_text import gate_cells
 from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.store.results import chosen_run, run_steps
@@ -44,8 +44,9 @@ def assert_scores(
     beginning, a tag, or `latest`.
 
     `at_least` and `at_most` bound the mean over the scored samples by metric (`step.metric` if
-    several steps make it); a metric without a mean fails. No gate of the run may have failed
-    (inconclusive ones may pass), and at most `failed_rows` rows.
+    several steps make it); a metric without a mean fails. The run may not have failed by
+    `fail_when`, no gate may have failed (inconclusive ones may pass), and at most `failed_rows`
+    rows.
 
     Raises `AssertionError` with every expectation that is not met: the mean, its 95 % interval,
     the number of scored samples, and the worst samples by id. Raises `InputError` if the pipeline,
@@ -53,7 +54,9 @@ def assert_scores(
     """
     __tracebackhide__ = True
     found, run_id = _find_or_make_run(pipeline, run, store, limit)
+    failed = RunDocument(found, run_id).failed
     lines = [
+        *([failed] if failed else []),
         *_missed_bounds(found, run_id, at_least or {}, at_most or {}),
         *_failed_gates(found, run_id),
         *_failed_rows(found, run_id, failed_rows),

@@ -86,11 +86,11 @@ def diff(options: Namespace) -> int:
 
 
 def gate(options: Namespace) -> int:
-    """Evaluate the gates on a run; 4 when one fails, else 5 when one is inconclusive, else 0."""
+    """Evaluate the gates on a run, and return its exit code as `run` does, but not 1."""
     from claimflow.flows.pipeline.pipeline import build_pipeline
     from claimflow.flows.pipeline.yaml_source import load_yaml
     from claimflow.flows.quality.gates import evaluate_gates
-    from claimflow.flows.report.run_document import gate_exit_code
+    from claimflow.flows.report.run_document import RUN_FAILED, RunDocument, gate_exit_code
     from claimflow.flows.report.terminal import Terminal, print_gates
     from claimflow.flows.store.read_copy import refresh_read_copy
     from claimflow.flows.store.results import chosen_run
@@ -108,8 +108,11 @@ def gate(options: Namespace) -> int:
     refresh_read_copy(store)
     terminal = Terminal()
     terminal.print(f"run {run_id}")
+    failed = RunDocument(store, run_id).failed
+    if failed:
+        terminal.print_line(failed, "bold")
     print_gates(terminal, outcomes)
-    return gate_exit_code(outcomes)
+    return RUN_FAILED if failed else gate_exit_code(outcomes)
 
 
 def tag(options: Namespace) -> int:

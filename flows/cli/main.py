@@ -47,6 +47,7 @@ exit codes:
   5    a gate is inconclusive
   6    a judge cannot be used (finished work is kept)
   7    the workers cannot continue (finished work is kept)
+  8    the run failed: more failed rows than fail_when allows (finished work is kept)
   130  stopped by Ctrl-C"""
 
 

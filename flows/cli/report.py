@@ -23,6 +23,7 @@ from claimflow.flows.errors import Fault, InputError
 
 if TYPE_CHECKING:
     from claimflow.flows.report.plots import Chart
+    from claimflow.flows.report.run_document import RunDocument
     from claimflow.flows.store.store import Store
 
 
@@ -89,24 +90,25 @@ def _port(text: str) -> int:
 
 
 def report(options: Namespace) -> int:
-    """Write the report of a run to a file or to standard output."""
+    """Write the report of a run to a file or to standard output; 8 if the run failed, else 0."""
     if options.output is None and options.format == "html" and sys.stdout.isatty():
         raise InputError([Fault("--format html", "cannot be printed to a terminal", "add -o FILE")])
-    write_text(_document(*readable_run(options), options), options.output)
-    return 0
+    from claimflow.flows.report.run_document import RUN_FAILED, RunDocument
+
+    run = RunDocument(*readable_run(options))
+    write_text(_document(run, options), options.output)
+    return RUN_FAILED if run.failed else 0
 
 
-def _document(store: "Store", run_id: str, options: Namespace) -> str:
+def _document(run: "RunDocument", options: Namespace) -> str:
     from claimflow.flows.report.json_document import run_json
     from claimflow.flows.report.junit import run_junit
     from claimflow.flows.report.markdown import run_markdown
-    from claimflow.flows.report.run_document import RunDocument
     from claimflow.flows.store.results import chosen_run
 
     if options.format != "html" and options.against:
         hint = "compare two runs by `claimflow diff`, or write HTML"
         raise InputError([Fault("--against", f"is not for --format {options.format}", hint)])
-    run = RunDocument(store, run_id)
     if options.format == "json":
         return run_json(run, samples=options.samples)
     if options.format == "junit":
@@ -115,7 +117,7 @@ def _document(store: "Store", run_id: str, options: Namespace) -> str:
         return run_markdown(run)
     from claimflow.flows.report.html import html_report
 
-    against = chosen_run(store, options.against, before=run_id) if options.against else None
+    against = chosen_run(run.store, options.against, before=run.run_id) if options.against else None
     return html_report(run, against=against, samples=options.samples)
 
 

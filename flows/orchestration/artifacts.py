@@ -53,11 +53,12 @@ def artifact_key(pipeline: str, what: str) -> str:
 
 
 def final_state(run: RunDocument) -> State[str]:
-    """Failed with the first gate that failed, else completed with counts and warnings.
+    """Failed if the run or a gate failed, else completed with counts and warnings.
 
-    Inconclusive gates and failed rows do not fail the flow run.
+    The message of a failed state is why the run failed, or the first gate. Inconclusive gates do
+    not fail the flow run.
     """
-    failed = gate_line(run.gates, "fail")
+    failed = run.failed or gate_line(run.gates, "fail")
     if failed is not None:
         return Failed(message=failed)
     unclear = gate_line(run.gates, "inconclusive")

@@ -1,10 +1,12 @@
-"""Settings of the checks of every run: gates on its scores, and canaries for its judges."""
+"""Settings of the checks of every run: failed rows, gates on its scores, canaries."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from math import isfinite
-from typing import Annotated, Final, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from claimflow.flows.errors import one_of
 from claimflow.flows.object_storage import valid_location
@@ -29,6 +31,52 @@ class CanarySource(YamlModel):
     """How many pairs are asked again in each run, those with the oldest verdicts first."""
     every: Duration | None = None
     """Pairs whose verdict is older are asked again; in seconds or as in 1d."""
+
+
+def _share(given: Any) -> Any:
+    """A share written as a fraction or in percent, as a fraction."""
+    if isinstance(given, str) and re.fullmatch(r"\d+(\.\d+)? ?%", given):
+        given = float(Decimal(given.rstrip(" %")) / 100)
+    if not isinstance(given, int | float) or isinstance(given, bool) or not 0 <= given <= 1:
+        raise ValueError("write a share, as in 5 % or 0.05")
+    return given
+
+
+Share = Annotated[
+    float,
+    BeforeValidator(_share),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0, "maximum": 1},
+                {"type": "string", "pattern": r"^\d+(\.\d+)? ?%$"},
+            ]
+        }
+    ),
+]
+"""A share: from 0 to 1, or in percent with the sign, as in 5 %."""
+
+
+class FailWhen(YamlModel):
+    """A run fails when it has more failed rows, or when a metric has failures and no score."""
+
+    failed_rows: Share = 0.05
+    """The largest share of rows that may fail in the table of any step, as in 5 % or 0.05."""
+
+
+def _unless_never(given: Any) -> Any:
+    if given == "never":
+        return None
+    if isinstance(given, dict | FailWhen):
+        return given
+    raise ValueError("write never, or a limit as in {failed_rows: 5 %}")
+
+
+OptionalFailWhen = Annotated[
+    FailWhen | None,
+    BeforeValidator(_unless_never, json_schema_input_type=FailWhen | Literal["never"]),
+]
+"""`FailWhen`, or None for the word never."""
 
 
 def _another_run(word: str) -> str:

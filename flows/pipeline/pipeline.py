@@ -17,6 +17,7 @@ from claimflow.flows.errors import Fault, InputError, one_of
 from claimflow.flows.pipeline.gates import (
     CANARY_AGREEMENT,
     CanarySource,
+    FailWhen,
     Gate,
     gate_name_faults,
     misplaced_steady,
@@ -59,8 +60,9 @@ class Pipeline:
     model behind an endpoint, or None for the embedded encoder; `entailment` is the folder of a
     cross-encoder, one of the Hub, or None for the embedded model. With `read_copy` each run
     leaves a copy of the store to read. `workers` sets where steps without a language model run;
-    it changes no row. `gates` are the limits on the mean of each metric, `canaries` the labelled
-    pairs that judges are checked with.
+    it changes no row. `fail_when` says when a run fails for its failed rows; None is never. `gates`
+    are the limits on the mean of each metric, `canaries` the labelled pairs that judges are
+    checked with.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Pipeline:
     steps: tuple[Step, ...]
     read_copy: bool = True
     workers: WorkersSetting = field(default_factory=WorkersSetting)
+    fail_when: FailWhen | None = field(default_factory=FailWhen)
     gates: Mapping[str, Gate] = field(default_factory=dict)
     entailment: Path | HubModel | None = None
     canaries: CanarySource | None = None
@@ -124,7 +127,8 @@ def build_pipeline(source: YamlSource) -> Pipeline:
     if embedder is not None and not isinstance(embedder, EmbeddingEndpoint):
         embedder = source.folder / embedder.model
     store = source.folder / values.store
-    rest = {name: getattr(values, name) for name in ("read_copy", "workers", "gates", "canaries")}
+    names = ("read_copy", "workers", "fail_when", "gates", "canaries")
+    rest = {name: getattr(values, name) for name in names}
     if values.entailment:
         rest["entailment"] = folder_or_hub_model(source.folder, values.entailment.model)
     return Pipeline(values.name, source, store, judges, embedder, steps, **rest)

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from claimflow.flows.object_storage import valid_location, valid_path
-from claimflow.flows.pipeline.gates import CanarySource, Gate
+from claimflow.flows.pipeline.gates import CanarySource, FailWhen, Gate, OptionalFailWhen
 from claimflow.flows.pipeline.model_settings import (
     EmbeddingEndpoint,
     Judge,
@@ -154,6 +154,10 @@ def pipeline_model() -> type[BaseModel]:
         "canaries": (
             CanarySource | None,
             Field(None, description="Labelled pairs that the judges of each run are checked with."),
+        ),
+        "fail_when": (
+            OptionalFailWhen,
+            Field(FailWhen(), description="When a run fails for its failed rows; or never."),
         ),
         "gates": (
             dict[str, Gate],

@@ -128,12 +128,13 @@ def measure_noise(
             run_id,
             toolbox,
         ),
-        runs.recording_end(store, run_id, stop, well="measured"),
+        runs.recording_end(store, run_id, stop) as end,
     ):
         repeated = _RepeatedTables(
             prepared.pipeline, samples, repeats, lambda step, n: toolbox.lend(step, repeat=n)
         )
         run_interruptibly(lambda: _make_scores(repeated, observer), stop)
+        end.status = "measured"
     return [
         spread
         for step in repeated.scores

@@ -60,7 +60,7 @@ def _run_case(run: RunHead) -> Element:
     case = _case("came to its end")
     _add(case, "system-out", f"run {run.run_id}")
     if run.status != "done":
-        message = f"the run is {run.status}"
+        message = f"the run is {run.status}{f': {run.reason}' if run.reason else ''}"
         _add(case, "error", run.reason or message, message=message)
     return case
 

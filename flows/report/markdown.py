@@ -82,6 +82,9 @@ def _run_lines(run: RunDocument) -> Iterator[str]:
     yield ""
     yield f"{run.counts}; store {code_span(str(run.store.path))}"
     yield ""
+    if run.failed:
+        yield f"**failed** {code_span(run.head.reason)}"
+        yield ""
     yield from _mean_lines(run)
     if run.gates:
         cells = map(gate_cells, run.gates)

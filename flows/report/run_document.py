@@ -17,6 +17,7 @@ from claimflow.flows.quality.calibration import (
 from claimflow.flows.quality.canaries import CanaryResult, canary_results
 from claimflow.flows.quality.cascades import CascadeResult, cascade_results
 from claimflow.flows.quality.claim_audit import ClaimAudit, audit_claims
+from claimflow.flows.quality.failed_rows import unscored_metrics
 from claimflow.flows.quality.gates import Outcome, recorded_outcomes
 from claimflow.flows.report.formatting import format_count
 from claimflow.flows.report.run_text import (
@@ -26,6 +27,7 @@ from claimflow.flows.report.run_text import (
     cascade_lines,
     correction_lines,
     earlier_calibration_text,
+    unscored_metric_text,
     vote_text,
 )
 from claimflow.flows.store import results
@@ -38,6 +40,9 @@ MAX_SAMPLES: Final = 1_000
 
 MAX_COMPARED: Final = 100_000
 """Samples up to which a run is compared with the one before: a comparison is held in memory."""
+
+RUN_FAILED: Final = 8
+"""The exit code of a run that failed by `fail_when`."""
 
 _AUDITED: Final = 500
 """Samples whose claims are audited: two seconds of work."""
@@ -164,8 +169,15 @@ class RunDocument:
         return recorded_outcomes(self.store, self.run_id)
 
     @property
+    def failed(self) -> str | None:
+        """Why the run failed, in one line; None where it did not."""
+        return f"failed: {self.head.reason}" if self.head.status == "failed" else None
+
+    @property
     def exit_code(self) -> int:
-        """That of `gate_exit_code`; if it is 0, then 1 when some rows failed."""
+        """8 when the run failed, else `gate_exit_code`; if that is 0, 1 when some rows failed."""
+        if self.failed:
+            return RUN_FAILED
         return gate_exit_code(self.gates) or int(self.steps["failures"].sum() > 0)
 
     @cached_property
@@ -219,14 +231,19 @@ class RunDocument:
 
     @property
     def judge_lines(self) -> list[JudgeLine]:
-        """Canaries, corrected figures, and calibrations that no longer hold."""
+        """Metrics without a score, canaries, corrected figures, and outdated calibrations."""
         corrections = [JudgeLine(text) for text in correction_lines(self.corrected)]
-        return [*self._canary_lines, *corrections, *self._stale_lines]
+        return [*self._unscored_lines, *self._canary_lines, *corrections, *self._stale_lines]
 
     @property
     def warnings(self) -> list[str]:
-        """Reasons to distrust the judges of the run."""
-        return [line.text for line in (*self._canary_lines, *self._stale_lines) if line.warning]
+        """Metrics without a score, and reasons to distrust the judges of the run."""
+        return [line.text for line in self.judge_lines if line.warning]
+
+    @cached_property
+    def _unscored_lines(self) -> list[JudgeLine]:
+        unscored = unscored_metrics(self.store, self.run_id)
+        return [JudgeLine(unscored_metric_text(one), warning=True) for one in unscored]
 
     @cached_property
     def _canary_lines(self) -> list[JudgeLine]:

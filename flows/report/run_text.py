@@ -8,6 +8,7 @@ from claimflow.flows.quality.calibration import MAX_ROWS, CorrectedStep, Earlier
 from claimflow.flows.quality.canaries import CanaryResult
 from claimflow.flows.quality.cascades import CascadeResult
 from claimflow.flows.quality.claim_audit import Check, CheckResult, ClaimAudit, Example, StepAudit
+from claimflow.flows.quality.failed_rows import UnscoredMetric
 from claimflow.flows.quality.gates import Outcome, Verdict
 from claimflow.flows.quality.step_calibration import CorrectedRate
 from claimflow.flows.report.formatting import (
@@ -85,6 +86,14 @@ def gate_line(outcomes: Sequence[Outcome], outcome: Verdict) -> str | None:
     more = f"; and {len(found) - 1} more" if len(found) > 1 else ""
     result = "failed" if outcome == "fail" else outcome
     return f"gate {result}: {gate}: {value} ({interval}), {reason}{more}"
+
+
+def unscored_metric_text(one: UnscoredMetric) -> str:
+    """A warning about a metric that is scored for no sample."""
+    counts = {"undefined": one.samples - one.failed, "failed": one.failed}
+    shown = ", ".join(f"{count:,} {status}" for status, count in counts.items() if count)
+    reason = f" ({one.reason})" if one.reason else ""
+    return f"warning: no sample has a score for {one.metric} of {one.step}: {shown}{reason}"
 
 
 def cascade_lines(of: CascadeResult) -> Iterator[str]:

@@ -164,6 +164,8 @@ def print_run(
     `slices` adds the means by metadata, `config` the command that plans the next run.
     """
     terminal.print(f"\nrun {run.run_id}: {run.counts}")
+    if run.failed:
+        terminal.print_line(run.failed, "bold")
     _print_means(terminal, [*run.means, *(run.slices if slices else [])])
     print_gates(terminal, run.gates)
     _print_block(terminal, _failure_lines(run.failures))

@@ -113,8 +113,9 @@ _FAILED: Final = """
 SELECT run_id, list(step) FILTER (failures > 0) AS failed
 FROM audit.runs LEFT JOIN audit.run_steps USING (run_id)
 LEFT JOIN (SELECT artifact_id, failures FROM audit.artifacts) USING (artifact_id)
-WHERE pipeline = $pipeline AND status = 'done'
-GROUP BY run_id ORDER BY min(started_at) DESC LIMIT 1
+WHERE pipeline = $pipeline AND status IN ('done', 'failed')
+GROUP BY run_id, status, started_at HAVING status = 'done' OR max(failures) > 0
+ORDER BY started_at DESC LIMIT 1
 """
 
 
@@ -154,7 +155,10 @@ def choose(prepared: Prepared, store: Store, rerun: Rerun) -> StepSelection:
 
 
 def _failed_steps(store: Store, pipeline: str) -> tuple[str, list[str]]:
-    """The newest finished run of a pipeline, and its steps that have failed rows."""
+    """The newest run of a pipeline that is done or has failed rows, and its steps with failed rows.
+
+    A run may have failed because of its failed rows.
+    """
     found = []
     if store.path.is_file():
         with store.reading() as connection:

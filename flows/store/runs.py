@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
@@ -27,7 +28,11 @@ from claimflow.flows.store.store import Store, now, read_table
 from claimflow.stages.rows import row_kinds
 
 Ending = Literal["done", "measured", "failed", "stopped"]
-"""How a run ended. measured: a run that measured noise. It has no tables, and `latest` skips it."""
+"""How a run ended; `latest` and `previous` are runs that are done.
+
+failed: it could not continue, or its tables are complete and too many rows in them failed.
+measured: a run that measured noise, which has no tables.
+"""
 
 NOISE_SUFFIX: Final = " (noise)"
 """Suffix of the pipeline's name in runs that measure noise."""
@@ -99,13 +104,23 @@ def end_run(store: Store, run_id: str, status: Ending, reason: str | None = None
         )
 
 
+@dataclass
+class RunEnd:
+    """How a run is recorded to have ended, if no error ends it."""
+
+    status: Ending = "done"
+    reason: str | None = None
+
+
 @contextmanager
-def recording_end(
-    store: Store, run_id: str, stop: threading.Event, *, well: Ending = "done"
-) -> Iterator[None]:
-    """Record the end of a run when the block ends; an error also sets `stop`."""
+def recording_end(store: Store, run_id: str, stop: threading.Event) -> Iterator[RunEnd]:
+    """Record the end of a run when the block ends, as in the `RunEnd` that the block may change.
+
+    An error also sets `stop`.
+    """
+    end = RunEnd()
     try:
-        yield
+        yield end
     except StoreError:
         # The end cannot be written either: the next run finds that the process has ended.
         stop.set()
@@ -122,7 +137,7 @@ def recording_end(
             )
         raise
     else:
-        end_run(store, run_id, well)
+        end_run(store, run_id, end.status, end.reason)
 
 
 def in_progress(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, int]]:
@@ -248,9 +263,10 @@ def find_run(store: Store, word: str, *, before: str | None = None) -> str | Non
 
 
 def newest_run_of(store: Store, pipeline: str) -> str | None:
-    """The newest done run of the pipeline with that name."""
+    """The newest run of the pipeline with that name that is done or failed."""
+    where = "status IN ('done', 'failed') AND pipeline = $pipeline"
     with store.reading() as connection:
-        return _newest(connection, "status = 'done' AND pipeline = $pipeline", pipeline=pipeline)
+        return _newest(connection, where, pipeline=pipeline)
 
 
 def run_meant(

@@ -115,6 +115,8 @@ class Judged:
             "samples": {"path": "s.jsonl"},
             "store": "s.duckdb",
             "judge": self.judge(**judge),
+            # Most tests look at single rows; those of `fail_when` write their own.
+            "fail_when": "never",
             **(more or {}),
             "steps": dict(steps),
         }

@@ -126,7 +126,7 @@ def test_an_unfinished_run_is_an_error(tmp_path: Path) -> None:
     [case] = suite(junit, "run").values()
     assert (case[1].tag, case[1].get("message"), case[1].text) == (
         "error",
-        "the run is failed",
+        "the run is failed: the judge said no",
         "the judge said no",
     )
     assert [found.get("name") for found in junit] == ["run"]
