@@ -34,21 +34,23 @@ class VerifyClaims(Stage):
     """A verdict on every claim, by natural language inference against a field of its sample.
 
     Retrieved contexts are one premise, `joined` by line breaks, or a premise `each`.
-    Without a `prompt` an entailment model judges: a claim is entailed when its probability
-    reaches `threshold`; if not, it is contradicted when that is likelier than neutral. With
-    a `prompt` a language model judges `claims_per_call` claims on one premise at a time
-    (1: each on its own), and `threshold` has no meaning; with `votes` it is asked so many
-    times independently, or several are, and the verdict is that of more than half. With a
+    Without a `prompt` an entailment model judges: a claim is entailed when that probability
+    reaches `threshold`; if not, it is contradicted when that is the most probable of the
+    three and reaches `contradiction_threshold`; else it is neutral. With a `prompt` a
+    language model judges `claims_per_call` claims on one premise at a time (1: each on its
+    own), and the thresholds have no meaning; with `votes` it is asked so many times
+    independently, or several are, and the verdict is that of more than half. With a
     `cascade` the entailment model judges first and the language model what it leaves open.
     """
 
     use: ClassVar[str] = "verify_claims"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     canary_settings: ClassVar = {"against": "reference", "premises": "joined"}
 
     against: Literal["reference", "response", "retrieved_contexts"]
     premises: Literal["joined", "each"] = "joined"
     threshold: float = Field(default=0.5, ge=0, le=1)
+    contradiction_threshold: float = Field(default=0.4, ge=0, le=1)
     prompt: Annotated[str | None, PromptBlanks({"premise", "claims"})] = None
     claims_per_call: int = Field(default=8, ge=1, le=100)
     votes: int = Field(default=1, ge=1, le=99)
@@ -154,7 +156,7 @@ class VerifyClaims(Stage):
         match answer:
             case CascadeVerdict(judgement, judged_by, llm_answer):
                 verdict = self._verdict(premise, llm_answer or judgement)
-                cascade = {"judged_by": judged_by, "model_verdict": self._label(judgement)}
+                cascade = {"judged_by": judged_by, "model_verdict": self.verdict_of(judgement)}
                 return {**verdict, **_probabilities(judgement), **cascade}
             case VotedVerdict(verdict, agreement, ballot):
                 return {
@@ -175,7 +177,7 @@ class VerifyClaims(Stage):
 
     def _by_model(self, premise: Premise, judgement: Judgement) -> dict[str, Any]:
         return {
-            "verdict": self._label(judgement),
+            "verdict": self.verdict_of(judgement),
             "status": "judged",
             **_probabilities(judgement),
             **self._evidence(premise, judgement.start, judgement.end),
@@ -191,10 +193,18 @@ class VerifyClaims(Stage):
             **self._evidence(premise, verdict.start, verdict.end),
         }
 
-    def _label(self, judgement: Judgement) -> Label:
-        if judgement.entailed >= self.threshold:
+    def verdict_of(self, judgement: Judgement) -> Label:
+        """The verdict by the probabilities of an entailment model.
+
+        A claim that is more probably entailed than contradicted is never contradicted, however
+        high `threshold` is.
+        """
+        entailed, contradicted, neutral = judgement[:3]
+        if entailed >= self.threshold:
             return "entailed"
-        return "contradicted" if judgement.contradicted > judgement.neutral else "neutral"
+        if contradicted > max(entailed, neutral) and contradicted >= self.contradiction_threshold:
+            return "contradicted"
+        return "neutral"
 
     def _evidence(self, premise: Premise, start: int, end: int) -> dict[str, Any]:
         """The columns of the evidence `start:end` in the premise; none for an empty span."""

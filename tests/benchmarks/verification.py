@@ -8,8 +8,8 @@ of them in the network. Columns, in per cent:
 - `shipped`: the weights that claimflow carries, which were fitted on these rows;
 - `overlap`: 0.6 x unigram + 0.4 x bigram coverage of the claim, with the
   threshold that is best in the mean over all other sets;
-- `contradicted`: shipped weights, contradicted among the pairs known to be contradicted
-  or neutral.
+- `verdicts`: shipped weights, the verdicts that are right, where the labels are all three;
+- `precision`, `recall`: shipped weights, of the verdict contradicted on the same rows.
 """
 
 import re
@@ -24,6 +24,8 @@ from claimflow.flows.models.entailment.model import (
     Weights,
     read_weights,
 )
+from claimflow.stages.tools import Judgement
+from claimflow.stages.verify import VerifyClaims
 from tests.benchmarks.fit_entailment import Measurements, fit_weights, measure_rows, rows_to_fit
 from tests.benchmarks.labelled_pairs import LabelledPair, read_labelled
 from tests.benchmarks.logistic import balanced_accuracy
@@ -35,6 +37,7 @@ COMPARED = (
 """The sets over which models are compared."""
 
 COLUMNS = ("left out", "read", "shipped", "overlap")
+VERDICT_COLUMNS = ("verdicts", "precision", "recall")
 
 
 def main() -> None:
@@ -45,11 +48,12 @@ def main() -> None:
     shipped = read_weights(SHIPPED)[0]
     overlaps = {name: overlap_of([r for r in rows if r.family == name]) for name in names}
     figures = {name: figures_of(name, data, shipped, overlaps) for name in names}
-    print(f"{'data set':22}{'rows':>6}" + "".join(f"{c:>10}" for c in COLUMNS) + "  contradicted")
+    columns = "".join(f"{column:>10}" for column in (*COLUMNS, *VERDICT_COLUMNS))
+    print(f"{'data set':22}{'rows':>6}{columns}")
     for name in names:
-        kinds = contradictions(data.part([_of(row, name) for row in data.rows]), shipped)
+        verdicts = verdict_figures(data.part([_of(row, name) for row in data.rows]), shipped)
         line = "".join(f"{figures[name][column]:10.1f}" for column in COLUMNS)
-        print(f"{name:22}{len(overlaps[name][0]):6}{line}    {kinds}")
+        print(f"{name:22}{len(overlaps[name][0]):6}{line}{verdicts}")
     for title, chosen in (("mean of the 8 compared", COMPARED), ("mean of all", tuple(names))):
         means = [np.mean([figures[name][column] for name in chosen]) for column in COLUMNS]
         print(f"{title:28}" + "".join(f"{mean:10.1f}" for mean in means))
@@ -88,15 +92,26 @@ def truth_of(data: Measurements) -> np.ndarray:
     return np.array([row.entailed for row in data.rows])
 
 
-def contradictions(data: Measurements, weights: Weights) -> str:
-    """Balanced accuracy of contradicted against neutral, on rows with these labels."""
-    known = data.part([row.label in ("contradicted", "neutral") for row in data.rows])
-    truth = np.array([row.label == "contradicted" for row in known.rows])
-    if not truth.any() or truth.all():
-        return f"{'':>10}"
-    judged = [_probabilities(known, weights, row) for row in range(len(known.rows))]
-    judgements = np.array([contradicted > neutral for _, contradicted, neutral in judged])
-    return f"{balanced_accuracy(truth, judgements):10.1f}"
+def verdict_figures(data: Measurements, weights: Weights) -> str:
+    """`VERDICT_COLUMNS` on the rows with one of three labels; blank where a label never occurs."""
+    known = data.part([row.label in ("entailed", "contradicted", "neutral") for row in data.rows])
+    labels = np.array([row.label for row in known.rows])
+    if len(set(labels)) < 3:
+        return ""
+    verdict_of = VerifyClaims(against="reference").verdict_of
+    verdicts = np.array(
+        [
+            verdict_of(Judgement(*_probabilities(known, weights, row), 0, 0))
+            for row in range(len(known.rows))
+        ]
+    )
+    contradicted, right = verdicts == "contradicted", verdicts == labels
+    figures = (
+        right.mean(),
+        right[contradicted].mean(),
+        right[labels == "contradicted"].mean(),
+    )
+    return "".join(f"{100 * figure:10.1f}" for figure in figures)
 
 
 def _probabilities(data: Measurements, weights: Weights, row: int) -> tuple[float, float, float]:

@@ -111,6 +111,44 @@ def test_label(judgement: Judgement, threshold: float, verdict: str) -> None:
     assert (row["status"], row["reason"], row["passage"]) == ("judged", None, None)
 
 
+@pytest.mark.parametrize(
+    ("probabilities", "settings", "verdict"),
+    [
+        ((0.45, 0.40, 0.15), {}, "neutral"),  # more probably entailed than contradicted
+        ((0.75, 0.20, 0.05), {"threshold": 0.8}, "neutral"),
+        ((0.20, 0.39, 0.41), {}, "neutral"),
+        ((0.20, 0.41, 0.39), {}, "contradicted"),
+        ((0.30, 0.40, 0.30), {}, "contradicted"),
+        ((0.31, 0.39, 0.30), {}, "neutral"),  # the most probable, but below its threshold
+        ((0.31, 0.39, 0.30), {"contradiction_threshold": 0.0}, "contradicted"),
+        ((0.20, 0.60, 0.20), {"contradiction_threshold": 0.7}, "neutral"),
+        ((0.20, 0.40, 0.40), {"contradiction_threshold": 0.0}, "neutral"),  # a tie
+        ((0.40, 0.60, 0.00), {"threshold": 0.4}, "entailed"),
+    ],
+)
+def test_contradicted_is_the_most_probable_and_reaches_its_threshold(
+    probabilities: tuple[float, float, float], settings: dict[str, float], verdict: str
+) -> None:
+    stage = VerifyClaims(against="reference", **settings)
+    assert stage.verdict_of(Judgement(*probabilities, 0, 0)) == verdict
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0.5, 1), st.floats(0, 1))
+def test_a_higher_threshold_invents_no_contradiction(
+    entailed: float, share: float, threshold: float, contradiction_threshold: float
+) -> None:
+    """What is entailed at one threshold is entailed or neutral at any higher one."""
+    contradicted = share * (1 - entailed)
+    judgement = Judgement(entailed, contradicted, 1 - entailed - contradicted, 0, 0)
+    lower, higher = (
+        VerifyClaims(
+            against="reference", threshold=each, contradiction_threshold=contradiction_threshold
+        ).verdict_of(judgement)
+        for each in (0.5, threshold)
+    )
+    assert lower == higher or (lower, higher) == ("entailed", "neutral")
+
+
 def test_joined_contexts_are_one_premise_and_evidence_names_its_passage() -> None:
     samples = [{"sample_id": "s", "retrieved_contexts": ["first", "the second", ""]}]
     model = Listed(Judgement(0.9, 0.05, 0.05, 10, 16))
