@@ -1,5 +1,6 @@
 """Embedding similarity: the cosine of two texts of a sample."""
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Self
 
 import polars as pl
@@ -15,11 +16,13 @@ class EmbeddingSimilarity(Stage):
     """Cosine of the embeddings of two texts of a sample, in [-1, 1].
 
     With a `threshold`, 0.0 included, `similar` says whether the cosine reaches it. A
-    missing or blank text is never embedded: its sample is `undefined`. A sample whose text
-    the embedder gives no embedding for is `failed`.
+    missing or blank text is never embedded: its sample is `undefined`, as is that of a text
+    whose embedding is the zero vector, which has no direction. A sample whose text the
+    embedder gives no embedding for is `failed`.
     """
 
     use: ClassVar[str] = "embedding_similarity"
+    version: ClassVar[int] = 2
     columns: ClassVar = {"samples": ("sample_id", "user_input", "response", "reference")}
 
     left: SampleText
@@ -51,24 +54,41 @@ class EmbeddingSimilarity(Stage):
         return self._rows(texts.join(measured, on="sample_id", how="left", maintain_order="left"))
 
     def _cosines(self, texts: pl.DataFrame, embedded: pl.DataFrame) -> pl.DataFrame:
-        """`sample_id`, `cosine` and `lost`: the text that has no embedding, or NULL."""
+        """`sample_id`, `cosine`, and `lost` and `zero`: the text whose embedding is that, or NULL.
+
+        In 64 bits, and divided by the lengths: those of unit vectors in 32 bits are 1 only up to
+        rounding. Equal vectors have the cosine 1.0, since the square root of a square is exact.
+        """
+        exact = pl.col("embedding").arr.eval(pl.element().cast(pl.Float64))
         for side in ("left", "right"):
-            of_side = embedded.rename({"text": f"{side}_text", "embedding": side})
+            of_side = embedded.select(exact.alias(side), pl.col("text").alias(f"{side}_text"))
             texts = texts.join(of_side, on=f"{side}_text", how="left")
-        product = (pl.col("left") * pl.col("right")).arr.sum()
+        squares = {side: _dot(side, side) for side in ("left", "right")}
+        cosine = _dot("left", "right") / (squares["left"] * squares["right"]).sqrt()
+        is_lost = {side: pl.col(side).is_null() for side in squares}
+        is_zero = {side: square == 0 for side, square in squares.items()}
         return texts.select(
             "sample_id",
-            # Lengths are 1 up to rounding, so a product can be slightly out of range.
-            cosine=product.cast(pl.Float64).clip(-1.0, 1.0),
-            lost=pl.when(pl.col("left").is_null())
+            # Rounding may leave the cosine of nearly equal vectors slightly out of range.
+            cosine=cosine.clip(-1.0, 1.0),
+            lost=self._field_where(is_lost),
+            zero=self._field_where(is_zero),
+        )
+
+    def _field_where(self, of_side: Mapping[str, pl.Expr]) -> pl.Expr:
+        """The field of the first side where the condition holds, or NULL."""
+        return (
+            pl.when(of_side["left"])
             .then(pl.lit(self.left))
-            .when(pl.col("right").is_null())
-            .then(pl.lit(self.right)),
+            .when(of_side["right"])
+            .then(pl.lit(self.right))
         )
 
     def _rows(self, texts: pl.DataFrame) -> pl.DataFrame:
-        undefined, lost = pl.col("undefined"), pl.col("lost")
-        cosine = pl.when(lost.is_null()).then("cosine")
+        lost = pl.col("lost")
+        zero = pl.when(lost.is_null()).then(pl.format("the embedding of the {} is zero", "zero"))
+        undefined = pl.coalesce("undefined", zero)
+        cosine = pl.when(lost.is_null() & undefined.is_null()).then("cosine")
         return texts.select(
             "sample_id",
             left=pl.lit(self.left),
@@ -82,6 +102,10 @@ class EmbeddingSimilarity(Stage):
             .otherwise(pl.lit("measured")),
             reason=pl.coalesce(undefined, pl.format("the {} has no embedding", lost)),
         )
+
+
+def _dot(left: str, right: str) -> pl.Expr:
+    return (pl.col(left) * pl.col(right)).arr.sum()
 
 
 def _undefined(field: SampleText) -> pl.Expr:

@@ -1,8 +1,12 @@
-"""The demo pipelines on a store that the first release made: nothing is made or asked for again."""
+"""The demo pipelines on a store of the first release: no model is asked again.
+
+Tables are reused but for those of `REMADE`.
+"""
 
 import gzip
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +18,25 @@ from tests.endpoint.server import Endpoint, serve
 
 ROOT = Path(__file__).parents[2]
 FIRST = ROOT / "tests/data/first_release/demo.duckdb.gz"
-PIPELINES = ("quickstart.yaml", "llm/quickstart.yaml", "llm/nightly.yaml")
+VERIFY = {
+    "response_in_reference", "reference_in_response", "response_in_contexts",
+    "reference_in_contexts",
+}  # fmt: skip
+REMADE = {
+    "quickstart.yaml": {
+        *VERIFY, "similarity", "factual_correctness", "answer_correctness", "semantic_similarity",
+        "faithfulness", "context_recall", "summary",
+    },
+    "llm/quickstart.yaml": {*VERIFY, "similarity", "answer_correctness", "semantic_similarity",
+        "summary"},
+    "llm/nightly.yaml": {"response_in_contexts", "reference_in_contexts"},
+}  # fmt: skip
+"""The steps of each pipeline whose tables are made again.
+
+`verify_claims` since version 5: what is contradicted by the embedded model. Verdicts of a language
+model are the same, and so are the scores made of them. `embedding_similarity` since version 2:
+cosines differ in the eighth digit. The others are made of these.
+"""
 
 
 @pytest.fixture
@@ -22,7 +44,10 @@ def store(tmp_path: Path) -> Store:
     """A copy of the store that the first release made of the demo pipelines."""
     path = tmp_path / "demo.duckdb"
     path.write_bytes(gzip.decompress(FIRST.read_bytes()))
-    return Store(path)
+    store = Store(path)
+    with store.writing():
+        pass  # A store of an older schema version cannot be read before it is migrated.
+    return store
 
 
 @pytest.fixture
@@ -38,25 +63,49 @@ def rows(store: Store, sql: str) -> set[tuple[object, ...]]:
         return set(connection.execute(sql).fetchall())
 
 
-def test_every_step_is_reused(store: Store, endpoint: Endpoint) -> None:
-    for name in PIPELINES:
-        ran = run_pipeline(prepare(ROOT / "configs" / name), store)
-        assert [step for step, result in ran.steps.items() if not result.reused] == []
+def changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
+    """The steps whose tables differ."""
+    assert before.keys() == after.keys()
+    return {step for step in before if before[step] != after[step]}
+
+
+def changed_steps(name: str) -> set[str]:
+    """The steps of a pipeline whose tables have other rows than in the first release."""
+    return REMADE[name] - (VERIFY if name.startswith("llm/") else set())
+
+
+def tables(store: Store, pipeline: str) -> dict[str, tuple[object, ...]]:
+    """What is in the table of each step in the newest run of a pipeline."""
+    latest = """
+        SELECT step, digest, row_count, failures FROM audit.run_steps
+        JOIN audit.artifacts USING (artifact_id) JOIN audit.runs ON runs.run_id = run_steps.run_id
+        WHERE config_path LIKE '%/configs/' || $pipeline
+        QUALIFY dense_rank() OVER (ORDER BY started_at DESC) = 1
+    """
+    with store.reading() as connection:
+        found = connection.execute(latest, {"pipeline": pipeline}).fetchall()
+    return {step: rest for step, *rest in found}
+
+
+@pytest.mark.parametrize("name", REMADE)
+def test_tables_are_reused_and_replies_too(store: Store, endpoint: Endpoint, name: str) -> None:
+    before = tables(store, name)
+    ran = run_pipeline(prepare(ROOT / "configs" / name), store)
+    assert {step for step, result in ran.steps.items() if not result.reused} == REMADE[name]
+    assert changed(before, tables(store, name)) == changed_steps(name)
     assert endpoint.requests == []
     assert check_store(store).faults == []
 
 
+@pytest.mark.parametrize("name", REMADE)
 def test_without_the_tables_the_replies_give_the_same_tables(
-    store: Store, endpoint: Endpoint
+    store: Store, endpoint: Endpoint, name: str
 ) -> None:
-    made = "SELECT fingerprint, digest, row_count, failures FROM audit.artifacts"
     replies = "SELECT key, reply, made_at FROM audit.replies"
-    with store.writing():
-        pass  # A store of an older schema version cannot be read before it is migrated.
-    before = rows(store, made), rows(store, replies)
+    before, known = tables(store, name), rows(store, replies)
     with store.writing() as connection:
         connection.execute("DELETE FROM audit.artifacts")
-    for name in PIPELINES:
-        run_pipeline(prepare(ROOT / "configs" / name), store)
-    assert (rows(store, made), rows(store, replies)) == before
+    run_pipeline(prepare(ROOT / "configs" / name), store)
+    assert changed(before, tables(store, name)) == changed_steps(name)
+    assert rows(store, replies) == known
     assert endpoint.requests == []

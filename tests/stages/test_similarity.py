@@ -1,13 +1,17 @@
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from claimflow.flows.models.sentence_encoder import SentenceEncoder
 from claimflow.stages.rows import Sample
 from claimflow.stages.similarity import EmbeddingSimilarity
 from claimflow.stages.tables import build
+from claimflow.stages.tools import embedding_table
 
 TEXTS = {
     "same": ("A cat sat on the mat.", "A cat sat on the mat."),
@@ -54,7 +58,7 @@ def test_one_row_per_sample_in_their_order():
 
 def test_cosines():
     rows = similarities()
-    assert rows["same"]["cosine"] == pytest.approx(1, abs=1e-6)
+    assert rows["same"]["cosine"] == 1
     assert rows["near"]["cosine"] == pytest.approx(0.7872, abs=0.02)
     assert rows["far"]["cosine"] < 0.2
     assert all(row["cosine"] is None or -1 <= row["cosine"] <= 1 for row in rows.values())
@@ -107,8 +111,59 @@ def test_zero_is_a_threshold():
 
 def test_the_cosine_does_not_depend_on_the_side():
     there, back = similarities(), similarities(left="reference", right="response")
-    for sample_id, row in there.items():
-        assert back[sample_id]["cosine"] == pytest.approx(row["cosine"], abs=1e-9)
+    assert {name: row["cosine"] for name, row in there.items()} == {
+        name: row["cosine"] for name, row in back.items()
+    }
+
+
+class Vectors:
+    """Gives each text the vector listed for it."""
+
+    def __init__(self, **vectors: Sequence[float]) -> None:
+        self._vectors = vectors
+
+    def embed(self, texts: Sequence[str]) -> pl.DataFrame:
+        packed = [np.array(self._vectors[text], "<f4").tobytes() for text in texts]
+        return embedding_table(texts, packed, dimension=3)
+
+
+def samples_of(*pairs: tuple[str, str]) -> pl.DataFrame:
+    rows = [{"sample_id": f"{a} {b}", "response": a, "reference": b} for a, b in pairs]
+    return build(Sample, rows)
+
+
+component = st.floats(-1, 1, width=32)
+
+
+@given(st.lists(st.tuples(component, component, component), min_size=2, max_size=2))
+def test_a_cosine_is_at_most_1_and_that_of_equal_vectors_is_1(vectors):
+    """Whatever rounding to 32 bits has made of their lengths."""
+    embedder = Vectors(a=vectors[0], same=vectors[0], b=vectors[1])
+    pairs = samples_of(("a", "same"), ("a", "a"), ("a", "b"))
+    rows = similarities(pairs, embedder, threshold=1.0)
+    if any(vectors[0]):
+        for pair in ("a same", "a a"):
+            assert (rows[pair]["cosine"], rows[pair]["similar"]) == (1.0, True)
+    cosine = rows["a b"]["cosine"]
+    assert (cosine is None) == (not any(vectors[0]) or not any(vectors[1]))
+    if cosine is not None:
+        assert -1 <= cosine <= 1
+        exact = np.array(vectors, np.longdouble)
+        lengths = np.sqrt((exact**2).sum(axis=1))
+        assert cosine == pytest.approx(
+            float((exact[0] * exact[1]).sum() / lengths.prod()), abs=1e-14
+        )
+
+
+@pytest.mark.parametrize(
+    ("pair", "field"),
+    [(("zero", "a"), "response"), (("a", "zero"), "reference"), (("zero", "zero"), "response")],
+)
+def test_a_zero_vector_has_no_cosine(pair, field):
+    embedder = Vectors(a=[1, 0, 0], zero=[0, 0, 0])
+    (row,) = similarities(samples_of(pair), embedder, threshold=-1.0).values()
+    assert (row["status"], row["cosine"], row["similar"]) == ("undefined", None, None)
+    assert row["reason"] == f"the embedding of the {field} is zero"
 
 
 def test_no_samples_no_rows():
