@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from claimflow.flows.pipeline.pipeline import Pipeline
     from claimflow.flows.report.terminal import Terminal
     from claimflow.flows.runner.plan import PlannedStep
+    from claimflow.flows.store.store import Store
 
 
 def add(commands: Commands) -> None:
@@ -77,7 +78,11 @@ def plan(options: Namespace) -> int:
     estimates |= canaries
     if estimates:
         terminal.print_line(total_line(estimates))
-        for line in (*_cascade_lines(estimates), *budget_lines(prepared.pipeline, estimates)):
+        for line in (
+            *_cascade_lines(estimates),
+            *budget_lines(prepared.pipeline, estimates),
+            *_address_lines(prepared.pipeline, estimates, store),
+        ):
             terminal.print_line(line)
     return 0
 
@@ -157,6 +162,22 @@ def _cascade_lines(estimates: "Mapping[str, Estimate]") -> Iterator[str]:
             )
 
 
+def _address_lines(
+    pipeline: "Pipeline", estimates: "Mapping[str, Estimate]", store: "Store"
+) -> Iterator[str]:
+    """A line for each endpoint whose earlier calls went elsewhere."""
+    from claimflow.flows.judge.call_statistics import only_asked_elsewhere
+    from claimflow.flows.judge.provider import endpoint_identity
+
+    single = [part for one in estimates.values() for part in one.parts or (one,)]
+    for who in sorted({one.who for one in single if one.calls and one.who}):
+        model = pipeline.endpoints[who].model
+        api_base = endpoint_identity(pipeline.endpoints[who])["api_base"]
+        if only_asked_elsewhere(store, model, api_base):
+            address = api_base or "the provider's own address"
+            yield f"{who}: no reply on file is of {model} at {address}, so none is reused"
+
+
 def budget_lines(pipeline: "Pipeline", estimates: "Mapping[str, Estimate]") -> Iterator[str]:
     """A line for each endpoint whose budget would not suffice."""
     single = [part for one in estimates.values() for part in one.parts or (one,)]
@@ -190,6 +211,7 @@ def doctor(options: Namespace) -> int:
     Reads no samples and stores nothing. Raises `JudgeError` when an endpoint cannot be used.
     """
     from claimflow.flows.judge.doctor import examine
+    from claimflow.flows.judge.provider import endpoint_identity
     from claimflow.flows.pipeline.model_settings import DEFAULT_JUDGE, EMBEDDER
     from claimflow.flows.pipeline.pipeline import build_pipeline
     from claimflow.flows.pipeline.yaml_source import load_yaml
@@ -202,10 +224,11 @@ def doctor(options: Namespace) -> int:
     if not endpoints:
         print("this pipeline asks no endpoint: its judge and its encoder run in this process")
         return 0
+    addresses = {who: endpoint_identity(one)["api_base"] for who, one in endpoints.items()}
     examined = examine(endpoints)
     terminal = Terminal()
     for who, endpoint in endpoints.items():
-        address = f" at {endpoint.api_base}" if endpoint.api_base else ""
+        address = f" at {addresses[who]}" if addresses[who] else ""
         terminal.print_line(f"{who}: {endpoint.model}{address}", "bold")
         width = max(map(len, examined[who].found))
         for topic, finding in examined[who].found.items():

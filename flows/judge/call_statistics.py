@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from claimflow.flows.judge.response_formats import ResponseFormat
-from claimflow.flows.pipeline.model_settings import Judge
 from claimflow.flows.store.store import Store, read_table
 
 CHARACTERS_PER_TOKEN: Final = 4.0
@@ -24,14 +23,14 @@ class CallStatistics(NamedTuple):
     per_entry: Mapping[str, float] = {}
 
 
-def recall_call_statistics(store: Store, judge: Judge) -> CallStatistics:
-    """Statistics of the newest 1,000 calls of this model at this address.
+def recall_call_statistics(store: Store, model: str, api_base: str | None) -> CallStatistics:
+    """Statistics of the newest 1,000 calls of this model at this address, as it was resolved.
 
     Calls whose texts are kept as hashes are left out.
     """
     if not store.path.is_file():
         return CallStatistics()
-    values = {"model": judge.model, "api_base": judge.api_base, "hash": _HASH, "recent": _RECENT}
+    values = {"model": model, "api_base": api_base, "hash": _HASH, "recent": _RECENT}
     with store.reading() as connection:
         found = connection.execute(_QUERY, values).fetchall()[0]
     ratio, of_claims, of_texts = found
@@ -61,6 +60,19 @@ FROM recent
 """
 
 
+def only_asked_elsewhere(store: Store, model: str, api_base: str | None) -> bool:
+    """Whether the store has calls of a model, but none of them at this address."""
+    if not store.path.is_file():
+        return False
+    query = (
+        "SELECT count(*) > 0 AND NOT coalesce(bool_or(api_base IS NOT DISTINCT FROM $api_base), "
+        "false) FROM audit.calls WHERE model = $model"
+    )
+    with store.reading() as connection:
+        values = {"model": model, "api_base": api_base}
+        return bool(connection.execute(query, values).fetchall()[0][0])
+
+
 class OpenReply(NamedTuple):
     """A reply with a mistake, from a run that ended before it asked the model to correct it."""
 
@@ -76,12 +88,12 @@ class ResumeState(NamedTuple):
     open: dict[str, OpenReply]
 
 
-def recall_resume_state(store: Store, judge: Judge) -> ResumeState:
-    """The resume state of this model at this address."""
+def recall_resume_state(store: Store, model: str, api_base: str | None) -> ResumeState:
+    """The resume state of this model at this address, as it was resolved."""
     if not store.path.is_file():
         return ResumeState(None, {})
     condition = "model = $model AND api_base IS NOT DISTINCT FROM $api_base"
-    values = {"model": judge.model, "api_base": judge.api_base}
+    values = {"model": model, "api_base": api_base}
     with store.reading() as connection:
         response_format = connection.execute(
             f"SELECT arg_max(rung, asked_at) FROM audit.calls WHERE {condition} "

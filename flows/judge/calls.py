@@ -91,6 +91,7 @@ _SCHEMA: Final[dict[str, Any]] = {
 def chat_call(
     request: Request,
     *,
+    answered_by: Mapping[str, Any],
     run_id: str,
     step: str,
     judge: str,
@@ -98,8 +99,13 @@ def chat_call(
     rung: str,
     repeats: str | None,
 ) -> Call:
-    """The record of a request of a chat model that is about to be sent."""
+    """The record of a request of a chat model that is about to be sent.
+
+    `answered_by` is what `JudgeProvider.identity` says of it.
+    """
     other_provider = () if provider == DEFAULT_PROVIDER else (provider,)
+    request = request._replace(api_base=answered_by.get("api_base", request.api_base))
+    more = {name: value for name, value in answered_by.items() if name != "api_base"}
     system, prompt = (without_surrogates(text) for text in _split_messages(request.messages))
     return Call(
         call_id=str(uuid4()),
@@ -108,7 +114,7 @@ def chat_call(
         judge=judge,
         model=request.model,
         api_base=request.api_base,
-        request=content_key("request", *request, *other_provider),
+        request=content_key("request", *request, *other_provider, *([more] if more else [])),
         repeats=repeats,
         rung=rung,
         system=system,

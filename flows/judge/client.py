@@ -1,7 +1,7 @@
 """The judge client: requests within rate limit, budget and response format."""
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -212,12 +212,14 @@ class JudgeClient:
         session: Session,
         requests: RateLimitedClient,
         resume: ResumeState,
+        answered_by: Mapping[str, Any],
     ):
         self._name = name
         self._judge = judge
         self._session = session
         self._requests = requests
         self._provider = session.provider(judge.provider)
+        self._answered_by = answered_by
         self._open = resume.open
         self._format: ResponseFormat = resume.response_format or RESPONSE_FORMATS[0]
         self._takes_seed = True
@@ -245,9 +247,13 @@ class JudgeClient:
             model, api_base = self._judge.model, self._judge.api_base
             request = Request(model, list(messages), parameters, api_base)
             asker = {"run_id": self._session.run_id, "step": step, "judge": self._name}
-            provider = self._judge.provider
             call = chat_call(
-                request, **asker, provider=provider, rung=response_format, repeats=repeats
+                request,
+                **asker,
+                answered_by=self._answered_by,
+                provider=self._judge.provider,
+                rung=response_format,
+                repeats=repeats,
             )
             open_reply = self._open.pop(call.request, None)
             if open_reply and self._session.since(step) is None:
@@ -319,16 +325,21 @@ def warm_up(session: Session, endpoint: Endpoint, label: str) -> None:
         raise JudgeError(f"{label} ({endpoint.model}): {error.message}") from None
 
 
-def open_judge_client(name: str, judge: Judge, session: Session) -> JudgeClient:
-    """The client of a judge, with the response format and open replies of earlier runs."""
+def open_judge_client(
+    name: str, judge: Judge, session: Session, answered_by: Mapping[str, Any]
+) -> JudgeClient:
+    """The client of a judge, with the response format and open replies of earlier runs.
+
+    `answered_by` is what `JudgeProvider.identity` says of the judge.
+    """
     label = f"judge {name}" if name != "judge" else "judge"
     warm_up(session, judge, label)
     requests = RateLimitedClient(
         label, judge, session, price_of(judge), max_tokens=judge.max_tokens
     )
-    return JudgeClient(
-        name, judge, session, requests, recall_resume_state(session.ledger.store, judge)
-    )
+    address = answered_by.get("api_base", judge.api_base)
+    resume = recall_resume_state(session.ledger.store, judge.model, address)
+    return JudgeClient(name, judge, session, requests, resume, answered_by)
 
 
 def _resumed(call: Call, reply: OpenReply) -> Exchange:

@@ -15,7 +15,7 @@ from claimflow.flows.judge.budget import BudgetExceeded, price_of
 from claimflow.flows.judge.calls import Call, embedding_call
 from claimflow.flows.judge.client import RateLimitedClient, warm_up
 from claimflow.flows.judge.judge import WorkerPool
-from claimflow.flows.judge.provider import JudgeProvider, ProviderError, Usage
+from claimflow.flows.judge.provider import JudgeProvider, ProviderError, Usage, endpoint_identity
 from claimflow.flows.judge.provider_errors import provider_call
 from claimflow.flows.judge.session import Session
 from claimflow.flows.judge.usage import checked_usage
@@ -54,7 +54,7 @@ class EndpointEmbedder:
     """
 
     def __init__(self, endpoint: EmbeddingEndpoint, session: Session) -> None:
-        self.identity = endpoint.identity()
+        self.identity = endpoint_identity(endpoint)
         self._endpoint = endpoint
         self._session = session
         self._provider = session.provider(endpoint.provider)

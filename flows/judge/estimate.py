@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from claimflow.flows.judge.budget import cost_of
-from claimflow.flows.judge.call_statistics import CHARACTERS_PER_TOKEN, CallStatistics
+from claimflow.flows.judge.call_statistics import CHARACTERS_PER_TOKEN, recall_call_statistics
 from claimflow.flows.judge.conversation import render_messages
 from claimflow.flows.judge.judge import Answer, Batch, LedgerAnswers, batch_questions
-from claimflow.flows.judge.provider import Price, Usage
+from claimflow.flows.judge.provider import Price, Usage, endpoint_identity
 from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint, Judge
 from claimflow.flows.store.ledger import Ledger
 from claimflow.stages.rows import content_key
@@ -109,16 +109,16 @@ class CountingJudge:
         self,
         judge: Judge,
         ledger: Ledger,
-        statistics: CallStatistics,
         asked: set[str],
         *,
         fresh: bool = False,
         since: datetime | None = None,
     ) -> None:
         self.tally = Tally()
-        self.identity = judge.identity()
+        self.identity = endpoint_identity(judge)
         self._remembered = LedgerAnswers(ledger, self.identity)
-        self._statistics = statistics
+        address = self.identity["api_base"]
+        self._statistics = recall_call_statistics(ledger.store, judge.model, address)
         self._max_tokens = judge.max_tokens
         self._fresh = fresh
         self._since = since
@@ -174,7 +174,7 @@ class CountingEmbedder:
         fresh: bool = False,
     ) -> None:
         self.tally = Tally()
-        self._identity = endpoint.identity()
+        self._identity = endpoint_identity(endpoint)
         self._per_call = endpoint.texts_per_call
         self._ledger = ledger
         self._fresh = fresh

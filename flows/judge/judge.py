@@ -11,6 +11,7 @@ from claimflow.flows.errors import StoppedError
 from claimflow.flows.judge.calls import Call
 from claimflow.flows.judge.client import JudgeClient, open_judge_client
 from claimflow.flows.judge.conversation import Answers, Conversation
+from claimflow.flows.judge.provider import provider_identity
 from claimflow.flows.judge.response_formats import format_parameters
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.model_settings import Judge
@@ -161,7 +162,8 @@ class EndpointJudge:
     """A language model for all steps of a run that ask it."""
 
     def __init__(self, name: str, judge: Judge, session: Session) -> None:
-        self.identity = judge.identity()
+        self._answered_by = provider_identity(judge)
+        self.identity = judge.identity() | self._answered_by
         self._name = name
         self._judge = judge
         self._session = session
@@ -187,7 +189,9 @@ class EndpointJudge:
         if not missing:
             return known
         with self._client_lock:
-            self._client = self._client or open_judge_client(self._name, self._judge, self._session)
+            self._client = self._client or open_judge_client(
+                self._name, self._judge, self._session, self._answered_by
+            )
         arguments = _ConversationArguments(self._client, form, step)
         return known | self._session.loop.run(self._answer_missing(missing, arguments, finished))
 

@@ -21,6 +21,13 @@ from functools import cache
 from inspect import unwrap
 from typing import Any, Final, NamedTuple
 
+from claimflow.flows.judge.litellm_settings import (
+    address_variable,
+    must_import,
+    other_address,
+    proxied,
+    reply_settings,
+)
 from claimflow.flows.judge.provider import (
     ChatReply,
     JudgeProvider,
@@ -95,6 +102,21 @@ class LitellmProvider(JudgeProvider):
         per_token = (prompt, prompt if cached is None else cached, completion)
         return Price(*(Decimal(str(usd)) * _MILLION for usd in per_token))
 
+    def identity(self, model: str, api_base: str | None) -> dict[str, Any]:
+        """As `JudgeProvider.identity`. Imports litellm only where it may change the result."""
+        needed = "litellm" in sys.modules or must_import() or "/" not in model
+        package = _litellm() if needed else None
+        named = model.partition("/")[0] if "/" in model else _provider_of(model, api_base) or ""
+        provider = "litellm_proxy" if proxied(package) else named
+        attribute = _address_attribute(model, provider, api_base) if package else None
+        address = other_address(provider, attribute) if attribute or not api_base else None
+        located = bool(api_base or address)
+        settings = reply_settings(model, provider, package, located=located)
+        return {
+            **({"api_base": address} if address else {}),
+            **({"settings": settings} if settings else {}),
+        }
+
     def missing(self, model: str, api_base: str | None) -> str | None:
         """As `JudgeProvider.missing`. Keys are looked for in the environment."""
         provider = _provider_of(model, api_base)
@@ -102,8 +124,7 @@ class LitellmProvider(JudgeProvider):
             return (
                 f"{model!r} names no provider that litellm knows: write openai/MODEL, for example"
             )
-        address_variable = f"{provider.upper()}_API_BASE"
-        if provider in _LOCAL and not api_base and not os.environ.get(address_variable):
+        if provider in _LOCAL and not api_base and not address_variable(provider):
             return f"{provider} needs an api_base, such as http://127.0.0.1:8000/v1"
         name = f"{provider.upper()}_API_KEY"
         key = os.environ.get(name, "")
@@ -516,6 +537,20 @@ def _provider_of(model: str, api_base: str | None) -> str | None:
         return None
 
 
+def _address_attribute(model: str, provider: str, api_base: str | None) -> str | None:
+    """`litellm.api_base` where a call of the model goes there, else None."""
+    package = _litellm()
+    address = package.api_base
+    if not address or provider in ("ollama", "ollama_chat"):
+        return address and str(address)  # For these litellm prefers it to that of the call.
+    if api_base:
+        return None
+    with _quiet(), suppress(Exception):
+        # Of many providers litellm knows the address, and prefers that.
+        return None if package.get_llm_provider(model)[3] else str(address)
+    return str(address)
+
+
 def _takes_address(model: str) -> bool:
     """Whether a call of a model goes to the `api_base` it is given."""
     provider = _provider_of(model, None)
@@ -532,6 +567,8 @@ def _is_plain_openai(request: Request) -> bool:
     if not request.model.startswith("openai/") or "mock_response" in request.parameters:
         return False
     if not request.api_base and not os.environ.get("OPENAI_API_KEY"):
+        return False
+    if proxied(_litellm()):
         return False
     from litellm.types.utils import all_litellm_params
 

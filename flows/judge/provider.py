@@ -21,7 +21,9 @@ from claimflow.flows.pipeline.model_settings import (
     DEFAULT_PROVIDER,
     PROVIDER_GROUP,
     PROVIDERS,
+    Endpoint,
 )
+from claimflow.stages.rows import canonical
 
 ErrorKind = Literal[
     "throttled",  # too many requests: wait, then ask again
@@ -143,6 +145,16 @@ class JudgeProvider(ABC):
         """The environment variable that holds the API key; None if there is none to look for."""
         return None
 
+    def identity(self, model: str, api_base: str | None) -> dict[str, Any]:
+        """Who answers calls of a model, and how, as far as the judge's own settings do not say.
+
+        JSON values without secrets, known without asking the endpoint. They become part of
+        fingerprints and ledger keys, so that replies of another server or under other settings
+        are not taken for these. `api_base` in it is the address that is asked in place of the one
+        given; `settings` is for anything else.
+        """
+        return {}
+
     async def warm_up(self, model: str) -> None:
         """Load what the first call needs, so that its time limit does not include it."""
         return
@@ -150,6 +162,28 @@ class JudgeProvider(ABC):
     async def close(self) -> None:
         """Close the connections of this event loop. Called before the loop ends."""
         return
+
+
+def provider_identity(endpoint: Endpoint) -> dict[str, Any]:
+    """What `JudgeProvider.identity` says of an endpoint. Raises `InputError` where it fails."""
+    try:
+        found = open_provider(endpoint.provider).identity(endpoint.model, endpoint.api_base)
+        canonical(found)
+        return dict(found)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, InputError):
+            raise
+        what = f"its identity cannot be told: {type(error).__name__}: {error}"
+        hint = "identity returns a dict of JSON values"
+        raise InputError([Fault(f"judge provider {endpoint.provider}", what, hint)]) from None
+
+
+def endpoint_identity(endpoint: Endpoint) -> dict[str, Any]:
+    """Everything that can change a reply of an endpoint, with the address as resolved.
+
+    It equals `Endpoint.identity` where the provider takes nothing from elsewhere.
+    """
+    return endpoint.identity() | provider_identity(endpoint)
 
 
 def register_provider(name: str, factory: Callable[[], JudgeProvider]) -> None:

@@ -181,9 +181,10 @@ class Endpoint(YamlModel):
         return self.extra
 
     def identity(self) -> dict[str, Any]:
-        """Everything that can change a reply: the request without its texts, and who is asked.
+        """What these settings say of a request without its texts, and of who is asked.
 
-        litellm is left out, which the ledger keys of earlier releases do not name.
+        `flows.judge.provider` adds what they leave open. litellm is left out, which the ledger
+        keys of earlier releases do not name.
         """
         identity = {"model": self.model, "api_base": self.api_base, **self.parameters()}
         if self.provider != DEFAULT_PROVIDER:

@@ -10,7 +10,6 @@ from typing import Any, Final
 import polars as pl
 
 from claimflow.flows.judge.budget import price_of
-from claimflow.flows.judge.call_statistics import recall_call_statistics
 from claimflow.flows.judge.estimate import (
     NOT_ASKED,
     CascadeEstimate,
@@ -107,14 +106,7 @@ class StepCounter:
         self._endpoints = endpoints
         self._entailment = entailment
         self._judges = {
-            name: CountingJudge(
-                judge,
-                Ledger(store),
-                recall_call_statistics(store, judge),
-                asked,
-                fresh=fresh,
-                since=since,
-            )
+            name: CountingJudge(judge, Ledger(store), asked, fresh=fresh, since=since)
             for name, judge in endpoints.items()
             if isinstance(judge, Judge)
         }

@@ -1,6 +1,9 @@
 """The demo pipelines on a store of the first release: no model is asked again.
 
 Tables are reused but for those of `REMADE`.
+
+That release did not record an address that came from the environment. So its replies count as those
+of the provider's own address.
 """
 
 import gzip
@@ -53,7 +56,7 @@ def store(tmp_path: Path) -> Store:
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     with serve() as endpoint:
-        monkeypatch.setenv("OPENAI_API_BASE", endpoint.api_base)
+        monkeypatch.delenv("OPENAI_API_BASE", raising=False)
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         yield endpoint
 
@@ -109,3 +112,19 @@ def test_without_the_tables_the_replies_give_the_same_tables(
     assert changed(before, tables(store, name)) == changed_steps(name)
     assert rows(store, replies) == known
     assert endpoint.requests == []
+
+
+@pytest.mark.parametrize("name", ["llm/quickstart.yaml", "llm/nightly.yaml"])
+def test_with_an_address_in_the_environment_only_what_judges_made_is_made_again(
+    store: Store, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    before = tables(store, name)
+    monkeypatch.setenv("OPENAI_API_BASE", endpoint.api_base)
+    prepared = prepare(ROOT / "configs" / name)
+    ran = run_pipeline(prepared, store)
+    judged = {step.name for step in prepared.pipeline.steps if step.judges}
+    assert {step for step, made in ran.steps.items() if not made.reused} == REMADE[name] | judged
+    assert changed(before, tables(store, name)) == changed_steps(name)
+    assert endpoint.hits > 50
+    addresses = rows(store, "SELECT DISTINCT api_base FROM audit.calls")
+    assert addresses == {(None,), (endpoint.api_base,)}

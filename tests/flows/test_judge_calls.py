@@ -135,7 +135,7 @@ def test_a_call_says_all_about_itself(tmp_path: Path) -> None:
 def made(messages: list[dict[str, str]], **parameters: Any) -> Call:
     request = Request("openai/m", messages, parameters, None)
     made_by = {"run_id": "r", "step": "s", "judge": "judge", "provider": "litellm"}
-    return chat_call(request, **made_by, rung="text", repeats=None)
+    return chat_call(request, answered_by={}, **made_by, rung="text", repeats=None)
 
 
 def test_equal_requests_have_equal_hashes() -> None:

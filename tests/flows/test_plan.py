@@ -16,7 +16,6 @@ from claimflow.flows.api import run_pipeline
 from claimflow.flows.cli.main import main
 from claimflow.flows.judge.call_statistics import CallStatistics, recall_call_statistics
 from claimflow.flows.judge.estimate import Estimate
-from claimflow.flows.pipeline.model_settings import Judge
 from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.runner.estimate import ClaimEstimate, estimate
 from claimflow.flows.runner.plan import choose, plan
@@ -361,13 +360,14 @@ def test_redacted_calls_give_no_statistics(tmp_path: Path) -> None:
         judged = Judged(tmp_path, endpoint)
         judged.write(SAMPLES, steps=BY_JUDGE)
         run(judged, endpoint, "--redact")
-        judge = Judge(**judged.judge())
-        assert recall_call_statistics(judged.store, judge) == CallStatistics()
+        judge = judged.judge()
+        asked = judge["model"], judge["api_base"]
+        assert recall_call_statistics(judged.store, *asked) == CallStatistics()
         judged.write(MORE, steps=BY_JUDGE)
         run(judged, endpoint)
-        assert recall_call_statistics(judged.store, judge).per_entry.keys() == {"claims", "texts"}
-        other = Judge(**judged.judge(model="openai/other"))
-        assert recall_call_statistics(judged.store, other) == CallStatistics()
+        assert recall_call_statistics(judged.store, *asked).per_entry.keys() == {"claims", "texts"}
+        other = "openai/other", judge["api_base"]
+        assert recall_call_statistics(judged.store, *other) == CallStatistics()
 
 
 def test_embeddings_are_counted_in_batches(tmp_path: Path) -> None:
