@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, Literal, NamedTuple
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import polars as pl
 
 from claimflow.flows.judge.provider import Request
+from claimflow.flows.judge.usage import is_count
 from claimflow.flows.pipeline.model_settings import DEFAULT_PROVIDER
 from claimflow.flows.store.store import now
 from claimflow.stages.rows import FailureKind, content_key
@@ -88,6 +89,18 @@ _SCHEMA: Final[dict[str, Any]] = {
 }
 
 
+_TOKENS: Final = ("prompt_tokens", "cached_tokens", "completion_tokens")
+_IDS: Final = ("call_id", "request", "repeats")
+_OPTIONAL: Final = frozenset(
+    {"api_base", "repeats", "rung", "system", "prompt", "reply", "error", "finish_reason"}
+)
+
+_MOST_USD: Final = 10**9
+"""What the column of costs can hold."""
+
+_MOST_SECONDS: Final = 10**9
+
+
 def chat_call(
     request: Request,
     *,
@@ -159,7 +172,52 @@ def _split_messages(messages: Sequence[dict[str, str]]) -> tuple[str | None, str
 
 
 def call_table(calls: Sequence[Call]) -> pl.DataFrame:
-    """The calls as rows of `audit.calls`."""
+    """The calls as rows of `audit.calls`, without numbers that cannot be one."""
     # Polars keeps the class of rows, and by that this module and DuckDB, until the process has
     # ended; DuckDB then prints that it leaks. So the rows are plain tuples.
-    return pl.DataFrame([tuple(call) for call in calls], schema=_SCHEMA, orient="row")
+    rows = [tuple(_with_plausible_numbers(call)) for call in calls]
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+
+
+def _with_plausible_numbers(call: Call) -> Call:
+    """The call, with tokens and cost None, and seconds and attempts 0, where they are absurd."""
+    tokens = {name: getattr(call, name) for name in _TOKENS}
+    counts = {name: count if is_count(count) else None for name, count in tokens.items()}
+    cost, seconds = call.cost, call.seconds
+    if cost is not None and (counts != tokens or not (cost.is_finite() and 0 <= cost < _MOST_USD)):
+        cost = None
+    is_time = isinstance(seconds, int | float) and 0 <= seconds < _MOST_SECONDS
+    attempts = call.attempts if is_count(call.attempts) else 0
+    return call._replace(
+        **counts, cost=cost, seconds=seconds if is_time else 0.0, attempts=attempts
+    )
+
+
+def check_id(text: str) -> None:
+    """Raise `ValueError` for a text that is no id of a call, a request or a reply."""
+    if str(UUID(text)) != text:
+        raise ValueError(f"{text!r} is no id")
+
+
+def read_call(fields: Sequence[Any]) -> Call:
+    """The call whose fields were written as JSON. Absurd numbers are left for `call_table`.
+
+    Raises `ValueError`, or `TypeError` for another number of fields, where it is no call.
+    """
+    call = Call(*fields)
+    for name in (name for name, kind in _SCHEMA.items() if kind == pl.String):
+        text = getattr(call, name)
+        if not isinstance(text, str) and (text is not None or name not in _OPTIONAL):
+            raise ValueError(f"{name} is no text")
+        if text is not None and name in _IDS:
+            check_id(text)
+        # Polars takes no lone surrogates.
+        str(text).encode()
+    asked_at = datetime.fromisoformat(str(call.asked_at))
+    if asked_at.tzinfo is not None or not isinstance(call.open, bool):
+        raise ValueError("no call of this version")
+    try:
+        cost = None if call.cost is None else Decimal(str(call.cost))
+    except ArithmeticError:
+        cost = None
+    return call._replace(asked_at=asked_at, cost=cost)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -119,13 +120,16 @@ class LedgerAnswers:
     def recall(
         self, keys: Mapping[Question, str], form: Form, *, since: datetime | None = None
     ) -> dict[Question, Answer]:
-        """The stored answers to the questions with these keys, see `Ledger.recall`."""
+        """The stored answers to the questions with these keys, see `Ledger.recall`.
+
+        An answer that cannot be read is none: its question is asked again.
+        """
         found = self._ledger.recall(list(keys.values()), since=since)
-        return {
-            question: _from_bytes(found[key], form)
-            for question, key in keys.items()
-            if key in found
-        }
+        answers: dict[Question, Answer] = {}
+        for question, key in keys.items():
+            with suppress(KeyError, TypeError, ValueError):
+                answers[question] = _from_bytes(found[key], form)
+        return answers
 
     def replies(self, answers: Mapping[str, Answer]) -> dict[str, bytes]:
         """The answers that the ledger keeps, as bytes by key: replies and final failures."""

@@ -5,18 +5,21 @@ import base64
 import fcntl
 import glob
 import json
+import logging
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
-from decimal import Decimal
+from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from claimflow.flows.errors import StoreFullError
-from claimflow.flows.judge.calls import Call, call_table
+from claimflow.flows.judge.calls import Call, call_table, check_id, read_call
+from claimflow.flows.store.integrity import UNREADABLE
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
+
+_LOG: Final = logging.getLogger("claimflow")
 
 
 class Entry(NamedTuple):
@@ -63,22 +66,48 @@ class Journal:
 
 
 def recover_journals(ledger: Ledger) -> int:
-    """Save the entries of journals left by ended processes; returns their number."""
+    """Save the entries of journals left by ended processes; returns their number.
+
+    A journal with lines that are no entries is kept under a name that ends in `.unreadable`, with
+    a warning that tells how many they are; its other entries are saved.
+    """
     recovered = 0
     # Escaped, since the name of a store may contain a pattern. The oldest first, since a call
     # may close an earlier one.
     found = ledger.store.path.parent.glob(f"{glob.escape(ledger.store.path.name)}.*.journal")
-    for path in sorted(found):
-        with suppress(FileNotFoundError), path.open("rb") as file:
-            try:
+    for path in sorted(path for path in found if path.is_file()):
+        try:
+            with path.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            entries = list(_entries(file.read()))
-            write_entries(ledger, entries)
-            path.unlink(missing_ok=True)
-            recovered += len(entries)
+                recovered += _recover(ledger, path, file)
+        except (FileNotFoundError, BlockingIOError):
+            continue
+        except OSError as error:
+            _LOG.warning("%s: calls of an earlier run cannot be read (%s)", path, error.strerror)
     return recovered
+
+
+def _recover(ledger: Ledger, path: Path, file: BinaryIO) -> int:
+    """Save the entries of a journal and remove it, or set it aside."""
+    saved = lost = 0
+    entries: list[Entry] = []
+    while line := file.readline(_LONGEST_LINE):
+        try:
+            entries.append(_entry(line))
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            # The last line of a killed process may not be whole.
+            lost += line.endswith(b"\n") or not line.startswith(_BEGINNING[: len(line)])
+        if len(entries) == _ENTRIES_AT_ONCE:
+            write_entries(ledger, entries)
+            saved, entries = saved + len(entries), []
+    write_entries(ledger, entries)
+    if lost:
+        aside = path.rename(f"{path}{UNREADABLE}")
+        what = "%s: %d of %d lines are no calls of this version of claimflow; they are not saved"
+        _LOG.warning(what, aside, lost, lost + saved + len(entries))
+    else:
+        path.unlink(missing_ok=True)
+    return saved + len(entries)
 
 
 def write_entries(ledger: Ledger, entries: Sequence[Entry]) -> None:
@@ -105,19 +134,22 @@ def _line(entry: Entry) -> bytes:
     return line.encode("utf-8", "replace") + b"\n"
 
 
-def _entries(lines: bytes) -> Iterator[Entry]:
-    """The entries of a file. A line that is not whole, as the last may be, is skipped."""
-    for line in lines.splitlines():
-        with suppress(ValueError):
-            call, replies, closes = json.loads(line)
-            row = Call(*call)
-            cost = None if row.cost is None else Decimal(row.cost)
-            yield Entry(
-                row._replace(asked_at=datetime.fromisoformat(str(row.asked_at)), cost=cost),
-                {key: base64.b64decode(reply) for key, reply in replies.items()},
-                closes,
-            )
+def _entry(line: bytes) -> Entry:
+    """The entry of a line; raises `ValueError`, `TypeError` and others where it is none."""
+    call, replies, closes = json.loads(line)
+    for key in (*replies, *([] if closes is None else [closes])):
+        check_id(key)
+    decoded = {key: base64.b64decode(reply, validate=True) for key, reply in replies.items()}
+    return Entry(read_call(call), decoded, closes)
 
+
+_BEGINNING: Final = b'[["'
+"""The first characters of every line."""
+
+_LONGEST_LINE: Final = 2**28
+"""Bytes of a line that are read; what is longer is no entry."""
+
+_ENTRIES_AT_ONCE: Final = 1_000
 
 _PERIOD: Final = 0.8
 """Seconds for which calls are collected before they are written in one transaction."""

@@ -1,5 +1,6 @@
 """Integrity checks of a whole store."""
 
+import glob
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -15,6 +16,9 @@ from claimflow.stages.tables import schema
 
 CALLS_OF_VOTES: Final = "unnest((ballot ->> '$[*].call_id')::UUID[])"
 """SQL for the ids of the calls that gave the votes on a verdict."""
+
+UNREADABLE: Final = ".unreadable"
+"""Ending of the name of a file beside the store with calls that could not be saved."""
 
 _SHOWN: Final = 3
 """Names that a message lists."""
@@ -48,6 +52,7 @@ def check_store(store: Store) -> Checked:
     Digests are computed again from the rows; a table that was made under an older schema
     version has the digest of the columns of that version. Fields marked AUDIT are in no digest:
     only their numbers and references can be checked. The store is opened for one table at a time.
+    Files beside it that hold calls which could not be saved are faults, too.
     """
     found: list[Damage] = []
     with store.reading() as connection:
@@ -57,7 +62,9 @@ def check_store(store: Store) -> Checked:
             found += _table_faults(connection, artifact, row)
     with store.reading() as connection:
         found += _not_finite(connection)
+        found += _impossible_calls(connection)
     found += _reference_faults(store)
+    found += _unreadable_journals(store)
     return Checked(len(artifacts), sum(artifact.row_count for artifact, _ in artifacts), found)
 
 
@@ -230,6 +237,31 @@ def _not_finite(connection: duckdb.DuckDBPyConnection) -> Iterator[Damage]:
                 for artifact, n in found.iter_rows():
                     what = f"NaN or infinity in {name!r} of {_rows(n)}"
                     yield Damage(row.table, f"artifact {artifact}", what)
+
+
+def _impossible_calls(connection: duckdb.DuckDBPyConnection) -> Iterator[Damage]:
+    """One fault for each run with calls of negative tokens or cost, which the first release stored.
+
+    They lower every sum that they are in.
+    """
+    found = connection.execute(
+        "SELECT run_id, count(*) FROM audit.calls "
+        "WHERE prompt_tokens < 0 OR cached_tokens < 0 OR completion_tokens < 0 OR cost < 0 "
+        "GROUP BY run_id ORDER BY run_id"
+    ).fetchall()
+    for run_id, count in found:
+        what = f"negative tokens or cost in {_rows(count)}; sums of this run are too low"
+        yield Damage("audit.calls", f"run {run_id}", what)
+
+
+def _unreadable_journals(store: Store) -> Iterator[Damage]:
+    found = store.path.parent.glob(f"{glob.escape(store.path.name)}.*{UNREADABLE}")
+    for path in sorted(found):
+        what = (
+            "calls of a run that could not be saved; open it with the version of claimflow that "
+            "wrote it, under its name without the ending, or delete it"
+        )
+        yield Damage("audit.calls", f"file {path.name}", what)
 
 
 def _rows(count: int) -> str:

@@ -147,3 +147,20 @@ def test_a_missing_run_is_found(store: Store, capsys: pytest.CaptureFixture[str]
         "audit.tags: tag main: 1 row names a run that is not there (gone)\n"
         "8 tables, 37 rows, 1 fault\n"
     )
+
+
+def test_calls_with_negative_numbers_are_found(store: Store) -> None:
+    columns = (
+        "call_id, run_id, step, judge, model, request, outcome, seconds, attempts, asked_at, open"
+    )
+    values = "uuid(), run_id, 's', 'judge', 'm', uuid(), 'ok', 1, 1, started_at, false"
+    numbers = "prompt_tokens, cost"
+    found = damaged(
+        store,
+        f"INSERT INTO audit.calls ({columns}, {numbers}) SELECT {values}, tokens, cost "
+        "FROM audit.runs, (VALUES (-5, NULL), (9223372036854775807, NULL), (5, -0.5), (5, 0.5)) "
+        "AS numbers(tokens, cost)",
+    )
+    assert found == [
+        "audit.calls: run RUN: negative tokens or cost in 2 rows; sums of this run are too low"
+    ]

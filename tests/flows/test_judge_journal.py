@@ -1,4 +1,6 @@
 import fcntl
+import json
+import os
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 from claimflow.flows.errors import StoreFullError
 from claimflow.flows.judge.calls import Call, call_table
 from claimflow.flows.judge.ledger_writer import Entry, Journal, recover_journals
+from claimflow.flows.store.integrity import check_store
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import content_key
@@ -134,3 +137,108 @@ def test_a_journal_is_locked_before_it_has_its_name(
     monkeypatch.setattr(fcntl, "flock", lambda *how: (seen.append(journals(ledger)), lock(*how)))
     Journal(ledger.store).discard()
     assert seen == [[]]
+
+
+ABSURD = {
+    "tokens beyond every column": {"prompt_tokens": 10**30, "cached_tokens": 5 * 10**19},
+    "tokens that are no whole numbers": {"prompt_tokens": 1e30, "completion_tokens": 1.5},
+    "negative numbers": {"completion_tokens": -5, "cost": Decimal(-5), "attempts": -1},
+    "a cost beyond its column": {"cost": Decimal("1e30"), "seconds": -1.0},
+    "not a number": {"cost": Decimal("NaN"), "seconds": float("nan")},
+    "texts": {"prompt_tokens": "7", "cost": "free", "seconds": "long", "attempts": "two"},
+}
+"""Numbers that the first release wrote into a journal as they came, and others."""
+
+
+def counts(ledger: Ledger) -> list[Any]:
+    columns = ("prompt_tokens", "cached_tokens", "completion_tokens", "cost")
+    return [on_file(ledger, column) for column in columns]
+
+
+@pytest.mark.parametrize("name", ABSURD)
+def test_a_journal_with_absurd_numbers_is_taken_in_with_those_unknown(
+    ledger: Ledger, name: str
+) -> None:
+    usual: dict[str, Any] = {"prompt_tokens": 9, "cached_tokens": 0, "completion_tokens": 2}
+    leave(ledger, call(0, **usual | ABSURD[name]), call(1, **usual, cost=Decimal("0.5")))
+    assert recover_journals(ledger) == 2
+    known = [9, 0, 2, Decimal("0.5")]
+    for column, (found, good), value in zip(
+        usual | {"cost": None}, counts(ledger), known, strict=True
+    ):
+        assert good == value
+        assert found == (None if column in ABSURD[name] or column == "cost" else value)
+    seconds, attempts = on_file(ledger, "seconds"), on_file(ledger, "attempts")
+    assert seconds == [0.0, 0.0]
+    assert attempts == [0, 0]
+    assert journals(ledger) == []
+
+
+def fields(**more: Any) -> list[Any]:
+    """A call as a journal has it, with other values."""
+    return json.loads(json.dumps(call(5)._replace(**more), default=str))  # type: ignore[no-any-return]
+
+
+def line(call: Any, replies: Any = None, closes: Any = None) -> bytes:
+    return json.dumps([call, replies or {}, closes]).encode()
+
+
+WRONG = {
+    "another version": line([*fields(), "more"]),
+    "no call": line({"call_id": 1}),
+    "no list": b'{"call": 1}',
+    "an id that is none": line(fields(call_id="x")),
+    "an id in other signs": line(fields(request="{" + key(1) + "}")),
+    "no model": line(fields(model=None)),
+    "a prompt that is no text": line(fields(prompt=5)),
+    "a lone surrogate": line(fields(prompt="\ud800")),
+    "a date that is none": line(fields(asked_at="99999-01-01")),
+    "a time zone": line(fields(asked_at="2026-01-01T00:00:00+14:00")),
+    "a key that is none": line(fields(), {"x": "aGk="}),
+    "replies that are no list": line(fields(), [1]),
+    "a reply that is not base64": line(fields(), {key(3): "?"}),
+    "a reply that is a number": line(fields(), {key(3): 5}),
+    "closes what is no call": line(fields(), None, "x"),
+    "not JSON": b"hello",
+    "binary": bytes(range(255, 10, -1)),
+    "nested": b"[" * 100_000,
+    "a huge number": b"[[1" + b"1" * 5000,
+    "zeros of a power failure": bytes(512),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_call_is_set_aside_and_the_rest_is_saved(
+    ledger: Ledger, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    path = leave(ledger, call(0), call(1))
+    first, second = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([first, WRONG[name], second, b""]))
+    before = path.read_bytes()
+    assert recover_journals(ledger) == 2
+    assert ledger.recall([key(0), key(1)]) == {key(0): b"\xff reply 0", key(1): b"\xff reply 1"}
+    (aside,) = path.parent.glob("*.unreadable")
+    assert aside.name == f"{path.name}.unreadable"
+    assert aside.read_bytes() == before
+    lines = "1 of 3 lines are no calls of this version of claimflow; they are not saved"
+    assert [record.message for record in caplog.records] == [f"{aside}: {lines}"]
+    assert recover_journals(ledger) == 0
+    (fault,) = check_store(ledger.store).faults
+    assert str(fault) == (
+        f"audit.calls: file {aside.name}: calls of a run that could not be saved; open it with the "
+        "version of claimflow that wrote it, under its name without the ending, or delete it"
+    )
+
+
+def test_a_file_without_any_call_is_set_aside(ledger: Ledger) -> None:
+    path = ledger.store.path.with_name(f"{ledger.store.path.name}.1-2.journal")
+    path.write_bytes(b"\xff\xfe\x00 no line ends here")
+    assert recover_journals(ledger) == 0
+    assert [one.name for one in path.parent.glob("*.unreadable")] == [f"{path.name}.unreadable"]
+
+
+def test_what_only_has_the_name_of_a_journal_ends_no_run(ledger: Ledger) -> None:
+    leave(ledger, call(0))
+    ledger.store.path.with_name(f"{ledger.store.path.name}.1-2.journal").mkdir()
+    os.mkfifo(ledger.store.path.with_name(f"{ledger.store.path.name}.1-3.journal"))
+    assert recover_journals(ledger) == 1
