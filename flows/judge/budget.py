@@ -4,9 +4,10 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
-from claimflow.flows.judge.provider import Price, Usage, open_provider
+from claimflow.flows.judge.provider import Price, ProviderError, Usage, open_provider
+from claimflow.flows.judge.provider_errors import provider_answer
 from claimflow.flows.pipeline.model_settings import Endpoint
 
 _MILLION: Final = 1_000_000
@@ -157,9 +158,26 @@ def _money(usd: Decimal) -> str:
 
 
 def price_of(endpoint: Endpoint) -> Price | None:
-    """What tokens cost, by the pipeline or else by the provider's list; None if unknown."""
+    """What tokens cost, by the pipeline or else by the provider's list; None if unknown.
+
+    Raises `InputError` where a provider fails to say, or returns what is no price.
+    """
     own = endpoint.price
     if own is None:
-        return open_provider(endpoint.provider).list_price(endpoint.model)
+        provider = open_provider(endpoint.provider)
+        with provider_answer(endpoint.provider, "list_price"):
+            return _checked_price(provider.list_price(endpoint.model))
     cached = own.input if own.cached_input is None else own.cached_input
     return Price(*(Decimal(str(usd)) for usd in (own.input, cached, own.output)))
+
+
+def _checked_price(price: Any) -> Price | None:
+    if price is None:
+        return None
+    if not isinstance(price, Price):
+        what = f"it returned {type(price).__name__}, not Price or None"
+        raise ProviderError("bad_request", what)
+    amounts = [Decimal(str(usd)) for usd in price]
+    if not all(usd.is_finite() and usd >= 0 for usd in amounts):
+        raise ProviderError("bad_request", f"{price} is no price")
+    return Price(*amounts)

@@ -182,7 +182,9 @@ def call_table(calls: Sequence[Call]) -> pl.DataFrame:
 def _with_plausible_numbers(call: Call) -> Call:
     """The call, with tokens and cost None, and seconds and attempts 0, where they are absurd."""
     tokens = {name: getattr(call, name) for name in _TOKENS}
-    counts = {name: count if is_count(count) else None for name, count in tokens.items()}
+    counts: dict[str, Any] = {
+        name: count if is_count(count) else None for name, count in tokens.items()
+    }
     cost, seconds = call.cost, call.seconds
     if cost is not None and (counts != tokens or not (cost.is_finite() and 0 <= cost < _MOST_USD)):
         cost = None

@@ -18,7 +18,7 @@ from claimflow.flows.judge.provider import (
     Usage,
     open_provider,
 )
-from claimflow.flows.judge.provider_errors import provider_call
+from claimflow.flows.judge.provider_errors import key_variable_of, missing_of, provider_call
 from claimflow.flows.judge.reply_json import read_json
 from claimflow.flows.judge.reply_matching import match_entries
 from claimflow.flows.judge.response_formats import (
@@ -213,7 +213,7 @@ async def _examine(endpoint: Endpoint, provider: JudgeProvider) -> Examination:
         return Examination({"reachable": "not tested"}, error.message)
     price, unpriced = _price(endpoint)
     found = {"key": _key(endpoint, provider), "price": price}
-    missing = provider.missing(endpoint.model, endpoint.api_base)
+    missing = missing_of(endpoint, provider)
     if missing:
         return Examination({"reachable": "not tested"} | found, missing)
     try:
@@ -270,7 +270,7 @@ def _token_counts(usage: Usage) -> str:
 
 def _key(endpoint: Endpoint, provider: JudgeProvider) -> str:
     """Whether the API key is in the environment."""
-    name = provider.key_variable(endpoint.model, endpoint.api_base)
+    name = key_variable_of(endpoint, provider)
     if name is None:
         return "no variable is looked for"
     if os.environ.get(name):

@@ -5,15 +5,17 @@ import json
 import os
 import re
 import traceback
-from collections.abc import AsyncIterator, Container, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from math import isfinite
+from math import isnan
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args
 
-from claimflow.flows.judge.provider import ErrorKind, ProviderError
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.judge.provider import ErrorKind, JudgeProvider, ProviderError
+from claimflow.flows.pipeline.model_settings import Endpoint
 
 LONGEST: Final = 300
 """Characters of a message."""
@@ -22,6 +24,11 @@ _GRACE_SECONDS: Final = 1.0
 
 _READ: Final = 4_000
 """Characters of a text that are read, since an endpoint may reply with a whole page."""
+
+_LONGEST_HEADER: Final = 100
+
+_LONGEST_WAIT: Final = 86_400
+"""Seconds. No call waits as long; a larger number would only be inexact."""
 
 _WINDOW: Final = 20
 """A text that shares this many characters in a row with a prompt repeats the prompt."""
@@ -278,17 +285,27 @@ def _retry_after(error: BaseException) -> float | None:
     """Seconds to wait by the Retry-After header, which holds seconds or a date."""
     reply = getattr(error, "response", None)
     headers = getattr(error, "litellm_response_headers", None) or getattr(reply, "headers", None)
-    value = str(headers.get("retry-after", "")) if headers else ""
+    value = headers.get("retry-after") if isinstance(headers, Mapping) else None
+    text = str(value or "")[:_LONGEST_HEADER]
     try:
-        seconds = float(value)
+        return _wait_seconds(float(text))
     except ValueError:
-        try:
-            until = parsedate_to_datetime(value)
-        except ValueError:
-            return None
+        pass
+    # A date may name a year, or an offset from UTC, that Python's dates do not have.
+    with suppress(ValueError, OverflowError, TypeError):
+        until = parsedate_to_datetime(text)
         aware = until if until.tzinfo else until.replace(tzinfo=UTC)
-        seconds = (aware - datetime.now(UTC)).total_seconds()
-    return max(seconds, 0.0) if isfinite(seconds) else None
+        return _wait_seconds((aware - datetime.now(UTC)).total_seconds())
+    return None
+
+
+def _wait_seconds(value: Any) -> float | None:
+    """Seconds that an endpoint may ask to wait: at most a day; None where it is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if isinstance(value, float) and isnan(value):
+        return None
+    return float(min(max(value, 0), _LONGEST_WAIT))
 
 
 @contextmanager
@@ -339,6 +356,37 @@ def _valid(error: ProviderError) -> ProviderError:
     if error.kind not in get_args(ErrorKind):
         return ProviderError("bad_request", f"ProviderError of the unknown kind {error.kind!r}")
     error.message = clip(scrub(str(error.message)))
-    if not isinstance(error.retry_after, int | float):
-        error.retry_after = None
+    error.retry_after = _wait_seconds(error.retry_after)
     return error
+
+
+@contextmanager
+def provider_answer(name: str, method: str) -> Iterator[None]:
+    """Raise `InputError`, which names the provider, for every exception of one of its methods.
+
+    For methods that are called before a run. What they return must be checked within.
+    """
+    try:
+        with provider_errors_only(()):
+            yield
+    except ProviderError as error:
+        what = f"{method} failed: {error.message}"
+        raise InputError([Fault(f"judge provider {name}", what, "mend the provider")]) from None
+
+
+def missing_of(endpoint: Endpoint, provider: JudgeProvider) -> str | None:
+    """As `JudgeProvider.missing`, for any provider. Raises `InputError`, and nothing else."""
+    with provider_answer(endpoint.provider, "missing"):
+        return _text_or_none(provider.missing(endpoint.model, endpoint.api_base))
+
+
+def key_variable_of(endpoint: Endpoint, provider: JudgeProvider) -> str | None:
+    """As `JudgeProvider.key_variable`, for any provider. Raises `InputError`, and nothing else."""
+    with provider_answer(endpoint.provider, "key_variable"):
+        return _text_or_none(provider.key_variable(endpoint.model, endpoint.api_base))
+
+
+def _text_or_none(found: Any) -> str | None:
+    if found is not None and not isinstance(found, str):
+        raise ProviderError("bad_request", f"it returned {type(found).__name__}, not str or None")
+    return found

@@ -139,11 +139,11 @@ class YamlModel(BaseModel):
 class Price(YamlModel):
     """US dollars per million tokens."""
 
-    input: float = Field(ge=0)
+    input: float = Field(ge=0, allow_inf_nan=False)
     """Tokens of the prompt."""
-    output: float = Field(default=0, ge=0)
+    output: float = Field(default=0, ge=0, allow_inf_nan=False)
     """Tokens of the reply."""
-    cached_input: float | None = Field(default=None, ge=0)
+    cached_input: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Tokens of the prompt that came from the provider's cache; as input when left out."""
 
 

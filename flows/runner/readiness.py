@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from claimflow.flows.errors import Fault, InputError, StoreFullError
 from claimflow.flows.judge.budget import price_of
 from claimflow.flows.judge.provider import open_provider
+from claimflow.flows.judge.provider_errors import missing_of
 from claimflow.flows.pipeline.model_settings import Endpoint
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.rerun import StepSelection
@@ -52,10 +53,10 @@ def check_endpoints(pipeline: Pipeline, steps: Collection[str] | None = None) ->
 
 def _endpoint_fault(endpoint: Endpoint) -> tuple[str, str] | None:
     """What is wrong with an endpoint, and a hint; None where it can be asked."""
-    wrong = open_provider(endpoint.provider).missing(endpoint.model, endpoint.api_base)
+    wrong = missing_of(endpoint, open_provider(endpoint.provider))
     if wrong:
         return f"{endpoint.model} cannot be asked", wrong
-    if endpoint.budget_usd is not None and price_of(endpoint) is None:
+    if price_of(endpoint) is None and endpoint.budget_usd is not None:
         what = f"the price of {endpoint.model} is unknown, so budget_usd cannot be kept"
         return what, "write price: {input: ..., output: ...} in US dollars per million tokens"
     return None

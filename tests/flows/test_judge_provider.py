@@ -27,6 +27,7 @@ from claimflow.flows.pipeline import model_settings
 from claimflow.flows.pipeline.model_settings import PROVIDERS, EmbeddingEndpoint, Judge
 from claimflow.flows.pipeline.schema import json_schema
 from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.runner.readiness import check_endpoints
 from claimflow.flows.store.store import Store
 from tests.endpoint import faults
 from tests.endpoint.server import serve
@@ -241,6 +242,39 @@ def test_an_exception_of_a_provider_is_a_row_with_its_reason(
     ((status, failure, why),) = failures(path)
     assert (status, failure) == ("failed", kind)
     assert reason in why
+
+
+@pytest.mark.parametrize(
+    ("method", "fault"),
+    [
+        ("list_price(self, model): raise ValueError('no')", "ValueError: no (acme_prices.py:11)"),
+        ("list_price(self, model): raise SystemExit(3)", "SystemExit: 3 (acme_prices.py:11)"),
+        ("list_price(self, model): return 0.5", "it returned float, not Price or None"),
+        (
+            "list_price(self, model): return Price(Decimal(-1), Decimal(1), Decimal(1))",
+            "Price(input=Decimal('-1'), cached=Decimal('1'), output=Decimal('1')) is no price",
+        ),
+        (
+            "list_price(self, model): return Price(0, 0, float('nan'))",
+            "Price(input=0, cached=0, output=nan) is no price",
+        ),
+        ("missing(self, model, api_base): return {}['x']", "KeyError: 'x' (acme_prices.py:11)"),
+        ("missing(self, model, api_base): return 5", "it returned int, not str or None"),
+    ],
+)
+def test_a_provider_that_fails_before_the_run_is_an_error_of_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, fault: str
+) -> None:
+    monkeypatch.delitem(sys.modules, "acme_prices", raising=False)
+    imports = "\nfrom decimal import Decimal\nfrom claimflow.flows.judge.provider import Price\n"
+    code = INSTALLED.format(chat="return ChatReply('')") + f"    def {method}\n{imports}"
+    install(tmp_path, "acme_prices", code, monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError) as raised:
+        check_endpoints(prepare(pipeline_of(tmp_path, "acme_prices")).pipeline)
+    name = method.partition("(")[0]
+    (line,) = str(raised.value).splitlines()
+    assert line == f"judge provider acme_prices: {name} failed: {fault}; mend the provider"
 
 
 def test_a_package_that_cannot_be_loaded_is_an_error_of_one_line(

@@ -15,7 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claimflow.flows.judge.provider import ProviderError, Request, open_provider
-from claimflow.flows.judge.provider_errors import classify, provider_message, scrub
+from claimflow.flows.judge.provider_errors import (
+    classify,
+    provider_errors_only,
+    provider_message,
+    scrub,
+)
 
 MODELS = ["openai/m", "hosted_vllm/m", "ollama_chat/m", "anthropic/claude-sonnet-4-5"]
 PROMPT = "The Eiffel Tower is located in Paris, and response_format is what people call it."
@@ -270,10 +275,48 @@ def test_neither_prompt_nor_key_is_repeated(
 def test_the_date_of_retry_after_becomes_seconds(endpoint: Endpoint) -> None:
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
     past = "Wed, 21 Oct 2015 07:28:00 GMT"
-    for report, low, high in ((soon, 30, 60), (past, 0, 0), ("nan", None, None), ("x", None, None)):
+    for report, low, high in ((soon, 30, 60), (past, 0, 0), ("-7", 0, 0), ("1e308", DAY, DAY)):
         endpoint.answer = (429, {"retry-after": report}, error_body("Wait"))
         after = troubles(endpoint.url, ["openai/m"])["openai/m"].retry_after
-        assert after is None if low is None else low <= after <= high
+        assert after is not None
+        assert low <= after <= high
+
+
+DAY = 86_400
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        *("", "x", "nan", "-nan", "soon", "7 seconds", "9" * 4000 + " s"),
+        "Wed, 21 Oct 99999 07:28:00 GMT",
+        "Wed, 21 Oct 99999999999999999999 07:28:00 GMT",
+        "Wed, 99 Oct 2099 99:99:99 GMT",
+        "Wed, 21 Oct 2099 07:28:00 +99999999999999999999",
+        "Wed, 21 Oct 2099 07:28:00 -9999",
+        "Wed, 01 Jan 0001 00:00:00 +2359",
+    ],
+)
+def test_a_hostile_retry_after_is_ignored(endpoint: Endpoint, report: str) -> None:
+    endpoint.answer = (429, {"retry-after": report}, error_body("Wait"))
+    found = troubles(endpoint.url, MODELS[:2])
+    for trouble in found.values():
+        assert trouble.kind == "throttled", trouble.message
+        assert trouble.retry_after in (None, 0.0, DAY)
+
+
+@pytest.mark.parametrize("report", ["1e309", "inf", "9" * 4000, "Fri, 31 Dec 9999 23:59:59 -2359"])
+def test_a_retry_after_of_ages_is_a_day(endpoint: Endpoint, report: str) -> None:
+    endpoint.answer = (429, {"retry-after": report}, error_body("Wait"))
+    found = troubles(endpoint.url, MODELS[:2])
+    assert {trouble.retry_after for trouble in found.values()} == {DAY}
+
+
+@pytest.mark.parametrize("value", [10**400, float("inf"), -5, float("nan"), True, "soon", None])
+def test_a_provider_may_ask_to_wait_for_any_time(value: Any) -> None:
+    with pytest.raises(ProviderError) as caught, provider_errors_only(()):
+        raise ProviderError("throttled", "Wait", value)
+    assert caught.value.retry_after in (None, 0.0, DAY)
 
 
 def test_a_refused_connection_is_a_server_error() -> None:
