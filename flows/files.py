@@ -1,6 +1,7 @@
-"""Path checks that treat invalid file names as missing, and SHA-256 digests of files."""
+"""Path checks that treat invalid file names as missing, bounded reading, and SHA-256 digests."""
 
 import hashlib
+import io
 import time
 from contextlib import suppress
 from functools import lru_cache
@@ -29,6 +30,17 @@ def is_file(path: Path) -> bool:
 def is_folder(path: Path) -> bool:
     """Whether `path` is a folder; False for a name that no folder can have."""
     return path_exists(path) and path.is_dir()
+
+
+def read_text(path: Path, limit: int) -> str | None:
+    """The text of a UTF-8 file, or None where it has more than `limit` bytes.
+
+    No more than that is read, so that a device without an end does no harm. Raises `OSError`,
+    and `ValueError` for a name that no file can have and for what is not UTF-8.
+    """
+    with path.open("rb") as file:
+        content = file.read(limit + 1)
+    return None if len(content) > limit else io.TextIOWrapper(io.BytesIO(content), "utf-8").read()
 
 
 def sha256_of(path: Path) -> str:

@@ -23,6 +23,7 @@ from claimflow.flows.pipeline.gates import (
     misplaced_steady,
     unreachable_limits,
 )
+from claimflow.flows.pipeline.limits import STEPS, too_many
 from claimflow.flows.pipeline.model_settings import (
     DEFAULT_JUDGE,
     EMBEDDED,
@@ -107,6 +108,10 @@ class Pipeline:
 def build_pipeline(source: YamlSource) -> Pipeline:
     """The pipeline that a YAML file describes; raises `InputError` with every fault in it."""
     faults = list(source.faults)
+    count = len(source.section("steps"))
+    if count > STEPS:
+        what = too_many(count, STEPS, "steps")
+        raise InputError([Fault(source.place("steps"), what, "write several pipelines")])
     values: Any = None
     try:
         values = validate(pipeline_model(), source.value)

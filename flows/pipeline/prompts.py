@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from claimflow.flows.errors import Fault, one_of
+from claimflow.flows.files import read_text
+from claimflow.flows.pipeline.limits import YAML_BYTES
 from claimflow.flows.pipeline.yaml_source import YamlSource
 from claimflow.stages.base import Stage
 from claimflow.stages.prompts import PromptBlanks, blanks
@@ -92,9 +94,9 @@ class PromptError(ValueError):
 
 
 def read_prompt(file: Path) -> str:
-    """The text of a prompt file. Raises `PromptError` where it cannot be read or is empty."""
+    """The text of a prompt file. Raises `PromptError` where it is unreadable, empty or large."""
     try:
-        text = file.read_text("utf-8")
+        text = read_text(file, YAML_BYTES)
     except (OSError, ValueError) as error:
         match error:
             case OSError():
@@ -104,6 +106,8 @@ def read_prompt(file: Path) -> str:
             case _:
                 reason = str(error)
         raise PromptError(f"cannot be read ({reason})", "name a prompt file") from error
+    if text is None:
+        raise PromptError(f"is larger than {YAML_BYTES >> 10} KiB", "write a shorter prompt")
     if not text.strip():
         raise PromptError("is empty", "write a prompt, or name another file")
     return text

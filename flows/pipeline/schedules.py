@@ -161,7 +161,7 @@ def read_schedules(path: Path) -> ScheduleFile:
     The pipelines that it names are checked, too. Raises `InputError` with every fault in the
     file and in its pipelines.
     """
-    source = load_yaml(path)
+    source = load_yaml(path, what="a schedules file")
     faults = list(source.faults)
     schedules: Schedules | None = None
     try:

@@ -171,9 +171,10 @@ def _either(names: Sequence[str]) -> str:
 
 def _in_order(steps: dict[str, Step]) -> tuple[Step, ...]:
     """Repeatedly the first step of the file whose inputs come before it."""
+    needs = {name: steps.keys() & step.needs for name, step in steps.items()}
     left = dict(steps)
     order = []
     while left:
-        name = next(n for n, step in left.items() if left.keys().isdisjoint(step.needs))
+        name = next(n for n in left if left.keys().isdisjoint(needs[n]))
         order.append(left.pop(name))
     return tuple(order)

@@ -8,6 +8,8 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.files import read_text
+from claimflow.flows.pipeline.limits import YAML_BYTES
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _SHOWN: Final = 80
@@ -41,13 +43,13 @@ class YamlSource(NamedTuple):
         return found if isinstance(found, dict) else {}
 
 
-def load_yaml(path: Path) -> YamlSource:
-    """Read a YAML file safely.
+def load_yaml(path: Path, *, what: str = "a pipeline's YAML file") -> YamlSource:
+    """Read a YAML file safely; `what` it should be is the hint where there is none.
 
     Duplicate keys, keys that are no text, and aliases are collected as faults.
-    Raises `InputError` when the file is missing, is no UTF-8 or is no YAML at all.
+    Raises `InputError` when the file is missing, too large, no UTF-8 or no YAML at all.
     """
-    text = _text(path)
+    text = _text(path, what)
     reader = _Reader(path)
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -134,15 +136,20 @@ def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, should_be: str) -> str:
     try:
-        return path.read_text("utf-8")
+        text = read_text(path, YAML_BYTES)
     except UnicodeDecodeError as error:
         fault = Fault(str(path), f"is not UTF-8 at byte {error.start}", "save it as UTF-8 text")
         raise InputError([fault]) from error
-    except OSError as error:
-        what = f"cannot be read ({error.strerror})"
-        raise InputError([Fault(str(path), what, "name a pipeline's YAML file")]) from error
+    except (OSError, ValueError) as error:
+        # A name with a null character is a ValueError.
+        what = f"cannot be read ({getattr(error, 'strerror', error)})"
+        raise InputError([Fault(str(path), what, f"name {should_be}")]) from error
+    if text is None:
+        what = f"is larger than {YAML_BYTES >> 10} KiB"
+        raise InputError([Fault(str(path), what, "split it into several files")])
+    return text
 
 
 def _syntax_fault(path: Path, error: yaml.MarkedYAMLError) -> Fault:

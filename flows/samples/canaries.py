@@ -67,7 +67,7 @@ def _fault(place: str, name: str, value: Any) -> Fault | None:
     if value is None or (isinstance(value, str) and not value.strip()):
         return Fault(place, f"lacks {name!r}", "a canary has premise, claim and label")
     if not isinstance(value, str):
-        return Fault(place, f"{name}is not text: {value!r}", "write a text")
+        return Fault(place, f"{name} is not text: {value!r}", "write a text")
     if name == "label" and value.strip() not in _LABELS:
         return Fault(place, f"{value!r} is not a label", one_of(value.strip(), _LABELS))
     return None

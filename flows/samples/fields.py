@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from claimflow.flows.errors import Fault, nearest, one_of
+from claimflow.flows.pipeline.limits import ID_CHARACTERS, LIST_TEXTS, TEXT_CHARACTERS, too_many
 from claimflow.flows.samples.json_files import TOO_DEEP, VALUE_KINDS, replace_lone_surrogates
 from claimflow.flows.samples.records import RecordError
 from claimflow.stages.rows import Sample, canonical
@@ -156,7 +157,19 @@ def _fill(fields: dict[str, Any], field: str, value: Any) -> Any:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise RecordError(f"is {VALUE_KINDS[type(value)]}", "write it as text")
+    _check_size([value])
     return value
+
+
+def _check_size(texts: list[str], most: int = TEXT_CHARACTERS) -> None:
+    """Raise `RecordError` for too many texts, and for a text that is too long."""
+    if len(texts) > LIST_TEXTS:
+        what = f"holds {too_many(len(texts), LIST_TEXTS, 'texts')}"
+        raise RecordError(what, "keep those that matter")
+    longest = max(map(len, texts), default=0)
+    if longest > most:
+        what = f"has {too_many(longest, most, 'characters')}"
+        raise RecordError(what, "divide it, or write less")
 
 
 def _texts(value: Any) -> list[str]:
@@ -176,11 +189,18 @@ def _claims(value: Any) -> list[str]:
             raise RecordError(f"holds {VALUE_KINDS[type(claim)]} in place {place}", _LIST_HINT)
         if not claim.strip():
             raise RecordError(f"holds a blank claim in place {place}", "leave it out")
+    _check_size(value)
     return value
 
 
 def _passages(value: Any) -> tuple[list[str] | None, list[Any]]:
     """(texts, the other keys of contexts that are objects) of retrieved contexts."""
+    texts, rest = _unbounded_passages(value)
+    _check_size(texts or [])
+    return texts, rest
+
+
+def _unbounded_passages(value: Any) -> tuple[list[str] | None, list[Any]]:
     match value:
         case None:
             return None, []
@@ -217,6 +237,8 @@ def _sample_id(value: Any) -> str | None:
         raise RecordError(f"is {VALUE_KINDS[type(value)]}", "write a text or a number")
     if isinstance(value, str) and not value.strip():
         raise RecordError("is empty", "write an id, or leave it out to have one made")
+    if isinstance(value, str):
+        _check_size([value], ID_CHARACTERS)
     return str(value)
 
 

@@ -25,6 +25,7 @@ FORMATS: Final = {
 
 _SAVE_AS_UTF8: Final = "save the file as UTF-8"
 _BLOCK: Final = 1 << 20
+_READING_ERRORS: Final = (pl.exceptions.PolarsError, duckdb.Error, OSError, UnicodeError)
 
 
 class SampleFile(NamedTuple):
@@ -46,6 +47,8 @@ def open_file(name: str, path: Path) -> SampleFile | Fault:
     """
     if path.is_dir():
         return Fault(name, "a folder", f"name its files, such as {name.rstrip('/')}/*.jsonl")
+    if path.exists() and not path.is_file():
+        return Fault(name, "a pipe or a device", "write the samples to a file")
     file_format = FORMATS.get(path.suffix.lower())
     if file_format is None:
         what = f"unknown ending {path.suffix!r}" if path.suffix else "no ending"
@@ -72,14 +75,15 @@ def read_records(
         try:
             for record in file.format.read(file.path):
                 yield file, record
-        except (pl.exceptions.PolarsError, duckdb.Error, OSError, UnicodeError) as error:
+        # Polars panics on some damaged Parquet files.
+        except (*_READING_ERRORS, pl.exceptions.PanicException) as error:
             faults.append(_reading_fault(file, error))
         else:
             if record is None and required:
                 faults.append(Fault(file.name, f"no {required}", "write at least one"))
 
 
-def _reading_fault(file: SampleFile, error: Exception) -> Fault:
+def _reading_fault(file: SampleFile, error: BaseException) -> Fault:
     """The fault for the `error` that a file's reader raised."""
     if isinstance(error, OSError):
         return _os_fault(file.name, error)

@@ -8,17 +8,17 @@ import tempfile
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import IO, Any, Final, NoReturn
 
 import duckdb
 import polars as pl
 from pydantic_core import from_json
 
-from claimflow.flows.samples.records import Record, RecordError
+from claimflow.flows.pipeline.limits import RECORD_BYTES
+from claimflow.flows.samples.records import TOO_LARGE, Record, RecordError
 
 _BATCH_ROWS: Final = 250
 _BLOCK: Final = 1 << 20
-_LARGEST_OBJECT: Final = 1 << 26
 _ELEMENTS: Final = """
     SELECT json FROM read_json_objects($file, format = 'array', maximum_object_size = $largest)
 """
@@ -55,11 +55,21 @@ TOO_DEEP: Final = RecordError("brackets nested about a thousand deep", "use less
 def read_json_lines(path: Path) -> Iterator[Record]:
     """One record per line that is not blank, numbered by its line."""
     with path.open("rb", buffering=_BLOCK) as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(iter(lambda: file.readline(RECORD_BYTES), b""), start=1):
+            if len(line) == RECORD_BYTES and not line.endswith(b"\n"):
+                yield Record(number, TOO_LARGE)
+                _skip_line(file)
+                continue
             text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
             if not _is_blank(text):
                 text = text.removesuffix(b"\n").removesuffix(b"\r")
                 yield Record(number, decode_object(text, hint=_LINE_HINT))
+
+
+def _skip_line(file: IO[bytes]) -> None:
+    """Read on behind the end of the line, in blocks."""
+    while (rest := file.readline(_BLOCK)) and not rest.endswith(b"\n"):
+        pass
 
 
 def _is_blank(line: bytes) -> bool:
@@ -74,7 +84,12 @@ def read_json_array(path: Path) -> Iterator[Record]:
     elements = enumerate(_elements_without_lone_surrogates(path), start=1)
     try:
         for number, text in elements:
-            yield Record(number, decode_object(text.encode(), hint=_ARRAY_HINT))
+            element = text.encode()
+            # DuckDB also returns objects that are larger, by as much as its buffer has room.
+            too_large = len(element) > RECORD_BYTES
+            yield Record(
+                number, TOO_LARGE if too_large else decode_object(element, hint=_ARRAY_HINT)
+            )
     except duckdb.InvalidInputException as error:
         if "UTF-8" in str(error):
             raise
@@ -100,7 +115,7 @@ def _elements_without_lone_surrogates(path: Path) -> Iterator[str]:
 
 
 def _elements(path: Path) -> Iterator[str]:
-    options = {"file": glob.escape(str(path)), "largest": _LARGEST_OBJECT}
+    options = {"file": glob.escape(str(path)), "largest": RECORD_BYTES}
     with duckdb.connect(config={"threads": 1}) as connection:
         found = connection.execute(_ELEMENTS, options)
         while rows := found.fetchmany(_BATCH_ROWS):
@@ -113,6 +128,10 @@ def _malformed_array(message: str) -> Record:
         return Record(
             1, RecordError("the file is not an array", f"{_ARRAY_HINT}, or call it .jsonl")
         )
+    if "maximum_object_size" in message:
+        # DuckDB does not say which one.
+        what = f"this sample, or one after it, has more than {RECORD_BYTES >> 20} MiB"
+        return Record(1, RecordError(what, TOO_LARGE.hint))
     found = _RECORD_IN_MESSAGE.search(message)
     if found is None:
         return Record(1, RecordError(f"broken JSON ({message.splitlines()[0]})", _ARRAY_HINT))

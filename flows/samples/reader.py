@@ -24,7 +24,7 @@ from claimflow.flows.samples.fields import (
 )
 from claimflow.flows.samples.files import find_files
 from claimflow.flows.samples.formats import SampleFile, read_records
-from claimflow.flows.samples.records import Record, RecordError
+from claimflow.flows.samples.records import Record, RecordError, too_many_columns
 from claimflow.flows.store.fingerprint import Digest
 from claimflow.stages.rows import Sample, content_key
 from claimflow.stages.tables import conform, schema
@@ -137,6 +137,9 @@ class _SampleReader:
     def _sample(self, file: SampleFile, record: Record) -> dict[str, Any] | None:
         if isinstance(record.values, RecordError):
             self._add_faults(file, record.number, [record.values])
+            return None
+        if error := too_many_columns(len(record.values)):
+            self._add_faults(file, record.number, [error])
             return None
         self.columns.update(record.values)
         sample, errors = sample_fields(record.values, self._by_column, cells=file.format.cells)

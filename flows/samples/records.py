@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from claimflow.flows.pipeline.limits import COLUMNS, RECORD_BYTES, too_many
 
 
 class RecordError(ValueError):
@@ -12,6 +14,18 @@ class RecordError(ValueError):
         super().__init__(f"{what}; {hint}")
         self.what = what
         self.hint = hint
+
+
+TOO_LARGE: Final = RecordError(
+    f"one sample of more than {RECORD_BYTES >> 20} MiB", "write its texts without what is around"
+)
+
+
+def too_many_columns(count: int) -> RecordError | None:
+    """The error of a sample with `count` columns, where that is above the limit."""
+    if count <= COLUMNS:
+        return None
+    return RecordError(too_many(count, COLUMNS, "columns"), "keep those that are needed")
 
 
 class Record(NamedTuple):

@@ -11,11 +11,12 @@ from typing import Any, Final
 import duckdb
 import polars as pl
 
-from claimflow.flows.samples.records import Record, RecordError
+from claimflow.flows.pipeline.limits import RECORD_BYTES
+from claimflow.flows.samples.records import TOO_LARGE, Record, RecordError, too_many_columns
 
 _BATCH_ROWS: Final = 250
+_ROWS_AT_ONCE: Final = 16
 
-_LONGEST_ROW: Final = 1 << 26
 _CHECK_CSV: Final = """
     SELECT count(*) FROM read_csv(
         $file, columns = $columns, max_line_size = $longest, auto_detect = false, header = true,
@@ -28,6 +29,7 @@ _REJECTED_ROWS: Final = """
     GROUP BY start ORDER BY start
 """
 _ROW_ERRORS: Final = {
+    "LINE SIZE OVER MAXIMUM": TOO_LARGE,
     "MISSING COLUMNS": RecordError("fewer cells than the header names", "write every cell"),
     "TOO MANY COLUMNS": RecordError(
         "more cells than the header names", 'quote a comma: "one, two"'
@@ -49,8 +51,12 @@ def read_parquet(path: Path) -> Iterator[Record]:
     """
     number = 0
     rows = pl.scan_parquet(path, glob=False, low_memory=True)
+    if error := too_many_columns(rows.collect_schema().len()):
+        yield Record(1, error)
+        return
     for batch in rows.collect_batches(chunk_size=_BATCH_ROWS, lazy=True):
-        for values in batch.iter_rows(named=True):
+        # Equal texts share memory in a batch, but not as rows.
+        for values in batch.iter_rows(named=True, buffer_size=_ROWS_AT_ONCE):
             number += 1
             yield Record(number, {name: _json_value(value) for name, value in values.items()})
 
@@ -83,6 +89,9 @@ def read_csv(path: Path) -> Iterator[Record]:
         return
     rows = pl.scan_csv(path, infer_schema=False, glob=False)
     header = rows.collect_schema().names()
+    if error := too_many_columns(len(header)):
+        yield Record(1, error)
+        return
     malformed = [*_other_separator(header), *_repeated_names(header)]
     malformed += _malformed_rows(path, len(header))
     yield from malformed or _csv_rows(rows, header)
@@ -122,7 +131,7 @@ def _malformed_rows(path: Path, width: int) -> Iterator[Record]:
     options = {
         "file": glob.escape(str(path)),
         "columns": {f"column_{n}": "VARCHAR" for n in range(width)},
-        "longest": _LONGEST_ROW,
+        "longest": RECORD_BYTES,
     }
     with duckdb.connect(config={"threads": 1}) as connection:
         try:

@@ -343,7 +343,7 @@ def test_the_embedded_judge_is_tried_too(
     [
         ({"claim": "c", "label": "entailed"}, "lacks 'premise'; a canary has premise, claim and"),
         ({"premise": "p", "claim": " ", "label": "entailed"}, "lacks 'claim'"),
-        ({"premise": "p", "claim": 7, "label": "entailed"}, "claimis not text: 7; write a text"),
+        ({"premise": "p", "claim": 7, "label": "entailed"}, "claim is not text: 7; write a text"),
         (
             {"premise": "p", "claim": "c", "label": "entaild"},
             "'entaild' is not a label; did you mean 'entailed'?",

@@ -7,6 +7,7 @@ import jsonschema
 import pytest
 
 from claimflow.flows.errors import InputError
+from claimflow.flows.pipeline.limits import STEPS
 from claimflow.flows.pipeline.pipeline import build_pipeline
 from claimflow.flows.pipeline.schema import json_schema, pipeline_model, step_model
 from claimflow.flows.pipeline.yaml_source import load_yaml
@@ -120,4 +121,20 @@ def test_pydantic_does_not_search_the_source_of_step_models(
     stage = DecomposeClaims
     assert (
         step_model.__wrapped__(stage).model_fields.keys() == step_model(stage).model_fields.keys()
+    )
+
+
+def test_too_many_steps(tmp_path: Path) -> None:
+    step = "{use: decompose_claims, of: response}"
+    for count in (STEPS, STEPS + 1):
+        (tmp_path / f"{count}.yaml").write_text(
+            "name: many\nsamples: {path: s.jsonl}\nstore: s.duckdb\nsteps:\n"
+            + "".join(f"  s{n}: {step}\n" for n in range(count))
+        )
+    assert len(build_pipeline(load_yaml(tmp_path / f"{STEPS}.yaml")).steps) == STEPS
+    path = tmp_path / f"{STEPS + 1}.yaml"
+    with pytest.raises(InputError) as caught:
+        build_pipeline(load_yaml(path))
+    assert str(caught.value) == (
+        f"{path}:4 steps: 1,001 steps, more than 1,000; write several pipelines"
     )

@@ -1,12 +1,21 @@
 """Every fault of the input is reported at once, with its place and a hint."""
 
 import json
+import os
+import random
 from collections.abc import Mapping
 from pathlib import Path
 
+import duckdb
 import polars as pl
 import pytest
 
+from claimflow.flows.pipeline.limits import (
+    COLUMNS,
+    ID_CHARACTERS,
+    LIST_TEXTS,
+    TEXT_CHARACTERS,
+)
 from claimflow.flows.samples.reader import read_samples
 
 LINE = "write one JSON object on each line"
@@ -186,6 +195,97 @@ def test_a_file_that_is_no_parquet(tmp_path: Path) -> None:
     (message,) = messages_of(tmp_path, "s.parquet", "id\n1\n")
     assert message.startswith("s.parquet: cannot be read (")
     assert message.endswith("; write it again as .parquet")
+
+
+def test_a_damaged_parquet_file_is_a_fault(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.parquet"
+    columns = {"id": [str(n) for n in range(300)], "response": ["Rome is old."] * 300}
+    pl.DataFrame(columns | {"contexts": [["a", "b"]] * 300}).write_parquet(whole)
+    raw, drawn = whole.read_bytes(), random.Random(1)
+    for _ in range(250):
+        damaged = bytearray(raw)
+        # Most of them in the footer, where Polars panics.
+        for _ in range(drawn.choice([1, 2, 8])):
+            first = len(raw) - 900 if drawn.random() < 0.7 else 0
+            damaged[drawn.randrange(first, len(raw))] = drawn.randrange(256)
+        for message in messages_of(tmp_path, "s.parquet", bytes(damaged)):
+            assert message.startswith(("s.parquet", "rename"))
+
+
+TOO_LARGE = "one sample of more than 64 MiB; write its texts without what is around"
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "end", "message"),
+    [
+        ("s.jsonl", '{"id": 1}\n{"response": "', '"}\n{"id"}', f"s.jsonl:2: {TOO_LARGE}"),
+        ("s.json", '[{"id": 1}, {"response": "', '"}]', f"s.json sample 2: {TOO_LARGE}"),
+        ("s.csv", 'id,response\n1,a\n2,"', '"\n3,b\n', f"s.csv:3: {TOO_LARGE}"),
+    ],
+)
+def test_a_sample_of_hundred_megabytes(
+    tmp_path: Path, name: str, start: str, end: str, message: str
+) -> None:
+    first, *others = messages_of(tmp_path, name, start + "x" * 100_000_000 + end)
+    assert first == message
+    # Reading goes on behind a line, where the next one is broken.
+    assert [other[:9] for other in others] == (["s.jsonl:3"] if name == "s.jsonl" else [])
+
+
+def test_an_element_beyond_the_buffer_of_the_reader(tmp_path: Path) -> None:
+    text = '[{"id": 1}, {"response": "' + "x" * 200_000_000 + '"}]'
+    assert messages_of(tmp_path, "s.json", text) == [
+        "s.json sample 1: this sample, or one after it, has more than 64 MiB; "
+        "write its texts without what is around"
+    ]
+
+
+def test_texts_lists_and_columns_above_the_limits(tmp_path: Path) -> None:
+    samples = [
+        {"response": "x" * (TEXT_CHARACTERS + 1)},
+        {"contexts": ["x"] * (LIST_TEXTS + 1)},
+        {"contexts": [{"text": "x" * (TEXT_CHARACTERS + 1)}]},
+        {"response_claims": ["x"] * (LIST_TEXTS + 1)},
+        {"id": "x" * (ID_CHARACTERS + 1)},
+        {f"c{n}": n for n in range(COLUMNS + 1)},
+        {"response": "x" * TEXT_CHARACTERS, "contexts": ["x"] * LIST_TEXTS},
+    ]
+    text = "\n".join(map(json.dumps, samples))
+    assert messages_of(tmp_path, "s.jsonl", text) == [
+        "s.jsonl:1: 'response' has 5,000,001 characters, more than 5,000,000; "
+        "divide it, or write less",
+        "s.jsonl:2: 'contexts' holds 10,001 texts, more than 10,000; keep those that matter",
+        "s.jsonl:3: 'contexts' has 5,000,001 characters, more than 5,000,000; "
+        "divide it, or write less",
+        "s.jsonl:4: 'response_claims' holds 10,001 texts, more than 10,000; keep those that matter",
+        "s.jsonl:5: 'id' has 2,001 characters, more than 2,000; divide it, or write less",
+        "s.jsonl:6: 10,001 columns, more than 10,000; keep those that are needed",
+    ]
+
+
+@pytest.mark.parametrize("name", ["s.csv", "s.parquet"])
+def test_a_table_with_too_many_columns(tmp_path: Path, name: str) -> None:
+    table = pl.DataFrame({f"c{n}": ["x"] * 3 for n in range(COLUMNS + 1)})
+    write = table.write_csv if name == "s.csv" else table.write_parquet
+    write(tmp_path / name)
+    (message,) = messages(tmp_path, name)
+    assert message.endswith(": 10,001 columns, more than 10,000; keep those that are needed")
+
+
+def test_a_parquet_file_that_unpacks_to_a_gigabyte(tmp_path: Path) -> None:
+    # 2 KB on disk: every row has the same text.
+    table = f"(SELECT repeat('x', {4 * TEXT_CHARACTERS}) AS response FROM range(50))"
+    duckdb.sql(f"COPY {table} TO '{tmp_path}/s.parquet' (COMPRESSION zstd)")
+    found = messages(tmp_path, "s.parquet")
+    assert len(found) == 50
+    assert found[0].startswith("s.parquet row 1: 'response' has 20,000,000 characters")
+
+
+def test_a_pipe_is_no_file_of_samples(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "s.jsonl")
+    assert messages(tmp_path, "s.jsonl") == [
+        "s.jsonl: a pipe or a device; write the samples to a file"
+    ]
 
 
 def test_missing_files(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,8 @@ def test_faults(tmp_path: Path, text: str, message: str) -> None:
             ": is not YAML (unacceptable character #x0001: special characters are "
             "not allowed); write it as UTF-8 text",
         ),
+        (b"- " * 5000, ": its brackets or lists are nested hundreds deep; use less nesting"),
+        (b"x" * 300_000, ": is larger than 256 KiB; split it into several files"),
         (b"[" * 1500, ": its brackets or lists are nested hundreds deep; use less nesting"),
     ],
 )
@@ -119,3 +122,17 @@ def test_a_missing_file(tmp_path: Path) -> None:
         f"{tmp_path}/none.yaml: cannot be read (No such file or directory); "
         "name a pipeline's YAML file"
     )
+
+
+def test_a_device_without_an_end(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"/dev/zero: is larger than 256 KiB"):
+        load_yaml(Path("/dev/zero"))
+
+
+def test_aliases_that_multiply_are_not_followed(tmp_path: Path) -> None:
+    # "Billion laughs": nine aliases of nine aliases, ten levels deep.
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]" for a, b in pairwise("abcdefghijk")]
+    source = load_yaml(write(tmp_path, "\n".join(lines)))
+    assert len(source.faults) == 90
+    assert "aliases are not supported" in str(source.faults[0])
