@@ -14,7 +14,7 @@ from claimflow.flows.quality.gates import evaluate_gates
 from claimflow.flows.runner.canaries import judge_canaries
 from claimflow.flows.runner.embedded_models import fetch_models
 from claimflow.flows.runner.observer import RunObserver, StepResult
-from claimflow.flows.runner.plan import choose
+from claimflow.flows.runner.plan import choose, coverage
 from claimflow.flows.runner.prepare import Prepared
 from claimflow.flows.runner.readiness import check_ready
 from claimflow.flows.runner.run import Run, run_context, run_interruptibly
@@ -67,7 +67,8 @@ def run_pipeline(
     prepared = fetch_models(prepared, observer.message)
     pipeline = prepared.pipeline
     store = store or prepared.store
-    choice = choose(prepared, store, rerun or Rerun())
+    rerun = rerun or Rerun()
+    choice = choose(prepared, store, rerun)
     if choice.run_without_failures is not None:
         return RunResult(choice.run_without_failures, store, {}, choice.nothing_to_do)
     observer.run_prepared(prepared)
@@ -86,7 +87,15 @@ def run_pipeline(
     place = partial(pipeline.source.place, "workers")
     with (
         closing(open_workers(pipeline.workers, stop, place)) as workers,
-        run_context(pipeline, store, observer, session, steps=steps, workers=workers) as recorded,
+        run_context(
+            pipeline,
+            store,
+            observer,
+            session,
+            steps=steps,
+            coverage=coverage(prepared, choice, rerun),
+            workers=workers,
+        ) as recorded,
     ):
         run_id, toolbox = recorded
         with runs.recording_end(store, run_id, stop) as end:

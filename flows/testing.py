@@ -41,12 +41,12 @@ def assert_scores(
     With `pipeline`, the path of a YAML file, the pipeline is run as `claimflow run` does, without
     Prefect and reusing what is in the store: `limit` takes the first samples only, `store` is a
     file to use instead of the pipeline's. Without it `run` names a run in `store`: a run id or its
-    beginning, a tag, or `latest`.
+    beginning, a tag, or `latest`. The default is the newest run, which must not be partial.
 
     `at_least` and `at_most` bound the mean over the scored samples by metric (`step.metric` if
     several steps make it); a metric without a mean fails. The run may not have failed by
-    `fail_when`, no gate may have failed (inconclusive ones may pass), and at most `failed_rows`
-    rows.
+    `fail_when`, no gate may have failed (those inconclusive or skipped may pass), and at most
+    `failed_rows` rows.
 
     Raises `AssertionError` with every expectation that is not met: the mean, its 95 % interval,
     the number of scored samples, and the worst samples by id. Raises `InputError` if the pipeline,
@@ -54,9 +54,11 @@ def assert_scores(
     """
     __tracebackhide__ = True
     found, run_id = _find_or_make_run(pipeline, run, store, limit)
-    failed = RunDocument(found, run_id).failed
+    document = RunDocument(found, run_id)
+    partial = document.head.partial if run is None and limit is None else None
     lines = [
-        *([failed] if failed else []),
+        *([document.failed] if document.failed else []),
+        *([f"the run is partial: {partial}"] if partial else []),
         *_missed_bounds(found, run_id, at_least or {}, at_most or {}),
         *_failed_gates(found, run_id),
         *_failed_rows(found, run_id, failed_rows),

@@ -13,7 +13,7 @@ from claimflow.flows.cli.options import (
     positive,
 )
 from claimflow.flows.cli.output import print_or_write, write_text
-from claimflow.flows.cli.stores import named_store, readable_store
+from claimflow.flows.cli.stores import named_store, readable_store, run_named
 from claimflow.flows.errors import Fault, InputError
 
 
@@ -51,7 +51,7 @@ def add(commands: Commands) -> None:
         commands, "gate", gate, "check a finished run against the gates of a pipeline"
     )
     add_pipeline(parser)
-    parser.add_argument("--run", metavar="RUN", help=f"{RUN} (default: the pipeline's newest)")
+    parser.add_argument("--run", metavar="RUN", help=f"{RUN} (default: latest)")
 
     parser = add_command(commands, "tag", tag, "give a run a name, such as main")
     parser.add_argument("run", nargs="?", metavar="RUN", help=RUN)
@@ -66,12 +66,11 @@ def diff(options: Namespace) -> int:
     from claimflow.flows.quality.comparison import as_json, compare
     from claimflow.flows.report.markdown import comparison_markdown
     from claimflow.flows.report.terminal import print_comparison
-    from claimflow.flows.store.results import chosen_run
     from claimflow.flows.store.runs import LATEST, PREVIOUS
 
     store = readable_store(options)
-    b = chosen_run(store, options.b or LATEST)
-    a = chosen_run(store, options.a or PREVIOUS, before=b)
+    b = run_named(options, store, options.b or LATEST)
+    a = run_named(options, store, options.a or PREVIOUS, before=b)
     comparison = compare(store, a, b, by=options.by, metrics=options.metric)
     limit = options.limit
     if options.format == "json":
@@ -86,15 +85,17 @@ def diff(options: Namespace) -> int:
 
 
 def gate(options: Namespace) -> int:
-    """Evaluate the gates on a run, and return its exit code as `run` does, but not 1."""
+    """Evaluate the gates on a run, and return its exit code as `run` does, but not 1.
+
+    Without `--run` it is the newest run of the pipeline that is done or failed and not partial.
+    """
     from claimflow.flows.pipeline.pipeline import build_pipeline
     from claimflow.flows.pipeline.yaml_source import load_yaml
     from claimflow.flows.quality.gates import evaluate_gates
     from claimflow.flows.report.run_document import RUN_FAILED, RunDocument, gate_exit_code
     from claimflow.flows.report.terminal import Terminal, print_gates
     from claimflow.flows.store.read_copy import refresh_read_copy
-    from claimflow.flows.store.results import chosen_run
-    from claimflow.flows.store.runs import newest_run_of
+    from claimflow.flows.store.runs import LATEST, newest_run_of
     from claimflow.flows.store.store import Store
 
     pipeline = build_pipeline(load_yaml(options.config))
@@ -103,23 +104,23 @@ def gate(options: Namespace) -> int:
         raise InputError([Fault(str(options.config), "has no gates", hint)])
     store = Store((options.store or pipeline.store).resolve())
     newest = None if options.run else newest_run_of(store, pipeline.name)
-    run_id = chosen_run(store, options.run or newest)
-    outcomes = evaluate_gates(store, run_id, pipeline.gates)
+    run_id = newest or run_named(options, store, options.run or LATEST)
+    outcomes = evaluate_gates(store, run_id, pipeline.gates, partial=True)
     refresh_read_copy(store)
     terminal = Terminal()
-    terminal.print(f"run {run_id}")
-    failed = RunDocument(store, run_id).failed
-    if failed:
-        terminal.print_line(failed, "bold")
+    run = RunDocument(store, run_id)
+    partial = f", partial: {run.head.partial}" if run.head.partial else ""
+    terminal.print_line(f"run {run_id}{partial}")
+    if run.failed:
+        terminal.print_line(run.failed, "bold")
     print_gates(terminal, outcomes)
-    return RUN_FAILED if failed else gate_exit_code(outcomes)
+    return RUN_FAILED if run.failed else gate_exit_code(outcomes)
 
 
 def tag(options: Namespace) -> int:
     """Name a run, list the names, or remove one."""
     from claimflow.flows.report.terminal import Terminal
     from claimflow.flows.store.read_copy import refresh_read_copy
-    from claimflow.flows.store.results import chosen_run
     from claimflow.flows.store.runs import add_tag, remove_tag, tags
 
     store = named_store(options)
@@ -130,7 +131,7 @@ def tag(options: Namespace) -> int:
         remove_tag(store, options.remove)
         print(f"tag {options.remove} is removed")
     elif options.run and options.name:
-        run = chosen_run(store, options.run)
+        run = run_named(options, store, options.run)
         add_tag(store, run, options.name)
         print(f"{options.name} is run {run}")
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from claimflow.flows.cli.options import RUN, Commands, add_command, add_store_options
-from claimflow.flows.cli.stores import named_store
+from claimflow.flows.cli.stores import named_store, run_named
 from claimflow.flows.errors import Fault, InputError, one_of
 from claimflow.flows.report.formatting import format_count
 
@@ -65,7 +65,7 @@ def import_sheet(options: Namespace) -> int:
     who, why = _author_and_reason(options)
     sheet = read_sheet(options.file, LAYOUTS)
     store = named_store(options)
-    run_id = _chosen_run(sheet, store, options.run)
+    run_id = _chosen_run(sheet, store, options)
     corrected = find_corrections(sheet, store, run_id, who=who, why=why)
     terminal = Terminal()
     if not corrected:
@@ -96,13 +96,14 @@ def _author_and_reason(options: Namespace) -> tuple[str, str]:
         raise InputError([Fault("--who", what, "name the author")]) from error
 
 
-def _chosen_run(sheet: "Sheet[Kind]", store: "Store", named: str | None) -> str:
+def _chosen_run(sheet: "Sheet[Kind]", store: "Store", options: Namespace) -> str:
     """The run that a sheet is compared with: the one that it names, or else that of `--run`."""
     from claimflow.flows.quality.correction_sheets import run_of_sheet
     from claimflow.flows.store.results import chosen_run
 
     own = run_of_sheet(sheet)
-    asked = chosen_run(store, named) if named is not None or own is None else None
+    named = options.run is not None or own is None
+    asked = run_named(options, store, options.run) if named else None
     if own is None or asked in (None, own):
         return asked or chosen_run(store, own)
     what, hint = f"{sheet.path} is of run {own}", "leave --run out, or export that run"

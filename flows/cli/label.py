@@ -1,7 +1,6 @@
 """`claimflow label` and `claimflow calibrate`: labels of people, and judges compared with them."""
 
 import argparse
-import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from claimflow.flows.cli.options import (
     positive,
 )
 from claimflow.flows.cli.output import print_or_write, write_bytes, write_text
-from claimflow.flows.cli.stores import named_store
+from claimflow.flows.cli.stores import named_store, run_named
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.report.formatting import format_count
 
@@ -99,10 +98,9 @@ def export_sheet(options: Namespace) -> int:
     from claimflow.flows.quality.csv_sheets import to_csv
     from claimflow.flows.quality.label_sheets import draw_sheet
     from claimflow.flows.quality.labels import choose_target, label_targets
-    from claimflow.flows.store.results import chosen_run
 
     store = named_store(options)
-    run_id = chosen_run(store, options.run)
+    run_id = run_named(options, store, options.run)
     with store.reading() as connection:
         targets = label_targets(connection, run_id, options.of)
     target = choose_target(targets, run_id, options.of, step=options.step, metric=options.metric)
@@ -113,10 +111,9 @@ def export_sheet(options: Namespace) -> int:
         from claimflow.flows.report.label_form import label_page
 
         content = label_page(sheet, options.of).encode()
-    write_bytes(content, options.output)
-    if options.output is not None:
-        draw = f"{sheet['draw'][0]} from step {target.step} of run {run_id}"
-        print(f"{format_count(sheet.height, 'row')} in {options.output}: {draw}", file=sys.stderr)
+    draw = f"{sheet['draw'][0]} from step {target.step} of run {run_id}"
+    note = f"{format_count(sheet.height, 'row')} in {options.output}: {draw}"
+    write_bytes(content, options.output, note=note)
     return 0
 
 
@@ -168,11 +165,10 @@ def calibrate(options: Namespace) -> int:
     from claimflow.flows.quality.json_values import json_text
     from claimflow.flows.report.terminal import print_calibration
     from claimflow.flows.store.read_copy import refresh_read_copy
-    from claimflow.flows.store.results import chosen_run
     from claimflow.flows.store.runs import LATEST
 
     store = named_store(options)
-    run_id = chosen_run(store, options.run or LATEST)
+    run_id = run_named(options, store, options.run or LATEST)
     found = calibrate_run(store, run_id, by=options.by)
     refresh_read_copy(store)
     if options.format == "json":

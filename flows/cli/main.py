@@ -25,7 +25,7 @@ from claimflow.flows.cli import (
     run,
     schedule,
 )
-from claimflow.flows.cli.options import add_command
+from claimflow.flows.cli.options import add_command, pipeline_first
 from claimflow.flows.errors import (
     Fault,
     InputError,
@@ -44,7 +44,7 @@ exit codes:
   2    wrong input (nothing was written)
   3    the store is busy, or its disk is full
   4    a gate failed
-  5    a gate is inconclusive
+  5    a gate is inconclusive or was not checked
   6    a judge cannot be used (finished work is kept)
   7    the workers cannot continue (finished work is kept)
   8    the run failed: more failed rows than fail_when allows (finished work is kept)
@@ -53,7 +53,8 @@ exit codes:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns its exit code."""
-    options = command_line().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = command_line().parse_args(pipeline_first(given))
     if options.handler is not _version:
         try:
             # Most of the import time of every command: Ctrl-C until here has changed nothing.

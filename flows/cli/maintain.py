@@ -1,7 +1,6 @@
 """`claimflow export`, `prune`, `verify` and `migrate`: tables out of a store, and its upkeep."""
 
 import argparse
-import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from claimflow.flows.cli.options import (
     positive,
 )
 from claimflow.flows.cli.output import write_bytes
-from claimflow.flows.cli.stores import named_store, readable_run, readable_store
+from claimflow.flows.cli.stores import named_store, readable_run, readable_store, run_named
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.report.formatting import format_count
 
@@ -89,7 +88,6 @@ def export(options: Namespace) -> int:
     """Write tables and print the files or objects written, or write one sheet."""
     from claimflow.flows.object_storage import is_remote
     from claimflow.flows.store.export import export_to
-    from claimflow.flows.store.results import chosen_run
 
     if options.format == "csv":
         if is_remote(options.output or ""):
@@ -107,7 +105,7 @@ def export(options: Namespace) -> int:
         what, hint = "tables are written as Parquet, into a folder", "add --format csv for a sheet"
         raise InputError([Fault(f"-o {options.output}", what, hint)])
     store = readable_store(options)
-    run_id = chosen_run(store, options.run) if options.run else None
+    run_id = run_named(options, store, options.run) if options.run else None
     place = options.output or f"{store.path.stem}-tables"
     for one in export_to(store, place, tables=options.tables, run_id=run_id):
         replaced = ", in place of an older file" if one.replaced else ""
@@ -122,10 +120,8 @@ def _export_sheet(options: Namespace, kind: "Kind") -> int:
 
     store, run_id = readable_run(options)
     rows = sheet_rows(store, run_id, kind, options.step)
-    write_bytes(to_csv(rows), None if options.output is None else Path(options.output))
-    if options.output is not None:
-        count = format_count(rows.height, "row")
-        print(f"{count} of run {run_id} in {options.output}", file=sys.stderr)
+    note = f"{format_count(rows.height, 'row')} of run {run_id} in {options.output}"
+    write_bytes(to_csv(rows), options.output and Path(options.output), note=note)
     return 0
 
 

@@ -2,6 +2,8 @@
 
 import argparse
 import math
+from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -126,6 +128,21 @@ def add_format_option(parser: argparse.ArgumentParser, *formats: str) -> None:
     """Add the format to write; the first of `formats` is the default."""
     text = f"(default: {formats[0]})"
     parser.add_argument("--format", choices=formats, default=formats[0], help=text)
+
+
+def pipeline_first(arguments: Sequence[str]) -> list[str]:
+    """Arguments in which the file in `run --only STEP FILE` stands before `--only`.
+
+    An option that takes several values takes the file as well, although the usage line of
+    argparse shows this order.
+    """
+    arguments = list(arguments)
+    if "--only" in arguments:
+        start = arguments.index("--only")
+        values = [*takewhile(lambda one: not one.startswith("-"), arguments[start + 1 :])]
+        if len(values) > 1 and values[-1].endswith((".yaml", ".yml")):
+            arguments.insert(start, arguments.pop(start + len(values)))
+    return arguments
 
 
 def positive(text: str) -> int:

@@ -26,8 +26,11 @@ def write_text(text: str, output: Path | None) -> None:
     sys.stdout.flush()
 
 
-def write_bytes(content: bytes, output: Path | None) -> None:
-    """Write to a file or to standard output. Raises `InputError` where a file cannot be written."""
+def write_bytes(content: bytes, output: Path | None, *, note: str | None = None) -> None:
+    """Write to a file or to standard output; of a file say so on standard error, with `note`.
+
+    Raises `InputError` where a file cannot be written.
+    """
     if output is None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
@@ -39,6 +42,7 @@ def write_bytes(content: bytes, output: Path | None) -> None:
         raise InputError(
             [Fault(str(output), what, "name a file in a folder that you can write to")]
         ) from error
+    print(note or f"written: {output}", file=sys.stderr)
 
 
 def print_or_write(render: "Callable[[Terminal], None]", output: Path | None) -> None:

@@ -18,7 +18,7 @@ from claimflow.flows.cli.options import (
     positive,
 )
 from claimflow.flows.cli.output import write_bytes, write_text
-from claimflow.flows.cli.stores import readable_run, readable_store
+from claimflow.flows.cli.stores import readable_run, readable_store, run_named
 from claimflow.flows.errors import Fault, InputError
 
 if TYPE_CHECKING:
@@ -104,7 +104,6 @@ def _document(run: "RunDocument", options: Namespace) -> str:
     from claimflow.flows.report.json_document import run_json
     from claimflow.flows.report.junit import run_junit
     from claimflow.flows.report.markdown import run_markdown
-    from claimflow.flows.store.results import chosen_run
 
     if options.format != "html" and options.against:
         hint = "compare two runs by `claimflow diff`, or write HTML"
@@ -117,7 +116,9 @@ def _document(run: "RunDocument", options: Namespace) -> str:
         return run_markdown(run)
     from claimflow.flows.report.html import html_report
 
-    against = chosen_run(run.store, options.against, before=run.run_id) if options.against else None
+    against = None
+    if options.against:
+        against = run_named(options, run.store, options.against, before=run.run_id)
     return html_report(run, against=against, samples=options.samples)
 
 
@@ -188,9 +189,8 @@ def _plot_step(store: "Store", run_id: str, step: str) -> "Chart":
 def _plot_comparison(store: "Store", run_id: str, options: Namespace) -> "Chart":
     from claimflow.flows.quality.comparison import compare
     from claimflow.flows.report.plots import comparison_chart
-    from claimflow.flows.store.results import chosen_run
 
-    before = chosen_run(store, options.against, before=run_id)
+    before = run_named(options, store, options.against, before=run_id)
     found = compare(store, before, run_id, metrics=options.metrics)
     return comparison_chart(found.metrics, label=f"{run_id} less {before}")
 

@@ -21,11 +21,15 @@ _LAST_STORE: Final = Path(".claimflow") / "last_store"
 def remember_store(store: "Store") -> None:
     """Record the store as the default of later commands in this folder.
 
-    Does nothing in a folder that cannot be written.
+    Where another store was, standard error says so. Does nothing in a folder that cannot be
+    written.
     """
+    last = _last_store()
     with suppress(OSError):
         _LAST_STORE.parent.mkdir(exist_ok=True)
         _LAST_STORE.write_text(str(store.path), "utf-8")
+        if last not in (None, store.path):
+            _warn(f"commands without --store now read {store.path}, before {last}")
 
 
 def named_store(options: Namespace) -> "Store":
@@ -40,6 +44,7 @@ def named_store(options: Namespace) -> "Store":
         return Store(build_pipeline(load_yaml(options.config)).store.resolve())
     last = _last_store()
     if last is not None:
+        print(f"store: {last} (last used here)", file=sys.stderr)
         return Store(last)
     what, hint = "no store was used in this folder yet", "name one by --store or --config"
     raise InputError([Fault("store", what, hint)])
@@ -81,10 +86,27 @@ def readable_store(options: Namespace) -> "Store":
 
 def readable_run(options: Namespace) -> tuple["Store", str]:
     """The store of `readable_store`, and the id of the run that the option RUN names in it."""
-    from claimflow.flows.store.results import chosen_run
-
     store = readable_store(options)
-    return store, chosen_run(store, options.run)
+    return store, run_named(options, store, options.run)
+
+
+def run_named(
+    options: Namespace, store: "Store", word: str | None, *, before: str | None = None
+) -> str:
+    """The run that `word` names, as `chosen_run` finds it; of the pipeline of `--config` if given.
+
+    Where the word could mean another run, standard error says which one is taken.
+    """
+    from claimflow.flows.pipeline.pipeline import build_pipeline
+    from claimflow.flows.pipeline.yaml_source import load_yaml
+    from claimflow.flows.store.results import chosen_run, run_choice_notes
+
+    pipeline = build_pipeline(load_yaml(options.config)).name if options.config else None
+    run_id = chosen_run(store, word, before=before, pipeline=pipeline)
+    if before is None:
+        for note in run_choice_notes(store, word, run_id, pipeline=pipeline):
+            _warn(note)
+    return run_id
 
 
 def _warn(message: str) -> None:

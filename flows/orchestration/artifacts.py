@@ -61,8 +61,8 @@ def final_state(run: RunDocument) -> State[str]:
     failed = run.failed or gate_line(run.gates, "fail")
     if failed is not None:
         return Failed(message=failed)
-    unclear = gate_line(run.gates, "inconclusive")
-    lines = [f"run {run.run_id}: {run.counts}", *([unclear] if unclear else []), *run.warnings]
+    unclear = [gate_line(run.gates, "inconclusive"), gate_line(run.gates, "skipped")]
+    lines = [f"run {run.run_id}: {run.counts}", *filter(None, unclear), *run.warnings]
     return Completed(message="; ".join(lines), data=run.run_id)
 
 

@@ -37,6 +37,11 @@ class Rerun(NamedTuple):
         """The option that selects the steps of the run, if there is one."""
         return next(iter(self._scopes()), None)
 
+    def selection(self) -> str | None:
+        """The option that selects the steps and its value, as in `--only faithfulness`."""
+        names = {"--only": self.only, "--from": [self.from_step], "--failed": ()}
+        return next((" ".join([one, *map(str, names[one])]) for one in self._scopes()), None)
+
     def clashes(self, *, limit: int | None) -> Iterator[Fault]:
         """A fault for each pair of options that exclude each other."""
         for one, other in combinations(self._scopes(), 2):

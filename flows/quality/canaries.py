@@ -159,6 +159,8 @@ SELECT canary, arg_min(verdict, nearness), arg_min(run_id, nearness), min(judged
 FROM (
   SELECT *, CASE WHEN $same THEN epoch_us(judged_at) ELSE -epoch_us(judged_at) END AS nearness
   FROM audit.canaries
+  -- The rows of a pruned run stay.
+  ANTI JOIN (SELECT run_id FROM audit.runs WHERE selection IS NOT NULL) USING (run_id)
   WHERE pipeline = $pipeline AND step = $step AND judged_at < $at AND status = 'judged'
         AND (judge = $judge) = $same
 ) GROUP BY canary ORDER BY canary

@@ -24,12 +24,12 @@ from claimflow.flows.quality.metric_differences import (
     select_metrics,
     unshared_metrics,
 )
-from claimflow.flows.store.runs import CURRENT_TAGS
+from claimflow.flows.store.runs import CURRENT_TAGS, PARTIAL
 from claimflow.flows.store.store import Store
 
 
 class RunFacts(NamedTuple):
-    """One of the runs that are compared."""
+    """One of the runs that are compared; `partial` as in `RunHead`."""
 
     run_id: str
     pipeline: str
@@ -37,6 +37,7 @@ class RunFacts(NamedTuple):
     started_at: datetime
     samples: int
     tags: list[str]
+    partial: str | None
 
 
 class Comparison(NamedTuple):
@@ -97,7 +98,8 @@ def _facts(connection: duckdb.DuckDBPyConnection, run: str) -> RunFacts:
         SELECT run_id, pipeline, status, started_at,
                (SELECT count(*) FROM samples WHERE run_id = $run),
                (SELECT coalesce(list(tag ORDER BY tag), [])
-                FROM ({CURRENT_TAGS}) WHERE run_id = $run)
+                FROM ({CURRENT_TAGS}) WHERE run_id = $run),
+               {PARTIAL}
         FROM audit.runs WHERE run_id = $run
         """,
         {"run": run},

@@ -1,4 +1,4 @@
-"""Gates on a run: every rule passes, fails or is inconclusive by a 95 % interval."""
+"""Gates on a run: every rule passes, fails or is inconclusive by a 95 % interval, or is skipped."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple
@@ -11,12 +11,12 @@ from claimflow.flows.quality.canaries import canary_results
 from claimflow.flows.quality.metric_differences import metric_differences
 from claimflow.flows.quality.paired_statistics import ROUNDING
 from claimflow.flows.runner.canaries import canary_scores
-from claimflow.flows.store.runs import PREVIOUS, run_meant
+from claimflow.flows.store.runs import PARTIAL, PREVIOUS, run_meant
 from claimflow.flows.store.store import Store, insert, read_table
 from claimflow.stages.registry import LOWER_IS_BETTER
 from claimflow.stages.scores.formulas import mean_interval
 
-Verdict = Literal["pass", "fail", "inconclusive"]
+Verdict = Literal["pass", "fail", "inconclusive", "skipped"]
 
 
 class Outcome(NamedTuple):
@@ -52,8 +52,13 @@ class _Estimate(NamedTuple):
     high: float | None = None
 
 
-def evaluate_gates(store: Store, run_id: str, gates: Mapping[str, Gate]) -> list[Outcome]:
+def evaluate_gates(
+    store: Store, run_id: str, gates: Mapping[str, Gate], *, partial: bool = False
+) -> list[Outcome]:
     """Evaluate gates on a run and record the outcomes, replacing earlier ones.
+
+    In a run of some samples every gate is skipped, in a run of some steps those of metrics that it
+    lacks, unless `partial` asks for them.
 
     An interval entirely on the right side of the threshold passes, one entirely on the wrong
     side fails; one that contains the threshold is inconclusive, as is what cannot be computed.
@@ -64,6 +69,8 @@ def evaluate_gates(store: Store, run_id: str, gates: Mapping[str, Gate]) -> list
         return []
     outcomes = gate_outcomes(store, run_id, gates)
     with store.writing() as connection:
+        if not partial:
+            outcomes = _skip_unrepresentative(connection, run_id, outcomes)
         connection.execute("DELETE FROM audit.gates WHERE run_id = $run", {"run": run_id})
         insert(connection, "audit.gates", pl.DataFrame(outcomes, _COLUMNS), run_id=run_id)
     return outcomes
@@ -77,6 +84,25 @@ def gate_outcomes(store: Store, run_id: str, gates: Mapping[str, Gate]) -> list[
             for name, gate in gates.items()
             for outcome in _outcomes(connection, run_id, name, gate)
         ]
+
+
+def _skip_unrepresentative(
+    connection: duckdb.DuckDBPyConnection, run_id: str, outcomes: list[Outcome]
+) -> list[Outcome]:
+    """The outcomes, with those skipped that a partial run cannot decide."""
+    query = (
+        f"SELECT {PARTIAL}, sample_count < samples_available FROM audit.runs WHERE run_id = $run"
+    )
+    [(missing, some_samples)] = connection.execute(query, {"run": run_id}).fetchall()
+    if missing is None:
+        return outcomes
+    skipped: Verdict = "skipped"
+    return [
+        one._replace(outcome=skipped, reason=f"not checked: {missing}")
+        if some_samples or one.value is None
+        else one
+        for one in outcomes
+    ]
 
 
 def recorded_outcomes(store: Store, run_id: str) -> list[Outcome]:
@@ -170,7 +196,7 @@ def _difference(
     """The paired difference to the baseline of that name, as `claimflow diff` gives it."""
     if baseline is None:
         if name == PREVIOUS:
-            return _Estimate("no finished run of the same pipeline is older")
+            return _Estimate("no whole run of the same pipeline is older")
         return _Estimate(f"there is no run {name!r}: name one by claimflow tag RUN {name}")
     if scores.is_empty():
         return _Estimate("the run has no such scores")
@@ -189,6 +215,10 @@ def _difference(
         return _Estimate(f"no sample is scored here and in run {baseline}")
     paired = found.difference
     reason = f"{paired.samples:,} of {scores.height:,} samples scored in both"
+    query = f"SELECT {PARTIAL} FROM audit.runs WHERE run_id = $run"
+    [(missing,)] = connection.execute(query, {"run": baseline}).fetchall()
+    if missing is not None:
+        reason += f"; run {baseline} has {missing}"
     return _Estimate(reason, paired.mean, paired.low, paired.high)
 
 

@@ -37,7 +37,8 @@ def run_facts_text(run: RunFacts) -> str:
     """Pipeline, tags and samples of a run, and its status if it is not done."""
     tags = f" ({', '.join(run.tags)})" if run.tags else ""
     status = "" if run.status == "done" else f", {run.status}"
-    return f"{run.pipeline}{tags}, {format_count(run.samples, 'sample')}{status}"
+    count = f"partial, {run.partial}" if run.partial else format_count(run.samples, "sample")
+    return f"{run.pipeline}{tags}, {count}{status}"
 
 
 def sample_counts_text(comparison: Comparison) -> str:

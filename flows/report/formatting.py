@@ -16,6 +16,12 @@ def escape_controls(text: object) -> str:
     return str(text).translate(_REPLACEMENTS)
 
 
+def shorten(text: str | None, length: int = 100) -> str:
+    """The text on one line, cut after `length` characters."""
+    flat = " ".join((text or "").split())
+    return flat if len(flat) <= length else flat[: length - 1] + "…"
+
+
 def format_count(number: int, thing: str, things: str | None = None) -> str:
     """`1 sample`, `2,000 samples`; `things` is the plural where it does not end in -s."""
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"

@@ -58,6 +58,8 @@ def html_report(run: RunDocument, *, against: str | None = None, samples: int = 
         "head": run.head,
         "version": __version__,
         "counts": run.counts,
+        "partial": run.partial_line,
+        "no_means": run.no_means,
         "metrics": list(_metrics(run)),
         "slices": _slices(run),
         "gate_columns": GATE_COLUMNS,

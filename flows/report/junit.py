@@ -22,10 +22,11 @@ def run_junit(run: RunDocument) -> str:
     """A run as JUnit XML: its gates, its steps and its metrics, each a suite of test cases.
 
     A failed gate and a step with failed rows are failures, with their reasons. An inconclusive
-    gate and a metric without a mean are skipped. A run that did not finish is an error.
+    gate, a gate that was not checked and a metric without a mean are skipped, as is the case that
+    only a partial run has. A run that did not finish is an error.
     """
     suites = [
-        _suite("run", [_run_case(run.head)]),
+        _suite("run", [_run_case(run.head), *_partial_cases(run)]),
         _suite("gates", map(_gate_case, run.gates)),
         _suite("steps", _step_cases(run)),
         _suite("metrics", _metric_cases(run)),
@@ -63,6 +64,13 @@ def _run_case(run: RunHead) -> Element:
         message = f"the run is {run.status}{f': {run.reason}' if run.reason else ''}"
         _add(case, "error", run.reason or message, message=message)
     return case
+
+
+def _partial_cases(run: RunDocument) -> Iterator[Element]:
+    if run.partial_line:
+        case = _case("has all samples and steps")
+        _add(case, "skipped", "", message=f"{run.head.partial}; {run.partial_line}")
+        yield case
 
 
 def _gate_case(one: Outcome) -> Element:

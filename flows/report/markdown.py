@@ -85,6 +85,9 @@ def _run_lines(run: RunDocument) -> Iterator[str]:
     if run.failed:
         yield f"**failed** {code_span(run.head.reason)}"
         yield ""
+    if run.partial_line:
+        yield f"**warning** {code_span(run.partial_line)}"
+        yield ""
     yield from _mean_lines(run)
     if run.gates:
         cells = map(gate_cells, run.gates)
@@ -109,7 +112,7 @@ def _run_lines(run: RunDocument) -> Iterator[str]:
 
 def _mean_lines(run: RunDocument) -> Iterator[str]:
     if not run.means:
-        yield "No means: add a step that uses `summarize_scores`."
+        yield code_span(run.no_means)
         yield ""
         return
     rows = (
@@ -136,7 +139,7 @@ def _audit_lines(run: RunDocument) -> Iterator[str]:
 def _change_lines(run: RunDocument) -> Iterator[str]:
     before = run.run_before
     if before is None:
-        yield "The first run of its pipeline: there is none to compare it with."
+        yield "No whole run of its pipeline is older: there is none to compare it with."
     elif run.samples > MAX_COMPARED:
         yield f"What changed: `claimflow diff {before} {run.run_id}`"
     else:

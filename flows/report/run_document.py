@@ -19,7 +19,7 @@ from claimflow.flows.quality.cascades import CascadeResult, cascade_results
 from claimflow.flows.quality.claim_audit import ClaimAudit, audit_claims
 from claimflow.flows.quality.failed_rows import unscored_metrics
 from claimflow.flows.quality.gates import Outcome, recorded_outcomes
-from claimflow.flows.report.formatting import format_count
+from claimflow.flows.report.formatting import format_count, shorten
 from claimflow.flows.report.run_text import (
     JudgeLine,
     calls_text,
@@ -32,7 +32,7 @@ from claimflow.flows.report.run_text import (
 )
 from claimflow.flows.store import results
 from claimflow.flows.store.edits import UnusedEdit, unused_edits
-from claimflow.flows.store.runs import CURRENT_TAGS, PREVIOUS, find_run
+from claimflow.flows.store.runs import CURRENT_TAGS, PARTIAL, PREVIOUS, find_run
 from claimflow.flows.store.store import Store, read_table
 
 MAX_SAMPLES: Final = 1_000
@@ -53,7 +53,8 @@ _PAST_RUNS: Final = 20
 class RunHead(NamedTuple):
     """A recorded run; times are UTC, `ended_at` is None where its end was not recorded.
 
-    `failures` counts the failed rows of its tables.
+    `failures` counts the failed rows of its tables. The last five are as in `Coverage`, NULL in
+    runs of older versions, and how much of its pipeline a partial run has, as in `3 of 40 samples`.
     """
 
     run_id: str
@@ -64,6 +65,12 @@ class RunHead(NamedTuple):
     ended_at: datetime | None
     tags: list[str]
     failures: int
+    sample_count: int | None
+    samples_available: int | None
+    step_count: int | None
+    steps_available: int | None
+    selection: str | None
+    partial: str | None
 
     @property
     def seconds(self) -> float | None:
@@ -130,7 +137,15 @@ class RunDocument:
         reused, failures = int(self.steps["reused"].sum()), int(self.steps["failures"].sum())
         failed = f", {format_count(failures, 'row')} failed" if failures else ""
         made = f"{format_count(self.steps.height - reused, 'step')} made, {reused} reused{failed}"
-        return f"{format_count(self.samples, 'sample')}, {made}"
+        return f"{self.head.partial or format_count(self.samples, 'sample')}, {made}"
+
+    @property
+    def partial_line(self) -> str | None:
+        """The options of a partial run, and what leaves it out; None for a whole run."""
+        if self.head.partial is None:
+            return None
+        options = shorten(self.head.selection, 80)
+        return f"partial run ({options}): latest, trends and baselines leave it out"
 
     @property
     def samples(self) -> int:
@@ -152,6 +167,17 @@ class RunDocument:
     def means(self) -> list[dict[str, Any]]:
         """The rows of `summaries` over all samples."""
         return self.summaries.filter(pl.col("slice_field").is_null()).rows(named=True)
+
+    @property
+    def no_means(self) -> str:
+        """Why there is no mean over all samples, and what to do."""
+        head = self.head
+        if head.step_count is not None and head.step_count < (head.steps_available or 0):
+            options = shorten(head.selection, 80)
+            return f"no means: no step of this run uses summarize_scores ({options})"
+        if head.status != "done":
+            return f"no means: the run is {head.status}"
+        return "no means: add a step that uses summarize_scores"
 
     @property
     def slices(self) -> list[dict[str, Any]]:
@@ -274,8 +300,15 @@ class RunDocument:
         return audit_claims(self.store, self.run_id, examples=3, samples=_AUDITED)
 
     @cached_property
+    def is_only_latest(self) -> bool:
+        """Whether the views of the schema latest show this run and no other."""
+        with self.store.reading() as connection:
+            found = connection.execute("SELECT run_id FROM audit.latest_runs").fetchall()
+        return found == [(self.run_id,)]
+
+    @cached_property
     def run_before(self) -> str | None:
-        """The run of the same pipeline that was done before this one."""
+        """The newest whole run of the same pipeline before this one."""
         return find_run(self.store, PREVIOUS, before=self.run_id)
 
     def lowest(self, count: int) -> list[LowSample]:
@@ -291,9 +324,9 @@ class RunDocument:
 
 
 def gate_exit_code(outcomes: Iterable[Outcome]) -> int:
-    """4 when a gate failed, else 5 when one is inconclusive, else 0."""
+    """4 when a gate failed, else 5 when one is inconclusive or was skipped, else 0."""
     found = {one.outcome for one in outcomes}
-    return 4 if "fail" in found else 5 if "inconclusive" in found else 0
+    return 4 if "fail" in found else 5 if found & {"inconclusive", "skipped"} else 0
 
 
 def named_metrics(
@@ -333,7 +366,7 @@ def scored_values(store: Store, run_id: str, of: StepMetric) -> list[float]:
 def past_means(store: Store, run_id: str) -> dict[StepMetric, list[PastMean]]:
     """The means over all samples in the newest 20 runs of the pipeline, up to this one.
 
-    The oldest comes first. Runs before this one count only if they are done.
+    The oldest comes first. Runs before this one count only if they are whole.
     """
     with store.reading() as connection:
         rows = connection.execute(_PAST, {"run": run_id, "count": _PAST_RUNS}).fetchall()
@@ -348,16 +381,16 @@ SELECT run_id, pipeline, status, reason, started_at, ended_at,
        (SELECT coalesce(list(tag ORDER BY tag), []) FROM ({CURRENT_TAGS}) WHERE run_id = $run),
        (SELECT coalesce(sum(failures), 0)::BIGINT FROM audit.run_steps
         JOIN (SELECT artifact_id, failures FROM audit.artifacts) USING (artifact_id)
-        WHERE run_id = $run)
+        WHERE run_id = $run),
+       sample_count, samples_available, step_count, steps_available, selection, {PARTIAL}
 FROM audit.runs WHERE run_id = $run
 """
 
 _PAST: Final = """
-WITH this AS (FROM audit.runs WHERE run_id = $run),
-     past AS (SELECT run_id, started_at FROM audit.runs
+WITH this AS (SELECT run_id, pipeline, started_at FROM audit.runs WHERE run_id = $run),
+     past AS (SELECT run_id, started_at FROM (FROM this UNION FROM audit.whole_runs)
               WHERE pipeline = (SELECT pipeline FROM this)
                 AND started_at <= (SELECT started_at FROM this)
-                AND (status = 'done' OR run_id = $run)
               ORDER BY started_at DESC, run_id DESC LIMIT $count)
 SELECT scores, metric, run_id, started_at, mean, low, high
 FROM summaries JOIN past USING (run_id) WHERE slice_field IS NULL

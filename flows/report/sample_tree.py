@@ -8,6 +8,7 @@ from typing import Any, Final
 from rich.tree import Tree
 
 from claimflow.flows.report.formatting import format_count
+from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.report.samples import traced_samples
 from claimflow.flows.report.terminal import safe_text
 from claimflow.flows.store.edits import edits_of_sample
@@ -22,7 +23,9 @@ def sample_tree(store: Store, run_id: str, sample_id: str, *, calls: bool = Fals
     With `calls` each call has its messages and the reply.
     """
     [sample] = traced_samples(store, run_id, [sample_id])
-    tree = Tree(safe_text(f"sample {sample_id}  (run {run_id})", "bold"))
+    partial = RunDocument(store, run_id).head.partial
+    run = f"run {run_id}, partial: {partial}" if partial else f"run {run_id}"
+    tree = Tree(safe_text(f"sample {sample_id}  ({run})", "bold"))
     _add_texts(tree, sample)
     for step, claims in groupby(sample["claims"], key=itemgetter("step")):
         _add_claims(tree, step, list(claims))
@@ -60,17 +63,23 @@ def _add_verdict(leaf: Tree, row: dict[str, Any]) -> None:
         leaf.add(safe_text(f"{row['step']}: failed: {row['reason']}"))
         return
     by_model = row["p_entailed"] is not None and row["judged_by"] in (None, "embedded")
-    sure = f" ({row['p_entailed']:.2f} entailed)" if by_model else ""
+    sure = f" ({_probability(row, row['verdict'])})" if by_model else ""
     if row["agreement"] is not None:
         sure = f" ({row['agreement']:.0%} of the votes)"
     if row["judged_by"] in ("judge", "audit"):
-        sure += f" (the embedded model: {row['model_verdict']}, {row['p_entailed']:.2f} entailed)"
+        model = row["model_verdict"]
+        sure += f" (the embedded model: {model}, {_probability(row, model)})"
     passage = "" if row["passage"] is None else f" [{row['passage']}]"
     reason = f"; {row['reason']}" if row["reason"] else ""
     text = f"{row['step']}{passage}: {row['verdict']}{sure}{reason}"
     node = leaf.add(safe_text(text, _STYLES[row["verdict"]]))
     if row["evidence"]:
         node.add(safe_text(f"evidence: {row['evidence']}", "dim"))
+
+
+def _probability(row: dict[str, Any], verdict: str) -> str:
+    """The probability that the embedded model gives a verdict, as in `p_neutral 0.62`."""
+    return f"p_{verdict} {row[f'p_{verdict}']:.2f}"
 
 
 def _add_edits(tree: Tree, store: Store, run_id: str, sample_id: str) -> None:

@@ -29,6 +29,7 @@ from claimflow.flows.report.formatting import (
     format_count,
     format_interval,
     format_number,
+    shorten,
 )
 from claimflow.flows.report.run_document import LowSample, RunDocument
 from claimflow.flows.report.run_text import (
@@ -42,6 +43,7 @@ from claimflow.flows.report.run_text import (
     gate_cells,
 )
 from claimflow.flows.store.edits import UnusedEdit
+from claimflow.flows.store.runs import newest_run
 
 _LOG_WIDTH: Final = 160
 """Columns of output that goes to a file or a pipe."""
@@ -139,20 +141,18 @@ def rendered_text(render: Callable[[Terminal], None]) -> str:
     return text.getvalue()
 
 
-def _shortened(text: str | None, length: int = 100) -> str:
-    """The text on one line, cut after `length` characters."""
-    flat = " ".join((text or "").split())
-    return flat if len(flat) <= length else flat[: length - 1] + "…"
-
-
 # One run.
 
 _LOWEST: Final = 3
 _SHOWN_CLAIMS: Final = 4
 _SHOWN_EDITS: Final = 5
-_CONTRADICTED: Final = (
+_LATEST_CONTRADICTED: Final = (
     "SELECT sample_id, claim, verdicts.step FROM latest.claims JOIN latest.verdicts "
     "USING (claim_id) WHERE verdict = 'contradicted'"
+)
+_CONTRADICTED: Final = (
+    "SELECT sample_id, claim, verdicts.step FROM claims JOIN verdicts USING (run_id, claim_id) "
+    "WHERE verdict = 'contradicted' AND run_id = '{run}'"
 )
 
 
@@ -166,7 +166,12 @@ def print_run(
     terminal.print(f"\nrun {run.run_id}: {run.counts}")
     if run.failed:
         terminal.print_line(run.failed, "bold")
-    _print_means(terminal, [*run.means, *(run.slices if slices else [])])
+    if run.partial_line:
+        terminal.print_line(run.partial_line, "yellow")
+    if run.means:
+        _print_means(terminal, [*run.means, *(run.slices if slices else [])])
+    else:
+        terminal.print_line(f"{run.no_means}\n")
     print_gates(terminal, run.gates)
     _print_block(terminal, _failure_lines(run.failures))
     _print_block(terminal, _unused_edit_lines(run.unused_edits))
@@ -180,9 +185,11 @@ def print_run(
     lowest = run.lowest(_LOWEST)
     _print_lowest(terminal, lowest)
     terminal.print_line(f"store: {run.store.path}")
+    query = _LATEST_CONTRADICTED if run.is_only_latest else _CONTRADICTED.format(run=run.run_id)
+    of_run = "" if newest_run(run.store) == run.run_id else f" --run {run.run_id}"
     commands = [
-        *([f'claimflow sql "{_CONTRADICTED}"'] if run.has_verdicts else []),
-        *(f"claimflow explain {shlex.quote(one.sample_id)}" for one in lowest[:1]),
+        *([f'claimflow sql "{query}"'] if run.has_verdicts else []),
+        *(f"claimflow explain {shlex.quote(one.sample_id)}{of_run}" for one in lowest[:1]),
         *([f"claimflow plan {config}"] if config else []),
     ]
     terminal.print_line("\n  ".join(["next:", *commands]))
@@ -205,9 +212,6 @@ def _print_block(terminal: Terminal, lines: Sequence[str]) -> None:
 
 
 def _print_means(terminal: Terminal, rows: Sequence[dict[str, Any]]) -> None:
-    if not rows:
-        terminal.print("no means: add a step that uses summarize_scores\n")
-        return
     micro = [_micro_mean(row) for row in rows]
     right = ["mean", "95 % interval", *(["micro mean"] if any(micro) else [])]
     right += ["scored", "undefined", "failed", "of"]
@@ -238,7 +242,7 @@ def _failure_lines(failures: Sequence[dict[str, Any]]) -> list[str]:
     lines = [f"{count} failed{more}"]
     for row in failures:
         kind = f" {row['failure']}" if row["failure"] else ""
-        reason = _shortened(row["reason"], 160)
+        reason = shorten(row["reason"], 160)
         lines.append(f"  {row['step']}: {row['failed']:,}{kind}: {reason}")
     return lines
 
@@ -263,10 +267,10 @@ def _print_lowest(terminal: Terminal, lowest: Sequence[LowSample]) -> None:
     for sample in lowest:
         terminal.print(safe_text(f"  {sample.mean:.3f}  {sample.sample_id}", "bold"))
         if sample.user_input:
-            terminal.print(safe_text(f"         asked: {_shortened(sample.user_input)}"))
+            terminal.print(safe_text(f"         asked: {shorten(sample.user_input)}"))
         for claim in sample.claims[:_SHOWN_CLAIMS]:
             verdict = f"{claim['verdict']} ({claim['step']})"
-            terminal.print(safe_text(f"         {verdict}: {_shortened(claim['claim'])}"))
+            terminal.print(safe_text(f"         {verdict}: {shorten(claim['claim'])}"))
         if len(sample.claims) > _SHOWN_CLAIMS:
             terminal.print(f"         and {len(sample.claims) - _SHOWN_CLAIMS} more")
         terminal.print()
@@ -325,10 +329,10 @@ def _print_claim_changes(terminal: Terminal, comparison: Comparison, limit: int)
         result = comparison_text.claim_change_text(row)
         terminal.print_line(f"  {row['sample_id']}: {change}: {result}", "bold")
         if row["claim"]:
-            terminal.print_line(f"      {_shortened(row['claim'], 160)}")
+            terminal.print_line(f"      {shorten(row['claim'], 160)}")
         for side in "ab":
             if row[f"reason_{side}"]:
-                reason = _shortened(row[f"reason_{side}"], 160)
+                reason = shorten(row[f"reason_{side}"], 160)
                 terminal.print_line(f"      {side.upper()}: {reason}")
 
 

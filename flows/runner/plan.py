@@ -16,6 +16,7 @@ from claimflow.flows.store.artifacts import Artifact, find_artifact
 from claimflow.flows.store.edits import Edit, Edits
 from claimflow.flows.store.fingerprint import step_fingerprint, step_recipe
 from claimflow.flows.store.ledger import Ledger
+from claimflow.flows.store.runs import Coverage
 from claimflow.flows.store.store import Store
 
 
@@ -109,13 +110,21 @@ def _find(store: Store, fingerprint: str) -> Artifact | None:
         return find_artifact(connection, fingerprint)
 
 
+# A run of some steps says nothing of the others, and a run of some samples nothing of the rest.
 _FAILED: Final = """
-SELECT run_id, list(step) FILTER (failures > 0) AS failed
-FROM audit.runs LEFT JOIN audit.run_steps USING (run_id)
-LEFT JOIN (SELECT artifact_id, failures FROM audit.artifacts) USING (artifact_id)
-WHERE pipeline = $pipeline AND status IN ('done', 'failed')
-GROUP BY run_id, status, started_at HAVING status = 'done' OR max(failures) > 0
-ORDER BY started_at DESC LIMIT 1
+WITH tables AS (
+  SELECT run_id, status, started_at, step, failures
+  FROM audit.runs JOIN audit.run_steps USING (run_id)
+  JOIN (SELECT artifact_id, failures FROM audit.artifacts) USING (artifact_id)
+  WHERE pipeline = $pipeline AND status IN ('done', 'failed')
+        AND ($some OR sample_count IS NULL OR sample_count = samples_available)
+)
+SELECT arg_max(run_id, started_at), list(step) FILTER (failures > 0)
+FROM (
+  FROM tables
+  WHERE status = 'done' OR run_id IN (SELECT run_id FROM tables WHERE failures > 0)
+  QUALIFY row_number() OVER (PARTITION BY step ORDER BY started_at DESC) = 1
+) HAVING count(*) > 0
 """
 
 
@@ -125,7 +134,7 @@ def choose(prepared: Prepared, store: Store, rerun: Rerun) -> StepSelection:
     Raises `InputError` if a step that is to be reused is not in the store.
     """
     pipeline = prepared.pipeline
-    run_id, failed = _failed_steps(store, pipeline.name) if rerun.failed else ("", [])
+    run_id, failed = _failed_steps(prepared, store) if rerun.failed else ("", [])
     # Steps that were renamed since are left out.
     failed = [step.name for step in pipeline.steps if step.name in failed]
     if rerun.failed and not failed:
@@ -154,17 +163,36 @@ def choose(prepared: Prepared, store: Store, rerun: Rerun) -> StepSelection:
     return choice
 
 
-def _failed_steps(store: Store, pipeline: str) -> tuple[str, list[str]]:
-    """The newest run of a pipeline that is done or has failed rows, and its steps with failed rows.
+def coverage(prepared: Prepared, choice: StepSelection, rerun: Rerun) -> Coverage:
+    """How many of the samples and steps of the pipeline a run of `choice` has."""
+    samples, steps = prepared.samples, prepared.pipeline.steps
+    left_out = [samples.selection] if samples.count < samples.available else []
+    left_out += [rerun.selection()] if len(choice.steps) < len(steps) else []
+    return Coverage(
+        samples.count,
+        samples.available,
+        # The samples are a step of the run.
+        1 + len(choice.steps),
+        1 + len(steps),
+        " ".join(filter(None, left_out)) or None,
+    )
 
-    A run may have failed because of its failed rows.
+
+def _failed_steps(prepared: Prepared, store: Store) -> tuple[str, list[str]]:
+    """The newest run of a pipeline that is done or has failed rows, and the steps with failed rows.
+
+    A run may have failed because of its failed rows. Of each step the newest table of such a run
+    counts. Where the samples are all that there are, runs of some of them are left out.
     """
+    pipeline, samples = prepared.pipeline.name, prepared.samples
+    some = samples.count < samples.available
     found = []
     if store.path.is_file():
         with store.reading() as connection:
-            found = connection.execute(_FAILED, {"pipeline": pipeline}).fetchall()
+            found = connection.execute(_FAILED, {"pipeline": pipeline, "some": some}).fetchall()
     if not found:
         what = f"{store.path} has no run of {pipeline} that finished"
+        what += "" if some else " with all samples"
         raise InputError([Fault("--failed", what, "run without --failed")])
     run_id, failed = found[0]
     return run_id, failed or []

@@ -69,8 +69,7 @@ _LAST: Final = """
 SELECT sum(row_count) FILTER (step IN (SELECT unnest($wanted))),
        max(row_count) FILTER (step = 'samples')
 FROM audit.run_steps JOIN (SELECT artifact_id, row_count FROM audit.artifacts) USING (artifact_id)
-WHERE run_id = (SELECT run_id FROM audit.runs WHERE pipeline = $pipeline AND status = 'done'
-                ORDER BY started_at DESC LIMIT 1)
+WHERE run_id = (SELECT run_id FROM audit.latest_runs WHERE pipeline = $pipeline)
 """
 
 
@@ -108,7 +107,7 @@ def check_disk_space(
 def space_needed(prepared: Prepared, store: Store, *, wanted: Collection[str]) -> SpaceNeeded:
     """The bytes needed if every wanted step is made anew.
 
-    Estimated from the rows of the pipeline's newest finished run, at the size of the store per
+    Estimated from the rows of the pipeline's newest whole run, at the size of the store per
     row. Without such a run only the size of the samples counts, which are written in any case:
     runs wrote 1 to 9 times as much, and a guess is no reason to refuse a run.
     """

@@ -49,12 +49,14 @@ def run_context(
     open_session: Callable[..., Session],
     *,
     steps: Sequence[str] = (),
+    coverage: runs.Coverage | None = None,
     suffix: str = "",
     workers: Workers | None = None,
 ) -> Iterator[tuple[str, Toolbox]]:
     """Record a new run; gives its id and its tools. The caller records how it ends.
 
-    `open_session` opens the judge session of a `run_id`; `suffix` is added to the pipeline's name.
+    `open_session` opens the judge session of a `run_id`; `coverage` is how much of the pipeline it
+    has; `suffix` is added to the pipeline's name.
     First the journals that killed runs left are read into the ledger. At the end the tools and the
     `workers` are closed and the read copy is updated, unless the store failed.
     """
@@ -64,6 +66,7 @@ def run_context(
         pipeline=f"{pipeline.name}{suffix}",
         config_path=str(pipeline.source.path.resolve()),
         config=pipeline.source.text,
+        coverage=coverage,
     )
     toolbox = Toolbox(pipeline, open_session(run_id=run_id), workers)
     observer.run_started(run_id, [SAMPLES, *steps], killed)

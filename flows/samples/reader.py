@@ -44,8 +44,9 @@ class SampleSource:
 
     `mapping` is the input column that fills each field, `present` the fields that at least one
     sample has a value for (an empty text or list is one), `misspelt` the column that is probably
-    meant for a field that is not present. `count` is the number of samples,
-    `size` their bytes in memory and `digest` that of their table. `faults` is everything wrong
+    meant for a field that is not present. `count` is the number of samples, `available` the number
+    in the files, and `selection` the option that left some out, None where none did. `size` is
+    their bytes in memory and `digest` that of their table. `faults` is everything wrong
     with the input; with faults, samples are missing. The samples are a copy: files that change
     later have no effect.
     """
@@ -55,6 +56,8 @@ class SampleSource:
     present: frozenset[str]
     misspelt: Mapping[str, str]
     count: int
+    available: int
+    selection: str | None
     size: int
     digest: str
     faults: tuple[Fault, ...]
@@ -71,12 +74,15 @@ class SampleSource:
         if rest.height:
             yield rest
 
-    def only(self, ids: Collection[str]) -> "SampleSource":
-        """The samples whose ids are in `ids`, in the same order."""
+    def only(self, ids: Collection[str], *, selection: str) -> "SampleSource":
+        """The samples whose ids are in `ids`, in the same order; `selection` is what chose them."""
         selected = (table.filter(pl.col("sample_id").is_in(ids)) for table in self._buffer)
         kept = _buffered(table for table in selected if table.height)
         digest = kept.digest.value()
-        return replace(self, count=kept.rows, size=kept.size, digest=digest, _buffer=kept)
+        left_out = selection if kept.rows < self.available else None
+        return replace(
+            self, count=kept.rows, selection=left_out, size=kept.size, digest=digest, _buffer=kept
+        )
 
 
 def read_samples(
@@ -85,16 +91,17 @@ def read_samples(
     """Read and check the samples of `path`: a path or glob below `base`, or one on S3.
 
     `rename` maps input columns to fields of a sample and takes precedence over the known names.
-    `limit` reads the first samples only. A sample without `sample_id` gets one made from its
-    content, and from its number among samples with the same content. Raises nothing for bad
-    input: all faults are in the result.
+    `limit` reads the first samples only; the rest is counted and not checked. A sample without
+    `sample_id` gets one made from its content, and from its number among samples with the same
+    content. Raises nothing for bad input: all faults are in the result.
     """
     by_column = fields_by_column(rename)
     with tempfile.TemporaryDirectory(prefix="claimflow-") as folder:
         files, faults = find_files(path, base, Path(folder))
-        records = islice(read_records(files, faults, required="samples"), limit)
+        records = read_records(files, faults, required="samples")
         reader = _SampleReader(by_column, faults)
-        kept = _buffered(reader.tables(records))
+        kept = _buffered(reader.tables(islice(records, limit)))
+        rest = _count_rest(records, faults) if limit is not None else 0
     faults += unknown_fields(rename)
     if reader.columns:
         faults += mapping_faults(path, reader.columns, rename)
@@ -106,11 +113,21 @@ def read_samples(
         present=frozenset(kept.present),
         misspelt=misspelt_fields(reader.columns, rename, missing),
         count=kept.rows,
+        available=kept.rows + rest,
+        selection=f"--limit {limit}" if rest else None,
         size=kept.size,
         digest=kept.digest.value(),
         faults=tuple(faults),
         _buffer=kept,
     )
+
+
+def _count_rest(records: Iterable[object], faults: list[Fault]) -> int:
+    """How many records follow; their faults are dropped, since they are not in the run."""
+    known = len(faults)
+    count = sum(1 for _ in records)
+    del faults[known:]
+    return count
 
 
 class _SampleReader:

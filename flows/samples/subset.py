@@ -32,7 +32,7 @@ def select_samples(samples: SampleSource, selection: str, store: Store) -> Sampl
     ids = dict.fromkeys(_ids_by_query(selection, store) if is_query else _ids_in_file(path))
     if not ids:
         raise InputError([Fault(_OPTION, "names no sample", "name at least one")])
-    selected = samples.only(ids)
+    selected = samples.only(ids, selection=f"{_OPTION} {selection}")
     if selected.count < len(ids):
         known = {sample_id for table in selected.shards(2_000) for sample_id in table[_COLUMN]}
         raise InputError([_unknown([one for one in ids if one not in known], samples)])

@@ -127,7 +127,9 @@ CREATE TEMP TABLE kept_runs AS
 WITH ended AS (
   SELECT pipeline, started_at,
          row_number() OVER (PARTITION BY pipeline ORDER BY started_at DESC) AS place
-  FROM audit.runs WHERE status IN ('done', 'measured')
+  FROM audit.runs
+  -- A partial run takes the place of no whole one.
+  WHERE status = 'measured' OR run_id IN (SELECT run_id FROM audit.whole_runs)
 ),
 -- A pipeline with fewer runs keeps all of them.
 first AS (SELECT pipeline, started_at FROM ended WHERE place = $runs),

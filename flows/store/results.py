@@ -1,46 +1,90 @@
 """Results of a run, read back: summaries, scores, verdicts, failures, calls."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
 
 from claimflow.flows.errors import Fault, InputError, nearest, one_of
 from claimflow.flows.store import runs
-from claimflow.flows.store.runs import CURRENT_TAGS, find_run, tags
+from claimflow.flows.store.runs import CURRENT_TAGS, PARTIAL, find_run, tags
 from claimflow.flows.store.store import Store, read_table
 from claimflow.stages.registry import LOWER_IS_BETTER
 
 
-def chosen_run(store: Store, word: str | None, *, before: str | None = None) -> str:
-    """The run that `word` names, as in `find_run`, or the newest; `InputError` where none."""
-    found = find_run(store, word, before=before) if word else runs.newest_run(store)
+def chosen_run(
+    store: Store, word: str | None, *, before: str | None = None, pipeline: str | None = None
+) -> str:
+    """The run that `word` names, as in `find_run`; without a word the newest, whole or not.
+
+    Raises `InputError` where there is no such run.
+    """
+    if word:
+        found = find_run(store, word, before=before, pipeline=pipeline)
+    else:
+        found = runs.newest_run(store, pipeline=pipeline)
     if found is not None:
         return found
     known = [*tags(store)["tag"], *all_runs(store)["run_id"].head(5)]
-    if word == runs.PREVIOUS and known:
-        raise InputError([Fault(str(store.path), *_no_previous_run(store, before))])
+    if word in (runs.LATEST, runs.PREVIOUS) and known:
+        raise InputError([Fault(str(store.path), *_no_whole_run(store, word, before, pipeline))])
     what = f"there is no run {word!r}" if word else "holds no run"
     hint = one_of(word, known) if word and known else "run a pipeline first"
+    if pipeline:
+        what += f" of {pipeline}"
     raise InputError([Fault(str(store.path), what, hint)])
 
 
-def _no_previous_run(store: Store, before: str | None) -> tuple[str, str]:
-    """Why no run is the one before `before` or the latest, and what to do."""
-    done = all_runs(store).filter(pl.col("status") == "done")
-    if done.height < 2:
-        what = "holds only one finished run" if done.height else "holds no finished run"
-        return f"{what}, so there is no previous one", "run the pipeline again to compare two runs"
-    run = before or find_run(store, runs.LATEST)
-    what = f"no finished run of the same pipeline is older than {run}"
+def _no_whole_run(
+    store: Store, word: str, before: str | None, pipeline: str | None
+) -> tuple[str, str]:
+    """Why no run is the latest, or the one before `before`, and what to do."""
+    whole = all_runs(store).filter(pl.col("status") == "done", pl.col("partial").is_null())
+    if pipeline:
+        whole = whole.filter(pl.col("pipeline") == pipeline)
+    of_pipeline = f" of {pipeline}" if pipeline else ""
+    meaning = "done, with all samples and steps"
+    if whole.is_empty():
+        what = f"holds no whole run{of_pipeline} ({meaning}), so there is no {word} one"
+        return what, "run the pipeline without options, or name a run, as `claimflow runs` lists it"
+    if whole.height < 2:
+        what = f"holds only one whole run{of_pipeline} ({meaning}), so there is no {word} one"
+        return what, "run the pipeline again to compare two runs"
+    run = before or find_run(store, runs.LATEST, pipeline=pipeline)
+    what = f"no whole run of the same pipeline ({meaning}) is older than {run}"
     return what, "name the run to compare with, as `claimflow runs` lists it"
 
 
+def run_choice_notes(
+    store: Store, word: str | None, run_id: str, *, pipeline: str | None
+) -> Iterator[str]:
+    """What to say of the run that was chosen by `latest`, `previous` or no word: what it is not.
+
+    A line where runs of other pipelines could have been meant, as no `pipeline` was named, and one
+    where the newest run of its pipeline was passed over.
+    """
+    if word not in (None, runs.LATEST, runs.PREVIOUS):
+        return
+    known = all_runs(store).filter(~pl.col("pipeline").str.ends_with(runs.NOISE_SUFFIX))
+    of = known.filter(pl.col("run_id") == run_id)["pipeline"].item()
+    others = sorted(set(known["pipeline"]) - {of})
+    if pipeline is None and others:
+        yield f"run {run_id} is of {of}; for {' or '.join(others)} add --config PIPELINE"
+    newest = known.filter(pl.col("pipeline") == of).row(0, named=True)
+    if word == runs.LATEST and newest["run_id"] != run_id:
+        why = f"partial: {newest['partial']}" if newest["partial"] else newest["status"]
+        yield f"latest is run {run_id}; the newer run {newest['run_id']} is {why}"
+
+
 def all_runs(store: Store) -> pl.DataFrame:
-    """Every run, newest first: id, tags, pipeline, status, times, counts of steps, failures."""
+    """Every run, newest first: id, tags, pipeline, status, times, counts of steps, failures.
+
+    `partial` says how much of its pipeline a partial run has, as in `3 of 40 samples`.
+    """
     return _read(
         store,
         f"""
-        SELECT run_id, tags, pipeline, status, started_at, runs.ended_at,
+        SELECT run_id, tags, pipeline, status, {PARTIAL} AS partial, started_at, runs.ended_at,
                count(artifact_id) FILTER (NOT reused) AS made,
                count(artifact_id) FILTER (reused) AS reused,
                coalesce(sum(failures), 0)::BIGINT AS failures,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import duckdb
 import polars as pl
@@ -38,11 +38,38 @@ NOISE_SUFFIX: Final = " (noise)"
 """Suffix of the pipeline's name in runs that measure noise."""
 
 
+class Coverage(NamedTuple):
+    """How many of the samples and steps of its pipeline a run has.
+
+    `selection` is the options that left some out, as in `--limit 3`; None for a whole run.
+    """
+
+    sample_count: int
+    samples_available: int
+    step_count: int
+    steps_available: int
+    selection: str | None
+
+
+PARTIAL: Final = """
+CASE WHEN selection IS NOT NULL THEN concat_ws(', ',
+  CASE WHEN sample_count < samples_available
+       THEN format('{:,} of {:,} samples', sample_count, samples_available)
+       ELSE format('{:,} sample{}', sample_count, CASE WHEN sample_count <> 1 THEN 's' ELSE '' END)
+  END,
+  CASE WHEN step_count < steps_available
+       THEN format('{:,} of {:,} steps', step_count, steps_available) END) END
+"""
+"""SQL for how much of its pipeline a partial run has, as in `3 of 40 samples`; NULL for a whole
+run. On `audit.runs`."""
+
+
 def start_run(
-    store: Store, *, pipeline: str, config_path: str, config: str
+    store: Store, *, pipeline: str, config_path: str, config: str, coverage: Coverage | None = None
 ) -> tuple[str, list[str]]:
     """Record the start of a run; returns its id and the ids of runs found killed.
 
+    Without `coverage` it is unknown how much of the pipeline the run has, and it counts as whole.
     A run was killed when it is recorded as running and its process has ended. Rows of its
     unfinished tables are deleted: no run can reuse them, and replies of models are in the ledger.
     """
@@ -53,9 +80,16 @@ def start_run(
         run_id = f"{started:%Y%m%d-%H%M%S}-{started.microsecond * 65_536 // 1_000_000:04x}"
         killed = _mark_killed_runs(connection)
         connection.execute(
-            "INSERT INTO audit.runs VALUES ($run_id, $pipeline, $config_path, $config, 'running', "
-            "NULL, $started, NULL, $host, $process, $made_by)",
-            {
+            """
+            INSERT INTO audit.runs
+            (run_id, pipeline, config_path, config, status, started_at, host, process, made_by,
+             sample_count, samples_available, step_count, steps_available, selection)
+            VALUES ($run_id, $pipeline, $config_path, $config, 'running', $started, $host, $process,
+             $made_by, $sample_count, $samples_available, $step_count, $steps_available, $selection)
+            """,
+            dict.fromkeys(Coverage._fields)
+            | (coverage._asdict() if coverage else {})
+            | {
                 "run_id": run_id,
                 "pipeline": pipeline,
                 "config_path": config_path,
@@ -157,10 +191,15 @@ def in_progress(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, i
     ]
 
 
-def newest_run(store: Store) -> str | None:
-    """The newest run that does not measure noise."""
+def newest_run(store: Store, *, pipeline: str | None = None) -> str | None:
+    """The newest run that does not measure noise, whole or not; of one pipeline if named."""
     with store.reading() as connection:
-        return _newest(connection, "NOT ends_with(pipeline, $noise)", noise=NOISE_SUFFIX)
+        return _newest(
+            connection,
+            "NOT ends_with(pipeline, $noise) AND pipeline = coalesce($pipeline, pipeline)",
+            noise=NOISE_SUFFIX,
+            pipeline=pipeline,
+        )
 
 
 def _mark_killed_runs(connection: duckdb.DuckDBPyConnection) -> list[str]:
@@ -251,38 +290,48 @@ def tag_fault(tag: str) -> tuple[str, str] | None:
     return None
 
 
-def find_run(store: Store, word: str, *, before: str | None = None) -> str | None:
+def find_run(
+    store: Store, word: str, *, before: str | None = None, pipeline: str | None = None
+) -> str | None:
     """The run that `word` names: a tag, `latest`, `previous`, a run id or its beginning.
 
-    `latest` is the newest run that is done. `previous` is the newest done run of the same
-    pipeline that started before the run `before`, by default the latest. The beginning of an id
-    names the newest run with it. None where there is no such run.
+    `latest` is the newest whole run: done, with all samples and all steps. It is of `pipeline` if
+    given, else of the pipeline of the run `before` if given, else of any. `previous` is the newest
+    whole run of the same pipeline that started before the run `before`, by default the latest. The
+    beginning of an id names the newest run with it. None where there is no such run.
     """
     with store.reading() as connection:
-        return run_meant(connection, word, before=before)
+        return run_meant(connection, word, before=before, pipeline=pipeline)
 
 
 def newest_run_of(store: Store, pipeline: str) -> str | None:
-    """The newest run of the pipeline with that name that is done or failed."""
-    where = "status IN ('done', 'failed') AND pipeline = $pipeline"
+    """The newest run of the pipeline with that name that is done or failed and not partial."""
+    where = "status IN ('done', 'failed') AND selection IS NULL AND pipeline = $pipeline"
     with store.reading() as connection:
         return _newest(connection, where, pipeline=pipeline)
 
 
 def run_meant(
-    connection: duckdb.DuckDBPyConnection, word: str, *, before: str | None = None
+    connection: duckdb.DuckDBPyConnection,
+    word: str,
+    *,
+    before: str | None = None,
+    pipeline: str | None = None,
 ) -> str | None:
     """As `find_run`, on an open store."""
     if word == LATEST:
-        return _newest(connection, "status = 'done'")
+        if pipeline is None and before is not None:
+            pipeline, _ = pipeline_and_start(connection, before)
+        return _latest(connection, pipeline)
     if word == PREVIOUS:
         return _newest(
             connection,
             """
-            status = 'done' AND pipeline = (SELECT pipeline FROM audit.runs WHERE run_id = $run)
+            pipeline = (SELECT pipeline FROM audit.runs WHERE run_id = $run)
             AND started_at < (SELECT started_at FROM audit.runs WHERE run_id = $run)
             """,
-            run=before or _newest(connection, "status = 'done'"),
+            table="whole_runs",
+            run=before or _latest(connection, pipeline),
         )
     tagged = connection.execute(
         f"SELECT run_id FROM ({CURRENT_TAGS}) WHERE tag = $tag", {"tag": word}
@@ -298,9 +347,19 @@ def pipeline_and_start(connection: duckdb.DuckDBPyConnection, run_id: str) -> tu
     return pipeline, started
 
 
-def _newest(connection: duckdb.DuckDBPyConnection, where: str, **values: str | None) -> str | None:
+def _latest(connection: duckdb.DuckDBPyConnection, pipeline: str | None) -> str | None:
+    of_pipeline = "pipeline = coalesce($pipeline, pipeline)"
+    return _newest(connection, of_pipeline, table="whole_runs", pipeline=pipeline)
+
+
+def _newest(
+    connection: duckdb.DuckDBPyConnection,
+    where: str,
+    *,
+    table: Literal["runs", "whole_runs"] = "runs",
+    **values: str | None,
+) -> str | None:
     found = connection.execute(
-        f"SELECT run_id FROM audit.runs WHERE {where} ORDER BY started_at DESC LIMIT 1",
-        values or None,
+        f"SELECT run_id FROM audit.{table} WHERE {where} ORDER BY started_at DESC LIMIT 1", values
     ).fetchall()
     return found[0][0] if found else None

@@ -36,6 +36,7 @@ ADDED: Final[dict[int, dict[str, tuple[str, ...]]]] = {
         "verdicts": ("agreement", "ballot"),
     },
     5: {"verdicts": ("judged_by", "model_verdict")},
+    6: {},
 }
 """The columns that each schema version added to tables of rows; older rows hold NULL in them.
 Versions follow each other without a gap. A new table or view needs no entry of its own, only a
@@ -52,6 +53,16 @@ ALTER TABLE audit.artifacts ALTER inputs SET NOT NULL;
 """
 """What schema version 4 added to `audit.artifacts`. No step has the recipe of older rows; every
 later INSERT must give a value."""
+
+_ADDED_TO_RUNS: Final = """
+ALTER TABLE audit.runs ADD COLUMN IF NOT EXISTS sample_count BIGINT;
+ALTER TABLE audit.runs ADD COLUMN IF NOT EXISTS samples_available BIGINT;
+ALTER TABLE audit.runs ADD COLUMN IF NOT EXISTS step_count BIGINT;
+ALTER TABLE audit.runs ADD COLUMN IF NOT EXISTS steps_available BIGINT;
+ALTER TABLE audit.runs ADD COLUMN IF NOT EXISTS selection VARCHAR;
+"""
+"""What schema version 6 added to `audit.runs`. Whether an older run is partial is unknown: it
+counts as whole, as it always did."""
 
 SCHEMA_VERSION: Final = max(ADDED)
 
@@ -80,11 +91,13 @@ def prepare(connection: duckdb.DuckDBPyConnection, path: Path, at: datetime) -> 
     new = [row for row in row_kinds() if row.table not in columns]
     for row in new:
         connection.execute(_table_sql(row))
-    for row in new if found == SCHEMA_VERSION else row_kinds():
+    changed = new if found == SCHEMA_VERSION else row_kinds()
+    for row in changed:
         connection.execute(_view_sql(row))
-        connection.execute(_latest_sql(row))
     if found != SCHEMA_VERSION:
         connection.execute(_sql("views.sql"))
+    for row in changed:
+        connection.execute(_latest_sql(row))
     connection.execute(f"CREATE VIEW IF NOT EXISTS repeated_claims AS {REPEATED_CLAIMS}")
 
 
@@ -140,6 +153,8 @@ def _migrate(connection: duckdb.DuckDBPyConnection, found: int) -> None:
                 )
     if found < 4:
         connection.execute(_ADDED_TO_ARTIFACTS)
+    if found < 6:
+        connection.execute(_ADDED_TO_RUNS)
     connection.execute("UPDATE audit.store SET schema_version = $new", {"new": SCHEMA_VERSION})
 
 
@@ -237,11 +252,10 @@ def _view_sql(row: type[Row]) -> str:
 
 
 def _latest_sql(row: type[Row]) -> str:
-    """SQL that makes the view of the rows of the newest run that is done."""
-    newest = "SELECT arg_max(run_id, started_at) FROM audit.runs WHERE status = 'done'"
+    """SQL that makes the view of the rows of the newest whole run of each pipeline."""
     return (
-        f"CREATE OR REPLACE VIEW latest.{row.table} AS SELECT * EXCLUDE (run_id) "
-        f"FROM main.{row.table} WHERE run_id = ({newest})"
+        f"CREATE OR REPLACE VIEW latest.{row.table} AS SELECT pipeline, rows.* "
+        f"FROM main.{row.table} AS rows JOIN audit.latest_runs USING (run_id)"
     )
 
 

@@ -22,7 +22,12 @@ CREATE TABLE IF NOT EXISTS audit.runs (
   ended_at    TIMESTAMP,
   host        VARCHAR NOT NULL,
   process     BIGINT NOT NULL,
-  made_by     VARCHAR NOT NULL
+  made_by     VARCHAR NOT NULL,
+  sample_count      BIGINT,  -- its samples; this and what follows is NULL before schema version 6
+  samples_available BIGINT,  -- the samples of the files that the pipeline names
+  step_count        BIGINT,  -- its steps, the reading of samples included
+  steps_available   BIGINT,  -- the steps of the pipeline
+  selection         VARCHAR  -- the options that left some out; NULL for a run of all
 );
 
 CREATE TABLE IF NOT EXISTS audit.artifacts (
@@ -123,7 +128,7 @@ CREATE TABLE IF NOT EXISTS audit.gates (
   low      DOUBLE,
   high     DOUBLE,
   line     DOUBLE NOT NULL,   -- the limit that the gate sets
-  outcome  VARCHAR NOT NULL,  -- pass, fail, inconclusive
+  outcome  VARCHAR NOT NULL,  -- pass, fail, inconclusive, skipped
   reason   VARCHAR NOT NULL
 );
 

@@ -1,5 +1,15 @@
 -- Views over the views of rows. They are replaced when the schema version of a store changes.
 
+-- The runs that are done and have all samples and all steps of their pipeline: what `latest`,
+-- `previous`, trends and baselines choose from.
+CREATE OR REPLACE VIEW audit.whole_runs AS
+SELECT run_id, pipeline, started_at FROM audit.runs WHERE status = 'done' AND selection IS NULL;
+
+-- The newest whole run of each pipeline, which the views of the schema latest show.
+CREATE OR REPLACE VIEW audit.latest_runs AS
+SELECT pipeline, arg_max(run_id, started_at) AS run_id, max(started_at) AS started_at
+FROM audit.whole_runs GROUP BY pipeline;
+
 -- Verdicts on which several votes were cast that differ.
 CREATE OR REPLACE VIEW unstable AS
 SELECT run_id, step, sample_id, claim, against, passage, verdict, agreement, ballot

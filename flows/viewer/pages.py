@@ -91,13 +91,13 @@ def _page(name: Literal["runs", "sql", "error"], **values: Any) -> str:
 
 
 def _runs_page(store: Store) -> str:
-    """The list of runs; a run with an earlier finished run of its pipeline can be compared."""
+    """The list of runs; a run with an earlier whole run of its pipeline can be compared."""
     runs = all_runs(store).rows(named=True)
     comparable, finished = set(), set()
     for run in reversed(runs):
         if run["pipeline"] in finished:
             comparable.add(run["run_id"])
-        if run["status"] == "done":
+        if run["status"] == "done" and run["partial"] is None:
             finished.add(run["pipeline"])
     return _page("runs", runs=runs, comparable=comparable, store=str(store.path))
 

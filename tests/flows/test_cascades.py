@@ -173,8 +173,8 @@ def test_without_an_audit_the_disagreement_is_unknown(
         assert main(["explain", "a"]) == 0
     printed = capsys.readouterr().out
     assert "nothing was audited: how often the judge would disagree is unknown\n" in printed
-    assert "response_in_reference: entailed (0.96 entailed)\n" in printed
-    assert "contradicted (the embedded model: neutral, 0.33 entailed); The premise has" in printed
+    assert "response_in_reference: entailed (p_entailed 0.96)\n" in printed
+    assert "contradicted (the embedded model: neutral, p_neutral 0.33); The premise has" in printed
 
 
 def test_a_plan_estimates_referred_claims(

@@ -43,6 +43,11 @@ def ran(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return folder / "small.yaml"
 
 
+def used_here(path: Path) -> str:
+    """The line that names the store that was not named."""
+    return f"store: {path.with_name('small.duckdb')} (last used here)\n"
+
+
 def process(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", MAIN, *arguments],
@@ -129,7 +134,8 @@ def test_a_misspelt_field_that_no_step_needs_is_a_warning(
 def test_limit_takes_the_first_samples(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = small.with_name("other.duckdb")
     assert main(["run", str(small), "--limit", "1", "--store", str(store)]) == 0
-    assert ": 1 sample, 8 steps made" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert ": 1 of 3 samples, 8 steps made, 0 reused\npartial run (--limit 1): latest," in printed
     assert store.exists()
     assert not small.with_name("small.duckdb").exists()
 
@@ -261,7 +267,7 @@ def test_sql_reads_a_query_from_standard_input(ran: Path) -> None:
         check=True,
     )
     assert done.stdout == "n\n3\n"
-    assert done.stderr == ""
+    assert done.stderr == used_here(ran)
 
 
 def test_a_closed_pipe_is_no_error(ran: Path) -> None:
@@ -270,7 +276,7 @@ def test_a_closed_pipe_is_no_error(ran: Path) -> None:
         assert going.stderr is not None
         going.stdout.readline()
         going.stdout.close()
-        assert going.stderr.read() == ""
+        assert going.stderr.read() == used_here(ran)
     assert going.returncode == 0
 
 
@@ -295,7 +301,7 @@ def test_output_that_cannot_be_written(ran: Path, where: str, code: int, printed
         capture_output=True,
         text=True,
     )
-    assert (done.returncode, done.stderr) == (code, printed)
+    assert (done.returncode, done.stderr) == (code, used_here(ran) + printed)
 
 
 def test_a_terminal_without_utf_8_gets_escapes(ran: Path) -> None:
@@ -392,7 +398,7 @@ def test_mistakes_about_a_store(
     (run_id,) = connection.execute("SELECT run_id FROM audit.runs").fetchone() or ("",)
     connection.close()
     assert main(arguments) == 2
-    printed = capsys.readouterr().err
+    printed = capsys.readouterr().err.removeprefix(used_here(ran))
     printed = printed.replace(str(ran.with_name("small.duckdb")), "STORE").replace(run_id, "RUN")
     assert printed == f"claimflow: {message}\n"
 
@@ -438,7 +444,7 @@ def test_a_busy_store_exits_with_3(
         monkeypatch.setattr(time, "monotonic", lambda: next(clock))
         assert main(["runs", "--live"]) == 3
         holder.communicate()
-    assert capsys.readouterr().err == (
+    assert capsys.readouterr().err == used_here(ran) + (
         f"claimflow: {ran.with_name('small.duckdb')}: another process has held the store for "
         "60 s; close it, or try again later\n"
     )

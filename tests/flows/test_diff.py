@@ -179,7 +179,9 @@ def test_the_json_document_is_complete(
         *("a", "b", "by", "metrics", "steps", "only_a", "only_b"),
         *("samples", "scores", "causes", "claims"),
     ]
-    assert list(found["a"]) == ["run_id", "pipeline", "status", "started_at", "samples", "tags"]
+    assert list(found["a"]) == [
+        *("run_id", "pipeline", "status", "started_at", "samples", "tags", "partial"),
+    ]
     [metric] = found["metrics"]
     assert metric == {
         "metric": "noise_sensitivity",
@@ -262,12 +264,13 @@ def test_the_first_run_has_no_previous_one(
     run = put_run(store, {"samples": Table("samples", [])})
     assert main(["diff", "--live", "--store", str(store.path)]) == 2
     assert capsys.readouterr().err == (
-        f"claimflow: {store.path}: holds only one finished run, so there is no previous one; "
-        "run the pipeline again to compare two runs\n"
+        f"claimflow: {store.path}: holds only one whole run (done, with all samples and "
+        "steps), so there is no previous one; run the pipeline again to compare two runs\n"
     )
     put_run(store, {"samples": Table("samples", [])}, pipeline="another")
     assert main(["diff", "previous", run, "--live", "--store", str(store.path)]) == 2
     assert capsys.readouterr().err == (
-        f"claimflow: {store.path}: no finished run of the same pipeline is older than {run}; "
+        f"claimflow: {store.path}: no whole run of the same pipeline (done, with all samples and "
+        f"steps) is older than {run}; "
         "name the run to compare with, as `claimflow runs` lists it\n"
     )

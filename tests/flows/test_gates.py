@@ -120,7 +120,7 @@ def test_previous_is_the_run_before_of_the_same_pipeline(store: Store) -> None:
     [found] = evaluate_gates(store, first, gate)
     assert (found.outcome, found.reason) == (
         "inconclusive",
-        "no finished run of the same pipeline is older",
+        "no whole run of the same pipeline is older",
     )
 
 

@@ -88,7 +88,7 @@ def test_a_page_is_written_to_a_file(
 ) -> None:
     out = tmp_path / "report.html"
     assert main(["report", "--store", str(small_store.path), "-o", str(out)]) == 0
-    assert capsys.readouterr() == ("", "")
+    assert capsys.readouterr() == ("", f"written: {out}\n")
     text = out.read_text("utf-8")
     assert text.startswith("<!DOCTYPE html>")
     assert "All 3 samples, those with the lowest scores first." in text
@@ -138,7 +138,7 @@ def test_left_out_samples_are_counted(tmp_path: Path) -> None:
         "2 of 5 samples: those with the lowest scores. 3 are left out; the figures above are "
         "over all. --samples N says how many to show, within 4 MB." in text
     )
-    assert "No means: add a step that uses summarize_scores." in text
+    assert "no means: add a step that uses summarize_scores" in text
 
 
 def test_an_unfinished_run_is_marked(
@@ -160,7 +160,7 @@ def test_a_run_without_results_has_a_report(tmp_path: Path) -> None:
     text = html_report(RunDocument(store, run))
     assert '<strong class="fail">running</strong>' in text
     assert "0 samples, 0 steps made, 0 reused." in text
-    assert "No means: add a step that uses summarize_scores." in text
+    assert "no means: the run is running" in text
     assert "All 0 samples" in text
     assert "and took" not in text
 

@@ -100,7 +100,7 @@ def test_every_step_is_a_task_run(
     assert reads == {tasks[name]["id"] for name in needed}
     page = artifacts_of(server, flow_run["id"])["small-summary"]
     assert "| `factual_correctness` | 0.500 | 0.095 to 0.905 | 2 | 1 | 0 | 3 |" in page
-    assert "The first run of its pipeline" in page
+    assert "No whole run of its pipeline is older" in page
 
     ids = small.with_name("ids")
     ids.write_text("tower\n", "utf-8")

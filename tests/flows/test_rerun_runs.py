@@ -240,7 +240,7 @@ def test_failed_repeats_failed_calls_and_makes_the_dependents(
     store = judged.store.path
     assert printed(judged, capsys, "--failed") == (
         2,
-        f"--failed: {store} has no run of p that finished; run without --failed",
+        f"--failed: {store} has no run of p that finished with all samples; run without --failed",
     )
     endpoint.behaviour.fault = faults.where(about("two"), faults.missing(1))
     assert judged.command() == 1
@@ -284,7 +284,10 @@ def test_only_new_and_changed_samples_cost_calls(judged: Judged, endpoint: Endpo
 def test_some_samples_cost_their_calls(judged: Judged, endpoint: Endpoint) -> None:
     assert judged.command("--samples", "SELECT 'two' AS sample_id", "--fresh") == 0
     assert endpoint.hits == 1
-    assert judged.ask("SELECT sample_id FROM latest.samples") == [("two",)]
+    newest = f"SELECT sample_id FROM samples WHERE {NEWEST}"
+    assert judged.ask(newest) == [("two",)]
+    assert ("two",) in judged.ask("SELECT sample_id FROM latest.samples")
+    assert len(judged.ask("SELECT sample_id FROM latest.samples")) > 1
 
 
 def test_failed_reads_the_store_of_the_option(judged: Judged, tmp_path: Path) -> None:

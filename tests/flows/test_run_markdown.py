@@ -27,7 +27,7 @@ def test_failures_calls_and_changes_are_listed(
         assert "| `factual_correctness` | 0.333 | - to - | 1 | 0 | 1 | 2 |" in page
         assert "- `response_in_reference`: 3 failed bad_request: `" in page
         assert "- `judge hosted_vllm/fake: 2 calls, " in page
-        assert "The first run of its pipeline" in page
+        assert "No whole run of its pipeline is older" in page
         assert [row["sample"] for row in worst_samples(RunDocument(judged.store, first))] == [
             "`one`"
         ]

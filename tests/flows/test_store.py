@@ -50,7 +50,7 @@ def test_every_kind_of_row_has_a_table_and_a_view(store: Store) -> None:
             frame = read_table(connection, f"SELECT * FROM {row.table}")
             assert frame.columns == ["run_id", "step", *schema(row)]
             latest = read_table(connection, f"SELECT * FROM latest.{row.table}")
-            assert latest.columns == ["step", *schema(row)]
+            assert latest.columns == ["pipeline", "run_id", "step", *schema(row)]
 
 
 def test_rows_are_read_as_they_were_written(store: Store) -> None:

@@ -12,7 +12,6 @@ from claimflow.flows.store.runs import (
     NOISE_SUFFIX,
     add_tag,
     find_run,
-    newest_run_of,
     remove_tag,
     tags,
 )
@@ -66,8 +65,10 @@ def test_latest_and_previous_are_done_runs(store: Store) -> None:
     assert find_run(store, "previous") == old
     assert find_run(store, "previous", before=other) is None
     assert find_run(store, "previous", before=old) is None
-    assert newest_run_of(store, "another") == other
-    assert newest_run_of(store, "nobody") is None
+    assert find_run(store, "latest", pipeline="another") == other
+    assert find_run(store, "latest", pipeline="nobody") is None
+    # Compared with a run, it is that of the same pipeline.
+    assert find_run(store, "latest", before=other) == other
 
 
 def test_the_beginning_of_an_id_names_the_newest_run(store: Store) -> None:
