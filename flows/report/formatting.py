@@ -6,9 +6,10 @@ from typing import Final
 _REPLACEMENTS: Final = (
     {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n"}
     | {127: "\u2421"}
-    | dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd")
+    | dict.fromkeys([*range(0x80, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A)], "\ufffd")
 )
-"""Replacements of control characters and of those that change the direction of text."""
+"""Replacements of control characters, of the separators of lines and paragraphs of Unicode, and
+of those that change the direction of text."""
 
 
 def escape_controls(text: object) -> str:

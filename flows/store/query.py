@@ -1,16 +1,30 @@
-"""User queries: read-only SQL without files or network, bounded in time."""
+"""Queries of users: one SELECT on a store, in a process of its own with limits.
 
+DuckDB cannot interrupt every function, nor does it count all memory that a query takes. So the
+query runs in a process that the operating system limits, and that may die without harm. It opens
+the store read-only and then gives up all access to files.
+"""
+
+import io
+import multiprocessing
+import os
 import re
+import resource
+import signal
+import subprocess
+import sys
 import threading
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Final
 
 import duckdb
 import polars as pl
 
-from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.errors import Fault, InputError, StoreError
 from claimflow.flows.store.arrow import Arrow
 from claimflow.flows.store.schema import SCHEMA_VERSION, migrate_hint, schema_version
-from claimflow.flows.store.store import Store
+from claimflow.flows.store.store import Store, read_table
 
 _LIMITS: Final = (
     "SET memory_limit = '2GB'",
@@ -18,9 +32,25 @@ _LIMITS: Final = (
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
     "SET python_enable_replacements = false",
-    # These two come last: after them DuckDB refuses other settings.
     "SET enable_external_access = false",
+    # The setting before still allows all that is done to a file of its own, even COPY TO it.
+    # This one allows no file to be opened any more; the one that is open is still read.
+    "SET disabled_filesystems = 'LocalFileSystem'",
+    # The last one, because after it DuckDB refuses other settings.
     "SET lock_configuration = true",
+)
+
+_PROCESS_BYTES: Final = 3 * 2**30
+_BYTES_PER_CORE: Final = 2**24
+"""Limits of the memory of the process: DuckDB's 2 GB, the result, and stacks of threads."""
+
+_RESULT_BYTES: Final = 2**29
+
+_LONGEST: Final = 10.0**8
+"""Seconds: the operating system refuses alarms in a more distant future."""
+
+_ANSWER: Final = (
+    "import sys; sys.path[:] = {path!r}; from claimflow.flows.store.query import answer; answer()"
 )
 
 _UNREADABLE: Final = re.compile(
@@ -29,40 +59,170 @@ _UNREADABLE: Final = re.compile(
 """Types that Polars lacks or reads with a loss, and bytes in lists or structs."""
 
 
-def query(store: Store, sql: str, *, seconds: float, rows: int | None = None) -> pl.DataFrame:
-    """The result of one SQL query on a store of any schema version, or its first `rows`.
+def query(
+    store: Store,
+    sql: str,
+    *,
+    seconds: float,
+    rows: int | None = None,
+    result_bytes: int = _RESULT_BYTES,
+) -> pl.DataFrame:
+    """The result of one SELECT on a store of any schema version, or its first `rows`.
 
     Columns that share a name get numbers, all but the first. Values of types that Polars lacks,
     such as intervals, are text.
 
-    Raises `InputError` when DuckDB refuses the query, when it returns no table, or when it takes
-    longer than `seconds`.
+    Raises `InputError` when `sql` is anything but one SELECT, when DuckDB refuses it, and when it
+    takes longer than `seconds` or more than 2 GB of memory, or returns more than `result_bytes`.
     """
+    ours, theirs = multiprocessing.Pipe()
+    with ours:
+        with theirs:
+            process = subprocess.Popen(  # noqa: S603, it is this very Python
+                [sys.executable, "-c", _ANSWER.format(path=sys.path)],
+                stdin=theirs.fileno(),
+                # A library that ends the process, for want of memory for example, says why.
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=os.environ | {"POLARS_MAX_THREADS": "1"},
+                # Ctrl-C is for this process, which then ends that one.
+                process_group=0,
+            )
+        try:
+            ours.send((store.path, store.read_path, store.wait))
+            ours.send((sql, min(seconds, _LONGEST), rows, result_bytes))
+            error: Exception | None = ours.recv()
+            if error:
+                raise error
+            return pl.read_ipc_stream(ours.recv_bytes())
+        except (EOFError, OSError) as error:
+            raise InputError([_why_it_ended(process.wait(), seconds)]) from error
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _why_it_ended(code: int, seconds: float) -> Fault:
+    if code == -signal.SIGALRM:
+        what = f"took longer than {seconds:g} s"
+        return Fault("sql", what, "narrow it, or raise --timeout of `claimflow sql`")
+    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+    return Fault("sql", f"was ended {how}", "it may need too much memory: narrow it")
+
+
+def answer() -> None:
+    """Answer one query of `query`; its process does this and then ends."""
+    connection = Connection(sys.stdin.fileno())
+    path, copy, wait = connection.recv()
+    arguments = connection.recv()
+    threading.Thread(target=_end_with_parent, args=[connection], daemon=True).start()
+    try:
+        table = _select(Store(path, wait=wait, copy=copy), *arguments)
+        content = io.BytesIO()
+        table.write_ipc_stream(content)
+        connection.send(None)
+        connection.send_bytes(content.getbuffer())
+    except (InputError, StoreError) as error:
+        connection.send(error)
+    except (Exception, pl.exceptions.PanicException) as error:
+        first_line, *_ = str(error).splitlines() or [""]
+        what = f"{type(error).__name__}: {first_line}"
+        connection.send(InputError([Fault("sql", what, "write the query another way")]))
+    # At once: nothing is left that DuckDB or Python would have to close in an orderly way.
+    os._exit(0)
+
+
+def _end_with_parent(connection: Connection) -> None:
+    """End this process when the one that started it is gone."""
+    connection.poll(None)
+    os._exit(1)
+
+
+def _select(
+    store: Store, sql: str, seconds: float, rows: int | None, result_bytes: int
+) -> pl.DataFrame:
     with store.reading(any_version=True, exclusive=True) as connection:
         version = schema_version(connection) or SCHEMA_VERSION
         for limit in _LIMITS:
             connection.execute(limit)
-        timer = threading.Timer(seconds, connection.interrupt)
-        timer.start()
+        _limit_process(seconds)
         try:
-            result = connection.sql(sql)
-            if result is None:
-                raise InputError([Fault("sql", "answers nothing", "write a SELECT")])
-            readable = _readable(result)
-            return pl.DataFrame(Arrow(readable if rows is None else readable.limit(rows)))
-        except duckdb.InterruptException as error:
-            what = f"took longer than {seconds:g} s"
-            raise InputError([Fault("sql", what, "narrow it, or raise --timeout")]) from error
-        except duckdb.Error as error:
-            what = str(error).partition("\n\nLINE")[0].strip()
-            hint = "see `claimflow schema --tables` for the tables and columns"
-            unknown = isinstance(error, duckdb.BinderException | duckdb.CatalogException)
-            if unknown and version < SCHEMA_VERSION:
-                what += f" (schema version {version}, the newest is {SCHEMA_VERSION})"
-                hint = migrate_hint(store.path)
-            raise InputError([Fault("sql", what, hint)]) from error
-        finally:
-            timer.cancel()
+            result = _readable(connection.sql(_only_select(connection, sql)))
+            table = pl.DataFrame(Arrow(result if rows is None else result.limit(rows)))
+        # Polars passes on what DuckDB raises after the first rows as a ComputeError.
+        except (duckdb.Error, pl.exceptions.ComputeError, MemoryError) as error:
+            raise InputError([_fault(error, version, store.path)]) from error
+    if table.estimated_size() > result_bytes:
+        what = f"returns more than {result_bytes / 2**20:,.0f} MB"
+        raise InputError([Fault("sql", what, "select fewer rows or columns")])
+    _check_dates(table)
+    # The time is for the query, not for sending its result.
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    return table
+
+
+def _check_dates(table: pl.DataFrame) -> None:
+    """Raise `InputError` for dates that Python lacks, and with it most formats of output."""
+    for column in table:
+        try:
+            if "Date" in str(column.dtype):
+                _ = column.to_list() if column.dtype.is_nested() else (column.min(), column.max())
+        except (pl.exceptions.PanicException, OverflowError, ValueError) as error:
+            what = f"the column {column.name!r} has dates outside the years 1 to 9999"
+            raise InputError([Fault("sql", what, "cast it to VARCHAR")]) from error
+
+
+def _limit_process(seconds: float) -> None:
+    """Have the operating system end this process after `seconds`, and limit its memory."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    data = _PROCESS_BYTES + _BYTES_PER_CORE * (os.cpu_count() or 1)
+    data = data if hard == resource.RLIM_INFINITY else min(data, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (data, hard))
+    # A file with gigabytes of memory would help nobody.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # A process inherits what is ignored or blocked.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def _only_select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
+    """The statement of `sql`. Raises `InputError` unless it is one, and a SELECT for DuckDB.
+
+    DESCRIBE, SUMMARIZE, SHOW, VALUES, FROM and TABLE are. So is WITH ... AS (COPY ...): only the
+    access to files that the process gave up keeps that from writing.
+    """
+    try:
+        statements = connection.extract_statements(sql)
+        kinds = [statement.type for statement in statements]
+    except ValueError:
+        # A kind that the Python package does not know.
+        kinds = []
+        what = "is no SELECT"
+    else:
+        what = f"has {len(kinds)} statements" if kinds else "is empty"
+    if len(kinds) == 1:
+        if kinds[0] == duckdb.StatementType.SELECT:
+            return statements[0]
+        what = f"is no SELECT but {kinds[0].name}"
+        if kinds[0] == duckdb.StatementType.MULTI:
+            hint = "write ON column IN (value, ...)"
+            raise InputError([Fault("sql", "is a PIVOT that does not name its values", hint)])
+    raise InputError([Fault("sql", what, "write one SELECT")])
+
+
+def _fault(error: Exception, version: int, path: Path) -> Fault:
+    what = str(error).removeprefix("got external error: ").partition("\n\n")[0].strip()
+    hint = "see `claimflow schema --tables` for the tables and columns"
+    if isinstance(error, MemoryError) or what.startswith("Out of Memory Error"):
+        what, hint = "needs more than 2 GB of memory", "narrow it"
+    elif isinstance(error, duckdb.PermissionException):
+        hint = "a query can only read the tables of the store"
+    unknown = isinstance(error, duckdb.BinderException | duckdb.CatalogException)
+    if unknown and version < SCHEMA_VERSION:
+        what += f" (schema version {version}, the newest is {SCHEMA_VERSION})"
+        hint = migrate_hint(path)
+    return Fault("sql", what, hint)
 
 
 def _readable(result: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
@@ -84,15 +244,15 @@ def _readable(result: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
 
 
 def tables(store: Store) -> pl.DataFrame:
-    """Every table and view of a store, with its columns and their types."""
-    return query(
-        store,
-        """
-        SELECT CASE schema_name WHEN 'main' THEN '' ELSE schema_name || '.' END
-               || table_name AS table_name, column_name, data_type
-        FROM duckdb_columns() WHERE NOT internal AND database_name = current_database()
-          AND schema_name IN ('main', 'audit')
-        ORDER BY schema_name DESC, table_name, column_index
-        """,
-        seconds=10,
-    )
+    """Every table and view of a store of any schema version, with its columns and their types."""
+    with store.reading(any_version=True) as connection:
+        return read_table(
+            connection,
+            """
+            SELECT CASE schema_name WHEN 'main' THEN '' ELSE schema_name || '.' END
+                   || table_name AS table_name, column_name, data_type
+            FROM duckdb_columns() WHERE NOT internal AND database_name = current_database()
+              AND schema_name IN ('main', 'audit')
+            ORDER BY schema_name DESC, table_name, column_index
+            """,
+        )

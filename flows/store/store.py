@@ -40,8 +40,8 @@ class Store:
 
     def __init__(self, path: Path, *, wait: float = 60.0, copy: Path | None = None) -> None:
         self.path = path
-        self._read_path = copy or path
-        self._wait = wait
+        self.read_path = copy or path
+        self.wait = wait
         self._file = SharedFile(self._open)
         self._prepared = self._checked = False
 
@@ -85,7 +85,7 @@ class Store:
                 [Fault(str(self.path), "there is no store here", "run a pipeline first")]
             )
         with (
-            _translated_errors(self._read_path),
+            _translated_errors(self.read_path),
             self._file.connection(read_only=True, config={} if exclusive else None) as connection,
         ):
             if not (self._checked or any_version):
@@ -95,8 +95,8 @@ class Store:
 
     def _open(self, read_only: bool, config: Mapping[str, Any] | None) -> OpenFile:
         """Open the file, once no other process has it locked."""
-        path = self._read_path if read_only else self.path
-        deadline = time.monotonic() + self._wait
+        path = self.read_path if read_only else self.path
+        deadline = time.monotonic() + self.wait
         while True:
             inode = _inode(path)
             try:
@@ -121,7 +121,7 @@ class Store:
                 if time.monotonic() > deadline:
                     raise StoreBusyError(
                         f"{self.path}: another process has held the store for "
-                        f"{self._wait:.0f} s; close it, or try again later"
+                        f"{self.wait:.0f} s; close it, or try again later"
                     ) from error
             time.sleep(random.uniform(0.02, 0.2))
 

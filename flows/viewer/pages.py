@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from threading import BoundedSemaphore
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import unquote
@@ -23,6 +24,13 @@ _MAX_ROWS: Final = 1_000
 _MAX_CELL: Final = 2_000
 _MAX_TABLE: Final = 4_000_000
 """Characters of a cell and of a table; more would be too much for a browser."""
+
+_MAX_BYTES: Final = 64 * 2**20
+"""Memory of the rows that a query returns, before cells are cut."""
+
+_MAX_QUERIES: Final = 2
+_QUERIES: Final = BoundedSemaphore(_MAX_QUERIES)
+"""Queries that run at once; each may take 2 GB of memory and all cores."""
 
 _DEFAULT_QUERY: Final = "SELECT * FROM latest.scores ORDER BY score, sample_id, metric LIMIT 20"
 
@@ -114,12 +122,23 @@ def _sql(store: Store, request: Request, token: str) -> Response:
     if request.method == "GET":
         return Response(HTTPStatus.OK, _sql_page(token, _DEFAULT_QUERY))
     sql = request.form.get("sql", "").replace("\r\n", "\n")
+    if not _QUERIES.acquire(blocking=False):
+        messages = [f"{_MAX_QUERIES} queries are running; try again when one has ended"]
+        return Response(HTTPStatus.SERVICE_UNAVAILABLE, _sql_page(token, sql, errors=messages))
     try:
-        # One row more than is shown, to know whether there are more.
-        frame = query(store, sql, seconds=QUERY_SECONDS, rows=_MAX_ROWS + 1)
+        frame = query(
+            store,
+            sql,
+            seconds=QUERY_SECONDS,
+            # One row more than is shown, to know whether there are more.
+            rows=_MAX_ROWS + 1,
+            result_bytes=_MAX_BYTES,
+        )
     except InputError as error:
         messages = [f"{fault.what}; {fault.hint}" for fault in error.faults]
         return Response(HTTPStatus.BAD_REQUEST, _sql_page(token, sql, errors=messages))
+    finally:
+        _QUERIES.release()
     return Response(HTTPStatus.OK, _sql_page(token, sql, table=_result_table(frame)))
 
 

@@ -176,7 +176,7 @@ def test_runs_show_and_explain(ran: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_control_characters_do_not_reach_the_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hostile = "\x1b[2J\x07 [bold]Paris[/bold] \u202eis old\x9b."
+    hostile = "\x1b[2J\x07 [bold]Paris[/bold] \u202eis old\x9b.\u2028\u2029"
     sample = {"sample_id": "\x1b]0;x", "response": hostile, "reference": "Rome is old."}
     (tmp_path / "samples.jsonl").write_text(json.dumps(sample))
     (tmp_path / "small.yaml").write_text(
@@ -189,8 +189,8 @@ def test_control_characters_do_not_reach_the_terminal(
     assert main(["explain", "\x1b", *store]) == 0
     assert main(["sql", "SELECT response FROM samples", *store]) == 0
     printed = capsys.readouterr().out
-    assert "␛[2J␇ [bold]Paris[/bold] \ufffdis old\ufffd." in printed
-    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(printed)
+    assert "␛[2J␇ [bold]Paris[/bold] \ufffdis old\ufffd.\ufffd\ufffd" in printed
+    assert not {"\x1b", "\x07", "\x9b", "\u202e", "\u2028", "\u2029"} & set(printed)
 
 
 def test_sql_in_every_format(ran: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:

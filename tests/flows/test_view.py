@@ -1,6 +1,7 @@
 """`claimflow view` over real HTTP: responses, authentication and refused requests."""
 
 import http.client
+import os
 import re
 import signal
 import socket
@@ -8,7 +9,9 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from http import HTTPStatus
 from pathlib import Path
@@ -24,6 +27,7 @@ from claimflow.flows.viewer.pages import CONTENT_SECURITY_POLICY, Request
 from claimflow.flows.viewer.server import ViewServer
 from tests.flows.locked_store import LockedStore
 from tests.flows.recorded_runs import put_run, samples, scores
+from tests.flows.test_query import SLOW, children
 
 HOSTILE = "</textarea><script>alert(1)</script><img src=x onerror=alert(1)>\u202e\x1b[31m ü ع 😀"
 
@@ -153,18 +157,26 @@ def test_a_query_comes_back_as_it_was_written(client: Client) -> None:
     ("query", "words"),
     [
         ("SELECT * FROM nowhere", "nowhere"),
-        ("", "answers nothing; write a SELECT"),
-        ("DELETE FROM audit.tags", "read-only"),
+        ("", "is empty; write one SELECT"),
+        ("DELETE FROM audit.tags", "is no SELECT but DELETE; write one SELECT"),
         ("SELECT * FROM read_text('/etc/hostname')", "disabled by configuration"),
-        ("ATTACH '/tmp/other.duckdb'", "disabled"),
-        ("COPY (SELECT 1) TO '/tmp/other.csv'", "disabled by configuration"),
-        ("SET enable_external_access = true", "locked"),
+        ("ATTACH '/tmp/other.duckdb'", "is no SELECT but ATTACH"),
+        ("COPY (SELECT 1) TO '{store}' (FORMAT csv, USE_TMP_FILE false)", "is no SELECT but COPY"),
+        (
+            "WITH a AS (COPY (SELECT 1) TO '{store}' (FORMAT csv, USE_TMP_FILE false)) FROM a",
+            "disabled by configuration; a query can only read the tables of the store",
+        ),
+        ("SELECT repeat('x', 4000000000)", "needs more than 2 GB of memory; narrow it"),
+        ("SELECT repeat('x', 1000000) FROM range(100)", "returns more than 64 MB"),
     ],
 )
 def test_a_query_can_only_read_the_store(client: Client, query: str, words: str) -> None:
-    status, page = client.sql(query)
+    store = client.view.store.path
+    before = store.read_bytes()
+    status, page = client.sql(query.format(store=store))
     assert status == 400
     assert words in unescape(page)
+    assert store.read_bytes() == before
 
 
 def test_rows_cells_and_time_are_bounded(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,10 +185,29 @@ def test_rows_cells_and_time_are_bounded(client: Client, monkeypatch: pytest.Mon
     assert "1,000 rows. The first 1,000 rows; there are more." in page
     assert set(cells(page)) == {"x" * 1_999 + "…"}
     monkeypatch.setattr(pages, "QUERY_SECONDS", 0.2)
-    endless = "SELECT count(*) FROM range(10000000000) a, range(10000000) b WHERE a.range % 7 = 3"
-    status, page = client.sql(endless)
+    status, page = client.sql(SLOW)
     assert status == 400
     assert "took longer than 0.2 s" in page
+
+
+def test_pages_are_served_while_queries_run(client: Client) -> None:
+    with ThreadPoolExecutor() as threads:
+        others = children(os.getpid())
+        slow = [threads.submit(client.sql, SLOW) for _ in range(2)]
+        while len(asked := children(os.getpid()) - others) < 2:
+            time.sleep(0.05)
+        assert client.ask("/")[0] == 200
+        assert client.ask("/run/main")[0] == 200
+        status, page = client.sql("SELECT 1")
+        assert (status, any(query.done() for query in slow)) == (503, False)
+        assert "2 queries are running; try again when one has ended" in page
+        for pid in asked:
+            os.kill(pid, signal.SIGKILL)
+        for query in slow:
+            status, page = query.result()
+            assert status == 400
+            assert "was ended by SIGKILL; it may need too much memory: narrow it" in page
+    assert client.sql("SELECT 1")[0] == 200
 
 
 @pytest.mark.parametrize("host", ["evil.example:80", "127.0.0.1", "localhost:1", "", None])
