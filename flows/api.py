@@ -85,8 +85,9 @@ def run_pipeline(
     )
     steps = [step.name for step in choice.steps]
     place = partial(pipeline.source.place, "workers")
+    stages = [step.stage for step in choice.steps]
     with (
-        closing(open_workers(pipeline.workers, stop, place)) as workers,
+        closing(open_workers(pipeline.workers, stop, place, stages)) as workers,
         run_context(
             pipeline,
             store,

@@ -9,6 +9,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+SOURCE_HASH = """
+import claimflow
+from claimflow.flows.runner.workers.dask import source_hash
+
+print(claimflow.__file__, source_hash("claimflow"))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +43,23 @@ def test_the_wheel_holds_one_package_with_its_data(installed: Path) -> None:
         "flows/models/weights/entailment/model.onnx",
     ):
         assert (package / name).is_file(), name
+
+
+def test_a_worker_with_the_wheel_has_the_sources_of_the_checkout(installed: Path) -> None:
+    """A Dask cluster may have the wheel, and its coordinator a checkout."""
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", SOURCE_HASH],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=path,
+            env=os.environ | {"PYTHONPATH": str(path)},
+        ).stdout.split()
+        for path in (installed, ROOT / ".package")
+    ]
+    assert [Path(place).parent.parent for place, _ in found] == [installed, ROOT / ".package"]
+    assert found[0][1] == found[1][1]
 
 
 def test_the_demo_runs_beside_foreign_packages(installed: Path, tmp_path: Path) -> None:

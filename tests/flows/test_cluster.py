@@ -1,6 +1,8 @@
 """This process, local workers and a Dask cluster make the same rows."""
 
+import importlib
 import os
+import re
 import shutil
 import signal
 import sys
@@ -22,7 +24,7 @@ from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.runner.workers import dask, local
 from claimflow.flows.runner.workers.dask import DaskWorkers
 from claimflow.flows.store.store import read_table
-from tests.flows.dask_cluster import dask_cluster
+from tests.flows.dask_cluster import PATH, ROOT, dask_cluster, dask_workers
 
 DEMO = Path(__file__).parents[2] / "configs" / "demo.jsonl"
 PIPELINE = """
@@ -202,8 +204,7 @@ def test_an_error_on_a_worker_is_raised_here(cluster: DaskWorkers) -> None:
 def test_other_versions_are_refused_before_the_run(
     tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = (("Python", "3.9"), ("claimflow", "0.0.1"), ("polars", "1"), ("onnxruntime", "1"))
-    monkeypatch.setattr(dask, "versions", lambda: here)
+    monkeypatch.setattr(dask, "versions", lambda: (("Python", "3.9"),))
     with pytest.raises(InputError) as caught:
         digests(tmp_path, f"engine: dask, address: '{address}'")
     (fault,) = caught.value.faults
@@ -211,17 +212,126 @@ def test_other_versions_are_refused_before_the_run(
     assert fault.place == f"{tmp_path / 'scale.yaml'}:6 workers.address"
     assert fault.what.startswith("the worker tcp://127.0.0.1:")
     assert fault.what.endswith(f" has Python {python}, and here is 3.9")
-    assert fault.hint == "start its scheduler and workers, all with this version of claimflow"
+    assert (
+        fault.hint
+        == "start its scheduler and workers, all with the claimflow that is installed here"
+    )
     assert not (tmp_path / "s.duckdb").exists()
 
 
-def test_a_worker_that_joins_with_another_version_is_refused() -> None:
-    expected = dict(dask.versions()) | {"claimflow": "0.0.1"}
+def test_every_worker_compares_its_versions(cluster: DaskWorkers) -> None:
+    """It may have joined after the others were compared."""
+    here = dict(dask.versions())
+    other = tuple((here | {"claimflow": "0.0.1"}).items())
     with pytest.raises(WorkersError) as caught:
-        dask.call_same_version(tuple(expected.items()), len, ("ab",))
-    here = dask.versions()[1][1]
-    assert str(caught.value) == f"a worker that joined has claimflow {here}, and here is 0.0.1"
-    assert dask.call_same_version(dask.versions(), len, ("ab",)) == 2
+        list(cluster.each(dask.call_same_code, [(other, {}, len, ("ab",))], what="x"))
+    message = str(caught.value)
+    assert re.fullmatch(
+        rf"the worker tcp://127.0.0.1:\d+ has claimflow {here['claimflow']}, and here is 0.0.1",
+        message,
+    )
+
+
+def edited_copy(folder: Path) -> str:
+    """A copy of the package with another threshold; returns its PYTHONPATH."""
+    ignored = shutil.ignore_patterns("weights", "__pycache__")
+    shutil.copytree(ROOT / ".package" / "claimflow", folder / "claimflow", ignore=ignored)
+    models = folder / "claimflow" / "flows" / "models"
+    (models / "weights").symlink_to(ROOT / "flows" / "models" / "weights")
+    lexical = folder / "claimflow" / "stages" / "verify.py"
+    text = lexical.read_text("utf-8")
+    lexical.write_text(text.replace("Field(default=0.4,", "Field(default=0.3,"), "utf-8")
+    assert lexical.read_text("utf-8") != text
+    return str(folder)
+
+
+OTHER_SOURCES = (
+    r"the worker tcp://127.0.0.1:\d+ has other sources of {0} "
+    r"\([0-9a-f]{{12}}\) than here \([0-9a-f]{{12}}\)"
+)
+
+
+def test_a_worker_with_one_edited_line_is_refused_before_the_run(tmp_path: Path) -> None:
+    path = edited_copy(tmp_path / "other")
+    with (
+        dask_cluster(tmp_path, path=path, workers=1) as address,
+        pytest.raises(InputError) as caught,
+    ):
+        digests(tmp_path, f"engine: dask, address: '{address}'")
+    (fault,) = caught.value.faults
+    assert re.fullmatch(OTHER_SOURCES.format("claimflow"), fault.what)
+    assert not (tmp_path / "s.duckdb").exists()
+
+
+def test_a_worker_with_one_edited_line_that_joins_ends_the_run(
+    tmp_path: Path, stop: threading.Event
+) -> None:
+    path = edited_copy(tmp_path / "other")
+    with dask_cluster(tmp_path, workers=1) as address:
+        workers = DaskWorkers(address, stop)
+        try:
+            with dask_workers(tmp_path, path=path):
+                workers._client.wait_for_workers(2, timeout=60)
+                with pytest.raises(WorkersError) as caught:
+                    list(workers.each(time.sleep, [(0.2,)] * 8, what="x"))
+        finally:
+            workers.close()
+    assert re.fullmatch(OTHER_SOURCES.format("claimflow"), str(caught.value))
+
+
+STAGE = """
+from claimflow.stages.lexical import LexicalMatch
+
+class TeamMatch(LexicalMatch):
+    use = "team_match"
+"""
+
+
+def test_other_sources_of_a_package_with_stages_are_refused(
+    tmp_path: Path, stop: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, more in (("here", ""), ("there", "    version = 2\n")):
+        package = tmp_path / name / "team_stages"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("", "utf-8")
+        (package / "match.py").write_text(STAGE + more, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path / "here")
+    stage = importlib.import_module("team_stages.match").TeamMatch(against="reference")
+    path = os.pathsep.join([PATH, str(tmp_path / "there")])
+    with dask_cluster(tmp_path, path=path, workers=1) as address:
+        DaskWorkers(address, stop).close()
+        with pytest.raises(ValueError, match=OTHER_SOURCES.format("team_stages")):
+            DaskWorkers(address, stop, stages=[stage])
+    shutil.copytree(tmp_path / "here", tmp_path / "there", dirs_exist_ok=True)
+    (tmp_path / "scheduler.json").unlink()
+    with dask_cluster(tmp_path, path=path, workers=1) as address:
+        DaskWorkers(address, stop, stages=[stage]).close()
+
+
+def test_a_hash_of_sources_covers_names_and_bytes_of_python_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hashed(folder: str, **files: str) -> str:
+        package = tmp_path / folder / "hashed"
+        for name, text in files.items():
+            path = package / name.replace("__", ".").replace("_", "/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(tmp_path / folder)
+            dask.source_hash.cache_clear()
+            return dask.source_hash("hashed")
+
+    first = hashed("one", a__py="x = 1\n", sub_b__py="y = 1\n")
+    assert hashed("two", sub_b__py="y = 1\n", a__py="x = 1\n", notes__txt="read me") == first
+    others = [
+        hashed("three", a__py="x = 1\n", sub_b__py="y = 2\n"),
+        hashed("four", a__py="x = 1\n", sub_c__py="y = 1\n"),
+        hashed("five", a__py="x = 1\ny = 1\n", sub_b__py=""),
+        hashed("none"),
+    ]
+    assert len({first, *others}) == 5
+    assert others[-1] == ""
 
 
 def test_a_missing_scheduler_is_one_line(tmp_path: Path) -> None:
@@ -229,7 +339,8 @@ def test_a_missing_scheduler_is_one_line(tmp_path: Path) -> None:
         digests(tmp_path, "engine: dask, address: 'tcp://127.0.0.1:9'")
     assert str(caught.value) == (
         f"{tmp_path / 'scale.yaml'}:6 workers.address: no Dask scheduler answers at "
-        "tcp://127.0.0.1:9; start its scheduler and workers, all with this version of claimflow"
+        "tcp://127.0.0.1:9; start its scheduler and workers, "
+        "all with the claimflow that is installed here"
     )
 
 

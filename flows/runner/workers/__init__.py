@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.pipeline.schema import WorkersSetting
+from claimflow.stages.base import Stage
 
 Made = TypeVar("Made")
 
@@ -45,9 +46,12 @@ class Workers(Protocol):
 
 
 def open_workers(
-    setting: WorkersSetting, stop: threading.Event, place: Callable[[str], str]
+    setting: WorkersSetting,
+    stop: threading.Event,
+    place: Callable[[str], str],
+    stages: Iterable[Stage] = (),
 ) -> Workers:
-    """The workers that a pipeline asks for; they end the run when `stop` is set.
+    """The workers that a pipeline asks for, to run `stages`; they end the run when `stop` is set.
 
     `place` gives the position of a key of the setting in the pipeline file. Raises `InputError`
     where a cluster cannot be used.
@@ -64,7 +68,7 @@ def open_workers(
         what, hint = "Dask is not installed", "run: pip install 'claimflow[dask]'"
         raise InputError([Fault(place("engine"), what, hint)]) from None
     try:
-        return DaskWorkers(setting.address, stop, setting.shards)
+        return DaskWorkers(setting.address, stop, setting.shards, stages)
     except ValueError as error:
-        hint = "start its scheduler and workers, all with this version of claimflow"
+        hint = "start its scheduler and workers, all with the claimflow that is installed here"
         raise InputError([Fault(place("address"), str(error), hint)]) from None

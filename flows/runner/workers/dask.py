@@ -1,26 +1,35 @@
 """Workers of a Dask cluster. Imports Dask, so import this module only where it is used."""
 
+import hashlib
 import logging
+import os
 import platform
 import socket
+import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from distributed import Client, Future
+from distributed import Client, Future, get_worker
 from distributed.scheduler import KilledWorker
 
 from claimflow.flows.errors import StoppedError, WorkersError
 from claimflow.flows.runner.workers import Made
+from claimflow.stages.base import Stage
 
-_PACKAGES: Final = ("claimflow", "polars", "onnxruntime")
+_PACKAGES: Final = ("claimflow", "polars", "pydantic", "numpy", "onnxruntime", "tokenizers")
 """Packages whose versions must be the same everywhere, since other versions may make other rows."""
+
+_OWN: Final = "claimflow"
+"""The package whose sources must be the same everywhere, beside those that define stages."""
 
 _PORT: Final = 8786
 """The port of a scheduler if its address has none."""
@@ -41,19 +50,24 @@ _ALONE: Final = 60.0
 class DaskWorkers:
     """The workers of the scheduler at `address`; they may join and leave at any time.
 
-    Raises `ValueError` with a message for the user if there is no scheduler or no worker, or if
-    a worker has another version of Python or of a package that makes rows.
+    `stages` are those that the workers are to run. Raises `ValueError` with a message for the
+    user if there is no scheduler or no worker, or if a worker has another version of Python or of
+    a package that makes rows, or other sources of claimflow or of a package of `stages`.
     """
 
-    def __init__(self, address: str, stop: threading.Event, shards: int = 1) -> None:
+    def __init__(
+        self, address: str, stop: threading.Event, shards: int = 1, stages: Iterable[Stage] = ()
+    ) -> None:
         self.address = address
         self.shards = shards
         self._stop = stop
+        packages = {_OWN, *(package for stage in stages for package in stage_packages(stage))}
+        self._sources = {package: source_hash(package) for package in sorted(packages)}
         self._lock = threading.Lock()
         self._client = _connect(address)
         try:
             self._client.wait_for_workers(1, timeout=_CONNECT)
-            problem = version_difference(self._client)
+            problem = difference(self._client, self._sources)
         except TimeoutError:
             problem = f"the scheduler at {address} has no workers"
         if problem:
@@ -87,7 +101,8 @@ class DaskWorkers:
         self._client.close(timeout=_CONNECT)
 
     def _submit(self, work: Callable[..., Made], arguments: tuple[Any, ...]) -> Future:
-        return self._client.submit(call_same_version, versions(), work, arguments, pure=False)
+        required = (versions(), self._sources)
+        return self._client.submit(call_same_code, *required, work, arguments, pure=False)
 
     def _result(self, future: Future, what: str) -> Any:
         while not future.done():
@@ -126,37 +141,82 @@ def versions() -> tuple[tuple[str, str], ...]:
     return (("Python", python), *((name, version(name)) for name in _PACKAGES))
 
 
-def version_difference(client: Client) -> str:
-    """A message on the first worker whose versions differ from those here, or "".
+@cache
+def source_hash(package: str) -> str:
+    """A hash of the Python files of a package or module, by their names in it and their bytes.
 
-    Uses functions of the standard library only, since a worker may not have claimflow at all.
+    The same wherever and however the package is installed; "" where it is not.
+    """
+    spec = find_spec(package)
+    if spec is None:
+        return ""
+    files = {Path(spec.origin).name: Path(spec.origin)} if spec.origin else {}
+    for root in spec.submodule_search_locations or ():
+        # A checkout has links to the folders of the package.
+        for folder, _, names in os.walk(root, followlinks=True):
+            paths = (Path(folder, name) for name in names if name.endswith(".py"))
+            files |= {path.relative_to(root).as_posix(): path for path in paths}
+    digest = hashlib.sha256()
+    for name, path in sorted(files.items()):
+        content = path.read_bytes()
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:12]
+
+
+def stage_packages(stage: Stage) -> set[str]:
+    """The packages that define a stage and its bases, but for those compared by version."""
+    found = {kind.__module__.partition(".")[0] for kind in type(stage).__mro__}
+    # Classes of a script or notebook travel to the workers with the chunks.
+    return found - {"__main__", *_PACKAGES} - sys.stdlib_module_names
+
+
+def difference(client: Client, sources: Mapping[str, str]) -> str:
+    """A message on the first worker that differs from here, or "".
+
+    Versions are compared first and by functions of the standard library, since a worker may not
+    have claimflow at all. `sources` are the expected hashes by package.
     """
     found: dict[str, dict[str, Any]] = {"Python": client.run(platform.python_version)}
     for name in _PACKAGES:
         found[name] = client.run(version, name, on_error="return")
-    return next(_differences(found), "")
+    for name, here in versions():
+        for worker, there in sorted(found[name].items()):
+            if isinstance(there, PackageNotFoundError):
+                return f"the worker {worker} has no {name}, and here is {here}"
+            if not f"{there}.".startswith(f"{here}."):
+                return f"the worker {worker} has {name} {there}, and here is {here}"
+    for package, here in sources.items():
+        for worker, there in sorted(client.run(source_hash, package, on_error="return").items()):
+            if there != here:
+                return _other_sources(worker, package, there, here)
+    return ""
 
 
-def call_same_version(
-    expected: tuple[tuple[str, str], ...], work: Callable[..., Made], arguments: tuple[Any, ...]
+def call_same_code(
+    expected: tuple[tuple[str, str], ...],
+    sources: Mapping[str, str],
+    work: Callable[..., Made],
+    arguments: tuple[Any, ...],
 ) -> Made:
-    """Run on a worker: call `work`, if the versions here are the `expected` ones.
+    """Run on a worker: call `work`, if the versions and sources here are the expected ones.
 
     Raises `WorkersError` otherwise: a worker may join a cluster during a run.
     """
     for (name, there), (_, here) in zip(expected, versions(), strict=True):
         if here != there:
-            raise WorkersError(f"a worker that joined has {name} {here}, and here is {there}")
+            worker = get_worker().address
+            raise WorkersError(f"the worker {worker} has {name} {here}, and here is {there}")
+    for package, there in sources.items():
+        here = source_hash(package)
+        if here != there:
+            raise WorkersError(_other_sources(get_worker().address, package, here, there))
     return work(*arguments)
 
 
-def _differences(found: dict[str, dict[str, Any]]) -> Iterator[str]:
-    for name, here in versions():
-        for worker, there in sorted(found[name].items()):
-            if isinstance(there, PackageNotFoundError):
-                yield f"the worker {worker} has no {name}, and here is {here}"
-            elif not f"{there}.".startswith(f"{here}."):
-                yield f"the worker {worker} has {name} {there}, and here is {here}"
+def _other_sources(worker: str, package: str, there: str | Exception, here: str) -> str:
+    # An error where the worker's claimflow is so old that it lacks the function.
+    found = there if there and isinstance(there, str) else "none"
+    return f"the worker {worker} has other sources of {package} ({found}) than here ({here})"
 
 
 def _connect(address: str) -> Client:
