@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.files import is_file
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,13 +30,16 @@ def write_text(text: str, output: Path | None) -> None:
 def write_bytes(content: bytes, output: Path | None, *, note: str | None = None) -> None:
     """Write to a file or to standard output; of a file say so on standard error, with `note`.
 
-    Raises `InputError` where a file cannot be written.
+    Raises `InputError` where a file cannot be written or is a store.
     """
     if output is None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
         return
     try:
+        if is_file(output) and _is_database(output):
+            what = "is a DuckDB database, which would be lost"
+            raise InputError([Fault(str(output), what, "name another file")])
         output.write_bytes(content)
     except OSError as error:
         what = f"cannot be written ({error.strerror})"
@@ -43,6 +47,11 @@ def write_bytes(content: bytes, output: Path | None, *, note: str | None = None)
             [Fault(str(output), what, "name a file in a folder that you can write to")]
         ) from error
     print(note or f"written: {output}", file=sys.stderr)
+
+
+def _is_database(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(12)[8:] == b"DUCK"
 
 
 def print_or_write(render: "Callable[[Terminal], None]", output: Path | None) -> None:

@@ -403,6 +403,26 @@ def test_mistakes_about_a_store(
     assert printed == f"claimflow: {message}\n"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["sql", "SELECT 1", "--format", "csv"],
+        ["report", "--format", "html"],
+        ["export", "claims", "--format", "csv"],
+    ],
+)
+def test_output_is_never_written_over_a_store(
+    ran: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = ran.with_name("small.duckdb")
+    before = store.read_bytes()
+    assert main([*command, "-o", str(store)]) == 2
+    assert store.read_bytes() == before
+    assert capsys.readouterr().err.removeprefix(used_here(ran)) == (
+        f"claimflow: {store}: is a DuckDB database, which would be lost; name another file\n"
+    )
+
+
 def test_ctrl_c_stops_and_says_so(small: Path) -> None:
     with process(small.parent, "run", "small.yaml") as going:
         assert going.stderr is not None

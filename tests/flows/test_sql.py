@@ -184,7 +184,7 @@ def test_a_metric_over_runs(store: Store) -> None:
 
 
 def test_votes_that_differ(store: Store) -> None:
-    rows = answer(store, "Claims of the newest run").rows()
+    rows = answer(store, "Claims of the latest run").rows()
     assert [row[:4] for row in rows] == [
         ("response_in_reference", "tower", CHEESE, "neutral"),
         ("response_in_reference", "tower", OPENED, "contradicted"),
