@@ -40,6 +40,7 @@ ONE_WORKER = (
     "tests/flows/test_schedule.py",
     "tests/test_readme.py",
     "tests/flows/test_judge_durability.py",
+    "tests/flows/test_judge_asking.py",
     "tests/flows/test_prefect_flow.py",
     "tests/flows/test_rate_slots.py",
     "tests/flows/test_task_runs.py",

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import fsum, hypot, inf, isfinite, sqrt
 from typing import Any, NamedTuple
@@ -14,11 +14,11 @@ from claimflow.flows.errors import JudgeError
 from claimflow.flows.judge.budget import BudgetExceeded, price_of
 from claimflow.flows.judge.calls import Call, embedding_call
 from claimflow.flows.judge.client import RateLimitedClient, warm_up
-from claimflow.flows.judge.judge import WorkerPool
 from claimflow.flows.judge.provider import JudgeProvider, ProviderError, Usage, endpoint_identity
 from claimflow.flows.judge.provider_errors import provider_call
 from claimflow.flows.judge.session import Session
 from claimflow.flows.judge.usage import checked_usage
+from claimflow.flows.judge.worker_pool import WorkerPool
 from claimflow.flows.pipeline.model_settings import EMBEDDER, EmbeddingEndpoint
 from claimflow.stages.rows import content_key
 from claimflow.stages.tools import embedding_table
@@ -71,12 +71,12 @@ class EndpointEmbedder:
         """
         keys = {text: content_key("embedding", self.identity, text) for text in texts}
         with self._lock:
-            since = self._session.since(step)
+            since, others = self._session.since(step), self._session.asking.others()
             known = self._session.ledger.recall(list(keys.values()), since=since)
-            missing = [text for text, key in keys.items() if key not in known]
+            missing = {text: key for text, key in keys.items() if key not in known}
             if missing:
                 self._requests = self._requests or self._open()
-                known |= self._session.loop.run(self._ask(missing, keys, step))
+                known |= self._session.loop.run(self._ask(missing, step, others))
         found = {text: known[key] for text, key in keys.items() if key in known}
         lengths = {len(vector) // 4 for vector in found.values()}
         if len(lengths) > 1:
@@ -89,28 +89,38 @@ class EndpointEmbedder:
         warm_up(self._session, self._endpoint, EMBEDDER)
         return RateLimitedClient(EMBEDDER, self._endpoint, self._session, price_of(self._endpoint))
 
-    async def _ask(
-        self, missing: list[str], keys: Mapping[str, str], step: str
-    ) -> dict[str, bytes]:
+    async def _ask(self, missing: Mapping[str, str], step: str, others: int) -> dict[str, bytes]:
+        """The vectors by ledger key; `others` is for `Asking.ask`."""
         found: dict[str, bytes] = {}
 
-        async def embed_batch(batch: list[str]) -> None:
+        async def embed_batch(batch: Sequence[str]) -> None:
             await self._session.ledger_writer.keep_up()
             call, vectors = await self._embed_batch(batch, step)
-            replies = {keys[text]: vector for text, vector in zip(batch, vectors, strict=False)}
+            replies = {missing[text]: vector for text, vector in zip(batch, vectors, strict=False)}
             if call.attempts:
                 self._session.ledger_writer.add(call, replies)
             found.update(replies)
 
+        async def recall(left: Mapping[str, str]) -> list[str]:
+            known = await asyncio.to_thread(self._session.ledger.recall, list(left.values()))
+            found.update(known)
+            return [text for text, key in left.items() if key in known]
+
         try:
-            await self._pool.work_through(
-                _batches(missing, self._endpoint.texts_per_call), embed_batch
+            await self._session.asking.ask(
+                missing,
+                self._pool,
+                others=others,
+                fresh=self._session.since(step) is not None,
+                batches=partial(_batches, size=self._endpoint.texts_per_call),
+                ask=embed_batch,
+                recall=recall,
             )
         finally:
             await self._session.ledger_writer.saved()
         return found
 
-    async def _embed_batch(self, batch: list[str], step: str) -> tuple[Call, list[bytes]]:
+    async def _embed_batch(self, batch: Sequence[str], step: str) -> tuple[Call, list[bytes]]:
         """The record of one request, and the vectors of its texts, none where it failed."""
         requests = self._requests
         if requests is None:
@@ -134,13 +144,14 @@ class EndpointEmbedder:
         )
         return call, delivered.received.vectors
 
-    async def _send(self, batch: list[str], seconds: float) -> _Embedded:
+    async def _send(self, batch: Sequence[str], seconds: float) -> _Embedded:
         vectors, usage = await embed(self._provider, self._endpoint, batch, timeout=seconds)
         return _Embedded(vectors, usage._replace(completion=0))
 
 
-def _batches(texts: list[str], size: int) -> Iterator[list[str]]:
-    return (texts[start : start + size] for start in range(0, len(texts), size))
+def _batches(texts: Iterable[str], size: int) -> Iterator[list[str]]:
+    listed = list(texts)
+    return (listed[start : start + size] for start in range(0, len(listed), size))
 
 
 def unit_vectors(vectors: Sequence[Sequence[float]], number: int) -> list[bytes]:

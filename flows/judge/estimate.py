@@ -11,7 +11,7 @@ import polars as pl
 from claimflow.flows.judge.budget import cost_of
 from claimflow.flows.judge.call_statistics import CHARACTERS_PER_TOKEN, recall_call_statistics
 from claimflow.flows.judge.conversation import render_messages
-from claimflow.flows.judge.judge import Answer, Batch, LedgerAnswers, batch_questions
+from claimflow.flows.judge.judge import Answer, LedgerAnswers, batch_questions
 from claimflow.flows.judge.provider import Price, Usage, endpoint_identity
 from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint, Judge
 from claimflow.flows.store.ledger import Ledger
@@ -142,9 +142,9 @@ class CountingJudge:
             self._count(batch, form)
         return {question: answers.get(question, NOT_ASKED) for question in keys}
 
-    def _count(self, batch: Batch, form: Form) -> None:
-        texts = {number: question.text for number, question in batch.questions.items()}
-        messages = render_messages(form, batch.premise, texts)
+    def _count(self, batch: Sequence[Question], form: Form) -> None:
+        texts = {number: question.text for number, question in enumerate(batch, 1)}
+        messages = render_messages(form, batch[0].premise, texts)
         characters = sum(len(message["content"]) for message in messages)
         reply_tokens = sum(self._reply_tokens(text, form) for text in texts.values())
         self.tally.calls += 1

@@ -3,90 +3,23 @@
 import asyncio
 import json
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
 
-from claimflow.flows.errors import StoppedError
 from claimflow.flows.judge.calls import Call
 from claimflow.flows.judge.client import JudgeClient, open_judge_client
 from claimflow.flows.judge.conversation import Answers, Conversation
 from claimflow.flows.judge.provider import provider_identity
 from claimflow.flows.judge.response_formats import format_parameters
 from claimflow.flows.judge.session import Session
+from claimflow.flows.judge.worker_pool import WorkerPool
 from claimflow.flows.pipeline.model_settings import Judge
 from claimflow.flows.store.ledger import Ledger
 from claimflow.stages.rows import content_key
 from claimflow.stages.tools import Failure, Form, Question, Reply, Voter
-
-_GRACE_SECONDS: Final = 3.0
-"""How long calls in flight may still take when the run is to end."""
-
-_POLL_SECONDS: Final = 0.2
-"""How often to check whether the run is to end."""
-
-WorkItem = TypeVar("WorkItem")
-Result = TypeVar("Result")
-
-
-class WorkerPool:
-    """Up to `most` workers for each step that asks; an exception in one step ends all of them."""
-
-    def __init__(self, most: int, stop: threading.Event) -> None:
-        self._most = most
-        self._stop = stop
-        self._broken: Exception | None = None
-
-    async def work_through(
-        self, items: Iterator[WorkItem], handle: Callable[[WorkItem], Awaitable[None]]
-    ) -> None:
-        """Call `handle` for each of `items`, which the workers take one after the other.
-
-        A task for each item would take much memory. Raises `StoppedError` when the run is to
-        stop, else the first error of any `handle`.
-        """
-
-        async def work() -> None:
-            # An error raised here would cancel the calls of the other workers.
-            try:
-                for item in items:
-                    if self._is_ending():
-                        return
-                    await handle(item)
-            except StoppedError:
-                return
-            except Exception as error:
-                self._broken = self._broken or error
-
-        async def all_work() -> None:
-            async with asyncio.TaskGroup() as workers:
-                for _ in range(self._most):
-                    workers.create_task(work())
-
-        await self.wait_for(all_work())
-
-    async def wait_for(self, awaitable: Awaitable[Result]) -> Result:
-        """The result of `awaitable`.
-
-        When the run is to end, `awaitable` is cancelled after a few seconds.
-        """
-        task = asyncio.ensure_future(awaitable)
-        while not task.done():
-            ending = self._is_ending()
-            await asyncio.wait({task}, timeout=_GRACE_SECONDS if ending else _POLL_SECONDS)
-            if ending and not task.done():
-                task.cancel()
-                await asyncio.wait({task})
-        if self._broken is not None:
-            raise self._broken
-        if self._stop.is_set() or task.cancelled():
-            raise StoppedError
-        return task.result()
-
-    def _is_ending(self) -> bool:
-        return self._stop.is_set() or self._broken is not None
-
 
 Answer = Reply | Failure
 
@@ -155,13 +88,6 @@ def _from_bytes(reply: bytes, form: Form) -> Answer:
     return Reply(form.answer.model_validate(saved["answer"]), saved["call"])
 
 
-class Batch(NamedTuple):
-    """Questions about one premise that go in one call, by the id that each has in it."""
-
-    premise: str
-    questions: dict[int, Question]
-
-
 class EndpointJudge:
     """A language model for all steps of a run that ask it."""
 
@@ -187,7 +113,7 @@ class EndpointJudge:
         is to stop.
         """
         keys = self._stored.keys(questions, form)
-        finished = self._finished
+        finished, others = self._finished, self._session.asking.others()
         known = self._stored.recall(keys, form, since=self._session.since(step))
         missing = {question: key for question, key in keys.items() if question not in known}
         if not missing:
@@ -197,23 +123,28 @@ class EndpointJudge:
                 self._name, self._judge, self._session, self._answered_by
             )
         arguments = _ConversationArguments(self._client, form, step)
-        return known | self._session.loop.run(self._answer_missing(missing, arguments, finished))
+        answering = self._answer_missing(missing, arguments, finished, others)
+        return known | self._session.loop.run(answering)
 
     async def _answer_missing(
-        self, missing: Mapping[Question, str], arguments: "_ConversationArguments", finished: int
+        self,
+        missing: Mapping[Question, str],
+        arguments: "_ConversationArguments",
+        finished: int,
+        others: int,
     ) -> dict[Question, Answer]:
         """The answers to `missing` (question -> key).
 
-        A question that another step is asking at the moment is not sent again: its answer is
-        awaited.
+        A question that another step, or another run, is asking at the moment is not sent again:
+        its answer is awaited.
 
         `finished` is the number of calls of `ask` that had finished when `missing` was looked up.
-        Where more have finished since, the ledger is read again.
+        Where more have finished since, the ledger is read again. `others` is for `Asking.ask`.
         """
+        since = self._session.since(arguments.step)
         recalled: dict[Question, Answer] = {}
         while finished != self._finished:
             finished = self._finished
-            since = self._session.since(arguments.step)
             recalled = await asyncio.to_thread(
                 self._stored.recall, missing, arguments.form, since=since
             )
@@ -227,15 +158,31 @@ class EndpointJudge:
 
         answered = 0
 
-        async def answer_batch(batch: Batch) -> None:
+        def note(answers: Mapping[Question, Answer]) -> None:
             nonlocal answered
-            await self._answer_batch(batch, ours, arguments)
-            answered += len(batch.questions)
+            for question, answer in answers.items():
+                self._in_flight[ours[question]].set_result(answer)
+            answered += len(answers)
             self._session.answered(arguments.step, answered, len(ours))
 
+        async def answer_batch(questions: Sequence[Question]) -> None:
+            note(await self._answer_batch(questions, ours, arguments))
+
+        async def recall(left: Mapping[Question, str]) -> Collection[Question]:
+            found = await asyncio.to_thread(self._stored.recall, left, arguments.form)
+            note(found)
+            return found
+
         try:
-            batches = batch_questions(ours, arguments.form.per_call)
-            await self._pool.work_through(batches, answer_batch)
+            await self._session.asking.ask(
+                ours,
+                self._pool,
+                others=others,
+                fresh=since is not None,
+                batches=partial(batch_questions, per_call=arguments.form.per_call),
+                ask=answer_batch,
+                recall=recall,
+            )
             answers = {question: self._in_flight[key].result() for question, key in ours.items()}
             for question, answer in elsewhere.items():
                 answers[question] = await self._pool.wait_for(asyncio.shield(answer))
@@ -249,18 +196,23 @@ class EndpointJudge:
                 self._finished += 1
 
     async def _answer_batch(
-        self, batch: Batch, keys: Mapping[Question, str], arguments: "_ConversationArguments"
-    ) -> None:
+        self,
+        questions: Sequence[Question],
+        keys: Mapping[Question, str],
+        arguments: "_ConversationArguments",
+    ) -> dict[Question, Answer]:
+        """The answers to questions that share a premise, by one call or more."""
+        numbered = dict(enumerate(questions, 1))
+
         def save(call: Call, answers: Answers, *, closes: str | None = None) -> None:
-            by_key = {keys[batch.questions[number]]: found for number, found in answers.items()}
+            by_key = {keys[numbered[number]]: found for number, found in answers.items()}
             replies = self._stored.replies(by_key)
             self._session.ledger_writer.add(call, replies, closes=closes)
 
         await self._session.ledger_writer.keep_up()
-        texts = {number: question.text for number, question in batch.questions.items()}
-        answers = await Conversation(*arguments, save).about(batch.premise, texts)
-        for number, question in batch.questions.items():
-            self._in_flight[keys[question]].set_result(answers[number])
+        texts = {number: question.text for number, question in numbered.items()}
+        answers = await Conversation(*arguments, save).about(questions[0].premise, texts)
+        return {question: answers[number] for number, question in numbered.items()}
 
 
 class _ConversationArguments(NamedTuple):
@@ -271,14 +223,14 @@ class _ConversationArguments(NamedTuple):
     step: str
 
 
-def batch_questions(questions: Iterable[Question], per_call: int) -> Iterator[Batch]:
+def batch_questions(questions: Iterable[Question], per_call: int) -> Iterator[list[Question]]:
     """The questions in groups of up to `per_call` that share a premise, in their order."""
     by_premise: dict[str, list[Question]] = {}
     for question in questions:
         by_premise.setdefault(question.premise, []).append(question)
-    for premise, group in by_premise.items():
+    for group in by_premise.values():
         for start in range(0, len(group), per_call):
-            yield Batch(premise, dict(enumerate(group[start : start + per_call], 1)))
+            yield group[start : start + per_call]
 
 
 class Judging(Protocol):

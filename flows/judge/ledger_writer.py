@@ -8,7 +8,8 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
@@ -178,6 +179,7 @@ class LedgerWriter:
         self._changed = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
         self._error: Exception | None = None
+        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
 
     def add(self, call: Call, replies: Mapping[str, bytes], *, closes: str | None = None) -> None:
         """Save `call` and its replies by ledger key.
@@ -207,6 +209,15 @@ class LedgerWriter:
         if self._error is not None:
             raise self._error
 
+    def when_saved(self, call: Callable[[], None]) -> None:
+        """Call `call` as soon as all that was added until now is in the store."""
+        self._waiting.append((self._added, call))
+        self._call_waiting()
+
+    def _call_waiting(self) -> None:
+        while self._error is None and self._waiting and self._waiting[0][0] <= self._written:
+            self._waiting.popleft()[1]()
+
     async def keep_up(self) -> None:
         """Wait for a late write, so that few calls are sent while the store is unavailable."""
         while (
@@ -227,6 +238,7 @@ class LedgerWriter:
             await asyncio.to_thread(self._save, entries, journal)
             self._write_began_at = None
             self._written += len(entries)
+            self._call_waiting()
             async with self._changed:
                 self._changed.notify_all()
 

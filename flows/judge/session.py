@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
+from claimflow.flows.judge.asking import Asking
 from claimflow.flows.judge.ledger_writer import LedgerWriter
 from claimflow.flows.judge.provider import JudgeProvider, ProviderError, open_provider
 from claimflow.flows.judge.provider_errors import provider_call
@@ -120,6 +121,7 @@ class Session:
         self._providers: dict[str, JudgeProvider] = {}
         self.loop = Loop(at_end=self._finish)
         self.ledger_writer = LedgerWriter(ledger, redact=redact)
+        self.asking = Asking(ledger, self.ledger_writer)
 
     def since(self, step: str) -> datetime | None:
         """The time from which stored replies are reused for a step; None if all of them are."""
@@ -148,3 +150,4 @@ class Session:
         for limiter in self._shared_limiters:
             await limiter.close()
         await close_providers(self._providers)
+        self.asking.close()

@@ -152,14 +152,12 @@ def test_batches_hold_every_question_once_beside_others_of_its_premise(
     questions: list[Question], per_call: int
 ) -> None:
     batches = list(batch_questions(questions, per_call))
-    found = [question for batch in batches for question in batch.questions.values()]
-    assert sorted(found) == sorted(questions)
+    assert sorted(question for batch in batches for question in batch) == sorted(questions)
     for batch in batches:
-        assert list(batch.questions) == list(range(1, len(batch.questions) + 1))
-        assert 1 <= len(batch.questions) <= per_call
-        assert {question.premise for question in batch.questions.values()} == {batch.premise}
+        assert 1 <= len(batch) <= per_call
+        assert len({question.premise for question in batch}) == 1
     for premise in "ab":
-        mine = [batch for batch in batches if batch.premise == premise]
-        assert all(len(batch.questions) == per_call for batch in mine[:-1])
-        order = [question for batch in mine for question in batch.questions.values()]
+        mine = [batch for batch in batches if batch[0].premise == premise]
+        assert all(len(batch) == per_call for batch in mine[:-1])
+        order = [question for batch in mine for question in batch]
         assert order == [question for question in questions if question.premise == premise]

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 import pytest
 
 from claimflow.flows.errors import StoppedError
-from claimflow.flows.judge import judge as judge_module
-from claimflow.flows.judge.judge import WorkerPool
+from claimflow.flows.judge import worker_pool
+from claimflow.flows.judge.worker_pool import WorkerPool
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge_module, "_GRACE_SECONDS", 0.3)
-    monkeypatch.setattr(judge_module, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(worker_pool, "_GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(worker_pool, "_POLL_SECONDS", 0.02)
 
 
 def test_every_batch_is_handled_by_a_limited_number_of_workers() -> None:

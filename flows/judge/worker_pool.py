@@ -1,0 +1,75 @@
+"""Workers that ask an endpoint at the same time, for all steps of a run."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final, TypeVar
+
+from claimflow.flows.errors import StoppedError
+
+_GRACE_SECONDS: Final = 3.0
+"""How long calls in flight may still take when the run is to end."""
+
+_POLL_SECONDS: Final = 0.2
+"""How often to check whether the run is to end."""
+
+WorkItem = TypeVar("WorkItem")
+Result = TypeVar("Result")
+
+
+class WorkerPool:
+    """Up to `most` workers for each step that asks; an exception in one step ends all of them."""
+
+    def __init__(self, most: int, stop: threading.Event) -> None:
+        self._most = most
+        self._stop = stop
+        self._broken: Exception | None = None
+
+    async def work_through(
+        self, items: Iterator[WorkItem], handle: Callable[[WorkItem], Awaitable[None]]
+    ) -> None:
+        """Call `handle` for each of `items`, which the workers take one after the other.
+
+        A task for each item would take much memory. Raises `StoppedError` when the run is to
+        stop, else the first error of any `handle`.
+        """
+
+        async def work() -> None:
+            # An error raised here would cancel the calls of the other workers.
+            try:
+                for item in items:
+                    if self._is_ending():
+                        return
+                    await handle(item)
+            except StoppedError:
+                return
+            except Exception as error:
+                self._broken = self._broken or error
+
+        async def all_work() -> None:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(self._most):
+                    workers.create_task(work())
+
+        await self.wait_for(all_work())
+
+    async def wait_for(self, awaitable: Awaitable[Result]) -> Result:
+        """The result of `awaitable`.
+
+        When the run is to end, `awaitable` is cancelled after a few seconds.
+        """
+        task = asyncio.ensure_future(awaitable)
+        while not task.done():
+            ending = self._is_ending()
+            await asyncio.wait({task}, timeout=_GRACE_SECONDS if ending else _POLL_SECONDS)
+            if ending and not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+        if self._broken is not None:
+            raise self._broken
+        if self._stop.is_set() or task.cancelled():
+            raise StoppedError
+        return task.result()
+
+    def _is_ending(self) -> bool:
+        return self._stop.is_set() or self._broken is not None
