@@ -182,9 +182,10 @@ class Asking:
             async with reading:
                 found = self._locks.others()
                 self._has_company |= after_wait or found != others
-                recovered = self._has_company and await asyncio.to_thread(
-                    recover_journals, self._ledger
-                )
+                recovered = 0
+                if self._has_company:
+                    # A killed run may have left replies that are in no store yet.
+                    recovered = await asyncio.to_thread(recover_journals, self._ledger)
                 if after_wait or recovered or found != others:
                     others = found
                     for item in await recall(dict(left)):
