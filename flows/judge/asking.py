@@ -182,10 +182,7 @@ class Asking:
             async with reading:
                 found = self._locks.others()
                 self._has_company |= after_wait or found != others
-                recovered = 0
-                if self._has_company:
-                    # A killed run may have left replies that are in no store yet.
-                    recovered = await asyncio.to_thread(recover_journals, self._ledger)
+                recovered = await self._recover_journals()
                 if after_wait or recovered or found != others:
                     others = found
                     for item in await recall(dict(left)):
@@ -217,6 +214,12 @@ class Asking:
             if todo:
                 await pool.wait_for(asyncio.sleep(random.uniform(pause / 2, pause)))
                 waited = True
+
+    async def _recover_journals(self) -> int:
+        """Save what a killed run left in a journal, where there is or was another run at all."""
+        if not self._has_company:
+            return 0
+        return await asyncio.to_thread(recover_journals, self._ledger)
 
     def close(self) -> None:
         """Let other runs ask for everything that this one was asking for."""
