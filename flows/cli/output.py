@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.files import is_file
+from claimflow.flows.report.formatting import escape_controls
 
 if TYPE_CHECKING:
     import polars as pl
@@ -67,13 +68,17 @@ def print_or_write(render: "Callable[[Terminal], None]", output: Path | None) ->
 def write_table(frame: "pl.DataFrame", table_format: TableFormat, output: Path | None) -> None:
     """Write a table in the given format to `output` or to standard output.
 
-    Raises `InputError` where Parquet would go to a terminal or the file cannot be written.
+    On a terminal control characters are replaced, in CSV and JSON too. Raises `InputError` where
+    Parquet would go to a terminal or the file cannot be written.
     """
     if table_format == "parquet" and output is None and sys.stdout.isatty():
         raise InputError(
             [Fault("--format parquet", "cannot be printed to a terminal", "add -o FILE")]
         )
-    write_bytes(_encode(frame, table_format), output)
+    content = _encode(frame, table_format)
+    if output is None and sys.stdout.isatty():
+        content = escape_controls(content.decode()).encode()
+    write_bytes(content, output)
 
 
 def _encode(frame: "pl.DataFrame", table_format: TableFormat) -> bytes:

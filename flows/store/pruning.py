@@ -85,9 +85,12 @@ def compact(store: Store) -> None:
             if log_path(store.path).exists():
                 return
             ((name,),) = connection.execute("SELECT current_database()").fetchall()
-            connection.execute("ATTACH $path AS compact (READ_WRITE)", {"path": str(part)})
-            connection.execute(f'COPY FROM DATABASE "{name}" TO compact')
-            connection.execute("DETACH compact")
+            # DuckDB calls the store by its file name, whatever characters that has.
+            name = name.replace('"', '""')
+            copy = f'"{name} compact"'
+            connection.execute(f"ATTACH $path AS {copy} (READ_WRITE)", {"path": str(part)})
+            connection.execute(f'COPY FROM DATABASE "{name}" TO {copy}')
+            connection.execute(f"DETACH {copy}")
             shutil.copymode(store.path, part)
             part.replace(store.path)
             # Another process may have opened the old file without having locked it yet. If it

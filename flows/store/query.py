@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
@@ -178,8 +179,11 @@ def _limit_process(seconds: float) -> None:
     data = _PROCESS_BYTES + _BYTES_PER_CORE * (os.cpu_count() or 1)
     data = data if hard == resource.RLIM_INFINITY else min(data, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (data, hard))
-    # A file with gigabytes of memory would help nobody.
+    # A file with gigabytes of memory would be of no use.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(OSError):
+        # Where the machine has no memory left, Linux ends this process before any other.
+        Path("/proc/self/oom_score_adj").write_text("1000")
     # A process inherits what is ignored or blocked.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])

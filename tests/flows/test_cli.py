@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -191,6 +192,19 @@ def test_control_characters_do_not_reach_the_terminal(
     printed = capsys.readouterr().out
     assert "␛[2J␇ [bold]Paris[/bold] \ufffdis old\ufffd.\ufffd\ufffd" in printed
     assert not {"\x1b", "\x07", "\x9b", "\u202e", "\u2028", "\u2029"} & set(printed)
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+def test_results_on_a_terminal_have_no_control_characters(ran: Path, form: str) -> None:
+    query = "SELECT chr(27) || '[2J' || chr(155) || chr(8232) || chr(8238) AS a"
+    command = [sys.executable, "-c", MAIN, "sql", query, "--format", form]
+    ours, theirs = pty.openpty()
+    subprocess.run(command, stdout=theirs, cwd=ran.parent, check=True)
+    printed = os.read(ours, 10_000).decode()
+    os.close(ours)
+    os.close(theirs)
+    assert "\ufffd" * 3 in printed
+    assert not {"\x1b", "\x9b", "\u2028", "\u202e"} & set(printed)
 
 
 def test_sql_in_every_format(ran: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -14,7 +14,7 @@ import pytest
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import StoreBusyError
 from claimflow.flows.store.integrity import check_store
-from claimflow.flows.store.pruning import Retention, prune
+from claimflow.flows.store.pruning import Retention, compact, prune
 from claimflow.flows.store.read_copy import is_current, write_read_copy
 from claimflow.flows.store.store import Store, now
 from tests.endpoint.server import Endpoint, serve
@@ -303,3 +303,12 @@ def test_prune_prints_what_it_removed_and_renews_the_read_copy(
         f"the file had {before:,} bytes and has {store.path.stat().st_size:,}\n"
     )
     assert is_current(store.path)
+
+
+@pytest.mark.parametrize("name", ['a" TO memory; --', "compact", "main", "a'b"])
+def test_a_store_of_any_name_is_compacted(tmp_path: Path, name: str) -> None:
+    store = Store(tmp_path / f"{name}.duckdb")
+    with store.writing():
+        pass
+    compact(store)
+    assert check_store(store).faults == []

@@ -227,12 +227,7 @@ def test_a_query_that_takes_too_long_is_ended(store: Store, sql: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT repeat('x', 4000000000)",
-        "SELECT unnest(range(1000000000))",
-        "SELECT list(range) FROM range(1000000000)",
-    ],
+    "sql", ["SELECT repeat('x', 4000000000)", "SELECT unnest(range(1000000000))"]
 )
 def test_a_query_cannot_fill_memory_or_disk(store: Store, sql: str) -> None:
     limits = "SELECT current_setting('memory_limit'), current_setting('temp_directory')"
