@@ -16,6 +16,7 @@ from claimflow.flows.cli.options import (
 from claimflow.flows.cli.output import write_bytes
 from claimflow.flows.cli.stores import named_store, readable_run, readable_store, run_named
 from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.pipeline.times import MAX_DAYS
 from claimflow.flows.report.formatting import format_count
 
 if TYPE_CHECKING:
@@ -48,12 +49,14 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands, "prune", prune, "remove old runs and the tables that only they use"
     )
-    keep = parser.add_mutually_exclusive_group(required=True)
-    keep.add_argument(
+    parser.add_argument(
         "--keep-runs", type=positive, metavar="N", help="keep the newest N runs of each pipeline"
     )
-    keep.add_argument(
-        "--keep-days", type=_days, metavar="D", help="keep the runs of the last D days"
+    parser.add_argument(
+        "--keep-days",
+        type=_days,
+        metavar="D",
+        help="keep the runs of the last D days; with both a run is kept that one of them keeps",
     )
     parser.add_argument(
         "--replies",
@@ -79,8 +82,8 @@ def add(commands: Commands) -> None:
 def _days(text: str) -> int:
     """A whole number of days from 1 to 36,500, by which any date can be moved."""
     number = positive(text)
-    if number > 36_500:
-        raise argparse.ArgumentTypeError("must be 36500 or less")
+    if number > MAX_DAYS:
+        raise argparse.ArgumentTypeError(f"must be {MAX_DAYS} or less")
     return number
 
 
@@ -130,6 +133,9 @@ def prune(options: Namespace) -> int:
     from claimflow.flows.store import pruning
     from claimflow.flows.store.read_copy import refresh_read_copy
 
+    if options.keep_runs is None and options.keep_days is None:
+        hint = "add --keep-runs or --keep-days"
+        raise InputError([Fault("prune", "it is not said what to keep", hint)])
     store = named_store(options)
     keeping = pruning.Retention(options.keep_runs, options.keep_days, replies=not options.replies)
     pruned = pruning.prune(store, keeping, dry_run=options.dry_run)

@@ -9,7 +9,10 @@ from pydantic import BeforeValidator
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
-_LONGEST: Final = timedelta(days=36_500)
+MAX_DAYS: Final = 36_500
+"""A number of days by which any date can be moved."""
+
+_LONGEST: Final = timedelta(days=MAX_DAYS)
 """A hundred years: subtracted from today it is still a date that Python has."""
 
 

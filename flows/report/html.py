@@ -93,6 +93,22 @@ def write_report(run: RunDocument, folder: Path) -> Path:
     return path
 
 
+def remove_report(run_id: str, folder: Path) -> bool:
+    """Remove the report of a run from a folder, if claimflow wrote it; returns whether it did."""
+    path = folder / f"{run_id}.html"
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as page:
+        if f"{run_id}</title>".encode() not in page.read(_HEAD):
+            return False
+    path.unlink()
+    return True
+
+
+_HEAD: Final = 4096
+"""Bytes of a page in which its title is."""
+
+
 def _sample_note(payload: "Payload", every: int, *, compared: bool) -> str:
     """How many samples are in the page, and how to include others."""
     if payload.held == every:

@@ -143,6 +143,49 @@ def publish_run(store: Store, run_id: str, place: str) -> str:
     return str(folder)
 
 
+def remove_published(run_id: str, place: str) -> int:
+    """Remove the files that `publish_run` wrote to `place`/RUN_ID; returns their number.
+
+    They are those that the manifest lists; it goes last, and then the folder if it is empty.
+    Without the manifest of that run nothing is removed. Raises `InputError` where the bucket
+    cannot be written, `OSError` where a file cannot be removed.
+    """
+    if is_remote(place):
+        own = parse_address(place).below(run_id)
+        bucket = Bucket(own)
+        manifest = own.below(MANIFEST).key
+        if manifest not in bucket.versions(own.key):
+            return 0
+        with TemporaryDirectory(prefix="claimflow-") as copied:
+            bucket.fetch(manifest, Path(copied, MANIFEST))
+            files = _listed_files(Path(copied, MANIFEST), run_id)
+        for name in files:
+            bucket.remove(own.below(name).key)
+        return len(files)
+    folder = Path(place) / run_id
+    if folder.is_symlink() or not (folder / MANIFEST).is_file():
+        return 0
+    files = _listed_files(folder / MANIFEST, run_id)
+    for name in files:
+        (folder / name).unlink(missing_ok=True)
+    if files and not any(folder.iterdir()):
+        folder.rmdir()
+    return len(files)
+
+
+def _listed_files(manifest: Path, run_id: str) -> list[str]:
+    """The files of a run by its manifest, which is the last; none if it is of something else."""
+    try:
+        content = json.loads(manifest.read_bytes())
+        if content["run_id"] != run_id:
+            return []
+        tables = [f"{table}.parquet" for table in content["tables"]]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return []
+    # A manifest that somebody changed cannot name files elsewhere.
+    return [*(name for name in tables if Path(name).name == name), MANIFEST]
+
+
 def check_place(place: str) -> None:
     """Raise `InputError` where no run can be published, to be called before the run starts.
 

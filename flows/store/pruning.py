@@ -18,13 +18,15 @@ from claimflow.stages.rows import row_kinds
 class Retention(NamedTuple):
     """Which runs to keep, beside all that have a tag.
 
-    Either the newest `runs` completed runs of each pipeline or the runs of the last `days` days;
-    the other is None. With `replies` all replies of models are kept.
+    The newest `runs` completed runs of each pipeline and the runs of the last `days` days: a run
+    that one of the two keeps is kept. None keeps none. With `replies` all replies of models are
+    kept, with `pipeline` all runs of other pipelines.
     """
 
     runs: int | None = None
     days: int | None = None
     replies: bool = True
+    pipeline: str | None = None
 
 
 class Pruned(NamedTuple):
@@ -110,7 +112,8 @@ _TEMPORARY: Final = ("kept_runs", "kept_tables", "named_calls", "remembered_call
 def _select_kept(connection: duckdb.DuckDBPyConnection, retention: Retention) -> None:
     """Make temporary tables of the runs, tables, calls and replies that are kept."""
     since = now() - timedelta(days=retention.days) if retention.days else None
-    connection.execute(_KEPT_RUNS, {"runs": retention.runs, "since": since})
+    values = {"runs": retention.runs, "since": since, "pipeline": retention.pipeline}
+    connection.execute(_KEPT_RUNS, values)
     connection.execute(_KEPT_TABLES)
     named = " UNION ".join(
         f"SELECT call_id FROM stored.{row.table} SEMI JOIN kept_tables USING (artifact_id)"
@@ -138,9 +141,10 @@ WITH ended AS (
 first AS (SELECT pipeline, started_at FROM ended WHERE place = $runs),
 recent AS (
   SELECT run_id FROM audit.runs LEFT JOIN first USING (pipeline)
-  WHERE CASE WHEN $since::TIMESTAMP IS NULL
-             THEN runs.started_at >= coalesce(first.started_at, '-infinity'::TIMESTAMP)
-             ELSE runs.started_at >= $since::TIMESTAMP END
+  WHERE runs.started_at >= $since::TIMESTAMP
+     OR ($runs IS NOT NULL
+         AND runs.started_at >= coalesce(first.started_at, '-infinity'::TIMESTAMP))
+     OR pipeline <> $pipeline
 ),
 tagged AS (SELECT arg_max(run_id, tagged_at) AS run_id FROM audit.tags GROUP BY tag),
 wanted AS (FROM recent UNION FROM tagged)

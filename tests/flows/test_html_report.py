@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from claimflow.flows.cli.main import main
-from claimflow.flows.report.html import html_report, write_report
+from claimflow.flows.report.html import html_report, remove_report, write_report
 from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.store import runs
 from claimflow.flows.store.store import Store
@@ -189,6 +189,15 @@ def test_a_metric_without_scores_is_marked(tmp_path: Path) -> None:
     ]
     assert "No claim changed." in text
     assert "<svg" not in text
+
+
+def test_a_report_is_removed_and_a_page_of_somebody_is_not(tmp_path: Path) -> None:
+    store, a, b = put_runs(tmp_path)
+    for run in (a, b):
+        write_report(RunDocument(store, run), tmp_path / "pages")
+    (tmp_path / f"pages/{b}.html").write_text("<title>mine</title>", "utf-8")
+    assert [remove_report(run, tmp_path / "pages") for run in (a, b, "c")] == [True, False, False]
+    assert [path.name for path in (tmp_path / "pages").iterdir()] == [f"{b}.html"]
 
 
 def test_nightly_reports_compare_with_the_night_before(tmp_path: Path) -> None:

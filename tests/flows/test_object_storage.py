@@ -16,7 +16,7 @@ from claimflow.flows.cli.main import main
 from claimflow.flows.errors import InputError
 from claimflow.flows.object_storage import Address, Bucket, parse_address
 from claimflow.flows.samples.reader import SampleSource, read_samples
-from claimflow.flows.store.export import check_place, export_to, publish_run
+from claimflow.flows.store.export import check_place, export_to, publish_run, remove_published
 from claimflow.flows.store.store import Store
 from tests.flows.prefect_server import environment
 from tests.flows.s3_server import KEYS, UNSET, Request, S3Proxy, make_bucket, s3_server
@@ -364,6 +364,10 @@ def test_a_run_is_published_below_its_id(s3: str, small_store: Store, tmp_path: 
     assert printed["run_id"] == run_id
     assert {one["file"] for one in printed["tables"].values()} == set(found)
     assert pl.read_parquet(found["claims.parquet"])["run_id"].unique().to_list() == [run_id]
+    put(f"{s3}/nights/{run_id}/mine.parquet", tmp_path / "manifest.json")
+    assert remove_published(run_id, f"{s3}/nights") == len(found) + 1
+    assert set(fetched(f"{s3}/nights/{run_id}", tmp_path / "left")) == {"mine.parquet"}
+    assert remove_published(run_id, f"{s3}/nights") == 0
 
 
 def test_the_target_is_checked_before_the_run(proxy: S3Proxy) -> None:

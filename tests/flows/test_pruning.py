@@ -113,6 +113,23 @@ def test_the_runs_of_the_last_days_are_kept(store: Store) -> None:
     assert kept(store, Retention(days=3)) == ["young"]
 
 
+def test_a_run_is_kept_that_one_of_two_rules_keeps(store: Store) -> None:
+    for days in (1, 2, 8, 9):
+        add(store, f"p{days}", days=days)
+        add(store, f"q{days}", days=days, pipeline="q")
+    # Of q fewer than three are left that are not of yesterday.
+    execute(store, "DELETE FROM audit.runs WHERE run_id IN ('q1', 'q2')")
+    assert kept(store, Retention(runs=3, days=1)) == ["q9", "p8", "q8", "p2", "p1"]
+    assert kept(store, Retention(runs=1, days=5)) == ["q8", "p2", "p1"]
+
+
+def test_runs_of_other_pipelines_are_kept(store: Store) -> None:
+    for days in (1, 2):
+        add(store, f"p{days}", days=days)
+        add(store, f"q{days}", days=days, pipeline="q")
+    assert kept(store, Retention(runs=1, pipeline="p")) == ["q2", "p1", "q1"]
+
+
 def test_tagged_runs_and_their_baselines_are_kept(store: Store) -> None:
     for days, run_id in enumerate(["new", "labelled", "baseline", "once labelled", "old"]):
         add(store, run_id, days=days)
@@ -280,6 +297,16 @@ def test_a_compaction_that_fails_leaves_the_file(
     monkeypatch.undo()
     assert execute(store, "SELECT run_id FROM audit.runs") == [("new",)]
     assert [path.name for path in store.path.parent.iterdir()] == ["s.duckdb"]
+
+
+def test_prune_wants_to_know_what_to_keep(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    add(store, "old", days=9)
+    asked = ["prune", "--store", str(store.path)]
+    assert main(asked) == 2
+    assert "add --keep-runs or --keep-days" in capsys.readouterr().err
+    add(store, "new")
+    assert main([*asked, "--keep-runs", "1", "--keep-days", "10"]) == 0
+    assert "0 runs removed, 2 kept" in capsys.readouterr().out
 
 
 def test_prune_prints_what_it_removed_and_renews_the_read_copy(

@@ -8,7 +8,7 @@ import pytest
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import InputError, StoreFullError
 from claimflow.flows.pipeline.schedules import read_schedules
-from claimflow.flows.store.export import check_place, publish_run
+from claimflow.flows.store.export import check_place, publish_run, remove_published
 from claimflow.flows.store.store import Store
 
 
@@ -43,6 +43,40 @@ def test_an_incomplete_run_has_no_manifest(small_store: Store, tmp_path: Path) -
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be made"):
         publish_run(small_store, run_id, str(tmp_path / "file"))
+
+
+def test_what_was_published_is_removed_and_nothing_else(small_store: Store, tmp_path: Path) -> None:
+    run_id = run_of(small_store)
+    own = Path(publish_run(small_store, run_id, str(tmp_path / "out")))
+    written = len(list(own.iterdir()))
+    (own / "notes.parquet").write_text("mine", "utf-8")
+    (tmp_path / "out/claims.parquet").write_text("mine", "utf-8")
+    # Somebody's manifest cannot lead elsewhere.
+    manifest = json.loads((own / "manifest.json").read_bytes())
+    manifest["tables"]["../claims"] = {"file": "../claims.parquet"}
+    (own / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+    assert remove_published("20260101-000000-0000", str(tmp_path / "out")) == 0
+    assert remove_published(run_id, str(tmp_path / "out")) == written
+    left = [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*.parquet"))]
+    assert left == [f"out/{run_id}/notes.parquet", "out/claims.parquet"]
+
+    (own / "notes.parquet").unlink()
+    publish_run(small_store, run_id, str(tmp_path / "out"))
+    assert remove_published(run_id, str(tmp_path / "out")) == written
+    assert not own.exists()
+    assert remove_published(run_id, str(tmp_path / "out")) == 0
+
+
+@pytest.mark.parametrize("manifest", ["", "[]", '{"run_id": "other", "tables": {"x": {}}}'])
+def test_a_folder_with_another_manifest_is_left_alone(tmp_path: Path, manifest: str) -> None:
+    own = tmp_path / "20260101-000000-0000"
+    own.mkdir()
+    (own / "manifest.json").write_text(manifest, "utf-8")
+    (own / "x.parquet").write_text("mine", "utf-8")
+    assert remove_published(own.name, str(tmp_path)) == 0
+    (tmp_path / "link").symlink_to(own)
+    assert remove_published("link", str(tmp_path)) == 0
+    assert sorted(path.name for path in own.iterdir()) == ["manifest.json", "x.parquet"]
 
 
 def test_an_address_in_a_schedule_is_not_made_a_path(small: Path) -> None:
