@@ -38,8 +38,8 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     return os.environ | quiet | {"PREFECT_HOME": str(folder)} | more
 
 
-def ask(url: str, body: Any = None) -> Any:
-    """What the server answers to a GET, or to a POST of `body`.
+def ask(url: str, body: Any = None, method: str | None = None) -> Any:
+    """What the server answers to a GET, or to a POST of `body`; None if the answer is empty.
 
     While its database is locked it says 503, and Prefect's own client asks again as well.
     """
@@ -47,11 +47,12 @@ def ask(url: str, body: Any = None) -> Any:
         url,
         data=None if body is None else json.dumps(body).encode(),
         headers={"Content-Type": "application/json"},
+        method=method,
     )
     for pause in (0.5, 1, 2, 4, None):
         try:
             with urllib.request.urlopen(request, timeout=10) as reply:
-                return json.load(reply)
+                return json.loads(reply.read() or b"null")
         except urllib.error.HTTPError as error:
             if error.code != 503 or pause is None:
                 raise
@@ -74,13 +75,7 @@ class Api:
 
     def patch(self, place: str, fields: Any) -> None:
         """Change fields of what is at a place below the address."""
-        request = urllib.request.Request(
-            f"{self.url}/{place}",
-            data=json.dumps(fields).encode(),
-            headers={"Content-Type": "application/json"},
-            method="PATCH",
-        )
-        urllib.request.urlopen(request, timeout=10).close()
+        ask(f"{self.url}/{place}", fields, "PATCH")
 
     def trigger(self, name: str) -> str:
         """Start a run by hand; returns its id."""
