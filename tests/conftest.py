@@ -38,6 +38,8 @@ ROOT = Path(__file__).parent.parent
 
 ONE_WORKER = (
     "tests/flows/test_schedule.py",
+    "tests/flows/test_serving.py",
+    "tests/flows/test_automations.py",
     "tests/test_readme.py",
     "tests/flows/test_judge_durability.py",
     "tests/flows/test_judge_asking.py",

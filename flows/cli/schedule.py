@@ -1,5 +1,6 @@
 """`claimflow serve` and `claimflow deploy`: pipelines that run on a schedule."""
 
+import signal
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Mapping
@@ -11,8 +12,10 @@ from claimflow.flows.cli.options import Commands, add_command
 from claimflow.flows.errors import Fault, InputError
 
 if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+
     from claimflow.flows.orchestration.deployments import Repairs
-    from claimflow.flows.pipeline.schedules import Scheduled, SharedLimit
+    from claimflow.flows.pipeline.schedules import Scheduled, ScheduleFile, SharedLimit
 
 
 def add(commands: Commands) -> None:
@@ -38,6 +41,16 @@ def _add_schedules(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="a schedules file (default: configs/schedules.yaml)",
     )
+    parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="take over deployments and limits that another schedules file registered",
+    )
+    parser.add_argument(
+        "--no-automations",
+        action="store_true",
+        help="print the Prefect automations as YAML instead of creating or updating them",
+    )
 
 
 def serve(options: Namespace) -> int:
@@ -50,7 +63,9 @@ def serve(options: Namespace) -> int:
     )
     from claimflow.flows.pipeline.schedules import read_schedules
 
-    scheduled, limits = read_schedules(options.schedules)
+    schedules = read_schedules(options.schedules)
+    # Until Prefect's runner handles it. Otherwise the server that is started here would be left.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with ExitStack() as stack:
         url = None
         if not is_configured():
@@ -59,18 +74,14 @@ def serve(options: Namespace) -> int:
             _announce(f"Prefect server: {url} (data and log in {HOME})")
         # Only now: on import Prefect reads which server it is to use.
         from claimflow.flows.orchestration import deployments
-        from claimflow.flows.orchestration.shared_limits import register_limits
 
         stack.enter_context(explain_unreachable("start that server, or unset it to start one here"))
         client = stack.enter_context(deployments.api(f"{url}/api" if url else None))
-        _print_repairs(deployments.repair(client, options.schedules, scheduled))
-        _print_schedules(scheduled)
-        register_limits(client, limits)
-        _print_limits(limits)
+        _register(client, options, schedules)
         _announce(
             "serving until Ctrl-C; to keep it running under systemd see flows/guides/nightly.md"
         )
-        deployments.serve(client, options.schedules, scheduled)
+        deployments.serve(client, options.schedules, schedules.scheduled)
     return 0
 
 
@@ -79,27 +90,49 @@ def deploy(options: Namespace) -> int:
     from claimflow.flows.orchestration.local_server import explain_unreachable, is_configured
     from claimflow.flows.pipeline.schedules import read_schedules
 
-    scheduled, limits = read_schedules(options.schedules)
+    schedules = read_schedules(options.schedules)
     if not is_configured():
         what = "no Prefect API is configured, and workers need one that stays"
         hint = "run `prefect server start` and set it to http://127.0.0.1:4200/api"
         raise InputError([Fault("PREFECT_API_URL", what, hint)])
     from claimflow.flows.orchestration import deployments
-    from claimflow.flows.orchestration.shared_limits import register_limits
 
     with (
         explain_unreachable("start that server with `prefect server start`"),
         deployments.api() as client,
     ):
-        _print_repairs(deployments.repair(client, options.schedules, scheduled))
-        new = deployments.deploy(client, options.schedules, scheduled, pool=options.pool)
-        _print_schedules(scheduled)
-        register_limits(client, limits)
-        _print_limits(limits)
-    pool = f"work pool {options.pool}{' (new)' if new else ''}"
-    print(f"{pool}: runs wait for a worker; start one on each machine")
+        _register(client, options, schedules)
+        file, scheduled = options.schedules, schedules.scheduled
+        pool = deployments.deploy(client, file, scheduled, pool=options.pool)
+    name = f"work pool {options.pool}{' (new)' if pool.new else ''}"
+    if pool.type != "process":
+        print(f"{name} is of type {pool.type}: claimflow and the files must be where its jobs run")
+    if pool.paused:
+        print(f"{name} is paused: no run starts until `prefect work-pool resume {options.pool}`")
+    print(f"{name}: runs wait for a worker; start one on each machine")
     print(f"  prefect worker start --pool {options.pool}")
     return 0
+
+
+def _register(client: "SyncPrefectClient", options: Namespace, schedules: "ScheduleFile") -> None:
+    """Check names, repair what earlier processes left, register automations and limits."""
+    from claimflow.flows.orchestration import automations, deployments
+    from claimflow.flows.orchestration.shared_limits import register_limits
+
+    file = options.schedules
+    deployments.check_names(client, file, schedules, replace=options.replace)
+    tag, block = deployments.file_tag(file), schedules.block
+    if options.no_automations:
+        told = automations.automations_yaml(client, tag, block).rstrip()
+    else:
+        automations.register_automations(client, tag, block)
+        sent = f"are sent by {block}" if block else "are sent nowhere: name a block under notify"
+        told = f"messages about runs that failed or are late {sent}"
+    _print_repairs(deployments.repair(client, file, schedules.scheduled))
+    _print_schedules(schedules.scheduled)
+    register_limits(client, schedules.limits)
+    _print_limits(schedules.limits)
+    print(told, flush=True)
 
 
 def _announce(message: str) -> None:
@@ -123,13 +156,14 @@ def _print_limits(limits: "Mapping[str, SharedLimit]") -> None:
 
 
 def _print_repairs(found: "Repairs") -> None:
-    """Print which runs were marked as crashed or left out, and which schedules were removed."""
+    """Print which runs were marked as crashed or left out, and which deployments are paused."""
     for orphan in found.orphans:
         print(f"run {orphan.name} is marked as crashed: {orphan.reason}")
     for name in found.missed:
         print(f"run {name} was missed and is left out")
     for name in found.removed:
-        print(f"evaluate/{name} is no longer in the file: its schedule is removed")
+        again = f"`prefect deployment delete evaluate/{name}` removes it"
+        print(f"evaluate/{name} is no longer in the file: it is paused; {again}")
     if found.moved:
         names = ", ".join(f"evaluate/{name}" for name in found.moved)
         print(f"registered again, because another version of claimflow registered them: {names}")

@@ -10,9 +10,15 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
+from claimflow.flows.errors import InputError, StoreError
+from claimflow.flows.report.formatting import format_count
 from claimflow.flows.report.markdown import code_span, run_markdown, worst_samples
 from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.report.run_text import gate_line
+from claimflow.flows.store.export import remove_published
+from claimflow.flows.store.pruning import Retention, prune
+from claimflow.flows.store.read_copy import refresh_read_copy
+from claimflow.flows.store.store import Store
 
 
 def create_run_artifacts(run: RunDocument) -> None:
@@ -30,8 +36,8 @@ def create_run_artifacts(run: RunDocument) -> None:
         key = artifact_key(pipeline, "worst")
         return create_table_artifact(worst_samples(run), key=key, description=about)
 
-    if _logging_errors("summary", page):
-        _logging_errors("worst samples", worst)
+    if _logging_errors("the summary could not be posted", page):
+        _logging_errors("the worst samples could not be posted", worst)
 
 
 def write_report(run: RunDocument, folder: Path) -> None:
@@ -43,7 +49,33 @@ def write_report(run: RunDocument, folder: Path) -> None:
 
         get_run_logger().info("report: %s", html.write_report(run, folder))
 
-    _logging_errors("report", page)
+    _logging_errors("the report could not be written", page)
+
+
+def remove_old_runs(
+    store: Store, retention: Retention, publish: str | None, report: str | None
+) -> None:
+    """Remove what `retention` does not keep: published tables, reports, and then the runs.
+
+    An error is logged and does not fail the run. In that order a removal that was cut off is
+    completed by the next one.
+    """
+
+    def remove() -> None:
+        from claimflow.flows.report.html import remove_report
+
+        old = prune(store, retention, dry_run=True).removed
+        for run_id in old:
+            if publish is not None:
+                remove_published(run_id, publish)
+            if report is not None:
+                remove_report(run_id, Path(report))
+        if old:
+            prune(store, retention)
+            refresh_read_copy(store)
+        get_run_logger().info("%s removed, as keep says", format_count(len(old), "old run"))
+
+    _logging_errors("old runs could not be removed", remove)
 
 
 def artifact_key(pipeline: str, what: str) -> str:
@@ -70,6 +102,7 @@ def _logging_errors(what: str, action: Callable[[], Any]) -> bool:
     try:
         action()
     except Exception as error:
-        get_run_logger().warning("the %s could not be posted: %r", what, error)
+        plain = isinstance(error, StoreError | InputError)
+        get_run_logger().warning("%s: %s", what, error if plain else repr(error))
         return False
     return True

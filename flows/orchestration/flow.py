@@ -4,14 +4,21 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
 
+import httpx
 from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
-from prefect.runtime import flow_run
+from prefect.exceptions import PrefectException
+from prefect.runtime import deployment, flow_run
 from prefect.states import Completed
 
 from claimflow.flows.api import RunResult, run_pipeline
 from claimflow.flows.errors import InputError
-from claimflow.flows.orchestration.artifacts import create_run_artifacts, final_state, write_report
+from claimflow.flows.orchestration.artifacts import (
+    create_run_artifacts,
+    final_state,
+    remove_old_runs,
+    write_report,
+)
 from claimflow.flows.orchestration.recovery import label_with_process
 from claimflow.flows.orchestration.shared_limits import shared_limits_of
 from claimflow.flows.orchestration.task_runs import TaskRunObserver
@@ -21,6 +28,7 @@ from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.shutdown import silence_stderr_at_exit
 from claimflow.flows.store.export import check_place, publish_run
+from claimflow.flows.store.pruning import Retention
 
 FINISHED: ContextVar[list[RunResult] | None] = ContextVar("FINISHED", default=None)
 """A list that receives the result of a finished run: a caller of the flow that gets an exception,
@@ -28,15 +36,28 @@ because a gate failed or the server was lost, finds it there."""
 
 
 def run_name() -> str:
-    """The name of a flow run: its pipeline and the scheduled time in UTC."""
+    """The name of a flow run: its deployment or its pipeline, and the scheduled time in UTC."""
     config = flow_run.parameters["config"]
     due: datetime = flow_run.scheduled_start_time or datetime.now(UTC)
+    name = _deployment_name() or _pipeline_name(Path(config)) or Path(config).stem
+    return f"{name} {due.astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+def _deployment_name() -> str | None:
+    """The name of the deployment; None without one, or if the server cannot be reached."""
     try:
-        written = load_yaml(Path(config)).value
+        return str(deployment.name) if deployment.name else None
+    except (httpx.HTTPError, PrefectException):
+        return None
+
+
+def _pipeline_name(config: Path) -> str | None:
+    try:
+        written = load_yaml(config).value
     except InputError:
-        written = None
+        return None
     name = written.get("name") if isinstance(written, dict) else None
-    return f"{name or Path(config).stem} {due.astimezone(UTC):%Y-%m-%d %H:%M}"
+    return None if name is None else str(name)
 
 
 @flow(name="evaluate", flow_run_name=run_name, persist_result=False)
@@ -54,6 +75,8 @@ def evaluate(
     redact: bool = False,
     publish: str | None = None,
     report: str | None = None,
+    keep_runs: int | None = None,
+    keep_days: int | None = None,
 ) -> State[str]:
     """Run a pipeline file, reusing the tables that are in its store; returns the id of the run.
 
@@ -74,6 +97,9 @@ def evaluate(
         redact: Keep only hashes of the texts in the record of calls.
         publish: A folder, or an address as s3://bucket/tables, to write the run's tables to.
         report: A folder to write the HTML report of the run to.
+        keep_runs: Keep the newest runs of this pipeline, so many, and those of `keep_days`.
+        keep_days: Keep the runs of the last days, so many, and those of `keep_runs`. Runs that
+            neither keeps are removed after this one, with their published tables and reports.
     """
     silence_stderr_at_exit()
     label_with_process(flow_run.id)
@@ -99,4 +125,7 @@ def evaluate(
         get_run_logger().info("published: %s", publish_run(result.store, result.run_id, publish))
     if report is not None:
         write_report(run, Path(report))
+    if keep_runs is not None or keep_days is not None:
+        retention = Retention(keep_runs, keep_days, pipeline=run.head.pipeline)
+        remove_old_runs(result.store, retention, publish, report)
     return final_state(run)

@@ -23,7 +23,6 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.concurrency._leases import maintain_concurrency_lease
-from prefect.events.filters import EventAnyResourceFilter, EventFilter, EventNameFilter
 from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.states import Cancelled, Crashed
 from prefect.types import KeyValueLabels
@@ -88,15 +87,6 @@ def skip_missed_runs(
 _HOST: Final = "claimflow.host"
 _PROCESS: Final = "claimflow.process"
 
-_SILENT: Final = timedelta(minutes=15)
-"""A run without a heartbeat for longer is lost; Prefect sends one every three minutes."""
-
-_STARTING: Final = timedelta(minutes=5)
-"""A run that takes longer to start is lost; Prefect keeps its slot for as long."""
-
-_UNHEARD: Final = timedelta(days=1)
-"""As `_SILENT`, for runs that never sent a heartbeat, because heartbeats may be off."""
-
 _ACTIVE: Final = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
 
 
@@ -120,13 +110,12 @@ def label_with_process(flow_run_id: UUID | str) -> None:
 def mark_orphaned_runs(client: SyncPrefectClient, deployment_ids: list[UUID]) -> list[OrphanedRun]:
     """Set runs of these deployments whose process is gone to Crashed; returns them.
 
-    A run on this host is orphaned when its process is gone, any other when it has sent no
-    heartbeat for 15 minutes or has been starting for five. Then the concurrency slots of
-    deployments without an active run are freed.
+    Only runs of this host can be looked up. Of others, the automation for silent runs decides.
+    Then the concurrency slots of deployments without an active run are freed.
     """
     orphans = []
     for run in _active_runs(client, deployment_ids):
-        reason = _orphan_reason(client, run)
+        reason = _orphan_reason(run)
         if reason is not None:
             client.set_flow_run_state(run.id, Crashed(message=reason), force=True)
             orphans.append(OrphanedRun(run.name, reason))
@@ -146,32 +135,12 @@ def _active_runs(client: SyncPrefectClient, deployment_ids: list[UUID]) -> list[
     )
 
 
-def _orphan_reason(client: SyncPrefectClient, run: FlowRun) -> str | None:
-    """Why a run counts as orphaned; None if its process may be alive."""
+def _orphan_reason(run: FlowRun) -> str | None:
+    """Why a run is orphaned; None if its process may be alive."""
     host, process = run.labels.get(_HOST), run.labels.get(_PROCESS)
     if host == platform.node() and isinstance(process, int) and not process_alive(process):
         return f"its process {process} on {host} is gone"
-    since = run.state.timestamp if run.state else run.created
-    now = datetime.now(UTC)
-    if since is None:
-        return None
-    if host is None and run.state_type == StateType.PENDING:
-        return "it never started" if now - since > _STARTING else None
-    heard = _last_heartbeat(client, run.id)
-    if now - max(heard or since, since) > (_SILENT if heard else _UNHEARD):
-        return f"nothing was heard of it since {heard or since:%Y-%m-%d %H:%M} UTC"
     return None
-
-
-def _last_heartbeat(client: SyncPrefectClient, flow_run_id: UUID) -> datetime | None:
-    found = client.read_events(
-        EventFilter(
-            event=EventNameFilter(name=["prefect.flow-run.heartbeat"]),
-            any_resource=EventAnyResourceFilter(id=[f"prefect.flow-run.{flow_run_id}"]),
-        ),
-        limit=1,
-    )
-    return found.events[0].occurred if found.events else None
 
 
 def _free_slots(client: SyncPrefectClient, deployment_id: UUID) -> None:

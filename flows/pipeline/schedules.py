@@ -15,7 +15,7 @@ from claimflow.flows.object_storage import is_remote, valid_location
 from claimflow.flows.pipeline.model_settings import LIMIT_NAME, YamlModel
 from claimflow.flows.pipeline.pipeline import Pipeline, build_pipeline
 from claimflow.flows.pipeline.rerun import Rerun
-from claimflow.flows.pipeline.times import Duration, check_cron, to_timedelta
+from claimflow.flows.pipeline.times import MAX_DAYS, Duration, check_cron, to_timedelta
 from claimflow.flows.pipeline.yaml_errors import error_message, validate
 from claimflow.flows.pipeline.yaml_source import YamlSource, load_yaml
 
@@ -33,6 +33,12 @@ def _folder(place: str) -> str:
     if is_remote(place):
         raise ValueError("name a folder: reports cannot be written to object storage")
     return place
+
+
+def _block(name: str) -> str:
+    if re.fullmatch(r"[a-z0-9-]+/[a-z0-9-]+", name) is None:
+        raise ValueError("write the type and the name of a block, as in slack-webhook/nights")
+    return name
 
 
 class Parameters(YamlModel):
@@ -58,6 +64,28 @@ class Parameters(YamlModel):
     """Store only hashes of the texts of calls."""
 
 
+class Keep(YamlModel):
+    """Which runs are kept; older ones are removed after each run."""
+
+    runs: int | None = Field(default=None, ge=1)
+    """The newest runs of the pipeline, so many."""
+    days: int | None = Field(default=None, ge=1, le=MAX_DAYS)
+    """The runs of the last days, so many."""
+
+    @model_validator(mode="after")
+    def _has_a_rule(self) -> Self:
+        if self.runs is None and self.days is None:
+            raise ValueError("write runs, days or both")
+        return self
+
+
+class Notify(YamlModel):
+    """Who hears of runs that failed or are late."""
+
+    block: Annotated[str, AfterValidator(_block)]
+    """A notification or webhook block of Prefect by type and name, as in slack-webhook/nights."""
+
+
 class Deployment(YamlModel):
     """A pipeline that runs on a schedule."""
 
@@ -79,6 +107,8 @@ class Deployment(YamlModel):
     """Where the tables of each run are written as Parquet: a folder, relative to this file, or s3://."""
     report: Annotated[str, AfterValidator(_folder)] | None = None
     """The folder, relative to this file, for an HTML report of each run."""
+    keep: Keep | None = None
+    """Which runs stay in the store, with their published tables and reports; all when left out."""
 
     @model_validator(mode="after")
     def _has_one_schedule(self) -> Self:
@@ -112,6 +142,8 @@ class Schedules(YamlModel):
         default={}, json_schema_extra={"additionalProperties": False}
     )
     """Name -> limit for all runs that name it."""
+    notify: Notify | None = None
+    """Where Prefect sends a message when a run failed or is late."""
 
 
 def schedules_schema() -> dict[str, Any]:
@@ -142,6 +174,9 @@ class Scheduled(NamedTuple):
             asked["publish"] = publish if is_remote(publish) else self._absolute(publish)
         if self.deployment.report is not None:
             asked["report"] = self._absolute(self.deployment.report)
+        if self.deployment.keep is not None:
+            kept = self.deployment.keep.model_dump(exclude_none=True)
+            asked |= {f"keep_{name}": number for name, number in kept.items()}
         return {"config": self._absolute(self.deployment.pipeline), **asked}
 
     def _absolute(self, path: str) -> str:
@@ -149,10 +184,12 @@ class Scheduled(NamedTuple):
 
 
 class ScheduleFile(NamedTuple):
-    """A schedules file: its deployments in the order of the file, and its limits by name."""
+    """A schedules file: its deployments in the order of the file, its limits by name, its block."""
 
     scheduled: list[Scheduled]
     limits: Mapping[str, SharedLimit]
+    block: str | None
+    """The Prefect block that sends notifications."""
 
 
 def read_schedules(path: Path) -> ScheduleFile:
@@ -168,14 +205,28 @@ def read_schedules(path: Path) -> ScheduleFile:
         schedules = validate(Schedules, source.value)
     except ValidationError as error:
         faults += _faults(source, error)
+    first: dict[str, str] = {}
     for name, values in source.section("deployments").items():
+        other = first.setdefault(name.casefold(), name)
+        if other != name:
+            what = f"differs from {other} only by upper and lower case"
+            faults.append(Fault(source.place("deployments", name), what, "choose another name"))
         if isinstance(values, dict) and isinstance(values.get("pipeline"), str):
             faults += _pipeline_faults(source, name, values)
     if faults or schedules is None:
         # Faults of a pipeline that is scheduled twice are listed once.
         raise InputError(sorted(dict.fromkeys(faults), key=_file_and_line))
     scheduled = [Scheduled(name, source.folder, one) for name, one in schedules.deployments.items()]
-    return ScheduleFile(scheduled, schedules.limits)
+    block = schedules.notify.block if schedules.notify else None
+    return ScheduleFile(scheduled, schedules.limits, block)
+
+
+def limits_of(path: Path) -> Mapping[str, SharedLimit]:
+    """The limits in a schedules file; empty if the file is not there or has faults."""
+    try:
+        return validate(Schedules, load_yaml(path).value).limits
+    except (InputError, ValidationError):
+        return {}
 
 
 def _pipeline_faults(source: YamlSource, name: str, values: Mapping[str, Any]) -> Iterator[Fault]:
@@ -230,9 +281,22 @@ def _faults(source: YamlSource, error: ValidationError) -> Iterator[Fault]:
 
 def _keys(path: tuple[str, ...]) -> Iterable[str]:
     """The keys of the mapping at `path`; none where they are names of one's own."""
-    of_name = SharedLimit if path[:1] == ("limits",) else Deployment
-    models: dict[int, type[YamlModel]] = {0: Schedules, 2: of_name, 3: Parameters}
-    return list(models[len(path)].model_fields) if len(path) in models else []
+    match path:
+        case ():
+            model: type[YamlModel] = Schedules
+        case ("notify",):
+            model = Notify
+        case ("limits", _):
+            model = SharedLimit
+        case ("deployments", _):
+            model = Deployment
+        case ("deployments", _, "keep"):
+            model = Keep
+        case ("deployments", _, "parameters"):
+            model = Parameters
+        case _:
+            return []
+    return list(model.model_fields)
 
 
 def _file_and_line(fault: Fault) -> tuple[str, int]:

@@ -1,6 +1,7 @@
 """The flow on a real Prefect server, read back through its API."""
 
 import json
+import os
 import re
 import signal
 import socket
@@ -215,6 +216,59 @@ def test_a_run_finishes_when_the_server_is_lost(server: str, tmp_path: Path) -> 
     assert {name: len(found) for name, found in judged.verdicts().items()} == {"one": 3, "two": 3}
     (flow_run,) = runs_of(server, judged.path)
     assert flow_run["state_type"] == "RUNNING", "nobody could tell the server"
+
+
+NIGHTS = """
+import json, sys
+from pathlib import Path
+from claimflow.flows.orchestration.flow import evaluate
+keep = {"publish": "out", "report": "pages", "keep_runs": 1}
+print(evaluate("small.yaml", **(keep | json.loads(sys.argv[1])), return_state=True).type.value)
+"""
+
+
+def test_old_runs_go_after_the_night_and_what_hinders_that_is_logged(
+    server: str, small: Path, tmp_path: Path
+) -> None:
+    def night(**more: Any) -> tuple[str, str]:
+        done = subprocess.run(
+            [sys.executable, "-c", NIGHTS, json.dumps(more)],
+            env=environment(tmp_path / "home", PREFECT_API_URL=server),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stdout, done.stderr
+
+    def left() -> tuple[list[str], list[str], list[str]]:
+        with Store(tmp_path / "small.duckdb").reading() as connection:
+            query = "SELECT run_id FROM audit.runs WHERE pipeline = 'small' ORDER BY 1"
+            runs = [run for (run,) in connection.execute(query).fetchall()]
+        pages = sorted(path.stem for path in (tmp_path / "pages").iterdir())
+        return runs, sorted(path.name for path in (tmp_path / "out").iterdir()), pages
+
+    assert night()[0] == "COMPLETED\n"
+    out, err = night()
+    assert (out, "1 old run removed, as keep says" in err) == ("COMPLETED\n", True)
+    runs, tables, pages = left()
+    assert len(runs) == 1
+    assert (tables, pages) == (runs, runs)
+
+    # A run of another pipeline that is in progress holds the store against pruning.
+    with Store(tmp_path / "small.duckdb").writing() as connection:
+        connection.execute(
+            "INSERT INTO audit.runs BY NAME SELECT * REPLACE ('other' AS pipeline, 'x' AS run_id, "
+            "'running' AS status, $process AS process) FROM audit.runs",
+            {"process": os.getpid()},
+        )
+    out, err = night()
+    assert out == "COMPLETED\n"
+    assert "old runs could not be removed: " in err
+    assert f"run x is in progress (process {os.getpid()}" in err
+    runs, tables, pages = left()
+    assert len(runs) == 2
+    assert (tables, pages) == (runs, runs)
 
 
 def test_a_cancelled_run_is_recorded_as_stopped(

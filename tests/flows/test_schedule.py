@@ -1,5 +1,6 @@
 """Schedules on a real Prefect server: served, deployed, killed and resumed."""
 
+import asyncio
 import os
 import platform
 import signal
@@ -173,6 +174,7 @@ def test_deployments_orphaned_and_missed_runs(
         "evaluate/waiting: small.yaml, cron 0 2 * * * in UTC; overlap wait, missed run\n"
         "evaluate/often: small.yaml, every 0:00:01; overlap skip, missed skip\n"
         "limit deployed: 1,200 requests a minute, for all runs together\n"
+        "messages about runs that failed or are late are sent nowhere: name a block under notify\n"
         "work pool nights (new): runs wait for a worker; start one on each machine\n"
         "  prefect worker start --pool nights\n"
     )
@@ -226,14 +228,15 @@ def test_deployments_orphaned_and_missed_runs(
         run = api.run(orphan)
         assert (run["state_type"], run["state"]["message"]) == ("CRASHED", why)
         assert f"run {run['name']} is marked as crashed: {why}" in told
-    assert "evaluate/often is no longer in the file: its schedule is removed" in told
+    left = "evaluate/often is no longer in the file: it is paused; "
+    assert [line for line in told if line.startswith(left)]
     again = "registered again, because another version of claimflow registered them"
     assert [line for line in told if "again" in line] == [f"{again}: evaluate/skipping"]
     assert api.deployment("skipping")["entrypoint"] == "claimflow.deployed.evaluate"
     assert told[-2] == "work pool nights: runs wait for a worker; start one on each machine"
     assert api.deployment("often")["schedules"] == []
     assert api.places("often") == 0
-    assert not api.deployment("often")["paused"]
+    assert api.deployment("often")["paused"]
     assert api.deployment("skipping")["paused"]
     (every,) = api.deployment("skipping")["schedules"]
     assert every["schedule"]["interval"] == 6 * 3600
@@ -241,6 +244,28 @@ def test_deployments_orphaned_and_missed_runs(
     assert Limit(api.url, "deployed").read()["limit"] == 60
     for name in orphans:
         assert api.propose(api.trigger(name), "PENDING") == "Pending"
+
+
+@pytest.mark.parametrize(
+    ("cron", "after", "times"),
+    [
+        # In spring the clock goes from two to three, in autumn from three back to two.
+        ("0 2 * * *", "2027-03-27 12", ["28 00:00", "29 00:00"]),
+        ("30 2 * * *", "2027-03-27 12", ["28 00:30", "29 00:30"]),
+        ("0 3 * * *", "2027-03-27 12", ["28 01:00", "29 01:00"]),
+        ("0 2 * * *", "2026-10-24 12", ["25 00:00", "26 01:00"]),
+        ("0 * * * *", "2027-03-28 00", ["28 00:00", "28 01:00", "28 02:00"]),
+        ("0 * * * *", "2026-10-25 00", ["25 00:00", "25 02:00", "25 03:00"]),
+    ],
+)
+def test_the_change_of_summer_time_is_as_the_guide_says(
+    cron: str, after: str, times: list[str]
+) -> None:
+    from prefect.server.schemas.schedules import CronSchedule
+
+    start = datetime.fromisoformat(after).replace(tzinfo=UTC)
+    dates = CronSchedule(cron=cron, timezone="Europe/Berlin").get_dates(len(times), start=start)
+    assert [f"{date.astimezone(UTC):%d %H:%M}" for date in asyncio.run(dates)] == times
 
 
 def label(api: Api, process: int, flow_run: str) -> None:

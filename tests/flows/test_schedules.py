@@ -59,7 +59,13 @@ def test_the_parameters_are_those_of_the_flow() -> None:
     source = (ROOT / "flows/orchestration/flow.py").read_text("utf-8")
     signature = source.partition("def evaluate(")[2].partition(") -> ")[0]
     taken = {line.split(":")[0].strip() for line in signature.splitlines() if ":" in line}
-    assert set(Parameters.model_fields) == taken - {"config", "publish", "report"}
+    assert set(Parameters.model_fields) == taken - {
+        "config",
+        "publish",
+        "report",
+        "keep_runs",
+        "keep_days",
+    }
     assert "limit" in taken
 
 
@@ -131,8 +137,8 @@ def test_all_mistakes_are_reported_together(small: Path) -> None:
         f"s.yaml:6 deployments.four.every: {every}",
         "s.yaml:7 deployments.five: is not valid; timezone belongs to cron",
         "s.yaml:8 deployments.six: is not valid; write one of cron and every",
-        "s.yaml:9 deployments.seven: is empty; its keys are cron, every, missed, overlap, "
-        "parameters, pipeline, publish, report, timezone",
+        "s.yaml:9 deployments.seven: is empty; its keys are cron, every, keep, missed, "
+        "overlap, parameters, pipeline, publish, report, timezone",
         f"s.yaml:10 deployments.eight.every: {every}",
         "s.yaml:10 deployments.eight.parameters.limit: 0 is out of range; write 1 or more",
         "s.yaml:10 deployments.eight.parameters.again: 'a' is text; write a list",
@@ -221,7 +227,7 @@ def test_limits_that_runs_share(small: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", ":1: is empty; its keys are deployments, limits"),
+        ("", ":1: is empty; its keys are deployments, limits, notify"),
         ("deployments: {}\n", ":1 deployments: is empty; write at least one"),
         ("deployments: [a]\n", ":1 deployments: is not a mapping; write NAME: ..."),
         (
@@ -250,3 +256,39 @@ def test_without_a_server_nothing_is_deployed(
         "claimflow: PREFECT_API_URL: no Prefect API is configured, and workers need one that "
         "stays; run `prefect server start` and set it to http://127.0.0.1:4200/api\n"
     )
+
+
+def test_keep_and_notify_are_checked(small: Path) -> None:
+    path = written(
+        small,
+        f"one: {PLAIN[:-1]}, keep: {{runs: 30, days: 90}}}}",
+        f"two: {PLAIN[:-1]}, keep: {{days: 1}}}}",
+    )
+    with path.open("a", encoding="utf-8") as file:
+        file.write("notify: {block: slack-webhook/nights}\n")
+    read = read_schedules(path)
+    kept = [
+        {name: value for name, value in one.parameters.items() if name.startswith("keep")}
+        for one in read.scheduled
+    ]
+    assert kept == [{"keep_runs": 30, "keep_days": 90}, {"keep_days": 1}]
+    assert read.block == "slack-webhook/nights"
+
+    path = written(
+        small,
+        f"one: {PLAIN[:-1]}, keep: {{}}}}",
+        f"two: {PLAIN[:-1]}, keep: {{runs: 0, dais: 1}}}}",
+        f"Two: {PLAIN[:-1]}, keep: {{days: 40000}}}}",
+    )
+    with path.open("a", encoding="utf-8") as file:
+        file.write("notify: {block: nights}\n")
+    assert faults(path) == [
+        "s.yaml:2 deployments.one.keep: is not valid; write runs, days or both",
+        "s.yaml:3 deployments.two.keep.runs: 0 is out of range; write 1 or more",
+        "s.yaml:3 deployments.two.keep.dais: unknown key 'dais'; did you mean 'days'?",
+        "s.yaml:4 deployments.Two.keep.days: 40000 is out of range; write 36500 or less",
+        "s.yaml:4 deployments.Two: differs from two only by upper and lower case; "
+        "choose another name",
+        "s.yaml:5 notify.block: is not valid; write the type and the name of a block, as in "
+        "slack-webhook/nights",
+    ]
