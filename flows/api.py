@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Mapping
 from contextlib import closing
+from datetime import timedelta
 from functools import partial
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.plan import choose, coverage
 from claimflow.flows.runner.prepare import Prepared
 from claimflow.flows.runner.readiness import check_ready
-from claimflow.flows.runner.run import Run, run_context, run_interruptibly
+from claimflow.flows.runner.run import Run, run_context, run_interruptibly, time_limit
 from claimflow.flows.runner.workers import open_workers
 from claimflow.flows.store import runs
 from claimflow.flows.store.ledger import Ledger
@@ -46,6 +47,8 @@ def run_pipeline(
     *,
     rerun: Rerun | None = None,
     redact: bool = False,
+    timeout: timedelta | None = None,
+    call_timeout: timedelta | None = None,
     observer: RunObserver | None = None,
     open_shared_limiter: OpenSharedLimiter = no_shared_limit,
     stop: threading.Event | None = None,
@@ -53,15 +56,17 @@ def run_pipeline(
     """Run a pipeline: reuse the tables that are in `store`, make the others, record the run.
 
     `store` is that of `prepared` if None. `rerun` selects steps and what to make anew; give
-    `prepare` the same. With `redact` the record of model calls keeps hashes instead of texts.
+    `prepare` the same. With `redact` the record of model calls keeps hashes instead of texts. The
+    run ends when its steps take longer than `timeout`; a call of a model, with all its attempts, is
+    given up after `call_timeout`, and after four times the `timeout` of its endpoint in any case.
     `observer` receives the events of the run. `open_shared_limiter` opens the rate limits that
     several runs share. Setting `stop` from another thread ends the run within moments.
 
     Raises `InputError` where an endpoint that may be asked lacks a key, or a price that its
     budget needs, where a step that is to be reused is not in the store, and where the workers
     cannot be reached; `StoreFullError` where the disk has too little space; `StoppedError` when
-    the run was stopped; `JudgeError` and `StoreError` when a model or the store fails. The end
-    of the run is recorded in any case.
+    the run was stopped; `RunTimeoutError` when it took too long; `JudgeError` and `StoreError` when
+    a model or the store fails. The end of the run is recorded in any case.
     """
     observer, stop = observer or RunObserver(), stop or threading.Event()
     prepared = fetch_models(prepared, observer.message)
@@ -79,6 +84,7 @@ def run_pipeline(
         Ledger(store),
         stop=stop,
         redact=redact,
+        call_timeout=call_timeout,
         answered=observer.questions_answered,
         fresh=choice.fresh,
         open_shared_limiter=open_shared_limiter,
@@ -99,7 +105,7 @@ def run_pipeline(
         ) as recorded,
     ):
         run_id, toolbox = recorded
-        with runs.recording_end(store, run_id, stop) as end:
+        with runs.recording_end(store, run_id, stop) as end, time_limit(timeout, stop):
             run = Run(
                 run_id, prepared, choice, store, toolbox, workers, stop=stop, observer=observer
             )

@@ -60,6 +60,10 @@ class StoreFullError(StoreError):
     """The disk is full, or a file cannot be written."""
 
 
+class RunTimeoutError(Exception):
+    """A run took longer than its timeout; finished work is kept."""
+
+
 class StoppedError(Exception):
     """The run was asked to stop; finished work is kept."""
 

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from claimflow.flows import __version__
     from claimflow.flows.api import RunResult, run_pipeline
-    from claimflow.flows.errors import InputError, JudgeError, StoppedError, StoreError
+    from claimflow.flows.errors import (
+        InputError,
+        JudgeError,
+        RunTimeoutError,
+        StoppedError,
+        StoreError,
+    )
     from claimflow.flows.pipeline.rerun import Rerun
     from claimflow.flows.runner.observer import RunObserver, StepResult
     from claimflow.flows.runner.prepare import Prepared, prepare
@@ -27,6 +33,7 @@ __all__ = [
     "Row",
     "RunObserver",
     "RunResult",
+    "RunTimeoutError",
     "Stage",
     "StepResult",
     "StoppedError",
@@ -40,7 +47,13 @@ __all__ = [
 _MODULES = {
     "claimflow.flows": ("__version__",),
     "claimflow.flows.api": ("RunResult", "run_pipeline"),
-    "claimflow.flows.errors": ("InputError", "JudgeError", "StoppedError", "StoreError"),
+    "claimflow.flows.errors": (
+        "InputError",
+        "JudgeError",
+        "RunTimeoutError",
+        "StoppedError",
+        "StoreError",
+    ),
     "claimflow.flows.pipeline.rerun": ("Rerun",),
     "claimflow.flows.runner.observer": ("RunObserver", "StepResult"),
     "claimflow.flows.runner.prepare": ("Prepared", "prepare"),

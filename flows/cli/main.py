@@ -30,6 +30,7 @@ from claimflow.flows.errors import (
     Fault,
     InputError,
     JudgeError,
+    RunTimeoutError,
     StoppedError,
     StoreError,
     WorkersError,
@@ -47,7 +48,8 @@ exit codes:
   5    a gate is inconclusive or was not checked
   6    a judge cannot be used (finished work is kept)
   7    the workers cannot continue (finished work is kept)
-  8    the run failed: more failed rows than fail_when allows (finished work is kept)
+  8    the run failed: more failed rows than fail_when allows, or its timeout was reached
+       (finished work is kept)
   130  stopped by Ctrl-C"""
 
 
@@ -104,6 +106,8 @@ def run_command(handler: Callable[[Namespace], int], options: Namespace) -> int:
         return _report(error, 6)
     except WorkersError as error:
         return _report(error, 7)
+    except RunTimeoutError as error:
+        return _report(f"failed: {error}; run again to continue", 8)
     except (KeyboardInterrupt, StoppedError):
         return _report("stopped; finished work is kept; run again to continue", 130)
     except BrokenPipeError:

@@ -3,6 +3,7 @@
 import argparse
 import math
 from collections.abc import Sequence
+from datetime import timedelta
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
@@ -151,6 +152,16 @@ def positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError("must be 1 or more")
     return min(number, _MAX_COUNT)
+
+
+def duration(text: str) -> timedelta:
+    """Seconds, or a number with s, m, h or d."""
+    from claimflow.flows.pipeline.times import check_duration, to_timedelta
+
+    try:
+        return to_timedelta(check_duration(int(text) if text.isdecimal() else text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def seconds(text: str) -> float:

@@ -2,6 +2,7 @@
 
 import sys
 from argparse import Namespace
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from claimflow.flows.cli.options import (
     add_pipeline,
     add_redact_option,
     add_rerun_options,
+    duration,
 )
 from claimflow.flows.cli.stores import remember_store
 from claimflow.flows.errors import InputError, JudgeError, StoreError, WorkersError
@@ -34,6 +36,18 @@ def add(commands: Commands) -> None:
         help="track the run in Prefect even if no Prefect API is configured",
     )
     add_redact_option(parser)
+    parser.add_argument(
+        "--timeout",
+        type=duration,
+        metavar="TIME",
+        help="end the run after this time, in seconds or as in 2h; finished work is kept",
+    )
+    parser.add_argument(
+        "--call-timeout",
+        type=duration,
+        metavar="TIME",
+        help="give up a model call, with its retries, after this time",
+    )
 
 
 def run(options: Namespace) -> int:
@@ -52,7 +66,14 @@ def run(options: Namespace) -> int:
         result = _run_in_prefect(options, rerun, prepared)
     else:
         with progress_observer(prepared.store) as observer:
-            result = run_pipeline(prepared, rerun=rerun, redact=options.redact, observer=observer)
+            result = run_pipeline(
+                prepared,
+                rerun=rerun,
+                redact=options.redact,
+                timeout=options.timeout,
+                call_timeout=options.call_timeout,
+                observer=observer,
+            )
     if result.nothing_to_do:
         print(result.nothing_to_do)
         return 0
@@ -87,6 +108,8 @@ def _run_in_prefect(options: Namespace, rerun: "Rerun", prepared: "Prepared") ->
                 store=str(store.path),
                 limit=options.limit,
                 redact=options.redact,
+                timeout=_whole_seconds(options.timeout),
+                call_timeout=_whole_seconds(options.call_timeout),
                 **rerun._asdict(),
             )
     except (InputError, StoreError, JudgeError, WorkersError):
@@ -97,3 +120,7 @@ def _run_in_prefect(options: Namespace, rerun: "Rerun", prepared: "Prepared") ->
             raise
     remember_store(store)
     return finished[0]
+
+
+def _whole_seconds(limit: timedelta | None) -> int | None:
+    return None if limit is None else int(limit.total_seconds())

@@ -1,10 +1,11 @@
 """The judge client: requests within rate limit, budget and response format."""
 
+import math
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, get_args
 
 from claimflow.flows.errors import JudgeError, StoppedError
 from claimflow.flows.judge.budget import Budget, BudgetExceeded, cost_of, price_of
@@ -30,12 +31,17 @@ from claimflow.flows.judge.response_formats import (
     ResponseFormat,
     format_parameters,
 )
-from claimflow.flows.judge.retry import Delivery, send_with_retries
+from claimflow.flows.judge.retry import (
+    Delivery,
+    FailureStreak,
+    longest_call,
+    send_with_retries,
+)
 from claimflow.flows.judge.session import Session
 from claimflow.flows.judge.usage import checked_usage
 from claimflow.flows.pipeline.model_settings import Endpoint, Judge
-from claimflow.stages.rows import FailureKind
-from claimflow.stages.tools import Failure, Form
+from claimflow.stages.rows import FailureKind, ReplyFailure
+from claimflow.stages.tools import Failure, Form, Reply
 
 _KINDS: Final[dict[str, FailureKind]] = {
     "throttled": "rate_limited",
@@ -49,8 +55,15 @@ _KINDS: Final[dict[str, FailureKind]] = {
 _MOST_BAD_REQUESTS: Final = 5
 """Bad requests, without any reply, after which no more requests are sent."""
 
-_MOST_FAILED_IN_ROW: Final = 200
-"""Failed calls in a row after which no more requests are sent."""
+_FEWEST_FAILED: Final = 10
+"""Failed calls in a row that do not stop a run yet, however few calls were planned."""
+
+_FEWEST_OF_TEXTS: Final = 50
+"""As `_FEWEST_FAILED`, for failures that may be due to the texts: similar ones come in a row."""
+
+_OF_ENDPOINT: Final = frozenset({"server_error", "timeout", "rate_limited"})
+_UNREADABLE: Final = frozenset(get_args(ReplyFailure)) - {"refused"}
+"""Kinds of failures that, like bad requests, stop a run when too many in a row have them."""
 
 _OUTPUT_PER_ENTRY: Final = 60
 
@@ -111,7 +124,13 @@ class RateLimitedClient:
         self._shared_limiter = session.shared_limiter(endpoint.shared_limit, self._limiter.set_rate)
         limits = (endpoint.budget_usd, endpoint.budget_calls, price)
         self._budget = Budget(*limits, max_tokens=max_tokens)
-        self._answered = self._bad = self._failed_in_row = 0
+        self._longest = longest_call(endpoint.timeout)
+        if session.call_timeout is not None:
+            self._longest = min(self._longest, session.call_timeout.total_seconds())
+        clock = self._limiter.clock
+        self._failed = FailureStreak(fewest=_FEWEST_FAILED, longest=self._longest, clock=clock)
+        self._useless = FailureStreak(fewest=_FEWEST_OF_TEXTS, longest=math.inf, clock=clock)
+        self._answered = self._bad = 0
         self._characters = self._tokens = 0
 
     async def request(
@@ -131,6 +150,7 @@ class RateLimitedClient:
                     limiter=self._limiter,
                     tokens=prompt_tokens + _OUTPUT_PER_ENTRY * entries,
                     timeout=self._endpoint.timeout,
+                    longest=self._longest,
                     before_send=self._before_send,
                 )
             usage = delivered.received.usage
@@ -143,7 +163,7 @@ class RateLimitedClient:
         finally:
             self._budget.release(reservation)
         self._answered += 1
-        self._failed_in_row = 0
+        self._failed.end()
         if usage.prompt:
             self._characters += characters
             self._tokens += usage.prompt
@@ -166,12 +186,38 @@ class RateLimitedClient:
         if self._bad >= _MOST_BAD_REQUESTS and not self._answered:
             what = f"the first {self._bad} requests were all rejected as invalid"
             raise JudgeError(f"{label}: {what}: {error.message}")
-        self._failed_in_row += kind in ("server_error", "timeout", "rate_limited")
-        if self._failed_in_row >= _MOST_FAILED_IN_ROW:
-            raise JudgeError(
-                f"{label}: {self._failed_in_row} calls in a row failed: {error.message}"
-            )
+        enough = None
+        if kind in _OF_ENDPOINT:
+            enough = self._failed.grow(error.seconds)
+        elif kind == "bad_request":
+            enough = self._useless.grow(error.seconds)
+        if enough:
+            raise JudgeError(f"{label}: {enough}: {error.message}")
         return Failure(kind, error.message, call_id)
+
+    def plan(self, calls: int) -> None:
+        """Note how many more calls are planned, see `FailureStreak`."""
+        self._failed.planned += calls
+        self._useless.planned += calls
+
+    def note_useful(self) -> None:
+        """Note that a reply was of use."""
+        self._useless.end()
+
+    def note_answers(self, answers: Collection[Reply | Failure]) -> None:
+        """Note what was read from the reply about some texts.
+
+        Raises `JudgeError` where too many replies in a row could not be read.
+        """
+        if any(isinstance(one, Reply) for one in answers):
+            self.note_useful()
+            return
+        failures = [one for one in answers if isinstance(one, Failure)]
+        unread = [one for one in failures if one.kind in _UNREADABLE]
+        enough = self._useless.grow() if unread else None
+        if enough:
+            why = f"{enough}: {unread[0].kind}: {unread[0].message}"
+            raise JudgeError(f"{self._label} ({self._endpoint.model}): {why}")
 
     def cost(self, usage: Usage) -> Decimal | None:
         """US dollars; None where tokens or their price are unknown."""
@@ -217,7 +263,7 @@ class JudgeClient:
         self._name = name
         self._judge = judge
         self._session = session
-        self._requests = requests
+        self.requests = requests
         self._provider = session.provider(judge.provider)
         self._answered_by = answered_by
         self._open = resume.open
@@ -259,7 +305,7 @@ class JudgeClient:
             if open_reply and self._session.since(step) is None:
                 return _resumed(call, open_reply)
             try:
-                delivered = await self._requests.request(
+                delivered = await self.requests.request(
                     partial(self._chat, request),
                     characters=sum(len(message["content"]) for message in messages),
                     entries=entries,
@@ -271,9 +317,9 @@ class JudgeClient:
                     self._takes_seed = False
                     continue
                 call = call._replace(seconds=error.seconds, attempts=error.attempts)
-                return Exchange(call, "", False, self._requests.failure(error, call.call_id))
+                return Exchange(call, "", False, self.requests.failure(error, call.call_id))
             except BudgetExceeded as error:
-                return Exchange(call, "", False, self._requests.failure(error, call.call_id))
+                return Exchange(call, "", False, self.requests.failure(error, call.call_id))
             return self._received(call, delivered)
 
     async def _chat(self, request: Request, seconds: float) -> ChatReply:
@@ -290,7 +336,7 @@ class JudgeClient:
             prompt_tokens=usage.prompt,
             cached_tokens=usage.cached,
             completion_tokens=usage.completion,
-            cost=self._requests.cost(usage),
+            cost=self.requests.cost(usage),
             seconds=delivered.seconds,
             attempts=delivered.attempts,
         )

@@ -76,6 +76,7 @@ class EndpointEmbedder:
             missing = {text: key for text, key in keys.items() if key not in known}
             if missing:
                 self._requests = self._requests or self._open()
+                self._requests.plan(-(-len(missing) // self._endpoint.texts_per_call))
                 known |= self._session.loop.run(self._ask(missing, step, others))
         found = {text: known[key] for text, key in keys.items() if key in known}
         lengths = {len(vector) // 4 for vector in found.values()}
@@ -135,6 +136,7 @@ class EndpointEmbedder:
             attempts = error.attempts if isinstance(error, ProviderError) else 0
             call = call._replace(outcome=failure.kind, error=failure.message, attempts=attempts)
             return call, []
+        requests.note_useful()
         usage = delivered.received.usage
         call = call._replace(
             prompt_tokens=usage.prompt,

@@ -174,12 +174,14 @@ class EndpointJudge:
             return found
 
         try:
+            per_call = arguments.form.per_call
+            arguments.client.requests.plan(sum(1 for _ in batch_questions(ours, per_call)))
             await self._session.asking.ask(
                 ours,
                 self._pool,
                 others=others,
                 fresh=since is not None,
-                batches=partial(batch_questions, per_call=arguments.form.per_call),
+                batches=partial(batch_questions, per_call=per_call),
                 ask=answer_batch,
                 recall=recall,
             )
@@ -212,6 +214,7 @@ class EndpointJudge:
         await self._session.ledger_writer.keep_up()
         texts = {number: question.text for number, question in numbered.items()}
         answers = await Conversation(*arguments, save).about(questions[0].premise, texts)
+        arguments.client.requests.note_answers(answers.values())
         return {question: answers[number] for number, question in numbered.items()}
 
 

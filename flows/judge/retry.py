@@ -1,4 +1,4 @@
-"""Retries of one call until it is answered or not worth sending again."""
+"""Retries of one call, and the number of failed calls in a row after which none is sent."""
 
 import asyncio
 import random
@@ -6,12 +6,17 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from claimflow.flows.judge.provider import ProviderError
-from claimflow.flows.judge.rate_limit import RateLimiter, TurnTimeoutError
+from claimflow.flows.judge.rate_limit import Clock, RateLimiter, TurnTimeoutError
 
 _ATTEMPTS: Final = 4
 _TIMEOUTS: Final = 4
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 20.0
+
+_MOST_FAILED: Final = 200
+_TENTH: Final = 10
+_FEW_FAILED: Final = 5
+_SILENT_CALLS: Final = 2
 
 Answer = TypeVar("Answer")
 
@@ -30,19 +35,20 @@ async def send_with_retries(
     limiter: RateLimiter,
     tokens: int,
     timeout: float,
+    longest: float | None = None,
     before_send: Callable[[], Awaitable[None] | None] = lambda: None,
 ) -> Delivery[Answer]:
     """Call `send` until it succeeds, whenever `limiter` allows it.
 
     `send` makes one attempt, within the seconds it is given (at most `timeout`), and raises
-    only `ProviderError`. The call is given up `4 * timeout` seconds after the first attempt, or
-    after four attempts that failed or timed out; throttled attempts do not count. Between
-    attempts other calls have their turn. `before_send` is called right before each attempt; an
-    exception from it ends the call.
+    only `ProviderError`. The call is given up `longest` seconds (by default `4 * timeout`) after
+    the first attempt, or after four attempts that failed or timed out; throttled attempts do not
+    count. Between attempts other calls have their turn. `before_send` is called right before each
+    attempt; an exception from it ends the call.
 
     Raises the last `ProviderError`, with `attempts` and `seconds` set.
     """
-    call = _Call(limiter, tokens, timeout)
+    call = _Call(limiter, tokens, timeout, longest or longest_call(timeout))
     while True:
         try:
             received = await call.attempt(send, before_send)
@@ -55,16 +61,57 @@ async def send_with_retries(
             return Delivery(received, call.attempts, call.seconds())
 
 
+def longest_call(timeout: float) -> float:
+    """Seconds after its first attempt when a call is given up."""
+    return _TIMEOUTS * timeout
+
+
+class FailureStreak:
+    """Calls in a row that failed, and whether there were enough to send no more.
+
+    Enough is a tenth of the `planned` calls, but at least `fewest` and at most 200. Five are
+    enough if there was no reply for twice the `longest` time of a call, in seconds: an endpoint
+    that hangs would otherwise cost that time once for every failure.
+    """
+
+    def __init__(self, *, fewest: int, longest: float, clock: Clock) -> None:
+        self.planned = 0
+        self._fewest = fewest
+        self._longest = longest
+        self._clock = clock
+        self._count = 0
+        self._since = self._replied_at = clock()
+
+    def end(self) -> None:
+        """Note a call that did not fail."""
+        self._count = 0
+        self._replied_at = self._clock()
+
+    def grow(self, seconds: float = 0.0) -> str | None:
+        """Note a failed call that took `seconds`; says how many failed if these were enough."""
+        now = self._clock()
+        if not self._count:
+            self._since = max(self._replied_at, now - seconds)
+        self._count += 1
+        silent = now - self._since
+        if self._count >= min(_MOST_FAILED, max(self._fewest, self.planned // _TENTH)):
+            return f"{self._count} calls in a row failed"
+        if self._count >= _FEW_FAILED and silent >= _SILENT_CALLS * self._longest:
+            return f"{self._count} calls in a row failed, without a reply for {silent:.0f} seconds"
+        return None
+
+
 class _Call:
     """The attempts of one call: how many, since when, and the last error."""
 
-    def __init__(self, limiter: RateLimiter, tokens: int, timeout: float) -> None:
+    def __init__(self, limiter: RateLimiter, tokens: int, timeout: float, longest: float) -> None:
         self.attempts = 0
         self._failures = 0
         self._first_sent_at: float | None = None
         self._last: ProviderError | None = None
         self._cut_short = False
-        self._limiter, self._tokens, self._timeout = limiter, tokens, timeout
+        self._limiter, self._tokens = limiter, tokens
+        self._timeout, self._longest = timeout, longest
 
     def seconds(self) -> float:
         """Seconds since the first attempt was sent."""
@@ -72,7 +119,7 @@ class _Call:
         return 0.0 if first is None else self._limiter.clock() - first
 
     def _left(self) -> float:
-        return _TIMEOUTS * self._timeout - self.seconds()
+        return self._longest - self.seconds()
 
     async def attempt(
         self,

@@ -5,7 +5,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from claimflow.flows.judge.asking import Asking
@@ -96,7 +96,7 @@ class Session:
     Setting `stop` ends all calls. With `redact` the record of calls keeps hashes in place of
     texts. `answered(step, done, of)` is called with the progress of each batch of questions. The
     steps in `fresh` ask again what was answered before the session started. `open_shared_limiter`
-    opens the limits that other runs share.
+    opens the limits that other runs share. No call takes longer than `call_timeout`.
     """
 
     def __init__(
@@ -106,6 +106,7 @@ class Session:
         run_id: str,
         stop: threading.Event,
         redact: bool = False,
+        call_timeout: timedelta | None = None,
         answered: Answered = lambda _step, _done, _of: None,
         fresh: Collection[str] = (),
         open_shared_limiter: OpenSharedLimiter = no_shared_limit,
@@ -114,6 +115,7 @@ class Session:
         self.run_id = run_id
         self.stop = stop
         self.answered = answered
+        self.call_timeout = call_timeout
         self._started_at = now()
         self._since = dict.fromkeys(fresh, self._started_at)
         self._open_shared_limiter = open_shared_limiter

@@ -23,6 +23,7 @@ from claimflow.flows.orchestration.recovery import label_with_process
 from claimflow.flows.orchestration.shared_limits import shared_limits_of
 from claimflow.flows.orchestration.task_runs import TaskRunObserver
 from claimflow.flows.pipeline.rerun import Rerun
+from claimflow.flows.pipeline.times import Duration, to_timedelta
 from claimflow.flows.pipeline.yaml_source import load_yaml
 from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.runner.prepare import prepare
@@ -73,6 +74,8 @@ def evaluate(
     failed: bool = False,
     samples: str | None = None,
     redact: bool = False,
+    timeout: Duration | None = None,
+    call_timeout: Duration | None = None,
     publish: str | None = None,
     report: str | None = None,
     keep_runs: int | None = None,
@@ -80,7 +83,8 @@ def evaluate(
 ) -> State[str]:
     """Run a pipeline file, reusing the tables that are in its store; returns the id of the run.
 
-    Fails if a gate fails or the run cannot continue; `InputError` lists every mistake in the
+    Fails if too many rows or a gate failed, or the run cannot continue or takes longer than
+    `timeout`; `InputError` lists every mistake in the
     pipeline or its samples. If `failed` finds nothing that failed, no step is run and the id is
     that of the run that was looked at.
 
@@ -95,6 +99,8 @@ def evaluate(
         failed: Just what failed in the newest run and what depends on it.
         samples: Just these samples, by a file of their ids or a SELECT that answers a sample_id.
         redact: Keep only hashes of the texts in the record of calls.
+        timeout: End the run after this time, in seconds or as in 2h; finished work is kept.
+        call_timeout: Give up a model call, with its retries, after this time.
         publish: A folder, or an address as s3://bucket/tables, to write the run's tables to.
         report: A folder to write the HTML report of the run to.
         keep_runs: Keep the newest runs of this pipeline, so many, and those of `keep_days`.
@@ -111,6 +117,8 @@ def evaluate(
         prepared,
         rerun=rerun,
         redact=redact,
+        timeout=None if timeout is None else to_timedelta(timeout),
+        call_timeout=None if call_timeout is None else to_timedelta(call_timeout),
         observer=TaskRunObserver(prepared.store),
         open_shared_limiter=shared_limits_of(prepared.pipeline),
     )

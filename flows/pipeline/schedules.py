@@ -103,6 +103,10 @@ class Deployment(YamlModel):
     """What a run does while the previous one is running: wait for it, or be skipped."""
     missed: Literal["run", "skip"] = "run"
     """What happens to times missed while no worker ran: one run for all of them, or none."""
+    timeout: Duration | None = None
+    """A run that takes longer ends as failed; in seconds or as in 2h, no limit when left out."""
+    call_timeout: Duration | None = None
+    """A model call, with its retries, is given up after this time; in seconds or as in 2m."""
     publish: Annotated[str, AfterValidator(valid_location)] | None = None
     """Where the tables of each run are written as Parquet: a folder, relative to this file, or s3://."""
     report: Annotated[str, AfterValidator(_folder)] | None = None
@@ -169,6 +173,9 @@ class Scheduled(NamedTuple):
             # Samples that are no file are a SELECT.
             if name in asked and (name == "store" or is_file(self.folder / asked[name])):
                 asked[name] = self._absolute(asked[name])
+        for name in ("timeout", "call_timeout"):
+            if getattr(self.deployment, name) is not None:
+                asked[name] = getattr(self.deployment, name)
         publish = self.deployment.publish
         if publish is not None:
             asked["publish"] = publish if is_remote(publish) else self._absolute(publish)

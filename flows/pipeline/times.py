@@ -16,7 +16,8 @@ _LONGEST: Final = timedelta(days=MAX_DAYS)
 """A hundred years: subtracted from today it is still a date that Python has."""
 
 
-def _check_duration(given: Any) -> Any:
+def check_duration(given: Any) -> Any:
+    """A valid `Duration`; raises `ValueError` for anything else."""
     whole = isinstance(given, int) and not isinstance(given, bool) and given > 0
     if not whole and not (isinstance(given, str) and re.fullmatch(r"[1-9]\d*[smhd]", given)):
         raise ValueError("write seconds, or a number with s, m, h or d, as in 6h")
@@ -32,7 +33,7 @@ def _seconds(written: int | str) -> int:
     return int(written[:-1]) * _UNITS[written[-1]]
 
 
-Duration = Annotated[int | str, BeforeValidator(_check_duration)]
+Duration = Annotated[int | str, BeforeValidator(check_duration)]
 """Whole seconds, or a whole number with s, m, h or d."""
 
 

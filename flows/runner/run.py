@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 import duckdb
 
-from claimflow.flows.errors import StoreError
+from claimflow.flows.errors import RunTimeoutError, StoppedError, StoreError
 from claimflow.flows.judge.ledger_writer import recover_journals
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.pipeline import Pipeline
@@ -261,6 +262,34 @@ def run_interruptibly(work: Callable[[], Result], stop: threading.Event) -> Resu
         except BaseException:
             stop.set()
             raise
+
+
+@contextmanager
+def time_limit(limit: timedelta | None, stop: threading.Event) -> Iterator[None]:
+    """Set `stop` when the block takes longer than `limit`.
+
+    The `StoppedError` that follows becomes a `RunTimeoutError`. None is no limit.
+    """
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        stop.set()
+
+    timer = threading.Timer(limit.total_seconds(), end) if limit is not None else None
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    try:
+        yield
+    except StoppedError:
+        if not late.is_set():
+            raise
+        message = f"the run took longer than its timeout of {limit}; finished work is kept"
+        raise RunTimeoutError(message) from None
+    finally:
+        if timer is not None:
+            timer.cancel()
 
 
 def _wait_for_all(futures: Iterable[Future[Any]]) -> None:

@@ -18,6 +18,7 @@ from claimflow.flows.errors import (
     Fault,
     InputError,
     JudgeError,
+    RunTimeoutError,
     StoppedError,
     StoreError,
     WorkersError,
@@ -30,7 +31,7 @@ from claimflow.stages.rows import row_kinds
 Ending = Literal["done", "measured", "failed", "stopped"]
 """How a run ended; `latest` and `previous` are runs that are done.
 
-failed: it could not continue, or its tables are complete and too many rows in them failed.
+failed: it could not continue or took too long, or it is complete and too many rows failed.
 measured: a run that measured noise, which has no tables.
 """
 
@@ -165,7 +166,7 @@ def recording_end(store: Store, run_id: str, stop: threading.Event) -> Iterator[
             # Ctrl-C, SystemExit and the like are requests to stop.
             end_run(store, run_id, "stopped", "asked to stop")
         else:
-            plain = isinstance(error, JudgeError | WorkersError)
+            plain = isinstance(error, JudgeError | WorkersError | RunTimeoutError)
             end_run(
                 store, run_id, "failed", f"{'' if plain else f'{type(error).__name__}: '}{error}"
             )

@@ -24,7 +24,9 @@ from claimflow.flows.testing import assert_scores
 from tests.endpoint import faults
 from tests.endpoint.fault import Rule
 from tests.endpoint.server import Endpoint, serve
+from tests.flows.forks import Forks
 from tests.flows.judged import LABELS, STEPS, Judged, about, sample
+from tests.flows.test_prefect_flow import run, runs_of
 
 DEFAULT: dict[str, Any] = {"fail_when": {}}
 
@@ -257,3 +259,16 @@ class TestWhatAFailedRunIs:
         assert ends(failed) == ("done", None)
         assert failed.command("--failed") == 0
         assert endpoint.hits == 0
+
+
+def test_the_flow_run_is_failed_on_a_real_server(
+    server: str, tracked_forks: Forks, tmp_path: Path
+) -> None:
+    with serve(fault=faults.malformed()) as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write("abc", more=DEFAULT)
+        done = run(judged.path, tmp_path / "home", PREFECT_API_URL=server)
+    assert done.returncode == 8, done.stderr
+    [found] = runs_of(server, judged.path)
+    assert found["state_name"] == "Failed"
+    assert found["state"]["message"].startswith("failed: 9 of 9 rows of response_in_reference")

@@ -100,7 +100,9 @@ class Happened(NamedTuple):
 def rules() -> dict[str, Rule | None]:
     firsts = {f"first {name}": faults.first(1, BROKEN[name][0]) for name in ONCE}
     tables = (BROKEN, TURNED_DOWN, DECLINED, WRONG, TAKEN)
-    return {name: rule for table in tables for name, (rule, _) in table.items()} | firsts
+    # With fewer calls those of BROKEN, the last to end, would be a tenth of all in a row.
+    fine: dict[str, Rule | None] = {f"fine {number}": None for number in range(80)}
+    return {name: rule for table in tables for name, (rule, _) in table.items()} | firsts | fine
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +206,7 @@ def test_good_samples_keep_their_scores_and_bad_ones_say_why(happened: Happened)
     well = {*TAKEN, *(f"first {name}" for name in ONCE)}
     assert happened.scores.keys() == rules().keys()
     for name, (status, score, reason) in happened.scores.items():
-        if name in well:
+        if name in well or name.startswith("fine "):
             assert (status, score, reason) == ("scored", 1 / 3, None), name
             continue
         lost = [answer for answer in happened.before[name] if answer not in LABELS]
