@@ -22,7 +22,7 @@ from claimflow.flows.runner.run import Run, run_context, run_interruptibly, time
 from claimflow.flows.runner.workers import open_workers
 from claimflow.flows.store import runs
 from claimflow.flows.store.ledger import Ledger
-from claimflow.flows.store.store import Store
+from claimflow.flows.store.store import Store, migrate
 
 
 class RunResult(NamedTuple):
@@ -73,6 +73,7 @@ def run_pipeline(
     pipeline = prepared.pipeline
     store = store or prepared.store
     rerun = rerun or Rerun()
+    migrate(store)
     choice = choose(prepared, store, rerun)
     if choice.run_without_failures is not None:
         return RunResult(choice.run_without_failures, store, {}, choice.nothing_to_do)

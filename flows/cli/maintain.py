@@ -176,14 +176,13 @@ def verify(options: Namespace) -> int:
 
 def migrate(options: Namespace) -> int:
     """Bring a store to the newest schema version, and print both versions."""
+    from claimflow.flows.store import store as stores
     from claimflow.flows.store.read_copy import refresh_read_copy
     from claimflow.flows.store.schema import SCHEMA_VERSION
-    from claimflow.flows.store.store import store_version
 
     store = named_store(options)
-    found = store_version(store)
-    with store.writing():
-        pass
+    found = stores.store_version(store)
+    stores.migrate(store)
     refresh_read_copy(store)
     change = "" if found == SCHEMA_VERSION else f", now {SCHEMA_VERSION}"
     print(f"{store.path}: schema version {found}{change}")

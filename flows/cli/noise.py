@@ -66,6 +66,7 @@ def noise(options: Namespace) -> int:
     from claimflow.flows.quality.noise import estimate_calls, measure_noise
     from claimflow.flows.runner.embedded_models import fetch_models
     from claimflow.flows.runner.prepare import prepare
+    from claimflow.flows.store.store import migrate
     from claimflow.stages.rows import Score
 
     announce = partial(print, file=sys.stderr, flush=True)
@@ -74,6 +75,7 @@ def noise(options: Namespace) -> int:
         hint = "add a step that makes some, such as faithfulness"
         raise InputError([Fault(str(options.config), "no step makes scores", hint)])
     store = prepared.store
+    migrate(store)
     samples = next(prepared.samples.shards(options.limit))
     design, estimates = estimate_calls(prepared, store, samples, options.repeats)
     counts = f"{samples.height:,} of {format_count(prepared.samples.count, 'sample')}"

@@ -50,6 +50,7 @@ def add(commands: Commands) -> None:
 def plan(options: Namespace) -> int:
     """Print what a run would do with each step, and what it would ask of endpoints."""
     from claimflow.flows.pipeline.rerun import Rerun
+    from claimflow.flows.report.run_text import partial_run_text
     from claimflow.flows.report.terminal import Terminal
     from claimflow.flows.runner import plan as planning
     from claimflow.flows.runner.canaries import canary_estimates
@@ -71,7 +72,10 @@ def plan(options: Namespace) -> int:
         for steps, one in canary_estimates(prepared, store, choice.wanted).items()
     }
     terminal = Terminal()
-    _print_plan(terminal, planned, estimates, canaries)
+    _print_plan(terminal, [planning.plan_samples(prepared, store), *planned], estimates, canaries)
+    selection = planning.coverage(prepared, choice, rerun).selection
+    if selection:
+        terminal.print_line(partial_run_text(selection))
     downloads = missing_model(prepared.pipeline)
     if downloads:
         terminal.print_line(downloads)

@@ -87,9 +87,11 @@ def _run_in_prefect(options: Namespace, rerun: "Rerun", prepared: "Prepared") ->
     from claimflow.flows.orchestration.local_server import explain_unreachable
     from claimflow.flows.runner.embedded_models import fetch_models
     from claimflow.flows.runner.plan import choose
+    from claimflow.flows.store.store import migrate
 
     # Prefect takes seconds to import and logs errors with a traceback: mistakes are found first.
     store = prepared.store
+    migrate(store)
     choice = choose(
         fetch_models(prepared, partial(print, file=sys.stderr, flush=True)), store, rerun
     )

@@ -31,7 +31,7 @@ from claimflow.flows.quality.step_calibration import (
 )
 from claimflow.flows.store.runs import pipeline_and_start
 from claimflow.flows.store.schema import has_table
-from claimflow.flows.store.store import Store, insert, now
+from claimflow.flows.store.store import Store, insert, migrate, now
 from claimflow.stages.rows import canonical, content_key
 
 MAX_ROWS: Final = 50_000
@@ -98,8 +98,7 @@ def calibrate(store: Store, run_id: str, *, by: str | None = None) -> RunCalibra
     and where there is neither a label for the run nor an earlier calibration of its steps.
     """
     _check_installed()
-    with store.writing():
-        pass  # Migrates a store of an older version, which lacks the tables read below.
+    migrate(store)
     earlier = earlier_calibrations(store, run_id)
     with store.reading() as connection:
         slice_of = metadata_values(connection, run_id, by) if by is not None else None

@@ -27,6 +27,7 @@ from claimflow.flows.report.run_text import (
     cascade_lines,
     correction_lines,
     earlier_calibration_text,
+    partial_run_text,
     unscored_metric_text,
     vote_text,
 )
@@ -142,10 +143,7 @@ class RunDocument:
     @property
     def partial_line(self) -> str | None:
         """The options of a partial run, and what leaves it out; None for a whole run."""
-        if self.head.partial is None:
-            return None
-        options = shorten(self.head.selection, 80)
-        return f"partial run ({options}): latest, trends and baselines leave it out"
+        return partial_run_text(self.head.selection) if self.head.selection else None
 
     @property
     def samples(self) -> int:

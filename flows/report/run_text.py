@@ -16,6 +16,7 @@ from claimflow.flows.report.formatting import (
     format_difference,
     format_interval,
     format_number,
+    shorten,
 )
 from claimflow.flows.runner.observer import StepResult
 
@@ -40,6 +41,11 @@ class JudgeLine(NamedTuple):
 
     text: str
     warning: bool = False
+
+
+def partial_run_text(selection: str) -> str:
+    """The options of a partial run, and what leaves it out."""
+    return f"partial run ({shorten(selection, 80)}): latest, trends and baselines leave it out"
 
 
 def step_result_text(result: StepResult) -> str:

@@ -14,7 +14,7 @@ from claimflow.flows.runner.prepare import SHARD, Prepared
 from claimflow.flows.runner.tools import Toolbox
 from claimflow.flows.store.artifacts import Artifact, find_artifact
 from claimflow.flows.store.edits import Edit, Edits
-from claimflow.flows.store.fingerprint import step_fingerprint, step_recipe
+from claimflow.flows.store.fingerprint import samples_fingerprint, step_fingerprint, step_recipe
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.runs import Coverage
 from claimflow.flows.store.store import Store
@@ -58,6 +58,12 @@ def plan(
             digests[step.name] = digest
         planned.append(one)
     return planned
+
+
+def plan_samples(prepared: Prepared, store: Store) -> PlannedStep:
+    """What a run would do with the table of the samples, its first step."""
+    found = _find(store, samples_fingerprint(prepared.samples.digest))
+    return PlannedStep(SAMPLES, SAMPLES, "reuse" if found else "make", artifact=found)
 
 
 def _plan_edits(

@@ -27,7 +27,7 @@ from claimflow.flows.runner.workers import Workers
 from claimflow.flows.store import runs
 from claimflow.flows.store.artifacts import Artifact, Provenance, find_artifact
 from claimflow.flows.store.edits import Edit, Edits
-from claimflow.flows.store.fingerprint import step_fingerprint, step_recipe
+from claimflow.flows.store.fingerprint import samples_fingerprint, step_fingerprint, step_recipe
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.read_copy import update_read_copy
 from claimflow.flows.store.store import Store
@@ -175,7 +175,7 @@ class Run:
         return self._builder.build(step, provenance, inputs, tools, anew=anew)
 
     def _samples_provenance(self) -> Provenance:
-        key = content_key("samples", self._samples.digest)
+        key = samples_fingerprint(self._samples.digest)
         settings = {"mapping": dict(self._samples.mapping)}
         recipe = content_key("recipe", SAMPLES)
         return Provenance(self._run_id, key, recipe, {}, SAMPLES, 1, settings, {})

@@ -13,6 +13,11 @@ from claimflow.stages.rows import Row, content_key
 from claimflow.stages.tables import content_columns
 
 
+def samples_fingerprint(digest: str) -> str:
+    """Key of the table of the samples with that digest."""
+    return content_key("samples", digest)
+
+
 def step_fingerprint(
     stage: Stage,
     inputs: Mapping[str, str | tuple[str, ...]],

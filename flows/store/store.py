@@ -15,7 +15,7 @@ import polars as pl
 from claimflow.flows.errors import Fault, InputError, StoreBusyError, StoreFullError
 from claimflow.flows.store.arrow import Arrow
 from claimflow.flows.store.connection import OpenFile, SharedFile
-from claimflow.flows.store.schema import check, prepare, schema_version
+from claimflow.flows.store.schema import SCHEMA_VERSION, check, prepare, schema_version
 
 _DISK_FULL: Final = ("No space left on device", "File too large", "Disk quota exceeded")
 _DAMAGED: Final = ("Corrupt database file", "Could not read enough bytes")
@@ -177,6 +177,13 @@ def store_version(store: Store) -> int | None:
     """The schema version of a store, of any version; None where the file is no store."""
     with store.reading(any_version=True) as connection:
         return schema_version(connection)
+
+
+def migrate(store: Store) -> None:
+    """Bring an existing store to the newest schema version, so that it can be read."""
+    if store.path.is_file() and store_version(store) != SCHEMA_VERSION:
+        with store.writing():
+            pass
 
 
 def read_table(connection: duckdb.DuckDBPyConnection, query: str, **values: Any) -> pl.DataFrame:

@@ -291,7 +291,7 @@ def test_as_a_table(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Cohen's kappa" in Path("told.txt").read_text("utf-8")
     assert claimflow("calibrate", "-o", "no/told.txt") == 2
     assert capsys.readouterr().err == (
-        "claimflow: no/told.txt: cannot be written (No such file or directory); "
+        "written: told.txt\nclaimflow: no/told.txt: cannot be written (No such file or directory); "
         "name a file in a folder that you can write to\n"
     )
 

@@ -15,6 +15,7 @@ from claimflow.flows.errors import InputError
 from claimflow.flows.store.integrity import check_store
 from claimflow.flows.store.query import query
 from claimflow.flows.store.read_copy import read_copy_path
+from claimflow.flows.store.runs import Coverage, find_run
 from claimflow.flows.store.schema import ADDED, SCHEMA_VERSION, content_columns_at
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import Claim, Row, Sample, SentenceMatch, row_kinds
@@ -110,6 +111,35 @@ def test_a_run_uses_a_migrated_store(first: Store, write_small: Callable[[Path],
         " AND part IS NOT NULL ORDER BY 1",
     ) == [(0.0,), (1.0,)]
     assert check_store(first).faults == []
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+def test_runs_of_every_earlier_version_count_as_whole(migrated: Store, version: int) -> None:
+    with migrated.writing() as connection:
+        for row in row_kinds():
+            connection.execute(f"DROP VIEW latest.{row.table}")
+        connection.execute("DROP VIEW audit.latest_runs")
+        connection.execute("DROP VIEW audit.whole_runs")
+        for column in Coverage._fields:
+            connection.execute(f"ALTER TABLE audit.runs DROP COLUMN {column}")
+        connection.execute(f"UPDATE audit.store SET schema_version = {version}")
+    with migrated.writing():
+        pass
+    [(run,)] = ask(migrated, "SELECT run_id FROM audit.runs")
+    assert find_run(migrated, "latest") == run
+    assert ask(migrated, "SELECT DISTINCT pipeline, run_id FROM latest.scores") == [("small", run)]
+    columns = ", ".join(Coverage._fields)
+    assert ask(migrated, f"SELECT {columns} FROM audit.runs") == [(None,) * 5]
+
+
+def test_a_rerun_of_what_failed_migrates_the_store_before_it_reads_it(
+    first: Store, write_small: Callable[[Path], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_small(first.path.parent)
+    with chdir(path.parent):
+        assert main(["run", "small.yaml", "--failed"]) == 0
+    assert "nothing failed in run" in capsys.readouterr().out
+    assert ask(first, "SELECT schema_version FROM audit.store") == [(SCHEMA_VERSION,)]
 
 
 def test_sql_reads_an_older_store_and_other_reads_are_refused(first: Store) -> None:

@@ -208,7 +208,9 @@ def test_failed_looks_at_every_step_in_its_newest_run_of_all_samples(
     capsys.readouterr()
     assert main(["plan", "small.yaml", "--failed"]) == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "samples samples reuse 3 rows" in lines
     assert "context_matches lexical_match make" in lines
+    assert "partial run (--failed): latest, trends and baselines leave it out" in lines
 
 
 def test_a_store_of_several_pipelines(

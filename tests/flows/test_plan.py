@@ -241,9 +241,11 @@ def test_the_plan_has_the_selected_steps_only(
     ran: Judged, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = printed(ran, capsys, "--only", "response_in_reference", "--fresh")
-    assert lines[2] == "response_claims decompose_claims reuse 9 rows 0 0 + 0 0.00"
-    assert lines[3].startswith("response_in_reference verify_claims make, ask again 6 ")
-    assert lines[4].startswith("6 calls, about ")
+    assert lines[2].startswith("samples samples reuse ")
+    assert lines[3] == "response_claims decompose_claims reuse 9 rows 0 0 + 0 0.00"
+    assert lines[4].startswith("response_in_reference verify_claims make, ask again 6 ")
+    assert lines[5].startswith("partial run (--only response_in_reference): ")
+    assert lines[6].startswith("6 calls, about ")
     assert len(lines) == 5
 
 
@@ -401,12 +403,13 @@ def test_the_table_has_calls_tokens_cost_and_ledger_hits(
         found = planned(judged)
         tokens = sum(one.prompt_tokens + one.completion_tokens for one in found.values())
         assert lines[0] == "step uses plan calls tokens (in + out) cost (USD)"
-        assert lines[2].startswith("response_claims decompose_claims make 3 ")
+        assert lines[2] == "samples samples make - - -"
+        assert lines[3].startswith("response_claims decompose_claims make 3 ")
         waits = "response_in_reference verify_claims waits for response_claims about 6 "
-        assert lines[3].startswith(waits)
-        assert lines[4].endswith("waits for response_claims, response_in_reference - - -")
-        assert lines[5].startswith(f"about 9 calls, {tokens:,} tokens, 0.0")
-        assert lines[6] == (
+        assert lines[4].startswith(waits)
+        assert lines[5].endswith("waits for response_claims, response_in_reference - - -")
+        assert lines[6].startswith(f"about 9 calls, {tokens:,} tokens, 0.0")
+        assert lines[7] == (
             "the budget of judge would not suffice: 8 calls (budget_calls) and 0.001 USD "
             "(budget_usd); the rest becomes rows that failed, not_asked"
         )

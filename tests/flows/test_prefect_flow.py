@@ -109,7 +109,7 @@ def test_every_step_is_a_task_run(
     some = ["--samples", str(ids), *options, "--fresh"]
     part = tracked_forks.run(small.parent, "run", str(small), *some)
     assert part.code() == 0, part.err()
-    assert "1 sample, 3 steps made, 0 reused" in part.out()
+    assert "1 of 3 samples, 3 of 8 steps, 3 steps made, 0 reused" in part.out()
     (_, flow_run) = runs_of(server, small)
     tasks = finished_tasks(server, flow_run["id"], 3)
     taken = r"1 row made in \d+\.\d s, rows of 1 sample reused"
