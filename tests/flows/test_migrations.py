@@ -123,6 +123,8 @@ def test_runs_of_every_earlier_version_count_as_whole(migrated: Store, version: 
         for column in Coverage._fields:
             connection.execute(f"ALTER TABLE audit.runs DROP COLUMN {column}")
         connection.execute(f"UPDATE audit.store SET schema_version = {version}")
+    # Another store object: this one has prepared its file.
+    migrated = Store(migrated.path)
     with migrated.writing():
         pass
     [(run,)] = ask(migrated, "SELECT run_id FROM audit.runs")

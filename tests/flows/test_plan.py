@@ -246,7 +246,7 @@ def test_the_plan_has_the_selected_steps_only(
     assert lines[4].startswith("response_in_reference verify_claims make, ask again 6 ")
     assert lines[5].startswith("partial run (--only response_in_reference): ")
     assert lines[6].startswith("6 calls, about ")
-    assert len(lines) == 5
+    assert len(lines) == 7
 
 
 def test_the_table_counts_copied_samples(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -413,13 +413,13 @@ def test_the_table_has_calls_tokens_cost_and_ledger_hits(
             "the budget of judge would not suffice: 8 calls (budget_calls) and 0.001 USD "
             "(budget_usd); the rest becomes rows that failed, not_asked"
         )
-        assert len(lines) == 7
+        assert len(lines) == 8
 
         judged.write(SAMPLES, steps=BY_JUDGE)
-        assert printed(judged, capsys)[5].endswith(" tokens, price unknown")
+        assert printed(judged, capsys)[6].endswith(" tokens, price unknown")
         run(judged, endpoint)
         lines = printed(judged, capsys)
-        assert lines[2] == "response_claims decompose_claims reuse 9 rows 0 0 + 0 0.00"
+        assert lines[3] == "response_claims decompose_claims reuse 9 rows 0 0 + 0 0.00"
         assert lines[-1] == "no calls"
 
         judged.write(MORE, steps=BY_JUDGE, price={"input": 0, "output": 0})
