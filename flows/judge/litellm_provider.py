@@ -36,7 +36,7 @@ from claimflow.flows.judge.provider import (
     Request,
     Usage,
 )
-from claimflow.flows.judge.provider_errors import classify
+from claimflow.flows.judge.provider_errors import classify, redirect_error
 from claimflow.flows.judge.usage import read_reply
 
 _MILLION: Final = 1_000_000
@@ -49,13 +49,35 @@ _LOCAL: Final = frozenset({"hosted_vllm", "lm_studio", "llamafile", "xinference"
 _TAKES_CLIENT: Final = {
     "acompletion": frozenset(
         """
-        anthropic bedrock deepseek fireworks_ai gemini groq hosted_vllm mistral ollama ollama_chat
-        openrouter together_ai vertex_ai xai
+        a2a anthropic azure_ai bedrock bedrock_mantle cometapi compactifai databricks datarobot
+        deepseek edenai fireworks_ai gemini groq heroku hosted_vllm huggingface langflow langgraph
+        lemonade minimax mistral nadir ollama ollama_chat openrouter ovhcloud together_ai vertex_ai
+        xai
         """.split()
     ),
-    "aembedding": frozenset({"hosted_vllm", "openrouter"}),
+    "aembedding": frozenset(
+        """
+        cohere cohere_chat cometapi dashscope databricks edenai hosted_vllm infinity jina_ai
+        llamafile lm_studio openai_like openrouter ovhcloud perplexity qwen_ai_platform qwencloud
+        sambanova triton vercel_ai_gateway volcengine voyage
+        """.split()
+    ),
 }
 """Providers that litellm 1.106 calls through its own HTTP client, for which ours can stand in."""
+
+_OPENAI_LIKE: Final = frozenset(
+    {"assemblyai", "charity_engine", "mistral", "neosantara", "scaleway", "xiaomi_mimo"}
+)
+"""Providers that litellm 1.106 calls through OpenAI's client, beside those that it lists."""
+
+_KEEPS_CLIENT: Final[Mapping[tuple[str, str], tuple[str, dict[str, Any]]]] = {
+    ("acompletion", "cloudflare"): ("cloudflare", {"ssl_verify": None}),
+    ("acompletion", "cohere"): ("cohere_chat", {"ssl_verify": None}),
+    ("acompletion", "cohere_chat"): ("cohere_chat", {"ssl_verify": None}),
+    ("aembedding", "gemini"): ("vertex_ai", {"timeout": 300}),
+}
+"""Providers that litellm 1.106 calls through a client that it keeps for an event loop, with the
+name and the parameters of that client. It takes no other."""
 
 _NO_CACHE: Final = {"no-cache": True, "no-store": True}
 
@@ -200,11 +222,7 @@ class LitellmProvider(JudgeProvider):
                     if function == "acompletion" and _is_plain_openai(request):
                         return await self._send_to_openai(request, timeout)
                     provider = _provider_of(request.model, request.api_base)
-                    client = None
-                    if provider in _TAKES_CLIENT[function]:
-                        client = self._own_client()
-                    elif function == "aembedding" and provider == "openai":
-                        client = self._openai_client(request.api_base)
+                    client = self._client_for(function, provider or "", request)
                     # The decorator of litellm's functions calls hooks of the user's callbacks,
                     # caches, retries and checks budgets. The function inside only sends.
                     return await unwrap(getattr(package, function))(
@@ -326,16 +344,50 @@ class LitellmProvider(JudgeProvider):
             encoding=None,
         )
 
-    def _openai_client(self, api_base: str | None) -> Any:
-        """OpenAI's client over our HTTP client: litellm's would use a session that the user set."""
-        from openai import AsyncOpenAI
+    def _client_for(self, function: str, provider: str, request: Request) -> Any:
+        """The client for a call, which follows no redirect; None where litellm takes none."""
+        package = _litellm()
+        if provider in _TAKES_CLIENT[function]:
+            return self._own_client()
+        if provider in ("openai", "text-completion-openai"):
+            return self._openai_client(_openai_address(request.api_base))
+        if provider in ("azure", "azure_text"):
+            return self._azure_client(request)
+        if provider in package.openai_compatible_providers or provider in _OPENAI_LIKE:
+            _, _, key, url = package.get_llm_provider(request.model, api_base=request.api_base)
+            return self._openai_client(_OpenaiAddress(url, key or "none")) if url else None
+        if (function, provider) in _KEEPS_CLIENT:
+            from litellm.llms.custom_httpx.http_handler import get_async_httpx_client
 
-        address = _openai_address(api_base)
-        return AsyncOpenAI(
+            name, parameters = _KEEPS_CLIENT[function, provider]
+            _reject_redirects(get_async_httpx_client(name, params=dict(parameters)).client)
+        elif (function, provider) == ("aembedding", "ollama"):
+            _reject_redirects(package.module_level_aclient.client)
+        return None
+
+    def _azure_client(self, request: Request) -> Any:
+        """Azure's client as litellm makes it, over our HTTP client."""
+        from litellm.llms.azure.common_utils import BaseAzureLLM
+        from openai import AsyncAzureOpenAI
+
+        package, known = _litellm(), os.environ.get
+        settings = BaseAzureLLM().initialize_azure_sdk_client(
+            litellm_params={},
+            api_key=package.api_key or package.azure_key or known("AZURE_API_KEY"),
+            api_base=request.api_base or package.api_base or known("AZURE_API_BASE"),
+            model_name=request.model.partition("/")[2],
+            api_version=package.api_version or known("AZURE_API_VERSION"),
+            is_async=True,
+        )
+        ours = {"max_retries": 0, "http_client": self._own_client().client}
+        return AsyncAzureOpenAI(**{**settings, **ours})
+
+    def _openai_client(self, address: "_OpenaiAddress") -> Any:
+        """OpenAI's client over our HTTP client: litellm's would use a session that the user set."""
+        return _openai_class()(
             api_key=address.key,
             base_url=address.url,
             default_headers=address.headers,
-            max_retries=0,
             http_client=self._own_client().client,
         )
 
@@ -511,6 +563,9 @@ def _client_class() -> type[Any]:
     from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
     class SendsOnce(AsyncHTTPHandler):  # type: ignore[misc, unused-ignore]
+        def create_client(self, *given: Any, **named: Any) -> Any:
+            return _reject_redirects(super().create_client(*given, **named))
+
         async def single_connection_post_request(self, *_: Any, **__: Any) -> Any:
             """Called while a broken connection's error is handled, to send again: raise it."""
             raise  # noqa: PLE0704
@@ -521,6 +576,36 @@ def _client_class() -> type[Any]:
 async def _read_carefully(response: Any) -> None:
     """Make litellm read the body of a reply by `read_reply`."""
     response.json = lambda: read_reply(response.content)
+
+
+@cache
+def _openai_class() -> type[Any]:
+    from openai import AsyncOpenAI
+
+    class SendsOnce(AsyncOpenAI):
+        @property
+        def max_retries(self) -> int:
+            """None: for embeddings litellm sets 2 where it is told 0."""
+            return 0
+
+        @max_retries.setter
+        def max_retries(self, _: int) -> None: ...
+
+    return SendsOnce
+
+
+def _reject_redirects(client: Any) -> Any:
+    """An httpx client that raises `ProviderError` for a redirect and sends nothing on."""
+    client.follow_redirects = False
+    hooks = client.event_hooks
+    if _raise_redirect not in hooks["response"]:
+        client.event_hooks = {**hooks, "response": [_raise_redirect, *hooks["response"]]}
+    return client
+
+
+async def _raise_redirect(response: Any) -> None:
+    if (redirect := redirect_error(response)) is not None:
+        raise redirect
 
 
 # What litellm knows of models.

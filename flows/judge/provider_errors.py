@@ -12,6 +12,7 @@ from email.utils import parsedate_to_datetime
 from math import isnan
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args
+from urllib.parse import urljoin, urlsplit
 
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.judge.provider import ErrorKind, JudgeProvider, ProviderError
@@ -222,6 +223,11 @@ def classify(error: BaseException, *, hide: Iterable[str] = ()) -> ProviderError
             if isinstance(error, ProviderError)
             else ProviderError("timeout", "no reply in time")
         )
+    for link in _chain(error):
+        redirect = link if isinstance(link, ProviderError) else redirect_error(link)
+        if redirect is not None:
+            redirect.message = clip(scrub(redirect.message, hide=tuple(hide)))
+            return redirect
     hidden, status, retry_after = tuple(hide), _status(error), _retry_after(error)
     text, _, trace = str(error).partition("Traceback (most recent call last)")
     message = _error_message(error, text, unreadable=bool(trace))
@@ -239,6 +245,28 @@ def classify(error: BaseException, *, hide: Iterable[str] = ()) -> ProviderError
     return ProviderError(
         rule.kind, clip(message, LONGEST - len(end)) + end, retry_after=retry_after
     )
+
+
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+
+
+def redirect_error(source: Any) -> ProviderError | None:
+    """The error for a redirect, by a reply or an exception that holds one; None if it is none.
+
+    No redirect is followed: the prompt, and some keys, would go where no setting says.
+    """
+    response = getattr(source, "response", source)
+    if getattr(response, "status_code", None) not in _REDIRECTS:
+        return None
+    try:
+        place = urljoin(str(response.url), str(response.headers.get("location") or ""))
+        parts = urlsplit(place)
+        named = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="")
+        address = clip(scrub(named.geturl()), 150)
+    except (AttributeError, RuntimeError, ValueError):
+        address = "another address"
+    message = f"{response.status_code}: the endpoint redirects to {address}, which is not followed"
+    return ProviderError("fatal", f"{message}; write the right address as api_base")
 
 
 def _error_message(error: BaseException, text: str, *, unreadable: bool) -> str:
