@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import logging
 import os
 import random
 import threading
@@ -15,6 +16,8 @@ from uuid import UUID
 from claimflow.flows.judge.ledger_writer import LedgerWriter, recover_journals
 from claimflow.flows.judge.worker_pool import WorkerPool
 from claimflow.flows.store.ledger import Ledger
+
+_LOG: Final = logging.getLogger("claimflow")
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
@@ -149,6 +152,7 @@ class Asking:
         self._writer = writer
         self._locks = KeyLocks(ledger.store.path)
         self._has_company = False
+        self._has_told = False
 
     def others(self) -> int:
         """To be called before the ledger is read for `ask`, see there."""
@@ -212,8 +216,15 @@ class Asking:
             todo = {item: key for item, key in put_off.items() if item in left}
             pause = _FIRST_PAUSE if len(todo) < before else min(2 * pause, _LONGEST_PAUSE)
             if todo:
+                self._tell_once(pause)
                 await pool.wait_for(asyncio.sleep(random.uniform(pause / 2, pause)))
                 waited = True
+
+    def _tell_once(self, pause: float) -> None:
+        if pause == _LONGEST_PAUSE and not self._has_told:
+            self._has_told = True
+            what = "%s: waiting for answers that another run on this store is asking for"
+            _LOG.warning(what, self._ledger.store.path)
 
     async def _recover_journals(self) -> int:
         """Save what a killed run left in a journal, where there is or was another run at all."""

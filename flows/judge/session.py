@@ -149,7 +149,9 @@ class Session:
         self.loop.close()
 
     async def _finish(self) -> None:
-        for limiter in self._shared_limiters:
-            await limiter.close()
-        await close_providers(self._providers)
-        self.asking.close()
+        try:
+            for limiter in self._shared_limiters:
+                await limiter.close()
+            await close_providers(self._providers)
+        finally:
+            self.asking.close()

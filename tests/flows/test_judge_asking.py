@@ -124,7 +124,10 @@ def test_a_run_that_waits_can_be_stopped(judged: Judged, forks: Forks, endpoint:
     wait_for(lambda: endpoint.hits == 4)
     second = start(forks, judged)
     wait_for(lambda: judged.ask("SELECT count(*) FROM audit.runs") == [(2,)])
-    time.sleep(1)
+    waiting = (
+        f"{judged.store.path}: waiting for answers that another run on this store is asking for"
+    )
+    wait_for(lambda: waiting in second.err())
     second.send(signal.SIGINT)
     started = time.monotonic()
     assert second.code() == 130
