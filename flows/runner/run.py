@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import duckdb
 
-from claimflow.flows.errors import RunTimeoutError, StoppedError, StoreError
+from claimflow.flows.errors import JudgeError, RunTimeoutError, StoppedError, StoreError
 from claimflow.flows.judge.ledger_writer import recover_journals
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.pipeline import Pipeline
@@ -125,7 +125,8 @@ class Run:
 
         Steps are submitted in an order that can run and threads take them in that order, so a
         step that waits for others never blocks them. Raises the first error of any step, and
-        `StoppedError` when the run was stopped.
+        `StoppedError` when the run was stopped; where a model cannot be used (`JudgeError`), the
+        steps that do not need its tables are made first.
         """
 
         def make(name: str, needed: Mapping[str, Future[Artifact]]) -> Artifact:
@@ -293,10 +294,19 @@ def time_limit(limit: timedelta | None, stop: threading.Event) -> Iterator[None]
 
 
 def _wait_for_all(futures: Iterable[Future[Any]]) -> None:
-    """Wait until all are done; raises the error of one of them as soon as it occurs."""
+    """Wait until all are done; raises the error of one of them as soon as it occurs.
+
+    A `JudgeError` is raised when all are done.
+    """
     pending = set(futures)
+    unusable: JudgeError | None = None
     while pending:
         # Not without a timeout: the Ctrl-C handler of Polars does not interrupt a wait.
         done, pending = wait(pending, _POLL_SECONDS, FIRST_EXCEPTION)
         for future in done:
-            future.result()
+            try:
+                future.result()
+            except JudgeError as error:
+                unusable = unusable or error
+    if unusable is not None:
+        raise unusable

@@ -162,8 +162,10 @@ def recording_end(store: Store, run_id: str, stop: threading.Event) -> Iterator[
         raise
     except BaseException as error:
         stop.set()
-        if isinstance(error, StoppedError) or not isinstance(error, Exception):
-            # Ctrl-C, SystemExit and the like are requests to stop.
+        is_error = isinstance(error, Exception) or type(error).__name__ == "PanicException"
+        if isinstance(error, StoppedError) or not is_error:
+            # Ctrl-C, SystemExit and the like are requests to stop. A panic of a library in Rust is
+            # an error, though its class, of which each library has its own, does not say so.
             end_run(store, run_id, "stopped", "asked to stop")
         else:
             plain = isinstance(error, JudgeError | WorkersError | RunTimeoutError)

@@ -13,7 +13,7 @@ from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint
 from tests.endpoint import faults
 from tests.endpoint.server import Endpoint, serve
 from tests.endpoint.vectors import texts_of
-from tests.flows.judged import Judged, session
+from tests.flows.judged import EMBEDDED, SCORE, VERIFY, Judged, session
 
 STEPS = {
     "similarity": {"use": "embedding_similarity", "left": "response", "right": "reference"},
@@ -134,3 +134,82 @@ def test_another_dimension_behind_the_same_address_ends_the_run_in_one_line(tmp_
 def test_vectors_of_extreme_numbers_have_length_one(scale: float) -> None:
     (packed,) = unit_vectors([[scale, -scale, 0.0]], 1)
     assert np.frombuffer(packed, "<f4") == pytest.approx([0.5**0.5, -(0.5**0.5), 0])
+
+
+OTHERS = {
+    "response_claims": EMBEDDED,
+    "response_in_reference": VERIFY | {"judge": "embedded"},
+    "precision": SCORE,
+}
+
+
+def test_an_endpoint_that_goes_down_leaves_the_other_scores(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The second request, with both texts on Rome, finds it down; the run is not stopped."""
+    down = faults.where(lambda body: "Rome is old." in body["input"], faults.refuse())
+    same = [{"sample_id": text, "response": text, "reference": text} for text in ("One.", "Two.")]
+    with serve(fault=down, dimension=16) as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        settings = embedder(endpoint, max_concurrency=1, timeout=1)
+        more = {"judge": None, "embedder": settings, "fail_when": "never"}
+        judged.write([*same, SAMPLES[1]], steps=STEPS | OTHERS, more=more)
+        assert judged.command() == 1
+    assert judged.ask("SELECT metric, status, count(*) FROM scores GROUP BY ALL ORDER BY ALL") == [
+        ("factual_correctness", "scored", 3),
+        ("semantic_similarity", "failed", 1),
+        ("semantic_similarity", "scored", 2),
+    ]
+    assert judged.ask("SELECT DISTINCT cosine, reason FROM latest.similarities ORDER BY ALL") == [
+        (1.0, None),
+        (None, "the response has no embedding"),
+    ]
+    assert judged.ask("SELECT status, reason FROM audit.runs") == [("done", None)]
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_an_endpoint_that_cannot_be_used_leaves_the_other_scores(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with serve(fault=faults.wrong_key(), dimension=16) as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        more = {"judge": None, "embedder": embedder(endpoint)}
+        judged.write(SAMPLES, steps=STEPS | OTHERS, more=more)
+        assert judged.command() == 6
+    assert judged.ask("SELECT metric, status, count(*) FROM scores GROUP BY ALL") == [
+        ("factual_correctness", "scored", 3)
+    ]
+    [(status, reason)] = judged.ask("SELECT status, reason FROM audit.runs")
+    assert status == "failed"
+    assert reason.startswith("embedder (hosted_vllm/fake): 401")
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_vectors_of_another_length_leave_the_other_scores(tmp_path: Path) -> None:
+    with serve(dimension=8) as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        more = {"judge": None, "embedder": embedder(endpoint)}
+        judged.write(SAMPLES[:2], steps=STEPS, more=more)
+        assert judged.command() == 0
+        endpoint.behaviour.dimension = 4
+        judged.write(SAMPLES, steps=STEPS | OTHERS, more=more)
+        assert judged.command() == 6
+    query = "SELECT metric, count(*) FROM latest.scores GROUP BY ALL"
+    assert judged.ask(query) == [("semantic_similarity", 2)]
+    query = "SELECT metric, count(*) FROM scores GROUP BY ALL ORDER BY ALL"
+    assert judged.ask(query) == [("factual_correctness", 3), ("semantic_similarity", 2)]
+
+
+def test_an_embedding_of_zeros_is_undefined(tmp_path: Path) -> None:
+    zeros = faults.where(
+        lambda body: "Rome is old." in body["input"],
+        faults.vectors(lambda made: [each * 0 for each in made], "zeros"),
+    )
+    with serve(fault=zeros, dimension=8) as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        more = {"judge": None, "embedder": embedder(endpoint, texts_per_call=1)}
+        judged.write(SAMPLES, steps=STEPS, more=more)
+        assert judged.command() == 0
+    reason = "similarity undefined: the embedding of the response is zero"
+    assert judged.scores()["Rome"] == ("undefined", None, reason)
+    assert judged.scores()["Paris"][0] == "scored"

@@ -1,9 +1,11 @@
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from claimflow.flows.store import runs
@@ -92,3 +94,18 @@ def test_the_newest_run_is_not_one_that_measures_noise(store: Store) -> None:
     second, _ = runs.start_run(store, **ABOUT)
     runs.start_run(store, **ABOUT | {"pipeline": "p" + runs.NOISE_SUFFIX})
     assert runs.newest_run(store) == second
+
+
+def test_a_panic_of_a_library_is_a_failure_and_no_request_to_stop(store: Store) -> None:
+    """Polars panics for a date that is too late; the class of the panic is no `Exception`."""
+    stop = threading.Event()
+    run_id, _ = runs.start_run(store, **ABOUT)
+    with (
+        pytest.raises(pl.exceptions.PanicException) as caught,
+        runs.recording_end(store, run_id, stop),
+    ):
+        pl.select(pl.lit(2**31 - 1).cast(pl.Date).dt.month_end())
+    assert not isinstance(caught.value, Exception)
+    [(status, reason)] = all_runs(store).select("status", "reason").rows()
+    assert (status, reason.partition(":")[0]) == ("failed", "PanicException")
+    assert stop.is_set()
