@@ -130,6 +130,7 @@ def _register(client: "SyncPrefectClient", options: Namespace, schedules: "Sched
         told = f"messages about runs that failed or are late {sent}"
     _print_repairs(deployments.repair(client, file, schedules.scheduled))
     _print_schedules(schedules.scheduled)
+    announce_other_stores(schedules.scheduled)
     register_limits(client, schedules.limits)
     _print_limits(schedules.limits)
     print(told, flush=True)
@@ -148,6 +149,22 @@ def _print_schedules(scheduled: "Iterable[Scheduled]") -> None:
             when = f"every {written.interval}"
         rules = f"overlap {written.overlap}, missed {written.missed}"
         print(f"evaluate/{name}: {written.pipeline}, {when}; {rules}", flush=True)
+
+
+def announce_other_stores(scheduled: "Iterable[Scheduled]") -> None:
+    """Say on standard error which deployments write to another store than commands here read."""
+    from claimflow.flows.cli.stores import last_store
+    from claimflow.flows.pipeline.pipeline import build_pipeline
+    from claimflow.flows.pipeline.yaml_source import load_yaml
+
+    last = last_store()
+    for one in scheduled:
+        pipeline = build_pipeline(load_yaml(Path(one.parameters["config"])))
+        store = Path(one.parameters.get("store") or pipeline.store).resolve()
+        if last not in (None, store):
+            _announce(
+                f"evaluate/{one.name} writes to {store}; commands here without --store read {last}"
+            )
 
 
 def _print_limits(limits: "Mapping[str, SharedLimit]") -> None:

@@ -24,7 +24,7 @@ def remember_store(store: "Store") -> None:
     Where another store was, standard error says so. Does nothing in a folder that cannot be
     written.
     """
-    last = _last_store()
+    last = last_store()
     with suppress(OSError):
         _LAST_STORE.parent.mkdir(exist_ok=True)
         _LAST_STORE.write_text(str(store.path), "utf-8")
@@ -42,7 +42,7 @@ def named_store(options: Namespace) -> "Store":
         return Store(options.store.resolve())
     if options.config:
         return Store(build_pipeline(load_yaml(options.config)).store.resolve())
-    last = _last_store()
+    last = last_store()
     if last is not None:
         print(f"store: {last} (last used here)", file=sys.stderr)
         return Store(last)
@@ -50,7 +50,7 @@ def named_store(options: Namespace) -> "Store":
     raise InputError([Fault("store", what, hint)])
 
 
-def _last_store() -> Path | None:
+def last_store() -> Path | None:
     """The store last used in this folder, if that was recorded and its folder still exists."""
     from claimflow.flows.files import path_exists
 

@@ -11,7 +11,9 @@ import pytest
 
 from claimflow.flows.api import run_pipeline
 from claimflow.flows.cli.main import main
+from claimflow.flows.cli.schedule import announce_other_stores
 from claimflow.flows.pipeline.rerun import Rerun
+from claimflow.flows.pipeline.schedules import read_schedules
 from claimflow.flows.quality.gates import recorded_outcomes
 from claimflow.flows.report.run_document import RunDocument, past_means
 from claimflow.flows.runner.plan import coverage, select_steps
@@ -250,3 +252,48 @@ def test_a_test_suite_does_not_take_a_partial_run_for_granted(gated: Path) -> No
     assert assert_scores(store=store, run=partial, at_most={"factual_correctness": 1}) == partial
     assert assert_scores(pipeline=gated, limit=1)
     assert RunDocument(Store(store), partial).head.partial == SOME
+
+
+def test_trials_push_no_whole_run_out_of_the_store(
+    gated: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    oldest, whole = run(gated), run(gated)
+    trials = [run(gated, limit=1) for _ in range(2)]
+    capsys.readouterr()
+    store = ["--store", "small.duckdb"]
+    assert main(["prune", "--keep-runs", "1", *store]) == 0
+    assert ask(gated, "SELECT run_id FROM audit.runs ORDER BY started_at") == [
+        (one,) for one in (whole, *trials)
+    ]
+    assert oldest in capsys.readouterr().out
+
+
+def test_a_run_that_changes_the_store_of_later_commands_says_so(
+    gated: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, other = gated.with_name("small.duckdb"), gated.with_name("other.duckdb")
+    assert main(["run", "small.yaml", "--limit", "1"]) == 5
+    assert "commands without --store" not in capsys.readouterr().err
+    assert main(["run", "small.yaml", "--limit", "1", "--store", "other.duckdb"]) == 5
+    note = f"claimflow: commands without --store now read {other}, before {first}\n"
+    assert note in capsys.readouterr().err
+    assert main(["runs"]) == 0
+    assert capsys.readouterr().err == f"store: {other} (last used here)\n"
+
+
+def test_schedules_that_write_to_another_store_are_announced(
+    gated: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("s.yaml").write_text(
+        "deployments:\n  night: {pipeline: small.yaml, cron: 0 2 * * *}\n", "utf-8"
+    )
+    scheduled = read_schedules(Path("s.yaml")).scheduled
+    announce_other_stores(scheduled)
+    assert capsys.readouterr().err == ""
+    assert main(["run", "small.yaml", "--limit", "1", "--store", "other.duckdb"]) == 5
+    capsys.readouterr()
+    announce_other_stores(scheduled)
+    mine, other = gated.with_name("small.duckdb"), gated.with_name("other.duckdb")
+    assert capsys.readouterr().err == (
+        f"evaluate/night writes to {mine}; commands here without --store read {other}\n"
+    )
