@@ -56,10 +56,10 @@ _MOST_BAD_REQUESTS: Final = 5
 """Bad requests, without any reply, after which no more requests are sent."""
 
 _FEWEST_FAILED: Final = 10
-"""Failed calls in a row that do not stop a run yet, however few calls were planned."""
+"""The fewest failed calls in a row that stop a run, however few calls were planned."""
 
 _FEWEST_OF_TEXTS: Final = 50
-"""As `_FEWEST_FAILED`, for failures that may be due to the texts: similar ones come in a row."""
+"""As `_FEWEST_FAILED`, for failures that may be due to the texts: similar texts come in a row."""
 
 _OF_ENDPOINT: Final = frozenset({"server_error", "timeout", "rate_limited"})
 _UNREADABLE: Final = frozenset(get_args(ReplyFailure)) - {"refused"}
