@@ -575,7 +575,8 @@ def _client_class() -> type[Any]:
 
 async def _read_carefully(response: Any) -> None:
     """Make litellm read the body of a reply by `read_reply`."""
-    response.json = lambda: read_reply(response.content)
+    if response.is_success:
+        response.json = lambda: read_reply(response.content)
 
 
 @cache

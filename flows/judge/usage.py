@@ -2,7 +2,7 @@
 
 import json
 import re
-from math import inf
+from math import inf, isfinite
 from typing import Any, Final
 
 from claimflow.flows.judge.provider import Usage
@@ -37,21 +37,27 @@ def checked_usage(usage: Any) -> Usage:
     return checked
 
 
-def read_reply(content: bytes) -> Any:
+def read_reply(content: bytes) -> dict[str, Any]:
     """The JSON of a provider's reply, without numbers of tokens that cannot be one.
 
     litellm rejects a whole reply for one such number, after it was paid for, and some replies
     without a report of tokens, too. Where a number is wrong, all numbers beside it become 0, which
     litellm reads as not reported; a group of numbers within the report, such as
-    `prompt_tokens_details`, is left out. Raises as `json.loads` does.
+    `prompt_tokens_details`, is left out. So is a number that is not finite, such as 1e999 as the
+    time of the reply. Raises `ValueError` where the reply is no JSON object.
     """
     reply = json.loads(content, parse_int=_whole_number)
-    if isinstance(reply, dict):
-        name = "usageMetadata" if "candidates" in reply else "usage"
-        reply[name] = _checked_report(reply.get(name))
-        # Ollama's numbers stand beside the answer.
-        reply |= _checked_report({key: reply[key] for key in _OLLAMA if key in reply})
-    return reply
+    if not isinstance(reply, dict):
+        raise ValueError(f"the reply is {str(reply)[:50]!r}, not a JSON object")  # noqa: TRY004
+    name = "usageMetadata" if "candidates" in reply else "usage"
+    reply[name] = _checked_report(reply.get(name))
+    # Ollama's numbers stand beside the answer.
+    reply |= _checked_report({key: reply[key] for key in _OLLAMA if key in reply})
+    return {
+        name: value
+        for name, value in reply.items()
+        if not isinstance(value, float) or isfinite(value)
+    }
 
 
 def _whole_number(digits: str) -> float:

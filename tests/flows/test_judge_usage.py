@@ -1,16 +1,19 @@
 """Replies that report absurd numbers of tokens: the answer is kept, the numbers are unknown."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from claimflow.flows.judge import retry
 from claimflow.flows.judge.embedding import EndpointEmbedder
 from claimflow.flows.judge.provider import Usage
 from claimflow.flows.judge.usage import checked_usage, read_reply
 from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint
 from tests.endpoint import faults
+from tests.endpoint.fault import Fault
 from tests.endpoint.server import Endpoint, serve
 from tests.flows.judged import Judged, session
 
@@ -111,11 +114,34 @@ def test_what_is_no_number_of_tokens_stays_in_the_report() -> None:
     assert reported(**usage) == usage
 
 
-@pytest.mark.parametrize("reply", ['{"candidates": []}', '{"usage": 5}', "[1]", "{}", "7"])
+@pytest.mark.parametrize("reply", ['{"candidates": []}', '{"usage": 5}', "{}"])
 def test_a_reply_without_a_report_is_read(reply: str) -> None:
     read = read_reply(reply.encode())
-    if isinstance(read, dict):
-        assert read.get("usage", read.get("usageMetadata")) == {}
+    assert read.get("usage", read.get("usageMetadata")) == {}
+
+
+@pytest.mark.parametrize("reply", ["[1]", "7", "1e999", "NaN", "null", '"text"'])
+def test_a_reply_that_is_no_object_is_a_failed_row_with_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: str
+) -> None:
+    monkeypatch.setattr(retry, "_FIRST_PAUSE", 0.01)
+    with serve(fault=Fault("body", body=lambda _: reply.encode())) as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write("a")
+        judged.run()
+    ((outcome, error),) = judged.calls("outcome, error")
+    assert outcome == "server_error"
+    assert "not a JSON object" in error
+
+
+def test_a_number_that_is_not_finite_discards_no_answer(tmp_path: Path) -> None:
+    endless = Fault("body", body=lambda body: re.sub(rb'"created": \d+', b'"created": 1e999', body))
+    with serve(fault=endless) as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write("a")
+        judged.run()
+        assert endpoint.hits == 1
+    assert judged.calls("outcome") == [("ok",)]
 
 
 @pytest.mark.parametrize(
