@@ -5,8 +5,9 @@ what it made. `claimflow.testing` holds expectations for test suites. Names are 
 are first used, so that `import claimflow` is fast.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+# Nothing else is imported here, so that Ctrl-C has hardly any time before `__main__` handles it:
+# type checkers take this name for that of `typing`.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from claimflow.flows import __version__
@@ -63,7 +64,9 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
     for module, names in _MODULES.items():
         if name in names:
             return getattr(import_module(module), name)

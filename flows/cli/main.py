@@ -26,6 +26,7 @@ from claimflow.flows.cli import (
     schedule,
 )
 from claimflow.flows.cli.options import add_command, pipeline_first
+from claimflow.flows.cli.output import write_message
 from claimflow.flows.errors import (
     Fault,
     InputError,
@@ -53,18 +54,34 @@ exit codes:
   130  stopped by Ctrl-C"""
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run one command; returns its exit code."""
+def main(arguments: list[str] | None = None, *, ready: Callable[[], object] = lambda: None) -> int:
+    """Run one command; returns its exit code.
+
+    `ready` is called when the modules are imported: from then on Ctrl-C is handled here.
+    """
+    _prepare_output()
     given = sys.argv[1:] if arguments is None else arguments
+    for place, argument in enumerate(given, start=1):
+        if fault := _argument_fault(place, argument):
+            return _report(fault, 2)
     options = command_line().parse_args(pipeline_first(given))
     if options.handler is not _version:
-        try:
-            # Most of the import time of every command: Ctrl-C until here has changed nothing.
-            importlib.import_module("claimflow.flows.report.terminal")
-        except KeyboardInterrupt:
-            print("claimflow: stopped before anything was done", file=sys.stderr)
-            return 130
-    return run_command(options.handler, options)
+        # Most of the import time of every command.
+        importlib.import_module("claimflow.flows.report.terminal")
+    return run_command(options.handler, options, ready)
+
+
+def _argument_fault(place: int, argument: str) -> Fault | None:
+    """What is wrong with an argument that is no text: stores and messages hold UTF-8 only."""
+    if "\0" in argument:
+        return Fault(f"argument {place}", "has a null character", "leave it out")
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        shown = argument.encode(errors="backslashreplace").decode()
+        hint = "rename the file, or write the text as UTF-8"
+        return Fault(f"argument {place}", f"{shown} is not UTF-8", hint)
+    return None
 
 
 @cache
@@ -92,11 +109,15 @@ def _version(_options: Namespace) -> int:
     return 0
 
 
-def run_command(handler: Callable[[Namespace], int], options: Namespace) -> int:
+def run_command(
+    handler: Callable[[Namespace], int],
+    options: Namespace,
+    ready: Callable[[], object] = lambda: None,
+) -> int:
     """Call a command and return its exit code; errors of the user become one message."""
     silence_stderr_at_exit()
-    _prepare_output()
     try:
+        ready()
         return handler(options)
     except InputError as error:
         return _report(error, 2)
@@ -146,7 +167,7 @@ def _report_os_error(error: OSError) -> int:
 
 def _report(message: object, code: int) -> int:
     # File names and file contents may hold control characters.
-    print(f"claimflow: {escape_controls(message)}", file=sys.stderr)
+    write_message(f"claimflow: {escape_controls(message)}")
     return code
 
 

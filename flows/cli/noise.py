@@ -2,10 +2,8 @@
 
 import argparse
 import json
-import sys
 from argparse import Namespace
 from collections.abc import Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from claimflow.flows.cli.options import (
@@ -15,6 +13,7 @@ from claimflow.flows.cli.options import (
     add_redact_option,
     positive,
 )
+from claimflow.flows.cli.output import write_message
 from claimflow.flows.cli.plan import budget_lines, total_line
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.report.formatting import format_count
@@ -69,8 +68,7 @@ def noise(options: Namespace) -> int:
     from claimflow.flows.store.store import migrate
     from claimflow.stages.rows import Score
 
-    announce = partial(print, file=sys.stderr, flush=True)
-    prepared = fetch_models(prepare(options.config, store=options.store), announce)
+    prepared = fetch_models(prepare(options.config, store=options.store), write_message)
     if not any(step.stage.makes is Score for step in prepared.pipeline.steps):
         hint = "add a step that makes some, such as faithfulness"
         raise InputError([Fault(str(options.config), "no step makes scores", hint)])
@@ -79,11 +77,11 @@ def noise(options: Namespace) -> int:
     samples = next(prepared.samples.shards(options.limit))
     design, estimates = estimate_calls(prepared, store, samples, options.repeats)
     counts = f"{samples.height:,} of {format_count(prepared.samples.count, 'sample')}"
-    announce(f"{counts}, {_design_line(design)}")
+    write_message(f"{counts}, {_design_line(design)}")
     if estimates:
-        announce(total_line(estimates))
+        write_message(total_line(estimates))
         for line in budget_lines(prepared.pipeline, estimates):
-            announce(line)
+            write_message(line)
     with progress_observer(store) as observer:
         spreads = measure_noise(
             prepared, store, samples, options.repeats, observer, redact=options.redact

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,20 @@ if TYPE_CHECKING:
     from claimflow.flows.report.terminal import Terminal
 
 TableFormat = Literal["table", "csv", "json", "parquet"]
+
+
+def write_message(text: str) -> None:
+    """Write a line to standard error.
+
+    Where that is impossible, because its reader is gone or the disk is full, further messages are
+    discarded: they are not what a command is run for.
+    """
+    # `print` writes the end of a line separately, so that lines of several threads would mix.
+    try:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def write_text(text: str, output: Path | None) -> None:
@@ -47,7 +62,7 @@ def write_bytes(content: bytes, output: Path | None, *, note: str | None = None)
         raise InputError(
             [Fault(str(output), what, "name a file in a folder that you can write to")]
         ) from error
-    print(note or f"written: {output}", file=sys.stderr)
+    write_message(note or f"written: {output}")
 
 
 def _is_database(path: Path) -> bool:

@@ -1,6 +1,5 @@
 """Progress of a run on standard error: a bar on a terminal, one line per step in a log."""
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +8,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
+from claimflow.flows.cli.output import write_message
 from claimflow.flows.cli.stores import remember_store
 from claimflow.flows.report.formatting import format_count
 from claimflow.flows.report.run_text import step_result_text
@@ -30,16 +30,16 @@ class LineObserver(RunObserver):
 
     def message(self, text: str) -> None:
         """Write it."""
-        _line(text)
+        write_message(text)
 
     def run_prepared(self, prepared: Prepared) -> None:
         """Write the number of samples, the columns they are read from, and unshared limits."""
         mapping = prepared.samples.mapping.items()
         renamed = [f"{field} from {column}" for field, column in mapping if field != column]
         columns = f" ({', '.join(renamed)})" if renamed else ""
-        _line(f"{format_count(prepared.samples.count, 'sample')}{columns}")
+        write_message(f"{format_count(prepared.samples.count, 'sample')}{columns}")
         for place, limit in prepared.pipeline.shared_limits().items():
-            _line(
+            write_message(
                 f"{place}: {limit} is shared by runs that Prefect tracks; this one keeps to its "
                 "own pace (set PREFECT_API_URL to share it)"
             )
@@ -52,24 +52,26 @@ class LineObserver(RunObserver):
     ) -> None:
         """Write the id of the run, and of earlier ones that were killed."""
         for name in killed:
-            _line(f"run {name} was killed; the tables it had made are kept and will be reused")
-        _line(f"run {run_id}")
+            write_message(
+                f"run {name} was killed; the tables it had made are kept and will be reused"
+            )
+        write_message(f"run {run_id}")
         remember_store(self._store)
 
     def step_progress(self, step: str, done: int, total: int) -> None:
         """Write how many parts of a table are made, every tenth part of a long one."""
         if total >= 10 and done < total and done % (total // 10) == 0:
-            _line(f"  {step}: {done} of {total} parts")
+            write_message(f"  {step}: {done} of {total} parts")
 
     def questions_answered(self, step: str, done: int, total: int) -> None:
         """Write how many questions are answered, at most every 15 seconds."""
         if self._clock() - self._written_at >= _SECONDS:
             self._written_at = self._clock()
-            _line(f"  {step}: {done:,} of {total:,} questions answered")
+            write_message(f"  {step}: {done:,} of {total:,} questions answered")
 
     def step_finished(self, result: StepResult) -> None:
         """Write how the step ended."""
-        _line(step_line(result))
+        write_message(step_line(result))
 
 
 class BarObserver(LineObserver):
@@ -124,9 +126,3 @@ def progress_observer(store: Store) -> Iterator[RunObserver]:
 def step_line(result: StepResult) -> str:
     """One line on a finished step."""
     return f"  {result.step}: {step_result_text(result)}"
-
-
-def _line(text: str) -> None:
-    # Steps end side by side: `print` writes the end of a line separately, so lines would mix.
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()

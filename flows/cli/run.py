@@ -1,9 +1,7 @@
 """`claimflow run`: evaluate a pipeline and print the results."""
 
-import sys
 from argparse import Namespace
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING
 
 from claimflow.flows.cli.options import (
@@ -14,6 +12,7 @@ from claimflow.flows.cli.options import (
     add_rerun_options,
     duration,
 )
+from claimflow.flows.cli.output import write_message
 from claimflow.flows.cli.stores import remember_store
 from claimflow.flows.errors import InputError, JudgeError, StoreError, WorkersError
 
@@ -92,9 +91,7 @@ def _run_in_prefect(options: Namespace, rerun: "Rerun", prepared: "Prepared") ->
     # Prefect takes seconds to import and logs errors with a traceback: mistakes are found first.
     store = prepared.store
     migrate(store)
-    choice = choose(
-        fetch_models(prepared, partial(print, file=sys.stderr, flush=True)), store, rerun
-    )
+    choice = choose(fetch_models(prepared, write_message), store, rerun)
     if choice.run_without_failures is not None:
         return RunResult(choice.run_without_failures, store, {}, choice.nothing_to_do)
     from claimflow.flows.orchestration.flow import FINISHED, evaluate

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from claimflow.flows.cli.options import Commands, add_command
+from claimflow.flows.cli.output import write_message
 from claimflow.flows.errors import Fault, InputError
 
 if TYPE_CHECKING:
@@ -69,16 +70,18 @@ def serve(options: Namespace) -> int:
     with ExitStack() as stack:
         url = None
         if not is_configured():
-            _announce("no Prefect API is configured: starting a server here, which takes a moment")
+            write_message(
+                "no Prefect API is configured: starting a server here, which takes a moment"
+            )
             url = stack.enter_context(local_server())
-            _announce(f"Prefect server: {url} (data and log in {HOME})")
+            write_message(f"Prefect server: {url} (data and log in {HOME})")
         # Only now: on import Prefect reads which server it is to use.
         from claimflow.flows.orchestration import deployments
 
         stack.enter_context(explain_unreachable("start that server, or unset it to start one here"))
         client = stack.enter_context(deployments.api(f"{url}/api" if url else None))
         _register(client, options, schedules)
-        _announce(
+        write_message(
             "serving until Ctrl-C; to keep it running under systemd see flows/guides/nightly.md"
         )
         deployments.serve(client, options.schedules, schedules.scheduled)
@@ -136,10 +139,6 @@ def _register(client: "SyncPrefectClient", options: Namespace, schedules: "Sched
     print(told, flush=True)
 
 
-def _announce(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
-
-
 def _print_schedules(scheduled: "Iterable[Scheduled]") -> None:
     """Print for each deployment its name, its pipeline and when it runs."""
     for name, _, written in scheduled:
@@ -162,7 +161,7 @@ def announce_other_stores(scheduled: "Iterable[Scheduled]") -> None:
         pipeline = build_pipeline(load_yaml(Path(one.parameters["config"])))
         store = Path(one.parameters.get("store") or pipeline.store).resolve()
         if last not in (None, store):
-            _announce(
+            write_message(
                 f"evaluate/{one.name} writes to {store}; commands here without --store read {last}"
             )
 

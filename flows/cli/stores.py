@@ -1,12 +1,12 @@
 """Which store a command uses: the one named, a pipeline's, or the last one used in this folder."""
 
-import sys
 import time
 from argparse import Namespace
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from claimflow.flows.cli.output import write_message
 from claimflow.flows.errors import Fault, InputError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def named_store(options: Namespace) -> "Store":
         return Store(build_pipeline(load_yaml(options.config)).store.resolve())
     last = last_store()
     if last is not None:
-        print(f"store: {last} (last used here)", file=sys.stderr)
+        write_message(f"store: {last} (last used here)")
         return Store(last)
     what, hint = "no store was used in this folder yet", "name one by --store or --config"
     raise InputError([Fault("store", what, hint)])
@@ -110,4 +110,4 @@ def run_named(
 
 
 def _warn(message: str) -> None:
-    print(f"claimflow: {message}", file=sys.stderr)
+    write_message(f"claimflow: {message}")

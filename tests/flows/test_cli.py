@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import StringIO
@@ -18,8 +19,10 @@ import polars as pl
 import pytest
 
 from claimflow.flows.cli.main import main
+from claimflow.flows.store.store import Store
 
-QUICKSTART = str(Path(__file__).parents[2] / "configs/quickstart.yaml")
+ROOT = Path(__file__).parents[2]
+QUICKSTART = str(ROOT / "configs/quickstart.yaml")
 LONG = "a" * 300
 MAIN = "import sys; from claimflow.flows.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
@@ -330,6 +333,50 @@ def test_a_terminal_without_utf_8_gets_escapes(ran: Path) -> None:
     assert done.stdout.isascii()
 
 
+@pytest.mark.parametrize("where", ["2>&1 | head -n 1", "2>&-", "2> /dev/full", ">&- 2>&-"])
+def test_messages_that_cannot_be_written_do_not_fail_a_run(ran: Path, where: str) -> None:
+    command = f'set -o pipefail; "$0" -c "{MAIN}" run small.yaml {where}'
+    done = subprocess.run(
+        ["/bin/bash", "-c", command, sys.executable],
+        cwd=ran.parent,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    with Store(ran.with_name("small.duckdb")).reading() as connection:
+        runs = connection.execute("SELECT status FROM audit.runs").fetchall()
+    assert runs == [("done",)] * 2
+
+
+def test_a_full_standard_error_leaves_the_exit_code(ran: Path) -> None:
+    command = f'"$0" -c "{MAIN}" run none.yaml 2> /dev/full'
+    assert subprocess.run(["/bin/sh", "-c", command, sys.executable], check=False).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", b"a\xff.yaml"], r"argument 2: a\udcff.yaml is not UTF-8"),
+        (["sql", b"SELECT '\xff'"], r"argument 2: SELECT '\udcff' is not UTF-8"),
+        (["tag", b"\xff", "good"], r"argument 2: \udcff is not UTF-8"),
+    ],
+)
+def test_arguments_that_are_not_utf_8(
+    ran: Path, arguments: list[str | bytes], message: str
+) -> None:
+    command = [sys.executable, "-c", MAIN, *arguments]
+    done = subprocess.run(command, cwd=ran.parent, capture_output=True, text=True, check=False)
+    hint = "rename the file, or write the text as UTF-8"
+    assert (done.returncode, done.stderr) == (2, f"claimflow: {message}; {hint}\n")
+
+
+def test_an_argument_with_a_null_character(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "a\0b.yaml"]) == 2
+    assert capsys.readouterr().err == (
+        "claimflow: argument 2: has a null character; leave it out\n"
+    )
+
+
 def test_a_closed_pipe_hides_no_failed_gate(ran: Path) -> None:
     gated = ran.with_name("gated.yaml")
     gated.write_text(ran.read_text() + "gates: {factual_correctness: {max: 0.0}}\n")
@@ -452,13 +499,39 @@ def test_ctrl_c_stops_and_says_so(small: Path) -> None:
     assert "Traceback" not in rest
 
 
-def test_ctrl_c_before_the_command_began(tmp_path: Path) -> None:
-    stopped = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
-    (tmp_path / "numpy.py").write_text(stopped)
-    (tmp_path / "polars.py").write_text(stopped)
-    with process(tmp_path, "run", "none.yaml") as going:
-        _, printed = going.communicate()
-    assert (going.returncode, printed) == (130, "claimflow: stopped before anything was done\n")
+SCRIPT = "import sys; from claimflow.__main__ import main; sys.exit(main())"
+"""What installers write for the entry point that pyproject.toml names."""
+
+
+@pytest.mark.parametrize("module", ["argparse", "csv", "numpy", "polars"])
+@pytest.mark.parametrize("start", [["-m", "claimflow"], ["-c", SCRIPT]], ids=["module", "script"])
+def test_ctrl_c_before_the_command_began(tmp_path: Path, start: list[str], module: str) -> None:
+    interrupt = tmp_path / f"{module}.py"
+    interrupt.write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
+    done = subprocess.run(
+        [sys.executable, *start, "run", "none.yaml"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT / '.package'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "claimflow: stopped before anything was done\n")
+
+
+def test_the_entry_point_handles_ctrl_c() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["scripts"] == {"claimflow": "claimflow.__main__:main"}
+
+
+def test_ctrl_c_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    (tmp_path / "argparse.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
+    ignoring = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); {SCRIPT}"
+    done = subprocess.run(
+        [sys.executable, "-c", ignoring], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert done.returncode != 130
+    assert b"stopped" not in done.stderr
 
 
 def test_a_busy_store_exits_with_3(
