@@ -76,7 +76,7 @@ def add_rerun_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--failed",
         action="store_true",
-        help="make the steps with failed rows in the newest run, and those that depend on them",
+        help="make the steps whose newest table has failed rows, and those that depend on them",
     )
     parser.add_argument(
         "--again",

@@ -33,6 +33,7 @@ def create_run_artifacts(run: RunDocument) -> None:
 
     def worst() -> Any:
         about = f"The worst samples of {code_span(pipeline)}, run {code_span(run.run_id)}"
+        about += f", {run.head.partial}" if run.head.partial else ""
         key = artifact_key(pipeline, "worst")
         return create_table_artifact(worst_samples(run), key=key, description=about)
 

@@ -96,7 +96,7 @@ def evaluate(
         fresh: Ask models anew, for the steps of `again` or for all that the run has.
         only: Just these steps; what they need must be on file.
         from_step: Just this step and what depends on it; what they need must be on file.
-        failed: Just what failed in the newest run and what depends on it.
+        failed: Just steps whose newest table has failed rows and what depends on them.
         samples: Just these samples, by a file of their ids or a SELECT that answers a sample_id.
         redact: Keep only hashes of the texts in the record of calls.
         timeout: End the run after this time, in seconds or as in 2h; finished work is kept.

@@ -16,8 +16,8 @@ class Rerun(NamedTuple):
 
     `again` names steps to make although their tables are stored. `fresh` asks models again, for
     those steps or for all steps of the run. `only` names the steps to run; `from_step` selects a
-    step and those that depend on it; `failed` selects the steps with failed rows in the newest
-    run and those that depend on them. `samples` selects samples: a file of their ids, or a
+    step and those that depend on it; `failed` selects the steps whose newest table has failed
+    rows and those that depend on them. `samples` selects samples: a file of their ids, or a
     SELECT on the store.
     """
 

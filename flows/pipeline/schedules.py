@@ -57,7 +57,7 @@ class Parameters(YamlModel):
     from_step: str | None = None
     """Only this step and those that depend on it; other tables must be stored."""
     failed: bool = False
-    """Only steps with failed rows in the newest run and those that depend on them."""
+    """Only steps whose newest table has failed rows, and those that depend on them."""
     samples: str | None = None
     """Only these samples: a file of their ids, relative to this file, or a SELECT of them."""
     redact: bool = False

@@ -95,8 +95,8 @@ def test_an_edited_claim_costs_only_its_own_verification(
 
     assert claimflow("plan", "p.yaml") == 0
     planned = [" ".join(line.split()) for line in out(capsys)]
-    assert planned[3].startswith("response_claims decompose_claims reuse 9 rows, edited by hand 0")
-    assert planned[4].startswith("response_in_reference verify_claims make 1 ")
+    assert planned[4].startswith("response_claims decompose_claims reuse 9 rows, edited by hand 0")
+    assert planned[5].startswith("response_in_reference verify_claims make 1 ")
     assert planned[-1].startswith("1 call, ")
 
     judged.run()
