@@ -1,5 +1,6 @@
 """`assert_scores`: expectations on scores, for the test suites of users."""
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -53,19 +54,46 @@ def assert_scores(
     the run or a metric is not valid.
     """
     __tracebackhide__ = True
-    found, run_id = _find_or_make_run(pipeline, run, store, limit)
-    document = RunDocument(found, run_id)
-    partial = document.head.partial if run is None and limit is None else None
-    lines = [
-        *([document.failed] if document.failed else []),
-        *([f"the run is partial: {partial}"] if partial else []),
-        *_missed_bounds(found, run_id, at_least or {}, at_most or {}),
-        *_failed_gates(found, run_id),
-        *_failed_rows(found, run_id, failed_rows),
+    faults = [
+        *_number_faults("at_least", at_least or {}),
+        *_number_faults("at_most", at_most or {}),
+        *_number_faults("assert_scores", {"failed_rows": failed_rows}, lowest=0),
     ]
+    if faults:
+        raise InputError(faults)
+    try:
+        found, run_id = _find_or_make_run(pipeline, run, store, limit)
+        document = RunDocument(found, run_id)
+        partial = document.head.partial if run is None and limit is None else None
+        lines = [
+            *([document.failed] if document.failed else []),
+            *([f"the run is partial: {partial}"] if partial else []),
+            *_missed_bounds(found, run_id, at_least or {}, at_most or {}),
+            *_failed_gates(found, run_id),
+            *_failed_rows(found, run_id, failed_rows),
+        ]
+    except InputError as error:
+        # pytest shows the frames below this one, unless the error is raised here.
+        raise InputError(error.faults) from None
     if lines:
         raise AssertionError("\n".join([f"run {run_id} of {found.path}", *lines]))
     return run_id
+
+
+def _number_faults(
+    option: str, numbers: Mapping[str, object], *, lowest: float = -math.inf
+) -> Iterator[Fault]:
+    """A fault for each value that is no finite number, or is below `lowest`."""
+    for name, number in numbers.items():
+        place = f"{option}.{name}"
+        if (
+            isinstance(number, bool)
+            or not isinstance(number, int | float)
+            or not math.isfinite(number)
+        ):
+            yield Fault(place, f"{number!r} is not a finite number", "write a number")
+        elif number < lowest:
+            yield Fault(place, f"{number:g} is out of range", f"write {lowest:g} or more")
 
 
 def _find_or_make_run(

@@ -92,7 +92,11 @@ def read_csv(path: Path) -> Iterator[Record]:
     if error := too_many_columns(len(header)):
         yield Record(1, error)
         return
-    malformed = [*_other_separator(header), *_repeated_names(header)]
+    if other := next(_other_separator(header), None):
+        # Every row would be malformed too.
+        yield other
+        return
+    malformed = [*_repeated_names(header)]
     malformed += _malformed_rows(path, len(header))
     yield from malformed or _csv_rows(rows, header)
 

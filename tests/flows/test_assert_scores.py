@@ -70,6 +70,28 @@ def test_an_unknown_metric_is_an_input_error(store: Store) -> None:
     )
 
 
+def test_bounds_that_are_no_numbers(store: Store) -> None:
+    wrong: dict[str, Any] = {"faithfulness": "a", "noise": float("nan")}
+    with pytest.raises(InputError) as caught:
+        assert_scores(store=store.path, at_least=wrong, at_most={"noise": True}, failed_rows=-1)
+    assert str(caught.value).splitlines() == [
+        "at_least.faithfulness: 'a' is not a finite number; write a number",
+        "at_least.noise: nan is not a finite number; write a number",
+        "at_most.noise: True is not a finite number; write a number",
+        "assert_scores.failed_rows: -1 is out of range; write 0 or more",
+    ]
+
+
+def test_pytest_shows_no_frame_of_claimflow(store: Store) -> None:
+    with pytest.raises(InputError) as caught:
+        assert_scores(store=store.path, at_least={"faithfulnes": 0.5})
+    assert [entry.name for entry in caught.traceback] == [
+        "test_pytest_shows_no_frame_of_claimflow",
+        "assert_scores",
+    ]
+    assert caught.traceback[-1].ishidden(caught)
+
+
 def test_it_takes_a_pipeline_or_a_store(store: Store, small: Path) -> None:
     with pytest.raises(InputError, match="assert_scores: has no pipeline; name one, or the store"):
         assert_scores()

@@ -147,6 +147,10 @@ def test_every_malformed_row_of_a_csv_file(tmp_path: Path) -> None:
             "s.csv:1: one column, named 'id;answer'; separate the cells by commas, not by ';'",
         ),
         (
+            "id;answer\n1;x, y\n2;a, b\n",
+            "s.csv:1: one column, named 'id;answer'; separate the cells by commas, not by ';'",
+        ),
+        (
             "id\tanswer\n1\tx\n",
             r"s.csv:1: one column, named 'id\tanswer'; separate the cells by commas, not by '\t'",
         ),
