@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from shutil import copyfile
 
+import numpy as np
 import pytest
 
 from claimflow.flows.models.entailment.features import (
@@ -20,8 +21,10 @@ from claimflow.flows.models.entailment.model import (
     WEIGHTS_FILE,
     EmbeddedEntailment,
     read_weights,
+    rounded_judgement,
 )
 from claimflow.stages.tools import Judgement, Pair
+from claimflow.stages.verify import VerifyClaims
 
 TOWER = "The Eiffel Tower is located in Paris. It has a height of 1000ft."
 BORN = "Albert Einstein was born in Spain in 1879."
@@ -137,3 +140,13 @@ def test_the_end_of_a_long_premise_counts(model: EmbeddedEntailment) -> None:
         judgement = judge(model, filler * 2_000 + TOWER, "The Eiffel Tower is located in Paris.")
         assert judgement.entailed > 0.5
         assert judgement.start > len(filler) * 1_900
+
+
+@pytest.mark.parametrize("threshold", [number / 20 for number in range(1, 21)])
+def test_a_probability_in_32_bits_reaches_the_threshold_it_equals(threshold: float) -> None:
+    """Most such numbers are slightly off in 32 bits: 0.7 is 0.69999999."""
+    judgement = rounded_judgement(float(np.float32(threshold)), 0.0, 0, 0)
+    stage = VerifyClaims(against="reference", threshold=threshold)
+    assert stage.verdict_of(judgement) == "entailed"
+    below = rounded_judgement(threshold - 0.001, 0.0, 0, 0)
+    assert stage.verdict_of(below) == "neutral"
