@@ -34,8 +34,8 @@ _LIMITS: Final = (
     "SET autoload_known_extensions = false",
     "SET python_enable_replacements = false",
     "SET enable_external_access = false",
-    # The setting before still allows all that is done to a file of its own, even COPY TO it.
-    # This one allows no file to be opened any more; the one that is open is still read.
+    # The setting before still allows every access to the attached file, even COPY TO it. With
+    # this one DuckDB can open no file any more; the file that is open is still read.
     "SET disabled_filesystems = 'LocalFileSystem'",
     # The last one, because after it DuckDB refuses other settings.
     "SET lock_configuration = true",
@@ -82,7 +82,7 @@ def query(
             process = subprocess.Popen(  # noqa: S603, it is this very Python
                 [sys.executable, "-c", _ANSWER.format(path=sys.path)],
                 stdin=theirs.fileno(),
-                # A library that ends the process, for want of memory for example, says why.
+                # Libraries write there, for example when they find no memory and end the process.
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 env=os.environ | {"POLARS_MAX_THREADS": "1"},
@@ -92,9 +92,11 @@ def query(
         try:
             ours.send((store.path, store.read_path, store.wait))
             ours.send((sql, min(seconds, _LONGEST), rows, result_bytes))
-            error: Exception | None = ours.recv()
-            if error:
-                raise error
+            # Ctrl-C ends a poll but not a read: Polars has the system calls of a process restarted.
+            ours.poll(None)
+            refusal: Exception | None = ours.recv()
+            if refusal:
+                raise refusal
             return pl.read_ipc_stream(ours.recv_bytes())
         except (EOFError, OSError) as error:
             raise InputError([_why_it_ended(process.wait(), seconds)]) from error
@@ -129,7 +131,7 @@ def answer() -> None:
         first_line, *_ = str(error).splitlines() or [""]
         what = f"{type(error).__name__}: {first_line}"
         connection.send(InputError([Fault("sql", what, "write the query another way")]))
-    # At once: nothing is left that DuckDB or Python would have to close in an orderly way.
+    # At once, since nothing needs to be closed in order.
     os._exit(0)
 
 
@@ -193,26 +195,25 @@ def _limit_process(seconds: float) -> None:
 def _only_select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
     """The statement of `sql`. Raises `InputError` unless it is one, and a SELECT for DuckDB.
 
-    DESCRIBE, SUMMARIZE, SHOW, VALUES, FROM and TABLE are. So is WITH ... AS (COPY ...): only the
-    access to files that the process gave up keeps that from writing.
+    For DuckDB DESCRIBE, SUMMARIZE, SHOW, VALUES, FROM and TABLE are SELECTs. So is
+    WITH a AS (COPY ...): it cannot write because the process gave up all access to files.
     """
     try:
         statements = connection.extract_statements(sql)
-        kinds = [statement.type for statement in statements]
+        kinds = [statement.type.name for statement in statements]
     except ValueError:
-        # A kind that the Python package does not know.
-        kinds = []
-        what = "is no SELECT"
-    else:
-        what = f"has {len(kinds)} statements" if kinds else "is empty"
-    if len(kinds) == 1:
-        if kinds[0] == duckdb.StatementType.SELECT:
-            return statements[0]
-        what = f"is no SELECT but {kinds[0].name}"
-        if kinds[0] == duckdb.StatementType.MULTI:
-            hint = "write ON column IN (value, ...)"
-            raise InputError([Fault("sql", "is a PIVOT that does not name its values", hint)])
-    raise InputError([Fault("sql", what, "write one SELECT")])
+        # DuckDB has more kinds of statements than its Python package knows.
+        kinds = ["UNKNOWN"]
+    if kinds == ["SELECT"]:
+        return statements[0]
+    what, hint = "is not a SELECT", "write one SELECT: a query only reads the tables of the store"
+    if not kinds:
+        what = "is empty"
+    elif len(kinds) > 1:
+        what = f"has {len(kinds)} statements"
+    elif kinds == ["MULTI"]:
+        what, hint = "is a PIVOT that does not name its values", "write ON column IN (value, ...)"
+    raise InputError([Fault("sql", what, hint)])
 
 
 def _fault(error: Exception, version: int, path: Path) -> Fault:
@@ -221,7 +222,7 @@ def _fault(error: Exception, version: int, path: Path) -> Fault:
     if isinstance(error, MemoryError) or what.startswith("Out of Memory Error"):
         what, hint = "needs more than 2 GB of memory", "narrow it"
     elif isinstance(error, duckdb.PermissionException):
-        hint = "a query can only read the tables of the store"
+        hint = "a query only reads the tables of the store"
     unknown = isinstance(error, duckdb.BinderException | duckdb.CatalogException)
     if unknown and version < SCHEMA_VERSION:
         what += f" (schema version {version}, the newest is {SCHEMA_VERSION})"

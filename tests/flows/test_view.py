@@ -158,13 +158,13 @@ def test_a_query_comes_back_as_it_was_written(client: Client) -> None:
     [
         ("SELECT * FROM nowhere", "nowhere"),
         ("", "is empty; write one SELECT"),
-        ("DELETE FROM audit.tags", "is no SELECT but DELETE; write one SELECT"),
+        ("DELETE FROM audit.tags", "is not a SELECT; write one SELECT"),
         ("SELECT * FROM read_text('/etc/hostname')", "disabled by configuration"),
-        ("ATTACH '/tmp/other.duckdb'", "is no SELECT but ATTACH"),
-        ("COPY (SELECT 1) TO '{store}' (FORMAT csv, USE_TMP_FILE false)", "is no SELECT but COPY"),
+        ("ATTACH '/tmp/other.duckdb'", "is not a SELECT"),
+        ("COPY (SELECT 1) TO '{store}' (FORMAT csv, USE_TMP_FILE false)", "is not a SELECT"),
         (
             "WITH a AS (COPY (SELECT 1) TO '{store}' (FORMAT csv, USE_TMP_FILE false)) FROM a",
-            "disabled by configuration; a query can only read the tables of the store",
+            "disabled by configuration; a query only reads the tables of the store",
         ),
         ("SELECT repeat('x', 4000000000)", "needs more than 2 GB of memory; narrow it"),
         ("SELECT repeat('x', 1000000) FROM range(100)", "returns more than 64 MB"),
