@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.files import path_exists
 from claimflow.flows.pipeline.gates import CanarySource
 from claimflow.flows.pipeline.pipeline import Pipeline, build_pipeline, valid_section
 from claimflow.flows.pipeline.rerun import Rerun
@@ -64,6 +65,10 @@ def prepare(
     path = (store or pipeline.store).resolve()
     if path.is_dir():
         raise InputError([Fault(str(path), "a folder", "name a file in it as the store")])
+    above = next((folder for folder in path.parents if path_exists(folder)), None)
+    if above is not None and not above.is_dir():
+        what = f"is below {above}, which is no folder"
+        raise InputError([Fault(str(path), what, "name a file in a folder as the store")])
     opened = Store(path)
     if rerun.samples is not None:
         samples = select_samples(samples, rerun.samples, opened)

@@ -370,6 +370,15 @@ def test_arguments_that_are_not_utf_8(
     assert (done.returncode, done.stderr) == (2, f"claimflow: {message}; {hint}\n")
 
 
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_store_below_a_file(ran: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, str(ran), "--store", f"{ran}/s.duckdb"]) == 2
+    assert capsys.readouterr().err == (
+        f"claimflow: {ran}/s.duckdb: is below {ran}, which is no folder; "
+        "name a file in a folder as the store\n"
+    )
+
+
 def test_an_argument_with_a_null_character(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "a\0b.yaml"]) == 2
     assert capsys.readouterr().err == (
