@@ -80,8 +80,8 @@ def check_names(
 
     A deployment belongs to the schedules file that registered it, or to no file of claimflow. A
     limit is refused where another file, if it can be read here, gives another number. With
-    `replace` deployments and limits are taken over, and files that lose all of their deployments
-    lose their automations.
+    `replace` deployments and limits are taken over: one whose name differs by upper and lower
+    case is paused, and a file that loses all of its deployments loses its automations.
     """
     names = {one.name.casefold(): one.name for one in schedules.scheduled}
     tag = file_tag(file)
@@ -89,6 +89,10 @@ def check_names(
     taken = [one for one in others if one.name.casefold() in names]
     files = {_file_of(one) for one in others} - {None}
     if replace:
+        for one in taken:
+            if one.name != names[one.name.casefold()]:
+                note = f"{names[one.name.casefold()]} of {tag} took its place"
+                _pause(client, one, note)
         left = {_file_of(one) for one in others if one not in taken}
         for other in files - left:
             remove_automations(client, str(other))
@@ -132,18 +136,18 @@ def repair(
         rule = written[one.name].missed if one.name in written else "skip"
         missed += skip_missed_runs(client, one.id, rule, late=late)
         if one.name not in written and _LEFT not in one.tags:
-            _pause_left(client, file, one)
+            _pause(client, one, f"{one.name} is no longer in {file_tag(file)}")
             removed.append(one.name)
         if one.name in written and one.entrypoint != ENTRYPOINT:
             moved.append(one.name)
     return Repairs(orphans, missed, removed, moved)
 
 
-def _pause_left(client: SyncPrefectClient, file: Path, one: DeploymentResponse) -> None:
-    """Pause a deployment whose entry was removed, delete its schedules, and note why."""
+def _pause(client: SyncPrefectClient, one: DeploymentResponse, why: str) -> None:
+    """Pause a deployment, delete its schedules, and note why."""
     for schedule in one.schedules:
         client.delete_deployment_schedule(one.id, schedule.id)
-    note = f"Paused without a schedule: {one.name} is no longer in {file.resolve()}."
+    note = f"Paused without a schedule: {why}."
     update = DeploymentUpdate(paused=True, description=note, tags=[*one.tags, _LEFT])
     client.update_deployment(one.id, update)
 
@@ -209,9 +213,9 @@ def file_tag(file: Path) -> str:
 
 def _file_of(deployment: DeploymentResponse) -> str | None:
     """The schedules file that registered a deployment; None if claimflow did not."""
-    if TAG not in deployment.tags:
-        return None
-    return next((tag for tag in deployment.tags if tag not in (TAG, _LEFT)), None)
+    # Users may add tags of their own.
+    paths = (tag for tag in deployment.tags if Path(tag).is_absolute())
+    return next(paths, None) if TAG in deployment.tags else None
 
 
 def _evaluations(client: SyncPrefectClient) -> list[DeploymentResponse]:

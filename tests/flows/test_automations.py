@@ -173,6 +173,8 @@ def test_a_run_that_wrote_its_last_words_is_not_silent(
         api.propose(silent, state)
     assert api.ended(silent) == "CRASHED"
     until(lambda: any(": Crashed|" in text for text in posted))
+    # A process that only seemed to be gone.
+    assert api.propose(silent, "COMPLETED") == "Completed"
     assert [api.run(one)["state_type"] for one in (done, failed)] == ["COMPLETED", "FAILED"]
     name = api.run(failed)["name"]
     assert {json.loads(text)["text"] for text in posted if name in text} == {f"{name}: Failed|"}
@@ -265,6 +267,16 @@ def test_a_name_of_another_file_is_refused_unless_replaced(
     assert api.deployment("Mine")["paused"]
     assert automations(api, file) == {}
     assert {*automations(api, other)} == {*KINDS}
+
+    # In another case it is another deployment for Prefect: the first must not run beside it.
+    (one / "s.yaml").write_text((two / "s.yaml").read_text("utf-8").replace("Mine", "mine"))
+    api.patch(f"deployments/{known}", {"tags": ["mine", "claimflow", str(other)]})
+    assert deploy(tracked_forks, one)[0] == 2
+    deployed(tracked_forks, one, "--replace")
+    assert api.deployment("mine")["id"] != known
+    assert api.deployment("Mine")["schedules"] == []
+    assert f"mine of {file} took its place" in api.deployment("Mine")["description"]
+    assert automations(api, other) == {}
 
 
 FOREIGN = """
