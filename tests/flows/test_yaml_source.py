@@ -136,3 +136,11 @@ def test_aliases_that_multiply_are_not_followed(tmp_path: Path) -> None:
     source = load_yaml(write(tmp_path, "\n".join(lines)))
     assert len(source.faults) == 90
     assert "aliases are not supported" in str(source.faults[0])
+
+
+def test_a_name_with_a_null_character_and_the_hint_of_a_schedules_file() -> None:
+    with pytest.raises(InputError) as caught:
+        load_yaml(Path("a\0b.yaml"), what="a schedules file")
+    assert str(caught.value) == (
+        "a\0b.yaml: cannot be read (embedded null byte); name a schedules file"
+    )
