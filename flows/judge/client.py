@@ -16,6 +16,7 @@ from claimflow.flows.judge.call_statistics import (
     recall_resume_state,
 )
 from claimflow.flows.judge.calls import Call, chat_call, without_surrogates
+from claimflow.flows.judge.environment_secrets import with_header_values, without_secrets
 from claimflow.flows.judge.provider import (
     ChatReply,
     JudgeProvider,
@@ -82,7 +83,8 @@ async def chat(provider: JudgeProvider, request: Request, *, timeout: float) -> 
     """As `JudgeProvider.chat`, for any provider. Raises `ProviderError`, and nothing else."""
     hide = [message["content"] for message in request.messages]
     async with provider_call(timeout, hide):
-        return _checked(await provider.chat(request, timeout=timeout))
+        sent = request._replace(parameters=with_header_values(request.parameters))
+        return _checked(await provider.chat(sent, timeout=timeout))
 
 
 def _checked(reply: Any) -> ChatReply:
@@ -97,7 +99,8 @@ def _checked(reply: Any) -> ChatReply:
         text = getattr(reply, name)
         if text is not None and not isinstance(text, str):
             raise TypeError(f"{name} of the ChatReply is {type(text).__name__}, not str")
-        texts[name] = without_surrogates(text)
+        # An endpoint may echo a key. Replies are stored, and shown.
+        texts[name] = without_surrogates(text and without_secrets(text))
     return reply._replace(**texts | {"text": texts["text"] or ""}, usage=checked_usage(reply.usage))
 
 

@@ -14,6 +14,7 @@ from claimflow.flows.errors import JudgeError
 from claimflow.flows.judge.budget import BudgetExceeded, price_of
 from claimflow.flows.judge.calls import Call, embedding_call
 from claimflow.flows.judge.client import RateLimitedClient, warm_up
+from claimflow.flows.judge.environment_secrets import with_header_values
 from claimflow.flows.judge.provider import JudgeProvider, ProviderError, Usage, endpoint_identity
 from claimflow.flows.judge.provider_errors import provider_call
 from claimflow.flows.judge.session import Session
@@ -36,7 +37,7 @@ async def embed(
             endpoint.model,
             texts,
             api_base=endpoint.api_base,
-            parameters=endpoint.parameters(),
+            parameters=with_header_values(endpoint.parameters()),
             timeout=timeout,
         )
         return await asyncio.to_thread(unit_vectors, vectors, len(texts)), checked_usage(usage)

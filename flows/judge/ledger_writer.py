@@ -6,6 +6,7 @@ import fcntl
 import glob
 import json
 import logging
+import os
 import secrets
 import time
 from collections import deque
@@ -46,7 +47,8 @@ class Journal:
         )
         unfinished = self._path.with_suffix(".new")
         with _store_full_errors(store):
-            self._file: BinaryIO = unfinished.open("xb", buffering=0)
+            made = os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            self._file: BinaryIO = os.fdopen(made, "wb", buffering=0)
             fcntl.flock(self._file, fcntl.LOCK_EX)
             # Another process looks only for the final name, and finds the file locked.
             unfinished.rename(self._path)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import re
 import traceback
 from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mapping
@@ -15,6 +14,7 @@ from typing import Any, Final, NamedTuple, get_args
 from urllib.parse import urljoin, urlsplit
 
 from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.judge.environment_secrets import missing_headers, without_secrets
 from claimflow.flows.judge.provider import ErrorKind, JudgeProvider, ProviderError
 from claimflow.flows.pipeline.model_settings import Endpoint
 
@@ -80,12 +80,10 @@ def _place(steps: Any) -> str:
 def scrub(text: str, *, hide: Iterable[str] = ()) -> str:
     """`text` on one line, without control characters and secrets, at most 4,000 characters.
 
-    Secrets are texts of a known shape, and the values of environment variables whose names
-    end in KEY, TOKEN or SECRET. Quotations of the texts to `hide` are removed, too.
+    Secrets are texts of a known shape, and those that `without_secrets` knows. Quotations of the
+    texts to `hide` are removed, too.
     """
-    text = text[:_READ]
-    for secret in _environment_secrets():
-        text = text.replace(secret, _STARS)
+    text = without_secrets(text)[:_READ]
     for pattern in _SECRETS:
         text = pattern.sub(lambda match: match[1] + _STARS, text)
     for hidden in hide:
@@ -96,16 +94,6 @@ def scrub(text: str, *, hide: Iterable[str] = ()) -> str:
 def clip(text: str, longest: int = LONGEST) -> str:
     """`text`, cut with an ellipsis when it is longer than that many characters."""
     return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
-
-
-def _environment_secrets() -> Iterator[str]:
-    """Secrets of the environment, the longest first, since one may contain another."""
-    values = {
-        value
-        for name, value in os.environ.items()
-        if name.upper().endswith(("KEY", "TOKEN", "SECRET")) and len(value) >= 8
-    }
-    yield from sorted(values, key=len, reverse=True)
 
 
 def _without(text: str, hidden: str) -> str:
@@ -384,6 +372,7 @@ def _valid(error: ProviderError) -> ProviderError:
     if error.kind not in get_args(ErrorKind):
         return ProviderError("bad_request", f"ProviderError of the unknown kind {error.kind!r}")
     error.message = clip(scrub(str(error.message)))
+    error.args = (error.message,)
     error.retry_after = _wait_seconds(error.retry_after)
     return error
 
@@ -404,6 +393,8 @@ def provider_answer(name: str, method: str) -> Iterator[None]:
 
 def missing_of(endpoint: Endpoint, provider: JudgeProvider) -> str | None:
     """As `JudgeProvider.missing`, for any provider. Raises `InputError`, and nothing else."""
+    if missing := missing_headers(endpoint.parameters()):
+        return missing
     with provider_answer(endpoint.provider, "missing"):
         return _text_or_none(provider.missing(endpoint.model, endpoint.api_base))
 

@@ -1,6 +1,7 @@
 """Settings of judges, embedders and entailment models."""
 
 import re
+from collections.abc import Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
@@ -90,10 +91,46 @@ def _check_extra(extra: dict[str, Any]) -> dict[str, Any]:
     taken = sorted(_RESERVED & set(extra))
     if taken:
         raise ValueError(f"{taken[0]} cannot be in extra: it is set by the judge or by claimflow")
-    secret = _secret_in(extra)
+    for place in HEADERS:
+        _check_headers(place, extra.get(place, {}))
+    secret = _secret_in({name: value for name, value in extra.items() if name not in HEADERS})
     if secret:
         raise ValueError(f"{secret} looks like a secret: keys belong in the environment")
     return extra
+
+
+HEADERS: Final = ("extra_headers", "headers")
+"""Parameters that are sent as headers of the request."""
+
+_VARIABLE: Final = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
+_SECRET_HEADER: Final = re.compile(
+    r"key|token|secret|auth|password|passwd|credential|cookie|session|signature", re.IGNORECASE
+)
+
+
+def header_variables(parameters: Mapping[str, Any]) -> dict[str, str]:
+    """The environment variables that hold the values of headers, by header."""
+    return {
+        str(header): found[1]
+        for place in HEADERS
+        for header, value in (parameters.get(place) or {}).items()
+        if (found := _VARIABLE.fullmatch(str(value)))
+    }
+
+
+def _check_headers(place: str, headers: Any) -> None:
+    """Raise `ValueError` unless every header that may be a secret names a variable."""
+    if not isinstance(headers, dict):
+        raise ValueError(f"{place} is a mapping of headers, such as x-api-key: env:MY_KEY")  # noqa: TRY004
+    for header, value in headers.items():
+        named = isinstance(value, str) and _VARIABLE.fullmatch(value)
+        if not named and (_SECRET_HEADER.search(str(header)) or str(value).startswith("env:")):
+            raise ValueError(
+                f"the value of the header {header} belongs in the environment: write env:NAME, "
+                "the name of the variable that holds it"
+            )
+        if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
+            raise ValueError(f"the value of the header {header} is no text that a header can have")
 
 
 def _secret_in(value: Any) -> str | None:

@@ -47,6 +47,7 @@ class OpenFile:
         self.read_only = read_only
         self.opened_at = time.monotonic()
         self._path = path.resolve()
+        new = not read_only and not path.exists()
         self._attached = config is None
         with _LOCK:
             if self._path in _OPEN_PATHS:
@@ -69,6 +70,9 @@ class OpenFile:
                 # not notice that this process has the file open.
                 self._duckdb = duckdb.connect(path, read_only, dict(config))
                 self._duckdb.execute(_CORRECT_SUMS)
+            if new:
+                # A store holds texts and replies. Who may read it besides is for its owner to say.
+                path.chmod(0o600)
         except BaseException as error:
             _OPEN_PATHS.discard(self._path)
             if config is not None and isinstance(error, duckdb.CatalogException):

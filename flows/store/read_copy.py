@@ -19,7 +19,7 @@ from claimflow.flows.store.store import Store
 _ABANDONED_AFTER: Final = 3600.0
 """Seconds after which an unfinished copy is taken for one that a crash left behind."""
 
-_COPY: Final = "import shutil, sys; shutil.copyfile(sys.argv[1], sys.argv[2])"
+_COPY: Final = "import os, shutil, sys; os.umask(0o077); shutil.copyfile(sys.argv[1], sys.argv[2])"
 
 _LOG: Final = logging.getLogger("claimflow")
 

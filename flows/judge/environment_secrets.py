@@ -1,0 +1,66 @@
+"""Secrets of the environment: put into the headers of a request, and taken out of what comes back.
+
+A header is `env:NAME` in the settings, in keys and in the store; its value exists only in the
+request that is sent.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from claimflow.flows.pipeline.model_settings import HEADERS, header_variables
+
+_HIDDEN: Final = "***"
+_SHORTEST: Final = 8
+_SHORTEST_HEADER: Final = 4
+"""Shorter texts are no secrets, and would be found in ordinary words."""
+
+_used: Final[set[str]] = set()
+"""Variables whose values were put into headers, whatever their names are."""
+
+
+def with_header_values(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a request with the values of headers that are `env:NAME`.
+
+    Raises `KeyError` with the name of a variable that is not set.
+    """
+    filled = dict(parameters)
+    for name in HEADERS:
+        variables = header_variables({name: parameters.get(name)})
+        if variables:
+            _used.update(variables.values())
+            filled[name] = {
+                header: os.environ[variables[header]] if header in variables else value
+                for header, value in parameters[name].items()
+            }
+    return filled
+
+
+def missing_headers(parameters: Mapping[str, Any]) -> str | None:
+    """Which variables of headers are not set or unfit for a header; None where none is."""
+    for header, name in header_variables(parameters).items():
+        value = os.environ.get(name, "")
+        if not value:
+            return f"set {name} in the environment, the value of the header {header}"
+        if not (value.isascii() and value.isprintable()):
+            return f"{name} in the environment holds a sign that the header {header} cannot have"
+    return None
+
+
+def without_secrets(text: str) -> str:
+    """The text with stars in place of keys: values of variables whose names end in KEY, TOKEN or
+    SECRET, and values of headers."""
+    for secret in _secrets():
+        text = text.replace(secret, _HIDDEN)
+    return text
+
+
+def _secrets() -> Iterator[str]:
+    """The longest first, since one may contain another."""
+    values = {
+        value
+        for name, value in os.environ.items()
+        if (name.upper().endswith(("KEY", "TOKEN", "SECRET")) and len(value) >= _SHORTEST)
+        or (name in _used and len(value) >= _SHORTEST_HEADER)
+    }
+    yield from sorted(values, key=len, reverse=True)
