@@ -328,7 +328,10 @@ def test_the_settings_that_a_page_shows_are_right(page: str, tmp_path: Path) -> 
     for part in parts:
         if "name" in part or "deployments" in part:
             continue
-        above = ("judge", "judges", "embedder", "entailment", "gates", "workers", "canaries")
+        above = (
+            *("judge", "judges", "embedder", "entailment"),
+            *("gates", "fail_when", "workers", "canaries"),
+        )
         top = {key: part.pop(key) for key in above if key in part}
         judge = {"judge": {"model": "openai/any"}} if "judge" not in top else {}
         steps = {"response_claims": {"use": "decompose_claims", "of": "response"}}

@@ -16,7 +16,6 @@ from claimflow.flows.cli.options import (
 from claimflow.flows.cli.output import write_bytes
 from claimflow.flows.cli.stores import named_store, readable_run, readable_store, run_named
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.pipeline.times import MAX_DAYS
 from claimflow.flows.report.formatting import format_count
 
 if TYPE_CHECKING:
@@ -81,6 +80,8 @@ def add(commands: Commands) -> None:
 
 def _days(text: str) -> int:
     """A whole number of days from 1 to 36,500, by which any date can be moved."""
+    from claimflow.flows.pipeline.times import MAX_DAYS
+
     number = positive(text)
     if number > MAX_DAYS:
         raise argparse.ArgumentTypeError(f"must be {MAX_DAYS} or less")

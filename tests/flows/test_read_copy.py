@@ -70,8 +70,10 @@ def small(tmp_path: Path, write_small: Callable[[Path], Path]) -> Path:
 def add_run(store: Store) -> None:
     with store.writing() as connection:
         connection.execute(
-            "INSERT INTO audit.runs SELECT 'r' || (SELECT count(*) FROM audit.runs), 'p', 'c', '',"
-            " 'done', NULL, now()::TIMESTAMP, now()::TIMESTAMP, 'h', 1, 'v'"
+            "INSERT INTO audit.runs (run_id, pipeline, config_path, config, status, started_at,"
+            " ended_at, host, process, made_by)"
+            " SELECT 'r' || (SELECT count(*) FROM audit.runs), 'p', 'c', '',"
+            " 'done', now()::TIMESTAMP, now()::TIMESTAMP, 'h', 1, 'v'"
         )
 
 
