@@ -77,7 +77,7 @@ def tables(judged: Judged) -> dict[str, list[tuple[Any, ...]]]:
     with judged.store.reading() as connection:
         return {
             name: read_table(connection, f"SELECT * FROM latest.{name} ORDER BY ALL")
-            .drop("call_id", strict=False)
+            .drop("run_id", "call_id", strict=False)
             .rows()
             for name in ("samples", "claims", "verdicts", "scores", "summaries")
         }
