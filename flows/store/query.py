@@ -150,7 +150,7 @@ def _select(
             connection.execute(limit)
         _limit_process(seconds)
         try:
-            result = _readable(connection.sql(_only_select(connection, sql)))
+            result = _readable(connection.sql(only_select(connection, sql)))
             table = pl.DataFrame(Arrow(result if rows is None else result.limit(rows)))
         # Polars passes on what DuckDB raises after the first rows as a ComputeError.
         except (duckdb.Error, pl.exceptions.ComputeError, MemoryError) as error:
@@ -192,7 +192,7 @@ def _limit_process(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
-def _only_select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
+def only_select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
     """The statement of `sql`. Raises `InputError` unless it is one, and a SELECT for DuckDB.
 
     For DuckDB DESCRIBE, SUMMARIZE, SHOW, VALUES, FROM and TABLE are SELECTs. So is
