@@ -259,7 +259,7 @@ def test_nights_run_as_the_readme_says(server: str, clone: Path, tmp_path: Path)
     whole, part = (run["state"]["message"] for run in runs)
     assert whole.endswith(": 40 samples, 0 steps made, 18 reused")
     assert part.endswith(": 40 samples, 4 of 18 steps, 1 step made, 3 reused")
-    assert all(re.fullmatch(r"quickstart \d{4}-\d\d-\d\d \d\d:\d\d", run["name"]) for run in runs)
+    assert all(re.fullmatch(r"nightly \d{4}-\d\d-\d\d \d\d:\d\d", run["name"]) for run in runs)
     for run in runs:
         of_run = {"artifacts": {"flow_run_id": {"any_": [run["id"]]}}}
         keys = {one["key"] for one in ask(f"{server}/artifacts/filter", of_run)}
