@@ -32,7 +32,7 @@ class _LockFile:
     """The open file of one store in this process, and the offsets that its sessions hold."""
 
     def __init__(self, path: Path) -> None:
-        self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         self.held: set[int] = set()
         self.sessions = 0
 

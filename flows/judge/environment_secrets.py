@@ -4,8 +4,11 @@ A header is `env:NAME` in the settings, in keys and in the store; its value exis
 request that is sent.
 """
 
+import base64
 import os
+import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, Final
 
 from claimflow.flows.pipeline.model_settings import HEADERS, header_variables
@@ -49,10 +52,22 @@ def missing_headers(parameters: Mapping[str, Any]) -> str | None:
 
 def without_secrets(text: str) -> str:
     """The text with stars in place of keys: values of variables whose names end in KEY, TOKEN or
-    SECRET, and values of headers."""
+    SECRET, and values of headers. Also of keys that are written in base64, or with escapes of JSON
+    or of a URL in place of some characters."""
     for secret in _secrets():
-        text = text.replace(secret, _HIDDEN)
+        text = re.sub(_spellings(secret), _HIDDEN, text)
     return text
+
+
+@cache
+def _spellings(secret: str) -> str:
+    """A pattern for a secret as it is, or in a coding that a reader of the text may undo."""
+    codes = re.escape(base64.b64encode(secret.encode("utf-8", "replace")).decode().rstrip("="))
+    characters = "".join(
+        rf"(?:{re.escape(sign)}|\\{re.escape(sign)}|(?i:\\u{ord(sign):04x}|%{ord(sign):02x}))"
+        for sign in secret
+    )
+    return f"{characters}|{codes}"
 
 
 def _secrets() -> Iterator[str]:

@@ -12,7 +12,7 @@ import socket
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import datetime
@@ -78,6 +78,10 @@ _KEEPS_CLIENT: Final[Mapping[tuple[str, str], tuple[str, dict[str, Any]]]] = {
 }
 """Providers that litellm 1.106 calls through a client that it keeps for an event loop, with the
 name and the parameters of that client. It takes no other."""
+
+_MOST_BYTES: Final = {False: 2**24, True: 2**27}
+"""Most bytes of a reply with a text, and of one with embeddings, after it is unpacked: 2,048
+vectors of 3,072 numbers fit."""
 
 _NO_CACHE: Final = {"no-cache": True, "no-store": True}
 
@@ -349,11 +353,12 @@ class LitellmProvider(JudgeProvider):
         package = _litellm()
         if provider in _TAKES_CLIENT[function]:
             return self._own_client()
-        if provider in ("openai", "text-completion-openai"):
+        if provider in ("openai", "text-completion-openai") and not proxied(package):
             return self._openai_client(_openai_address(request.api_base))
         if provider in ("azure", "azure_text"):
             return self._azure_client(request)
-        if provider in package.openai_compatible_providers or provider in _OPENAI_LIKE:
+        compatible = provider in package.openai_compatible_providers or provider in _OPENAI_LIKE
+        if compatible or proxied(package):
             _, _, key, url = package.get_llm_provider(request.model, api_base=request.api_base)
             return self._openai_client(_OpenaiAddress(url, key or "none")) if url else None
         if (function, provider) in _KEEPS_CLIENT:
@@ -574,7 +579,19 @@ def _client_class() -> type[Any]:
 
 
 async def _read_carefully(response: Any) -> None:
-    """Make litellm read the body of a reply by `read_reply`."""
+    """Make litellm read the body of a reply up to a limit, and by `read_reply`."""
+    most = _MOST_BYTES["embed" in response.request.url.path.lower()]
+    read = response.aiter_bytes
+
+    async def read_up_to_most(chunk_size: int | None = None) -> AsyncIterator[bytes]:
+        size = 0
+        async for part in read(chunk_size):
+            size += len(part)
+            if size > most:
+                raise ProviderError("bad_request", f"the reply is longer than {most >> 20} MB")
+            yield part
+
+    response.aiter_bytes = read_up_to_most
     if response.is_success:
         response.json = lambda: read_reply(response.content)
 
@@ -788,7 +805,9 @@ def _chat_reply(reply: Any) -> ChatReply:
     text = _text(choice.message)
     refusal = None if text else _refusal(choice.message, finish)
     fingerprint = getattr(reply, "system_fingerprint", None)
-    return ChatReply(text, finish, refusal, _usage(reply), fingerprint)
+    # A server may write anything there; the answer is paid for.
+    known = fingerprint if isinstance(fingerprint, str) else None
+    return ChatReply(text, finish, refusal, _usage(reply), known)
 
 
 def _text(message: Any) -> str:

@@ -44,7 +44,8 @@ def read_reply(content: bytes) -> dict[str, Any]:
     without a report of tokens, too. Where a number is wrong, all numbers beside it become 0, which
     litellm reads as not reported; a group of numbers within the report, such as
     `prompt_tokens_details`, is left out. So is a number that is not finite, such as 1e999 as the
-    time of the reply. Raises `ValueError` where the reply is no JSON object.
+    time of the reply. An embedding with a truth value in it, of which litellm would make 0 and 1,
+    is left out. Raises `ValueError` where the reply is no JSON object.
     """
     reply = json.loads(content, parse_int=_whole_number)
     if not isinstance(reply, dict):
@@ -53,6 +54,10 @@ def read_reply(content: bytes) -> dict[str, Any]:
     reply[name] = _checked_report(reply.get(name))
     # Ollama's numbers stand beside the answer.
     reply |= _checked_report({key: reply[key] for key in _OLLAMA if key in reply})
+    for entry in reply["data"] if isinstance(reply.get("data"), list) else ():
+        vector = entry.get("embedding") if isinstance(entry, dict) else None
+        if isinstance(vector, list) and bool in set(map(type, vector)):
+            entry["embedding"] = None
     return {
         name: value
         for name, value in reply.items()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from claimflow.flows.judge.client import chat
+from claimflow.flows.judge.environment_secrets import without_secrets
 from claimflow.flows.judge.ledger_writer import Journal
 from claimflow.flows.judge.provider import ChatReply, JudgeProvider, ProviderError, Request
 from claimflow.flows.store.read_copy import read_copy_path, write_read_copy
@@ -115,6 +116,21 @@ def test_a_reply_that_echoes_a_key_is_kept_without_it() -> None:
     provider.fail = True
     with pytest.raises(ProviderError, match=r"no entry for \*\*\*"):
         asyncio.run(chat(provider, request, timeout=5))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        r"\u0073\u006B\u002d\u0061\u002b\u0062\u002f\u0063\u003d\u003d99",
+        r"sk-a+b\/c==99",
+        "sk-a%2Bb%2fc%3D%3D99",
+        "%73%6b%2Da+b/c==99",
+        "c2stYStiL2M9PTk5",
+    ],
+)
+def test_a_key_in_another_coding_is_hidden(written: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "sk-a+b/c==99")
+    assert without_secrets(f"you are {written}!") == "you are ***!"
 
 
 def test_what_a_run_leaves_can_be_read_by_its_owner_only(tmp_path: Path) -> None:

@@ -155,3 +155,9 @@ def test_a_number_that_is_not_finite_discards_no_answer(tmp_path: Path) -> None:
 )
 def test_the_cache_holds_no_more_tokens_than_the_prompt(usage: Usage, checked: Usage) -> None:
     assert checked_usage(usage) == checked
+
+
+def test_an_embedding_with_truth_values_is_left_out() -> None:
+    vectors = [[0.5, True], [0.5, 1]]
+    reply = read_reply(json.dumps({"data": [{"embedding": one} for one in vectors]}).encode())
+    assert reply["data"] == [{"embedding": None}, {"embedding": [0.5, 1]}]
