@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import duckdb
 
+from claimflow.flows.files import path_exists
+
 MAX_SHARED_SECONDS: Final = 0.5
 """After this long an open file is closed although other threads want it, so that other
 processes get their turn."""
@@ -47,7 +49,7 @@ class OpenFile:
         self.read_only = read_only
         self.opened_at = time.monotonic()
         self._path = path.resolve()
-        new = not read_only and not path.exists()
+        new = not read_only and not path_exists(path)
         self._attached = config is None
         with _LOCK:
             if self._path in _OPEN_PATHS:
