@@ -364,9 +364,12 @@ def test_a_run_is_published_below_its_id(s3: str, small_store: Store, tmp_path: 
     assert printed["run_id"] == run_id
     assert {one["file"] for one in printed["tables"].values()} == set(found)
     assert pl.read_parquet(found["claims.parquet"])["run_id"].unique().to_list() == [run_id]
-    put(f"{s3}/nights/{run_id}/mine.parquet", tmp_path / "manifest.json")
+    put(f"{s3}/nights/{run_id}/mine.parquet", b"not of the run")
     assert remove_published(run_id, f"{s3}/nights") == len(found) + 1
-    assert set(fetched(f"{s3}/nights/{run_id}", tmp_path / "left")) == {"mine.parquet"}
+    left = fetched(f"{s3}/nights/{run_id}", tmp_path)
+    assert {name: path.read_bytes() for name, path in left.items()} == {
+        "mine.parquet": b"not of the run"
+    }
     assert remove_published(run_id, f"{s3}/nights") == 0
 
 
