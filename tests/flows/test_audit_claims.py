@@ -116,24 +116,31 @@ SAMPLES = [
     {"sample_id": "e", "response": None},
     {"sample_id": "f", "response": " "},
 ]
+CLAIMS_RUN = {"samples": Table("samples", SAMPLES), "response_claims": Table("claims", ROWS)}
+NO_CLAIMS_RUN = {"samples": Table("samples", [{"sample_id": "a"}])}
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     store = Store(tmp_path_factory.mktemp("audit") / "claims.duckdb")
-    steps = {"samples": Table("samples", SAMPLES), "response_claims": Table("claims", ROWS)}
-    put_run(store, steps)
-    put_run(store, {"samples": Table("samples", [{"sample_id": "a"}])}, pipeline="none")
+    put_run(store, CLAIMS_RUN)
+    put_run(store, NO_CLAIMS_RUN, pipeline="none")
     return store
 
 
-def test_the_query_of_the_readme(store: Store) -> None:
-    """The latest run has no claims, so it has none without a place."""
+def test_the_query_of_the_readme(tmp_path: Path) -> None:
+    """It shows the claims without a place of the latest run of each pipeline."""
     chapter = README.partition("\n## Claim audit\n")[2].partition("\n## ")[0]
     sql = chapter.partition("```sql\n")[2].partition("```")[0]
+    store = Store(tmp_path / "claims.duckdb")
+    put_run(store, CLAIMS_RUN)
+    put_run(store, NO_CLAIMS_RUN, pipeline="none")
+    unplaced = [BUILT, "He left. \x1b[31m"]
+    assert query(store, sql, seconds=9)["claim"].to_list() == unplaced
+    put_run(store, NO_CLAIMS_RUN)
     assert query(store, sql, seconds=9).height == 0
     everywhere = query(store, sql.replace("latest.", ""), seconds=9)
-    assert everywhere["claim"].to_list() == [BUILT, "He left. \x1b[31m"]
+    assert everywhere["claim"].to_list() == unplaced
 
 
 def test_the_readme_lists_every_check() -> None:
