@@ -131,14 +131,15 @@ def test_failed_late_and_silent_runs_ring(
         Judged(tmp_path, endpoint).write(["one"])
         small.write_text((tmp_path / "p.yaml").read_text("utf-8"), "utf-8")
         process = subprocess.Popen(
-            [sys.executable, "-m", "prefect.flow_engine"],
+            [sys.executable, "-m", "prefect.engine"],
             env=environment(
                 tmp_path / "home", PREFECT_API_URL=api.url, PREFECT__FLOW_RUN_ID=running
             ),
             cwd=tmp_path,
         )
         try:
-            until(lambda: endpoint.hits)
+            until(lambda: endpoint.hits or process.poll() is not None)
+            assert process.poll() is None
         finally:
             process.kill()
             process.wait()
@@ -232,12 +233,12 @@ def test_a_name_of_another_file_is_refused_unless_replaced(
 ) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     mine = "Mine: {pipeline: small.yaml, cron: '0 2 1 * *'}"
-    file = write(one, mine, more="limits: {shared-by-two: {rpm: 60}}")
+    file = write(one, mine, more="limits: {of-two-files: {rpm: 60}}")
     other = write(
         two,
         "mine: {pipeline: small.yaml, cron: '0 3 1 * *'}",
         "own: {pipeline: small.yaml, cron: '0 3 1 * *'}",
-        more="limits: {shared-by-two: {rpm: 1200}}",
+        more="limits: {of-two-files: {rpm: 1200}}",
     )
     for folder in (one, two):
         write_small(folder)
@@ -250,7 +251,7 @@ def test_a_name_of_another_file_is_refused_unless_replaced(
     assert err.splitlines() == [
         "claimflow: s.yaml deployments.mine: there is a deployment evaluate/Mine "
         f"of {file}; {hint}",
-        f"s.yaml limits.shared-by-two: {file} gives this limit 60 requests a minute; "
+        f"s.yaml limits.of-two-files: {file} gives this limit 60 requests a minute; "
         "write the same in both, or overrule it by --replace",
     ]
     with pytest.raises(HTTPError):
