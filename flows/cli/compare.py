@@ -66,10 +66,15 @@ def diff(options: Namespace) -> int:
     from claimflow.flows.quality.comparison import as_json, compare
     from claimflow.flows.report.markdown import comparison_markdown
     from claimflow.flows.report.terminal import print_comparison
-    from claimflow.flows.store.runs import LATEST, PREVIOUS
+    from claimflow.flows.store.runs import LATEST, PREVIOUS, pipeline_and_start
 
     store = readable_store(options)
-    b = run_named(options, store, options.b or LATEST)
+    pipeline = None
+    if options.a not in (None, LATEST, PREVIOUS):
+        named = run_named(options, store, options.a)
+        with store.reading() as connection:
+            pipeline, _ = pipeline_and_start(connection, named)
+    b = run_named(options, store, options.b or LATEST, pipeline=pipeline)
     a = run_named(options, store, options.a or PREVIOUS, before=b)
     comparison = compare(store, a, b, by=options.by, metrics=options.metric)
     limit = options.limit

@@ -91,9 +91,16 @@ def readable_run(options: Namespace) -> tuple["Store", str]:
 
 
 def run_named(
-    options: Namespace, store: "Store", word: str | None, *, before: str | None = None
+    options: Namespace,
+    store: "Store",
+    word: str | None,
+    *,
+    before: str | None = None,
+    pipeline: str | None = None,
 ) -> str:
     """The run that `word` names, as `chosen_run` finds it; of the pipeline of `--config` if given.
+
+    Without `--config` it is of `pipeline`, if given.
 
     Where the word could mean another run, standard error says which one is taken.
     """
@@ -101,7 +108,8 @@ def run_named(
     from claimflow.flows.pipeline.yaml_source import load_yaml
     from claimflow.flows.store.results import chosen_run, run_choice_notes
 
-    pipeline = build_pipeline(load_yaml(options.config)).name if options.config else None
+    if options.config:
+        pipeline = build_pipeline(load_yaml(options.config)).name
     run_id = chosen_run(store, word, before=before, pipeline=pipeline)
     if before is None:
         for note in run_choice_notes(store, word, run_id, pipeline=pipeline):

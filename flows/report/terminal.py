@@ -148,7 +148,7 @@ _SHOWN_CLAIMS: Final = 4
 _SHOWN_EDITS: Final = 5
 _LATEST_CONTRADICTED: Final = (
     "SELECT sample_id, claim, verdicts.step FROM latest.claims JOIN latest.verdicts "
-    "USING (claim_id) WHERE verdict = 'contradicted'"
+    "USING (run_id, claim_id) WHERE verdict = 'contradicted'"
 )
 _CONTRADICTED: Final = (
     "SELECT sample_id, claim, verdicts.step FROM claims JOIN verdicts USING (run_id, claim_id) "

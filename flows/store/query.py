@@ -108,7 +108,7 @@ def query(
 def _why_it_ended(code: int, seconds: float) -> Fault:
     if code == -signal.SIGALRM:
         what = f"took longer than {seconds:g} s"
-        return Fault("sql", what, "narrow it, or raise --timeout of `claimflow sql`")
+        return Fault("sql", what, "narrow it, or use `claimflow sql --timeout`")
     how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
     return Fault("sql", f"was ended {how}", "it may need too much memory: narrow it")
 

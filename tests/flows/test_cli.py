@@ -77,7 +77,7 @@ def test_run_prints_metrics_lowest_samples_store_and_next_commands(small: Path) 
         f"store: {small.parent}/small.duckdb",
         "next:",
         'claimflow sql "SELECT sample_id, claim, verdicts.step FROM latest.claims JOIN '
-        "latest.verdicts USING (claim_id) WHERE verdict = 'contradicted'\"",
+        "latest.verdicts USING (run_id, claim_id) WHERE verdict = 'contradicted'\"",
         "claimflow explain birth",
         "claimflow plan small.yaml",
     ]

@@ -234,6 +234,14 @@ def test_a_store_of_several_pipelines(
     printed = capsys.readouterr()
     assert printed.err == ""
     assert printed.out.startswith(f"A  {first} ")
+    for words in (["diff", first], ["diff", first, "latest"]):
+        assert main([*words, *store]) == 0
+        printed = capsys.readouterr()
+        assert printed.err == ""
+        lines = printed.out.splitlines()
+        assert [line.split()[:2] for line in lines[:2]] == [["A", first], ["B", second]]
+    assert main(["diff", second, "previous", *store]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["B", first]
     run(gated, limit=1)
     assert main(["tag", "latest", "main", "--config", "small.yaml"]) == 0
     partial = newest_run(Store(gated.with_name("small.duckdb")), pipeline="small")

@@ -240,7 +240,7 @@ def test_what_only_reads_is_a_select(store: Store, sql: str) -> None:
 )
 def test_a_query_that_takes_too_long_is_ended(store: Store, sql: str) -> None:
     assert refusal(store, sql, seconds=0.2) == (
-        "sql: took longer than 0.2 s; narrow it, or raise --timeout of `claimflow sql`"
+        "sql: took longer than 0.2 s; narrow it, or use `claimflow sql --timeout`"
     )
 
 

@@ -1,6 +1,7 @@
 """What flows/guides/sql.md says about the tables of a store, and the queries that it gives."""
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any, Final
 
@@ -113,14 +114,17 @@ def test_there_are_ten_queries() -> None:
 
 
 def test_unsupported_claims_by_document(store: Store) -> None:
-    assert answer(store, "Unsupported claims").rows() == [("menu.md", 12, 12), ("guide.md", 1, 3)]
+    assert answer(store, "Unsupported claims").rows() == [
+        ("p", "menu.md", 12, 12),
+        ("p", "guide.md", 1, 3),
+    ]
 
 
 def test_verdicts_that_flipped(store: Store) -> None:
     assert answer(store, "Verdicts that flipped").rows() == [
-        ("menu", CHEESE, "reference", "neutral", "entailed"),
-        ("menu", OPENED, "reference", "contradicted", "neutral"),
-        ("menu", PARIS, "reference", "entailed", "contradicted"),
+        ("p", "menu", CHEESE, "reference", "neutral", "entailed"),
+        ("p", "menu", OPENED, "reference", "contradicted", "neutral"),
+        ("p", "menu", PARIS, "reference", "entailed", "contradicted"),
     ]
 
 
@@ -149,32 +153,32 @@ def test_slowest_calls(store: Store) -> None:
 
 def test_words_and_meaning_apart(store: Store) -> None:
     rows = answer(store, "Samples where words").rows()
-    assert [row[0] for row in rows] == ["broken", "late", "made up", "menu", "tower"]
-    assert rows[0][1:] == pytest.approx((2 / 3, 0, 2 / 3))
-    assert rows[4][1:] == pytest.approx((1, 2 / 3, 1 / 3))
+    assert [row[1] for row in rows] == ["broken", "late", "made up", "menu", "tower"]
+    assert rows[0][2:] == pytest.approx((2 / 3, 0, 2 / 3))
+    assert rows[4][2:] == pytest.approx((1, 2 / 3, 1 / 3))
 
 
 def test_claims_without_evidence(store: Store) -> None:
     assert answer(store, "Claims that were judged without").rows() == [
-        ("made up", OPENED, "contradicted", "as everybody knows"),
-        ("made up", PARIS, "entailed", "as everybody knows"),
+        ("p", "made up", OPENED, "contradicted", "as everybody knows"),
+        ("p", "made up", PARIS, "entailed", "as everybody knows"),
     ]
 
 
 def test_what_failed(store: Store) -> None:
-    ((step, failure, failed, example),) = answer(store, "What failed").rows()
-    assert (step, failure, failed) == ("response_in_reference", "refused", 3)
+    ((pipeline, step, failure, failed, example),) = answer(store, "What failed").rows()
+    assert (pipeline, step, failure, failed) == ("p", "response_in_reference", "refused", 3)
     assert example.endswith("refused: I'm sorry, but I cannot assist with that.")
 
 
 def test_the_words_of_a_call(store: Store) -> None:
     rows = answer(store, "The judge's very words").rows()
-    assert [row[:2] for row in rows] == [
-        (CHEESE, "neutral"),
-        (OPENED, "contradicted"),
-        (PARIS, "entailed"),
+    assert [row[:3] for row in rows] == [
+        ("p", CHEESE, "neutral"),
+        ("p", OPENED, "contradicted"),
+        ("p", PARIS, "entailed"),
     ]
-    assert all('"reason": "The premise has another number."' in row[2] for row in rows)
+    assert all('"reason": "The premise has another number."' in row[3] for row in rows)
 
 
 def test_a_metric_over_runs(store: Store) -> None:
@@ -185,13 +189,43 @@ def test_a_metric_over_runs(store: Store) -> None:
 
 def test_votes_that_differ(store: Store) -> None:
     rows = answer(store, "Claims of the latest run").rows()
-    assert [row[:4] for row in rows] == [
-        ("response_in_reference", "tower", CHEESE, "neutral"),
-        ("response_in_reference", "tower", OPENED, "contradicted"),
-        ("response_in_reference", "tower", PARIS, "entailed"),
+    assert [row[:5] for row in rows] == [
+        ("p", "response_in_reference", "tower", CHEESE, "neutral"),
+        ("p", "response_in_reference", "tower", OPENED, "contradicted"),
+        ("p", "response_in_reference", "tower", PARIS, "entailed"),
     ]
-    assert {row[4] for row in rows} == {2 / 3}
-    assert sorted(rows[0][5]) == ["entailed", "neutral", "neutral"]
+    assert {row[5] for row in rows} == {2 / 3}
+    assert sorted(rows[0][6]) == ["entailed", "neutral", "neutral"]
+
+
+@pytest.fixture(scope="module")
+def of_two(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """The same store, but that its first run is of another pipeline."""
+    copy = Store(tmp_path_factory.mktemp("two") / "s.duckdb")
+    shutil.copy(store.path, copy.path)
+    with copy.writing() as connection:
+        connection.execute(
+            "UPDATE audit.runs SET pipeline = 'another' "
+            "WHERE started_at = (SELECT min(started_at) FROM audit.runs)"
+        )
+    return copy
+
+
+@pytest.mark.parametrize("title", [name for name in QUERIES if name != "The slowest calls"])
+def test_queries_keep_pipelines_apart(store: Store, of_two: Store, title: str) -> None:
+    def rows(of: Store, pipeline: str) -> list[tuple[Any, ...]]:
+        return answer(of, title).filter(pl.col("pipeline") == pipeline).rows()
+
+    if "latest." in QUERIES[title] or "audit.latest_runs" in QUERIES[title]:
+        assert rows(of_two, "p") == rows(store, "p")
+    elif title.startswith("Verdicts that flipped"):
+        assert answer(of_two, title).is_empty()
+    elif title.startswith("What failed"):
+        assert rows(of_two, "p")
+        assert not rows(of_two, "another")
+    else:
+        assert len(rows(of_two, "p")) + len(rows(of_two, "another")) == answer(of_two, title).height
+        assert rows(of_two, "another")
 
 
 def test_the_store_passes_the_integrity_checks(store: Store) -> None:
