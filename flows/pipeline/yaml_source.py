@@ -1,6 +1,8 @@
 """Read a YAML file as plain values, with the line of every key."""
 
+import json
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -17,12 +19,15 @@ _SHOWN: Final = 80
 
 
 class YamlSource(NamedTuple):
-    """A YAML file: its `value`, the line of each path in it, and faults found on reading."""
+    """A YAML file: its `value`, the line of each path in it, and faults found on reading.
+
+    A value that comes from Python, not from a file, has no lines: `text` is that value as YAML.
+    """
 
     path: Path
     text: str
     value: Any
-    lines: dict[tuple[str, ...], int]
+    lines: dict[tuple[str, ...], int] | None
     faults: list[Fault]
 
     @property
@@ -32,6 +37,8 @@ class YamlSource(NamedTuple):
 
     def place(self, *path: str) -> str:
         """File, line and path: `nightly.yaml:7 steps.verify`, or the nearest key above it."""
+        if self.lines is None:
+            return ".".join([self.path.name, *path])
         known = path
         while known and known not in self.lines:
             known = known[:-1]
@@ -63,6 +70,27 @@ def load_yaml(path: Path, *, what: str = "a pipeline's YAML file") -> YamlSource
         what = f"is not YAML ({str(error).splitlines()[0]})"
         raise InputError([Fault(str(path), what, "write it as UTF-8 text")]) from error
     return YamlSource(path, text, value, reader.lines, reader.faults)
+
+
+def source_from(value: Mapping[str, Any], folder: Path, *, name: str = "pipeline") -> YamlSource:
+    """What `load_yaml` returns, from the values that a YAML file would hold.
+
+    Paths in it are relative to `folder`; `name` is what messages call it. Raises `InputError`
+    for values that are neither JSON nor paths.
+    """
+    try:
+        plain = json.loads(json.dumps(value, default=_path_text, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        hint = "use text, numbers, truth values, lists and mappings"
+        raise InputError([Fault(name, f"cannot be written as YAML ({error})", hint)]) from error
+    text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
+    return YamlSource(folder / name, text, plain, None, [])
+
+
+def _path_text(value: object) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{value!r} is no plain value")
 
 
 class _Reader:

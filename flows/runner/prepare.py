@@ -1,9 +1,9 @@
 """Reads and checks the pipeline, samples and canaries of a run."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.files import path_exists
@@ -11,7 +11,7 @@ from claimflow.flows.pipeline.gates import CanarySource
 from claimflow.flows.pipeline.pipeline import Pipeline, build_pipeline, valid_section
 from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.pipeline.schema import SamplesSource
-from claimflow.flows.pipeline.yaml_source import YamlSource, load_yaml
+from claimflow.flows.pipeline.yaml_source import YamlSource, load_yaml, source_from
 from claimflow.flows.samples.canaries import Canary, read_canaries
 from claimflow.flows.samples.reader import SampleSource, read_samples
 from claimflow.flows.samples.subset import select_samples
@@ -35,7 +35,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(
-    config: str | Path,
+    config: str | Path | Mapping[str, Any],
     *,
     limit: int | None = None,
     rerun: Rerun | None = None,
@@ -43,11 +43,15 @@ def prepare(
 ) -> Prepared:
     """Read and check a pipeline file, its samples and canaries, and the rerun options.
 
-    `limit` takes the first samples only; `store` is a file to use instead of the pipeline's.
+    `config` is the path of the file, or what such a file holds as a mapping, in which paths are
+    relative to the current folder. `limit` takes the first samples only; `store` is a file to use instead of the pipeline's.
     Raises one `InputError` with every fault. A column that is probably a misspelt field, but that
     no step needs, gives a logged warning. Nothing is written.
     """
-    source = load_yaml(Path(config))
+    if isinstance(config, Mapping):
+        source = source_from(config, Path.cwd())
+    else:
+        source = load_yaml(Path(config))
     rerun = rerun or Rerun()
     faults = list(rerun.clashes(limit=limit))
     if limit is not None and (not isinstance(limit, int) or limit < 1):

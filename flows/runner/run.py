@@ -65,7 +65,8 @@ def run_context(
     run_id, killed = runs.start_run(
         store,
         pipeline=f"{pipeline.name}{suffix}",
-        config_path=str(pipeline.source.path.resolve()),
+        # A pipeline from Python has no file.
+        config_path=str(pipeline.source.path.resolve()) if pipeline.source.lines else "",
         config=pipeline.source.text,
         coverage=coverage,
     )

@@ -1,0 +1,132 @@
+"""Pipelines from names of metrics: the steps that they need, connected as in a pipeline file."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from claimflow.flows.errors import Fault, InputError, one_of
+from claimflow.flows.pipeline.schema import named_inputs
+from claimflow.stages.base import Stage
+from claimflow.stages.registry import STAGES
+from claimflow.stages.rows import CLAIMS_OF
+
+SUMMARY: Final = "summary"
+
+_CLAIMS: Final = {"use": "decompose_claims", "atomicity": "high", "coverage": "high"}
+_PASSAGES: Final = {"against": "retrieved_contexts", "premises": "each"}
+
+_INPUTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "response_claims": {**_CLAIMS, "of": "response"},
+    "reference_claims": {**_CLAIMS, "of": "reference"},
+    **{
+        f"{side}_in_{name}": {"use": "verify_claims", "claims": f"{side}_claims", **premise}
+        for side, name, premise in (
+            ("response", "reference", {"against": "reference"}),
+            ("reference", "response", {"against": "response"}),
+            ("response", "contexts", {"against": "retrieved_contexts"}),
+            ("reference", "contexts", {"against": "retrieved_contexts"}),
+            ("response", "passages", _PASSAGES),
+            ("reference", "passages", _PASSAGES),
+        )
+    },
+    "similarity": {"use": "embedding_similarity", "left": "response", "right": "reference"},
+    "context_matches": {"use": "lexical_match", "against": "retrieved_contexts"},
+    "reference_matches": {"use": "lexical_match", "against": "reference", "unit": "text"},
+}
+"""The steps that inputs of score stages are read from, by the name of the input."""
+
+
+def compose(
+    metrics: Iterable[str | Mapping[str, Any]],
+    *,
+    fields: Collection[str] = (),
+    slices: Iterable[str] = (),
+) -> dict[str, Any]:
+    """The `steps` section of a pipeline file with these metrics, and a summary of their scores.
+
+    A metric is the name of a stage that makes scores (`faithfulness`), one of its metrics
+    (`rouge_l_f1`), or a mapping with `use` and settings. `fields` are the fields that the samples
+    have: a text that they lack but whose claims they have is not decomposed. `slices` are metadata
+    fields to summarise by.
+
+    Raises `InputError` for names that are no metric, twice the same one, and a metric with an
+    input that no known step makes.
+    """
+    faults: list[Fault] = []
+    scores: dict[str, dict[str, Any]] = {}
+    inputs: set[str] = set()
+    for metric in metrics:
+        step = dict(metric) if isinstance(metric, Mapping) else {"use": _stage_name(metric)}
+        stage = STAGES.get(step.get("use", ""))
+        if stage is None or not makes_scores(stage):
+            hint = one_of(str(step.get("use") or metric), metric_names())
+            faults.append(Fault("metrics", f"there is no metric {_shown(metric)}", hint))
+            continue
+        if scores.get(stage.use, step) != step:
+            hint = "write a pipeline with two steps"
+            faults.append(Fault("metrics", f"{stage.use} is named with two settings", hint))
+        scores[stage.use] = step
+        for name in sorted(set(needed_inputs(stage, step)) - set(step)):
+            if name in _INPUTS:
+                inputs |= {name, *_claims_of(name)}
+            else:
+                what = f"{stage.use} needs a step {name!r}"
+                faults.append(Fault("metrics", what, "write a pipeline with that step"))
+    if faults:
+        raise InputError(faults)
+    if not scores:
+        raise InputError([Fault("metrics", "is empty", "name one or more metrics")])
+    steps = {name: dict(step) for name, step in _INPUTS.items() if name in inputs}
+    for side, supplied in CLAIMS_OF.items():
+        if f"{side}_claims" in steps and side not in fields and supplied in fields:
+            steps[f"{side}_claims"] = {"use": "supplied_claims", "of": side}
+    summary = {"use": "summarize_scores", **({"slices": list(slices)} if slices else {})}
+    return {**steps, **scores, SUMMARY: summary}
+
+
+def missing_fields(metric: str, fields: Collection[str]) -> list[str]:
+    """The sample fields that a metric needs and that are not among `fields`."""
+    needed: set[str] = set()
+    for step in compose([metric], fields=fields).values():
+        stage = STAGES[step["use"]]
+        settings = {name: value for name, value in step.items() if name in stage.model_fields}
+        needed |= stage.model_validate(settings).required_fields()
+    return sorted(needed - set(fields))
+
+
+def metric_names() -> list[str]:
+    """The names that `compose` knows: stages that make scores, and the metrics that they make."""
+    stages = [stage for stage in STAGES.values() if makes_scores(stage)]
+    return sorted({name for stage in stages for name in (stage.use, *stage.metrics)})
+
+
+def makes_scores(stage: type[Stage]) -> bool:
+    """Whether the rows of a stage are scores of samples."""
+    return stage.makes.table == "scores"
+
+
+def needed_inputs(stage: type[Stage], settings: Mapping[str, Any]) -> list[str]:
+    """The inputs, besides the samples, that a stage reads with these settings.
+
+    Settings that are not valid count as the defaults: the check of the pipeline reports them.
+    """
+    known = {name: value for name, value in settings.items() if name in stage.model_fields}
+    try:
+        ignored = stage.model_validate(known).ignores()
+    except ValueError:
+        ignored = frozenset()
+    return [name for name in named_inputs(stage) if name not in ignored]
+
+
+def _claims_of(name: str) -> list[str]:
+    """The step of claims that an input reads."""
+    return [_INPUTS[name]["claims"]] if "claims" in _INPUTS[name] else []
+
+
+def _stage_name(metric: str) -> str:
+    """The stage that makes a metric, or the name itself."""
+    makers = [stage.use for stage in STAGES.values() if metric in stage.metrics]
+    return makers[0] if makers and metric not in STAGES else metric
+
+
+def _shown(metric: str | Mapping[str, Any]) -> str:
+    return repr(metric.get("use") if isinstance(metric, Mapping) else metric)
