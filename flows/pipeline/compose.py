@@ -7,7 +7,6 @@ from claimflow.flows.errors import Fault, InputError, one_of
 from claimflow.flows.pipeline.schema import named_inputs
 from claimflow.stages.base import Stage
 from claimflow.stages.registry import STAGES
-from claimflow.stages.rows import CLAIMS_OF
 
 SUMMARY: Final = "summary"
 
@@ -38,15 +37,13 @@ _INPUTS: Final[Mapping[str, Mapping[str, Any]]] = {
 def compose(
     metrics: Iterable[str | Mapping[str, Any]],
     *,
-    fields: Collection[str] = (),
     slices: Iterable[str] = (),
 ) -> dict[str, Any]:
     """The `steps` section of a pipeline file with these metrics, and a summary of their scores.
 
     A metric is the name of a stage that makes scores (`faithfulness`), one of its metrics
-    (`rouge_l_f1`), or a mapping with `use` and settings. `fields` are the fields that the samples
-    have: a text that they lack but whose claims they have is not decomposed. `slices` are metadata
-    fields to summarise by.
+    (`rouge_l_f1`), or a mapping with `use` and settings. `slices` are metadata fields to summarise
+    by. Claims that come with the samples are used in place of decomposing their texts.
 
     Raises `InputError` for names that are no metric, twice the same one, and a metric with an
     input that no known step makes.
@@ -76,9 +73,6 @@ def compose(
     if not scores:
         raise InputError([Fault("metrics", "is empty", "name one or more metrics")])
     steps = {name: dict(step) for name, step in _INPUTS.items() if name in inputs}
-    for side, supplied in CLAIMS_OF.items():
-        if f"{side}_claims" in steps and side not in fields and supplied in fields:
-            steps[f"{side}_claims"] = {"use": "supplied_claims", "of": side}
     summary = {"use": "summarize_scores", **({"slices": list(slices)} if slices else {})}
     return {**steps, **scores, SUMMARY: summary}
 
@@ -86,7 +80,7 @@ def compose(
 def missing_fields(metric: str, fields: Collection[str]) -> list[str]:
     """The sample fields that a metric needs and that are not among `fields`."""
     needed: set[str] = set()
-    for step in compose([metric], fields=fields).values():
+    for step in compose([metric]).values():
         stage = STAGES[step["use"]]
         settings = {name: value for name, value in step.items() if name in stage.model_fields}
         needed |= stage.model_validate(settings).required_fields()

@@ -44,7 +44,9 @@ def prepare(
     """Read and check a pipeline file, its samples and canaries, and the rerun options.
 
     `config` is the path of the file, or what such a file holds as a mapping, in which paths are
-    relative to the current folder. `limit` takes the first samples only; `store` is a file to use instead of the pipeline's.
+    relative to the current folder. `limit` takes the first samples only; `store` is a file to use
+    instead of the pipeline's.
+
     Raises one `InputError` with every fault. A column that is probably a misspelt field, but that
     no step needs, gives a logged warning. Nothing is written.
     """
