@@ -67,21 +67,20 @@ def readable_store(options: Namespace) -> "Store":
     has been out of date for a while, is reported on standard error.
     """
     from claimflow.flows.store.read_copy import is_current, read_copy_path
-    from claimflow.flows.store.store import Store
+    from claimflow.flows.store.read_copy import readable_store as read_store
 
     store = named_store(options)
-    copy = read_copy_path(store.path)
     if options.live or not store.path.is_file():
         return store
+    copy = read_copy_path(store.path)
     if not copy.is_file():
         _warn(f"{copy} does not exist yet: reading the store itself when it is free")
-        return store
-    if not is_current(store.path) and time.time() - store.path.stat().st_mtime > _QUIET:
+    elif not is_current(store.path) and time.time() - store.path.stat().st_mtime > _QUIET:
         _warn(
             f"{copy} is older than the store: the last run that wrote to it did not finish; "
             "add --live to read the store itself"
         )
-    return Store(store.path, copy=copy)
+    return read_store(store.path)
 
 
 def readable_run(options: Namespace) -> tuple["Store", str]:
@@ -98,11 +97,10 @@ def run_named(
     before: str | None = None,
     pipeline: str | None = None,
 ) -> str:
-    """The run that `word` names, as `chosen_run` finds it; of the pipeline of `--config` if given.
+    """The run that `word` names, as `chosen_run` finds it.
 
-    Without `--config` it is of `pipeline`, if given.
-
-    Where the word could mean another run, standard error says which one is taken.
+    It is a run of the pipeline of `--config`, else of `pipeline`, else of any. Where the word could
+    mean another run, standard error says which one is taken.
     """
     from claimflow.flows.pipeline.pipeline import build_pipeline
     from claimflow.flows.pipeline.yaml_source import load_yaml

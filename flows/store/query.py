@@ -14,10 +14,11 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 import polars as pl
@@ -60,21 +61,33 @@ _UNREADABLE: Final = re.compile(
 """Types that Polars lacks or reads with a loss, and bytes in lists or structs."""
 
 
+_PARAMETERS: Final = re.compile(r"(?i)\bparameters?\b|transform python value")
+"""Messages about the values of parameters."""
+
+Parameters = Sequence[Any] | Mapping[str, Any]
+"""Values of the `?` of a query, or of its `$name`; values of the types that DuckDB takes."""
+
+
 def query(
     store: Store,
     sql: str,
+    parameters: Parameters | None = None,
     *,
-    seconds: float,
+    seconds: float = 60,
     rows: int | None = None,
     result_bytes: int = _RESULT_BYTES,
 ) -> pl.DataFrame:
     """The result of one SELECT on a store of any schema version, or its first `rows`.
+
+    Nothing is written, and the settings of this process stay as they are. `readable_store` gives
+    a store whose queries do not wait for a run that writes.
 
     Columns that share a name get numbers, all but the first. Values of types that Polars lacks,
     such as intervals, are text.
 
     Raises `InputError` when `sql` is anything but one SELECT, when DuckDB refuses it, and when it
     takes longer than `seconds` or more than 2 GB of memory, or returns more than `result_bytes`.
+    Raises `StoreBusyError` where another process writes to the file for longer than `store.wait`.
     """
     ours, theirs = multiprocessing.Pipe()
     with ours:
@@ -91,7 +104,7 @@ def query(
             )
         try:
             ours.send((store.path, store.read_path, store.wait))
-            ours.send((sql, min(seconds, _LONGEST), rows, result_bytes))
+            ours.send((sql, parameters, min(seconds, _LONGEST), rows, result_bytes))
             # Ctrl-C ends a poll but not a read: Polars has the system calls of a process restarted.
             ours.poll(None)
             refusal: Exception | None = ours.recv()
@@ -117,9 +130,9 @@ def answer() -> None:
     """Answer one query of `query`; its process does this and then ends."""
     connection = Connection(sys.stdin.fileno())
     path, copy, wait = connection.recv()
-    arguments = connection.recv()
-    threading.Thread(target=_end_with_parent, args=[connection], daemon=True).start()
     try:
+        arguments = connection.recv()
+        threading.Thread(target=_end_with_parent, args=[connection], daemon=True).start()
         table = _select(Store(path, wait=wait, copy=copy), *arguments)
         content = io.BytesIO()
         table.write_ipc_stream(content)
@@ -142,7 +155,12 @@ def _end_with_parent(connection: Connection) -> None:
 
 
 def _select(
-    store: Store, sql: str, seconds: float, rows: int | None, result_bytes: int
+    store: Store,
+    sql: str,
+    parameters: Parameters | None,
+    seconds: float,
+    rows: int | None,
+    result_bytes: int,
 ) -> pl.DataFrame:
     with store.reading(any_version=True, exclusive=True) as connection:
         version = schema_version(connection) or SCHEMA_VERSION
@@ -150,7 +168,8 @@ def _select(
             connection.execute(limit)
         _limit_process(seconds)
         try:
-            result = _readable(connection.sql(only_select(connection, sql)))
+            statement = only_select(connection, sql)
+            result = _readable(connection.sql(statement, params=parameters))
             table = pl.DataFrame(Arrow(result if rows is None else result.limit(rows)))
         # Polars passes on what DuckDB raises after the first rows as a ComputeError.
         except (duckdb.Error, pl.exceptions.ComputeError, MemoryError) as error:
@@ -223,6 +242,8 @@ def _fault(error: Exception, version: int, path: Path) -> Fault:
         what, hint = "needs more than 2 GB of memory", "narrow it"
     elif isinstance(error, duckdb.PermissionException):
         hint = "a query only reads the tables of the store"
+    elif _PARAMETERS.search(what):
+        hint = "give a value for each ? or $name, of a type that DuckDB has"
     unknown = isinstance(error, duckdb.BinderException | duckdb.CatalogException)
     if unknown and version < SCHEMA_VERSION:
         what += f" (schema version {version}, the newest is {SCHEMA_VERSION})"

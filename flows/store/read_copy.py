@@ -35,6 +35,13 @@ def is_current(store: Path) -> bool:
     return copy.is_file() and _mark(copy) == _mark(store)
 
 
+def readable_store(path: Path) -> Store:
+    """The store at `path`, read from its read copy where there is one, so that no lock is waited
+    for; else the store itself."""
+    copy = read_copy_path(path)
+    return Store(path, copy=copy if copy.is_file() else None)
+
+
 def write_read_copy(store: Store) -> None:
     """Replace the read copy with a copy of the store, unless nothing has changed.
 

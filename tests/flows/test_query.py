@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,7 @@ import pytest
 
 from claimflow.flows.errors import InputError, StoreBusyError
 from claimflow.flows.store.query import only_select, query, tables
+from claimflow.flows.store.read_copy import readable_store, write_read_copy
 from claimflow.flows.store.store import Store
 from tests.flows.locked_store import LockedStore
 
@@ -140,6 +142,44 @@ def test_a_query_returns_a_table(store: Store) -> None:
 def test_only_the_first_rows_are_returned(store: Store) -> None:
     assert query(store, "SELECT * FROM range(9)", seconds=60, rows=2).rows() == [(0,), (1,)]
     assert query(store, "SELECT 1", seconds=60, rows=2).rows() == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "parameters"),
+    [("SELECT ?, ?", ["O'Hara", [1, 2]]), ("SELECT $a, $b", {"a": "O'Hara", "b": [1, 2]})],
+)
+def test_a_query_has_parameters(
+    store: Store, sql: str, parameters: list[object] | dict[str, object]
+) -> None:
+    assert query(store, sql, parameters).rows() == [("O'Hara", [1, 2])]
+    assert query(store, sql, parameters, rows=1).rows() == [("O'Hara", [1, 2])]
+
+
+@pytest.mark.parametrize(
+    ("sql", "parameters", "message"),
+    [
+        ("SELECT $a", None, "Values were not provided for the following parameters: a"),
+        ("SELECT ?", [], "Values were not provided for the following parameters: 1"),
+        ("SELECT ?", [Path("x")], "Unable to transform python value of type"),
+    ],
+)
+def test_missing_and_unknown_values_of_parameters_are_input_errors(
+    store: Store, sql: str, parameters: list[object] | None, message: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        query(store, sql, parameters)
+    assert message in str(caught.value)
+    assert str(caught.value).endswith(
+        "; give a value for each ? or $name, of a type that DuckDB has"
+    )
+
+
+def test_queries_run_from_threads_while_a_run_writes(store: Store) -> None:
+    write_read_copy(store)
+    with LockedStore(store.path), ThreadPoolExecutor(2) as threads:
+        read = readable_store(store.path)
+        answers = threads.map(lambda n: query(read, "SELECT ? + count(*) FROM scores", [n]), (1, 2))
+        assert [answer.item() for answer in answers] == [1, 2]
 
 
 def test_columns_that_share_a_name_are_numbered(store: Store) -> None:
