@@ -1,14 +1,17 @@
 """Columns of the input mapped to fields of a sample, and values checked."""
 
+import ast
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from itertools import pairwise
 from typing import Any, Final
 
 from claimflow.flows.errors import Fault, nearest, one_of
 from claimflow.flows.pipeline.limits import ID_CHARACTERS, LIST_TEXTS, TEXT_CHARACTERS, too_many
-from claimflow.flows.samples.json_files import TOO_DEEP, VALUE_KINDS, replace_lone_surrogates
-from claimflow.flows.samples.records import RecordError
+from claimflow.flows.samples.json_files import VALUE_KINDS, replace_lone_surrogates
+from claimflow.flows.samples.records import TOO_DEEP, RecordError, json_value
 from claimflow.stages.rows import Sample, canonical
 
 FIELDS: Final = tuple(name for name in Sample.model_fields if name != "metadata")
@@ -43,7 +46,24 @@ _MISSPELT: Final = 0.82
 """Least similarity of a misspelt name: that of `anwser`, but not of `ids` or `response_id`."""
 
 _LIST_HINT: Final = "write a list of texts"
-_PYTHON_LIST: Final = re.compile(r"\[\s*['\"].*['\"]\s*\]\s*", re.DOTALL)
+_JSON_LIST_HINT: Final = 'write it as JSON: ["one", "two"]'
+
+_PYTHON_CHARACTERS: Final = 1_000_000
+"""Longest list in Python's notation that is read: its syntax tree takes a hundred times as much."""
+
+_PYTHON_START: Final = re.compile(r"\[\s*['\"{]")
+_PYTHON_STRINGS: Final = re.compile(r"\[\s*['\"].*['\"]\s*\]\s*", re.DOTALL)
+_STRING: Final = r"""
+    '(?:[^'\\\n]|\\(?:[\\'"nrtabfv]|x..|u.{4}|U.{8}))*+'
+    | "(?:[^"\\\n]|\\(?:[\\'"nrtabfv]|x..|u.{4}|U.{8}))*+"
+"""
+_PYTHON_STRING: Final = re.compile(_STRING, re.VERBOSE)
+# What `repr` writes for lists, dicts, strings, numbers and constants; anything else, such as an
+# invalid escape, could make the parser warn.
+_PYTHON_VALUES: Final = re.compile(
+    rf"(?:{_STRING} | [\s,:\[\]{{}}] | (?:True|False|None|-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)(?!\w))*+",
+    re.VERBOSE,
+)
 
 
 def fields_by_column(rename: Mapping[str, str]) -> dict[str, str]:
@@ -181,16 +201,27 @@ def _texts(value: Any) -> list[str]:
 
 
 def _claims(value: Any) -> list[str]:
-    """A list of texts that are not blank; a single text is refused, it could be many claims."""
+    """A list of texts that are not blank; a single text is refused, it could be many claims.
+
+    A claim that is a list of texts, as RAGChecker writes subject, relation and object, is those
+    texts with spaces between them.
+    """
     if not isinstance(value, list):
         raise RecordError(f"is {VALUE_KINDS[type(value)]}", _LIST_HINT)
-    for place, claim in enumerate(value, start=1):
+    claims: list[str] = []
+    for place, member in enumerate(value, start=1):
+        claim = " ".join(member) if member and _is_texts(member) else member
         if not isinstance(claim, str):
             raise RecordError(f"holds {VALUE_KINDS[type(claim)]} in place {place}", _LIST_HINT)
         if not claim.strip():
             raise RecordError(f"holds a blank claim in place {place}", "leave it out")
-    _check_size(value)
-    return value
+        claims.append(claim)
+    _check_size(claims)
+    return claims
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(member, str) for member in value)
 
 
 def _passages(value: Any) -> tuple[list[str] | None, list[Any]]:
@@ -206,7 +237,7 @@ def _unbounded_passages(value: Any) -> tuple[list[str] | None, list[Any]]:
             return None, []
         case str():
             return [value], []
-        case list() if all(isinstance(member, str) for member in value):
+        case list() if _is_texts(value):
             return value, []
         case list():
             pairs = [_passage(member, n) for n, member in enumerate(value, start=1)]
@@ -242,19 +273,32 @@ def _sample_id(value: Any) -> str | None:
     return str(value)
 
 
-def _parse_list_cell(cell: str | None) -> Any:
-    """The list that a cell holds as JSON, or else the cell itself.
+def _parse_list_cell(cell: Any) -> Any:
+    """The list that a cell holds in JSON or in the notation of Python, or else the cell itself.
 
-    Raises `RecordError` for a list as Python prints it, which would count as one long text.
+    Raises `RecordError` for what looks like a list in Python's notation but cannot be read, since
+    it would count as one long text.
     """
-    if not cell or not (cell.startswith("[") and cell.rstrip().endswith("]")):
+    if not isinstance(cell, str) or not (cell.startswith("[") and cell.rstrip().endswith("]")):
         return cell
     try:
         found = json.loads(replace_lone_surrogates(cell))
     except (ValueError, RecursionError):
-        if _PYTHON_LIST.fullmatch(cell):
-            raise RecordError(
-                "is a list as Python prints it", 'write it as JSON: ["one", "two"]'
-            ) from None
-        return cell
-    return found if all(isinstance(member, str | dict) for member in found) else cell
+        found = _python_list(cell)
+    is_list = found is not None and all(isinstance(member, str | dict) for member in found)
+    return found if is_list else cell
+
+
+def _python_list(cell: str) -> list[Any] | None:
+    """The list that `repr` wrote, or None for another text; raises as `_parse_list_cell` does."""
+    if _PYTHON_START.match(cell) is None:
+        return None
+    strings = [match.span() for match in _PYTHON_STRING.finditer(cell)]
+    # Python would join two strings with nothing but blanks between them, as NumPy prints arrays.
+    apart = all(cell[end:start].strip() for (_, end), (start, _) in pairwise(strings))
+    if apart and len(cell) <= _PYTHON_CHARACTERS and _PYTHON_VALUES.fullmatch(cell):
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError, RecordError):
+            return list(json_value(ast.literal_eval(cell)))
+    if _PYTHON_STRINGS.fullmatch(cell):
+        raise RecordError("looks like a list as Python prints it", _JSON_LIST_HINT)
+    return None

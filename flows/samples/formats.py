@@ -35,6 +35,11 @@ class SampleFile(NamedTuple):
     path: Path
     format: Format
 
+    @property
+    def cells(self) -> bool:
+        """Whether a list of texts is written as one text."""
+        return self.format.cells
+
     def place(self, number: int) -> str:
         """The place of record `number`, for messages: `answers.jsonl:12`."""
         return self.format.place.format(name=self.name, number=number)

@@ -15,7 +15,7 @@ import polars as pl
 from pydantic_core import from_json
 
 from claimflow.flows.pipeline.limits import RECORD_BYTES
-from claimflow.flows.samples.records import TOO_LARGE, Record, RecordError
+from claimflow.flows.samples.records import TOO_DEEP, TOO_LARGE, Record, RecordError
 
 _BATCH_ROWS: Final = 250
 _BLOCK: Final = 1 << 20
@@ -48,8 +48,6 @@ VALUE_KINDS: Final = {
     type(None): "null",
 }
 """The JSON kind of each Python type, for messages."""
-
-TOO_DEEP: Final = RecordError("brackets nested about a thousand deep", "use less nesting")
 
 
 def read_json_lines(path: Path) -> Iterator[Record]:

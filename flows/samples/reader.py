@@ -23,8 +23,8 @@ from claimflow.flows.samples.fields import (
     unknown_fields,
 )
 from claimflow.flows.samples.files import find_files
-from claimflow.flows.samples.formats import SampleFile, read_records
-from claimflow.flows.samples.records import Record, RecordError, too_many_columns
+from claimflow.flows.samples.formats import read_records
+from claimflow.flows.samples.records import Origin, Record, RecordError, too_many_columns
 from claimflow.flows.store.fingerprint import Digest
 from claimflow.stages.rows import Sample, content_key
 from claimflow.stages.tables import conform, schema
@@ -40,7 +40,7 @@ _CONTENT: Final = tuple(name for name in Sample.model_fields if name not in _NOT
 
 @dataclass(frozen=True)
 class SampleSource:
-    """The checked samples of the files that `path` names.
+    """The checked samples of the files that `path` names, or of an object in memory.
 
     `mapping` is the input column that fills each field, `present` the fields that at least one
     sample has a value for (an empty text or list is one), `misspelt` the column that is probably
@@ -95,13 +95,29 @@ def read_samples(
     `sample_id` gets one made from its content, and from its number among samples with the same
     content. Raises nothing for bad input: all faults are in the result.
     """
-    by_column = fields_by_column(rename)
     with tempfile.TemporaryDirectory(prefix="claimflow-") as folder:
         files, faults = find_files(path, base, Path(folder))
         records = read_records(files, faults, required="samples")
-        reader = _SampleReader(by_column, faults)
-        kept = _buffered(reader.tables(islice(records, limit)))
-        rest = _count_rest(records, faults) if limit is not None else 0
+        return checked_samples(records, faults, path=path, rename=rename, limit=limit)
+
+
+def checked_samples(
+    records: Iterator[tuple[Origin, Record]],
+    faults: list[Fault],
+    *,
+    path: str,
+    rename: Mapping[str, str],
+    limit: int | None = None,
+) -> SampleSource:
+    """The samples of `records`, checked; what is wrong with them is added to `faults`.
+
+    `path` is what the samples were read from, for messages. `rename` and `limit` are those of
+    `read_samples`.
+    """
+    by_column = fields_by_column(rename)
+    reader = _SampleReader(by_column, faults)
+    kept = _buffered(reader.tables(islice(records, limit)))
+    rest = _count_rest(records, faults) if limit is not None else 0
     faults += unknown_fields(rename)
     if reader.columns:
         faults += mapping_faults(path, reader.columns, rename)
@@ -137,10 +153,10 @@ class _SampleReader:
         self.columns: set[str] = set()
         self._faults = faults
         self._by_column = by_column
-        self._places: dict[str, tuple[SampleFile, int]] = {}
+        self._places: dict[str, tuple[Origin, int]] = {}
         self._copies: dict[str, int] = {}
 
-    def tables(self, records: Iterable[tuple[SampleFile, Record]]) -> Iterator[pl.DataFrame]:
+    def tables(self, records: Iterable[tuple[Origin, Record]]) -> Iterator[pl.DataFrame]:
         """The samples without a fault, in tables of 250 rows or fewer."""
         samples = filter(None, starmap(self._sample, records))
         while rows := list(islice(samples, _BATCH_ROWS)):
@@ -151,33 +167,31 @@ class _SampleReader:
             types = {name: schema(Sample)[name] for name in columns}
             yield conform(Sample, pl.DataFrame(columns, schema=types))
 
-    def _sample(self, file: SampleFile, record: Record) -> dict[str, Any] | None:
+    def _sample(self, origin: Origin, record: Record) -> dict[str, Any] | None:
         if isinstance(record.values, RecordError):
-            self._add_faults(file, record.number, [record.values])
+            self._add_faults(origin, record.number, [record.values])
             return None
         if error := too_many_columns(len(record.values)):
-            self._add_faults(file, record.number, [error])
+            self._add_faults(origin, record.number, [error])
             return None
         self.columns.update(record.values)
-        sample, errors = sample_fields(record.values, self._by_column, cells=file.format.cells)
+        sample, errors = sample_fields(record.values, self._by_column, cells=origin.cells)
         if sample["sample_id"] is None and not errors:
             sample["sample_id"] = self._content_id(sample)
-        errors += self._repeated_id(sample["sample_id"], file, record.number)
-        self._add_faults(file, record.number, errors)
+        errors += self._repeated_id(sample["sample_id"], origin, record.number)
+        self._add_faults(origin, record.number, errors)
         return None if errors else sample
 
-    def _repeated_id(
-        self, sample_id: str | None, file: SampleFile, number: int
-    ) -> list[RecordError]:
-        here = (file, number)
+    def _repeated_id(self, sample_id: str | None, origin: Origin, number: int) -> list[RecordError]:
+        here = (origin, number)
         first, there = here if sample_id is None else self._places.setdefault(sample_id, here)
         if (first, there) == here:
             return []
         what = f"sample_id {sample_id!r} is already at {first.place(there)}"
         return [RecordError(what, "give every sample an id of its own")]
 
-    def _add_faults(self, file: SampleFile, number: int, errors: Iterable[RecordError]) -> None:
-        self._faults += [Fault(file.place(number), error.what, error.hint) for error in errors]
+    def _add_faults(self, origin: Origin, number: int, errors: Iterable[RecordError]) -> None:
+        self._faults += [Fault(origin.place(number), error.what, error.hint) for error in errors]
 
     def _content_id(self, sample: Mapping[str, Any]) -> str:
         """Key of the content, and of the number of earlier samples with that content."""

@@ -1,18 +1,22 @@
 """CSV and Parquet files as records."""
 
 import glob
-import math
 import re
 from collections.abc import Iterable, Iterator
-from datetime import date, datetime, time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 import polars as pl
 
 from claimflow.flows.pipeline.limits import RECORD_BYTES
-from claimflow.flows.samples.records import TOO_LARGE, Record, RecordError, too_many_columns
+from claimflow.flows.samples.records import (
+    TOO_LARGE,
+    Record,
+    RecordError,
+    json_object,
+    too_many_columns,
+)
 
 _BATCH_ROWS: Final = 250
 _ROWS_AT_ONCE: Final = 16
@@ -44,11 +48,7 @@ _REPEATED_NAME: Final = re.compile(r"(?P<name>.*)_duplicated_\d+", re.DOTALL)
 
 
 def read_parquet(path: Path) -> Iterator[Record]:
-    """One record per row, numbered from 1, with values that JSON can hold.
-
-    NaN, which stands for a missing number, becomes None; dates and times become ISO 8601,
-    bytes hexadecimal, and other values `str(value)`.
-    """
+    """One record per row, numbered from 1, with the values of `json_value`."""
     number = 0
     rows = pl.scan_parquet(path, glob=False, low_memory=True)
     if error := too_many_columns(rows.collect_schema().len()):
@@ -58,25 +58,7 @@ def read_parquet(path: Path) -> Iterator[Record]:
         # Equal texts share memory in a batch, but not as rows.
         for values in batch.iter_rows(named=True, buffer_size=_ROWS_AT_ONCE):
             number += 1
-            yield Record(number, {name: _json_value(value) for name, value in values.items()})
-
-
-def _json_value(value: Any) -> Any:
-    match value:
-        case None | str() | bool() | int():
-            return value
-        case float():
-            return None if math.isnan(value) else value
-        case list():
-            return [_json_value(member) for member in value]
-        case dict():
-            return {str(name): _json_value(member) for name, member in value.items()}
-        case datetime() | date() | time():
-            return value.isoformat()
-        case bytes():
-            return value.hex()
-        case _:
-            return str(value)
+            yield Record(number, json_object(values))
 
 
 def read_csv(path: Path) -> Iterator[Record]:

@@ -155,8 +155,9 @@ def test_every_malformed_row_of_a_csv_file(tmp_path: Path) -> None:
             r"s.csv:1: one column, named 'id\tanswer'; separate the cells by commas, not by '\t'",
         ),
         (
-            "id,contexts\n\n1,\"['a', 'b']\"\n",
-            's.csv:3: \'contexts\' is a list as Python prints it; write it as JSON: ["one", "two"]',
+            "id,contexts\n\n1,\"['a' 'b']\"\n",
+            "s.csv:3: 'contexts' looks like a list as Python prints it; "
+            'write it as JSON: ["one", "two"]',
         ),
         (
             'id,answer\n"",x\n',

@@ -53,12 +53,45 @@ def test_cells_that_only_look_like_lists_are_texts(cell: str) -> None:
     assert fields({"answer": '["a"]'}, cells=True)["response"] == '["a"]'
 
 
-@pytest.mark.parametrize("cell", ["['a', 'b']", "['a' 'b']", "[\"it's\", 'b']", "['a']\n"])
-def test_lists_as_python_prints_them_are_refused(cell: str) -> None:
+@pytest.mark.parametrize(
+    "members",
+    [
+        ["a", "b"],
+        ["it's", 'a "b"', "both ' and \"", "[x], {y}", "a\\b\n\t\x00é\u2028\U0001f600", ""],
+        ["a" * 200_000],
+        [{"text": "a", "rank": 1, "score": -0.5, "kept": True, "by": None, "of": ["x"]}],
+        ["a", {"text": "b"}],
+    ],
+)
+def test_lists_as_python_prints_them(members: list[Any]) -> None:
+    expected = fields({"contexts": members})
+    assert fields({"contexts": repr(members)}, cells=True) == expected
+    assert fields({"contexts": f"{members!r}\n"}, cells=True) == expected
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "['a' 'b']",  # as NumPy prints an array
+        "['a'\n 'b']",
+        "['a', f'{1}']",
+        r"['\d']",
+        "['a', open('x'), 'b']",
+        "['a'] and ['b']",
+        f"['a', {'[' * 5_000}{']' * 5_000}, 'b']",
+        f"['{'a' * 1_000_000}']",
+    ],
+)
+def test_what_only_looks_like_such_a_list_is_refused(cell: str) -> None:
     _, errors = sample_fields({"contexts": cell}, fields_by_column({}), cells=True)
     assert [str(wrong) for wrong in errors] == [
-        '\'contexts\' is a list as Python prints it; write it as JSON: ["one", "two"]'
+        '\'contexts\' looks like a list as Python prints it; write it as JSON: ["one", "two"]'
     ]
+
+
+@pytest.mark.parametrize("cell", ["[{citation}]", "[{'a': 1}, x]", "[{'a', 'b'}]"])
+def test_braces_in_brackets_are_text(cell: str) -> None:
+    assert fields({"contexts": cell}, cells=True)["retrieved_contexts"] == [cell]
 
 
 def test_metadata_is_canonical_json() -> None:
@@ -81,6 +114,8 @@ def test_a_record_error_has_a_message_with_its_hint() -> None:
 def test_claims_are_lists_of_texts() -> None:
     found = fields({"response_claims": ["a", "a", " b"], "reference_claims": []})
     assert (found["response_claims"], found["reference_claims"]) == (["a", "a", " b"], [])
+    triplets = fields({"response_claims": [["Nile", "is", "long"], "b"]})
+    assert triplets["response_claims"] == ["Nile is long", "b"]
     assert fields({"response_claims": None})["response_claims"] is None
     assert fields({})["response_claims"] is None
     cells = fields({"response_claims": '["a", "b"]', "reference_claims": "[]"}, cells=True)
@@ -93,7 +128,8 @@ def test_claims_are_lists_of_texts() -> None:
     [
         ("1. A. 2. B.", "is text; write a list of texts"),
         ({"text": "a"}, "is an object; write a list of texts"),
-        ([["a", "is", "b"]], "holds a list in place 1; write a list of texts"),
+        ([["a", 1]], "holds a list in place 1; write a list of texts"),
+        (["a", []], "holds a list in place 2; write a list of texts"),
         (["a", 3], "holds a number in place 2; write a list of texts"),
         (["a", None], "holds null in place 2; write a list of texts"),
         (["a", " \n"], "holds a blank claim in place 2; leave it out"),
@@ -104,7 +140,7 @@ def test_invalid_claims(value: Any, wrong: str) -> None:
     assert [str(found) for found in errors] == [f"'reference_claims' {wrong}"]
 
 
-@pytest.mark.parametrize("cell", ["a claim", "", "[1]", "['a']"])
+@pytest.mark.parametrize("cell", ["a claim", "", "[1]", "['a' 'b']"])
 def test_claims_in_a_cell_are_a_list_as_json(cell: str) -> None:
     _, errors = sample_fields({"response_claims": cell}, fields_by_column({}), cells=True)
     (error,) = errors
