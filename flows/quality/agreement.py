@@ -11,6 +11,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from claimflow.flows.quality.distributions import t_quantile_975
+from claimflow.stages.scores.formulas import wilson
+
 Counts = NDArray[np.int_]
 Values = NDArray[np.float64]
 
@@ -86,21 +89,9 @@ def clipped_interval(value: float, reach: float, lowest: float, highest: float) 
     return IntervalEstimate(inside, max(lowest, inside - reach), min(highest, inside + reach))
 
 
-def t_quantile_975(n: int) -> float:
-    """The 97.5 % quantile of Student's t with `n` - 1 degrees of freedom."""
-    from scipy import stats
-
-    return float(stats.t.ppf(0.975, n - 1))
-
-
 def proportion(part: int, whole: int) -> IntervalEstimate:
     """`part` of `whole` with the score interval (Wilson 1927)."""
-    if not whole:
-        return _UNDEFINED
-    from scipy import stats
-
-    bounds = stats.binomtest(part, whole).proportion_ci(0.95, "wilson")
-    return IntervalEstimate(part / whole, float(bounds.low), float(bounds.high))
+    return IntervalEstimate(part / whole, *wilson(part, whole)) if whole else _UNDEFINED
 
 
 def agreement(truth: Sequence[str], judged: Sequence[str], labels: Sequence[str]) -> Agreement:

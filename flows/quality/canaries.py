@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 import duckdb
 import numpy as np
 
+from claimflow.flows.quality.distributions import sign_test_p
 from claimflow.flows.store.schema import has_table
 from claimflow.stages.scores.formulas import mean_interval
 
@@ -101,7 +102,7 @@ def agreement_change(pairs: list[tuple[str, str, str]]) -> AgreementChange:
     lost = sum(before == label != now for label, before, now in pairs)
     gained = sum(now == label != before for label, before, now in pairs)
     flipped = sum(before != now for _, before, now in pairs)
-    return AgreementChange(len(pairs), were, are, lost, gained, flipped, _mcnemar(lost, gained))
+    return AgreementChange(len(pairs), were, are, lost, gained, flipped, sign_test_p(lost, gained))
 
 
 def instability(asked: Iterable[tuple[str, Sequence[str]]]) -> Instability:
@@ -128,15 +129,6 @@ def _upper_tail(least: int, chances: Sequence[float]) -> float:
     for chance in chances:
         happen = np.convolve(happen, [1 - chance, chance])
     return min(1.0, float(happen[least:].sum()))
-
-
-def _mcnemar(lost: int, gained: int) -> float:
-    if lost == gained:
-        return 1.0
-    # Slow to import, and most judges do not change.
-    from scipy.stats import binomtest
-
-    return float(binomtest(lost, lost + gained).pvalue)
 
 
 _JUDGES: Final = """

@@ -2,6 +2,7 @@
 
 from typing import Final, NamedTuple
 
+from claimflow.flows.quality.distributions import clopper_pearson
 from claimflow.flows.store.store import Store, read_table
 
 
@@ -52,15 +53,3 @@ def cascade_results(store: Store, run_id: str) -> list[CascadeResult]:
     return [
         one._replace(low=low, high=high) for one, (low, high) in zip(results, bounds, strict=True)
     ]
-
-
-def clopper_pearson(hits: int, of: int) -> tuple[float, float] | tuple[None, None]:
-    """The exact 95 % interval of a proportion (Clopper and Pearson 1934); None where `of` is 0."""
-    if not of:
-        return None, None
-    # Slow to import, and most runs have no cascade.
-    from scipy.special import betaincinv
-
-    low = float(betaincinv(hits, of - hits + 1, 0.025)) if hits else 0.0
-    high = float(betaincinv(hits + 1, of - hits, 0.975)) if hits < of else 1.0
-    return low, high

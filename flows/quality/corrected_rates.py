@@ -10,8 +10,8 @@ from claimflow.flows.quality.agreement import (
     IntervalEstimate,
     clipped_interval,
     proportion,
-    t_quantile_975,
 )
+from claimflow.flows.quality.distributions import t_quantile_975
 
 Values = NDArray[np.float64]
 

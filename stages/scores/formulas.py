@@ -70,7 +70,7 @@ def mean_interval(values: NDArray[np.float64]) -> tuple[float, float] | tuple[No
     if n < 2:
         return None, None
     if bool(np.all((values == 0) | (values == 1))):
-        return _proportion(int(values.sum()), n)
+        return wilson(int(values.sum()), n)
     if n <= BOOTSTRAP_UP_TO:
         means = np.sort(values.take(_picks(n), mode="clip").mean(axis=1))
         tail = _tail(n)
@@ -79,7 +79,8 @@ def mean_interval(values: NDArray[np.float64]) -> tuple[float, float] | tuple[No
     return mean - reach, mean + reach
 
 
-def _proportion(ones: int, n: int) -> tuple[float, float]:
+def wilson(ones: int, n: int) -> tuple[float, float]:
+    """Bounds of the 95 % score interval of a proportion, `ones` of `n` (Wilson 1927)."""
     share, square = ones / n, Z**2 / n
     middle = (share + square / 2) / (1 + square)
     reach = (square * (share * (1 - share) + square / 4)) ** 0.5 / (1 + square)

@@ -10,7 +10,7 @@ people would find that error rate.
 import argparse
 import time
 
-from claimflow.flows.quality.cascades import clopper_pearson
+from claimflow.flows.quality.distributions import clopper_pearson
 from claimflow.stages.judging.cascade import Cascade
 from claimflow.stages.tools import Judgement
 from tests.benchmarks.labelled_pairs import (

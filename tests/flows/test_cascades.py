@@ -15,7 +15,8 @@ import pytest
 from claimflow.flows.cli.main import main
 from claimflow.flows.judge.estimate import CascadeEstimate, Estimate
 from claimflow.flows.models.loading import load_entailment_model
-from claimflow.flows.quality.cascades import cascade_results, clopper_pearson
+from claimflow.flows.quality.cascades import cascade_results
+from claimflow.flows.quality.distributions import clopper_pearson
 from claimflow.flows.report.markdown import run_markdown
 from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.runner.estimate import EntailmentEstimate, estimate
