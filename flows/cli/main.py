@@ -9,7 +9,6 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Final
 
 from claimflow.flows import __version__
@@ -143,7 +142,7 @@ def _prepare_output() -> None:
     # At once, since the next file to be opened would get the number of a closed stream.
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 

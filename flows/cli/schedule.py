@@ -126,17 +126,17 @@ def _register(client: "SyncPrefectClient", options: Namespace, schedules: "Sched
     deployments.check_names(client, file, schedules, replace=options.replace)
     tag, block = deployments.file_tag(file), schedules.block
     if options.no_automations:
-        told = automations.automations_yaml(client, tag, block).rstrip()
+        summary = automations.automations_yaml(client, tag, block).rstrip()
     else:
         automations.register_automations(client, tag, block)
         sent = f"are sent by {block}" if block else "are sent nowhere: name a block under notify"
-        told = f"messages about runs that failed or are late {sent}"
+        summary = f"messages about runs that failed or are late {sent}"
     _print_repairs(deployments.repair(client, file, schedules.scheduled))
     _print_schedules(schedules.scheduled)
     announce_other_stores(schedules.scheduled)
     register_limits(client, schedules.limits)
     _print_limits(schedules.limits)
-    print(told, flush=True)
+    print(summary, flush=True)
 
 
 def _print_schedules(scheduled: "Iterable[Scheduled]") -> None:

@@ -1,4 +1,4 @@
-"""What several runs on one store ask at the same time is asked by one of them."""
+"""Runs that use one store at the same time share their requests: each is sent by one run only."""
 
 import asyncio
 import fcntl
@@ -59,8 +59,8 @@ class KeyLocks:
         self._held: set[int] = set()
         self._own = 0
 
-    def others(self) -> int:
-        """A number that changes when another session begins or has stored replies."""
+    def changes(self) -> int:
+        """A counter that changes when another session begins or has stored replies."""
         try:
             size = os.fstat(self._file.descriptor) if self._file else self._path.stat()
         except OSError:
@@ -73,9 +73,11 @@ class KeyLocks:
         wanted = sorted({UUID(key).int % _OFFSETS for key in keys})
         taken: list[int] = []
         with _REGISTRY:
-            file = self._file = self._file or self._opened()
-            for offset in wanted if file else []:
-                if file is None or offset in file.held or not _lock(file.descriptor, offset):
+            file = self._file or self._open()
+            if file is None:
+                return True
+            for offset in wanted:
+                if offset in file.held or not _lock(file.descriptor, offset):
                     self._unlock(taken)
                     return False
                 file.held.add(offset)
@@ -104,7 +106,8 @@ class KeyLocks:
                 os.close(self._file.descriptor)
             self._file = None
 
-    def _opened(self) -> _LockFile | None:
+    def _open(self) -> _LockFile | None:
+        """The lock file, opened or shared with other sessions; None where it cannot be opened."""
         place = os.getpid(), self._path
         try:
             file = _OPEN.get(place) or _LockFile(self._path)
@@ -151,19 +154,19 @@ class Asking:
         self._ledger = ledger
         self._writer = writer
         self._locks = KeyLocks(ledger.store.path)
-        self._has_company = False
-        self._has_told = False
+        self._other_runs_seen = False
+        self._wait_reported = False
 
-    def others(self) -> int:
-        """To be called before the ledger is read for `ask`, see there."""
-        return self._locks.others()
+    def changes(self) -> int:
+        """The counter of other runs' changes, which `ask` needs from before the ledger is read."""
+        return self._locks.changes()
 
     async def ask(
         self,
         missing: Mapping[Item, str],
         pool: WorkerPool,
         *,
-        others: int,
+        changes: int,
         fresh: bool,
         batches: Callable[[Mapping[Item, str]], Iterator[Sequence[Item]]],
         ask: Callable[[Sequence[Item]], Awaitable[None]],
@@ -174,28 +177,28 @@ class Asking:
         A batch that another run is asking at the moment is put off. Its replies are in the ledger
         when that run has them: `recall` takes over those of some items, and returns the items that
         had one. What then is still missing, because that run failed or was killed, is asked. With
-        `fresh` no reply of another run is used. `others` is the number of `others()` from before
-        the ledger was read. Raises what `WorkerPool.work_through` raises.
+        `fresh` no reply of another run is used. `changes` is what `changes()` returned before the
+        ledger was read. Raises what `WorkerPool.work_through` raises.
         """
         left = dict(missing)
         put_off: dict[Item, str] = {}
         reading = asyncio.Lock()
 
         async def read_ledger(*, after_wait: bool) -> None:
-            nonlocal others
+            nonlocal changes
             async with reading:
-                found = self._locks.others()
-                self._has_company |= after_wait or found != others
+                found = self._locks.changes()
+                self._other_runs_seen |= after_wait or found != changes
                 recovered = await self._recover_journals()
-                if after_wait or recovered or found != others:
-                    others = found
+                if after_wait or recovered or found != changes:
+                    changes = found
                     for item in await recall(dict(left)):
                         del left[item]
 
         async def ask_batch(batch: Sequence[Item], *, waited: bool) -> None:
             keys = [missing[item] for item in batch]
             if not self._locks.take(keys) and not fresh:
-                self._has_company = True
+                self._other_runs_seen = True
                 put_off.update(zip(batch, keys, strict=True))
                 return
             try:
@@ -216,19 +219,20 @@ class Asking:
             todo = {item: key for item, key in put_off.items() if item in left}
             pause = _FIRST_PAUSE if len(todo) < before else min(2 * pause, _LONGEST_PAUSE)
             if todo:
-                self._tell_once(pause)
+                self._report_wait(pause)
                 await pool.wait_for(asyncio.sleep(random.uniform(pause / 2, pause)))
                 waited = True
 
-    def _tell_once(self, pause: float) -> None:
-        if pause == _LONGEST_PAUSE and not self._has_told:
-            self._has_told = True
+    def _report_wait(self, pause: float) -> None:
+        """Log a warning, once, when the wait for another run has become long."""
+        if pause == _LONGEST_PAUSE and not self._wait_reported:
+            self._wait_reported = True
             what = "%s: waiting for answers that another run on this store is asking for"
             _LOG.warning(what, self._ledger.store.path)
 
     async def _recover_journals(self) -> int:
         """Save what a killed run left in a journal, where there is or was another run at all."""
-        if not self._has_company:
+        if not self._other_runs_seen:
             return 0
         return await asyncio.to_thread(recover_journals, self._ledger)
 

@@ -72,13 +72,13 @@ class EndpointEmbedder:
         """
         keys = {text: content_key("embedding", self.identity, text) for text in texts}
         with self._lock:
-            since, others = self._session.since(step), self._session.asking.others()
+            since, changes = self._session.since(step), self._session.asking.changes()
             known = self._session.ledger.recall(list(keys.values()), since=since)
             missing = {text: key for text, key in keys.items() if key not in known}
             if missing:
                 self._requests = self._requests or self._open()
                 self._requests.plan(-(-len(missing) // self._endpoint.texts_per_call))
-                known |= self._session.loop.run(self._ask(missing, step, others))
+                known |= self._session.loop.run(self._ask(missing, step, changes))
         found = {text: known[key] for text, key in keys.items() if key in known}
         lengths = {len(vector) // 4 for vector in found.values()}
         if len(lengths) > 1:
@@ -91,8 +91,8 @@ class EndpointEmbedder:
         warm_up(self._session, self._endpoint, EMBEDDER)
         return RateLimitedClient(EMBEDDER, self._endpoint, self._session, price_of(self._endpoint))
 
-    async def _ask(self, missing: Mapping[str, str], step: str, others: int) -> dict[str, bytes]:
-        """The vectors by ledger key; `others` is for `Asking.ask`."""
+    async def _ask(self, missing: Mapping[str, str], step: str, changes: int) -> dict[str, bytes]:
+        """The vectors by ledger key; `changes` is for `Asking.ask`."""
         found: dict[str, bytes] = {}
 
         async def embed_batch(batch: Sequence[str]) -> None:
@@ -112,7 +112,7 @@ class EndpointEmbedder:
             await self._session.asking.ask(
                 missing,
                 self._pool,
-                others=others,
+                changes=changes,
                 fresh=self._session.since(step) is not None,
                 batches=partial(_batches, size=self._endpoint.texts_per_call),
                 ask=embed_batch,

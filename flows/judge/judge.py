@@ -113,7 +113,7 @@ class EndpointJudge:
         is to stop.
         """
         keys = self._stored.keys(questions, form)
-        finished, others = self._finished, self._session.asking.others()
+        finished, changes = self._finished, self._session.asking.changes()
         known = self._stored.recall(keys, form, since=self._session.since(step))
         missing = {question: key for question, key in keys.items() if question not in known}
         if not missing:
@@ -123,7 +123,7 @@ class EndpointJudge:
                 self._name, self._judge, self._session, self._answered_by
             )
         arguments = _ConversationArguments(self._client, form, step)
-        answering = self._answer_missing(missing, arguments, finished, others)
+        answering = self._answer_missing(missing, arguments, finished, changes)
         return known | self._session.loop.run(answering)
 
     async def _answer_missing(
@@ -131,7 +131,7 @@ class EndpointJudge:
         missing: Mapping[Question, str],
         arguments: "_ConversationArguments",
         finished: int,
-        others: int,
+        changes: int,
     ) -> dict[Question, Answer]:
         """The answers to `missing` (question -> key).
 
@@ -139,7 +139,7 @@ class EndpointJudge:
         its answer is awaited.
 
         `finished` is the number of calls of `ask` that had finished when `missing` was looked up.
-        Where more have finished since, the ledger is read again. `others` is for `Asking.ask`.
+        Where more have finished since, the ledger is read again. `changes` is for `Asking.ask`.
         """
         since = self._session.since(arguments.step)
         recalled: dict[Question, Answer] = {}
@@ -179,7 +179,7 @@ class EndpointJudge:
             await self._session.asking.ask(
                 ours,
                 self._pool,
-                others=others,
+                changes=changes,
                 fresh=since is not None,
                 batches=partial(batch_questions, per_call=per_call),
                 ask=answer_batch,

@@ -79,9 +79,11 @@ _KEEPS_CLIENT: Final[Mapping[tuple[str, str], tuple[str, dict[str, Any]]]] = {
 """Providers that litellm 1.106 calls through a client that it keeps for an event loop, with the
 name and the parameters of that client. It takes no other."""
 
-_MOST_BYTES: Final = {False: 2**24, True: 2**27}
-"""Most bytes of a reply with a text, and of one with embeddings, after it is unpacked: 2,048
-vectors of 3,072 numbers fit."""
+_MAX_TEXT_BYTES: Final = 2**24
+"""Most bytes of a reply with a text, after it is unpacked."""
+
+_MAX_EMBEDDING_BYTES: Final = 2**27
+"""Most bytes of a reply with embeddings, after it is unpacked: 2,048 vectors of 3,072 numbers."""
 
 _NO_CACHE: Final = {"no-cache": True, "no-store": True}
 
@@ -569,7 +571,9 @@ def _client_class() -> type[Any]:
 
     class SendsOnce(AsyncHTTPHandler):  # type: ignore[misc, unused-ignore]
         def create_client(self, *given: Any, **named: Any) -> Any:
-            return _reject_redirects(super().create_client(*given, **named))
+            client = _reject_redirects(super().create_client(*given, **named))
+            client.follow_redirects = False
+            return client
 
         async def single_connection_post_request(self, *_: Any, **__: Any) -> Any:
             """Called while a broken connection's error is handled, to send again: raise it."""
@@ -580,7 +584,8 @@ def _client_class() -> type[Any]:
 
 async def _read_carefully(response: Any) -> None:
     """Make litellm read the body of a reply up to a limit, and by `read_reply`."""
-    most = _MOST_BYTES["embed" in response.request.url.path.lower()]
+    embeds = "embed" in response.request.url.path.lower()
+    most = _MAX_EMBEDDING_BYTES if embeds else _MAX_TEXT_BYTES
     read = response.aiter_bytes
 
     async def read_up_to_most(chunk_size: int | None = None) -> AsyncIterator[bytes]:
@@ -613,8 +618,10 @@ def _openai_class() -> type[Any]:
 
 
 def _reject_redirects(client: Any) -> Any:
-    """An httpx client that raises `ProviderError` for a redirect and sends nothing on."""
-    client.follow_redirects = False
+    """Let an httpx client raise `ProviderError` for a redirect of one of our calls.
+
+    The client may be one that the user's process shares: for other calls the hook does nothing.
+    """
     hooks = client.event_hooks
     if _raise_redirect not in hooks["response"]:
         client.event_hooks = {**hooks, "response": [_raise_redirect, *hooks["response"]]}
@@ -622,7 +629,7 @@ def _reject_redirects(client: Any) -> Any:
 
 
 async def _raise_redirect(response: Any) -> None:
-    if (redirect := redirect_error(response)) is not None:
+    if _asking.get() and (redirect := redirect_error(response)) is not None:
         raise redirect
 
 

@@ -83,7 +83,7 @@ def scrub(text: str, *, hide: Iterable[str] = ()) -> str:
     Secrets are texts of a known shape, and those that `without_secrets` knows. Quotations of the
     texts to `hide` are removed, too.
     """
-    text = without_secrets(text)[:_READ]
+    text = without_secrets(text[: 2 * _READ])[:_READ]
     for pattern in _SECRETS:
         text = pattern.sub(lambda match: match[1] + _STARS, text)
     for hidden in hide:
@@ -212,10 +212,10 @@ def classify(error: BaseException, *, hide: Iterable[str] = ()) -> ProviderError
             else ProviderError("timeout", "no reply in time")
         )
     for link in _chain(error):
-        redirect = link if isinstance(link, ProviderError) else redirect_error(link)
-        if redirect is not None:
-            redirect.message = clip(scrub(redirect.message, hide=tuple(hide)))
-            return redirect
+        known = link if isinstance(link, ProviderError) else redirect_error(link)
+        if known is not None:
+            known.message = clip(scrub(known.message, hide=tuple(hide)))
+            return known
     hidden, status, retry_after = tuple(hide), _status(error), _retry_after(error)
     text, _, trace = str(error).partition("Traceback (most recent call last)")
     message = _error_message(error, text, unreadable=bool(trace))

@@ -76,12 +76,13 @@ def api(url: str | None = None) -> Iterator[SyncPrefectClient]:
 def check_names(
     client: SyncPrefectClient, file: Path, schedules: ScheduleFile, *, replace: bool = False
 ) -> None:
-    """Raise `InputError` for names and limits of `file` that belong to somebody else.
+    """Raise `InputError` for names and limits of `file` that another schedules file has.
 
-    A deployment belongs to the schedules file that registered it, or to no file of claimflow. A
-    limit is refused where another file, if it can be read here, gives another number. With
-    `replace` deployments and limits are taken over: one whose name differs by upper and lower
-    case is paused, and a file that loses all of its deployments loses its automations.
+    A deployment belongs to the schedules file that registered it; one that claimflow did not
+    register belongs to no file, and its name is refused as well. A limit is refused where another
+    file, if it can be read here, gives another number. With `replace` deployments and limits are
+    taken over: one whose name differs by upper and lower case is paused, and a file that loses all
+    of its deployments loses its automations.
     """
     names = {one.name.casefold(): one.name for one in schedules.scheduled}
     tag = file_tag(file)

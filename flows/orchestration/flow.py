@@ -84,9 +84,8 @@ def evaluate(
     """Run a pipeline file, reusing the tables that are in its store; returns the id of the run.
 
     Fails if too many rows or a gate failed, or the run cannot continue or takes longer than
-    `timeout`; `InputError` lists every mistake in the
-    pipeline or its samples. If `failed` finds nothing that failed, no step is run and the id is
-    that of the run that was looked at.
+    `timeout`; `InputError` lists every mistake in the pipeline or its samples. If `failed` finds
+    nothing that failed, no step is run and the id is that of the run that was looked at.
 
     Args:
         config: The pipeline's YAML file.

@@ -195,9 +195,9 @@ def test_keys_are_locked_for_other_sessions_and_processes(tmp_path: Path) -> Non
     assert not other.take(KEYS[2:])
     assert other.take(KEYS[3:])
     assert [locked_elsewhere(store, key) for key in KEYS] == [True] * 5
-    before = other.others()
+    before = other.changes()
     one.release(KEYS[:1])
-    assert other.others() > before
+    assert other.changes() > before
     assert [locked_elsewhere(store, key) for key in KEYS] == [False] + [True] * 4
     # The file stays open for the other session: closing it would drop all locks.
     one.close()
@@ -208,10 +208,10 @@ def test_keys_are_locked_for_other_sessions_and_processes(tmp_path: Path) -> Non
 
 def test_a_session_sees_no_change_of_its_own(tmp_path: Path) -> None:
     locks = KeyLocks(tmp_path / "s.duckdb")
-    before = locks.others()
+    before = locks.changes()
     assert locks.take(KEYS)
     locks.release(KEYS)
-    assert locks.others() == before
+    assert locks.changes() == before
     locks.close()
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import http.server
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -176,3 +177,21 @@ def test_other_statuses_of_three_hundred_are_no_redirect() -> None:
         reply = httpx.Response(status, request=httpx.Request("POST", "http://127.0.0.1:1"))
         error = httpx.HTTPStatusError("odd", request=reply.request, response=reply)
         assert classify(error).kind == "server"
+
+
+def test_a_client_of_litellm_follows_redirects_of_calls_that_are_not_ours(
+    redirecting: Redirecting,
+) -> None:
+    """Texts for Ollama go through a client that litellm shares with the rest of the process."""
+    open_provider("litellm").list_price("openai/m")
+    client = sys.modules["litellm"].module_level_aclient.client
+    assert asked("ollama/m", redirecting, embed=True).kind == "fatal"
+
+    async def of_the_user() -> None:
+        await client.post(f"{redirecting.url}/own")
+
+    redirecting.seen.clear()
+    assert client.follow_redirects
+    with pytest.raises(httpx.TooManyRedirects):
+        asyncio.run(of_the_user())
+    assert redirecting.seen[:3] == ["/own", "/elsewhere", "/elsewhere"]
