@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 # Almost nothing that is loaded while tests are collected is ever freed.
 gc.disable()
 
+# It is the width of tables, and pytest-xdist sets it in its processes.
+os.environ.pop("COLUMNS", None)
+
 # Otherwise every process that tests start would compile the whole package.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False

@@ -87,7 +87,10 @@ def runs(options: Namespace) -> int:
     from claimflow.flows.report.terminal import Terminal
     from claimflow.flows.store.results import all_runs
 
-    Terminal().print_frame(all_runs(readable_store(options)))
+    found = all_runs(readable_store(options))
+    empty = [name for name in found.columns if found[name].null_count() == found.height]
+    drop = ("reused", "made", "ended_at", "started_at", "reason", "tags", "partial", "failures")
+    Terminal().print_frame(found, drop=[*empty, *drop])
     return 0
 
 
@@ -109,7 +112,7 @@ def explain(options: Namespace) -> int:
 
     store, run_id = readable_run(options)
     sample_id = chosen_sample(store, run_id, options.sample)
-    Terminal().print(sample_tree(store, run_id, sample_id, calls=options.calls))
+    Terminal().print_tree(sample_tree(store, run_id, sample_id, calls=options.calls))
     return 0
 
 

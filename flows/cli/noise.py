@@ -122,7 +122,12 @@ def _print_spreads(spreads: "list[MetricSpread]") -> None:
         for spread in spreads
     ]
     terminal = Terminal()
-    terminal.print_table(["metric", *right], rows, right=right, whole=())
+    terminal.print_table(
+        ["metric", *right],
+        rows,
+        right=right,
+        drop=("failed", "undefined", "scored", "mean", "between samples"),
+    )
     for line in _notes(spreads):
         terminal.print_line(line)
 

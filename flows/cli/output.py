@@ -90,13 +90,16 @@ def write_table(frame: "pl.DataFrame", table_format: TableFormat, output: Path |
         raise InputError(
             [Fault("--format parquet", "cannot be printed to a terminal", "add -o FILE")]
         )
+    if table_format == "table":
+        print_or_write(lambda terminal: terminal.print_frame(frame), output)
+        return
     content = _encode(frame, table_format)
     if output is None and sys.stdout.isatty():
         content = escape_controls(content.decode()).encode()
     write_bytes(content, output)
 
 
-def _encode(frame: "pl.DataFrame", table_format: TableFormat) -> bytes:
+def _encode(frame: "pl.DataFrame", table_format: Literal["csv", "json", "parquet"]) -> bytes:
     match table_format:
         case "parquet":
             buffer = io.BytesIO()
@@ -106,10 +109,6 @@ def _encode(frame: "pl.DataFrame", table_format: TableFormat) -> bytes:
             return (_binary_as_hex(frame).write_json() + "\n").encode()
         case "csv":
             return _nested_as_json(_binary_as_hex(frame)).write_csv().encode()
-        case "table":
-            from claimflow.flows.report.terminal import rendered_text
-
-            return rendered_text(lambda terminal: terminal.print_frame(frame)).encode()
 
 
 def _binary_as_hex(frame: "pl.DataFrame") -> "pl.DataFrame":

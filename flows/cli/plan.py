@@ -105,7 +105,13 @@ def _print_plan(
     for name, one in canaries.items():
         rows.append([name, "verify_claims", "ask" if one.calls else "known", *_cost_cells(one)])
     columns = ["step", "uses", "plan", *costs]
-    terminal.print_table(columns, [row[: len(columns)] for row in rows], right=costs)
+    terminal.print_table(
+        columns,
+        [row[: len(columns)] for row in rows],
+        right=costs,
+        texts=("plan",),
+        drop=("uses", "tokens (in + out)"),
+    )
 
 
 def _action(step: "PlannedStep") -> str:

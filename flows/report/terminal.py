@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from io import StringIO
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import polars as pl
 from rich import box
@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
+from rich.tree import Tree
 
 from claimflow.flows.judge.judge import FINAL
 from claimflow.flows.quality.agreement import Agreement, AnnotatorAgreement, RankCorrelations
@@ -42,11 +43,15 @@ from claimflow.flows.report.run_text import (
     format_estimate,
     gate_cells,
 )
+from claimflow.flows.report.table_layout import lay_out, left_out_note
 from claimflow.flows.store.edits import UnusedEdit
 from claimflow.flows.store.runs import newest_run
 
 _LOG_WIDTH: Final = 160
-"""Columns of output that goes to a file or a pipe."""
+"""Where texts are wrapped in output that goes to a file or a pipe."""
+
+_TERMINAL_WIDTH: Final = 80
+"""The width of a terminal that does not tell its own."""
 
 _IDENTIFIERS: Final = frozenset(
     {"run_id", "run", "metric", "step", "sample_id", "started_at", "ended_at", "made_at"}
@@ -55,8 +60,8 @@ _IDENTIFIERS: Final = frozenset(
 
 _LONGEST_NAME: Final = 40
 
-_NARROWEST: Final = 12
-"""The least width of a column whose cells are wrapped."""
+_LONGEST_LABEL: Final = 24
+"""The width up to which the names of columns are aligned where each row is a block."""
 
 
 def safe_text(text: object, style: str = "") -> Text:
@@ -65,16 +70,16 @@ def safe_text(text: object, style: str = "") -> Text:
 
 
 class Terminal(Console):
-    """Standard output: as wide as the terminal, or 160 columns where it is not one.
+    """Standard output: as wide as `COLUMNS`, else as the terminal.
 
-    A reader that closes the pipe does not end the command, whose exit code still counts.
+    Where it is neither, or a file, tables have all their columns, however wide they are. A reader
+    that closes the pipe does not end the command, whose exit code still counts.
     """
 
     def __init__(self, file: StringIO | None = None) -> None:
-        width = None if sys.stdout.isatty() else _LOG_WIDTH
-        if file is not None:
-            width = Terminal().width
-        super().__init__(file=file, highlight=False, width=width)
+        window = _window_width() if file is None else None
+        self._in_window = window is not None
+        super().__init__(file=file, highlight=False, width=window or _LOG_WIDTH)
 
     def on_broken_pipe(self) -> None:
         """Discard what is still to be written."""
@@ -82,7 +87,16 @@ class Terminal(Console):
 
     def print_line(self, text: object = "", style: str = "") -> None:
         """Print text on one line that is never wrapped."""
-        self.print(safe_text(text, style), soft_wrap=True)
+        line = text if isinstance(text, Text) else safe_text(text, style)
+        self.print(line, soft_wrap=True)
+
+    def print_text(self, text: object, *, label: str = "", indent: int) -> None:
+        """Print text wrapped between words, every line indented, the first one after `label`."""
+        start = Text(label.ljust(indent))
+        room = max(self.width - indent, _LONGEST_LABEL)
+        for line in safe_text(text).wrap(self, room, overflow="fold"):
+            self.print_line(start + line)
+            start = Text(" " * indent)
 
     def print_table(
         self,
@@ -90,38 +104,81 @@ class Terminal(Console):
         rows: Iterable[Sequence[object]],
         *,
         right: Collection[str] = (),
-        whole: Collection[str] | None = None,
+        texts: Collection[str] = (),
+        drop: Sequence[str] = (),
     ) -> None:
-        """Print a table; columns in `right` align right, those in `whole` are never wrapped.
+        """Print a table, in which the columns in `right` align right.
 
-        By default the columns that align right are not wrapped. Names and ids never are: on a
-        narrow terminal the table is wider than the window instead.
+        Only the columns in `texts` are wrapped. Where the window is too narrow, the columns in
+        `drop` are left out, the first one first, and a line names them; where that does not
+        suffice, each row becomes a block of lines.
         """
-        whole = right if whole is None else whole
+        cells = [[escape_controls(cell).expandtabs(4) for cell in row] for row in rows]
+        found = lay_out(
+            columns, cells, self.width, texts=texts, drop=drop, may_exceed=not self._in_window
+        )
+        if found is None:
+            self._print_blocks(columns, cells, texts)
+            return
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        cells = [[*map(safe_text, row)] for row in rows]
-        for place, name in enumerate(columns):
-            longest = max(cell_len(name), *(row[place].cell_len for row in cells), 0)
-            in_one_line = name in whole or (name in _IDENTIFIERS and longest <= _LONGEST_NAME)
+        for place, width, wrapped in found.shown:
+            name = columns[place]
+            justify: Literal["left", "right"] = "right" if name in right else "left"
             table.add_column(
-                safe_text(name),
-                justify="right" if name in right else "left",
-                no_wrap=in_one_line,
-                min_width=longest if in_one_line else min(longest, _NARROWEST),
-                overflow="fold",
+                Text(name), justify=justify, width=width, no_wrap=not wrapped, overflow="fold"
             )
         for row in cells:
-            table.add_row(*row)
-        needed = Measurement.get(self, self.options.update(max_width=_LOG_WIDTH), table).minimum
-        if self.width < needed:
-            table.width = needed
+            table.add_row(*(Text(row[place]) for place, _, _ in found.shown))
+        table.width = found.width
         self.print(table, crop=False)
+        if found.left_out:
+            self.print_line(f"{left_out_note(columns, cells, found, self.width)}\n", "dim")
 
-    def print_frame(self, frame: pl.DataFrame) -> None:
-        """Print every row of a frame: long texts folded, NULL as a dash."""
+    def _print_blocks(
+        self, columns: Sequence[str], rows: Sequence[Sequence[str]], texts: Collection[str]
+    ) -> None:
+        """Print each row as a block of lines, one for each column."""
+        indent = min(max(map(cell_len, columns)), _LONGEST_LABEL) + 2
+        for number, row in enumerate(rows, start=1):
+            self.print_line(f"record {number:,} of {len(rows):,}", "bold")
+            for name, cell in zip(columns, row, strict=True):
+                label = name.ljust(indent - 2) + "  "
+                if name in texts:
+                    self.print_text(cell, label=label, indent=indent)
+                else:
+                    self.print_line(label + cell)
+            self.print()
+
+    def print_tree(self, tree: Tree) -> None:
+        """Print a tree: texts wrapped between words, ids and names in one piece."""
+        longest = Measurement.get(self, self.options.update(max_width=_LOG_WIDTH), tree).minimum
+        self.print(tree, width=max(self.width, longest), crop=False)
+
+    def print_frame(self, frame: pl.DataFrame, *, drop: Sequence[str] = ()) -> None:
+        """Print every row of a frame: long texts wrapped, NULL as a dash."""
         numeric = [name for name, dtype in frame.schema.items() if dtype.is_numeric()]
-        rows = ([_cell(value) for value in row] for row in frame.iter_rows())
-        self.print_table(frame.columns, rows, right=numeric, whole=())
+        rows = [[_cell(value) for value in row] for row in frame.iter_rows()]
+        texts = [
+            name
+            for place, name in enumerate(frame.columns)
+            if name not in _IDENTIFIERS and any(_is_text(row[place]) for row in rows)
+        ]
+        self.print_table(frame.columns, rows, right=numeric, texts=texts, drop=drop)
+
+
+def _window_width() -> int | None:
+    """The width of the window by `COLUMNS` or the terminal; None where there is no window."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and len(columns) < 6 and int(columns):
+        return int(columns)
+    if sys.stdout.isatty():
+        return os.get_terminal_size(sys.stdout.fileno()).columns or _TERMINAL_WIDTH
+    return None
+
+
+def _is_text(cell: str) -> bool:
+    """Whether a cell is wrapped where it does not fit: it is long and has more than one word."""
+    return len(cell) > _LONGEST_NAME and len(cell.split()) > 1
 
 
 def _cell(value: object) -> str:
@@ -198,9 +255,14 @@ def print_run(
 def print_gates(terminal: Terminal, outcomes: Sequence[Outcome]) -> None:
     """Print a line for every rule of a gate; nothing where there are none."""
     if outcomes:
-        right = GATE_COLUMNS[1:3]
-        whole = (*right, "outcome")
-        terminal.print_table(GATE_COLUMNS, map(gate_cells, outcomes), right=right, whole=whole)
+        gate, value, interval, _, why = GATE_COLUMNS
+        terminal.print_table(
+            GATE_COLUMNS,
+            map(gate_cells, outcomes),
+            right=(value, interval),
+            texts=(gate, why),
+            drop=(interval,),
+        )
 
 
 def _print_block(terminal: Terminal, lines: Sequence[str]) -> None:
@@ -223,7 +285,12 @@ def _print_means(terminal: Terminal, rows: Sequence[dict[str, Any]]) -> None:
         means = [format_number(row["mean"]), interval, *([pooled] if any(micro) else [])]
         counts = [f"{row[c]:,}" for c in ("n_scored", "n_undefined", "n_failed", "n")]
         cells.append([name, *means, *counts])
-    terminal.print_table(["metric", *right], cells, right=right)
+    terminal.print_table(
+        ["metric", *right],
+        cells,
+        right=right,
+        drop=("of", "failed", "micro mean", "undefined", "scored", "95 % interval"),
+    )
 
 
 def _micro_mean(row: dict[str, Any]) -> str:
@@ -265,12 +332,12 @@ def _print_lowest(terminal: Terminal, lowest: Sequence[LowSample]) -> None:
         return
     terminal.print(f"the {len(lowest)} lowest samples, by the mean of their scores\n")
     for sample in lowest:
-        terminal.print(safe_text(f"  {sample.mean:.3f}  {sample.sample_id}", "bold"))
+        terminal.print_line(f"  {sample.mean:.3f}  {sample.sample_id}", "bold")
         if sample.user_input:
-            terminal.print(safe_text(f"         asked: {shorten(sample.user_input)}"))
+            terminal.print_text(f"asked: {shorten(sample.user_input)}", indent=9)
         for claim in sample.claims[:_SHOWN_CLAIMS]:
             verdict = f"{claim['verdict']} ({claim['step']})"
-            terminal.print(safe_text(f"         {verdict}: {shorten(claim['claim'])}"))
+            terminal.print_text(f"{verdict}: {shorten(claim['claim'])}", indent=9)
         if len(sample.claims) > _SHOWN_CLAIMS:
             terminal.print(f"         and {len(sample.claims) - _SHOWN_CLAIMS} more")
         terminal.print()
@@ -302,7 +369,14 @@ def _print_metric_differences(terminal: Terminal, comparison: Comparison) -> Non
         return
     columns = len(comparison_text.METRIC_COLUMNS) - (not any(row[-1] for row in rows))
     names = comparison_text.METRIC_COLUMNS[:columns]
-    terminal.print_table(names, [row[:columns] for row in rows], right=_RIGHT)
+    unfailed = () if any("failed" in row[-1] for row in rows) else ("left out",)
+    terminal.print_table(
+        names,
+        [row[:columns] for row in rows],
+        right=_RIGHT,
+        texts=("left out",),
+        drop=("p", "n", *unfailed, "p (Holm)", "A", "95 % interval", "B"),
+    )
     by = f"; one unit for each {comparison.by}" if comparison.by else ""
     terminal.print_line(f"{comparison_text.METRIC_NOTE}{by}\n")
 
@@ -486,7 +560,7 @@ def _print_figures(
     terminal: Terminal, columns: Sequence[str], rows: Iterable[Sequence[str]]
 ) -> None:
     """A table whose first column names the rows."""
-    terminal.print_table(columns, rows, right=columns[1:], whole=())
+    terminal.print_table(columns, rows, right=columns[1:])
 
 
 # The claims of a run, checked without a judge.

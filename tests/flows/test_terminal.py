@@ -3,12 +3,10 @@
 import json
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from claimflow.flows.cli.main import main
 from claimflow.flows.report.samples import ranked_samples
-from claimflow.flows.report.terminal import Terminal
 from claimflow.flows.store.artifacts import Artifact
 from claimflow.flows.store.results import chosen_run, lowest_samples
 from claimflow.flows.store.store import Store
@@ -100,21 +98,3 @@ def test_a_mean_does_not_depend_on_the_order_of_its_scores(tmp_path: Path) -> No
         assert ranked_samples(store, run_id, 1)["mean"].to_list() == [mean]
         means.append(mean)
     assert means[0] == means[1] == pytest.approx(0.2)
-
-
-def test_names_and_ids_are_whole_on_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal = Terminal()
-    terminal.width = 60
-    frame = pl.DataFrame(
-        {
-            "run_id": ["20261121-233145-c91f"],
-            "metric": ["token_overlap_faithfulness"],
-            "claim": ["many words that have to be wrapped somewhere " * 5],
-            "mean": [0.5],
-        }
-    )
-    terminal.print_frame(frame)
-    printed = capsys.readouterr().out
-    assert "20261121-233145-c91f   token_overlap_faithfulness" in printed
-    assert "wrapped" in printed
-    assert "0.5" in printed
