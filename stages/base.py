@@ -1,13 +1,25 @@
 """Stage: the base class of every computation on tables, and what the engine knows of one."""
 
 import inspect
+import sys
 import types
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    NamedTuple,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
+from claimflow.stages.plugins import Source, source_of
 from claimflow.stages.rows import ClaimsField, Row, SampleField, Side
 from claimflow.stages.tables import conform
 from claimflow.stages.tools import Form
@@ -67,7 +79,7 @@ class Stage(BaseModel):
     tools must give the same rows: no files, clock or random numbers. What fails for one sample
     becomes a row with status `failed` and a reason; only tables of the wrong kind raise.
 
-    **Class attributes**, all but `use` with a default:
+    **Class attributes**, all with a default but `use` of a built-in stage:
 
     - `version`: raised when the same settings start to give other rows, so that stored tables
       are made again.
@@ -90,6 +102,9 @@ class Stage(BaseModel):
       verdicts verifies each claim against the whole `reference` of its sample. The engine uses
       them to put labelled pairs of premise and claim (canaries) to the judge of the stage; with
       None it does not.
+
+    A class of another package needs no `use`: `module:Name` stands for it. Its `source` becomes
+    part of the fingerprint, so that tables are made again after a change of its module.
 
     **Settings that the engine knows by name**, in a stage with a tool `llm: LLM | None`:
 
@@ -114,6 +129,10 @@ class Stage(BaseModel):
     lower_is_better: ClassVar[frozenset[str]] = frozenset()
     metric_range: ClassVar[tuple[float, float] | None] = None
     canary_settings: ClassVar[Mapping[str, Any] | None] = None
+
+    source: ClassVar[Source | None] = None
+    """The source of a stage of another package, which has an empty digest where it cannot be
+    read; None for built-in stages."""
 
     inputs: ClassVar[Mapping[str, Input]]
     tools: ClassVar[Mapping[str, type]]
@@ -186,10 +205,42 @@ class Stage(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
+        if not cls.__module__.startswith(f"{_OWN}."):
+            if "use" not in vars(cls):
+                cls.use = f"{cls.__module__}:{cls.__qualname__}"
+            cls.source = current_source(cls)
         if "run" in vars(cls):
             cls.inputs, cls.tools, cls.makes = _wiring(cls)
             if cls.per_sample and "samples" not in cls.inputs:
                 raise TypeError(f"{cls.__name__}.run must take samples, or say per_sample = False")
+
+
+_OWN: Final = "claimflow"
+
+
+def _is_foreign(kind: type) -> bool:
+    """Whether a class is neither ours nor of Python or pydantic."""
+    package = kind.__module__.partition(".")[0]
+    return package not in {_OWN, "pydantic", *sys.stdlib_module_names}
+
+
+def foreign_modules(stage: type[Stage]) -> list[str]:
+    """The modules of other packages that define a stage and its bases, the bases first."""
+    found = [kind.__module__ for kind in reversed(stage.__mro__) if _is_foreign(kind)]
+    return list(dict.fromkeys(found))
+
+
+def current_source(stage: type[Stage]) -> Source:
+    """The source of a stage of another package, as the files of its modules are now."""
+    members = (member for kind in stage.__mro__ if _is_foreign(kind) for member in _members(kind))
+    functions = [member for member in members if inspect.isfunction(member)]
+    return source_of(foreign_modules(stage), functions) or Source("", False)
+
+
+def _members(kind: type) -> list[Any]:
+    """What a class defines; of static and class methods and properties the function in it."""
+    values = vars(kind).values()
+    return [getattr(value, "__func__", getattr(value, "fget", value)) for value in values]
 
 
 def _wiring(stage: type[Stage]) -> tuple[dict[str, Input], dict[str, type], type[Row]]:
@@ -201,7 +252,8 @@ def _wiring(stage: type[Stage]) -> tuple[dict[str, Input], dict[str, type], type
         raise TypeError(f"{stage.__name__}.run must be annotated with the table it returns")
     inputs: dict[str, Input] = {}
     tools: dict[str, type] = {}
-    for name in list(inspect.signature(run).parameters)[1:]:
+    parameters = list(inspect.signature(run).parameters.items())[1:]
+    for name in (name for name, one in parameters if one.kind is not one.VAR_KEYWORD):
         annotation = _without_none(hints.get(name))
         every = get_origin(annotation) is Mapping
         row = _row_of(get_args(annotation)[1] if every else annotation)

@@ -1,10 +1,25 @@
-"""The built-in stages by the name that a pipeline file uses."""
+"""Stages by the name that a pipeline file uses: built in, or of other packages.
 
-from typing import Final
+The `use` of a step is the name of a built-in stage, the name of an entry point of the group
+`claimflow.stages`, or `module:Name`. The last two name a subclass of `Stage` or a function with
+the decorator `metric`. Built-in names come first. Entry points are imported only when asked for.
+"""
 
-from claimflow.stages.base import Stage
+from pathlib import Path
+from typing import Any, Final
+
+from claimflow.stages.base import Stage, current_source, foreign_modules
 from claimflow.stages.decompose import DecomposeClaims, SuppliedClaims
 from claimflow.stages.lexical import LexicalMatch
+from claimflow.stages.metric import FunctionMetric, Metric
+from claimflow.stages.plugins import (
+    PluginError,
+    entry_point_names,
+    is_reference,
+    load_entry_point,
+    load_object,
+    reload_module,
+)
 from claimflow.stages.scores.answer_metrics import AnswerCorrectness, SemanticSimilarity
 from claimflow.stages.scores.claim_metrics import ContextRecall, FactualCorrectness, Faithfulness
 from claimflow.stages.scores.lexical_metrics import (
@@ -34,9 +49,63 @@ _BUILT_IN: Final[tuple[type[Stage], ...]] = (
     SummarizeScores,
 )
 
+STAGE_GROUP: Final = "claimflow.stages"
+"""The group of entry points by which installed packages register stages."""
+
 STAGES: Final[dict[str, type[Stage]]] = {stage.use: stage for stage in _BUILT_IN}
+"""The built-in stages."""
 
 LOWER_IS_BETTER: Final[frozenset[str]] = frozenset().union(
     *(stage.lower_is_better for stage in _BUILT_IN)
 )
-"""The metrics of these stages that are best at 0."""
+"""The metrics of built-in stages that are best at 0."""
+
+
+def find_stage(use: str, folder: Path | None = None) -> type[Stage] | None:
+    """The stage that `use` names, None where there is no such name.
+
+    Modules may lie in `folder`. A module whose file has changed since it was imported is imported
+    again. Raises `PluginError` where the code of another package cannot be used.
+    """
+    if use in STAGES:
+        return STAGES[use]
+    found = _load(use, folder)
+    if found is None:
+        return None
+    stage = _as_stage(found, use)
+    if current_source(stage) != stage.source:
+        for module in foreign_modules(stage):
+            reload_module(module)
+        stage = _as_stage(_load(use, folder), use)
+    return stage
+
+
+def stage_names() -> list[str]:
+    """The names of all stages, those of entry points included; imports nothing."""
+    return sorted({*STAGES, *entry_point_names(STAGE_GROUP)})
+
+
+def reference_to(stage: Any) -> str:
+    """The `use` that names a stage class or a metric function in a pipeline."""
+    kind = _as_stage(stage, repr(stage))
+    own = STAGES.get(kind.use) is kind or issubclass(kind, FunctionMetric)
+    return kind.use if own else f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _load(use: str, folder: Path | None) -> Any:
+    if is_reference(use):
+        return load_object(use, folder)
+    return load_entry_point(STAGE_GROUP, use) if use in entry_point_names(STAGE_GROUP) else None
+
+
+def _as_stage(found: Any, use: str) -> type[Stage]:
+    if isinstance(found, Metric):
+        return found.stage
+    if isinstance(found, type) and issubclass(found, Stage):
+        if hasattr(found, "run") and hasattr(found, "inputs"):
+            return found
+        raise PluginError(f"{use} is a stage without a method run", "write run(self, samples, ...)")
+    what = f"{use} is {found!r:.80}, not a stage"
+    raise PluginError(
+        what, "write a subclass of claimflow.Stage, or decorate it: @claimflow.metric"
+    )

@@ -107,6 +107,12 @@ class Sample(Row):
     reference_claims: list[str] | None = None
     metadata: Json = "{}"
 
+    @property
+    def metadata_fields(self) -> dict[str, Any]:
+        """`metadata` as values."""
+        fields: dict[str, Any] = json.loads(self.metadata)
+        return fields
+
 
 class Claim(Row):
     """One statement of a sample's response or reference that can be true or false.

@@ -24,23 +24,40 @@ if TYPE_CHECKING:
     from claimflow.flows.runner.prepare import Prepared, prepare
     from claimflow.flows.store.store import Store
     from claimflow.stages.base import Stage
-    from claimflow.stages.rows import Row
+    from claimflow.stages.metric import MetricResult, metric
+    from claimflow.stages.rows import (
+        Claim,
+        Row,
+        Sample,
+        Score,
+        SentenceMatch,
+        Similarity,
+        Verdict,
+    )
 
 __all__ = [
+    "Claim",
     "InputError",
     "JudgeError",
+    "MetricResult",
     "Prepared",
     "Rerun",
     "Row",
     "RunObserver",
     "RunResult",
     "RunTimeoutError",
+    "Sample",
+    "Score",
+    "SentenceMatch",
+    "Similarity",
     "Stage",
     "StepResult",
     "StoppedError",
     "Store",
     "StoreError",
+    "Verdict",
     "__version__",
+    "metric",
     "prepare",
     "run_pipeline",
 ]
@@ -60,7 +77,16 @@ _MODULES = {
     "claimflow.flows.runner.prepare": ("Prepared", "prepare"),
     "claimflow.flows.store.store": ("Store",),
     "claimflow.stages.base": ("Stage",),
-    "claimflow.stages.rows": ("Row",),
+    "claimflow.stages.metric": ("MetricResult", "metric"),
+    "claimflow.stages.rows": (
+        "Claim",
+        "Row",
+        "Sample",
+        "Score",
+        "SentenceMatch",
+        "Similarity",
+        "Verdict",
+    ),
 }
 
 

@@ -1,12 +1,16 @@
 """Pipelines from names of metrics: the steps that they need, connected as in a pipeline file."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from claimflow.flows.errors import Fault, InputError, one_of
-from claimflow.flows.pipeline.schema import named_inputs
+from claimflow.flows.pipeline.schema import STEP_NAME, named_inputs
 from claimflow.stages.base import Stage
-from claimflow.stages.registry import STAGES
+from claimflow.stages.metric import Metric
+from claimflow.stages.plugins import PluginError
+from claimflow.stages.registry import STAGES, find_stage, reference_to
 
 SUMMARY: Final = "summary"
 
@@ -35,15 +39,18 @@ _INPUTS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def compose(
-    metrics: Iterable[str | Mapping[str, Any]],
+    metrics: Iterable[str | Mapping[str, Any] | type[Stage] | Metric[..., Any]],
     *,
     slices: Iterable[str] = (),
+    folder: Path | None = None,
 ) -> dict[str, Any]:
     """The `steps` section of a pipeline file with these metrics, and a summary of their scores.
 
     A metric is the name of a stage that makes scores (`faithfulness`), one of its metrics
-    (`rouge_l_f1`), or a mapping with `use` and settings. `slices` are metadata fields to summarise
-    by. Claims that come with the samples are used in place of decomposing their texts.
+    (`rouge_l_f1`), a metric of one's own (`module:Name`, where the module may be in `folder`, or
+    the class or decorated function itself), or a mapping with `use` and settings. `slices` are
+    metadata fields to summarise by. Claims that come with the samples are used in place of
+    decomposing their texts.
 
     Raises `InputError` for names that are no metric, twice the same one, and a metric with an
     input that no known step makes.
@@ -52,16 +59,21 @@ def compose(
     scores: dict[str, dict[str, Any]] = {}
     inputs: set[str] = set()
     for metric in metrics:
-        step = dict(metric) if isinstance(metric, Mapping) else {"use": _stage_name(metric)}
-        stage = STAGES.get(step.get("use", ""))
+        try:
+            step = _step_of(metric)
+            stage = find_stage(str(step.get("use", "")), folder)
+        except PluginError as error:
+            faults.append(Fault("metrics", error.what, error.hint))
+            continue
         if stage is None or not makes_scores(stage):
             hint = one_of(str(step.get("use") or metric), metric_names())
             faults.append(Fault("metrics", f"there is no metric {_shown(metric)}", hint))
             continue
-        if scores.get(stage.use, step) != step:
+        name = _step_name(stage)
+        if scores.get(name, step) != step:
             hint = "write a pipeline with two steps"
-            faults.append(Fault("metrics", f"{stage.use} is named with two settings", hint))
-        scores[stage.use] = step
+            faults.append(Fault("metrics", f"{name} is named with two settings", hint))
+        scores[name] = step
         for name in sorted(set(needed_inputs(stage, step)) - set(step)):
             if name in _INPUTS:
                 inputs |= {name, *_claims_of(name)}
@@ -77,11 +89,15 @@ def compose(
     return {**steps, **scores, SUMMARY: summary}
 
 
-def missing_fields(metric: str, fields: Collection[str]) -> list[str]:
+def missing_fields(
+    metric: str, fields: Collection[str], *, folder: Path | None = None
+) -> list[str]:
     """The sample fields that a metric needs and that are not among `fields`."""
     needed: set[str] = set()
-    for step in compose([metric]).values():
-        stage = STAGES[step["use"]]
+    for step in compose([metric], folder=folder).values():
+        stage = find_stage(step["use"], folder)
+        if stage is None:
+            raise KeyError(step["use"])
         settings = {name: value for name, value in step.items() if name in stage.model_fields}
         needed |= stage.model_validate(settings).required_fields()
     return sorted(needed - set(fields))
@@ -116,11 +132,25 @@ def _claims_of(name: str) -> list[str]:
     return [_INPUTS[name]["claims"]] if "claims" in _INPUTS[name] else []
 
 
+def _step_of(metric: str | Mapping[str, Any] | type[Stage] | Metric[..., Any]) -> dict[str, Any]:
+    """The step of a metric, as a pipeline file has it."""
+    if isinstance(metric, Mapping):
+        return dict(metric)
+    return {"use": _stage_name(metric) if isinstance(metric, str) else reference_to(metric)}
+
+
+def _step_name(stage: type[Stage]) -> str:
+    """The name of the step of a stage: its own, or what comes after the colon of `module:Name`."""
+    name = re.sub(r"\W+", "_", stage.use.rpartition(":")[2])
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_")
+    return snake if re.fullmatch(STEP_NAME, snake) else f"metric_{snake}"
+
+
 def _stage_name(metric: str) -> str:
     """The stage that makes a metric, or the name itself."""
     makers = [stage.use for stage in STAGES.values() if metric in stage.metrics]
     return makers[0] if makers and metric not in STAGES else metric
 
 
-def _shown(metric: str | Mapping[str, Any]) -> str:
+def _shown(metric: Any) -> str:
     return repr(metric.get("use") if isinstance(metric, Mapping) else metric)

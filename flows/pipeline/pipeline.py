@@ -47,7 +47,8 @@ from claimflow.flows.pipeline.wiring import Step, Wiring, WrittenStep
 from claimflow.flows.pipeline.yaml_errors import validate, yaml_faults
 from claimflow.flows.pipeline.yaml_source import YamlSource
 from claimflow.stages.base import Stage
-from claimflow.stages.registry import STAGES
+from claimflow.stages.plugins import PluginError, describe, is_reference
+from claimflow.stages.registry import STAGES, find_stage
 from claimflow.stages.tools import Embedder
 
 Section = TypeVar("Section", bound=BaseModel)
@@ -113,13 +114,15 @@ def build_pipeline(source: YamlSource) -> Pipeline:
         what = too_many(count, STEPS, "steps")
         raise InputError([Fault(source.place("steps"), what, "write several pipelines")])
     values: Any = None
+    kinds = _find_stages(source, faults)
+    others = {use: kind for use, kind in kinds.items() if use not in STAGES}
     try:
-        values = validate(pipeline_model(), source.value)
+        values = validate(pipeline_model(tuple(others.items())), source.value)
     except ValidationError as error:
         faults += yaml_faults(source, error)
     faults += _reserved_name_faults(source)
     written = {
-        name: _read_step(source, name, step, faults)
+        name: _read_step(source, name, step, kinds, faults)
         for name, step in source.section("steps").items()
     }
     wiring = Wiring(source, written)
@@ -147,7 +150,34 @@ def valid_section(source: YamlSource, key: str, model: type[Section]) -> Section
         return None
 
 
-def _read_step(source: YamlSource, name: str, values: Any, faults: list[Fault]) -> WrittenStep:
+def _find_stages(source: YamlSource, faults: list[Fault]) -> dict[str, type[Stage] | None]:
+    """The stages of a file by their `use`; None for one that cannot be loaded, which is a fault.
+
+    Unknown names are left out.
+    """
+    found: dict[str, type[Stage] | None] = {}
+    for name, values in source.section("steps").items():
+        use = values.get("use") if isinstance(values, dict) else None
+        if not isinstance(use, str) or found.get(use) is not None:
+            continue
+        try:
+            stage = find_stage(use, source.folder)
+        except PluginError as error:
+            faults.append(Fault(source.place("steps", name, "use"), error.what, error.hint))
+            found[use] = None
+        else:
+            if stage is not None:
+                found[use] = stage
+    return found
+
+
+def _read_step(
+    source: YamlSource,
+    name: str,
+    values: Any,
+    kinds: Mapping[str, type[Stage] | None],
+    faults: list[Fault],
+) -> WrittenStep:
     """The step `name` with its stage, judges and prompts; adds what is wrong to `faults`."""
     if name == "samples":
         what = "a step cannot be named 'samples', the name of the samples themselves"
@@ -155,7 +185,7 @@ def _read_step(source: YamlSource, name: str, values: Any, faults: list[Fault]) 
         return WrittenStep(name, None, None, {})
     values = values if isinstance(values, dict) else {}
     use = values.get("use")
-    kind = STAGES.get(use) if isinstance(use, str) else None
+    kind = kinds.get(use) if isinstance(use, str) else None
     judges = _step_judges(source, name, kind, values, faults) if kind else ()
     stage = _build_stage(source, name, kind, values, judges, faults) if kind else None
     return WrittenStep(name, kind, stage, values, judges)
@@ -176,12 +206,27 @@ def _build_stage(
     if len(judges) > 1:
         settings["votes"] = _shared_votes(source, name, settings, judges, faults)
     try:
-        return validate(kind, settings)
+        stage = validate(kind, settings)
+        if stage.source is not None:
+            _try_methods(stage)
     except ValidationError as error:
         known = set(faults)
         found = yaml_faults(source, error, at=("steps", name))
         faults += [fault for fault in found if fault not in known]
         return None
+    except Exception as error:
+        if kind.source is None:
+            raise
+        what = f"{values['use']} cannot be used: {describe(error, module=kind.__module__)}"
+        faults.append(Fault(source.place("steps", name, "use"), what, "mend it"))
+        return None
+    return stage
+
+
+def _try_methods(stage: Stage) -> None:
+    """Call what the engine asks a stage before a run; raises what a stage of a package raises."""
+    _ = stage.required_fields(), stage.ignores(), stage.expected_inputs(), stage.needed_tools
+    _ = stage.claims_of, stage.premise, stage.form(), stage.without_llm(), stage.without_cascade()
 
 
 def _reserved_name_faults(source: YamlSource) -> list[Fault]:
@@ -292,6 +337,8 @@ def _gate_faults(source: YamlSource, steps: Mapping[str, WrittenStep]) -> Iterat
         if step.kind is None:
             metrics = {metric for stage in STAGES.values() for metric in stage.metrics}
             possible |= {*metrics, *(f"{name}.{metric}" for metric in metrics)}
+            if is_reference(str(step.values.get("use"))):
+                possible |= source.section("gates").keys()
             continue
         made = dict.fromkeys(step.kind.metrics, step.kind.metric_range)
         if step.kind.canary_settings is not None and source.section("canaries"):

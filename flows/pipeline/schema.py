@@ -8,6 +8,7 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
+    ConfigDict,
     Discriminator,
     Field,
     Tag,
@@ -26,7 +27,8 @@ from claimflow.flows.pipeline.model_settings import (
 )
 from claimflow.stages.base import Stage
 from claimflow.stages.judging.cascade import Cascade
-from claimflow.stages.registry import STAGES
+from claimflow.stages.plugins import PluginError
+from claimflow.stages.registry import STAGES, find_stage, stage_names
 from claimflow.stages.tools import LLM
 
 
@@ -112,9 +114,14 @@ _Several = Annotated[
 
 
 @cache
-def pipeline_model() -> type[BaseModel]:
-    """The model of a pipeline file; its steps are a union discriminated by `use`."""
+def pipeline_model(others: tuple[tuple[str, type[Stage] | None], ...] = ()) -> type[BaseModel]:
+    """The model of a pipeline file; its steps are a union discriminated by `use`.
+
+    `others` are the stages of other packages by their `use`; with None the step may have any
+    setting.
+    """
     models: list[Any] = [step_model(stage) for stage in STAGES.values()]
+    models += [step_model(stage, use) if stage else _open_step(use) for use, stage in others]
     step: Any = Annotated[reduce(or_, models), Field(discriminator="use")]
     name: Any = Annotated[str, Field(pattern=STEP_NAME)]
     fields: dict[str, Any] = {
@@ -176,11 +183,36 @@ def pipeline_model() -> type[BaseModel]:
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON Schema of a pipeline file, for editors."""
-    return pipeline_model().model_json_schema() | {
+    """JSON Schema of a pipeline file, for editors.
+
+    It has the stages of installed packages too; those that cannot be imported, and stages named by
+    `module:Name`, may have any setting.
+    """
+    schema = pipeline_model(installed_stages()).model_json_schema()
+    [steps] = schema["properties"]["steps"]["patternProperties"].values()
+    steps["oneOf"].append({"$ref": "#/$defs/module:Name"})
+    schema["$defs"]["module:Name"] = {
+        "description": "A stage or a metric function of your own.",
+        "type": "object",
+        "properties": {"use": {"type": "string", "pattern": r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"}},
+        "required": ["use"],
+    }
+    return schema | {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "claimflow pipeline",
     }
+
+
+def installed_stages() -> tuple[tuple[str, type[Stage] | None], ...]:
+    """The stages of other packages by the name of their entry point; None for a broken one."""
+
+    def stage(name: str) -> type[Stage] | None:
+        try:
+            return find_stage(name)
+        except PluginError:
+            return None
+
+    return tuple((name, stage(name)) for name in stage_names() if name not in STAGES)
 
 
 def named_inputs(stage: type[Stage]) -> dict[str, Any]:
@@ -210,9 +242,16 @@ def _cascade_model() -> type[BaseModel]:
     return _model("Cascade", Cascade, Cascade.__doc__, {"judge": judge})
 
 
+def _open_step(use: str) -> type[BaseModel]:
+    """The model of a step with a stage that cannot be loaded: any setting will do."""
+    fields: dict[str, Any] = {"use": (Literal[use], ...)}
+    return create_model(use, __config__=ConfigDict(extra="allow"), **fields)
+
+
 @cache
-def step_model(stage: type[Stage]) -> type[BaseModel]:
-    """The model of a step that uses a stage."""
+def step_model(stage: type[Stage], use: str | None = None) -> type[BaseModel]:
+    """The model of a step that uses a stage by the name `use`, by default its own."""
+    use = use or stage.use
     fields: dict[str, Any] = {
         name: (field.annotation, field) for name, field in stage.model_fields.items()
     }
@@ -228,8 +267,8 @@ def step_model(stage: type[Stage]) -> type[BaseModel]:
     if can_cascade(stage):
         what = "The embedded model judges what it is sure of, the judge the rest."
         fields["cascade"] = (_cascade_model() | None, Field(None, description=what))
-    fields["use"] = (Literal[stage.use], ...)
-    return _model(stage.use, YamlModel, stage.__doc__, fields)
+    fields["use"] = (Literal[use], ...)
+    return _model(use, YamlModel, stage.__doc__, fields)
 
 
 def _model(

@@ -135,6 +135,8 @@ class Wiring:
             # Either an input of the other step, which must come from the same step as ours, or
             # a setting of it, which must have that value.
             shared = setting in kind.inputs
+            if not shared and setting not in kind.model_fields:
+                continue  # A stage of another package, of which this cannot be told.
             wanted = step.values.get(needed, needed) if shared else needed
             default = setting if shared else kind.model_fields[setting].default
             found = self._steps[target].values.get(setting, default)

@@ -18,7 +18,8 @@ from claimflow.flows.pipeline.model_settings import (
 )
 from claimflow.flows.pipeline.schema import asks_llm, named_inputs, pipeline_model, step_model
 from claimflow.flows.pipeline.yaml_source import YamlSource
-from claimflow.stages.registry import STAGES
+from claimflow.stages.base import Stage
+from claimflow.stages.registry import find_stage, stage_names
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -85,17 +86,17 @@ def yaml_faults(
     """One fault for each error; `at` is the path of the part of the file that was validated."""
     faults = []
     for found in error.errors(include_url=False):
-        path = (*at, *_path(found, whole_file=not at))
+        path = (*at, *_path(source, found, whole_file=not at))
         what, hint = _message(source, found, path)
         faults.append(Fault(source.place(*path), what, hint))
     return faults
 
 
-def _path(error: ErrorDetails, *, whole_file: bool) -> tuple[str, ...]:
+def _path(source: YamlSource, error: ErrorDetails, *, whole_file: bool) -> tuple[str, ...]:
     """The path of an error in the file, without the tags that pydantic adds for unions."""
     path: list[str] = []
     for key in error["loc"]:
-        tag = (len(path) == 2 and path[0] == "steps" and key in STAGES) or (
+        tag = (_is_step(tuple(path)) and key == _use(source, path[1])) or (
             path == ["embedder"] and key in ("onnx", "endpoint")
         )
         if not (whole_file and tag) and key != "[key]":
@@ -119,6 +120,20 @@ def _message(source: YamlSource, error: ErrorDetails, path: tuple[str, ...]) -> 
         case "model_type" | "model_attributes_type" | "dict_type" if _is_step(path):
             return _not_a_mapping(error["input"]), _use_hint(error["input"])
     return error_message(error, path, lambda at: _keys(source, at))
+
+
+def _use(source: YamlSource, step: str) -> Any:
+    """What a step names as its stage."""
+    values = source.value["steps"][step]
+    return values.get("use") if isinstance(values, dict) else None
+
+
+def _stage(source: YamlSource, step: str) -> type[Stage]:
+    """The stage of a step, one that was found before."""
+    found = find_stage(_use(source, step), source.folder)
+    if found is None:
+        raise KeyError(step)
+    return found
 
 
 def _is_step(path: tuple[str, ...]) -> bool:
@@ -205,13 +220,13 @@ def _tag_message(context: Mapping[str, Any]) -> tuple[str, str]:
     tag = context.get("tag")
     if tag is None:
         return "does not say which stage to use", _use_hint(None)
-    return f"unknown stage {tag!r}", one_of(str(tag), STAGES)
+    return f"unknown stage {tag!r}", one_of(str(tag), stage_names())
 
 
 def _keys(source: YamlSource, path: tuple[str, ...]) -> set[str]:
     """The keys of the mapping at `path`; none where they are names of one's own."""
     if _is_step(path):
-        stage = STAGES[source.value["steps"][path[1]]["use"]]
+        stage = _stage(source, path[1])
         return {
             "use",
             *stage.model_fields,
@@ -220,7 +235,7 @@ def _keys(source: YamlSource, path: tuple[str, ...]) -> set[str]:
         }
     model: Any = pipeline_model()
     if path[:1] == ("steps",) and len(path) > 2:
-        model, path = step_model(STAGES[source.value["steps"][path[1]]["use"]]), path[2:]
+        model, path = step_model(_stage(source, path[1])), path[2:]
     annotation: Any = model
     for key in path:
         fields = getattr(model, "model_fields", {})
@@ -243,7 +258,7 @@ def _model(annotation: Any, source: YamlSource, path: tuple[str, ...]) -> Any:
 def _example(source: YamlSource, path: tuple[str, ...]) -> str:
     """What may be written for a missing setting: its values, where they are a closed set."""
     if path[:1] == ("steps",) and len(path) == 3:
-        field = STAGES[source.value["steps"][path[1]]["use"]].model_fields.get(path[2])
+        field = _stage(source, path[1]).model_fields.get(path[2])
         if field is not None and get_origin(field.annotation) is Literal:
             return " or ".join(map(str, get_args(field.annotation)))
     return _EXAMPLES.get(path[-1], "...")
@@ -251,6 +266,6 @@ def _example(source: YamlSource, path: tuple[str, ...]) -> str:
 
 def _use_hint(given: Any) -> str:
     """The hint for a step without `use`; `given` may be the bare name of a stage."""
-    if isinstance(given, str) and given in STAGES:
+    if isinstance(given, str) and given in stage_names():
         return f"write {{use: {given}}}"
-    return f"write use: and one of {', '.join(sorted(STAGES))}"
+    return f"write use: and one of {', '.join(stage_names())}"

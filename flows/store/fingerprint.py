@@ -35,14 +35,18 @@ def step_fingerprint(
         for name, wire in inputs.items()
     }
     settings = stage.model_dump(mode="json")
-    return content_key("step", stage.use, stage.version, settings, contents, tools)
+    return content_key("step", stage.use, stage.version, settings, contents, tools, *_source(stage))
 
 
 def step_recipe(stage: Stage, tools: Mapping[str, Any]) -> str:
     """Key of how a stage makes its table, independent of its inputs."""
-    return content_key(
-        "recipe", stage.use, stage.version, stage.model_dump(mode="json"), dict(tools)
-    )
+    settings = stage.model_dump(mode="json")
+    return content_key("recipe", stage.use, stage.version, settings, dict(tools), *_source(stage))
+
+
+def _source(stage: Stage) -> list[str]:
+    """The source of a stage of another package. That of a built-in one does not count."""
+    return [stage.source.digest] if stage.source else []
 
 
 class Digest:

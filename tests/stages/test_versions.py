@@ -15,11 +15,14 @@ from pathlib import Path
 import pytest
 
 import claimflow
+from claimflow.stages import plugins
 from claimflow.stages.registry import STAGES
 
 ACCEPTED = Path(__file__).with_name("versions.json")
 ROOT = Path(claimflow.__file__).parent.parent
-COMMON = {f"claimflow.stages.{name}" for name in ("base", "prompts", "rows", "tables", "tools")}
+COMMON = {
+    f"claimflow.stages.{name}" for name in ("base", "plugins", "prompts", "rows", "tables", "tools")
+}
 
 
 def sources(module: str, seen: set[str]) -> set[str]:
@@ -39,21 +42,7 @@ def path_of(module: str) -> Path:
 
 
 def syntax(code: str) -> str:
-    """The syntax tree of some code, without docstrings, comments and imports."""
-    tree = ast.parse(code)
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            node.body = [part for part in body if not _is_ignored(part)]  # type: ignore[attr-defined]
-    return ast.dump(tree)
-
-
-def _is_ignored(node: ast.AST) -> bool:
-    return isinstance(node, ast.Import | ast.ImportFrom) or (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )
+    return plugins.syntax(code, imports=False)
 
 
 def state(use: str) -> dict[str, object]:
