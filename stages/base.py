@@ -94,6 +94,10 @@ class Stage(BaseModel):
       wrong direction is refused before anything runs. `{"of": "response"}` is a setting and its
       value; `{"claims": "response_claims"}` an input of that step that must come from the same
       step as the input `response_claims` of this stage.
+    - `optional`: inputs that a step may do without: they are read where the step names one.
+    - `verdicts_by`: for a stage with an input `verdicts`, the stage that asks a language model for
+      them. A step of the pipeline file then is two: the step `NAME_verdicts` has those settings
+      that are of `verdicts_by`, and the step itself reads its table.
     - `metrics`, `lower_is_better`: the metrics in the scores that are made, and those of them
       that are best at 0.
     - `metric_range`: the lowest and the highest value that each of these metrics can have, so
@@ -106,7 +110,8 @@ class Stage(BaseModel):
     A class of another package needs no `use`: `module:Name` stands for it. Its `source` becomes
     part of the fingerprint, so that tables are made again after a change of its module.
 
-    **Settings that the engine knows by name**, in a stage with a tool `llm: LLM | None`:
+    **Settings that the engine knows by name**: `metric: str`, the only metric of a stage, which is
+    named like the step where the pipeline file does not name it. In a stage with a tool `llm`:
 
     - `prompt: Annotated[str | None, PromptBlanks({...})]`: a file in the pipeline, its text
       here; None where no language model is asked.
@@ -125,6 +130,8 @@ class Stage(BaseModel):
     by_row: ClassVar[bool] = False
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     expects: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    optional: ClassVar[frozenset[str]] = frozenset()
+    verdicts_by: ClassVar["type[Stage] | None"] = None
     metrics: ClassVar[tuple[str, ...]] = ()
     lower_is_better: ClassVar[frozenset[str]] = frozenset()
     metric_range: ClassVar[tuple[float, float] | None] = None
@@ -142,6 +149,10 @@ class Stage(BaseModel):
 
     def required_fields(self) -> frozenset[SampleField | ClaimsField]:
         """The sample fields without which no sample could give a row or a score."""
+        return frozenset()
+
+    def required_metadata(self) -> frozenset[str]:
+        """Columns beyond the fields of a sample, of which every sample may lack its value."""
         return frozenset()
 
     def ignores(self) -> frozenset[str]:

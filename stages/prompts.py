@@ -1,9 +1,12 @@
 """Prompts: texts with named blanks like `{{premise}}`, which a stage fills in."""
 
+import hashlib
 import re
 from collections.abc import Collection, Mapping
+from itertools import chain, count
 from typing import Final, NamedTuple
 
+_DIGEST_BYTES: Final = 4
 _BLANK: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
@@ -63,3 +66,26 @@ def split_prompt(prompt: str, texts: Collection[str]) -> PromptParts:
     starts = (match.start() for match in _BLANK.finditer(prompt))
     line = prompt.rfind("\n", 0, next(starts)) + 1
     return PromptParts(prompt[:line], prompt[line:])
+
+
+def unseen_digits(seed: str, texts: Collection[str]) -> str:
+    """Hex digits that follow from `seed` alone and occur in none of `texts`.
+
+    An author of texts can work them out beforehand and write them into one; then the
+    next ones are taken.
+    """
+    first = _hashed(seed)
+    nexts = (_hashed(f"{first} {number}") for number in count())
+    return next(
+        digits for digits in chain([first], nexts) if not any(digits in text for text in texts)
+    )
+
+
+def _hashed(text: str) -> str:
+    content = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def tagged_text(tag: str, text: str, mark: str = "") -> str:
+    """A text, byte for byte, between an opening tag with `mark` and a closing one."""
+    return f"<{tag}{mark}>\n{text}\n</{tag}>"

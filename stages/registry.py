@@ -20,6 +20,7 @@ from claimflow.stages.plugins import (
     load_object,
     reload_module,
 )
+from claimflow.stages.rubric import Rubric
 from claimflow.stages.scores.answer_metrics import AnswerCorrectness, SemanticSimilarity
 from claimflow.stages.scores.claim_metrics import ContextRecall, FactualCorrectness, Faithfulness
 from claimflow.stages.scores.lexical_metrics import (
@@ -46,6 +47,7 @@ _BUILT_IN: Final[tuple[type[Stage], ...]] = (
     NoiseSensitivity,
     DeterministicFaithfulness,
     DeterministicCorrectness,
+    Rubric,
     SummarizeScores,
 )
 

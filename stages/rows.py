@@ -174,6 +174,33 @@ class Verdict(Row):
     model_verdict: Annotated[Label | None, AUDIT] = None
 
 
+class RubricVerdict(Row):
+    """What a language model says of one check of a rubric on a sample, or on one of its claims.
+
+    `check_name` is the name of the check in the rubric, or its place in a list of the sample's own
+    (`expected[0]`), and `criterion` the words of it. `claim_id` is NULL where the whole sample was
+    judged. `verdict` is pass or fail, or a grade of the scale as text; `score` is the same as a
+    number from 0 (fail, the lowest grade) to 1. `failure`, `reason` and `call_id` are as in
+    `Verdict`. With several votes the verdict is their lower median, `agreement` the share of the
+    votes without failure that say the same, and `ballot` has every vote; else both are NULL.
+    """
+
+    table = "rubric_verdicts"
+    key = ("sample_id", "check_name", "claim_id")
+    sample_id: str
+    check_name: str
+    claim_id: UUID | None = None
+    criterion: str | None
+    verdict: str | None
+    score: float | None
+    status: Literal["judged", "failed"] = "judged"
+    failure: FailureKind | None = None
+    reason: Annotated[str | None, AUDIT] = None
+    call_id: Annotated[UUID | None, AUDIT] = None
+    agreement: Annotated[float | None, AUDIT] = None
+    ballot: Annotated[str | None, AUDIT, JSON] = None
+
+
 class Similarity(Row):
     """Cosine of two texts' embeddings, in [-1, 1]; `similar` when it reaches a step's threshold."""
 

@@ -12,6 +12,7 @@ from claimflow.stages.rows import (
     AUDIT,
     Claim,
     Row,
+    RubricVerdict,
     Sample,
     Score,
     SentenceMatch,
@@ -23,6 +24,7 @@ from claimflow.stages.rows import (
 Samples = Annotated[pl.DataFrame, Sample]
 Claims = Annotated[pl.DataFrame, Claim]
 Verdicts = Annotated[pl.DataFrame, Verdict]
+RubricVerdicts = Annotated[pl.DataFrame, RubricVerdict]
 Similarities = Annotated[pl.DataFrame, Similarity]
 SentenceMatches = Annotated[pl.DataFrame, SentenceMatch]
 Scores = Annotated[pl.DataFrame, Score]

@@ -71,7 +71,7 @@ class Failure(NamedTuple):
 class Form(NamedTuple):
     """How questions are put to a language model, and the shape of an answer.
 
-    `prompt` has the blank `{{premise}}`, where questions have a premise, and the blank named
+    `prompt` has the blank named `about`, where questions have a premise, and the blank named
     `blank`, which is filled with the texts of up to `per_call` questions with the same premise.
     `answer` is the model of the answer to each. With `keep_part` the complete answers in a reply
     that was cut off are used; without it the whole reply is discarded. `draw` numbers
@@ -84,6 +84,7 @@ class Form(NamedTuple):
     per_call: int
     keep_part: bool
     draw: int = 0
+    about: str = "premise"
 
 
 class Respondent(Protocol):

@@ -1,21 +1,24 @@
 """One exchange with the judge about some texts: render, ask, read, ask again for open ids."""
 
-import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from itertools import chain, count
 from typing import Final, NamedTuple, Protocol
 
 from claimflow.flows.judge.calls import Call
 from claimflow.flows.judge.client import Exchange, JudgeClient, Message
 from claimflow.flows.judge.reply_json import read_json
 from claimflow.flows.judge.reply_matching import Problem, match_entries, retry_message
-from claimflow.stages.prompts import PromptParts, blanks, fill, split_prompt
+from claimflow.stages.prompts import (
+    PromptParts,
+    blanks,
+    fill,
+    split_prompt,
+    tagged_text,
+    unseen_digits,
+)
 from claimflow.stages.tools import Failure, Form, Reply
 
-_PREMISE: Final = "premise"
 _BETWEEN: Final = "\n\n"
-_DIGEST_BYTES: Final = 4
 
 
 def render_messages(form: Form, premise: str, texts: Mapping[int, str]) -> list[dict[str, str]]:
@@ -28,46 +31,24 @@ def render_messages(form: Form, premise: str, texts: Mapping[int, str]) -> list[
     (unless a text holds the premise's own tag).
 
     Raises `ValueError` for a prompt without the blank of the texts or with one that
-    is neither theirs nor `premise`.
+    is neither theirs nor that of the premise.
     """
-    static, varying = _parts(form.prompt, form.blank)
+    static, varying = _parts(form.prompt, form.blank, form.about)
     name = form.blank.removesuffix("s")
     listed = list(texts.values())
-    premise_tag = f"{_PREMISE}-{_unseen(premise, [premise, *listed])}"
-    tag = f"{name}-{_unseen(_BETWEEN.join(listed), [premise, *listed])}"
-    blocks = [_block(tag, text, f' id="{number}"') for number, text in texts.items()]
-    values = {_PREMISE: _block(premise_tag, premise), form.blank: _BETWEEN.join(blocks)}
+    premise_tag = f"{form.about}-{unseen_digits(premise, [premise, *listed])}"
+    tag = f"{name}-{unseen_digits(_BETWEEN.join(listed), [premise, *listed])}"
+    blocks = [tagged_text(tag, text, f' id="{number}"') for number, text in texts.items()]
+    values = {form.about: tagged_text(premise_tag, premise), form.blank: _BETWEEN.join(blocks)}
     user = {"role": "user", "content": fill(varying, values)}
     return [{"role": "system", "content": static}, user] if static.strip() else [user]
 
 
 @lru_cache(maxsize=64)
-def _parts(prompt: str, blank: str) -> PromptParts:
+def _parts(prompt: str, blank: str, about: str) -> PromptParts:
     if blank not in blanks(prompt):
         raise ValueError(f"the prompt has no blank {{{{{blank}}}}}")
-    return split_prompt(prompt, {_PREMISE, blank})
-
-
-def _unseen(seed: str, texts: Collection[str]) -> str:
-    """Hex digits that follow from `seed` alone and occur in none of `texts`.
-
-    An author of texts can work them out beforehand and write them into one; then the
-    next ones are taken.
-    """
-    first = _hashed(seed)
-    nexts = (_hashed(f"{first} {number}") for number in count())
-    return next(
-        digits for digits in chain([first], nexts) if not any(digits in text for text in texts)
-    )
-
-
-def _hashed(text: str) -> str:
-    content = text.encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
-
-
-def _block(tag: str, text: str, mark: str = "") -> str:
-    return f"<{tag}{mark}>\n{text}\n</{tag}>"
+    return split_prompt(prompt, {about, blank})
 
 
 Answers = dict[int, Reply | Failure]

@@ -19,12 +19,20 @@ _PREMISE: Final = "The Eiffel Tower is located in Paris. It has a height of 1000
 _TEXTS: Final = {
     "texts": {1: _PREMISE},
     "claims": {1: "The Eiffel Tower is in France.", 2: "The Eiffel Tower was built by Romans."},
+    "checks": {1: "It names a height.", 2: "It says who built the tower."},
 }
 _STAGES: Final[dict[str, type[Stage]]] = {
-    "texts": STAGES["decompose_claims"],
-    "claims": STAGES["verify_claims"],
+    blank: STAGES[use].verdicts_by or STAGES[use]
+    for blank, use in (
+        ("texts", "decompose_claims"),
+        ("claims", "verify_claims"),
+        ("checks", "rubric"),
+    )
 }
 """Stages that ask a language model, by the blank that only their prompts have."""
+
+_ABOUT: Final = {"claims": "premise", "checks": "sample"}
+"""The blank for what the texts of another blank are about."""
 
 _MAX_LABEL: Final = 100
 """Characters between the texts that are too few to be worth caching, such as `Premise:`."""
@@ -83,11 +91,15 @@ def _stage(place: str, text: str) -> type[Stage]:
         if blank not in known
     ]
     if len(named) != 1:
-        which = "both {{texts}} and {{claims}}" if named else "neither {{texts}} nor {{claims}}"
-        hint = "a prompt that decomposes has {{texts}}, one that verifies has {{claims}}"
+        several = " and ".join(f"{{{{{blank}}}}}" for blank in named)
+        which = several if named else "none of {{texts}}, {{claims}} and {{checks}}"
+        hint = (
+            "a prompt that decomposes has {{texts}}, one that verifies has {{claims}}, "
+            "one of a rubric has {{checks}}"
+        )
         faults.append(Fault(place, f"has {which}", hint))
-    elif named == ["claims"] and "premise" not in found:
-        what, hint = "has no blank {{premise}}", "put one above {{claims}}"
+    elif (about := _ABOUT.get(named[0])) and about not in found:
+        what, hint = f"has no blank {{{{{about}}}}}", f"put one above {{{{{named[0]}}}}}"
         faults.append(Fault(place, what, hint))
     if faults:
         raise InputError(faults)
@@ -108,7 +120,7 @@ def _missing_names(place: str, text: str, form: Form, stage: type[Stage]) -> Ite
     for name in _reply_names(form):
         if not re.search(rf"\b{name}\b", literal):
             yield Fault(place, f"does not name {name!r}", "the reply is read by that name")
-    for setting in sorted(_fills(stage) - {"premise", form.blank} - set(blanks(text))):
+    for setting in sorted(_fills(stage) - {form.about, form.blank} - set(blanks(text))):
         hint = f"put {{{{{setting}}}}} where it should be, or the setting changes nothing"
         yield Fault(place, f"has no blank {{{{{setting}}}}}", hint)
 
@@ -126,9 +138,10 @@ def _cache_warnings(place: str, form: Form) -> Iterator[Fault]:
     """What keeps providers from caching the part of a prompt that all calls share."""
     found = blanks(form.prompt)
     order = list(found)
-    if order[-1] == "premise":
-        hint = "put {{premise}} first: calls on one premise then begin alike and cost less"
-        yield Fault(f"{place}:{found['premise']}", "{{premise}} stands below {{claims}}", hint)
+    if order[-1] == form.about:
+        about, blank = (f"{{{{{name}}}}}" for name in (form.about, form.blank))
+        hint = f"put {about} first: calls on one {form.about} then begin alike and cost less"
+        yield Fault(f"{place}:{found[form.about]}", f"{about} stands below {blank}", hint)
     varying = split_prompt(form.prompt, found).varying
     below = fill(varying, dict.fromkeys(found, "")).strip()
     if len(below) > _MAX_LABEL:

@@ -48,9 +48,9 @@ def compose(
 
     A metric is the name of a stage that makes scores (`faithfulness`), one of its metrics
     (`rouge_l_f1`), a metric of one's own (`module:Name`, where the module may be in `folder`, or
-    the class or decorated function itself), or a mapping with `use` and settings. `slices` are
-    metadata fields to summarise by. Claims that come with the samples are used in place of
-    decomposing their texts.
+    the class or decorated function itself), or a mapping with `use` and settings; one with the
+    setting `metric`, as of a rubric, has that as the name of its step. `slices` are metadata fields
+    to summarise by. Claims that come with the samples are used in place of decomposing their texts.
 
     Raises `InputError` for names that are no metric, twice the same one, and a metric with an
     input that no known step makes.
@@ -69,12 +69,15 @@ def compose(
             hint = one_of(str(step.get("use") or metric), metric_names())
             faults.append(Fault("metrics", f"there is no metric {_shown(metric)}", hint))
             continue
-        name = _step_name(stage)
+        own = "metric" in stage.model_fields and "metric" in step
+        name = str(step["metric"]) if own else _step_name(stage)
         if scores.get(name, step) != step:
-            hint = "write a pipeline with two steps"
+            several = "metric" in stage.model_fields
+            hint = "give each a metric" if several else "write a pipeline with two steps"
             faults.append(Fault("metrics", f"{name} is named with two settings", hint))
         scores[name] = step
-        for name in sorted(set(needed_inputs(stage, step)) - set(step)):
+        named = {step[name] for name in named_inputs(stage) if step.get(name) in _INPUTS}
+        for name in sorted(named | (set(needed_inputs(stage, step)) - set(step))):
             if name in _INPUTS:
                 inputs |= {name, *_claims_of(name)}
             else:
@@ -104,8 +107,11 @@ def missing_fields(
 
 
 def metric_names() -> list[str]:
-    """The names that `compose` knows: stages that make scores, and the metrics that they make."""
-    stages = [stage for stage in STAGES.values() if makes_scores(stage)]
+    """The names that `compose` knows: stages that make scores, and the metrics that they make.
+
+    A rubric has no name alone: it says what is judged.
+    """
+    stages = [one for one in STAGES.values() if makes_scores(one) and one.verdicts_by is None]
     return sorted({name for stage in stages for name in (stage.use, *stage.metrics)})
 
 
@@ -124,7 +130,7 @@ def needed_inputs(stage: type[Stage], settings: Mapping[str, Any]) -> list[str]:
         ignored = stage.model_validate(known).ignores()
     except ValueError:
         ignored = frozenset()
-    return [name for name in named_inputs(stage) if name not in ignored]
+    return [name for name in named_inputs(stage) if name not in ignored | stage.optional]
 
 
 def _claims_of(name: str) -> list[str]:

@@ -122,8 +122,9 @@ def build_pipeline(source: YamlSource) -> Pipeline:
         faults += yaml_faults(source, error)
     faults += _reserved_name_faults(source)
     written = {
-        name: _read_step(source, name, step, kinds, faults)
-        for name, step in source.section("steps").items()
+        step.name: step
+        for name, values in source.section("steps").items()
+        for step in _read_step(source, name, values, kinds, faults)
     }
     wiring = Wiring(source, written)
     steps = wiring.steps()
@@ -177,15 +178,43 @@ def _read_step(
     values: Any,
     kinds: Mapping[str, type[Stage] | None],
     faults: list[Fault],
-) -> WrittenStep:
-    """The step `name` with its stage, judges and prompts; adds what is wrong to `faults`."""
+) -> Iterator[WrittenStep]:
+    """The step `name` with its stage, judges and prompts; adds what is wrong to `faults`.
+
+    A step whose stage is judged by another one is two: that one comes first.
+    """
     if name == "samples":
         what = "a step cannot be named 'samples', the name of the samples themselves"
         faults.append(Fault(source.place("steps", name), what, "choose another name"))
-        return WrittenStep(name, None, None, {})
+        yield WrittenStep(name, None, None, {})
+        return
     values = values if isinstance(values, dict) else {}
     use = values.get("use")
     kind = kinds.get(use) if isinstance(use, str) else None
+    if kind is None or kind.verdicts_by is None:
+        yield _read_part(source, name, kind, values, faults)
+        return
+    first = f"{name}_verdicts"
+    if first in source.section("steps"):
+        what = f"the verdicts of the step {name!r} have this name"
+        faults.append(Fault(source.place("steps", first), what, "choose another name"))
+    of_judge = {*kind.verdicts_by.model_fields, "judge"}
+    of_both = {"use", *named_inputs(kind), *kind.model_fields}
+    judged = {one: values[one] for one in values if one in of_judge | {*named_inputs(kind)}}
+    own = {one: values[one] for one in values if one in of_both or one not in of_judge}
+    yield _read_part(source, name, kind.verdicts_by, judged, faults)._replace(
+        name=first, written_as=name
+    )
+    yield _read_part(source, name, kind, own | {"verdicts": first}, faults)
+
+
+def _read_part(
+    source: YamlSource,
+    name: str,
+    kind: type[Stage] | None,
+    values: dict[str, Any],
+    faults: list[Fault],
+) -> WrittenStep:
     judges = _step_judges(source, name, kind, values, faults) if kind else ()
     stage = _build_stage(source, name, kind, values, judges, faults) if kind else None
     return WrittenStep(name, kind, stage, values, judges)
@@ -199,10 +228,12 @@ def _build_stage(
     judges: tuple[str, ...],
     faults: list[Fault],
 ) -> Stage | None:
-    no_settings = {"use", *named_inputs(kind)}
+    no_settings = {"use", *kind.inputs}
     written = _without_judges(kind, values)
     settings = {key: value for key, value in written.items() if key not in no_settings}
     settings |= prompt_texts(source, name, kind, settings, faults, judged=bool(judges))
+    if "metric" in kind.model_fields:
+        settings.setdefault("metric", name)
     if len(judges) > 1:
         settings["votes"] = _shared_votes(source, name, settings, judges, faults)
     try:
@@ -340,7 +371,9 @@ def _gate_faults(source: YamlSource, steps: Mapping[str, WrittenStep]) -> Iterat
             if is_reference(str(step.values.get("use"))):
                 possible |= source.section("gates").keys()
             continue
-        made = dict.fromkeys(step.kind.metrics, step.kind.metric_range)
+        own = "metric" in step.kind.model_fields
+        names = (str(step.values.get("metric", name)),) if own else step.kind.metrics
+        made = dict.fromkeys(names, step.kind.metric_range)
         if step.kind.canary_settings is not None and source.section("canaries"):
             made[CANARY_AGREEMENT] = (0.0, 1.0)
         for metric, metric_range in made.items():

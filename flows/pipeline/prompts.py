@@ -14,7 +14,7 @@ from claimflow.stages.prompts import PromptBlanks, blanks
 DEFAULT_PROMPTS: Final = Path(__file__).parents[2] / "configs" / "prompts"
 """The default prompts: a file for each stage."""
 
-_TEXTS: Final = frozenset({"premise", "claims", "texts"})
+_TEXTS: Final = frozenset({"premise", "claims", "texts", "sample", "checks"})
 """Blanks for the texts under evaluation; a prompt must have those of its stage."""
 
 
@@ -44,7 +44,7 @@ def prompt_texts(
             file = (
                 source.folder / path
                 if path
-                else DEFAULT_PROMPTS / f"{kind.use.removesuffix('_claims')}.md"
+                else DEFAULT_PROMPTS / f"{kind.use.partition('_')[0]}.md"
             )
             texts[name] = text = _read(file, path or file.name, place, faults)
             faults += _blank_faults(text, path or file.name, place, fills)

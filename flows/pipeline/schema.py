@@ -15,6 +15,7 @@ from pydantic import (
     create_model,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 
 from claimflow.flows.object_storage import valid_location, valid_path
 from claimflow.flows.pipeline.gates import CanarySource, FailWhen, Gate, OptionalFailWhen
@@ -216,8 +217,17 @@ def installed_stages() -> tuple[tuple[str, type[Stage] | None], ...]:
 
 
 def named_inputs(stage: type[Stage]) -> dict[str, Any]:
-    """The inputs of a stage for which a step may name other steps: all but `samples`."""
-    return {name: table for name, table in stage.inputs.items() if name != "samples"}
+    """The inputs of a stage for which a step may name other steps: all but `samples`.
+
+    The verdicts that are made for the stage by another one are not named.
+    """
+    unnamed = ("samples", "verdicts") if stage.verdicts_by else ("samples",)
+    return {name: table for name, table in stage.inputs.items() if name not in unnamed}
+
+
+def written_settings(stage: type[Stage]) -> dict[str, FieldInfo]:
+    """The settings of a step that uses a stage, with those of the stage that judges for it."""
+    return (stage.verdicts_by.model_fields if stage.verdicts_by else {}) | stage.model_fields
 
 
 def asks_llm(stage: type[Stage]) -> bool:
@@ -253,16 +263,17 @@ def step_model(stage: type[Stage], use: str | None = None) -> type[BaseModel]:
     """The model of a step that uses a stage by the name `use`, by default its own."""
     use = use or stage.use
     fields: dict[str, Any] = {
-        name: (field.annotation, field) for name, field in stage.model_fields.items()
+        name: (field.annotation, field) for name, field in written_settings(stage).items()
     }
     for name, table in named_inputs(stage).items():
         kind = list[str] if table.every else str
         what = f"{'Steps' if table.every else 'The step'} that makes the {table.row.table} to read."
         fields[name] = (kind | None, Field(None, description=what))
-    if asks_llm(stage):
+    judging = stage.verdicts_by or stage
+    if asks_llm(judging):
         what = "The judge to ask: one of judges, or embedded for the one that needs no model."
-        more = " Several vote." if can_vote(stage) else ""
-        judge = _Several if can_vote(stage) else str
+        more = " Several vote." if can_vote(judging) else ""
+        judge = _Several if can_vote(judging) else str
         fields["judge"] = (judge | None, Field(None, description=f"{what}{more}"))
     if can_cascade(stage):
         what = "The embedded model judges what it is sure of, the judge the rest."

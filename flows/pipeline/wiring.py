@@ -46,13 +46,17 @@ class Step:
 
 
 class WrittenStep(NamedTuple):
-    """A step as the file has it; `kind` and `stage` are None where they are not valid."""
+    """A step as the file has it; `kind` and `stage` are None where they are not valid.
+
+    `written_as` is the step of the file that this one is a part of, if its name is another.
+    """
 
     name: str
     kind: type[Stage] | None
     stage: Stage | None
     values: Mapping[str, Any]
     judges: tuple[str, ...] = ()
+    written_as: str | None = None
 
 
 class Wiring:
@@ -87,6 +91,8 @@ class Wiring:
         wires: dict[str, str | tuple[str, ...]] = {}
         if "samples" in step.kind.inputs:
             wires["samples"] = "samples"
+        if step.kind.verdicts_by and step.stage:
+            wires["verdicts"] = str(step.values["verdicts"])
         ignored = step.stage.ignores() if step.stage else frozenset(named_inputs(step.kind))
         for name, table in named_inputs(step.kind).items():
             targets = list(self._targets(step, name, table))
@@ -96,7 +102,7 @@ class Wiring:
                 continue
             if targets:
                 wires[name] = tuple(targets) if table.every else targets[0]
-            elif name not in step.values:
+            elif name not in step.values and name not in step.kind.optional:
                 self._missing(step, name, table)
         return wires
 
@@ -115,7 +121,7 @@ class Wiring:
                     self._fault(step, name, f"there is no step {target!r}", hint)
         elif table.every:
             yield from self._makers(table)
-        elif name in self._steps:
+        elif name in self._steps and (step.kind is None or name not in step.kind.optional):
             yield name
 
     def _check(self, step: WrittenStep, name: str, table: Input, target: str) -> None:
@@ -163,8 +169,11 @@ class Wiring:
         ]
 
     def _fault(self, step: WrittenStep, name: str | None, what: str, hint: str) -> None:
-        path = ("steps", step.name, *([name] if name else []))
-        self.faults.append(Fault(self._source.place(*path), what, hint))
+        path = ("steps", step.written_as or step.name, *([name] if name else []))
+        fault = Fault(self._source.place(*path), what, hint)
+        # Both parts of a step may read the same input.
+        if fault not in self.faults:
+            self.faults.append(fault)
 
 
 def _either(names: Sequence[str]) -> str:

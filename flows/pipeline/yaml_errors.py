@@ -16,7 +16,13 @@ from claimflow.flows.pipeline.model_settings import (
     OnnxEncoder,
     provider_names,
 )
-from claimflow.flows.pipeline.schema import asks_llm, named_inputs, pipeline_model, step_model
+from claimflow.flows.pipeline.schema import (
+    asks_llm,
+    named_inputs,
+    pipeline_model,
+    step_model,
+    written_settings,
+)
 from claimflow.flows.pipeline.yaml_source import YamlSource
 from claimflow.stages.base import Stage
 from claimflow.stages.registry import find_stage, stage_names
@@ -229,9 +235,9 @@ def _keys(source: YamlSource, path: tuple[str, ...]) -> set[str]:
         stage = _stage(source, path[1])
         return {
             "use",
-            *stage.model_fields,
+            *written_settings(stage),
             *named_inputs(stage),
-            *(("judge",) if asks_llm(stage) else ()),
+            *(("judge",) if asks_llm(stage.verdicts_by or stage) else ()),
         }
     model: Any = pipeline_model()
     if path[:1] == ("steps",) and len(path) > 2:
@@ -258,7 +264,7 @@ def _model(annotation: Any, source: YamlSource, path: tuple[str, ...]) -> Any:
 def _example(source: YamlSource, path: tuple[str, ...]) -> str:
     """What may be written for a missing setting: its values, where they are a closed set."""
     if path[:1] == ("steps",) and len(path) == 3:
-        field = _stage(source, path[1]).model_fields.get(path[2])
+        field = written_settings(_stage(source, path[1])).get(path[2])
         if field is not None and get_origin(field.annotation) is Literal:
             return " or ".join(map(str, get_args(field.annotation)))
     return _EXAMPLES.get(path[-1], "...")

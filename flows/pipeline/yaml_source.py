@@ -14,6 +14,8 @@ from claimflow.flows.files import read_text
 from claimflow.flows.pipeline.limits import YAML_BYTES
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_TEXT: Final = "tag:yaml.org,2002:str"
+_WHOLE: Final = "tag:yaml.org,2002:int"
 _SHOWN: Final = 80
 """Characters of an unreadable value that a message shows."""
 
@@ -119,7 +121,9 @@ class _Reader:
         values: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key = key_node.value
-            if key_node.tag != "tag:yaml.org,2002:str":
+            # The grades of a scale are written as numbers.
+            known = (_TEXT, _WHOLE) if path[-1:] == ("scale",) else (_TEXT,)
+            if key_node.tag not in known:
                 which = f"the key {key!r}" if isinstance(key, str) else "a key"
                 self._fault(_line(key_node), path, f"{which} is not text", "put it in quotes")
                 continue

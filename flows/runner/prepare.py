@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.errors import Fault, InputError, one_of
 from claimflow.flows.files import path_exists
 from claimflow.flows.pipeline.gates import CanarySource
 from claimflow.flows.pipeline.pipeline import Pipeline, build_pipeline, valid_section
@@ -13,6 +13,7 @@ from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.pipeline.schema import SamplesSource
 from claimflow.flows.pipeline.yaml_source import YamlSource, load_yaml, source_from
 from claimflow.flows.samples.canaries import Canary, read_canaries
+from claimflow.flows.samples.fields import FIELDS
 from claimflow.flows.samples.reader import SampleSource, read_samples
 from claimflow.flows.samples.subset import select_samples
 from claimflow.flows.store.store import Store
@@ -117,7 +118,10 @@ def _missing_fields(pipeline: Pipeline, samples: SampleSource) -> list[Fault]:
     """A fault for each field that no sample has and some step needs."""
     needed: dict[str, list[str]] = {}
     for step in pipeline.steps:
-        for field in sorted(step.stage.required_fields() - samples.present):
+        known = samples.present | samples.metadata
+        for field in sorted(
+            {*step.stage.required_fields(), *step.stage.required_metadata()} - known
+        ):
             needed.setdefault(field, []).append(step.name)
     return [
         Fault(
@@ -130,6 +134,8 @@ def _missing_fields(pipeline: Pipeline, samples: SampleSource) -> list[Fault]:
 
 
 def _rename_hint(samples: SampleSource, field: str) -> str:
+    if field not in FIELDS:
+        return one_of(field, samples.metadata) if samples.metadata else "add it to the samples"
     column = samples.misspelt.get(field)
     if column is None:
         named = f"as in rename: {{COLUMN: {field}}}"

@@ -43,17 +43,18 @@ class SampleSource:
     """The checked samples of the files that `path` names, or of an object in memory.
 
     `mapping` is the input column that fills each field, `present` the fields that at least one
-    sample has a value for (an empty text or list is one), `misspelt` the column that is probably
-    meant for a field that is not present. `count` is the number of samples, `available` the number
-    in the files, and `selection` the option that left some out, None where none did. `size` is
-    their bytes in memory and `digest` that of their table. `faults` is everything wrong
-    with the input; with faults, samples are missing. The samples are a copy: files that change
-    later have no effect.
+    sample has a value for (an empty text or list is one), `metadata` all other columns, and
+    `misspelt` the column that is probably meant for a field that is not present. `count` is the
+    number of samples, `available` the number in the files, and `selection` the option that left
+    some out, None where none did. `size` is their bytes in memory and `digest` that of their table.
+    `faults` is everything wrong with the input; with faults, samples are missing. The samples are a
+    copy: files that change later have no effect.
     """
 
     path: str
     mapping: Mapping[str, str]
     present: frozenset[str]
+    metadata: frozenset[str]
     misspelt: Mapping[str, str]
     count: int
     available: int
@@ -127,6 +128,7 @@ def checked_samples(
         path=path,
         mapping={field: given[field] for field in FIELDS if field in given},
         present=frozenset(kept.present),
+        metadata=frozenset(reader.columns - by_column.keys()),
         misspelt=misspelt_fields(reader.columns, rename, missing),
         count=kept.rows,
         available=kept.rows + rest,

@@ -118,6 +118,8 @@ _REFERENCES: Final = (
     _of_call("claims"),
     _of_call("verdicts"),
     _of_call("verdicts", CALLS_OF_VOTES),
+    _of_call("rubric_verdicts"),
+    _of_call("rubric_verdicts", CALLS_OF_VOTES),
     _Reference(
         "audit.run_steps",
         "a table",

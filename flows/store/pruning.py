@@ -120,10 +120,11 @@ def _select_kept(connection: duckdb.DuckDBPyConnection, retention: Retention) ->
         for row in row_kinds()
         if "call_id" in row.model_fields
     )
-    named += (
-        f" UNION SELECT {CALLS_OF_VOTES} FROM stored.verdicts SEMI JOIN kept_tables "
-        "USING (artifact_id)"
-    )
+    for table in ("verdicts", "rubric_verdicts"):
+        named += (
+            f" UNION SELECT {CALLS_OF_VOTES} FROM stored.{table} SEMI JOIN kept_tables "
+            "USING (artifact_id)"
+        )
     connection.execute(f"CREATE TEMP TABLE named_calls AS {named}")
     connection.execute(_REMEMBERED, {"forget": not retention.replies})
 

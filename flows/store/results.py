@@ -224,6 +224,8 @@ def failures(store: Store, run_id: str) -> pl.DataFrame:
               UNION ALL
               SELECT run_id, step, failure, reason FROM verdicts WHERE status = 'failed'
               UNION ALL
+              SELECT run_id, step, failure, reason FROM rubric_verdicts WHERE status = 'failed'
+              UNION ALL
               SELECT run_id, step, NULL, reason FROM similarities WHERE status = 'failed')
         JOIN audit.run_steps USING (run_id, step)
         WHERE run_id = $run GROUP BY step, position, failure ORDER BY position, failed DESC, failure
@@ -246,6 +248,8 @@ def failed_rows(store: Store, run_id: str, step: str, count: int) -> pl.DataFram
               SELECT run_id, v.step, sample_id, v.status, v.failure, v.reason
               FROM verdicts v JOIN (SELECT DISTINCT run_id, claim_id, sample_id FROM claims)
                    USING (run_id, claim_id)
+              UNION ALL
+              SELECT run_id, step, sample_id, status, failure, reason FROM rubric_verdicts
               UNION ALL
               SELECT run_id, step, sample_id, status, NULL, reason FROM similarities
               UNION ALL

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, NamedTuple, get_args
+from typing import Final, NamedTuple, Protocol, get_args
 
 from claimflow.stages.judging.verdicts import LlmVerdict, ask_verdicts
 from claimflow.stages.rows import Label
@@ -12,6 +12,17 @@ from claimflow.stages.tools import LLM, Failure, Form, Pair
 _LASTING: Final = frozenset({"refused", "too_long"})
 """Failures that come again when the question is asked again. A failed row reports another kind
 where there is one, so that asking again is worth it."""
+
+
+class _Given(Protocol):
+    """A verdict of any kind."""
+
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def call_id(self) -> str: ...
 
 
 class Vote(NamedTuple):
@@ -54,7 +65,7 @@ def majority_verdict(votes: Sequence[Vote]) -> VotedVerdict:
     given = [vote.verdict for vote in votes if isinstance(vote.verdict, LlmVerdict)]
     failures = [vote.verdict for vote in votes if isinstance(vote.verdict, Failure)]
     counts = Counter(verdict.verdict for verdict in given)
-    ballot = json.dumps([_ballot_entry(vote) for vote in votes], ensure_ascii=False)
+    ballot = ballot_json(votes)
     for label, count in counts.items():
         if 2 * count > len(votes):
             first = next(verdict for verdict in given if verdict.verdict == label)
@@ -71,8 +82,7 @@ def _tie(given: Sequence[LlmVerdict], counts: Counter[Label]) -> LlmVerdict:
 
 
 def _no_majority(failures: Sequence[Failure], counts: Counter[Label], asked: int) -> Failure:
-    passing = (failure for failure in failures if failure.kind not in _LASTING)
-    failure = next(passing, failures[0])
+    failure = passing_failure(failures)
     given = f" ({_format_counts(counts)})" if counts else ""
     reason = (
         f"{len(failures)} of {asked} votes failed and no verdict has more than half of all"
@@ -86,8 +96,17 @@ def _format_counts(counts: Counter[Label]) -> str:
     return ", ".join(f"{counts[label]} {label}" for label in labels if counts[label])
 
 
-def _ballot_entry(vote: Vote) -> dict[str, str | None]:
-    judge, verdict = vote
+def passing_failure(failures: Sequence[Failure]) -> Failure:
+    """The failure to report of several: one that may not come again, where there is one."""
+    return next((one for one in failures if one.kind not in _LASTING), failures[0])
+
+
+def ballot_json(votes: Sequence[tuple[str, _Given | Failure]]) -> str:
+    """Every vote, given with the name of its judge, as JSON."""
+    return json.dumps([_ballot_entry(*vote) for vote in votes], ensure_ascii=False)
+
+
+def _ballot_entry(judge: str, verdict: _Given | Failure) -> dict[str, str | None]:
     answer: dict[str, str | None]
     if isinstance(verdict, Failure):
         answer = {"failure": verdict.kind, "reason": verdict.message}

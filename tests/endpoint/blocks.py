@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from tests.endpoint.asked import Message
 
-_OPENING: Final = re.compile(r'<([a-z]+)-([0-9a-f]{8})(?: id="(\d+)")?>\n')
+_OPENING: Final = re.compile(r'<([a-z_]+)-([0-9a-f]{8})(?: id="(\d+)")?>\n')
 _NAMED: Final = re.compile(
     r"\b(ids?)\b[ :]+(\d+(?:(?:\s*,\s*(?:and\s+)?|\s+and\s+)\d+)*)", re.IGNORECASE
 )

@@ -9,10 +9,12 @@ from functools import lru_cache
 from typing import Any, Final
 
 from tests.endpoint.asked import Asked
-from tests.endpoint.blocks import Block, open_blocks
+from tests.endpoint.blocks import Block, open_blocks, read_blocks
 
 _MARKS: Final = str.maketrans(dict.fromkeys(";:!?()[]{}<>\"'`*#%$€£“”‘’«»…—–-/\r", " "))
 
+
+_SCALE: Final = re.compile(r"a whole number from (-?\d+) to (-?\d+)\.")
 
 STRICT: Final = "In doubt, call it neutral."
 """With this sentence in the prompt, a single sentence of the premise must entail the claim."""
@@ -23,8 +25,11 @@ def reply_text(asked: Asked) -> str:
     premise, blocks = open_blocks(asked.messages)
     if not blocks:
         return _chat(asked)
+    task = _task(asked, blocks)
+    if task == "checks":
+        return json.dumps({task: [_checked(asked, premise, block) for block in blocks]})
     strict = any(STRICT in message.text for message in asked.messages)
-    entries = _entries(_task(asked, blocks), premise, blocks, strict=strict)
+    entries = _entries(task, premise, blocks, strict=strict)
     return json.dumps(entries, ensure_ascii=False)
 
 
@@ -45,11 +50,36 @@ def claims(text: str) -> list[str]:
 def _task(asked: Asked, blocks: Sequence[Block]) -> str:
     """The name of the list in the reply: by the system message, else by the tags of the texts."""
     system = " ".join(message.text for message in asked.messages if message.role == "system")
+    if '"checks"' in system:
+        return "checks"
     if '"verdict"' in system:
         return "claims"
     if '"texts"' in system:
         return "texts"
     return f"{blocks[0].name}s"
+
+
+def found_share(text: str, check: str) -> float:
+    """The share of the terms of a check, words of four letters or more and numbers, in a text."""
+    known, terms = _Premise.of(text), _terms(check)
+    return sum(term in known.words for term in terms) / len(terms) if terms else 1.0
+
+
+def _checked(asked: Asked, sample: str, block: Block) -> dict[str, Any]:
+    """The verdict on a check: it passes if the response has all its terms, a claim if any text has.
+
+    With a scale the grade grows with the share of the terms.
+    """
+    criterion, _, claim = block.text.partition("\nJudge this claim: ")
+    texts = [one.text for one in read_blocks(sample) if claim or one.name == "response"]
+    share = found_share("\n".join(texts), json.loads(claim) if claim else criterion)
+    scale = _SCALE.search(asked.messages[0].text)
+    if scale is None:
+        verdict: Any = "pass" if share == 1 else "fail"
+    else:
+        low, high = map(int, scale.groups())
+        verdict = low + round(share * (high - low))
+    return {"id": block.id, "reason": f"{share:.0%} of its terms are there.", "verdict": verdict}
 
 
 def _entries(task: str, premise: str, blocks: Sequence[Block], *, strict: bool) -> dict[str, Any]:

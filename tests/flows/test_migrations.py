@@ -234,7 +234,9 @@ def test_every_column_of_a_row_is_in_the_first_release_or_has_a_migration(first:
         f"{row.__name__}.{name} has no migration: add one to ADDED in flows/store/schema.py"
         for row in row_kinds()
         for name in row.model_fields
-        if (f"stored.{row.table}", name) not in known
+        # A table that the first release lacked is made with all its columns.
+        if row.table in {table for table, _ in columns}
+        and (f"stored.{row.table}", name) not in known
     ]
     assert missing == []
     assert list(ADDED) == list(range(2, SCHEMA_VERSION + 1))

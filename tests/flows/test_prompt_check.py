@@ -143,15 +143,17 @@ def test_warnings(check: Check, text: str, expected: list[str]) -> None:
             "Judge.\n{{premise}}\n{{clams}}",
             [
                 "prompt.md:3: unknown blank {{clams}}; did you mean 'claims'?",
-                "prompt.md: has neither {{texts}} nor {{claims}}; a prompt that decomposes has "
-                "{{texts}}, one that verifies has {{claims}}",
+                "prompt.md: has none of {{texts}}, {{claims}} and {{checks}}; a prompt that "
+                "decomposes has {{texts}}, one that verifies has {{claims}}, one of a rubric has "
+                "{{checks}}",
             ],
         ),
         (
             "{{texts}}\n{{claims}}",
             [
-                "prompt.md: has both {{texts}} and {{claims}}; a prompt that decomposes has "
-                "{{texts}}, one that verifies has {{claims}}"
+                "prompt.md: has {{texts}} and {{claims}}; a prompt that decomposes has "
+                "{{texts}}, one that verifies has {{claims}}, one of a rubric has "
+                "{{checks}}"
             ],
         ),
         (
