@@ -20,6 +20,7 @@ from claimflow.stages.plugins import (
     load_object,
     reload_module,
 )
+from claimflow.stages.rows import Verdict
 from claimflow.stages.rubric import Rubric
 from claimflow.stages.scores.answer_metrics import AnswerCorrectness, SemanticSimilarity
 from claimflow.stages.scores.claim_metrics import ContextRecall, FactualCorrectness, Faithfulness
@@ -61,6 +62,15 @@ LOWER_IS_BETTER: Final[frozenset[str]] = frozenset().union(
     *(stage.lower_is_better for stage in _BUILT_IN)
 )
 """The metrics of built-in stages that are best at 0."""
+
+CLAIM_METRICS: Final[frozenset[str]] = frozenset().union(
+    *(
+        stage.metrics
+        for stage in _BUILT_IN
+        if any(one.row is Verdict for one in stage.inputs.values())
+    )
+)
+"""The metrics of built-in stages that are made of verdicts on claims."""
 
 
 def find_stage(use: str, folder: Path | None = None) -> type[Stage] | None:

@@ -16,7 +16,7 @@ from claimflow.flows.cli.options import (
     seconds,
 )
 from claimflow.flows.cli.output import write_table, write_text
-from claimflow.flows.cli.stores import readable_run, readable_store
+from claimflow.flows.cli.stores import named_options, readable_run, readable_store
 from claimflow.flows.errors import Fault, InputError
 
 
@@ -100,7 +100,7 @@ def show(options: Namespace) -> int:
     from claimflow.flows.report.terminal import Terminal, print_run
 
     run = RunDocument(*readable_run(options))
-    print_run(Terminal(), run, slices=options.slices)
+    print_run(Terminal(), run, slices=options.slices, store=named_options(options))
     return run.exit_code
 
 

@@ -268,4 +268,6 @@ def check_prompt_file(options: Namespace) -> int:
         terminal.print_line(content.rstrip("\n"))
     for warning in checked.warnings:
         terminal.print_line(f"\nwarning: {warning}", "yellow")
+    if not checked.warnings:
+        terminal.print_line(f"\n{options.file}: OK, no warnings")
     return 0

@@ -1,5 +1,6 @@
 """`claimflow run`: evaluate a pipeline and print the results."""
 
+import shlex
 from argparse import Namespace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -77,7 +78,8 @@ def run(options: Namespace) -> int:
         print(result.nothing_to_do)
         return 0
     document = RunDocument(result.store, result.run_id)
-    print_run(Terminal(), document, config=options.config)
+    plan = [str(options.config), *(["--store", str(options.store)] if options.store else [])]
+    print_run(Terminal(), document, plan=shlex.join(plan))
     return document.exit_code
 
 

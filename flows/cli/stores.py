@@ -1,5 +1,6 @@
 """Which store a command uses: the one named, a pipeline's, or the last one used in this folder."""
 
+import shlex
 import time
 from argparse import Namespace
 from contextlib import suppress
@@ -48,6 +49,12 @@ def named_store(options: Namespace) -> "Store":
         return Store(last)
     what, hint = "no store was used in this folder yet", "name one by --store or --config"
     raise InputError([Fault("store", what, hint)])
+
+
+def named_options(options: Namespace) -> str:
+    """The options that name the store, as they were given, for another command; else empty."""
+    names = {"--store": options.store, "--config": options.config}
+    return "".join(f" {name} {shlex.quote(str(path))}" for name, path in names.items() if path)
 
 
 def last_store() -> Path | None:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.judge.judge import FINAL
 from claimflow.flows.pipeline.gates import gate_name_faults
 from claimflow.flows.quality.calibration import (
     CorrectedStep,
@@ -99,11 +100,13 @@ class PastMean(NamedTuple):
 class LowSample(NamedTuple):
     """A sample with a low mean over its scores, and its claims that are not entailed.
 
-    `claims` are rows of `results.claims_not_entailed`.
+    The mean is over its claim metrics, if `by_claims` says so. `claims` are rows of
+    `results.claims_not_entailed`.
     """
 
     sample_id: str
     mean: float
+    by_claims: bool
     user_input: str | None
     response: str | None
     claims: list[dict[str, Any]]
@@ -156,26 +159,33 @@ class RunDocument:
 
         The name of a metric follows its step where several steps make it.
         """
-        summaries = results.summaries(self.store, self.run_id)
-        several = pl.col("scores").n_unique().over("metric") > 1
-        led = pl.format("{}.{}", "scores", "metric")
-        return summaries.with_columns(name=pl.when(several).then(led).otherwise("metric"))
+        return _named(results.summaries(self.store, self.run_id))
 
     @property
     def means(self) -> list[dict[str, Any]]:
         """The rows of `summaries` over all samples."""
         return self.summaries.filter(pl.col("slice_field").is_null()).rows(named=True)
 
+    @cached_property
+    def score_means(self) -> list[dict[str, Any]]:
+        """As `means`, but without intervals, where no step of the run summarizes its scores."""
+        if self.means:
+            return []
+        return _named(results.score_means(self.store, self.run_id)).rows(named=True)
+
     @property
     def no_means(self) -> str:
-        """Why there is no mean over all samples, and what to do."""
+        """Why there is no summary over all samples, and what to do."""
         head = self.head
-        if head.step_count is not None and head.step_count < (head.steps_available or 0):
-            options = shorten(head.selection, 80)
-            return f"no means: no step of this run uses summarize_scores ({options})"
+        scores = "scores without intervals" if self.score_means else "no means"
         if head.status != "done":
-            return f"no means: the run is {head.status}"
-        return "no means: add a step that uses summarize_scores"
+            return f"{scores}: the run is {head.status}"
+        lacks = "uses summarize_scores" if self.score_means else "makes scores"
+        if head.step_count is not None and head.step_count < (head.steps_available or 0):
+            return f"{scores}: no step of this run {lacks} ({shorten(head.selection, 80)})"
+        if self.score_means:
+            return f"{scores}: add a step that uses summarize_scores"
+        return f"{scores}: no step of this run {lacks}"
 
     @property
     def slices(self) -> list[dict[str, Any]]:
@@ -207,7 +217,17 @@ class RunDocument:
     @cached_property
     def failures(self) -> list[dict[str, Any]]:
         """The failed rows by step and kind, as `results.failures` counts them."""
-        return results.failures(self.store, self.run_id).rows(named=True)
+        return self._failures.drop("asked").rows(named=True)
+
+    @property
+    def failures_to_ask(self) -> int:
+        """How many of the failed rows another run would ask a model for."""
+        again = pl.col("asked") & ~pl.col("failure").is_in(FINAL).fill_null(value=False)
+        return int(self._failures.filter(again)["failed"].sum())
+
+    @cached_property
+    def _failures(self) -> pl.DataFrame:
+        return results.failures(self.store, self.run_id)
 
     @cached_property
     def unused_edits(self) -> list[UnusedEdit]:
@@ -215,10 +235,10 @@ class RunDocument:
         return unused_edits(self.store, self.run_id)
 
     @cached_property
-    def has_verdicts(self) -> bool:
-        """Whether the run has verdicts on claims."""
+    def has_contradicted(self) -> bool:
+        """Whether the run has claims that are contradicted."""
         with self.store.reading() as connection:
-            query = "SELECT EXISTS (FROM verdicts WHERE run_id = $run)"
+            query = "SELECT EXISTS (FROM verdicts WHERE run_id = $run AND verdict = 'contradicted')"
             [(found,)] = connection.execute(query, {"run": self.run_id}).fetchall()
         return bool(found)
 
@@ -310,7 +330,7 @@ class RunDocument:
         return find_run(self.store, PREVIOUS, before=self.run_id)
 
     def lowest(self, count: int) -> list[LowSample]:
-        """The samples with the lowest mean over their scores, the lowest first."""
+        """The lowest samples, as `results.lowest_samples` ranks them, the lowest first."""
         lowest = results.lowest_samples(self.store, self.run_id, count)
         ids = lowest["sample_id"].to_list()
         claims = results.claims_not_entailed(self.store, self.run_id, ids)
@@ -319,6 +339,13 @@ class RunDocument:
             LowSample(**row, claims=by_sample[row["sample_id"]])
             for row in lowest.iter_rows(named=True)
         ]
+
+
+def _named(summaries: pl.DataFrame) -> pl.DataFrame:
+    """Summaries with a `name`: the metric, after its step where several steps make it."""
+    several = pl.col("scores").n_unique().over("metric") > 1
+    led = pl.format("{}.{}", "scores", "metric")
+    return summaries.with_columns(name=pl.when(several).then(led).otherwise("metric"))
 
 
 def gate_exit_code(outcomes: Iterable[Outcome]) -> int:

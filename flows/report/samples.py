@@ -8,8 +8,8 @@ import duckdb
 import polars as pl
 
 from claimflow.flows.quality.comparison import Comparison
+from claimflow.flows.store.results import METRIC_KINDS, sample_means
 from claimflow.flows.store.store import Store, read_table
-from claimflow.stages.registry import LOWER_IS_BETTER
 
 _BATCH: Final = 100
 """Samples in memory at a time."""
@@ -20,32 +20,28 @@ def ranked_samples(
 ) -> pl.DataFrame:
     """Up to `count` samples of a run: sample_id, mean.
 
-    The samples in `before` come first, in their order, then the others by the mean of their
-    scores, the lowest first. A metric for which lower is better counts as 1 - score, a failed
-    score as 0, and a sample without scores comes last.
+    The samples in `before` come first, in their order, then the others by the mean of their claim
+    metrics, the lowest first, then those without any by the mean of their scores. A metric for
+    which lower is better counts as 1 - score, a failed score as 0, and a sample without scores
+    comes last.
     """
     with store.reading() as connection:
         return read_table(
             connection,
-            """
-            SELECT sample_id, mean
+            f"""
+            SELECT sample_id, coalesce(claim_mean, mean) AS mean
             FROM (SELECT sample_id FROM samples WHERE run_id = $run)
-            -- Sorted: the last digit of a sum depends on the order of its parts.
-            LEFT JOIN (SELECT sample_id,
-                              list_avg(list_sort(list(
-                                  CASE WHEN status = 'failed' THEN 0
-                                       WHEN list_contains($lower, metric) THEN 1 - score
-                                       ELSE score END))) AS mean
-                       FROM scores WHERE run_id = $run GROUP BY sample_id) USING (sample_id)
+            LEFT JOIN ({sample_means("if(status = 'failed', 0, score)")}) USING (sample_id)
             LEFT JOIN (SELECT unnest($before::VARCHAR[]) AS sample_id,
                               generate_subscripts($before::VARCHAR[], 1) AS place)
                       USING (sample_id)
-            ORDER BY place NULLS LAST, mean NULLS LAST, sample_id LIMIT $count
+            ORDER BY place NULLS LAST, claim_mean NULLS LAST, mean NULLS LAST, sample_id
+            LIMIT $count
             """,
             run=run_id,
             count=count,
-            lower=sorted(LOWER_IS_BETTER),
             before=list(before),
+            **METRIC_KINDS,
         )
 
 

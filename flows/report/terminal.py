@@ -5,7 +5,6 @@ import shlex
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from io import StringIO
-from pathlib import Path
 from typing import Any, Final, Literal
 
 import polars as pl
@@ -17,7 +16,6 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from claimflow.flows.judge.judge import FINAL
 from claimflow.flows.quality.agreement import Agreement, AnnotatorAgreement, RankCorrelations
 from claimflow.flows.quality.calibration import RunCalibration
 from claimflow.flows.quality.claim_audit import ClaimAudit
@@ -214,11 +212,12 @@ _CONTRADICTED: Final = (
 
 
 def print_run(
-    terminal: Terminal, run: RunDocument, *, slices: bool = False, config: Path | None = None
+    terminal: Terminal, run: RunDocument, *, slices: bool = False, store: str = "", plan: str = ""
 ) -> None:
     """Print a run: metrics, gates, failures, judges, cost and the lowest samples.
 
-    `slices` adds the means by metadata, `config` the command that plans the next run.
+    `slices` adds the means by metadata. Commands that are proposed name the store by the options
+    in `store`; one that plans the next run has the arguments in `plan`.
     """
     terminal.print(f"\nrun {run.run_id}: {run.counts}")
     if run.failed:
@@ -228,9 +227,11 @@ def print_run(
     if run.means:
         _print_means(terminal, [*run.means, *(run.slices if slices else [])])
     else:
+        if run.score_means:
+            _print_means(terminal, run.score_means)
         terminal.print_line(f"{run.no_means}\n")
     print_gates(terminal, run.gates)
-    _print_block(terminal, _failure_lines(run.failures))
+    _print_block(terminal, _failure_lines(run))
     _print_block(terminal, _unused_edit_lines(run.unused_edits))
     _print_block(terminal, [run.vote_line] if run.vote_line else [])
     _print_block(terminal, [line for lines in run.cascade_lines for line in lines])
@@ -242,14 +243,20 @@ def print_run(
     lowest = run.lowest(_LOWEST)
     _print_lowest(terminal, lowest)
     terminal.print_line(f"store: {run.store.path}")
-    query = _LATEST_CONTRADICTED if run.is_only_latest else _CONTRADICTED.format(run=run.run_id)
-    of_run = "" if newest_run(run.store) == run.run_id else f" --run {run.run_id}"
-    commands = [
-        *([f'claimflow sql "{query}"'] if run.has_verdicts else []),
-        *(f"claimflow explain {shlex.quote(one.sample_id)}{of_run}" for one in lowest[:1]),
-        *([f"claimflow plan {config}"] if config else []),
-    ]
-    terminal.print_line("\n  ".join(["next:", *commands]))
+    commands = [*_next_commands(run, lowest, store), *([f"claimflow plan {plan}"] if plan else [])]
+    if commands:
+        terminal.print_line("\n  ".join(["next:", *commands]))
+
+
+def _next_commands(run: RunDocument, lowest: Sequence[LowSample], store: str) -> Iterator[str]:
+    if run.has_contradicted:
+        latest = run.is_only_latest
+        query = _LATEST_CONTRADICTED if latest else _CONTRADICTED.format(run=run.run_id)
+        yield f'claimflow sql{store} "{query}"'
+    if lowest:
+        of_run = "" if newest_run(run.store) == run.run_id else f" --run {run.run_id}"
+        sample = shlex.quote(lowest[0].sample_id)
+        yield f"claimflow explain{store}{of_run} {'-- ' if sample[0] == '-' else ''}{sample}"
 
 
 def print_gates(terminal: Terminal, outcomes: Sequence[Outcome]) -> None:
@@ -299,11 +306,11 @@ def _micro_mean(row: dict[str, Any]) -> str:
     return "" if micro == format_number(row["mean"]) else micro
 
 
-def _failure_lines(failures: Sequence[dict[str, Any]]) -> list[str]:
+def _failure_lines(run: RunDocument) -> list[str]:
     """The number of failed rows of each step and kind, with one of the reasons."""
+    failures, again = run.failures, run.failures_to_ask
     if not failures:
         return []
-    again = sum(row["failed"] for row in failures if row["failure"] not in FINAL)
     more = f"; run again to ask for {again:,} of them" if again else ""
     count = format_count(sum(row["failed"] for row in failures), "row")
     lines = [f"{count} failed{more}"]
@@ -330,7 +337,8 @@ def _unused_edit_lines(unused: Sequence[UnusedEdit]) -> list[str]:
 def _print_lowest(terminal: Terminal, lowest: Sequence[LowSample]) -> None:
     if not lowest:
         return
-    terminal.print(f"the {len(lowest)} lowest samples, by the mean of their scores\n")
+    what = "claim metrics" if lowest[0].by_claims else "scores"
+    terminal.print_line(f"the {len(lowest)} lowest samples, by the mean of their {what}\n")
     for sample in lowest:
         terminal.print_line(f"  {sample.mean:.3f}  {sample.sample_id}", "bold")
         if sample.user_input:

@@ -1,7 +1,7 @@
 """Results of a run, read back: summaries, scores, verdicts, failures, calls."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
@@ -9,7 +9,7 @@ from claimflow.flows.errors import Fault, InputError, nearest, one_of
 from claimflow.flows.store import runs
 from claimflow.flows.store.runs import CURRENT_TAGS, PARTIAL, find_run, tags
 from claimflow.flows.store.store import Store, read_table
-from claimflow.stages.registry import LOWER_IS_BETTER
+from claimflow.stages.registry import CLAIM_METRICS, LOWER_IS_BETTER
 
 
 def chosen_run(
@@ -134,29 +134,69 @@ def summaries(store: Store, run_id: str) -> pl.DataFrame:
     )
 
 
-def lowest_samples(store: Store, run_id: str, count: int) -> pl.DataFrame:
-    """The samples with the lowest mean over their scores: sample_id, mean, user_input, response.
+def sample_means(value: str) -> str:
+    """A SELECT of sample_id, claim_mean and mean for the scores of the run `$run`.
 
-    A score s of a metric where lower is better counts as 1 - s.
+    `claim_mean` is over the metrics in `$claims`, NULL where there are none, `mean` over all.
+    `value` is the SQL of what counts of a row of `scores`; where lower is better, by `$lower`, a
+    score s counts as 1 - s.
+    """
+    # Sorted: the last digit of a sum depends on the order of its parts.
+    return f"""
+        SELECT sample_id,
+               list_avg(list_sort(list(value) FILTER (list_contains($claims, metric))))
+                   AS claim_mean,
+               list_avg(list_sort(list(value))) AS mean
+        FROM (SELECT sample_id, metric,
+                     CASE WHEN list_contains($lower, metric) AND status = 'scored'
+                          THEN 1 - score ELSE {value} END AS value
+              FROM scores WHERE run_id = $run)
+        WHERE value IS NOT NULL GROUP BY sample_id
+        """
+
+
+METRIC_KINDS: Final = {"claims": sorted(CLAIM_METRICS), "lower": sorted(LOWER_IS_BETTER)}
+"""The values of `$claims` and `$lower` in `sample_means`."""
+
+
+def lowest_samples(store: Store, run_id: str, count: int) -> pl.DataFrame:
+    """The samples with the lowest mean over their claim metrics, then those that have none.
+
+    Columns: sample_id, mean (over all scores of a sample without claim metrics), by_claims
+    (whether it is over claim metrics), user_input, response. A score s of a metric where lower is
+    better counts as 1 - s.
     """
     return _read(
         store,
-        """
-        SELECT sample_id, mean, user_input, response
-        -- Sorted: the last digit of a sum depends on the order of its parts.
-        FROM (SELECT sample_id,
-                     list_avg(list_sort(list(
-                         CASE WHEN list_contains($lower, metric) THEN 1 - score ELSE score END
-                     ))) AS mean
-              FROM scores
-              WHERE run_id = $run AND status = 'scored' GROUP BY sample_id)
+        f"""
+        SELECT sample_id, coalesce(claim_mean, mean) AS mean, claim_mean IS NOT NULL AS by_claims,
+               user_input, response
+        FROM ({sample_means("score")})
         JOIN (SELECT sample_id, user_input, response FROM samples WHERE run_id = $run)
              USING (sample_id)
-        ORDER BY mean, sample_id LIMIT $count
+        ORDER BY claim_mean NULLS LAST, mean, sample_id LIMIT $count
         """,
         run=run_id,
         count=count,
-        lower=sorted(LOWER_IS_BETTER),
+        **METRIC_KINDS,
+    )
+
+
+def score_means(store: Store, run_id: str) -> pl.DataFrame:
+    """The means of a run's metrics, as `summaries` gives them, but without intervals."""
+    return _read(
+        store,
+        """
+        SELECT step AS scores, metric, NULL::VARCHAR AS slice_field, NULL::VARCHAR AS slice_value,
+               avg(score) AS mean, NULL::DOUBLE AS micro_mean,
+               NULL::DOUBLE AS low, NULL::DOUBLE AS high,
+               count(*) FILTER (status = 'scored') AS n_scored,
+               count(*) FILTER (status = 'undefined') AS n_undefined,
+               count(*) FILTER (status = 'failed') AS n_failed, count(*) AS n
+        FROM scores JOIN audit.run_steps USING (run_id, step)
+        WHERE run_id = $run GROUP BY step, position, metric ORDER BY position, metric
+        """,
+        run=run_id,
     )
 
 
@@ -215,20 +255,28 @@ def chosen_sample(store: Store, run_id: str, start: str) -> str:
 
 
 def failures(store: Store, run_id: str) -> pl.DataFrame:
-    """The failed rows of a run, by step and kind: step, failure, failed (a count), reason."""
+    """The failed rows of a run, by step and kind: step, failure, failed (a count), reason, asked.
+
+    `asked` says whether a model was asked for them; a score fails because rows it needs failed.
+    """
     return _read(
         store,
         """
-        SELECT step, failure, count(*) AS failed, min(reason) AS reason
-        FROM (SELECT run_id, step, failure, reason FROM claims WHERE status = 'failed'
+        SELECT step, failure, count(*) AS failed, min(reason) AS reason, asked
+        FROM (SELECT run_id, step, failure, reason, true AS asked
+              FROM claims WHERE status = 'failed'
               UNION ALL
-              SELECT run_id, step, failure, reason FROM verdicts WHERE status = 'failed'
+              SELECT run_id, step, failure, reason, true FROM verdicts WHERE status = 'failed'
               UNION ALL
-              SELECT run_id, step, failure, reason FROM rubric_verdicts WHERE status = 'failed'
+              SELECT run_id, step, failure, reason, true
+              FROM rubric_verdicts WHERE status = 'failed'
               UNION ALL
-              SELECT run_id, step, NULL, reason FROM similarities WHERE status = 'failed')
+              SELECT run_id, step, NULL, reason, true FROM similarities WHERE status = 'failed'
+              UNION ALL
+              SELECT run_id, step, NULL, reason, false FROM scores WHERE status = 'failed')
         JOIN audit.run_steps USING (run_id, step)
-        WHERE run_id = $run GROUP BY step, position, failure ORDER BY position, failed DESC, failure
+        WHERE run_id = $run GROUP BY step, position, failure, asked
+        ORDER BY position, failed DESC, failure
         """,
         run=run_id,
     )

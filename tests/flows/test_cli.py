@@ -72,7 +72,7 @@ def test_run_prints_metrics_lowest_samples_store_and_next_commands(small: Path) 
     assert lines[1].endswith(": 3 samples, 8 steps made, 0 reused")
     assert "metric mean 95 % interval scored undefined failed of" in lines
     assert "factual_correctness 0.500 0.095 to 0.905 2 1 0 3" in lines
-    assert "the 2 lowest samples, by the mean of their scores" in lines
+    assert "the 2 lowest samples, by the mean of their claim metrics" in lines
     assert "contradicted (response_in_reference): Einstein was born in 1879." in lines
     assert lines[-5:] == [
         f"store: {small.parent}/small.duckdb",
@@ -111,7 +111,7 @@ def test_renamed_columns_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["run", str(tmp_path / "p.yaml")]) == 0
     printed = capsys.readouterr()
     assert "1 sample (response from answer, reference from gold)" in printed.err
-    assert "no means: add a step that uses summarize_scores" in printed.out
+    assert "no means: no step of this run makes scores" in printed.out
     assert "verdict" not in printed.out
 
 

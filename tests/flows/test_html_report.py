@@ -138,7 +138,7 @@ def test_left_out_samples_are_counted(tmp_path: Path) -> None:
         "2 of 5 samples: those with the lowest scores. 3 are left out; the figures above are "
         "over all. --samples N says how many to show, within 4 MB." in text
     )
-    assert "no means: add a step that uses summarize_scores" in text
+    assert "scores without intervals: add a step that uses summarize_scores" in text
 
 
 def test_an_unfinished_run_is_marked(

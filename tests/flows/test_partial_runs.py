@@ -189,7 +189,10 @@ def test_a_run_of_some_steps_says_so(gated: Path, capsys: pytest.CaptureFixture[
     assert main(["run", "--only", "precision", "small.yaml"]) == 5
     printed = capsys.readouterr().out
     assert ": 3 samples, 4 of 8 steps, 0 steps made, 4 reused" in printed
-    assert "no means: no step of this run uses summarize_scores (--only precision)" in printed
+    assert (
+        "scores without intervals: no step of this run uses summarize_scores (--only precision)"
+        in printed
+    )
     # Queries that are proposed are on this run, which is not the latest.
     partial = newest_run(Store(gated.with_name("small.duckdb")))
     assert f"AND run_id = '{partial}'" in printed

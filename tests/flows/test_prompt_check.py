@@ -64,10 +64,11 @@ def test_a_prompt_is_shown_as_it_is_sent(check: Check) -> None:
     ]
     user = next(n for n, line in enumerate(lines) if line.startswith("--- user message"))
     assert re.fullmatch(r"--- user message, with an example: about \d\d tokens ---", lines[user])
+    assert lines[-1] == "prompt.md: OK, no warnings"
     assert re.fullmatch(
         r"\n<premise-(.{8})>\nThe Eiffel Tower .*\n</premise-\1>\n\n"
         r'<claim-(.{8}) id="1">\nThe .*\n</claim-\2>\n\n<claim-\2 id="2">\nThe .*\n</claim-\2>',
-        "\n".join(lines[user + 1 :]),
+        "\n".join(lines[user + 1 : -2]),
     )
 
 

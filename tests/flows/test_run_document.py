@@ -30,7 +30,8 @@ def test_a_document_has_the_run_and_those_before(runs: tuple[Store, str, str]) -
     assert [(one.run_id, one.mean) for one in past] == [(a, 0.625), (b, 0.5)]
     assert found.calls[0]["calls"] == 3
     assert [(row["step"], row["failure"], row["failed"]) for row in found.failures] == [
-        ("in_reference", "timeout", 1)
+        ("in_reference", "timeout", 1),
+        ("precision", None, 1),
     ]
     # The second run is not in the past of the first.
     assert [

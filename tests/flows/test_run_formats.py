@@ -159,6 +159,7 @@ def test_json_has_every_part(store: Store, capsys: pytest.CaptureFixture[str]) -
     assert [(row["step"], row["failed"]) for row in found["failures"]] == [
         ("response_claims", 1),
         ("verdicts", 1),
+        ("recall", 23),
     ]
     assert (found["calls"], found["cascades"], found["canaries"]) == ([], [], [])
     assert found["votes"] == {"unstable": 0, "of": 0}

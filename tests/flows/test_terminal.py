@@ -1,6 +1,7 @@
 """What is printed when a run ends: failed rows, micro means, the lowest samples."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,8 @@ steps:
 @pytest.mark.parametrize(
     ("others", "line"),
     [
-        ([], "3 rows failed"),
-        (["prose"], "6 rows failed; run again to ask for 3 of them"),
+        ([], "4 rows failed"),
+        (["prose"], "8 rows failed; run again to ask for 3 of them"),
     ],
 )
 def test_only_retryable_failures_suggest_another_run(
@@ -49,7 +50,64 @@ def test_only_retryable_failures_suggest_another_run(
         judged = Judged(tmp_path, endpoint)
         judged.write(["good", "declined", *others])
         assert judged.command() == 1
-    assert line in capsys.readouterr().out.splitlines()
+    header, *printed = capsys.readouterr().out.strip().splitlines()
+    assert line in printed
+    assert header.endswith(f", {line.partition(';')[0]}")
+
+
+def test_a_run_of_scores_without_a_summary_shows_their_means(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = small.read_text("utf-8")
+    small.write_text(text[: text.index("  summary:")], "utf-8")
+    assert main(["run", str(small)]) == 0
+    printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "factual_correctness 0.500 - 2 1 0 3" in printed
+    assert "scores without intervals: add a step that uses summarize_scores" in printed
+    assert not any("no means" in line for line in printed)
+
+
+def test_claim_metrics_rank_the_lowest_samples(tmp_path: Path) -> None:
+    tables: dict[str, Table | Artifact] = {
+        "faithfulness": scores("faithfulness", {"a": 0.9, "b": 0.3}),
+        "chrf": scores("chrf", {"a": 0.0, "b": 1.0, "c": 0.1}),
+    }
+    store = Store(tmp_path / "s.duckdb")
+    run_id = put_run(store, {"samples": samples(["a", "b", "c"]), **tables})
+    found = lowest_samples(store, run_id, 3).select("sample_id", "mean", "by_claims").rows()
+    assert found == [("b", 0.3, True), ("a", 0.9, True), ("c", 0.1, False)]
+    assert ranked_samples(store, run_id, 3)["sample_id"].to_list() == ["b", "a", "c"]
+
+
+def test_every_proposed_command_runs(
+    small: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(small.parent)
+    small.rename("my pipeline.yaml")
+    texts = Path("samples.jsonl").read_text("utf-8").replace('"birth"', '"-it\'s birth"')
+    Path("samples.jsonl").write_text(texts, "utf-8")
+    proposed = []
+    for command in (
+        ["run", "my pipeline.yaml", "--store", "one.duckdb"],
+        ["run", "my pipeline.yaml", "--store", "two.duckdb", "--limit", "2"],
+        ["show", "--store", "one.duckdb"],
+        ["run", "my pipeline.yaml", "--only", "response_claims", "--store", "one.duckdb"],
+    ):
+        assert main(command) == 0
+        printed = capsys.readouterr().out
+        proposed.append(
+            [shlex.split(line) for line in printed.partition("next:\n")[2].splitlines()]
+        )
+        for program, *arguments in proposed[-1]:
+            assert program == "claimflow"
+            assert main(arguments) == 0, arguments
+            assert capsys.readouterr().out
+    assert [[command[1] for command in commands] for commands in proposed] == [
+        ["sql", "explain", "plan"],
+        ["sql", "explain", "plan"],
+        ["sql", "explain"],
+        ["plan"],
+    ]
 
 
 def test_a_micro_mean_is_shown_if_it_differs_from_the_mean(
