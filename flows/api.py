@@ -1,28 +1,239 @@
-"""The Python interface: `run_pipeline` runs a pipeline that `prepare` has read and checked."""
+"""The Python interface: `evaluate` in one call, `run_pipeline` for what `prepare` has checked."""
 
+import os
+import shutil
+import tempfile
 import threading
-from collections.abc import Mapping
+import weakref
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from datetime import timedelta
 from functools import partial
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
+import polars as pl
+
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.files import path_exists
 from claimflow.flows.judge.rate_limit import OpenSharedLimiter, no_shared_limit
 from claimflow.flows.judge.session import Session
+from claimflow.flows.pipeline.compose import compose, metrics_for
 from claimflow.flows.pipeline.rerun import Rerun
+from claimflow.flows.pipeline.yaml_source import YamlSource, load_yaml, source_from
 from claimflow.flows.quality.failed_rows import failure_reason
 from claimflow.flows.quality.gates import evaluate_gates
+from claimflow.flows.report.notebook import progress_observer
+from claimflow.flows.result import Result
 from claimflow.flows.runner.canaries import judge_canaries
 from claimflow.flows.runner.embedded_models import fetch_models
 from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.plan import choose, coverage
-from claimflow.flows.runner.prepare import Prepared
+from claimflow.flows.runner.prepare import SHARD, Prepared, check_limit, prepare
 from claimflow.flows.runner.readiness import check_ready
 from claimflow.flows.runner.run import Run, run_context, run_interruptibly, time_limit
 from claimflow.flows.runner.workers import open_workers
+from claimflow.flows.samples.memory import samples_from
+from claimflow.flows.samples.reader import SampleSource
 from claimflow.flows.store import runs
 from claimflow.flows.store.ledger import Ledger
+from claimflow.flows.store.results import chosen_run
 from claimflow.flows.store.store import Store, migrate
+
+
+def evaluate(
+    answers: Any = None,
+    *,
+    metrics: Iterable[Any] | None = None,
+    pipeline: str | Path | Mapping[str, Any] | None = None,
+    judge: str | Mapping[str, Any] | None = None,
+    store: str | Path | None = None,
+    limit: int | None = None,
+    budget_usd: float | None = None,
+    gates: Mapping[str, Any] | None = None,
+    baseline: Result | str | None = None,
+    rename: Mapping[str, str] | None = None,
+    slices: Iterable[str] = (),
+    name: str | None = None,
+    progress: bool | RunObserver | None = None,
+) -> Result:
+    """Evaluate answers claim by claim.
+
+    `answers` is a table of Polars, pandas or Arrow, a list of dicts, a `Dataset` of Hugging Face,
+    an `EvaluationDataset` of ragas, or the path of a file. Its columns are recognised by the names
+    that ragas, DeepEval, continuous-eval and RAGChecker use, or by `rename`: column -> field.
+
+    `metrics` are names such as `"faithfulness"`, mappings with `use` and settings, or functions
+    decorated with `claimflow.metric`; the steps that they need are added. By default they are those
+    of the quickstart that the fields of the answers allow; `Result.left_out` has the others.
+    `pipeline`, the path of a YAML file or what such a file holds, replaces `metrics`; its own
+    samples are evaluated where there are no `answers`.
+
+    `judge` is the language model, as litellm names it, or a mapping like `judge:` in YAML; None is
+    the judge that claimflow carries, or that of the pipeline. `budget_usd` ends the run before its
+    calls cost more. `store` is a DuckDB file, in which a later call finds the replies and tables of
+    an earlier one; None is a temporary file, which the results of this process share, and which
+    goes with the last of them, or the store of the pipeline.
+
+    `limit` takes the first answers only. `gates` are limits on means as in YAML, such as
+    `{"faithfulness": {"min": 0.8}}`. `baseline` is what `Result.diff` compares with: a result, or a
+    run of the same store by id, tag, `latest` or `previous`. `slices` are metadata fields to
+    summarise by, `name` is that of the pipeline. `progress` is shown in notebooks; True shows it on
+    standard error too, False nowhere, and a `RunObserver` receives the events.
+
+    Raises `InputError` with every mistake in the arguments and the answers, before anything is
+    asked or written, and besides that what `run_pipeline` raises. Rows that fail are no error:
+    `Result.failures` counts them. Nothing is printed.
+    """
+    if pipeline is None:
+        if answers is None:
+            hint = "give answers, or a pipeline with samples"
+            raise InputError([Fault("answers", "are missing", hint)])
+        answers, source, left_out = _composed(answers, metrics, slices, rename, limit)
+        named: dict[str, Any] = {"name": name or "evaluation"}
+    else:
+        _refuse_beside_pipeline(metrics=metrics, slices=list(slices))
+        source, left_out = _source(pipeline), {}
+        named = {"name": name} if name else {}
+        if rename is not None:
+            named["samples"] = {**source.section("samples"), "rename": rename}
+    if judge is not None:
+        named["judge"] = {"model": judge} if isinstance(judge, str) else judge
+    if gates is not None:
+        named["gates"] = gates
+    file = None
+    if store is not None:
+        named["store"] = Path(store).resolve()
+    elif not isinstance(source.value, dict) or "store" not in source.value:
+        file = _shared_store(None)
+        named |= {"store": file.path, "read_copy": False}
+    source = _with_budget(source.with_sections(named), budget_usd)
+    prepared = prepare(source, answers=answers, limit=limit)
+    file = file or _shared_store(prepared.store.path)
+    before = None if baseline is None else _baseline_run(baseline, file, prepared.pipeline.name)
+    with progress_observer(progress) as observer:
+        ran = run_pipeline(prepared, file, observer=observer)
+    ids = [shard["sample_id"] for shard in prepared.samples.shards(SHARD)]
+    order = pl.concat(ids) if ids else None
+    return Result(file, ran.run_id, left_out=left_out, baseline=before, sample_ids=order)
+
+
+def _composed(
+    answers: Any,
+    metrics: Iterable[Any] | None,
+    slices: Iterable[str],
+    rename: Mapping[str, str] | None,
+    limit: int | None,
+) -> tuple[SampleSource, YamlSource, dict[str, str]]:
+    """The samples, a pipeline with the metrics, and the usual metrics that were left out."""
+    check_limit(limit)
+    samples = samples_from(answers, rename=rename, limit=limit)
+    faults = list(samples.faults)
+    left_out: dict[str, str] = {}
+    steps: dict[str, Any] = {}
+    try:
+        if metrics is None and not faults:
+            metrics, left_out = metrics_for(samples.present)
+            if not metrics:
+                fields = sorted(samples.present & samples.mapping.keys() - {"sample_id"})
+                what = f"have {' and '.join(fields) or 'no known field'}, not enough for a metric"
+                hint = "name the columns by rename={COLUMN: FIELD}, or name the metrics"
+                raise InputError([Fault("answers", what, hint)])
+        if isinstance(metrics, str):
+            metrics = [metrics]
+        steps = compose(metrics, slices=slices, folder=Path.cwd()) if metrics is not None else {}
+    except InputError as error:
+        faults += error.faults
+    if faults:
+        raise InputError(faults)
+    values = {"name": "", "samples": {"path": "", "rename": rename or {}}, "steps": steps}
+    return samples, source_from(values, Path.cwd(), name="evaluate"), left_out
+
+
+def _source(pipeline: str | Path | Mapping[str, Any]) -> YamlSource:
+    if isinstance(pipeline, Mapping):
+        return source_from(pipeline, Path.cwd())
+    return load_yaml(Path(pipeline))
+
+
+def _refuse_beside_pipeline(**given: Any) -> None:
+    """Raise `InputError` for arguments that a pipeline replaces."""
+    hint = "write them in the pipeline, or leave it out"
+    faults = [
+        Fault(name, "cannot be beside a pipeline", hint) for name, value in given.items() if value
+    ]
+    if faults:
+        raise InputError(faults)
+
+
+def _with_budget(source: YamlSource, budget: float | None) -> YamlSource:
+    """The pipeline with a budget for the model behind an endpoint, where it has one."""
+    judges, judge, embedder = map(source.section, ("judges", "judge", "embedder"))
+    paid = [f"judges.{name}" for name in judges] + (["judge"] if judge else [])
+    if embedder.get("provider", "onnx") != "onnx":
+        paid.append("embedder")
+    if budget is None or not paid:
+        return source
+    if len(paid) > 1:
+        what = f"is for one model, and the pipeline has {' and '.join(paid)}"
+        raise InputError([Fault("budget_usd", what, "write budget_usd of each in the pipeline")])
+    section, _, name = paid[0].partition(".")
+    limited = {**source.section(section), "budget_usd": budget}
+    if name:
+        limited = {name: {**judges[name], "budget_usd": budget}}
+    return source.with_sections({section: limited})
+
+
+def _baseline_run(baseline: Result | str, store: Store, pipeline: str) -> str:
+    """The run to compare with, which must be in the store."""
+    if isinstance(baseline, str):
+        if not path_exists(store.path):
+            what, hint = (
+                f"there is no run {baseline!r} in a new store",
+                "name the store of that run",
+            )
+            raise InputError([Fault("baseline", what, hint)])
+        migrate(store)
+        return chosen_run(store, baseline, pipeline=pipeline)
+    if baseline.store != store.path:
+        what = f"is in another store, {baseline.store}"
+        raise InputError([Fault("baseline", what, f"write store={str(baseline.store)!r}")])
+    return baseline.run_id
+
+
+_STORES: Final[weakref.WeakValueDictionary[tuple[int, Path | None], Store]] = (
+    weakref.WeakValueDictionary()
+)
+"""The stores that results of a process use, by process id and path; None is the temporary one."""
+
+_OPENING: Final = threading.Lock()
+
+
+def _shared_store(path: Path | None) -> Store:
+    """The store at a path, or the temporary store.
+
+    There is one object for all threads of the process, so that they pass the open file on.
+    """
+    with _OPENING:
+        found = _STORES.get((os.getpid(), path))
+        if found is None:
+            found = _temporary_store() if path is None else Store(path)
+            _STORES[os.getpid(), path] = found
+        return found
+
+
+def _temporary_store() -> Store:
+    """A store in a folder of its own, which is removed with the last reference to the store."""
+    folder = tempfile.mkdtemp(prefix="claimflow-")
+    store = Store(Path(folder).resolve() / "evaluation.duckdb")
+    weakref.finalize(store, _remove, folder, os.getpid())
+    return store
+
+
+def _remove(folder: str, process: int) -> None:
+    """Remove a folder of this process; a forked process leaves it to its parent."""
+    if process == os.getpid():
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class RunResult(NamedTuple):

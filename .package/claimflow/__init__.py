@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from claimflow.flows import __version__
-    from claimflow.flows.api import RunResult, run_pipeline
+    from claimflow.flows.api import RunResult, evaluate, run_pipeline
     from claimflow.flows.errors import (
         InputError,
         JudgeError,
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         StoreError,
     )
     from claimflow.flows.pipeline.rerun import Rerun
+    from claimflow.flows.result import Diff, Mean, Plot, Result, SampleTrace, StoredRuns, connect
     from claimflow.flows.runner.observer import RunObserver, StepResult
     from claimflow.flows.runner.prepare import Prepared, prepare
     from claimflow.flows.store.store import Store
@@ -37,16 +38,21 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Claim",
+    "Diff",
     "InputError",
     "JudgeError",
+    "Mean",
     "MetricResult",
+    "Plot",
     "Prepared",
     "Rerun",
+    "Result",
     "Row",
     "RunObserver",
     "RunResult",
     "RunTimeoutError",
     "Sample",
+    "SampleTrace",
     "Score",
     "SentenceMatch",
     "Similarity",
@@ -55,8 +61,11 @@ __all__ = [
     "StoppedError",
     "Store",
     "StoreError",
+    "StoredRuns",
     "Verdict",
     "__version__",
+    "connect",
+    "evaluate",
     "metric",
     "prepare",
     "run_pipeline",
@@ -64,7 +73,7 @@ __all__ = [
 
 _MODULES = {
     "claimflow.flows": ("__version__",),
-    "claimflow.flows.api": ("RunResult", "run_pipeline"),
+    "claimflow.flows.api": ("RunResult", "evaluate", "run_pipeline"),
     "claimflow.flows.errors": (
         "InputError",
         "JudgeError",
@@ -73,6 +82,15 @@ _MODULES = {
         "StoreError",
     ),
     "claimflow.flows.pipeline.rerun": ("Rerun",),
+    "claimflow.flows.result": (
+        "Diff",
+        "Mean",
+        "Plot",
+        "Result",
+        "SampleTrace",
+        "StoredRuns",
+        "connect",
+    ),
     "claimflow.flows.runner.observer": ("RunObserver", "StepResult"),
     "claimflow.flows.runner.prepare": ("Prepared", "prepare"),
     "claimflow.flows.store.store": ("Store",),

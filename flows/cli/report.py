@@ -124,7 +124,7 @@ def _document(run: "RunDocument", options: Namespace) -> str:
 
 def plot(options: Namespace) -> int:
     """Write a plot to the file that `-o` names."""
-    from claimflow.flows.report.plots import to_png, to_svg
+    from claimflow.flows.report.plots import metric_chart, to_png, to_svg
 
     _check_plot(options)
     store, run_id = readable_run(options)
@@ -133,7 +133,7 @@ def plot(options: Namespace) -> int:
     elif options.kind == "reliability":
         chart = _plot_step(store, run_id, options.metrics[0])
     else:
-        chart = _plot_metric(store, run_id, options.metrics[0], options.kind)
+        chart = metric_chart(store, run_id, options.metrics[0], kind=options.kind or "distribution")
     picture = to_svg(chart).encode() if _suffix(options) == ".svg" else to_png(chart)
     write_bytes(picture, options.output)
     return 0
@@ -157,25 +157,6 @@ def _check_plot(options: Namespace) -> None:
 def _suffix(options: Namespace) -> str:
     suffix: str = options.output.suffix
     return suffix.lower()
-
-
-def _plot_metric(store: "Store", run_id: str, name: str, kind: str | None) -> "Chart":
-    from claimflow.flows.report.plots import distribution_chart, trend_chart
-    from claimflow.flows.report.run_document import named_metrics, past_means, scored_values
-
-    [metric] = named_metrics(store, run_id, [name], place="METRIC")
-    if kind != "trend":
-        values = scored_values(store, run_id, metric)
-        if not values:
-            what, hint = f"no sample has a score for {name}", "`claimflow show` says why"
-            raise InputError([Fault("METRIC", what, hint)])
-        return distribution_chart(values, label=name)
-    past = past_means(store, run_id).get(metric, [])
-    if all(one.mean is None for one in past):
-        why = "`claimflow show` says why" if past else "add a step that uses summarize_scores"
-        what, hint = f"no run has a mean for {name}", why
-        raise InputError([Fault("--kind trend", what, hint)])
-    return trend_chart({one.run_id: one for one in past}, label=name)
 
 
 def _plot_step(store: "Store", run_id: str, step: str) -> "Chart":

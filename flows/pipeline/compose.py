@@ -38,6 +38,18 @@ _INPUTS: Final[Mapping[str, Mapping[str, Any]]] = {
 """The steps that inputs of score stages are read from, by the name of the input."""
 
 
+_USUAL: Final = (
+    "factual_correctness",
+    "answer_correctness",
+    "semantic_similarity",
+    "faithfulness",
+    "context_recall",
+    "deterministic_faithfulness",
+    "deterministic_correctness",
+)
+"""The metrics of the quickstart, in its order."""
+
+
 def compose(
     metrics: Iterable[str | Mapping[str, Any] | type[Stage] | Metric[..., Any]],
     *,
@@ -104,6 +116,18 @@ def missing_fields(
         settings = {name: value for name, value in step.items() if name in stage.model_fields}
         needed |= stage.model_validate(settings).required_fields()
     return sorted(needed - set(fields))
+
+
+def metrics_for(fields: Collection[str]) -> tuple[list[str], dict[str, str]]:
+    """The metrics of the quickstart that samples with `fields` can have, and why not the others.
+
+    The others are given by name, with the fields that they lack.
+    """
+    missing = {metric: missing_fields(metric, fields) for metric in _USUAL}
+    lacking = {
+        metric: f"no sample has {' or '.join(names)}" for metric, names in missing.items() if names
+    }
+    return [metric for metric in _USUAL if metric not in lacking], lacking
 
 
 def metric_names() -> list[str]:

@@ -51,6 +51,19 @@ class YamlSource(NamedTuple):
         found = self.value.get(key) if isinstance(self.value, dict) else None
         return found if isinstance(found, dict) else {}
 
+    def with_sections(self, sections: Mapping[str, Any]) -> "YamlSource":
+        """The same source with other values of some sections, or with sections it lacked.
+
+        Raises `InputError` for values that are neither JSON nor paths.
+        """
+        if not sections or not isinstance(self.value, dict):
+            return self
+        changed = source_from({**self.value, **sections}, self.folder, name=self.path.name)
+        lines = self.lines and {
+            at: n for at, n in self.lines.items() if at[:1] not in {(key,) for key in sections}
+        }
+        return self._replace(text=changed.text, value=changed.value, lines=lines)
+
 
 def load_yaml(path: Path, *, what: str = "a pipeline's YAML file") -> YamlSource:
     """Read a YAML file safely; `what` it should be is the hint where there is none.

@@ -1,18 +1,25 @@
 """Charts of runs, and their rendering as SVG or PNG."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 from xml.sax.saxutils import quoteattr
 
 import altair as alt
 import numpy as np
 import vl_convert
 
+from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.quality.calibration import CorrectedStep
 from claimflow.flows.quality.comparison import Comparison
 from claimflow.flows.quality.corrected_rates import Bin
 from claimflow.flows.quality.metric_differences import MetricDifference
-from claimflow.flows.report.run_document import PastMean
+from claimflow.flows.report.run_document import (
+    PastMean,
+    named_metrics,
+    past_means,
+    scored_values,
+)
+from claimflow.flows.store.store import Store
 
 Chart = alt.Chart | alt.LayerChart
 
@@ -201,6 +208,29 @@ def trend_chart(
     line = base.mark_line(color=MARK, point={"color": MARK, "size": 40}).encode(y=mean)
     about = f"{label} over the runs, with 95 % intervals; runs: {len(means):,}"
     return styled_chart(intervals + line, about=about, width=width, height=height)
+
+
+def metric_chart(
+    store: Store, run_id: str, name: str, *, kind: Literal["distribution", "trend"]
+) -> Chart:
+    """The distribution of a metric's scores in a run, or its means over the runs of the pipeline.
+
+    `name` is `metric`, or `step.metric` where several steps make it. Raises `InputError` where
+    there is nothing to draw.
+    """
+    [metric] = named_metrics(store, run_id, [name], place="METRIC")
+    if kind == "distribution":
+        values = scored_values(store, run_id, metric)
+        if not values:
+            what, hint = f"no sample has a score for {name}", "`claimflow show` says why"
+            raise InputError([Fault("METRIC", what, hint)])
+        return distribution_chart(values, label=name)
+    past = past_means(store, run_id).get(metric, [])
+    if all(one.mean is None for one in past):
+        why = "`claimflow show` says why" if past else "add a step that uses summarize_scores"
+        what, hint = f"no run has a mean for {name}", why
+        raise InputError([Fault("--kind trend", what, hint)])
+    return trend_chart({one.run_id: one for one in past}, label=name)
 
 
 def distribution_svg(values: Sequence[float], metric: str) -> str | None:

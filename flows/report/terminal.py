@@ -225,10 +225,10 @@ def print_run(
     if run.partial_line:
         terminal.print_line(run.partial_line, "yellow")
     if run.means:
-        _print_means(terminal, [*run.means, *(run.slices if slices else [])])
+        print_means(terminal, [*run.means, *(run.slices if slices else [])])
     else:
         if run.score_means:
-            _print_means(terminal, run.score_means)
+            print_means(terminal, run.score_means)
         terminal.print_line(f"{run.no_means}\n")
     print_gates(terminal, run.gates)
     _print_block(terminal, _failure_lines(run))
@@ -280,7 +280,8 @@ def _print_block(terminal: Terminal, lines: Sequence[str]) -> None:
         terminal.print()
 
 
-def _print_means(terminal: Terminal, rows: Sequence[dict[str, Any]]) -> None:
+def print_means(terminal: Terminal, rows: Sequence[dict[str, Any]]) -> None:
+    """Print the rows of `RunDocument.means` or `slices` as a table."""
     micro = [_micro_mean(row) for row in rows]
     right = ["mean", "95 % interval", *(["micro mean"] if any(micro) else [])]
     right += ["scored", "undefined", "failed", "of"]

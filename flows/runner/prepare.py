@@ -14,6 +14,7 @@ from claimflow.flows.pipeline.schema import SamplesSource
 from claimflow.flows.pipeline.yaml_source import YamlSource, load_yaml, source_from
 from claimflow.flows.samples.canaries import Canary, read_canaries
 from claimflow.flows.samples.fields import FIELDS
+from claimflow.flows.samples.memory import samples_from
 from claimflow.flows.samples.reader import SampleSource, read_samples
 from claimflow.flows.samples.subset import select_samples
 from claimflow.flows.store.store import Store
@@ -36,8 +37,9 @@ class Prepared(NamedTuple):
 
 
 def prepare(
-    config: str | Path | Mapping[str, Any],
+    config: str | Path | Mapping[str, Any] | YamlSource,
     *,
+    answers: Any = None,
     limit: int | None = None,
     rerun: Rerun | None = None,
     store: Path | None = None,
@@ -45,22 +47,26 @@ def prepare(
     """Read and check a pipeline file, its samples and canaries, and the rerun options.
 
     `config` is the path of the file, or what such a file holds as a mapping, in which paths are
-    relative to the current folder. `limit` takes the first samples only; `store` is a file to use
-    instead of the pipeline's.
-
+    relative to the current folder. `answers` are samples to evaluate instead of those that it
+    names: anything that `samples_from` reads, or samples that were read already. `limit` takes the
+    first samples only; `store` is a file to use instead of the pipeline's.
     Raises one `InputError` with every fault. A column that is probably a misspelt field, but that
     no step needs, gives a logged warning. Nothing is written.
     """
-    if isinstance(config, Mapping):
+    if isinstance(config, YamlSource):
+        source = config
+    elif isinstance(config, Mapping):
         source = source_from(config, Path.cwd())
     else:
         source = load_yaml(Path(config))
+    if answers is not None:
+        named = {**source.section("samples"), "path": _name_of(answers)}
+        source = source.with_sections({"samples": named})
     rerun = rerun or Rerun()
     faults = list(rerun.clashes(limit=limit))
-    if limit is not None and (not isinstance(limit, int) or limit < 1):
-        raise InputError([Fault("limit", f"{limit!r} is no number of samples", "give 1 or more")])
+    check_limit(limit)
     pipeline = _collect_faults(lambda: build_pipeline(source), faults)
-    samples = _collect_faults(lambda: _samples(source, limit), faults)
+    samples = _collect_faults(lambda: _samples(source, limit, answers), faults)
     canaries = _collect_faults(lambda: _canaries(source), faults)
     if pipeline:
         faults += rerun.unknown(pipeline)
@@ -82,6 +88,12 @@ def prepare(
     return Prepared(pipeline, samples, opened, canaries or ())
 
 
+def check_limit(limit: int | None) -> None:
+    """Raise `InputError` for a number of samples that cannot be taken."""
+    if limit is not None and (not isinstance(limit, int) or limit < 1):
+        raise InputError([Fault("limit", f"{limit!r} is no number of samples", "give 1 or more")])
+
+
 def _collect_faults(read: Callable[[], Read], faults: list[Fault]) -> Read | None:
     """The result of `read`, or None if it failed; its faults are added to `faults`."""
     try:
@@ -91,11 +103,22 @@ def _collect_faults(read: Callable[[], Read], faults: list[Fault]) -> Read | Non
         return None
 
 
-def _samples(source: YamlSource, limit: int | None) -> SampleSource | None:
+def _name_of(answers: Any) -> str:
+    """What a pipeline calls its samples: their path, or `answers` where they have none."""
+    path = answers.path if isinstance(answers, SampleSource) else answers
+    return str(path) if isinstance(path, str | Path) else "answers"
+
+
+def _samples(source: YamlSource, limit: int | None, answers: Any) -> SampleSource | None:
     wanted = valid_section(source, "samples", SamplesSource)
     if wanted is None:
         return None
-    samples = read_samples(wanted.path, base=source.folder, rename=wanted.rename, limit=limit)
+    if isinstance(answers, SampleSource):
+        samples = answers
+    elif answers is not None:
+        samples = samples_from(answers, rename=wanted.rename, limit=limit)
+    else:
+        samples = read_samples(wanted.path, base=source.folder, rename=wanted.rename, limit=limit)
     if samples.faults:
         raise InputError([_with_position(source, fault) for fault in samples.faults])
     return samples

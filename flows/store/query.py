@@ -73,6 +73,7 @@ def query(
     sql: str,
     parameters: Parameters | None = None,
     *,
+    run: str | None = None,
     seconds: float = 60,
     rows: int | None = None,
     result_bytes: int = _RESULT_BYTES,
@@ -81,6 +82,9 @@ def query(
 
     Nothing is written, and the settings of this process stay as they are. `readable_store` gives
     a store whose queries do not wait for a run that writes.
+
+    With `run`, the id of a run, every view has the rows of that run only, and the schema `latest`
+    is that run; the schema `audit` has all runs.
 
     Columns that share a name get numbers, all but the first. Values of types that Polars lacks,
     such as intervals, are text.
@@ -104,7 +108,7 @@ def query(
             )
         try:
             ours.send((store.path, store.read_path, store.wait))
-            ours.send((sql, parameters, min(seconds, _LONGEST), rows, result_bytes))
+            ours.send((sql, parameters, run, min(seconds, _LONGEST), rows, result_bytes))
             # Ctrl-C ends a poll but not a read: Polars has the system calls of a process restarted.
             ours.poll(None)
             refusal: Exception | None = ours.recv()
@@ -158,12 +162,15 @@ def _select(
     store: Store,
     sql: str,
     parameters: Parameters | None,
+    run: str | None,
     seconds: float,
     rows: int | None,
     result_bytes: int,
 ) -> pl.DataFrame:
     with store.reading(any_version=True, exclusive=True) as connection:
         version = schema_version(connection) or SCHEMA_VERSION
+        if run is not None:
+            _show_only(connection, run)
         for limit in _LIMITS:
             connection.execute(limit)
         _limit_process(seconds)
@@ -181,6 +188,42 @@ def _select(
     # The time is for the query, not for sending its result.
     signal.setitimer(signal.ITIMER_REAL, 0)
     return table
+
+
+def _show_only(connection: duckdb.DuckDBPyConnection, run: str) -> None:
+    """Have names refer to views of one run: those of a database in memory before the store's.
+
+    `latest.x` has the same rows as `x`, and the name of the pipeline before them.
+    """
+    store = _quoted(connection.execute("SELECT current_database()").fetchall()[0][0])
+    views = connection.execute(_VIEWS).fetchall()
+    value = run.replace("'", "''")
+    of_run = f"run_id = '{value}'"
+    connection.execute("ATTACH ':memory:' AS one_run (READ_WRITE)")
+    connection.execute("CREATE SCHEMA one_run.latest; CREATE SCHEMA one_run.audit")
+    for schema, name in views:
+        here, there = f"one_run.{schema}.{_quoted(name)}", f"{store}.{schema}.{_quoted(name)}"
+        chosen = "SELECT *"
+        if schema == "latest":
+            there = f"{store}.main.{_quoted(name)}"
+            pipeline = f"(SELECT pipeline FROM {store}.audit.runs WHERE {of_run})"
+            chosen = f"SELECT {pipeline} AS pipeline, *"
+        where = "" if schema == "audit" else f" WHERE {of_run}"
+        connection.execute(f"CREATE VIEW {here} AS {chosen} FROM {there}{where}")
+    connection.execute("USE one_run.main")
+
+
+_VIEWS: Final = """
+SELECT schema_name, view_name FROM duckdb_views()
+WHERE NOT internal AND schema_name IN ('main', 'latest', 'audit')
+UNION ALL
+SELECT schema_name, table_name FROM duckdb_tables() WHERE schema_name = 'audit'
+"""
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
 
 
 def _check_dates(table: pl.DataFrame) -> None:

@@ -13,6 +13,7 @@ import duckdb
 import polars as pl
 
 from claimflow.flows.errors import Fault, InputError, StoreBusyError, StoreFullError
+from claimflow.flows.files import path_exists
 from claimflow.flows.store.arrow import Arrow
 from claimflow.flows.store.connection import OpenFile, SharedFile
 from claimflow.flows.store.schema import SCHEMA_VERSION, check, prepare, schema_version
@@ -58,6 +59,8 @@ class Store:
         # Two threads: more would each have too little of the memory.
         config = {"memory_limit": memory, "threads": 2} if memory else None
         _make_folder(self.path)
+        if not path_exists(self.path):
+            self._prepared = False
         with (
             _translated_errors(self.path),
             self._file.connection(read_only=False, config=config) as connection,

@@ -1,0 +1,188 @@
+"""`claimflow.evaluate` and its results, as scripts and notebooks call them."""
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import claimflow
+from claimflow.flows.store.results import all_runs
+from claimflow.flows.store.store import Store
+from tests.endpoint.server import Endpoint, serve
+from tests.flows.judged import Judged, sample
+
+ANSWERS: list[dict[str, Any]] = [
+    {
+        "sample_id": name,
+        "user_input": "Where is the tower?",
+        "response": f"The tower stands in {place}. It opened in 1889.",
+        "retrieved_contexts": ["The tower stands in Paris. The tower opened in 1889."],
+    }
+    for name, place in (("b", "Paris"), ("a", "Rome"))
+]
+WITH_REFERENCE = [{**one, "reference": "The tower stands in Paris."} for one in ANSWERS]
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with serve() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(scope="module")
+def result() -> claimflow.Result:
+    return claimflow.evaluate(WITH_REFERENCE, metrics=["faithfulness", "rouge_l_f1"])
+
+
+def test_a_result_has_the_tables_of_its_run(result: claimflow.Result) -> None:
+    assert result.samples["sample_id"].to_list() == ["b", "a"]
+    faithfulness = result.scores.filter(metric="faithfulness")
+    assert faithfulness["sample_id"].to_list() == ["b", "a"]
+    assert faithfulness["score"].to_list() == result.table["faithfulness"].to_list()
+    assert result.table.columns[:3] == ["sample_id", "user_input", "response"]
+    assert set(result.claims["of"]) == {"response"}
+    assert set(result.verdicts["claim_id"]) == set(result.claims["claim_id"])
+    assert result.summary.filter(metric="faithfulness")["n"].to_list() == [2]
+    assert (result.failures.height, result.calls.height, result.gates.height) == (0, 0, 0)
+    assert (result.cost_usd, result.passed, result.partial, result.failed) == (
+        0.0,
+        True,
+        None,
+        None,
+    )
+
+
+def test_a_mean_has_an_interval_and_counts(result: claimflow.Result) -> None:
+    mean = result["faithfulness"]
+    assert mean == result.mean("faithfulness.faithfulness")
+    assert mean.mean == pytest.approx(result.table["faithfulness"].mean())
+    assert (mean.scored, mean.samples) == (2, 2)
+    assert str(mean).startswith("faithfulness 0.")
+    assert str(mean).endswith(", 2 of 2")
+    with pytest.raises(claimflow.InputError, match="did you mean 'faithfulness'"):
+        result["faithfulnes"]
+
+
+def test_sql_sees_one_run(result: claimflow.Result) -> None:
+    other = claimflow.evaluate(ANSWERS[:1], metrics=["faithfulness"])
+    assert other.store == result.store
+    for view in ("samples", "latest.samples"):
+        [(count,)] = other.sql(f"SELECT count(*) FROM {view}").rows()
+        assert count == 1
+    joined = result.sql(
+        "SELECT DISTINCT metric FROM scores JOIN audit.run_steps USING (run_id, step) "
+        "WHERE sample_id = ?",
+        ["a"],
+    )
+    assert "faithfulness" in joined["metric"]
+    with pytest.raises(claimflow.InputError, match="is not a SELECT"):
+        result.sql("DROP TABLE scores")
+
+
+def test_metrics_that_the_fields_do_not_allow_are_left_out() -> None:
+    result = claimflow.evaluate(ANSWERS[:1])
+    assert set(result.summary["metric"]) >= {"faithfulness", "rouge_faithfulness"}
+    assert result.left_out["factual_correctness"] == "no sample has reference"
+    assert "left out: context_recall, no sample has reference" in repr(result)
+
+
+def test_a_store_that_is_named_again_has_what_it_had(tmp_path: Path, endpoint: Endpoint) -> None:
+    judge = {"model": "hosted_vllm/fake", "api_base": endpoint.api_base, "timeout": 10}
+    path = tmp_path / "s.duckdb"
+
+    def evaluate(names: str) -> claimflow.Result:
+        answers = [sample(name) for name in names]
+        return claimflow.evaluate(answers, metrics=["factual_correctness"], judge=judge, store=path)
+
+    first = evaluate("ab")
+    hits = endpoint.hits
+    assert first.calls.height == hits > 0
+    again = evaluate("ab")
+    assert (endpoint.hits, again.calls.height) == (hits, 0)
+    assert again.scores.equals(first.scores)
+    evaluate("abc")
+    assert endpoint.hits == hits * 3 / 2
+    assert again.diff(first).metrics["finding"].to_list() == ["same"]
+
+
+def test_a_pipeline_gives_the_result_of_the_command(tmp_path: Path, endpoint: Endpoint) -> None:
+    judged = Judged(tmp_path, endpoint)
+    judged.write("ab")
+    own = claimflow.evaluate(pipeline=judged.path)
+    assert own.store == judged.store.path
+    assert judged.command() == 0
+    made = all_runs(judged.store).select("pipeline", "made")
+    assert made.rows() == [("p", 0), ("p", 4)]
+    gates = {"factual_correctness": {"min": 0.9}}
+    other = claimflow.evaluate([sample("c")], pipeline=judged.path, gates=gates)
+    assert other.samples["sample_id"].to_list() == ["c"]
+    assert other.gates["metric"].to_list() == ["factual_correctness"]
+    assert not other.passed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "answers: are missing; give answers, or a pipeline with samples"),
+        ({"answers": ANSWERS, "metrics": ["faithfulnes"]}, "did you mean 'faithfulness'"),
+        ({"answers": ANSWERS, "metrics": []}, "metrics: is empty"),
+        ({"answers": [], "metrics": ["faithfulness"]}, "answers: no samples"),
+        ({"answers": [{"response": "a"}]}, "have response, not enough for a metric"),
+        ({"answers": 7}, "answers: is a int"),
+        ({"answers": ANSWERS, "metrics": ["rouge_l_f1"]}, "no sample has 'reference'"),
+        ({"answers": ANSWERS, "judge": {"modle": "a"}}, "evaluate.judge.modle"),
+        ({"answers": ANSWERS, "gates": {"faith": {"min": 1}}}, "evaluate.gates.faith"),
+        ({"answers": ANSWERS, "limit": 0}, "limit: 0 is no number of samples"),
+        ({"answers": ANSWERS, "baseline": "main"}, "there is no run 'main'"),
+        ({"pipeline": "none.yaml"}, "none.yaml: cannot be read"),
+        ({"pipeline": {"name": "p"}, "metrics": ["rouge_l_f1"]}, "metrics: cannot be beside"),
+    ],
+)
+def test_mistakes_are_input_errors(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(claimflow.InputError) as error:
+        claimflow.evaluate(**arguments)
+    assert message in str(error.value)
+
+
+def test_a_temporary_store_goes_with_its_last_result(tmp_path: Path) -> None:
+    gc.collect()
+    first = claimflow.evaluate(ANSWERS[:1], metrics=["rouge_faithfulness"])
+    second = claimflow.evaluate(ANSWERS[:1], metrics=["rouge_faithfulness"])
+    scores = first.scores
+    path = first.store
+    del first
+    gc.collect()
+    assert path.is_file()
+    assert second.sql("SELECT count(*) AS n FROM samples")["n"].to_list() == [1]
+    if second.store == path:
+        del second
+        gc.collect()
+    assert isinstance(scores, pl.DataFrame)
+
+
+def test_a_stored_run_is_found_again(tmp_path: Path) -> None:
+    path = tmp_path / "s.duckdb"
+    with pytest.raises(claimflow.InputError, match="there is no store here"):
+        claimflow.connect(path)
+    first = claimflow.evaluate(ANSWERS, metrics=["rouge_faithfulness"], store=path)
+    claimflow.evaluate(ANSWERS, metrics=["rouge_faithfulness"], store=path, limit=1)
+    stored = claimflow.connect(path)
+    assert stored.runs.height == 2
+    assert stored.result().run_id == first.run_id
+    assert stored.result().scores.equals(first.scores.sort("metric", "sample_id").sort("sample_id"))
+    assert stored.sql("SELECT count(DISTINCT run_id) AS n FROM scores")["n"].to_list() == [2]
+    partial = stored.result(stored.runs["run_id"][0])
+    assert partial.partial == "1 of 2 samples"
+    assert stored.compare(first.run_id, partial.run_id).a == first.run_id
+
+
+def test_a_store_that_was_deleted_is_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "s.duckdb"
+    kept = claimflow.evaluate(ANSWERS, metrics=["rouge_faithfulness"], store=path)
+    for file in tmp_path.iterdir():
+        file.unlink()
+    again = claimflow.evaluate(ANSWERS, metrics=["rouge_faithfulness"], store=path)
+    assert all_runs(Store(path))["run_id"].to_list() == [again.run_id] != [kept.run_id]
