@@ -24,7 +24,7 @@ from claimflow.flows.cli import (
     run,
     schedule,
 )
-from claimflow.flows.cli.options import add_command, pipeline_first
+from claimflow.flows.cli.options import add_command, file_first
 from claimflow.flows.cli.output import write_message
 from claimflow.flows.errors import (
     Fault,
@@ -63,7 +63,7 @@ def main(arguments: list[str] | None = None, *, ready: Callable[[], object] = la
     for place, argument in enumerate(given, start=1):
         if fault := _argument_fault(place, argument):
             return _report(fault, 2)
-    options = command_line().parse_args(pipeline_first(given))
+    options = command_line().parse_args(file_first(given))
     if options.handler is not _version:
         # Most of the import time of every command.
         importlib.import_module("claimflow.flows.report.terminal")

@@ -131,18 +131,22 @@ def add_format_option(parser: argparse.ArgumentParser, *formats: str) -> None:
     parser.add_argument("--format", choices=formats, default=formats[0], help=text)
 
 
-def pipeline_first(arguments: Sequence[str]) -> list[str]:
+_FILES: Final = (".yaml", ".yml", ".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+
+
+def file_first(arguments: Sequence[str]) -> list[str]:
     """Arguments in which the file in `run --only STEP FILE` stands before `--only`.
 
     An option that takes several values takes the file as well, although the usage line of
     argparse shows this order.
     """
     arguments = list(arguments)
-    if "--only" in arguments:
-        start = arguments.index("--only")
-        values = [*takewhile(lambda one: not one.startswith("-"), arguments[start + 1 :])]
-        if len(values) > 1 and values[-1].endswith((".yaml", ".yml")):
-            arguments.insert(start, arguments.pop(start + len(values)))
+    for option in ("--only", "--metrics", "--rename"):
+        if option in arguments:
+            start = arguments.index(option)
+            values = [*takewhile(lambda one: not one.startswith("-"), arguments[start + 1 :])]
+            if len(values) > 1 and values[-1].endswith(_FILES):
+                arguments.insert(start, arguments.pop(start + len(values)))
     return arguments
 
 

@@ -6,11 +6,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from claimflow.flows.cli.data_file import add_pipeline_or_data, prepare_file
 from claimflow.flows.cli.options import (
     Commands,
     add_command,
     add_group,
-    add_pipeline,
     add_rerun_options,
 )
 from claimflow.flows.errors import JudgeError
@@ -29,7 +29,7 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands, "plan", plan, "show what a run would make, ask and cost; writes nothing"
     )
-    add_pipeline(parser)
+    add_pipeline_or_data(parser)
     add_rerun_options(parser)
 
     parser = add_command(
@@ -56,10 +56,9 @@ def plan(options: Namespace) -> int:
     from claimflow.flows.runner.canaries import canary_estimates
     from claimflow.flows.runner.embedded_models import missing_model
     from claimflow.flows.runner.estimate import estimate
-    from claimflow.flows.runner.prepare import prepare
 
     rerun = Rerun.of(options)
-    prepared = prepare(options.config, limit=options.limit, rerun=rerun, store=options.store)
+    prepared = prepare_file(options, rerun).prepared
     store = prepared.store
     choice = planning.choose(prepared, store, rerun)
     if choice.run_without_failures is not None:

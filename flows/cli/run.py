@@ -3,19 +3,25 @@
 import shlex
 from argparse import Namespace
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from claimflow.flows.cli.data_file import (
+    add_pipeline_or_data,
+    arguments_of,
+    faults_of_options,
+    prepare_file,
+)
 from claimflow.flows.cli.options import (
     Commands,
     add_command,
-    add_pipeline,
     add_redact_option,
     add_rerun_options,
     duration,
 )
 from claimflow.flows.cli.output import write_message
 from claimflow.flows.cli.stores import remember_store
-from claimflow.flows.errors import InputError, JudgeError, StoreError, WorkersError
+from claimflow.flows.errors import Fault, InputError, JudgeError, StoreError, WorkersError
 
 if TYPE_CHECKING:
     from claimflow.flows.api import RunResult
@@ -28,7 +34,9 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands, "run", run, "evaluate a pipeline: make every table that cannot be reused"
     )
-    add_pipeline(parser)
+    add_pipeline_or_data(parser).add_argument(
+        "--save", type=Path, metavar="FILE", help="write the pipeline to this new YAML file"
+    )
     add_rerun_options(parser)
     parser.add_argument(
         "--prefect",
@@ -58,14 +66,20 @@ def run(options: Namespace) -> int:
     from claimflow.flows.pipeline.rerun import Rerun
     from claimflow.flows.report.run_document import RunDocument
     from claimflow.flows.report.terminal import Terminal, print_run
-    from claimflow.flows.runner.prepare import prepare
+    from claimflow.flows.runner.data_file import is_data_file
 
     rerun = Rerun.of(options)
-    prepared = prepare(options.config, limit=options.limit, rerun=rerun, store=options.store)
-    if options.prefect or is_configured():
-        result = _run_in_prefect(options, rerun, prepared)
+    if options.prefect and is_data_file(options.config) and not options.save:
+        what = f"Prefect runs pipeline files, and {options.config} is a data file"
+        raise InputError([Fault("--prefect", what, "add --save FILE")])
+    prepared, file = prepare_file(options, rerun)
+    in_prefect = options.prefect or is_configured()
+    if in_prefect and file is None:
+        write_message("this run is not tracked in Prefect, which needs a file: add --save FILE")
+    if in_prefect and file is not None:
+        result = _run_in_prefect(options, file, rerun, prepared)
     else:
-        with progress_observer(prepared.store) as observer:
+        with progress_observer(prepared.store) as observer, faults_of_options(options):
             result = run_pipeline(
                 prepared,
                 rerun=rerun,
@@ -78,12 +92,15 @@ def run(options: Namespace) -> int:
         print(result.nothing_to_do)
         return 0
     document = RunDocument(result.store, result.run_id)
-    plan = [str(options.config), *(["--store", str(options.store)] if options.store else [])]
-    print_run(Terminal(), document, plan=shlex.join(plan))
+    named = shlex.quote(str(file)) if file else arguments_of(options)
+    store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
+    print_run(Terminal(), document, plan=named + store)
     return document.exit_code
 
 
-def _run_in_prefect(options: Namespace, rerun: "Rerun", prepared: "Prepared") -> "RunResult":
+def _run_in_prefect(
+    options: Namespace, file: Path, rerun: "Rerun", prepared: "Prepared"
+) -> "RunResult":
     from claimflow.flows.api import RunResult
     from claimflow.flows.orchestration.local_server import explain_unreachable
     from claimflow.flows.runner.embedded_models import fetch_models
@@ -105,7 +122,7 @@ def _run_in_prefect(options: Namespace, rerun: "Rerun", prepared: "Prepared") ->
             "start one with `prefect server start`, or unset it to run without Prefect"
         ):
             evaluate(
-                str(options.config),
+                str(file),
                 store=str(store.path),
                 limit=options.limit,
                 redact=options.redact,

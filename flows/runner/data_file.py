@@ -1,0 +1,197 @@
+"""A data file as a pipeline: its fields found, the metrics that they allow, the steps wired."""
+
+import glob
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import yaml
+
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.object_storage import is_remote
+from claimflow.flows.pipeline.compose import compose, makes_scores, metrics_for, missing_fields
+from claimflow.flows.samples.formats import FORMATS
+from claimflow.flows.samples.reader import SampleSource, read_samples
+from claimflow.stages.registry import STAGES, find_stage
+
+STORE: Final = "evaluations.duckdb"
+"""The store of pipelines that are made from a data file."""
+
+CONTENT: Final = ("response", "reference", "retrieved_contexts")
+"""The fields that metrics are computed from."""
+
+
+class DataPipeline(NamedTuple):
+    """What a pipeline file for a data file would hold, its samples, and metrics left out.
+
+    The steps are wired for `metrics`. Where those were chosen by the fields of the samples,
+    `left_out` says by metric what it lacks, and `more` are metrics that the samples allow as well.
+    """
+
+    config: dict[str, Any]
+    samples: SampleSource
+    metrics: list[str]
+    left_out: Mapping[str, str]
+    more: list[str]
+
+
+def is_data_file(name: str) -> bool:
+    """Whether a command's argument names samples rather than a pipeline file."""
+    ending = Path(name).suffix.lower()
+    return is_remote(name) or glob.has_magic(name) or ending in (*FORMATS, ".tsv")
+
+
+def data_pipeline(
+    path: str,
+    *,
+    base: Path,
+    metrics: Sequence[str] = (),
+    rename: Mapping[str, str] | None = None,
+    judge: str | None = None,
+    limit: int | None = None,
+) -> DataPipeline:
+    """A pipeline over the samples of `path`: a file or glob below the folder `base`, or s3://.
+
+    Without `metrics` it has those that the fields of the samples allow. `rename` maps columns to
+    fields; `judge` is a model by litellm's name. Raises `InputError`, which `in_options` translates.
+    """
+    rename = dict(rename or {})
+    samples = read_samples(path, base=base, rename=rename, limit=limit)
+    if samples.faults:
+        raise InputError(samples.faults)
+    chosen, left_out = (list(metrics), {}) if metrics else metrics_for(samples.present)
+    if not chosen:
+        lacking = sorted({*CONTENT} - samples.present)
+        what = f"no metric can be computed: no sample has {' or '.join(lacking)}"
+        raise InputError([Fault(path, what, _column_hint(lacking[0], samples))])
+    steps = compose(chosen)
+    if faults := [*_missing_fields(path, samples, metrics)]:
+        raise InputError(faults)
+    config = {
+        "name": _name(path),
+        "samples": {"path": path, **({"rename": rename} if rename else {})},
+        "store": STORE,
+        **({"judge": {"model": judge}} if judge else {}),
+        "steps": steps,
+    }
+    others = {stage.use for stage in STAGES.values() if makes_scores(stage)} - {*chosen, *left_out}
+    more = [] if metrics else [one for one in sorted(others) if _allowed(one, samples)]
+    return DataPipeline(config, samples, chosen, left_out, more)
+
+
+def _allowed(metric: str, samples: SampleSource) -> bool:
+    """Whether a metric needs no settings and no fields that the samples lack."""
+    try:
+        return not missing_fields(metric, samples.present)
+    except (InputError, ValueError):
+        return False
+
+
+def in_options(error: InputError, path: str) -> InputError:
+    """The error of a pipeline that was made for `path`, in terms of the command's options."""
+    return InputError(_of_options(fault, path) for fault in error.faults)
+
+
+_PLACES: Final = (
+    (re.compile(r"^rename\.|^pipeline\.samples\.rename\."), "--rename "),
+    (re.compile(r"^pipeline\.judge\b[.\w]*"), "--judge"),
+    (re.compile(r"^metrics$|^pipeline\.steps\b[.\w]*"), "--metrics"),
+)
+"""The beginnings of a fault's place, and the option that it comes from."""
+
+_RENAMING: Final = re.compile(r"(?:write |as in |under )rename(?:, such as|:) \{(.+?): (\w+)\}")
+
+
+def relative_to(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The same pipeline for a file in `folder`; before, its paths are relative to this folder."""
+    samples = dict(config["samples"])
+    if not is_remote(samples["path"]):
+        samples["path"] = _moved(samples["path"], folder)
+    return {**config, "samples": samples, "store": _moved(config["store"], folder)}
+
+
+def _moved(path: str, folder: Path) -> str:
+    return path if Path(path).is_absolute() else Path(os.path.relpath(path, folder)).as_posix()
+
+
+def _of_options(fault: Fault, path: str) -> Fault:
+    place = re.sub(r"^pipeline\.samples$", path, fault.place)
+    for pattern, option in _PLACES:
+        place = pattern.sub(option, place)
+    return fault._replace(place=place, hint=_RENAMING.sub(r"write --rename \1=\2", fault.hint))
+
+
+def _missing_fields(path: str, samples: SampleSource, metrics: Sequence[str]) -> Iterator[Fault]:
+    """A fault for each field that no sample has and that metrics need which were asked for."""
+    needed: dict[str, list[str]] = {}
+    for metric in metrics:
+        for field in missing_fields(metric, samples.present):
+            needed.setdefault(field, []).append(metric)
+    for field, of in needed.items():
+        what = f"no sample of {path} has {field!r}, which is needed by {' and '.join(of)}"
+        yield Fault("--metrics", what, _column_hint(field, samples))
+
+
+def _column_hint(field: str, samples: SampleSource) -> str:
+    column = samples.misspelt.get(field)
+    if column is None:
+        return f"name the column that holds it by --rename COLUMN={field}"
+    return f"if the column {column!r} holds it, add --rename {column}={field}"
+
+
+def _name(path: str) -> str:
+    """A name for a pipeline over a path: its last part that is no pattern, without its ending."""
+    parts = [part for part in path.partition("://")[2 if is_remote(path) else 0].split("/") if part]
+    plain = [part for part in parts if not glob.has_magic(part)]
+    return Path(plain[-1]).stem or "answers" if plain else "answers"
+
+
+_COMMENTS: Final = {
+    "claims": "What the texts say, claim by claim.",
+    "verdicts": "Which of those claims another text entails or contradicts.",
+    "similarities": "How alike the texts are in meaning.",
+    "sentence_matches": "How alike the texts are in words.",
+    "scores": "Scores, one row a sample. A step reads the tables that are named like its inputs.",
+    "summaries": "Means with 95 % intervals. Add slices: [FIELD] for those by a metadata field.",
+}
+"""What steps do, by the table that they make."""
+
+
+def pipeline_text(
+    config: Mapping[str, Any], *, comments: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """A pipeline as the text of a YAML file; `comments` stand above the keys that they are of.
+
+    With comments groups of steps have theirs, too.
+    """
+    lines = []
+    table = ""
+    for key, value in config.items():
+        lines += [f"# {line}" for line in comments.get(key, "").splitlines()]
+        if not isinstance(value, Mapping):
+            lines.append(f"{key}: {_flow(value)}")
+            continue
+        lines.append(f"{key}:")
+        for name, inner in value.items():
+            before, table = table, _table_of(inner) if key == "steps" else ""
+            if comments and table in _COMMENTS and table != before:
+                lines += [*([""] if before else []), f"  # {_COMMENTS[table]}"]
+            lines.append(f"  {name}: {_flow(inner)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _table_of(step: Mapping[str, Any]) -> str:
+    stage = find_stage(step["use"])
+    return stage.makes.table if stage else ""
+
+
+def _flow(value: Any) -> str:
+    """A value as YAML on one line."""
+    listed = yaml.safe_dump(
+        [value], default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
+    )
+    return str(listed).strip()[1:-1]
