@@ -24,8 +24,8 @@ def add_pipeline_or_data(parser: argparse.ArgumentParser) -> argparse._ActionsCo
     parser.add_argument(
         "config",
         metavar="FILE",
-        help="a pipeline's YAML file, or the samples themselves: a JSON Lines, JSON, CSV or Parquet "
-        "file, a glob of them, or s3://",
+        help="a pipeline's YAML file, or the samples themselves: JSON Lines, JSON, CSV or Parquet, "
+        "a glob of files, or s3://",
     )
     parser.add_argument(
         "--store", type=Path, metavar="FILE", help="use this DuckDB file as the store"
@@ -157,13 +157,10 @@ def describe(path: str, made: "DataPipeline") -> str:
     mapping = made.samples.mapping.items()
     named = [field if field == column else f"{field} from {column}" for field, column in mapping]
     more = f" (more by --metrics: {', '.join(made.more)})" if made.more else ""
-    left_out: dict[str, list[str]] = {}
-    for metric, why in made.left_out.items():
-        left_out.setdefault(why, []).append(metric)
     return "\n".join(
         [
             f"{path}: {format_count(made.samples.count, 'sample')} with {', '.join(named)}",
             f"metrics: {', '.join(made.metrics)}{more}",
-            *(f"left out: {', '.join(metrics)} ({why})" for why, metrics in left_out.items()),
+            *made.left_out_lines,
         ]
     )

@@ -15,6 +15,7 @@ from claimflow.flows import __version__
 from claimflow.flows.cli import (
     compare,
     correct,
+    init,
     inspect,
     label,
     maintain,
@@ -96,7 +97,7 @@ def command_line() -> argparse.ArgumentParser:
         "--version", action="version", version=f"claimflow {__version__}", help="print the version"
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    groups = (run, plan, noise, schedule, inspect, report, compare, correct, label)
+    groups = (init, run, plan, noise, schedule, inspect, report, compare, correct, label)
     for group in (*groups, maintain):
         group.add(commands)
     add_command(commands, "version", _version, "print the version")

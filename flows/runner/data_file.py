@@ -38,6 +38,14 @@ class DataPipeline(NamedTuple):
     left_out: Mapping[str, str]
     more: list[str]
 
+    @property
+    def left_out_lines(self) -> list[str]:
+        """A line for each reason why metrics were left out."""
+        by_reason: dict[str, list[str]] = {}
+        for metric, why in self.left_out.items():
+            by_reason.setdefault(why, []).append(metric)
+        return [f"left out: {', '.join(names)} ({why})" for why, names in by_reason.items()]
+
 
 def is_data_file(name: str) -> bool:
     """Whether a command's argument names samples rather than a pipeline file."""
@@ -171,6 +179,8 @@ def pipeline_text(
     lines = []
     table = ""
     for key, value in config.items():
+        if comments and lines:
+            lines.append("")
         lines += [f"# {line}" for line in comments.get(key, "").splitlines()]
         if not isinstance(value, Mapping):
             lines.append(f"{key}: {_flow(value)}")

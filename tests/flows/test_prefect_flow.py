@@ -327,3 +327,15 @@ def test_an_unreachable_server_is_one_line(small: Path, tmp_path: Path) -> None:
         "`prefect server start`, or unset it to run without Prefect\n"
     )
     assert not small.with_name("small.duckdb").exists()
+
+
+def test_a_data_file_runs_in_prefect_by_the_pipeline_that_is_saved(
+    server: str, tmp_path: Path
+) -> None:
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text('{"answer": "Goethe wrote it.", "ground_truth": "Goethe."}\n', "utf-8")
+    options = ("--metrics", "chrf", "--save", "saved.yaml", "--prefect")
+    done = run(answers, tmp_path / "home", *options, PREFECT_API_URL=server)
+    assert done.returncode == 0, done.stderr
+    [tracked] = runs_of(server, Path("saved.yaml"))
+    assert tracked["state_type"] == "COMPLETED"
