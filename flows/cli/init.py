@@ -127,8 +127,8 @@ def _judge(model: str) -> _Judge:
         raise InputError([Fault("--judge", f"{model} cannot be asked", str(missing))])
     price = price_of(endpoint)
     comment = (
-        "The language model that decomposes and verifies, by litellm's name. Its key comes from the\n"
-        f"environment: {variable}. `claimflow doctor pipeline.yaml` tests it with three small\n"
+        "The language model that decomposes and verifies, by litellm's name. Its key comes from\n"
+        f"the environment: {variable}. `claimflow doctor pipeline.yaml` tests it with three small\n"
         "requests, and `claimflow plan pipeline.yaml` says what a run would ask and cost.\n"
     )
     section: dict[str, Any] = {"model": model}
@@ -140,7 +140,7 @@ def _judge(model: str) -> _Judge:
             "million tokens, to see costs, and budget_usd to limit what a run may spend.\n"
         )
     else:
-        comment += "price: US dollars per million tokens. budget_usd: the most that a run may spend.\n"
+        comment += "price: US dollars per million tokens. budget_usd: the most that a run spends.\n"
         names = ("input", "cached_input", "output")
         section["price"] = {name: float(usd) for name, usd in zip(names, price, strict=True)}
         section["budget_usd"] = 1
@@ -174,20 +174,20 @@ def _pipeline(options: Namespace, made: "DataPipeline", judge: _Judge | None) ->
     comments = {
         "name": (
             f"yaml-language-server: $schema={_SCHEMAS}/pipeline.schema.json\n"
-            "Evaluates answers claim by claim: `claimflow run pipeline.yaml`. Paths are relative to\n"
-            "this file. `claimflow schema` prints the schema by which an editor checks it."
+            "Evaluates answers claim by claim: `claimflow run pipeline.yaml`. Paths are relative\n"
+            "to this file. `claimflow schema` prints the schema by which an editor checks it."
         ),
         "samples": (
             "JSON Lines, JSON, CSV or Parquet: a file, a glob of files, or s3://. The fields are\n"
-            "user_input, response, reference and retrieved_contexts; the names of ragas, DeepEval,\n"
-            "continuous-eval and RAGChecker are known, and rename: {COLUMN: FIELD} names others.\n"
-            "All other columns are metadata."
+            "user_input, response, reference and retrieved_contexts; the names of ragas,\n"
+            "DeepEval, continuous-eval and RAGChecker are known; rename: {COLUMN: FIELD} names\n"
+            "others. All other columns are metadata."
         ),
         "store": "One DuckDB file for all rows and replies: nothing is computed or paid for twice.",
         "judge": "" if judge is None else judge.comment,
         "gates": (
-            "A mean that is worse than that of the run tagged main ends a run with exit code 4, one\n"
-            "that may be, or that cannot be compared yet, with 5. min and max are limits, too."
+            "A mean that is worse than that of the run tagged main ends a run with exit code 4,\n"
+            "one that may be, or that cannot be compared yet, with 5. min and max are limits, too."
         ),
         "steps": "\n".join(_about_steps(made, judge)),
     }

@@ -14,6 +14,8 @@ import yaml
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.object_storage import is_remote
 from claimflow.flows.pipeline.compose import compose, makes_scores, metrics_for, missing_fields
+from claimflow.flows.pipeline.pipeline import build_pipeline
+from claimflow.flows.pipeline.yaml_source import source_from
 from claimflow.flows.samples.formats import FORMATS
 from claimflow.flows.samples.reader import SampleSource, read_samples
 from claimflow.stages.registry import STAGES, find_stage
@@ -65,7 +67,7 @@ def data_pipeline(
     """A pipeline over the samples of `path`: a file or glob below the folder `base`, or s3://.
 
     Without `metrics` it has those that the fields of the samples allow. `rename` maps columns to
-    fields; `judge` is a model by litellm's name. Raises `InputError`, which `in_options` translates.
+    fields; `judge` is a model by litellm's name. Raises `InputError`; `in_options` translates it.
     """
     rename = dict(rename or {})
     samples = read_samples(path, base=base, rename=rename, limit=limit)
@@ -87,16 +89,19 @@ def data_pipeline(
         "steps": steps,
     }
     others = {stage.use for stage in STAGES.values() if makes_scores(stage)} - {*chosen, *left_out}
-    more = [] if metrics else [one for one in sorted(others) if _allowed(one, samples)]
+    more = [] if metrics else [one for one in sorted(others) if _allowed(one, samples, config)]
     return DataPipeline(config, samples, chosen, left_out, more)
 
 
-def _allowed(metric: str, samples: SampleSource) -> bool:
+def _allowed(metric: str, samples: SampleSource, config: Mapping[str, Any]) -> bool:
     """Whether a metric needs no settings and no fields that the samples lack."""
     try:
-        return not missing_fields(metric, samples.present)
+        if missing_fields(metric, samples.present):
+            return False
+        build_pipeline(source_from({**config, "steps": compose([metric])}, Path.cwd()))
     except (InputError, ValueError):
         return False
+    return True
 
 
 def in_options(error: InputError, path: str) -> InputError:
@@ -176,7 +181,7 @@ def pipeline_text(
 
     With comments groups of steps have theirs, too.
     """
-    lines = []
+    lines: list[str] = []
     table = ""
     for key, value in config.items():
         if comments and lines:
