@@ -52,6 +52,8 @@ class DataPipeline(NamedTuple):
 def is_data_file(name: str) -> bool:
     """Whether a command's argument names samples rather than a pipeline file."""
     ending = Path(name).suffix.lower()
+    if ending in (".yaml", ".yml"):
+        return False
     return is_remote(name) or glob.has_magic(name) or ending in (*FORMATS, ".tsv")
 
 
