@@ -136,6 +136,17 @@ function sentencesPanel(sample, view) {
   return fold(view, "sentences", {}, title, table(title, ["sentence of the response", "against", ...Object.values(MEASURES)], rows));
 }
 
+// What the judge says of each check of a rubric.
+function checksPanel(sample, view) {
+  const steps = [...new Set(sample.checks.map((one) => one.step))];
+  return steps.map((step) => node("section", { "aria-label": step }, node("h4", {}, step),
+    node("ol", { class: "checks" }, sample.checks.filter((one) => one.step === step).map((one) => node("li", { class: "verdict" },
+      node("p", {}, verdictLabel(verdictOf(one)), " ", node("bdi", {}, `${one.check_name}: ${one.criterion || "-"}`)),
+      [one.claim && `Claim: ${one.claim}`, one.agreement === null ? null : `${Math.round(one.agreement * 100)} % of the votes`, one.reason && `Reason: ${one.reason}`]
+        .filter(Boolean).map((line) => node("p", { dir: "auto" }, line)),
+      ballotDetails(sample, one, view), callDetails(sample, one.call_id, "Judged", view))))));
+}
+
 const scoreName = (score, scores) => (scores.filter((one) => one.metric === score.metric).length > 1 ? `${score.step}.${score.metric}` : score.metric);
 
 function scoresPanel(sample, view) {
@@ -186,8 +197,8 @@ function openSample(sample, place) {
     const parts = [
       sampleHead(sample, place), metadata ? node("p", { class: "faint", dir: "auto" }, metadata) : null,
       node("h4", {}, "Question"), textBlock("Question", sample.user_input, evidenceIn(sample, "user_input", null, view.chosen)),
-      changesPanel(sample), sidesPanel(sample, view), contextsPanel(sample, view), scoresPanel(sample, view), sentencesPanel(sample, view)];
-    detail.replaceChildren(...parts.filter(Boolean));
+      changesPanel(sample), sidesPanel(sample, view), contextsPanel(sample, view), checksPanel(sample, view), scoresPanel(sample, view), sentencesPanel(sample, view)];
+    detail.replaceChildren(...parts.flat().filter(Boolean));
     for (const one of blocks()) one.scrollTop = tops.get(one.getAttribute("aria-label")) || 0;
   }
   detail.setAttribute("aria-labelledby", "opened");

@@ -18,7 +18,7 @@ _STYLES: Final = {"entailed": "green", "contradicted": "red", "neutral": "yellow
 
 
 def sample_tree(store: Store, run_id: str, sample_id: str, *, calls: bool = False) -> Tree:
-    """Texts, claims with their verdicts and evidence, edits, judge calls and scores of a sample.
+    """Texts, claims with verdicts and evidence, checks, edits, calls and scores of a sample.
 
     With `calls` each call has its messages and the reply.
     """
@@ -29,6 +29,8 @@ def sample_tree(store: Store, run_id: str, sample_id: str, *, calls: bool = Fals
     _add_texts(tree, sample)
     for step, claims in groupby(sample["claims"], key=itemgetter("step")):
         _add_claims(tree, step, list(claims))
+    for step, checks in groupby(sample["checks"], key=itemgetter("step")):
+        _add_checks(tree, step, list(checks))
     _add_edits(tree, store, run_id, sample_id)
     _add_calls(tree, sample, messages=calls)
     _add_scores(tree, sample["scores"])
@@ -77,6 +79,21 @@ def _add_verdict(leaf: Tree, row: dict[str, Any]) -> None:
         node.add(safe_text(f"evidence: {row['evidence']}", "dim"))
 
 
+def _add_checks(tree: Tree, step: str, checks: list[dict[str, Any]]) -> None:
+    """The verdicts of a rubric, with the words of the judge."""
+    branch = tree.add(safe_text(f"{step}: {format_count(len(checks), 'check')}", "bold"))
+    for row in checks:
+        about = f" (of the claim: {row['claim']})" if row["claim"] else ""
+        leaf = branch.add(safe_text(f"{row['check_name']}: {row['criterion'] or '-'}{about}"))
+        if row["status"] == "failed":
+            leaf.add(safe_text(f"failed: {row['reason']}"))
+            continue
+        votes = "" if row["agreement"] is None else f" ({row['agreement']:.0%} of the votes)"
+        reason = f"; {row['reason']}" if row["reason"] else ""
+        style = "green" if row["score"] == 1 else "red" if row["score"] == 0 else "yellow"
+        leaf.add(safe_text(f"{row['verdict']}{votes}{reason}", style))
+
+
 def _probability(row: dict[str, Any], verdict: str) -> str:
     """The probability that the embedded model gives a verdict, as in `p_neutral 0.62`."""
     return f"p_{verdict} {row[f'p_{verdict}']:.2f}"
@@ -114,7 +131,7 @@ def _verdict_line(row: dict[str, Any]) -> str:
 def _add_calls(tree: Tree, sample: dict[str, Any], *, messages: bool) -> None:
     """The calls that gave the claims and verdicts; of votes only the one that was taken."""
     verdicts = (verdict for claim in sample["claims"] for verdict in claim["verdicts"])
-    taken = {row["call_id"] for row in (*sample["claims"], *verdicts)}
+    taken = {row["call_id"] for row in (*sample["claims"], *sample["checks"], *verdicts)}
     calls = [call for call in sample["calls"] if call["call_id"] in taken]
     if not calls:
         return

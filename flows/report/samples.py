@@ -74,10 +74,11 @@ def traced_samples(
 ) -> Iterator[dict[str, Any]]:
     """Samples of a run, each with the rows that led to its scores, in the given order.
 
-    To the fields of a sample come `claims`, each with its `verdicts`, `scores`, `sentences` (the
-    lexical matches) and `calls` (the model calls that returned the claims, verdicts and votes),
-    by column names. Positions count code points of the text that they are in. Unknown ids are
-    left out. The samples are read in batches, and the store is not locked between two batches.
+    To the fields of a sample come `claims`, each with its `verdicts`, `checks` (the verdicts of
+    rubrics), `scores`, `sentences` (the lexical matches) and `calls` (the model calls that returned
+    the claims, verdicts and votes), by column names. Positions count code points of the text that
+    they are in. Unknown ids are left out. The samples are read in batches, and the store is not
+    locked between two batches.
     """
     for first in range(0, len(sample_ids), _BATCH):
         batch = sample_ids[first : first + _BATCH]
@@ -94,8 +95,8 @@ def _read_batch(
         return table.rows_by_key(by, named=True)
 
     claims, scores, sentences = rows(_CLAIMS), rows(_SCORES), rows(_SENTENCES)
-    verdicts, calls = rows(_VERDICTS, "claim_id"), rows(_CALLS)
-    for verdict in (verdict for of_claim in verdicts.values() for verdict in of_claim):
+    verdicts, checks, calls = rows(_VERDICTS, "claim_id"), rows(_CHECKS), rows(_CALLS)
+    for verdict in (one for table in (verdicts, checks) for some in table.values() for one in some):
         verdict["ballot"] = json.loads(verdict["ballot"] or "[]")
     for claim in (claim for of_sample in claims.values() for claim in of_sample):
         claim["verdicts"] = verdicts.get(claim.pop("claim_id"), [])
@@ -107,6 +108,7 @@ def _read_batch(
             "metadata": json.loads(row["metadata"]),
             "sample_id": name,
             "claims": claims.get(name, []),
+            "checks": checks.get(name, []),
             "scores": scores.get(name, []),
             "sentences": sentences.get(name, []),
             "calls": calls.get(name, []),
@@ -138,6 +140,17 @@ WHERE run_id = $run AND claim_id IN (
 ORDER BY position, against, passage
 """
 
+_CHECKS: Final = """
+SELECT rubric_verdicts.sample_id, rubric_verdicts.step, check_name, criterion, claim,
+       verdict, score, rubric_verdicts.status, rubric_verdicts.failure, rubric_verdicts.reason,
+       agreement, ballot, rubric_verdicts.call_id::VARCHAR AS call_id
+FROM rubric_verdicts JOIN audit.run_steps USING (run_id, step)
+LEFT JOIN (SELECT claim_id, any_value(claim) AS claim, min(start) AS start FROM claims
+           WHERE run_id = $run GROUP BY claim_id) USING (claim_id)
+WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))
+ORDER BY position, start NULLS LAST, claim, check_name
+"""
+
 _SCORES: Final = """
 SELECT sample_id, step, metric, score, status, reason, details
 FROM scores JOIN audit.run_steps USING (run_id, step)
@@ -159,7 +172,10 @@ WITH named AS (
     UNION
     SELECT sample_id, unnest(list_append((ballot ->> '$[*].call_id')::UUID[], verdicts.call_id))
     FROM claims JOIN verdicts USING (run_id, claim_id)
-    WHERE run_id = $run AND sample_id IN (SELECT unnest($ids)))
+    WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))
+    UNION
+    SELECT sample_id, unnest(list_append((ballot ->> '$[*].call_id')::UUID[], call_id))
+    FROM rubric_verdicts WHERE run_id = $run AND sample_id IN (SELECT unnest($ids)))
 SELECT sample_id, call_id::VARCHAR AS call_id, step, model, outcome, system, prompt, reply, error,
        prompt_tokens, completion_tokens, cost::DOUBLE AS cost, seconds
 FROM audit.calls JOIN named USING (call_id) ORDER BY asked_at, call_id

@@ -1,7 +1,7 @@
 "use strict";
 // Elements and texts. Text under evaluation enters the page only as text nodes, made by `node`.
 
-const SIGNS = { entailed: "✓", contradicted: "✗", neutral: "?", failed: "!", none: "–" };
+const SIGNS = { entailed: "✓", contradicted: "✗", neutral: "?", failed: "!", none: "–", pass: "✓", fail: "✗" };
 const WORST = ["failed", "contradicted", "neutral", "entailed", "none"];
 const byId = (id) => document.getElementById(id);
 
@@ -19,7 +19,7 @@ function node(name, attributes, ...children) {
 const digits = (value) => (value === null || value === undefined ? "-" : value.toFixed(3));
 const signed = (value) => (value > 0 ? "+" : "") + digits(value);
 const spoken = (verdict) => (verdict === "none" ? "not judged" : verdict);
-const verdictLabel = (verdict) => node("span", { class: `word ${verdict}` }, `${SIGNS[verdict]} ${spoken(verdict)}`);
+const verdictLabel = (verdict) => node("span", { class: `word ${verdict}` }, `${SIGNS[verdict] || "grade"} ${spoken(verdict)}`);
 
 // The text split where marks begin and end, each piece with the marks that cover it. Positions
 // count code points, while JavaScript strings count UTF-16 units.

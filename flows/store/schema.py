@@ -111,7 +111,12 @@ def check(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     if found < SCHEMA_VERSION:
         what = f"holds schema version {found}, and this claimflow reads {SCHEMA_VERSION}"
         raise InputError([Fault(str(path), what, f"{migrate_hint(path)}, as the next run does")])
-    _refuse_missing_columns(path, _stored_columns(connection))
+    columns = _stored_columns(connection)
+    missing = [row.table for row in row_kinds() if row.table not in columns]
+    if missing:
+        what = f"lacks the table {' and '.join(missing)}, which is newer"
+        raise InputError([Fault(str(path), what, f"{migrate_hint(path)}, as the next run does")])
+    _refuse_missing_columns(path, columns)
 
 
 def migrate_hint(path: Path) -> str:
@@ -125,6 +130,12 @@ def schema_version(connection: duckdb.DuckDBPyConnection) -> int | None:
         return None
     found = connection.execute("SELECT schema_version FROM audit.store").fetchall()
     return int(found[0][0]) if found else None
+
+
+def is_current(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether a store has this schema version, and the tables of all rows."""
+    current = schema_version(connection) == SCHEMA_VERSION
+    return current and len(_stored_columns(connection)) == len(row_kinds())
 
 
 def has_table(connection: duckdb.DuckDBPyConnection, table: str) -> bool:

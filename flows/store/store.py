@@ -16,7 +16,7 @@ from claimflow.flows.errors import Fault, InputError, StoreBusyError, StoreFullE
 from claimflow.flows.files import path_exists
 from claimflow.flows.store.arrow import Arrow
 from claimflow.flows.store.connection import OpenFile, SharedFile
-from claimflow.flows.store.schema import SCHEMA_VERSION, check, prepare, schema_version
+from claimflow.flows.store.schema import check, is_current, prepare, schema_version
 
 _DISK_FULL: Final = ("No space left on device", "File too large", "Disk quota exceeded")
 _DAMAGED: Final = ("Corrupt database file", "Could not read enough bytes")
@@ -184,7 +184,11 @@ def store_version(store: Store) -> int | None:
 
 def migrate(store: Store) -> None:
     """Bring an existing store to the newest schema version, so that it can be read."""
-    if store.path.is_file() and store_version(store) != SCHEMA_VERSION:
+    if not store.path.is_file():
+        return
+    with store.reading(any_version=True) as connection:
+        current = is_current(connection)
+    if not current:
         with store.writing():
             pass
 

@@ -9,6 +9,7 @@ from claimflow.flows.store.store import Store
 from claimflow.stages.rows import (
     Claim,
     Row,
+    RubricVerdict,
     Sample,
     Score,
     SentenceMatch,
@@ -22,6 +23,7 @@ KINDS: dict[str, type[Row]] = {
     "samples": Sample,
     "claims": Claim,
     "verdicts": Verdict,
+    "rubric_verdicts": RubricVerdict,
     "scores": Score,
     "sentence_matches": SentenceMatch,
     "summaries": Summary,

@@ -1,5 +1,6 @@
 """The HTML report in Chromium, opened from a file."""
 
+import json
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -13,7 +14,7 @@ from claimflow.flows.report.html import html_report
 from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.store.store import Store
 from tests.flows.browser import Seen
-from tests.flows.recorded_runs import claims, put_run, samples
+from tests.flows.recorded_runs import Table, claims, put_run, samples
 from tests.flows.report_runs import EVIL, LONG, put_runs
 
 
@@ -505,3 +506,31 @@ def test_print_has_no_controls_and_no_scrolled_texts(alone: Seen) -> None:
     assert alone.page.locator("#filters").is_hidden()
     response = panel(alone, "Response").locator("div.text")
     assert response.evaluate("one => one.scrollHeight - one.clientHeight") <= 2
+
+
+def test_the_checks_of_a_rubric_are_shown_with_the_words_of_the_judge(
+    browser: Browser, tmp_path: Path
+) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    votes = [{"judge": "strict", "verdict": "fail", "reason": EVIL, "call_id": None}]
+    checks: list[dict[str, object]] = [
+        {"check_name": "polite", "verdict": "pass", "score": 1.0, "reason": "It greets."},
+        {"check_name": EVIL, "verdict": "3", "score": 0.5, "reason": EVIL},
+        {"check_name": "short", "verdict": None, "score": None, "status": "failed"},
+    ]
+    checks[1] |= {"agreement": 0.5, "ballot": json.dumps(votes)}
+    rows = [{"sample_id": "a", "criterion": EVIL, **check} for check in checks]
+    tables = {"samples": samples("a"), "tone_verdicts": Table("rubric_verdicts", rows)}
+    page = tmp_path / "page.html"
+    page.write_text(html_report(RunDocument(store, put_run(store, tables))), "utf-8")
+    for opened in seen(browser, page):
+        open_sample(opened, "a")
+        shown = panel(opened, "tone_verdicts").locator("ol.checks > li")
+        words = [text.split(": ")[0] for text in shown.all_inner_texts()]
+        assert [word.split()[:3] for word in words] == [
+            ["grade", "3", escape_controls(EVIL).split()[0]],
+            ["✓", "pass", "polite"],
+            ["!", "failed", "short"],
+        ]
+        expect(shown.nth(1)).to_contain_text("Reason: It greets.")
+        expect(shown.nth(0).locator("ul.ballot li")).to_contain_text("✗ fail strict")

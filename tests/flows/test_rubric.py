@@ -282,3 +282,43 @@ def test_a_field_of_checks_that_no_sample_has_is_a_mistake(tmp_path: Path) -> No
             "rdicts; did you mean 'expected'",
         ):
             judged.run()
+
+
+def test_explain_shows_each_check_with_the_words_of_the_judge_and_its_call(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = {"use": "rubric", "checks": {"height": "330 metres", "year": "1890"}, "votes": 3}
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(SAMPLES[:1], steps={"facts": facts})
+        judged.run()
+    with chdir(tmp_path):
+        assert main(["explain", "a", "--store", "s.duckdb"]) == 0
+    shown = [line.strip("│├└─ ") for line in capsys.readouterr().out.splitlines()]
+    first = shown.index("facts_verdicts: 2 checks")
+    assert shown[first + 1 : first + 5] == [
+        "height: 330 metres",
+        "pass (100% of the votes); 100% of its terms are there.",
+        "year: 1890",
+        "fail (100% of the votes); 0% of its terms are there.",
+    ]
+    assert "judge: 1 call" in shown
+    assert "facts: 0.5000" in shown
+
+
+def test_a_store_from_before_the_table_is_brought_up_to_date(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(SAMPLES[:1], steps={"tone": TONE}, more={"read_copy": False})
+        judged.run()
+    with judged.store.writing() as connection:
+        for view in ("latest.rubric_verdicts", "rubric_verdicts"):
+            connection.execute(f"DROP VIEW {view}")
+        connection.execute("DROP TABLE stored.rubric_verdicts")
+    with chdir(tmp_path):
+        assert main(["explain", "a", "--store", "s.duckdb"]) == 2
+        assert "lacks the table rubric_verdicts, which is newer" in capsys.readouterr().err
+        assert main(["migrate", "--store", "s.duckdb"]) == 0
+        assert main(["explain", "a", "--store", "s.duckdb"]) == 0
