@@ -303,7 +303,7 @@ class Rubric(ScoreStage):
             undefined=pl.lit("no checks" if claims is None else "no claims to check"),
             details={name: pl.col(name) for name in ("checks", "passed", "not_passed", "grade")},
             part=passed,
-            whole=checks,
+            whole=pl.when(passed.is_not_null()).then(checks),
         )
 
 

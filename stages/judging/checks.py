@@ -100,18 +100,18 @@ def median_verdict(
     """
     given = [vote for _, vote in votes if isinstance(vote, CheckVerdict)]
     failures = [vote for _, vote in votes if isinstance(vote, Failure)]
-    ranked = sorted(given, key=lambda vote: labels.index(vote.verdict))
+    ranks = [labels.index(vote.verdict) for vote in given]
     middle, ballot = (len(votes) - 1) // 2, ballot_json(votes)
-    # With every failed vote the lowest verdict, and with every one the highest.
-    lowest, highest = middle - len(failures), middle
-    if lowest < 0 or highest >= len(ranked) or ranked[lowest].verdict != ranked[highest].verdict:
+    lowest, highest = (
+        sorted([*ranks, *[rank] * len(failures)])[middle] for rank in (0, len(labels) - 1)
+    )
+    if lowest != highest:
         failure = passing_failure(failures)
         reason = (
             f"{len(failures)} of {len(votes)} votes failed and could change the verdict of the "
-            f"others ({', '.join(vote.verdict for vote in ranked) or 'none'}); "
+            f"others ({', '.join(labels[rank] for rank in sorted(ranks)) or 'none'}); "
             f"{failure.kind}: {failure.message}"
         )
         return VotedCheck(failure._replace(message=reason), None, ballot)
-    verdict = ranked[middle].verdict
-    same = [vote for vote in given if vote.verdict == verdict]
+    same = [vote for vote in given if vote.verdict == labels[lowest]]
     return VotedCheck(same[0], len(same) / len(given), ballot)

@@ -1,12 +1,15 @@
 """Rubrics at a real endpoint: verdicts, scores, votes, mistakes of models and of files."""
 
+import csv
 import json
+import re
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import claimflow
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import InputError
 from tests.endpoint import faults
@@ -322,3 +325,57 @@ def test_a_store_from_before_the_table_is_brought_up_to_date(
         assert "lacks the table rubric_verdicts, which is newer" in capsys.readouterr().err
         assert main(["migrate", "--store", "s.duckdb"]) == 0
         assert main(["explain", "a", "--store", "s.duckdb"]) == 0
+
+
+GUIDE = Path(claimflow.__file__).parent / "stages/guides/rubrics.md"
+
+
+def test_the_example_of_the_guide_runs_as_it_says(tmp_path: Path) -> None:
+    [example, query] = re.findall(
+        r"^```(?:yaml|sql)\n(.*?)^```", GUIDE.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(SAMPLES, more={"gates": {"tone": {"min": 0.9}}}, steps={})
+        head, _, _ = judged.path.read_text("utf-8").partition("gates:")
+        # The keys of a scale are numbers, as people write them.
+        judged.path.write_text(head + example.partition("\n")[2], "utf-8")
+        assert judged.command() in (4, 5)
+        metrics = {name for (name,) in judged.ask("SELECT DISTINCT metric FROM latest.scores")}
+        assert metrics == {"tone", "clarity", "policy", "nuggets", "checkable"}
+        rows = judged.ask(query)
+        assert [row[:2] for row in rows] == [
+            (sample, check) for sample in "ab" for check in ("cites_source", "no_advice")
+        ]
+        # A later run of the same pipeline asks nothing; one of the step alone asks it anew.
+        assert judged.command() in (4, 5)
+        assert endpoint.hits == 0
+        assert judged.command("--again", "tone_verdicts", "--fresh") in (4, 5)
+        assert endpoint.hits == 2
+
+
+def test_people_rate_the_samples_of_a_rubric_and_its_mean_is_corrected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    samples = [SAMPLES[number % 2] | {"sample_id": f"s{number}"} for number in range(8)]
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(samples, steps={"tone": TONE, "cheese": TONE | {"criterion": "cheese"}})
+        judged.run()
+    sheet = tmp_path / "sheet.csv"
+    store = ("--store", str(judged.store.path))
+    export = ["label", "export", "--of", "samples", "--metric", "tone", "-o", str(sheet)]
+    assert main([*export, *store]) == 0
+    rows = list(csv.DictReader(sheet.read_text("utf-8-sig").splitlines(keepends=True)))
+    assert {row["step"] for row in rows} == {"tone"}
+    with sheet.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(row | {"label": int("tower" in row["response"])} for row in rows)
+    assert main(["label", "import", str(sheet), "--who", "ann", *store]) == 0
+    capsys.readouterr()
+    assert main(["calibrate", "--format", "json", *store]) == 0
+    [found] = json.loads(capsys.readouterr().out)["found"]
+    assert (found["step"], found["metric"], found["labelled"]) == ("tone", "tone", 8)
+    assert found["ranks"]["spearman"]["value"] == pytest.approx(1.0)
+    assert found["corrected"][0]["corrected"]["value"] == pytest.approx(0.5)
