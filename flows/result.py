@@ -77,6 +77,10 @@ class Result:
         """The file with the rows of the run. A temporary one goes with the last of its results."""
         return self._store.path
 
+    def open_store(self) -> Store:
+        """The store to read the run from, for code that reads other tables."""
+        return self._store
+
     # Tables.
 
     @cached_property
@@ -298,6 +302,14 @@ class Result:
     def __repr__(self) -> str:
         return rendered_text(self._print).strip("\n")
 
+    def _repr_html_(self) -> str:
+        from claimflow.flows.report.notebook import result_html
+
+        comparison = None
+        if self._baseline:
+            comparison = compare(self._store, self._baseline, self.run_id)
+        return result_html(self._document, self.left_out, comparison)
+
     def _print(self, terminal: Terminal) -> None:
         run = self._document
         terminal.print_line(f"run {run.run_id}: {run.counts}")
@@ -339,6 +351,11 @@ class SampleTrace:
 
         tree = sample_tree(self._store, self.run_id, self.sample_id)
         return rendered_text(lambda terminal: terminal.print(tree)).rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        from claimflow.flows.report.notebook import sample_html
+
+        return sample_html(self.rows)
 
 
 class Diff:
@@ -389,6 +406,11 @@ class Diff:
     def __repr__(self) -> str:
         text = rendered_text(lambda to: print_comparison(to, self._comparison, limit=_SHOWN))
         return text.rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        from claimflow.flows.report.notebook import comparison_html
+
+        return comparison_html(self._comparison)
 
 
 _DIFF_COLUMNS: Final = {

@@ -20,6 +20,7 @@ from claimflow.flows.report.formatting import (
 )
 from claimflow.flows.report.run_document import RunDocument, StepMetric, named_metrics
 from claimflow.flows.report.run_text import gate_cells
+from claimflow.flows.result import Result
 from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.store.results import chosen_run, run_steps
 from claimflow.flows.store.store import Store, read_table
@@ -28,6 +29,7 @@ _WORST: Final = 5
 
 
 def assert_scores(
+    result: Result | None = None,
     *,
     pipeline: str | Path | None = None,
     run: str | None = None,
@@ -38,6 +40,8 @@ def assert_scores(
     failed_rows: int = 0,
 ) -> str:
     """Assert that the means of a run meet expectations; returns the run id.
+
+    `result` is what `claimflow.evaluate` returned; a partial one may pass, and `left_out` too.
 
     With `pipeline`, the path of a YAML file, the pipeline is run as `claimflow run` does, without
     Prefect and reusing what is in the store: `limit` takes the first samples only, `store` is a
@@ -62,9 +66,13 @@ def assert_scores(
     if faults:
         raise InputError(faults)
     try:
-        found, run_id = _find_or_make_run(pipeline, run, store, limit)
+        if result is None:
+            found, run_id = _find_or_make_run(pipeline, run, store, limit)
+        else:
+            found, run_id = _run_of(result, pipeline, run, store, limit)
         document = RunDocument(found, run_id)
-        partial = document.head.partial if run is None and limit is None else None
+        chosen = result is not None or run is not None or limit is not None
+        partial = None if chosen else document.head.partial
         lines = [
             *([document.failed] if document.failed else []),
             *([f"the run is partial: {partial}"] if partial else []),
@@ -94,6 +102,13 @@ def _number_faults(
             yield Fault(place, f"{number!r} is not a finite number", "write a number")
         elif number < lowest:
             yield Fault(place, f"{number:g} is out of range", f"write {lowest:g} or more")
+
+
+def _run_of(result: Result, *others: object) -> tuple[Store, str]:
+    if any(other is not None for other in others):
+        what, hint = "has a result and a run to find", "name one of them"
+        raise InputError([Fault("assert_scores", what, hint)])
+    return result.open_store(), result.run_id
 
 
 def _find_or_make_run(

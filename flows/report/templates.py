@@ -10,7 +10,12 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from claimflow.flows.report.formatting import escape_controls, format_difference, format_number
+from claimflow.flows.report.formatting import (
+    escape_controls,
+    format_difference,
+    format_number,
+    shorten,
+)
 
 
 def render_template(package: str, template: str, facts: Mapping[str, Any]) -> str:
@@ -67,7 +72,11 @@ def _environment(package: str) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"number": format_number, "signed": format_difference}
+    environment.filters |= {
+        "cut": shorten,
+        "number": format_number,
+        "signed": format_difference,
+    }
     return environment
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from claimflow.flows.errors import InputError
+from claimflow.flows.result import Result
 from claimflow.flows.store.results import chosen_run
 from claimflow.flows.store.store import Store
 from claimflow.flows.testing import assert_scores
@@ -132,3 +133,12 @@ def test_the_documented_example_works(small: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(AssertionError) as failed:
         names["test_our_answers"]()
     assert str(failed.value).splitlines()[1:] == printed.splitlines()[1:]
+
+
+def test_a_result_meets_expectations_or_not(store: Store) -> None:
+    result = Result(store, chosen_run(store, "latest"))
+    assert assert_scores(result, at_least={"faithfulness": 0.5}, failed_rows=1) == result.run_id
+    with pytest.raises(AssertionError, match=r"faithfulness: mean 0.500 is below 0.9"):
+        assert_scores(result, at_least={"faithfulness": 0.9}, failed_rows=1)
+    with pytest.raises(InputError, match="has a result and a run to find"):
+        assert_scores(result, run="latest")

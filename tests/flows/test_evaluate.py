@@ -1,6 +1,7 @@
 """`claimflow.evaluate` and its results, as scripts and notebooks call them."""
 
 import gc
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import claimflow
 from claimflow.flows.store.results import all_runs
 from claimflow.flows.store.store import Store
 from tests.endpoint.server import Endpoint, serve
+from tests.flows.browser import Seen
 from tests.flows.judged import Judged, sample
 
 ANSWERS: list[dict[str, Any]] = [
@@ -186,3 +188,94 @@ def test_a_store_that_was_deleted_is_made_again(tmp_path: Path) -> None:
         file.unlink()
     again = claimflow.evaluate(ANSWERS, metrics=["rouge_faithfulness"], store=path)
     assert all_runs(Store(path))["run_id"].to_list() == [again.run_id] != [kept.run_id]
+
+
+def test_a_report_and_a_plot_are_written(result: claimflow.Result, tmp_path: Path) -> None:
+    texts = {
+        suffix: result.report(tmp_path / f"r{suffix}").read_text("utf-8")
+        for suffix in (".html", ".md", ".json", ".xml")
+    }
+    assert all(result.run_id in text for text in texts.values())
+    assert "<svg" in result.plot("faithfulness")._repr_html_()
+    assert result.plot("faithfulness").save(tmp_path / "p.png").stat().st_size > 1_000
+    with pytest.raises(claimflow.InputError, match=r"has the unknown ending '\.pdf'"):
+        result.report(tmp_path / "r.pdf")
+    with pytest.raises(claimflow.InputError, match="is neither SVG nor PNG"):
+        result.plot("faithfulness").save(tmp_path / "p.gif")
+
+
+def test_a_sample_shows_what_led_to_its_scores(result: claimflow.Result) -> None:
+    trace = result.sample("a")
+    assert "The tower stands in Rome." in repr(trace)
+    assert "response_in_contexts" in repr(trace)
+    assert [claim["of"] for claim in trace.rows["claims"]] == ["response"] * 2
+    with pytest.raises(claimflow.InputError, match="has no sample 'z'"):
+        result.sample("z")
+
+
+def test_a_baseline_is_compared_with(tmp_path: Path) -> None:
+    path = tmp_path / "s.duckdb"
+    metrics = ["faithfulness"]
+    first = claimflow.evaluate(ANSWERS, metrics=metrics, store=path)
+    worse = [{**one, "response": "The tower stands in Rome."} for one in ANSWERS]
+    second = claimflow.evaluate(worse, metrics=metrics, store=path, baseline=first)
+    diff = second.diff()
+    assert (diff.a, diff.b) == (first.run_id, second.run_id)
+    [row] = diff.metrics.to_dicts()
+    assert row["difference"] == pytest.approx(row["b"] - row["a"])
+    assert f"change from {first.run_id}" in second._repr_html_()
+    assert "made differently" not in repr(diff)
+    assert diff.samples["state"].to_list() == ["changed", "changed"]
+    elsewhere = claimflow.evaluate(ANSWERS, metrics=metrics)
+    with pytest.raises(claimflow.InputError, match="the other run is in another store"):
+        second.diff(elsewhere)
+    with pytest.raises(claimflow.InputError, match="baseline: is in another store"):
+        claimflow.evaluate(ANSWERS, metrics=metrics, baseline=first)
+
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>&\x1b[31m\u202e"
+
+
+def test_a_notebook_shows_a_result_safely(browser: Any, tmp_path: Path) -> None:
+    answers = [
+        {
+            "sample_id": f"{HOSTILE}{number}",
+            "user_input": HOSTILE,
+            "response": f"The tower stands in Rome. {HOSTILE} It opened in {number}.",
+            "retrieved_contexts": [f"The tower stands in Paris. {HOSTILE}"],
+        }
+        for number in range(9)
+    ]
+    result = claimflow.evaluate(answers, metrics=["faithfulness"])
+    shown = result._repr_html_()
+    assert len(shown) < 100_000
+    page = tmp_path / "page.html"
+    outside = '<p id="outside">x</p><table id="mine"><tr><td>y</td></tr></table>'
+    page.write_text(f'<!doctype html><meta charset="utf-8">{outside}', "utf-8")
+    plain = Seen(browser, page).page.locator("#mine td").evaluate(STYLE)
+    page.write_text(f'<!doctype html><meta charset="utf-8">{outside}{shown}', "utf-8")
+    seen = Seen(browser, page, color_scheme="dark")
+    assert seen.page.locator("#mine td").evaluate(STYLE) == plain
+    assert seen.page.locator(".claimflow-result script, .claimflow-result img").count() == 0
+    assert seen.page.locator(".claimflow-result > table td").first.inner_text() == "faithfulness"
+    sample = seen.page.locator(".claimflow-result > details").first
+    evidence = sample.locator("li q").first
+    assert not evidence.is_visible()
+    sample.locator("summary").first.click()
+    sample.locator("li summary").first.click()
+    assert "The tower stands in Paris" in evidence.inner_text()
+    # Text has the colour of the page, light or dark, and nothing behind it.
+    seen.page.evaluate("document.body.style.cssText = 'background: #111; color: rgb(1, 200, 3)'")
+    assert seen.page.locator(".claimflow-result td").first.evaluate(STYLE)[:2] == [
+        "rgb(1, 200, 3)",
+        "rgba(0, 0, 0, 0)",
+    ]
+    assert (seen.complaints, seen.asked) == ([], [page.resolve().as_uri()])
+    for other in (result.sample(f"{HOSTILE}3"), result.diff(result)):
+        assert not re.search("<(script|img)", other._repr_html_())
+
+
+STYLE = """element => {
+    const style = getComputedStyle(element);
+    return [style.color, style.backgroundColor, style.border, style.padding, style.textAlign];
+}"""
