@@ -55,6 +55,7 @@ def evaluate(
     rename: Mapping[str, str] | None = None,
     slices: Iterable[str] = (),
     name: str | None = None,
+    skip_unusable: bool = False,
     progress: bool | RunObserver | None = None,
 ) -> Result:
     """Evaluate answers claim by claim.
@@ -78,8 +79,10 @@ def evaluate(
     `limit` takes the first answers only. `gates` are limits on means as in YAML, such as
     `{"faithfulness": {"min": 0.8}}`. `baseline` is what `Result.diff` compares with: a result, or a
     run of the same store by id, tag, `latest` or `previous`. `slices` are metadata fields to
-    summarise by, `name` is that of the pipeline. `progress` is shown in notebooks; True shows it on
-    standard error too, False nowhere, and a `RunObserver` receives the events.
+    summarise by, `name` is that of the pipeline. With `skip_unusable`, answers that cannot be used
+    are left out and counted in `audit.runs`; without it they are errors. `progress` is shown in
+    notebooks; True shows it on standard error too, False nowhere, and a `RunObserver` receives the
+    events.
 
     Raises `InputError` with every mistake in the arguments and the answers, before anything is
     asked or written, and besides that what `run_pipeline` raises. Rows that fail are no error:
@@ -89,7 +92,9 @@ def evaluate(
         if answers is None:
             hint = "give answers, or a pipeline with samples"
             raise InputError([Fault("answers", "are missing", hint)])
-        answers, source, left_out = _composed(answers, metrics, slices, rename, limit)
+        answers, source, left_out = _composed(
+            answers, metrics, slices, rename, limit, skip_unusable=skip_unusable
+        )
         named: dict[str, Any] = {"name": name or "evaluation"}
     else:
         _refuse_beside_pipeline(metrics=metrics, slices=list(slices))
@@ -108,7 +113,8 @@ def evaluate(
         file = _shared_store(None)
         named |= {"store": file.path, "read_copy": False}
     source = _with_budget(source.with_sections(named), budget_usd)
-    prepared = prepare(source, answers=answers, limit=limit)
+    rerun = Rerun(skip_unusable=skip_unusable)
+    prepared = prepare(source, answers=answers, limit=limit, rerun=rerun)
     file = file or _shared_store(prepared.store.path)
     before = None if baseline is None else _baseline_run(baseline, file, prepared.pipeline.name)
     with progress_observer(progress) as observer:
@@ -124,10 +130,12 @@ def _composed(
     slices: Iterable[str],
     rename: Mapping[str, str] | None,
     limit: int | None,
+    *,
+    skip_unusable: bool,
 ) -> tuple[SampleSource, YamlSource, dict[str, str]]:
     """The samples, a pipeline with the metrics, and the usual metrics that were left out."""
     check_limit(limit)
-    samples = samples_from(answers, rename=rename, limit=limit)
+    samples = samples_from(answers, rename=rename, limit=limit, skip_unusable=skip_unusable)
     faults = list(samples.faults)
     left_out: dict[str, str] = {}
     steps: dict[str, Any] = {}

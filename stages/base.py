@@ -118,6 +118,9 @@ class Stage(BaseModel):
     - `votes: int`: how many independent replies decide; allows several judges.
     - `cascade: Cascade | None`: an entailment model decides what it is sure of.
 
+    In any stage, the engine warns of members of `slices: tuple[str, ...]` that no sample has as a
+    field of its metadata.
+
     Sheets for labels and corrections read stored settings of stages: `of` as what `claims_of`
     returns, `against` as what `premise` returns, and `premises` (joined or each).
     '''

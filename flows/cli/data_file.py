@@ -104,6 +104,7 @@ def prepare_file(options: Namespace, rerun: "Rerun") -> PreparedFile:
             rename=dict(options.rename),
             judge=options.judge,
             limit=options.limit,
+            skip_unusable=rerun.skip_unusable,
         )
         prepared = prepare(
             made.config, answers=made.samples, limit=options.limit, rerun=rerun, store=options.store

@@ -60,6 +60,11 @@ def add_rerun_options(parser: argparse.ArgumentParser) -> None:
         help="take these samples only: a file of ids, or a SELECT that returns sample_id",
     )
     parser.add_argument(
+        "--skip-unusable",
+        action="store_true",
+        help="leave out and count samples that cannot be used, instead of ending with their errors",
+    )
+    parser.add_argument(
         "--only",
         nargs="+",
         default=[],

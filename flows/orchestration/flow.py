@@ -73,6 +73,7 @@ def evaluate(
     from_step: str | None = None,
     failed: bool = False,
     samples: str | None = None,
+    skip_unusable: bool = False,
     redact: bool = False,
     timeout: Duration | None = None,
     call_timeout: Duration | None = None,
@@ -97,6 +98,7 @@ def evaluate(
         from_step: Just this step and what depends on it; what they need must be on file.
         failed: Just steps whose newest table has failed rows and what depends on them.
         samples: Just these samples, by a file of their ids or a SELECT that answers a sample_id.
+        skip_unusable: Leave out samples that cannot be used; the run is of some samples then.
         redact: Keep only hashes of the texts in the record of calls.
         timeout: End the run after this time, in seconds or as in 2h; finished work is kept.
         call_timeout: Give up a model call, with its retries, after this time.
@@ -108,7 +110,7 @@ def evaluate(
     """
     silence_stderr_at_exit()
     label_with_process(flow_run.id)
-    rerun = Rerun(again or (), fresh, only or (), from_step, failed, samples)
+    rerun = Rerun(again or (), fresh, only or (), from_step, failed, samples, skip_unusable)
     prepared = prepare(Path(config), limit=limit, rerun=rerun, store=Path(store) if store else None)
     if publish is not None:
         check_place(publish)

@@ -18,7 +18,7 @@ class Rerun(NamedTuple):
     those steps or for all steps of the run. `only` names the steps to run; `from_step` selects a
     step and those that depend on it; `failed` selects the steps whose newest table has failed
     rows and those that depend on them. `samples` selects samples: a file of their ids, or a
-    SELECT on the store.
+    SELECT on the store. `skip_unusable` leaves out samples that cannot be used.
     """
 
     again: Sequence[str] = ()
@@ -27,6 +27,7 @@ class Rerun(NamedTuple):
     from_step: str | None = None
     failed: bool = False
     samples: str | None = None
+    skip_unusable: bool = False
 
     @classmethod
     def of(cls, options: object) -> "Rerun":

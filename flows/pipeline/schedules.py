@@ -60,6 +60,8 @@ class Parameters(YamlModel):
     """Only steps whose newest table has failed rows, and those that depend on them."""
     samples: str | None = None
     """Only these samples: a file of their ids, relative to this file, or a SELECT of them."""
+    skip_unusable: bool = False
+    """Leave out samples that cannot be used; the run counts as one of some samples then."""
     redact: bool = False
     """Store only hashes of the texts of calls."""
 

@@ -86,6 +86,8 @@ class SamplesSource(YamlModel):
         ],
     ] = Field(default={})
     """Column of the input -> field of a sample, where the names are not recognised."""
+    contexts_separator: str | None = Field(default=None, min_length=1)
+    """Where contexts are one text: the text between two of them, such as "\\n\\n"."""
 
 
 def _kind(embedder: Any) -> str:

@@ -65,11 +65,14 @@ class Wiring:
     def __init__(self, source: YamlSource, steps: Mapping[str, WrittenStep]) -> None:
         self._source = source
         self._steps = steps
+        # Name of a step that is not there -> the steps that need it.
+        self._absent: dict[str, list[_Need]] = {}
         self.faults: list[Fault] = []
 
     def steps(self) -> tuple[Step, ...]:
         """The valid steps, in the order of the file as far as that order can run."""
         wires = {name: self._wires(step) for name, step in self._steps.items()}
+        self.faults += [self._absent_fault(name, needs) for name, needs in self._absent.items()]
         made = {
             name: Step(name, step.stage, wires[name], step.judges)
             for name, step in self._steps.items()
@@ -103,7 +106,7 @@ class Wiring:
             if targets:
                 wires[name] = tuple(targets) if table.every else targets[0]
             elif name not in step.values and name not in step.kind.optional:
-                self._missing(step, name, table)
+                self._absent.setdefault(name, []).append(_Need(step, name, table))
         return wires
 
     def _targets(self, step: WrittenStep, name: str, table: Input) -> Iterator[str]:
@@ -116,64 +119,98 @@ class Wiring:
                 if target in self._steps:
                     yield target
                 else:
-                    makers = self._makers(table)
-                    hint = one_of(target, makers) if makers else self._add_a_maker(table)
-                    self._fault(step, name, f"there is no step {target!r}", hint)
+                    self._absent.setdefault(target, []).append(_Need(step, name, table))
         elif table.every:
-            yield from self._makers(table)
+            yield from self._steps_that_make(table)
         elif name in self._steps and (step.kind is None or name not in step.kind.optional):
             yield name
 
     def _check(self, step: WrittenStep, name: str, table: Input, target: str) -> None:
         kind = self._steps[target].kind
-        if kind is None:
-            return
-        if kind.makes is not table.row:
+        if kind is not None and kind.makes is not table.row:
             what = f"{target!r} makes {kind.makes.table}, not {table.row.table}"
-            makers = self._makers(table)
-            hint = f"name {_either(makers)}" if makers else self._add_a_maker(table)
+            makers = self._makers(step, name, table)
+            hint = f"name {_either(makers)}" if makers else _add_a_maker(table)
             self._fault(step, name, what, hint)
             return
-        if step.kind is None or self._steps[target].stage is None:
+        for setting, wanted, found in self._unexpected(step, name, target):
+            has = f"no {setting}" if found is None else f"{setting}: {found}"
+            hint = f"name a step with {setting}: {wanted}"
+            self._fault(step, name, f"{target!r} has {has}", hint)
+
+    def _unexpected(
+        self, step: WrittenStep, name: str, target: str
+    ) -> Iterator[tuple[str, Any, Any]]:
+        """(setting, expected value, value) of what the step `target` must be like, but is not."""
+        kind, values = self._steps[target].kind, self._steps[target].values
+        if kind is None or step.kind is None or self._steps[target].stage is None:
             return
         expects = step.stage.expected_inputs() if step.stage else step.kind.expects
         for setting, needed in expects.get(name, {}).items():
             # Either an input of the other step, which must come from the same step as ours, or
             # a setting of it, which must have that value.
             shared = setting in kind.inputs
-            if not shared and setting not in kind.model_fields:
-                continue  # A stage of another package, of which this cannot be told.
             wanted = step.values.get(needed, needed) if shared else needed
             default = setting if shared else kind.model_fields[setting].default
-            found = self._steps[target].values.get(setting, default)
-            if found != wanted:
-                has = f"no {setting}" if found is None else f"{setting}: {found}"
-                hint = f"name a step with {setting}: {wanted}"
-                self._fault(step, name, f"{target!r} has {has}", hint)
+            found = values.get(setting, default)
+            # A step that is not there is a mistake of its own.
+            if found != wanted and not (shared and found not in self._steps):
+                yield setting, wanted, found
 
-    def _missing(self, step: WrittenStep, name: str, table: Input) -> None:
-        what = f"{name!r} is missing: the step needs a table of {table.row.table}"
-        makers = self._makers(table)
-        hint = f"write {name}: {_either(makers)}" if makers else self._add_a_maker(table, name)
-        self._fault(step, None, what, hint)
+    def _absent_fault(self, name: str, needs: Sequence["_Need"]) -> Fault:
+        """The fault for a step that is not there; its hint suits all steps that need it."""
+        step, wire, table = needs[0]
+        fitting = [set(self._makers(*need)) for need in needs]
+        makers = [one for one in self._makers(step, wire, table) if all(one in f for f in fitting)]
+        if wire in step.values:
+            what, path = f"there is no step {name!r}", _path(step, wire)
+            hint = one_of(name, makers)
+        else:
+            what, path = f"{name!r} is missing", _path(step)
+            what += f": the step needs a table of {table.row.table}"
+            hint = f"write {wire}: {_either(makers)}"
+        paths = [
+            _path(need.step, *([need.wire] if need.wire in need.step.values else []))
+            for need in needs
+        ]
+        others = [".".join(other) for other in dict.fromkeys(paths) if other != path]
+        what += f" (likewise {', '.join(others)})" if others else ""
+        return Fault(self._source.place(*path), what, hint if makers else _add_a_maker(table, name))
 
-    def _add_a_maker(self, table: Input, name: str = "") -> str:
-        """The hint where no step makes the rows of an input; `name` is what to call the step."""
-        stages = [use for use, stage in STAGES.items() if stage.makes is table.row]
-        named = f" {name}" if name else ""
-        return f"add a step{named} that uses {_either(stages)}"
+    def _makers(self, step: WrittenStep, name: str, table: Input) -> list[str]:
+        """The steps that an input can be read from."""
+        makers = self._steps_that_make(table)
+        return [one for one in makers if not any(self._unexpected(step, name, one))]
 
-    def _makers(self, table: Input) -> list[str]:
+    def _steps_that_make(self, table: Input) -> list[str]:
         return [
             n for n, s in self._steps.items() if s.kind is not None and s.kind.makes is table.row
         ]
 
-    def _fault(self, step: WrittenStep, name: str | None, what: str, hint: str) -> None:
-        path = ("steps", step.written_as or step.name, *([name] if name else []))
-        fault = Fault(self._source.place(*path), what, hint)
+    def _fault(self, step: WrittenStep, wire: str, what: str, hint: str) -> None:
+        fault = Fault(self._source.place(*_path(step, wire)), what, hint)
         # Both parts of a step may read the same input.
         if fault not in self.faults:
             self.faults.append(fault)
+
+
+class _Need(NamedTuple):
+    """A step, one of its inputs, and what that input must be."""
+
+    step: WrittenStep
+    wire: str
+    table: Input
+
+
+def _path(step: WrittenStep, *wire: str) -> tuple[str, ...]:
+    """Where the file has a step, or one of its inputs."""
+    return ("steps", step.written_as or step.name, *wire)
+
+
+def _add_a_maker(table: Input, name: str = "") -> str:
+    """The hint where no step makes the rows of an input; `name` is what to call the step."""
+    stages = [use for use, stage in STAGES.items() if stage.makes is table.row]
+    return f"add a step{name and ' '}{name} that uses {_either(stages)}"
 
 
 def _either(names: Sequence[str]) -> str:

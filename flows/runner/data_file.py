@@ -65,14 +65,16 @@ def data_pipeline(
     rename: Mapping[str, str] | None = None,
     judge: str | None = None,
     limit: int | None = None,
+    skip_unusable: bool = False,
 ) -> DataPipeline:
     """A pipeline over the samples of `path`: a file or glob below the folder `base`, or s3://.
 
     Without `metrics` it has those that the fields of the samples allow. `rename` maps columns to
-    fields; `judge` is a model by litellm's name. Raises `InputError`; `in_options` translates it.
+    fields; `judge` is a model by litellm's name; `limit` and `skip_unusable` are those of
+    `read_samples`. Raises `InputError`; `in_options` translates it.
     """
     rename = dict(rename or {})
-    samples = read_samples(path, base=base, rename=rename, limit=limit)
+    samples = read_samples(path, base=base, rename=rename, limit=limit, skip_unusable=skip_unusable)
     if samples.faults:
         raise InputError(samples.faults)
     chosen, left_out = (list(metrics), {}) if metrics else metrics_for(samples.present)

@@ -1,7 +1,7 @@
 """Reads and checks the pipeline, samples and canaries of a run."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -23,6 +23,8 @@ SHARD: Final = 2_000
 """Samples in one part of a table; bounds the memory of a run for inputs of any size."""
 
 Read = TypeVar("Read")
+
+_SHOWN_COLUMNS: Final = 20
 
 _LOG: Final = logging.getLogger("claimflow")
 
@@ -66,7 +68,7 @@ def prepare(
     faults = list(rerun.clashes(limit=limit))
     check_limit(limit)
     pipeline = _collect_faults(lambda: build_pipeline(source), faults)
-    samples = _collect_faults(lambda: _samples(source, limit, answers), faults)
+    samples = _collect_faults(lambda: _samples(source, limit, rerun, answers), faults)
     canaries = _collect_faults(lambda: _canaries(source), faults)
     if pipeline:
         faults += rerun.unknown(pipeline)
@@ -75,6 +77,7 @@ def prepare(
     if faults or pipeline is None or samples is None:
         raise InputError(faults)
     _warn_of_misspelt_fields(source, samples)
+    _warn_of_unknown_slices(pipeline, samples)
     path = (store or pipeline.store).resolve()
     if path.is_dir():
         raise InputError([Fault(str(path), "a folder", "name a file in it as the store")])
@@ -109,18 +112,27 @@ def _name_of(answers: Any) -> str:
     return str(path) if isinstance(path, str | Path) else "answers"
 
 
-def _samples(source: YamlSource, limit: int | None, answers: Any) -> SampleSource | None:
+def _samples(
+    source: YamlSource, limit: int | None, rerun: Rerun, answers: Any
+) -> SampleSource | None:
     wanted = valid_section(source, "samples", SamplesSource)
     if wanted is None:
         return None
+    options: dict[str, Any] = {
+        "rename": wanted.rename,
+        "contexts_separator": wanted.contexts_separator,
+        "limit": limit,
+        "skip_unusable": rerun.skip_unusable,
+    }
     if isinstance(answers, SampleSource):
         samples = answers
     elif answers is not None:
-        samples = samples_from(answers, rename=wanted.rename, limit=limit)
+        samples = samples_from(answers, **options)
     else:
-        samples = read_samples(wanted.path, base=source.folder, rename=wanted.rename, limit=limit)
+        # Messages name files as the user wrote the folder of the pipeline.
+        samples = read_samples(wanted.path, base=source.path.parent, **options)
     if samples.faults:
-        raise InputError([_with_position(source, fault) for fault in samples.faults])
+        raise InputError([_with_position(source, samples, fault) for fault in samples.faults])
     return samples
 
 
@@ -129,45 +141,99 @@ def _canaries(source: YamlSource) -> tuple[Canary, ...]:
     return read_canaries(wanted.path, base=source.folder) if wanted else ()
 
 
-def _with_position(source: YamlSource, fault: Fault) -> Fault:
-    """A fault in the renaming of columns, with its position in the pipeline file."""
+def _with_position(source: YamlSource, samples: SampleSource, fault: Fault) -> Fault:
+    """`fault` with its position in the pipeline file, if it is in the path or the renaming."""
     section, _, column = fault.place.partition(".")
-    if section != "rename":
-        return fault
-    return fault._replace(place=source.place("samples", "rename", column))
+    if section == "rename":
+        return fault._replace(place=source.place("samples", "rename", column))
+    if fault.place == samples.path:
+        place = source.place("samples", "path")
+        return Fault(place, f"{fault.place}: {fault.what}", fault.hint)
+    return fault
 
 
 def _missing_fields(pipeline: Pipeline, samples: SampleSource) -> list[Fault]:
-    """A fault for each field that no sample has and some step needs."""
+    """A fault for the fields that no sample has and some step needs; one for each of metadata."""
+    needed = {step.name: step.stage.required_fields() - samples.present for step in pipeline.steps}
+    missing = [field for field in FIELDS if any(field in fields for fields in needed.values())]
+    faults = [*_missing_metadata(pipeline, samples)]
+    if missing:
+        lacking = [step for step in pipeline.steps if needed[step.name]]
+        scoring = [step.name for step in lacking if step.stage.metrics]
+        steps = _joined(scoring or [step.name for step in lacking], "and")
+        fields = _joined([repr(field) for field in missing], "or")
+        what = f"no sample has {fields}, which is needed by {steps} ({_columns_text(samples)})"
+        place = pipeline.source.place("samples")
+        faults.insert(0, Fault(place, what, _rename_hint(samples, missing)))
+    return faults
+
+
+def _missing_metadata(pipeline: Pipeline, samples: SampleSource) -> Iterator[Fault]:
+    """A fault for each field of the metadata that no sample has and some step needs."""
     needed: dict[str, list[str]] = {}
     for step in pipeline.steps:
         known = samples.present | samples.metadata
-        for field in sorted(
-            {*step.stage.required_fields(), *step.stage.required_metadata()} - known
-        ):
+        for field in sorted(step.stage.required_metadata() - known):
             needed.setdefault(field, []).append(step.name)
-    return [
-        Fault(
-            pipeline.source.place("samples"),
-            f"no sample has {field!r}, which is needed by {' and '.join(steps)}",
-            _rename_hint(samples, field),
-        )
-        for field, steps in needed.items()
+    hint = "add it to the samples"
+    for field, steps in needed.items():
+        what = f"no sample has {field!r}, which is needed by {_joined(steps, 'and')}"
+        near = one_of(field, samples.metadata) if samples.metadata else hint
+        yield Fault(pipeline.source.place("samples"), what, near)
+
+
+def _joined(names: Sequence[str], word: str) -> str:
+    *most, last = names
+    return f"{', '.join(most)} {word} {last}" if most else last
+
+
+def _columns_text(samples: SampleSource) -> str:
+    """The columns of the input, and which fields they fill."""
+    columns = sorted({*samples.metadata, *samples.mapping.values()})
+    names = columns[:_SHOWN_COLUMNS]
+    more = len(columns) - len(names)
+    found = ", ".join(names) + (f" and {more:,} more" if more else "")
+    given = [
+        field if field == column else f"{column} as {field}"
+        for field, column in samples.mapping.items()
     ]
+    return f"columns found: {found or 'none'}; recognised: {', '.join(given) or 'none'}"
 
 
-def _rename_hint(samples: SampleSource, field: str) -> str:
-    if field not in FIELDS:
-        return one_of(field, samples.metadata) if samples.metadata else "add it to the samples"
-    column = samples.misspelt.get(field)
-    if column is None:
-        named = f"as in rename: {{COLUMN: {field}}}"
-        return f"name the column that holds it, {named}, or remove these steps"
-    return f"if the column {column!r} holds it, write rename: {{{column}: {field}}}"
+def _rename_hint(samples: SampleSource, fields: Iterable[str]) -> str:
+    misspelt = [
+        f"if the column {samples.misspelt[field]!r} holds it, "
+        f"write rename: {{{samples.misspelt[field]}: {field}}}"
+        for field in fields
+        if field in samples.misspelt
+    ]
+    rest = [field for field in fields if field not in samples.misspelt]
+    if rest:
+        named = f"as in rename: {{COLUMN: {rest[0]}}}"
+        misspelt.append(f"name the column that holds it, {named}, or remove these steps")
+    return "; ".join(misspelt)
 
 
 def _warn_of_misspelt_fields(source: YamlSource, samples: SampleSource) -> None:
     for field, column in samples.misspelt.items():
         what = f"no sample has {field!r}, and the column {column!r} becomes metadata"
-        fault = Fault(source.place("samples"), what, _rename_hint(samples, field))
-        _LOG.warning("claimflow: warning: %s", fault)
+        _warn(Fault(source.place("samples"), what, _rename_hint(samples, [field])))
+    for warning in samples.warnings:
+        _warn(warning)
+
+
+def _warn_of_unknown_slices(pipeline: Pipeline, samples: SampleSource) -> None:
+    """Warn of metadata fields to summarise by that no sample has."""
+    for step in pipeline.steps:
+        for name in getattr(step.stage, "slices", ()):
+            if name not in samples.metadata:
+                place = pipeline.source.place("steps", step.name, "slices")
+                _warn(
+                    Fault(
+                        place, f"no sample has the field {name!r}", one_of(name, samples.metadata)
+                    )
+                )
+
+
+def _warn(fault: Fault) -> None:
+    _LOG.warning("claimflow: warning: %s", fault)

@@ -112,20 +112,33 @@ def misspelt_fields(
     names = [name for name, field in by_column.items() if field in missing]
     found: dict[str, str] = {}
     for column in sorted(set(columns) - by_column.keys()):
-        name = nearest(column, names, cutoff=_MISSPELT)
-        if name and (column.casefold() == name or f"_{name}_" not in f"_{column.casefold()}_"):
+        name = misspelt_name(column, names)
+        if name:
             found.setdefault(by_column[name], column)
     return found
 
 
+def misspelt_name(column: str, names: Collection[str]) -> str | None:
+    """The one of `names` that `column` is probably a misspelling of, None where there is none."""
+    name = nearest(column, names, cutoff=_MISSPELT)
+    if name and (column.casefold() == name or f"_{name}_" not in f"_{column.casefold()}_"):
+        return name
+    return None
+
+
 def sample_fields(
-    values: Mapping[str, Any], by_column: Mapping[str, str], *, cells: bool
+    values: Mapping[str, Any],
+    by_column: Mapping[str, str],
+    *,
+    cells: bool,
+    contexts_separator: str | None = None,
 ) -> tuple[dict[str, Any], list[RecordError]]:
     """(fields of the sample, errors) of one record.
 
     `by_column` maps columns to the fields they fill; the other columns become metadata. With
-    `cells` every value is text, in which a list is written as JSON. Values are taken as they
-    are: nothing is trimmed, and a number is not accepted as text.
+    `cells` a list may be written as a text. A text of contexts is split at `contexts_separator`;
+    blank parts are left out. Values are taken as they are: nothing is trimmed, and a number is not
+    accepted as text.
     """
     fields: dict[str, Any] = dict.fromkeys(Sample.model_fields) | {"other_references": []}
     metadata: dict[str, Any] = {}
@@ -136,9 +149,10 @@ def sample_fields(
             metadata[column] = value
             continue
         try:
-            rest = _fill(
-                fields, field, _parse_list_cell(value) if cells and field in _LIST_FIELDS else value
-            )
+            found = _parse_list_cell(value) if cells and field in _LIST_FIELDS else value
+            if field == "retrieved_contexts" and contexts_separator and isinstance(found, str):
+                found = [part for part in found.split(contexts_separator) if part.strip()]
+            rest = _fill(fields, field, found)
         except RecordError as error:
             errors.append(RecordError(f"{column!r} {error.what}", error.hint))
         else:

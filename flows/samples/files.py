@@ -22,7 +22,8 @@ Found = tuple[list[tuple[str, Path]], list[Fault]]
 def find_files(pattern: str, base: Path, folder: Path) -> tuple[list[SampleFile], list[Fault]]:
     """(files, faults) of a path or glob below the folder `base`, or of an S3 address or glob.
 
-    The files are in the order of their names; S3 objects are copied into `folder`. A file that
+    The files are in the order of their names; S3 objects are copied into `folder`. Messages call
+    a file as it is reached from the working directory where `base` is relative to that. A file that
     is missing, of an unknown format, unreadable or not UTF-8 is a fault instead.
     """
     found, faults = _remote(pattern, folder) if is_remote(pattern) else _local(pattern, base)
@@ -38,20 +39,27 @@ def find_files(pattern: str, base: Path, folder: Path) -> tuple[list[SampleFile]
 
 def _local(pattern: str, base: Path) -> Found:
     if path_exists(base / pattern):
-        return [(pattern, base / pattern)], []
+        return [(shown_path(pattern, base), base / pattern)], []
     names = sorted(glob.glob(pattern, root_dir=base, recursive=True))
-    return [(name, base / name) for name in names], [] if names else [_no_file(pattern, base)]
+    found = [(shown_path(name, base), base / name) for name in names]
+    return found, [] if found else [_no_file(pattern, base)]
+
+
+def shown_path(pattern: str, base: Path) -> str:
+    """What messages call a path or glob below `base`, or an address."""
+    return pattern if is_remote(pattern) or base.is_absolute() else str(base / pattern)
 
 
 def _no_file(pattern: str, base: Path) -> Fault:
+    shown = shown_path(pattern, base)
     if glob.has_magic(pattern):
-        return Fault(pattern, "no file matches", f"the search starts in {base}")
+        return Fault(shown, "no file matches", f"the search starts in {base.absolute()}")
     folder = (base / pattern).parent
     if not is_folder(folder):
-        return Fault(pattern, "no such file", f"there is no folder {folder} either")
+        return Fault(shown, "no such file", f"there is no folder {folder} either")
     near = nearest(Path(pattern).name, [other.name for other in folder.iterdir()])
-    hint = f"did you mean {near!r}?" if near else f"the folder searched is {folder}"
-    return Fault(pattern, "no such file", hint)
+    hint = f"did you mean {near!r}?" if near else f"the folder searched is {folder.absolute()}"
+    return Fault(shown, "no such file", hint)
 
 
 def _remote(pattern: str, folder: Path) -> Found:

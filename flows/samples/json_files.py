@@ -15,7 +15,13 @@ import polars as pl
 from pydantic_core import from_json
 
 from claimflow.flows.pipeline.limits import RECORD_BYTES
-from claimflow.flows.samples.records import TOO_DEEP, TOO_LARGE, Record, RecordError
+from claimflow.flows.samples.records import (
+    TOO_DEEP,
+    TOO_LARGE,
+    Record,
+    RecordError,
+    ragchecker_sample,
+)
 
 _BATCH_ROWS: Final = 250
 _BLOCK: Final = 1 << 20
@@ -25,6 +31,7 @@ _ELEMENTS: Final = """
 _RECORD_IN_MESSAGE: Final = re.compile(r"in record/value (?P<record>\d+): (?P<what>.*?)\.")
 _LINE_HINT: Final = "write one JSON object on each line"
 _ARRAY_HINT: Final = "write one array of objects"
+_NO_ARRAY: Final = RecordError("the file is not an array", f"{_ARRAY_HINT}, or call it .jsonl")
 
 # A valid surrogate pair, a lone surrogate, or any other escape: the last one skips the escaped
 # backslash in \\ud800.
@@ -37,6 +44,9 @@ _ESCAPE: Final = re.compile(
 # A quote and a colon end a name of an object. The same within a text makes the count too high,
 # so that the slow decoder is used.
 _NAME_END: Final = re.compile(rb'"\s*:')
+
+_BLANKS: Final = re.compile(r"[ \t\r\n]*")
+_SCANNER: Final = json.JSONDecoder()
 
 VALUE_KINDS: Final = {
     str: "text",
@@ -75,10 +85,15 @@ def _is_blank(line: bytes) -> bool:
 
 
 def read_json_array(path: Path) -> Iterator[Record]:
-    """One record per element, numbered from 1.
+    """One record per element, numbered from 1; also of `{"results": [...]}`, as RAGChecker writes.
 
     Nothing can be read behind a malformed element, so that is the last record then.
     """
+    with path.open("rb") as file:
+        start = file.read(_BLOCK).removeprefix(codecs.BOM_UTF8).lstrip()
+    if start.startswith(b"{"):
+        yield from _read_results(path)
+        return
     elements = enumerate(_elements_without_lone_surrogates(path), start=1)
     try:
         for number, text in elements:
@@ -123,19 +138,102 @@ def _elements(path: Path) -> Iterator[str]:
 
 def _malformed_array(message: str) -> Record:
     if "Expected top-level JSON array" in message:
-        return Record(
-            1, RecordError("the file is not an array", f"{_ARRAY_HINT}, or call it .jsonl")
-        )
+        return Record(1, _NO_ARRAY, ends_file=True)
     if "maximum_object_size" in message:
         # DuckDB does not say which one.
         what = f"this sample, or one after it, has more than {RECORD_BYTES >> 20} MiB"
-        return Record(1, RecordError(what, TOO_LARGE.hint))
+        return Record(1, RecordError(what, TOO_LARGE.hint), ends_file=True)
     found = _RECORD_IN_MESSAGE.search(message)
     if found is None:
-        return Record(1, RecordError(f"broken JSON ({message.splitlines()[0]})", _ARRAY_HINT))
+        error = RecordError(f"broken JSON ({message.splitlines()[0]})", _ARRAY_HINT)
+        return Record(1, error, ends_file=True)
     # DuckDB counts the opening bracket as a record.
     what = f"broken JSON ({found['what']})"
-    return Record(max(1, int(found["record"]) - 1), RecordError(what, _ARRAY_HINT))
+    number = max(1, int(found["record"]) - 1)
+    return Record(number, RecordError(what, _ARRAY_HINT), ends_file=True)
+
+
+def _read_results(path: Path) -> Iterator[Record]:
+    """The members of the list `results` of an object; its other members are skipped."""
+    number = 1
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        window = _JsonWindow(file)
+        try:
+            window.take("{")
+            while window.value() != '"results"':
+                window.take(":")
+                window.value()
+                if window.take(",}") == "}":
+                    yield Record(1, _NO_ARRAY, ends_file=True)
+                    return
+            window.take(":")
+            window.take("[")
+            while window.peek() != "]":
+                yield _result(number, window.value().encode())
+                number += 1
+                if window.take(",]") == "]":
+                    return
+        except RecordError as error:
+            yield Record(number, error, ends_file=True)
+
+
+def _result(number: int, text: bytes) -> Record:
+    values = TOO_LARGE if len(text) > RECORD_BYTES else decode_object(text, hint=_ARRAY_HINT)
+    return Record(number, ragchecker_sample(values) if isinstance(values, dict) else values)
+
+
+class _JsonWindow:
+    """Reads the values of a JSON text one by one; holds little more than one of them."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+        self._text = ""
+        self._start = 0
+
+    def peek(self) -> str:
+        """The next character that is not blank; empty at the end of the file."""
+        while True:
+            blank = _BLANKS.match(self._text, self._start)
+            self._start = blank.end() if blank else self._start
+            if self._start < len(self._text) or not self._read(_BLOCK):
+                return self._text[self._start : self._start + 1]
+
+    def take(self, signs: str) -> str:
+        """The next character, which must be one of `signs`; raises `RecordError`."""
+        sign = self.peek()
+        if not sign or sign not in signs:
+            found = repr(sign) if sign else "the end of the file"
+            what = f"broken JSON ({found} instead of {' or '.join(map(repr, signs))})"
+            raise RecordError(what, _ARRAY_HINT)
+        self._start += 1
+        return sign
+
+    def value(self) -> str:
+        """The text of the next value; raises `RecordError` where there is none."""
+        self.peek()
+        while True:
+            try:
+                _, end = _SCANNER.raw_decode(self._text, self._start)
+            except json.JSONDecodeError as error:
+                end, what = None, f"broken JSON ({error.msg})"
+            except RecursionError:
+                raise TOO_DEEP from None
+            # A number may go on behind the end of what is read.
+            if end is not None and end < len(self._text):
+                break
+            size = len(self._text) - self._start
+            if size > RECORD_BYTES or not self._read(max(size, _BLOCK)):
+                if end is None:
+                    raise RecordError(what, _ARRAY_HINT)
+                break
+        text, self._start = self._text[self._start : end], end
+        return text
+
+    def _read(self, size: int) -> bool:
+        """Read on and drop what was taken; False at the end of the file."""
+        more = self._file.read(size)
+        self._text, self._start = self._text[self._start :] + more, 0
+        return bool(more)
 
 
 def decode_object(line: bytes, *, hint: str) -> dict[str, Any] | RecordError:

@@ -55,7 +55,9 @@ def samples_from(
     answers: Any,
     *,
     rename: Mapping[str, str] | None = None,
+    contexts_separator: str | None = None,
     limit: int | None = None,
+    skip_unusable: bool = False,
     name: str = "answers",
 ) -> SampleSource:
     """Read and check the samples in `answers`, as `read_samples` does for files.
@@ -73,7 +75,14 @@ def samples_from(
     Exceptions of an iterable or a lazy query are those of the caller.
     """
     if isinstance(answers, str | Path):
-        return read_samples(str(answers), base=Path.cwd(), rename=rename or {}, limit=limit)
+        return read_samples(
+            str(answers),
+            base=Path(),
+            rename=rename or {},
+            contexts_separator=contexts_separator,
+            limit=limit,
+            skip_unusable=skip_unusable,
+        )
     faults: list[Fault] = []
     origin = _Answers(name)
     rows: Iterable[Any] = ()
@@ -82,7 +91,15 @@ def samples_from(
     except _UnusableError as error:
         faults.append(error.fault)
     records = ((origin, origin.read(number, row)) for number, row in enumerate(rows))
-    found = checked_samples(records, faults, path=name, rename=rename or {}, limit=limit)
+    found = checked_samples(
+        records,
+        faults,
+        path=name,
+        rename=rename or {},
+        contexts_separator=contexts_separator,
+        limit=limit,
+        skip_unusable=skip_unusable,
+    )
     if found.available or found.faults:
         return found
     return replace(found, faults=(Fault(name, "no samples", "give at least one"),))

@@ -4,7 +4,7 @@ import io
 import tempfile
 import threading
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice, starmap
@@ -19,10 +19,11 @@ from claimflow.flows.samples.fields import (
     fields_by_column,
     mapping_faults,
     misspelt_fields,
+    misspelt_name,
     sample_fields,
     unknown_fields,
 )
-from claimflow.flows.samples.files import find_files
+from claimflow.flows.samples.files import find_files, shown_path
 from claimflow.flows.samples.formats import read_records
 from claimflow.flows.samples.records import Origin, Record, RecordError, too_many_columns
 from claimflow.flows.store.fingerprint import Digest
@@ -44,11 +45,12 @@ class SampleSource:
 
     `mapping` is the input column that fills each field, `present` the fields that at least one
     sample has a value for (an empty text or list is one), `metadata` all other columns, and
-    `misspelt` the column that is probably meant for a field that is not present. `count` is the
-    number of samples, `available` the number in the files, and `selection` the option that left
-    some out, None where none did. `size` is their bytes in memory and `digest` that of their table.
-    `faults` is everything wrong with the input; with faults, samples are missing. The samples are a
-    copy: files that change later have no effect.
+    `misspelt` the column that is probably meant for a field that is not present. `warnings` are the
+    samples that were left out as unusable, and fields that are misspelt in some samples. `count`
+    is the number of samples, `available` the number in the files, and `selection` the options that
+    left some out, None where none did. `size` is their bytes in memory and `digest` that of their
+    table. `faults` is everything wrong with the input; with faults, samples are missing. The
+    samples are a copy: files that change later have no effect.
     """
 
     path: str
@@ -56,6 +58,7 @@ class SampleSource:
     present: frozenset[str]
     metadata: frozenset[str]
     misspelt: Mapping[str, str]
+    warnings: tuple[Fault, ...]
     count: int
     available: int
     selection: str | None
@@ -80,26 +83,44 @@ class SampleSource:
         selected = (table.filter(pl.col("sample_id").is_in(ids)) for table in self._buffer)
         kept = _buffered(table for table in selected if table.height)
         digest = kept.digest.value()
-        left_out = selection if kept.rows < self.available else None
+        options = [self.selection, selection if kept.rows < self.count else None]
+        left_out = " ".join(filter(None, options)) or None
         return replace(
             self, count=kept.rows, selection=left_out, size=kept.size, digest=digest, _buffer=kept
         )
 
 
 def read_samples(
-    path: str, *, base: Path, rename: Mapping[str, str], limit: int | None = None
+    path: str,
+    *,
+    base: Path,
+    rename: Mapping[str, str],
+    contexts_separator: str | None = None,
+    limit: int | None = None,
+    skip_unusable: bool = False,
 ) -> SampleSource:
     """Read and check the samples of `path`: a path or glob below `base`, or one on S3.
 
     `rename` maps input columns to fields of a sample and takes precedence over the known names.
-    `limit` reads the first samples only; the rest is counted and not checked. A sample without
-    `sample_id` gets one made from its content, and from its number among samples with the same
-    content. Raises nothing for bad input: all faults are in the result.
+    A text of contexts is split at `contexts_separator`. `limit` reads the first samples only; the
+    rest is counted and not checked. `skip_unusable` leaves out samples that cannot be used, where
+    the file can be read on behind them. A sample without `sample_id` gets one made from its
+    content, and from its number among samples with the same content. Messages call files as
+    `base` is given, relative to the working directory or not. Raises nothing for bad input: all
+    faults are in the result.
     """
     with tempfile.TemporaryDirectory(prefix="claimflow-") as folder:
         files, faults = find_files(path, base, Path(folder))
         records = read_records(files, faults, required="samples")
-        return checked_samples(records, faults, path=path, rename=rename, limit=limit)
+        return checked_samples(
+            records,
+            faults,
+            path=shown_path(path, base),
+            rename=rename,
+            contexts_separator=contexts_separator,
+            limit=limit,
+            skip_unusable=skip_unusable,
+        )
 
 
 def checked_samples(
@@ -108,15 +129,17 @@ def checked_samples(
     *,
     path: str,
     rename: Mapping[str, str],
+    contexts_separator: str | None = None,
     limit: int | None = None,
+    skip_unusable: bool = False,
 ) -> SampleSource:
     """The samples of `records`, checked; what is wrong with them is added to `faults`.
 
-    `path` is what the samples were read from, for messages. `rename` and `limit` are those of
+    `path` is what the samples were read from, for messages. The options are those of
     `read_samples`.
     """
     by_column = fields_by_column(rename)
-    reader = _SampleReader(by_column, faults)
+    reader = _SampleReader(by_column, contexts_separator, faults, skip_unusable=skip_unusable)
     kept = _buffered(reader.tables(islice(records, limit)))
     rest = _count_rest(records, faults) if limit is not None else 0
     faults += unknown_fields(rename)
@@ -124,15 +147,21 @@ def checked_samples(
         faults += mapping_faults(path, reader.columns, rename)
     given = {by_column[name]: name for name in sorted(reader.columns) if name in by_column}
     missing = {field for field in FIELDS if field not in given or field not in kept.present}
+    skipped = reader.skipped
+    if skipped and not kept.rows and not faults:
+        faults += reader.first_skipped
+        faults.append(Fault(path, "no sample can be used", "correct one or more"))
+    left_out = {f"--limit {limit}": rest, "--skip-unusable": skipped}
     return SampleSource(
         path=path,
         mapping={field: given[field] for field in FIELDS if field in given},
         present=frozenset(kept.present),
         metadata=frozenset(reader.columns - by_column.keys()),
         misspelt=misspelt_fields(reader.columns, rename, missing),
+        warnings=tuple(reader.warnings(missing)),
         count=kept.rows,
-        available=kept.rows + rest,
-        selection=f"--limit {limit}" if rest else None,
+        available=kept.rows + skipped + rest,
+        selection=" ".join(option for option, count in left_out.items() if count) or None,
         size=kept.size,
         digest=kept.digest.value(),
         faults=tuple(faults),
@@ -149,14 +178,44 @@ def _count_rest(records: Iterable[object], faults: list[Fault]) -> int:
 
 
 class _SampleReader:
-    """Records to samples with ids; collects the `columns` and adds to `faults`."""
+    """Records to samples with ids; collects the `columns` and adds to `faults`.
 
-    def __init__(self, by_column: Mapping[str, str], faults: list[Fault]) -> None:
+    With `skip_unusable`, records that are no sample are counted as `skipped` instead.
+    """
+
+    def __init__(
+        self,
+        by_column: Mapping[str, str],
+        contexts_separator: str | None,
+        faults: list[Fault],
+        *,
+        skip_unusable: bool,
+    ) -> None:
         self.columns: set[str] = set()
+        self.skipped = 0
+        self.first_skipped: list[Fault] = []
         self._faults = faults
         self._by_column = by_column
+        self._contexts_separator = contexts_separator
+        self._skip_unusable = skip_unusable
         self._places: dict[str, tuple[Origin, int]] = {}
         self._copies: dict[str, int] = {}
+        # Column -> the name that it is probably a misspelling of, and where it is used instead.
+        self._misspelt: dict[str, str | None] = {}
+        self._misspelt_at: dict[str, tuple[str, int]] = {}
+
+    def warnings(self, missing: Collection[str]) -> Iterator[Fault]:
+        """What was left out, and fields not in `missing` whose name is misspelt in some samples."""
+        if self.first_skipped:
+            place, what, hint = self.first_skipped[0]
+            more = f" (and {self.skipped - 1:,} more)" if self.skipped > 1 else ""
+            yield Fault(place, f"left out as unusable{more}: {what}", hint)
+        for column, (first, count) in self._misspelt_at.items():
+            name = self._misspelt[column]
+            if name and self._by_column[name] not in missing:
+                more = f" (and {count - 1:,} more)" if count > 1 else ""
+                what = f"the sample has {column!r} and no {self._by_column[name]!r}{more}"
+                yield Fault(first, what, f"did you mean {name!r}?")
 
     def tables(self, records: Iterable[tuple[Origin, Record]]) -> Iterator[pl.DataFrame]:
         """The samples without a fault, in tables of 250 rows or fewer."""
@@ -171,18 +230,45 @@ class _SampleReader:
 
     def _sample(self, origin: Origin, record: Record) -> dict[str, Any] | None:
         if isinstance(record.values, RecordError):
-            self._add_faults(origin, record.number, [record.values])
+            self._add_faults(origin, record, [record.values])
             return None
         if error := too_many_columns(len(record.values)):
-            self._add_faults(origin, record.number, [error])
+            self._add_faults(origin, record, [error])
             return None
         self.columns.update(record.values)
-        sample, errors = sample_fields(record.values, self._by_column, cells=origin.cells)
+        sample, errors = sample_fields(
+            record.values,
+            self._by_column,
+            cells=origin.cells,
+            contexts_separator=self._contexts_separator,
+        )
         if sample["sample_id"] is None and not errors:
             sample["sample_id"] = self._content_id(sample)
-        errors += self._repeated_id(sample["sample_id"], origin, record.number)
-        self._add_faults(origin, record.number, errors)
-        return None if errors else sample
+        if not (errors and self._skip_unusable):
+            errors += self._repeated_id(sample["sample_id"], origin, record.number)
+        self._add_faults(origin, record, errors)
+        if errors:
+            return None
+        self._note_misspelt(sample, record.values, origin.place, record.number)
+        return sample
+
+    def _note_misspelt(
+        self,
+        sample: Mapping[str, Any],
+        columns: Iterable[str],
+        place: Callable[[int], str],
+        number: int,
+    ) -> None:
+        """Note columns that are probably meant for a field that this sample does not have."""
+        for column in columns:
+            if column in self._by_column:
+                continue
+            if column not in self._misspelt:
+                self._misspelt[column] = misspelt_name(column, self._by_column)
+            name = self._misspelt[column]
+            if name and sample[self._by_column[name]] is None:
+                first, count = self._misspelt_at.get(column) or (place(number), 0)
+                self._misspelt_at[column] = first, count + 1
 
     def _repeated_id(self, sample_id: str | None, origin: Origin, number: int) -> list[RecordError]:
         here = (origin, number)
@@ -192,8 +278,14 @@ class _SampleReader:
         what = f"sample_id {sample_id!r} is already at {first.place(there)}"
         return [RecordError(what, "give every sample an id of its own")]
 
-    def _add_faults(self, origin: Origin, number: int, errors: Iterable[RecordError]) -> None:
-        self._faults += [Fault(origin.place(number), error.what, error.hint) for error in errors]
+    def _add_faults(self, origin: Origin, record: Record, errors: Sequence[RecordError]) -> None:
+        place = origin.place(record.number)
+        faults = [Fault(place, error.what, error.hint) for error in errors]
+        if not self._skip_unusable or record.ends_file:
+            self._faults += faults
+        elif faults:
+            self.skipped += 1
+            self.first_skipped = self.first_skipped or faults
 
     def _content_id(self, sample: Mapping[str, Any]) -> str:
         """Key of the content, and of the number of earlier samples with that content."""

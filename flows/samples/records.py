@@ -52,10 +52,14 @@ class Origin(Protocol):
 
 
 class Record(NamedTuple):
-    """One sample as it is in a file: its number, and its values or what is wrong with it."""
+    """One sample as it is in a file: its number, and its values or what is wrong with it.
+
+    `ends_file`: it is malformed, so that other samples of the file are not read.
+    """
 
     number: int
     values: dict[str, Any] | RecordError
+    ends_file: bool = False
 
 
 RecordReader = Callable[[Path], Iterator[Record]]

@@ -68,7 +68,8 @@ def _ids_in_file(path: Path) -> list[str]:
 
 def _lines(path: Path) -> list[str]:
     try:
-        lines = path.read_text("utf-8-sig").splitlines()
+        # Other separators of Unicode may be in an id.
+        lines = path.read_text("utf-8-sig").split("\n")
     except (OSError, UnicodeError) as error:
         what = f"cannot be read ({error})"
         hint = "write one id a line, as UTF-8"

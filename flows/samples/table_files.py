@@ -52,7 +52,7 @@ def read_parquet(path: Path) -> Iterator[Record]:
     number = 0
     rows = pl.scan_parquet(path, glob=False, low_memory=True)
     if error := too_many_columns(rows.collect_schema().len()):
-        yield Record(1, error)
+        yield Record(1, error, ends_file=True)
         return
     for batch in rows.collect_batches(chunk_size=_BATCH_ROWS, lazy=True):
         # Equal texts share memory in a batch, but not as rows.
@@ -72,15 +72,18 @@ def read_csv(path: Path) -> Iterator[Record]:
     rows = pl.scan_csv(path, infer_schema=False, glob=False)
     header = rows.collect_schema().names()
     if error := too_many_columns(len(header)):
-        yield Record(1, error)
+        yield Record(1, error, ends_file=True)
         return
     if other := next(_other_separator(header), None):
         # Every row would be malformed too.
-        yield other
+        yield other._replace(ends_file=True)
         return
     malformed = [*_repeated_names(header)]
     malformed += _malformed_rows(path, len(header))
-    yield from malformed or _csv_rows(rows, header)
+    if malformed:
+        yield from (record._replace(ends_file=True) for record in malformed)
+    else:
+        yield from _csv_rows(rows, header)
 
 
 def _csv_rows(rows: pl.LazyFrame, header: list[str]) -> Iterator[Record]:

@@ -136,6 +136,74 @@ def test_a_misspelt_field_that_no_step_needs_is_a_warning(
         assert caplog.messages == (warned if column == "refrence" else [])
 
 
+def test_a_field_that_is_misspelt_in_some_samples_is_a_warning(
+    small: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = [
+        {
+            "response": "Paris is old.",
+            "reference": "Paris is old.",
+            "contexts": ["x"],
+            "topic": "t",
+        },
+        {"respnse": "Paris is new.", "reference": "Paris is old."},
+        {"response": "Paris.", "respnse": "x", "reference": "Paris is old."},
+        {"respnse": "Rome is new.", "reference": "Rome is old."},
+    ]
+    small.with_name("samples.jsonl").write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    with chdir(small.parent):
+        assert main(["plan", "small.yaml"]) == 0
+    assert caplog.messages == [
+        "claimflow: warning: samples.jsonl:2: the sample has 'respnse' and no 'response' "
+        "(and 1 more); did you mean 'response'?"
+    ]
+
+
+def test_slices_that_no_sample_has_are_a_warning(
+    small: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (small.parent / "samples.jsonl").write_text('{"answer": "Paris is old.", "topic": "x"}\n')
+    small.write_text(
+        "name: p\nsamples: {path: samples.jsonl}\nstore: s.duckdb\nsteps:\n"
+        "  claims: {use: decompose_claims, of: response}\n"
+        "  summary: {use: summarize_scores, slices: [topic, topc, answer]}\n"
+        "  matches: {use: lexical_match, against: reference, unit: text}\n"
+        "  scores: {use: deterministic_correctness, reference_matches: matches}\n"
+    )
+    with chdir(small.parent):
+        assert main(["plan", "small.yaml"]) == 2
+    caplog.clear()
+    (small.parent / "samples.jsonl").write_text(
+        '{"answer": "Paris is old.", "reference": "Paris is old.", "topic": "x"}\n'
+    )
+    with chdir(small.parent):
+        assert main(["plan", "small.yaml"]) == 0
+    place = "claimflow: warning: small.yaml:6 steps.summary.slices: no sample has the field"
+    assert caplog.messages == [
+        f"{place} 'topc'; did you mean 'topic'?",
+        f"{place} 'answer'; known are topic",
+    ]
+
+
+def test_files_are_named_as_they_are_reached(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (small.parent / "samples.jsonl").write_text('{"answer": 5}\n')
+    with chdir(small.parent.parent):
+        config = f"{small.parent.name}/small.yaml"
+        assert main(["plan", config]) == 2
+        assert capsys.readouterr().err == (
+            f"claimflow: {small.parent.name}/samples.jsonl:1: 'answer' is a number; "
+            "write it as text\n"
+        )
+        small.with_name("samples.jsonl").rename(small.with_name("sample.jsonl"))
+        assert main(["plan", config]) == 2
+        assert capsys.readouterr().err == (
+            f"claimflow: {config}:3 samples.path: {small.parent.name}/samples.jsonl: "
+            "no such file; did you mean 'sample.jsonl'?\n"
+        )
+
+
 def test_limit_takes_the_first_samples(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = small.with_name("other.duckdb")
     assert main(["run", str(small), "--limit", "1", "--store", str(store)]) == 0

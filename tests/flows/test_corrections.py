@@ -443,7 +443,9 @@ def test_supplied_claims_that_no_sample_has(
         assert claimflow("plan", "p.yaml") == 2
     assert capsys.readouterr().err == (
         "claimflow: p.yaml:2 samples: no sample has 'response_claims', which is needed by "
-        "response_claims; name the column that holds it, as in rename: {COLUMN: response_claims}, "
+        "response_claims (columns found: reference, response, sample_id; "
+        "recognised: sample_id, response, reference); "
+        "name the column that holds it, as in rename: {COLUMN: response_claims}, "
         "or remove these steps\n"
     )
 

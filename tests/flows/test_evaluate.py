@@ -279,3 +279,16 @@ STYLE = """element => {
     const style = getComputedStyle(element);
     return [style.color, style.backgroundColor, style.border, style.padding, style.textAlign];
 }"""
+
+
+def test_answers_that_cannot_be_used_can_be_left_out() -> None:
+    answers = [*WITH_REFERENCE, {"response": 5}]
+    with pytest.raises(claimflow.InputError, match=r"answers\[2\]: 'response' is a number"):
+        claimflow.evaluate(answers, metrics=["rouge_l_f1"])
+    found = claimflow.evaluate(answers, metrics=["rouge_l_f1"], skip_unusable=True)
+    assert found.scores["sample_id"].unique().sort().to_list() == ["a", "b"]
+    (recorded,) = found.sql(
+        f"SELECT sample_count, samples_available, selection FROM audit.runs "
+        f"WHERE run_id = '{found.run_id}'"
+    ).rows()
+    assert recorded == (2, 3, "--skip-unusable")

@@ -39,6 +39,39 @@ def run(path: Path, *, limit: int | None = None, only: tuple[str, ...] = ()) -> 
     return run_pipeline(prepare(path, limit=limit, rerun=rerun), rerun=rerun).run_id
 
 
+def test_unusable_samples_are_left_out_and_counted(
+    small: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with chdir(small.parent):
+        with Path("samples.jsonl").open("a", encoding="utf-8") as file:
+            file.write('{"sample_id": "x", "response": 5}\nnot JSON\n{"sample_id": "birth"}\n')
+        assert main(["run", "small.yaml"]) == 2
+        messages = capsys.readouterr().err.splitlines()
+        assert len(messages) == 3
+        assert messages[0] == "claimflow: samples.jsonl:4: 'response' is a number; write it as text"
+        assert main(["plan", "small.yaml", "--skip-unusable"]) == 0
+        assert "partial run (--skip-unusable): latest," in capsys.readouterr().out
+        caplog.clear()
+        assert main(["run", "small.yaml", "--skip-unusable"]) == 0
+        assert caplog.messages == [
+            "claimflow: warning: samples.jsonl:4: left out as unusable (and 2 more): "
+            "'response' is a number; write it as text"
+        ]
+        printed = capsys.readouterr().out
+        assert ": 3 of 6 samples, 8 steps made" in printed
+        assert "partial run (--skip-unusable): latest," in printed
+        assert main(["report", "--format", "markdown"]) == 0
+        assert "3 of 6 samples" in capsys.readouterr().out
+        recorded = ask(small, "SELECT sample_count, samples_available, selection FROM audit.runs")
+        assert recorded == [(3, 6, "--skip-unusable")]
+        assert main(["plan", "small.yaml", "--skip-unusable", "--limit", "2"]) == 0
+        assert "partial run (--limit 2): latest," in capsys.readouterr().out
+        Path("ids").write_text("birth\n", "utf-8")
+        some = prepare(small, rerun=Rerun(skip_unusable=True, samples="ids")).samples
+        assert (some.count, some.available) == (1, 6)
+        assert some.selection == "--skip-unusable --samples ids"
+
+
 def ask(path: Path, sql: str) -> list[tuple[object, ...]]:
     with Store(path.with_name("small.duckdb")).reading() as connection:
         return connection.execute(sql).fetchall()
@@ -51,6 +84,7 @@ def ask(path: Path, sql: str) -> list[tuple[object, ...]]:
         ({}, 3, (3, 3, 8, 8, None)),
         ({}, 2, (2, 3, 8, 8, "--limit 2")),
         ({"samples": "ids"}, None, (1, 3, 8, 8, "--samples ids")),
+        ({"skip_unusable": True}, None, (3, 3, 8, 8, None)),
         ({"only": ("precision",)}, None, (3, 3, 4, 8, "--only precision")),
         ({"from_step": "precision"}, 2, (2, 3, 7, 8, "--limit 2 --from precision")),
     ],

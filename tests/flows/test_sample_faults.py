@@ -350,3 +350,58 @@ def test_a_rename_is_not_blamed_when_nothing_could_be_read(tmp_path: Path) -> No
     assert messages(tmp_path, "no.jsonl", {"a": "response"}) == [
         f"no.jsonl: no such file; the folder searched is {tmp_path}"
     ]
+
+
+def skipped(folder: Path, name: str, text: str) -> tuple[list[str], list[str], int]:
+    """(responses, faults, number of samples left out) of a file where unusable ones are skipped."""
+    (folder / name).write_text(text, "utf-8")
+    source = read_samples(name, base=folder, rename={}, skip_unusable=True)
+    responses = [row for table in source.shards(100) for row in table["response"]]
+    return responses, [str(fault) for fault in source.faults], source.available - source.count
+
+
+def test_unusable_samples_can_be_left_out(tmp_path: Path) -> None:
+    lines = '{"id": 1, "answer": 5}\n{"id": 1, "answer": "a"}\nno\n{"id": 1, "answer": "b"}\n'
+    assert skipped(tmp_path, "s.jsonl", lines) == (["a"], [], 3)
+    array = '[{"id": 1, "answer": 5}, {"id": 2, "answer": "a"}]'
+    assert skipped(tmp_path, "s.json", array) == (["a"], [], 1)
+    cells = "id,answer,contexts\n1,a,\"['a' 'b']\"\n2,b,c\n"
+    assert skipped(tmp_path, "s.csv", cells) == (["b"], [], 1)
+
+
+def test_a_file_that_cannot_be_read_on_is_not_left_out(tmp_path: Path) -> None:
+    _, faults, _ = skipped(tmp_path, "s.json", '[{"answer": "a"}, {"answer" 1}, {"answer": "b"}]')
+    assert faults == [f"s.json sample 2: broken JSON (unexpected character); {ARRAY}"]
+    _, faults, _ = skipped(tmp_path, "s.csv", "id,answer\n1,a,b\n2,c\n")
+    assert faults == ['s.csv:2: more cells than the header names; quote a comma: "one, two"']
+    _, faults, _ = skipped(tmp_path, "s.jsonl", '{"answer": 1}\n{"answer": 2}\n')
+    assert faults == [
+        "s.jsonl:1: 'answer' is a number; write it as text",
+        "s.jsonl: no sample can be used; correct one or more",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"results": [{"query": "q"}, {"query": }]}', "sample 2: broken JSON (Expecting value)"),
+        ('{"results": [{"query": "q"}', "sample 2: broken JSON (the end of the file instead of "
+         "',' or ']')"),
+        ('{"results": [{"query": "q"} {}]}', "sample 2: broken JSON ('{' instead of ',' or ']')"),
+        ('{"results": [5]}', "sample 1: a number instead of an object"),
+        ('{"results": {"a": 1}}', "sample 1: broken JSON ('{' instead of '[')"),
+        ('{"results": [', "sample 1: broken JSON (Expecting value)"),
+        ('{"a" 1}', "sample 1: broken JSON ('1' instead of ':')"),
+        ('{"results": [' + "[" * 100_000, "sample 1: brackets nested about a thousand deep"),
+    ],
+)  # fmt: skip
+def test_malformed_results(tmp_path: Path, text: str, message: str) -> None:
+    (found,) = messages_of(tmp_path, "s.json", text)
+    assert found.startswith(f"s.json {message}; ")
+
+
+def test_results_in_another_encoding(tmp_path: Path) -> None:
+    results = '{"results": [{"response": "é"}]}'.encode("latin-1")
+    assert messages_of(tmp_path, "s.json", results) == [
+        "s.json:1: the byte 0xe9 is not UTF-8; save the file as UTF-8"
+    ]

@@ -359,3 +359,58 @@ def test_the_demo_is_read() -> None:
     }
     labels = {json.loads(row["metadata"])["human_label"] for row in rows(source)}
     assert labels == {"good", "mixed", "poor"}
+
+
+RESULT = {
+    "query_id": "7",
+    "query": "q",
+    "gt_answer": "g",
+    "response": "r",
+    "retrieved_context": [{"doc_id": "1", "text": "c"}],
+    "response_claims": [["r", "is", "it"], ["s"]],
+    "gt_answer_claims": [["g", "is", "it"]],
+}
+
+
+def test_results_of_ragchecker(tmp_path: Path) -> None:
+    metrics = {"overall_metrics": {"f1": 1.5e-3}, "names": ["}", '\\"results\\": [']}
+    for results in (
+        {"results": [RESULT], "metrics": metrics},
+        {"metrics": metrics, "n": -12.5, "results": [RESULT]},
+    ):
+        text = "\ufeff " + json.dumps(results, indent=1)
+        (tmp_path / "s.json").write_text(text, "utf-8", newline="\r\n")
+        (row,) = rows(read(tmp_path, "s.json"))
+        assert (row["sample_id"], row["user_input"], row["reference"]) == ("7", "q", "g")
+        assert (row["response"], row["retrieved_contexts"]) == ("r", ["c"])
+        assert (row["response_claims"], row["reference_claims"]) == (["r is it", "s"], ["g is it"])
+        assert json.loads(row["metadata"]) == {"retrieved_context": [{"doc_id": "1"}]}
+
+
+def test_results_of_ragchecker_of_many_blocks(tmp_path: Path) -> None:
+    results = [RESULT | {"query_id": str(n), "response": "é" * (n * 300_000)} for n in range(12)]
+    text = json.dumps({"results": results, "metrics": {}}, ensure_ascii=False)
+    (tmp_path / "s.json").write_text(text, "utf-8")
+    found = rows(read(tmp_path, "s.json"))
+    assert [len(row["response"]) for row in found] == [n * 300_000 for n in range(12)]
+
+
+def test_contexts_with_a_separator(tmp_path: Path) -> None:
+    samples = [{"contexts": "one\n\ntwo\n\n"}, {"contexts": ["a\n\nb"]}, {"contexts": ""}]
+    samples.append({"contexts": None})
+    write_jsonl(tmp_path / "s.jsonl", samples)
+    source = read_samples("s.jsonl", base=tmp_path, rename={}, contexts_separator="\n\n")
+    found = [row["retrieved_contexts"] for row in rows(source)]
+    assert found == [["one", "two"], ["a\n\nb"], [], None]
+    (tmp_path / "s.csv").write_text("answer,contexts\na,one | two\nb,\"['c | d', 'e']\"\n")
+    source = read_samples("s.csv", base=tmp_path, rename={}, contexts_separator=" | ")
+    found = [row["retrieved_contexts"] for row in rows(source)]
+    assert found == [["one", "two"], ["c | d", "e"]]
+
+
+def test_byte_order_marks_and_mixed_line_ends(tmp_path: Path) -> None:
+    text = '\ufeff{"answer": "a"}\r\n\n{"answer": "b\u2028c"}\n{"answer": "d"}\r\n'
+    (tmp_path / "s.jsonl").write_text(text, "utf-8", newline="")
+    assert [row["response"] for row in rows(read(tmp_path, "s.jsonl"))] == ["a", "b\u2028c", "d"]
+    (tmp_path / "s.csv").write_text("\ufeffanswer,topic\r\na,x\r\nb,y\r\n", "utf-8", newline="")
+    assert [row["response"] for row in rows(read(tmp_path, "s.csv"))] == ["a", "b"]

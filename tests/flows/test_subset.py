@@ -1,5 +1,6 @@
 """Runs on part of the samples, selected by a file of ids or by a query."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,15 @@ def test_a_file_selects_samples_which_keep_their_order(small: Path, name: str, t
     assert ids(found) == ["tower", "silence"]
     assert found.samples.count == 2
     assert found.samples.digest != prepare(small).samples.digest
+
+
+def test_ids_may_hold_other_separators_of_lines(small: Path) -> None:
+    texts = {"response": "x", "reference": "y", "contexts": ["z"]}
+    lines = [texts | {"sample_id": "a\u2028b\x0bc"}, texts]
+    small.with_name("samples.jsonl").write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    path = small.with_name("ids")
+    path.write_text("a\u2028b\x0bc\n", "utf-8")
+    assert ids(select(small, str(path))) == ["a\u2028b\x0bc"]
 
 
 def test_a_query_selects_samples(small: Path) -> None:
