@@ -8,6 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from claimflow.flows.errors import nearest
+
 _MIN_AGE: Final = 2.0
 """Seconds since a file's last change, after which its next change surely has another time."""
 
@@ -30,6 +32,16 @@ def is_file(path: Path) -> bool:
 def is_folder(path: Path) -> bool:
     """Whether `path` is a folder; False for a name that no folder can have."""
     return path_exists(path) and path.is_dir()
+
+
+def similar_file(path: Path, hint: str) -> str:
+    """A hint for a missing file: the file of its folder with the nearest name, or else `hint`."""
+    if path_exists(path) or not is_folder(path.parent):
+        return hint
+    with suppress(OSError):
+        near = nearest(path.name, (other.name for other in path.parent.iterdir()))
+        return f"did you mean {near!r}?" if near else hint
+    return hint
 
 
 def read_text(path: Path, limit: int) -> str | None:

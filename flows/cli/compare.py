@@ -20,7 +20,11 @@ from claimflow.flows.errors import Fault, InputError
 def add(commands: Commands) -> None:
     """Declare `diff`, `gate` and `tag`."""
     parser = add_command(
-        commands, "diff", diff, "show what changed from one run to another, and why"
+        commands,
+        "diff",
+        diff,
+        "show what changed from one run to another, and why",
+        example="main latest --metric faithfulness",
     )
     parser.add_argument("a", nargs="?", metavar="RUN_A", help=f"{RUN} (default: previous)")
     parser.add_argument("b", nargs="?", metavar="RUN_B", help="likewise (default: latest)")
@@ -48,12 +52,18 @@ def add(commands: Commands) -> None:
     add_store_options(parser, live=True)
 
     parser = add_command(
-        commands, "gate", gate, "check a finished run against the gates of a pipeline"
+        commands,
+        "gate",
+        gate,
+        "check a finished run against the gates of a pipeline",
+        example="configs/quickstart.yaml --run latest",
     )
     add_pipeline(parser)
     parser.add_argument("--run", metavar="RUN", help=f"{RUN} (default: latest)")
 
-    parser = add_command(commands, "tag", tag, "give a run a name, such as main")
+    parser = add_command(
+        commands, "tag", tag, "give a run a name, such as main", example="latest main"
+    )
     parser.add_argument("run", nargs="?", metavar="RUN", help=RUN)
     parser.add_argument("name", nargs="?", metavar="NAME", help="letters, digits, points, _ and -")
     parser.add_argument("--list", action="store_true", help="list the names instead")

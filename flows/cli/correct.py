@@ -27,7 +27,11 @@ _ID: Final = 8
 def add(commands: Commands) -> None:
     """Declare `import` and `edits`."""
     parser = add_command(
-        commands, "import", import_sheet, "import claims or verdicts corrected in a CSV sheet"
+        commands,
+        "import",
+        import_sheet,
+        "import claims or verdicts corrected in a CSV sheet",
+        example='sheet.csv --who ann --why "the date was wrong"',
     )
     parser.add_argument(
         "file", type=Path, metavar="FILE", help="a sheet that `claimflow export` wrote"
@@ -39,7 +43,13 @@ def add(commands: Commands) -> None:
     )
     add_store_options(parser)
 
-    parser = add_command(commands, "edits", edits, "list the corrections made by hand, or undo one")
+    parser = add_command(
+        commands,
+        "edits",
+        edits,
+        "list the corrections made by hand, or undo one",
+        example='--undo 3f2a91c0 --why "wrong sample"',
+    )
     parser.add_argument(
         "--undo", metavar="EDIT", help="undo this edit, given by its id or its beginning"
     )

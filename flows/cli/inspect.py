@@ -22,11 +22,21 @@ from claimflow.flows.errors import Fault, InputError
 
 def add(commands: Commands) -> None:
     """Declare `runs`, `show`, `explain`, `audit`, `sql` and `schema`."""
-    parser = add_command(commands, "runs", runs, "list the runs of a store, newest first")
+    parser = add_command(
+        commands,
+        "runs",
+        runs,
+        "list the runs of a store, newest first",
+        example="--config configs/quickstart.yaml",
+    )
     add_store_options(parser, live=True)
 
     parser = add_command(
-        commands, "show", show, "show a run: its metrics, gates, failures and lowest samples"
+        commands,
+        "show",
+        show,
+        "show a run: its metrics, gates, failures and lowest samples",
+        example="latest --slices",
     )
     add_run(parser)
     parser.add_argument(
@@ -34,7 +44,13 @@ def add(commands: Commands) -> None:
     )
     add_store_options(parser, live=True)
 
-    parser = add_command(commands, "explain", explain, "show what led to the scores of one sample")
+    parser = add_command(
+        commands,
+        "explain",
+        explain,
+        "show what led to the scores of one sample",
+        example="demo-qafb-384 --run latest",
+    )
     parser.add_argument("sample", metavar="SAMPLE", help="a sample id or its beginning")
     parser.add_argument(
         "--calls", action="store_true", help="add the messages sent to the judge and its replies"
@@ -43,7 +59,11 @@ def add(commands: Commands) -> None:
     add_store_options(parser, live=True)
 
     parser = add_command(
-        commands, "audit", audit, "check the claims of a run for errors, without a judge"
+        commands,
+        "audit",
+        audit,
+        "check the claims of a run for errors, without a judge",
+        example="latest --limit 5",
     )
     add_run(parser)
     parser.add_argument(
@@ -56,7 +76,13 @@ def add(commands: Commands) -> None:
     add_format_option(parser, "table", "json")
     add_store_options(parser, live=True)
 
-    parser = add_command(commands, "sql", sql, "query a store, read-only")
+    parser = add_command(
+        commands,
+        "sql",
+        sql,
+        "query a store, read-only",
+        example='"SELECT metric, mean, low, high FROM summaries"',
+    )
     parser.add_argument(
         "query",
         metavar="QUERY",
@@ -73,7 +99,13 @@ def add(commands: Commands) -> None:
     )
     add_store_options(parser, live=True)
 
-    parser = add_command(commands, "schema", schema, "print the JSON Schema of pipeline files")
+    parser = add_command(
+        commands,
+        "schema",
+        schema,
+        "print the JSON Schema of pipeline files",
+        example="> pipeline.schema.json",
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--schedules", action="store_true", help="print the schema of schedules files instead"

@@ -30,7 +30,13 @@ def add(commands: Commands) -> None:
     actions = add_group(commands, "label", "write sheets for people to label, and import them")
     _add_export(actions)
 
-    parser = add_command(actions, "import", import_labels, "import a sheet that was labelled")
+    parser = add_command(
+        actions,
+        "import",
+        import_labels,
+        "import a sheet that was labelled",
+        example="labels.csv --who ann",
+    )
     parser.add_argument(
         "file", type=Path, metavar="FILE", help="a sheet that `claimflow label export` wrote"
     )
@@ -38,7 +44,11 @@ def add(commands: Commands) -> None:
     add_store_options(parser)
 
     parser = add_command(
-        commands, "calibrate", calibrate, "compare the judges of a run with the labels of people"
+        commands,
+        "calibrate",
+        calibrate,
+        "compare the judges of a run with the labels of people",
+        example="latest --by topic",
     )
     add_run(parser)
     parser.add_argument(
@@ -51,7 +61,11 @@ def add(commands: Commands) -> None:
 
 def _add_export(actions: Commands) -> None:
     parser = add_command(
-        actions, "export", export_sheet, "write a sheet to label: texts without verdicts"
+        actions,
+        "export",
+        export_sheet,
+        "write a sheet to label: texts without verdicts",
+        example="latest --sample 100 -o labels.html",
     )
     add_run(parser)
     parser.add_argument(

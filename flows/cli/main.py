@@ -25,7 +25,7 @@ from claimflow.flows.cli import (
     run,
     schedule,
 )
-from claimflow.flows.cli.options import add_command, file_first
+from claimflow.flows.cli.options import Parser, add_command, file_first
 from claimflow.flows.cli.output import write_message
 from claimflow.flows.errors import (
     Fault,
@@ -64,7 +64,9 @@ def main(arguments: list[str] | None = None, *, ready: Callable[[], object] = la
     for place, argument in enumerate(given, start=1):
         if fault := _argument_fault(place, argument):
             return _report(fault, 2)
-    options = command_line().parse_args(file_first(given))
+    options, unknown = command_line().parse_known_args(file_first(given))
+    if unknown:
+        options.parser.refuse(unknown)
     if options.handler is not _version:
         # Most of the import time of every command.
         importlib.import_module("claimflow.flows.report.terminal")
@@ -87,7 +89,7 @@ def _argument_fault(place: int, argument: str) -> Fault | None:
 @cache
 def command_line() -> argparse.ArgumentParser:
     """The parser of the command line, with every command; made once in a process."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="claimflow",
         description="Evaluate RAG and LLM answers claim by claim.",
         epilog=EXIT_CODES,
@@ -100,7 +102,7 @@ def command_line() -> argparse.ArgumentParser:
     groups = (init, run, plan, noise, schedule, inspect, report, compare, correct, label)
     for group in (*groups, maintain):
         group.add(commands)
-    add_command(commands, "version", _version, "print the version")
+    add_command(commands, "version", _version, "print the version", example="")
     return parser
 
 

@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 def add(commands: Commands) -> None:
     """Declare `export`, `prune`, `verify` and `migrate`."""
     parser = add_command(
-        commands, "export", export, "write tables as Parquet, or claims or verdicts as a CSV sheet"
+        commands,
+        "export",
+        export,
+        "write tables as Parquet, or claims or verdicts as a CSV sheet",
+        example="claims --format csv -o claims.csv",
     )
     parser.add_argument(
         "tables",
@@ -46,7 +50,11 @@ def add(commands: Commands) -> None:
     add_store_options(parser, live=True)
 
     parser = add_command(
-        commands, "prune", prune, "remove old runs and the tables that only they use"
+        commands,
+        "prune",
+        prune,
+        "remove old runs and the tables that only they use",
+        example="--keep-runs 10 --dry-run",
     )
     parser.add_argument(
         "--keep-runs", type=positive, metavar="N", help="keep the newest N runs of each pipeline"
@@ -68,12 +76,20 @@ def add(commands: Commands) -> None:
     add_store_options(parser)
 
     parser = add_command(
-        commands, "verify", verify, "check the digests, keys and references of a store"
+        commands,
+        "verify",
+        verify,
+        "check the digests, keys and references of a store",
+        example="--config configs/quickstart.yaml",
     )
     add_store_options(parser)
 
     parser = add_command(
-        commands, "migrate", migrate, "update a store that an older claimflow wrote"
+        commands,
+        "migrate",
+        migrate,
+        "update a store that an older claimflow wrote",
+        example="--store quickstart.duckdb",
     )
     add_store_options(parser)
 

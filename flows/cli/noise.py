@@ -28,7 +28,11 @@ _SOURCES: "Final[tuple[Source, ...]]" = ("sampling", "decomposition", "verificat
 def add(commands: Commands) -> None:
     """Declare `noise`."""
     parser = add_command(
-        commands, "noise", noise, "measure how far scores vary when the same judge is asked again"
+        commands,
+        "noise",
+        noise,
+        "measure how far scores vary when the same judge is asked again",
+        example="configs/llm/quickstart.yaml --repeats 5 --limit 10",
     )
     add_pipeline(parser)
     parser.add_argument(

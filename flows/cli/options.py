@@ -2,11 +2,14 @@
 
 import argparse
 import math
+import re
 from collections.abc import Sequence
 from datetime import timedelta
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
+
+from claimflow.flows.errors import nearest
 
 Commands = Any
 """What `add_subparsers` returns; argparse has no public name for its type."""
@@ -16,15 +19,41 @@ RUN: Final = "a run id, the beginning of one, a tag, latest or previous"
 _MAX_COUNT: Final = 10**12
 
 
-def add_command(commands: Commands, name: str, handler: Any, text: str) -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """A parser whose messages name the nearest command, action, option or choice."""
+
+    def error(self, message: str) -> NoReturn:
+        """As `ArgumentParser.error`, with a hint where a word is like a known one."""
+        wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        if wrong:
+            word, known = wrong[1], re.findall(r"[\w-]+", wrong[2])
+            near = nearest(word, known)
+            if near:
+                message = f"{message[: wrong.start()]}unknown {word!r}; did you mean {near!r}?"
+        super().error(message)
+
+    def refuse(self, arguments: Sequence[str]) -> NoReturn:
+        """End with a message on arguments that no parser knows."""
+        options = re.findall(r"--[a-z][a-z-]*", self.format_help())
+        near = [nearest(one.partition("=")[0], options) for one in arguments if one[:1] == "-"]
+        hint = f"; did you mean {near[0]!r}?" if near and near[0] else ""
+        super().error(f"unrecognized arguments: {' '.join(arguments)}{hint}")
+
+
+def add_command(commands: Commands, name: str, handler: Any, text: str, *, example: str) -> Parser:
     """Declare the command `name`, which `handler(options) -> int` carries out.
 
-    `text` is its line in the list of commands and the first line of its own help.
+    `text` is its line in the list of commands and the first line of its own help, which ends with
+    the `example`, the arguments of one call.
     """
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=text, description=_sentence(text)
+    parser: Parser = commands.add_parser(
+        name,
+        help=text,
+        description=_sentence(text),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(handler=handler)
+    parser.epilog = f"example:\n  {parser.prog} {example}".rstrip()
+    parser.set_defaults(handler=handler, parser=parser)
     return parser
 
 

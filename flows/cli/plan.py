@@ -27,13 +27,21 @@ if TYPE_CHECKING:
 def add(commands: Commands) -> None:
     """Declare `plan`, `doctor` and `prompt`."""
     parser = add_command(
-        commands, "plan", plan, "show what a run would make, ask and cost; writes nothing"
+        commands,
+        "plan",
+        plan,
+        "show what a run would make, ask and cost; writes nothing",
+        example="configs/quickstart.yaml",
     )
     add_pipeline_or_data(parser)
     add_rerun_options(parser)
 
     parser = add_command(
-        commands, "doctor", doctor, "test each judge of a pipeline with three small requests"
+        commands,
+        "doctor",
+        doctor,
+        "test each judge of a pipeline with three small requests",
+        example="configs/llm/quickstart.yaml",
     )
     parser.add_argument("config", type=Path, metavar="PIPELINE", help="a pipeline's YAML file")
 
@@ -43,6 +51,7 @@ def add(commands: Commands) -> None:
         "check",
         check_prompt_file,
         "show the messages that a model would read, and warnings",
+        example="configs/prompts/verify.md",
     )
     parser.add_argument("file", type=Path, metavar="FILE", help="a prompt file")
 

@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 def add(commands: Commands) -> None:
     """Declare `report`, `plot` and `view`."""
     parser = add_command(
-        commands, "report", report, "write a run as an HTML page, JSON, JUnit XML or Markdown"
+        commands,
+        "report",
+        report,
+        "write a run as an HTML page, JSON, JUnit XML or Markdown",
+        example="latest --format html -o report.html",
     )
     add_run(parser)
     parser.add_argument(
@@ -47,7 +51,13 @@ def add(commands: Commands) -> None:
     )
     add_store_options(parser, live=True)
 
-    parser = add_command(commands, "plot", plot, "write one plot of a run as SVG or PNG")
+    parser = add_command(
+        commands,
+        "plot",
+        plot,
+        "write one plot of a run as SVG or PNG",
+        example="faithfulness --kind trend -o trend.svg",
+    )
     parser.add_argument(
         "metrics",
         nargs="*",
@@ -70,7 +80,13 @@ def add(commands: Commands) -> None:
     )
     add_store_options(parser, live=True)
 
-    parser = add_command(commands, "view", view, "serve reports and a SQL page on this machine")
+    parser = add_command(
+        commands,
+        "view",
+        view,
+        "serve reports and a SQL page on this machine",
+        example="--config configs/quickstart.yaml",
+    )
     parser.add_argument(
         "--port",
         type=_port,

@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 def add(commands: Commands) -> None:
     """Declare `run`."""
     parser = add_command(
-        commands, "run", run, "evaluate a pipeline: make every table that cannot be reused"
+        commands,
+        "run",
+        run,
+        "evaluate a pipeline: make every table that cannot be reused",
+        example="configs/quickstart.yaml --limit 5",
     )
     add_pipeline_or_data(parser).add_argument(
         "--save", type=Path, metavar="FILE", help="write the pipeline to this new YAML file"

@@ -21,11 +21,21 @@ if TYPE_CHECKING:
 
 def add(commands: Commands) -> None:
     """Declare `serve` and `deploy`."""
-    parser = add_command(commands, "serve", serve, "run pipelines on schedule, in this process")
+    parser = add_command(
+        commands,
+        "serve",
+        serve,
+        "run pipelines on schedule, in this process",
+        example="configs/schedules.yaml",
+    )
     _add_schedules(parser)
 
     parser = add_command(
-        commands, "deploy", deploy, "run pipelines on schedule, in Prefect workers"
+        commands,
+        "deploy",
+        deploy,
+        "run pipelines on schedule, in Prefect workers",
+        example="configs/schedules.yaml --pool claimflow",
     )
     _add_schedules(parser)
     parser.add_argument(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from claimflow.flows.errors import Fault, one_of
-from claimflow.flows.files import read_text
+from claimflow.flows.files import read_text, similar_file
 from claimflow.flows.pipeline.limits import YAML_BYTES
 from claimflow.flows.pipeline.yaml_source import YamlSource
 from claimflow.stages.base import Stage
@@ -105,7 +105,8 @@ def read_prompt(file: Path) -> str:
                 reason = "no UTF-8"
             case _:
                 reason = str(error)
-        raise PromptError(f"cannot be read ({reason})", "name a prompt file") from error
+        hint = similar_file(file, "name a prompt file")
+        raise PromptError(f"cannot be read ({reason})", hint) from error
     if text is None:
         raise PromptError(f"is larger than {YAML_BYTES >> 10} KiB", "write a shorter prompt")
     if not text.strip():

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.files import read_text
+from claimflow.flows.files import read_text, similar_file
 from claimflow.flows.pipeline.limits import YAML_BYTES
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -190,7 +190,8 @@ def _text(path: Path, should_be: str) -> str:
     except (OSError, ValueError) as error:
         # A name with a null character is a ValueError.
         what = f"cannot be read ({getattr(error, 'strerror', error)})"
-        raise InputError([Fault(str(path), what, f"name {should_be}")]) from error
+        hint = similar_file(path, f"name {should_be}")
+        raise InputError([Fault(str(path), what, hint)]) from error
     if text is None:
         what = f"is larger than {YAML_BYTES >> 10} KiB"
         raise InputError([Fault(str(path), what, "split it into several files")])

@@ -14,6 +14,7 @@ from typing import Final, Generic, NamedTuple, NoReturn, TypeVar
 import polars as pl
 
 from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.files import similar_file
 
 Problem = tuple[str, str]
 """What is wrong with a row, and what would be right."""
@@ -120,7 +121,8 @@ def _read_csv(path: Path) -> tuple[list[str], list[SheetRow]]:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        what, hint = f"cannot be read ({error.strerror})", "name a sheet that was exported"
+        what = f"cannot be read ({error.strerror})"
+        hint = similar_file(path, "name a sheet that was exported")
         raise InputError([Fault(str(path), what, hint)]) from error
     except UnicodeDecodeError as error:
         what, hint = "is not UTF-8", "save it as CSV in UTF-8"

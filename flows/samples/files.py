@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from claimflow.flows.errors import Fault, InputError, nearest
-from claimflow.flows.files import is_folder, path_exists
+from claimflow.flows.files import is_folder, path_exists, similar_file
 from claimflow.flows.object_storage import Address, Bucket, is_remote, parse_address
 from claimflow.flows.samples.formats import FORMATS, SampleFile, open_file
 
@@ -57,8 +57,7 @@ def _no_file(pattern: str, base: Path) -> Fault:
     folder = (base / pattern).parent
     if not is_folder(folder):
         return Fault(shown, "no such file", f"there is no folder {folder} either")
-    near = nearest(Path(pattern).name, [other.name for other in folder.iterdir()])
-    hint = f"did you mean {near!r}?" if near else f"the folder searched is {folder.absolute()}"
+    hint = similar_file(base / pattern, f"the folder searched is {folder.absolute()}")
     return Fault(shown, "no such file", hint)
 
 

@@ -13,7 +13,7 @@ import duckdb
 import polars as pl
 
 from claimflow.flows.errors import Fault, InputError, StoreBusyError, StoreFullError
-from claimflow.flows.files import path_exists
+from claimflow.flows.files import path_exists, similar_file
 from claimflow.flows.store.arrow import Arrow
 from claimflow.flows.store.connection import OpenFile, SharedFile
 from claimflow.flows.store.schema import check, is_current, prepare, schema_version
@@ -85,7 +85,13 @@ class Store:
         """
         if not self.path.is_file():
             raise InputError(
-                [Fault(str(self.path), "there is no store here", "run a pipeline first")]
+                [
+                    Fault(
+                        str(self.path),
+                        "there is no store here",
+                        similar_file(self.path, "run a pipeline first"),
+                    )
+                ]
             )
         with (
             _translated_errors(self.read_path),
