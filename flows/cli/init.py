@@ -50,7 +50,11 @@ _GATED: Final = ("faithfulness", "factual_correctness")
 def add(commands: Commands) -> None:
     """Declare `init`."""
     parser = add_command(
-        commands, "init", init, "write a pipeline and sample answers, or a pipeline for your data"
+        commands,
+        "init",
+        init,
+        "write a pipeline and sample answers, or a pipeline for your data",
+        example="evaluation --data answers.jsonl",
     )
     parser.add_argument(
         "folder",

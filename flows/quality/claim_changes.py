@@ -9,9 +9,10 @@ import polars as pl
 
 from claimflow.flows.store.store import read_table
 
-Cause = Literal["judge", "prompt", "settings", "version", "stage"]
+Cause = Literal["judge", "prompt", "settings", "version", "source", "stage"]
 """What differs in how two runs made the table of a step: the model or its parameters, the prompt
-text, other settings, the version of the stage, or the stage itself."""
+text, other settings, the version of the stage, the source of a stage of another package, or the
+stage itself."""
 
 EDITS: Final = "edits"
 """The stage of a table with corrections by hand applied to another table."""
@@ -28,6 +29,7 @@ class Provenance(NamedTuple):
     tools: Mapping[str, Any]
     edits: frozenset[str]
     inputs: Mapping[str, Any]
+    source: str | None = None
 
 
 class StepChange(NamedTuple):
@@ -82,6 +84,8 @@ def causes_between(a: Provenance, b: Provenance) -> list[Cause]:
         found.append("settings")
     if a.version != b.version:
         found.append("version")
+    if a.source != b.source:
+        found.append("source")
     return found
 
 
@@ -97,14 +101,15 @@ def step_provenance(connection: duckdb.DuckDBPyConnection, run: str) -> dict[str
 
 def _provenance(connection: duckdb.DuckDBPyConnection, artifact: str) -> Provenance:
     """The provenance of a table; of a corrected table, that of the table below."""
-    kind, stage, version, *texts = connection.execute(
-        "SELECT kind, stage, version, settings, tools, inputs FROM audit.artifacts "
-        "WHERE artifact_id = $id",
+    kind, stage, version, source, *texts = connection.execute(
+        "SELECT kind, stage, version, plugin->>'source', settings, tools, inputs "
+        "FROM audit.artifacts WHERE artifact_id = $id",
         {"id": artifact},
     ).fetchall()[0]
     settings, tools, inputs = map(json.loads, texts)
     if stage != EDITS:
-        return Provenance(artifact, kind, stage, version, settings, tools, frozenset(), inputs)
+        how = stage, version, settings, tools
+        return Provenance(artifact, kind, *how, frozenset(), inputs, source)
     below = _provenance(connection, inputs["base"])
     return below._replace(artifact_id=artifact, edits=frozenset(settings["edits"]))
 

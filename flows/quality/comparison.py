@@ -24,6 +24,7 @@ from claimflow.flows.quality.metric_differences import (
     select_metrics,
     unshared_metrics,
 )
+from claimflow.flows.store.results import metric_kinds
 from claimflow.flows.store.runs import CURRENT_TAGS, PARTIAL
 from claimflow.flows.store.store import Store
 
@@ -82,7 +83,8 @@ def compare(
         samples = changed_samples(connection, a, b)
         claims = claim_changes(connection, a, b, steps, samples)
         facts = _facts(connection, a), _facts(connection, b)
-    differences = metric_differences(pairs, units)
+        lower = metric_kinds(connection, a, b).lower
+    differences = metric_differences(pairs, units, lower=lower)
     unshared = (
         [step for step in of_a if step not in of_b],
         [step for step in of_b if step not in of_a],

@@ -65,7 +65,8 @@ def _excesses(store: Store, run_id: str, limit: float) -> Iterator[tuple[str, st
     """The steps with a larger share of failed rows than `limit`, and a sentence on each."""
     allowed = f"more than fail_when allows ({_percent(limit)})"
     for step in results.run_steps(store, run_id).iter_rows(named=True):
-        failed, rows = step["failures"], step["row_count"]
+        # A failed table whose rows have no status is empty.
+        failed, rows = step["failures"], max(step["row_count"], step["failures"])
         if failed and failed / rows > limit:
             share = (
                 f"{failed:,} of {rows:,} rows of {step['step']} failed ({_percent(failed / rows)})"

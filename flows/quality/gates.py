@@ -11,9 +11,9 @@ from claimflow.flows.quality.canaries import canary_results
 from claimflow.flows.quality.metric_differences import metric_differences
 from claimflow.flows.quality.paired_statistics import ROUNDING
 from claimflow.flows.runner.canaries import canary_scores
+from claimflow.flows.store.results import metric_kinds
 from claimflow.flows.store.runs import PARTIAL, PREVIOUS, run_meant
 from claimflow.flows.store.store import Store, insert, read_table
-from claimflow.stages.registry import LOWER_IS_BETTER
 from claimflow.stages.scores.formulas import mean_interval
 
 Verdict = Literal["pass", "fail", "inconclusive", "skipped"]
@@ -128,7 +128,7 @@ def _outcomes(
     if gate.no_worse_than is not None and gate.by is not None:
         baseline = run_meant(connection, gate.no_worse_than, before=run_id)
         found = _difference(connection, scores, metric, baseline, gate.no_worse_than)
-        lower = metric in LOWER_IS_BETTER
+        lower = metric in metric_kinds(connection, run_id).lower
         # 0.0 - by is never -0.0.
         threshold = gate.by if lower else 0.0 - gate.by
         rule = f"no worse than {gate.no_worse_than} by {gate.by:g}"

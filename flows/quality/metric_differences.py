@@ -1,6 +1,6 @@
 """Differences of metrics between two runs on the same samples."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Literal, NamedTuple
 
 import duckdb
@@ -173,15 +173,18 @@ class MetricDifference(NamedTuple):
 
 
 def metric_differences(
-    pairs: pl.DataFrame, units: Mapping[str, str | None] | None = None
+    pairs: pl.DataFrame,
+    units: Mapping[str, str | None] | None = None,
+    *,
+    lower: Collection[str] = LOWER_IS_BETTER,
 ) -> list[MetricDifference]:
     """Every metric that both runs have, in the order of their steps.
 
     `pairs` are those of `paired_scores`. Samples with the same value in `units` are one unit,
-    those with None a unit each.
+    those with None a unit each. `lower` are the metrics that are best at 0.
     """
     found = [
-        _metric(table, units)
+        _metric(table, units, lower)
         for table in pairs.partition_by("name", maintain_order=True)
         if table["status_a"].count() and table["status_b"].count()
     ]
@@ -222,10 +225,12 @@ def select_metrics(pairs: pl.DataFrame, metrics: Iterable[str]) -> pl.DataFrame:
     return pairs.filter(named) if wanted else pairs
 
 
-def _metric(table: pl.DataFrame, units: Mapping[str, str | None] | None) -> MetricDifference:
+def _metric(
+    table: pl.DataFrame, units: Mapping[str, str | None] | None, best_at_0: Collection[str]
+) -> MetricDifference:
     name, metric = table["name"][0], table["metric"][0]
     a, b = (_side(table[f"status_{side}"]) for side in "ab")
-    lower = metric in LOWER_IS_BETTER
+    lower = metric in best_at_0
     # Sorted, so that no result depends on the order of the samples.
     both = table.filter((pl.col("status_a") == "scored") & (pl.col("status_b") == "scored")).sort(
         "sample_id"

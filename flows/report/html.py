@@ -30,8 +30,8 @@ from claimflow.flows.report.run_document import (
 from claimflow.flows.report.run_text import GATE_COLUMNS, JudgeLine, gate_cells
 from claimflow.flows.report.samples import changed_samples, ranked_samples, traced_samples
 from claimflow.flows.report.templates import render_page
+from claimflow.flows.store.results import metric_kinds
 from claimflow.flows.store.store import Store
-from claimflow.stages.registry import LOWER_IS_BETTER
 
 _MAX_PAYLOAD: Final = 4_000_000
 """Characters for the samples; with the rest of the page below 5 MB."""
@@ -124,11 +124,13 @@ def _sample_note(payload: "Payload", every: int, *, compared: bool) -> str:
 
 def _metrics(run: RunDocument) -> Iterator[dict[str, Any]]:
     """Every mean over all samples, with its plots."""
+    with run.store.reading() as connection:
+        lower = metric_kinds(connection, run.run_id).lower
     for row in run.means:
         metric = StepMetric(row["scores"], row["metric"])
         values = scored_values(run.store, run.run_id, metric)
         yield row | {
-            "lower": metric.metric in LOWER_IS_BETTER,
+            "lower": metric.metric in lower,
             "distribution": _svg(distribution_svg(values, metric.metric)),
             "trend": _svg(trend_svg(run.past.get(metric, []), metric.metric)),
         }

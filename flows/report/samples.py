@@ -8,7 +8,7 @@ import duckdb
 import polars as pl
 
 from claimflow.flows.quality.comparison import Comparison
-from claimflow.flows.store.results import METRIC_KINDS, sample_means
+from claimflow.flows.store.results import metric_kinds, sample_means
 from claimflow.flows.store.store import Store, read_table
 
 _BATCH: Final = 100
@@ -41,7 +41,7 @@ def ranked_samples(
             run=run_id,
             count=count,
             before=list(before),
-            **METRIC_KINDS,
+            **metric_kinds(connection, run_id)._asdict(),
         )
 
 

@@ -15,6 +15,7 @@ from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.times import to_timedelta
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.runner.estimate import StepCounter, estimate_entailment
+from claimflow.flows.runner.make import run_stage
 from claimflow.flows.runner.prepare import Prepared
 from claimflow.flows.runner.tools import Toolbox
 from claimflow.flows.samples.canaries import Canary
@@ -213,7 +214,7 @@ def _verdicts(
     if not canaries:
         return {}
     samples, claims = as_tables(canaries)
-    made = trial.stage.run(samples=samples, claims=claims, **tools)
+    made = run_stage(trial.stage, {"samples": samples, "claims": claims}, tools)
     return {row[0]: row[1:] for row in made.select("claim_id", *_ANSWER).iter_rows()}
 
 
@@ -261,6 +262,7 @@ def _estimate(prepared: Prepared, store: Store, trial: CanaryJudge) -> Estimate:
         counter = StepCounter(endpoints, store, set(), entailment, fresh=fresh, since=since)
         if some:
             samples, claims = as_tables(some)
-            trial.stage.run(samples=samples, claims=claims, **counter.lend(trial.stage))
+            tables = {"samples": samples, "claims": claims}
+            run_stage(trial.stage, tables, counter.lend(trial.stage))
         parts.append(counter.estimate(about=entailment.guessed))
     return combine(parts)._replace(who=parts[0].who)

@@ -25,6 +25,7 @@ from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.runner.corrections import apply_edits
 from claimflow.flows.runner.incremental import SAMPLES
+from claimflow.flows.runner.make import run_stage
 from claimflow.flows.runner.plan import PlannedStep
 from claimflow.flows.runner.prepare import SHARD, Prepared
 from claimflow.flows.runner.tools import entailment_keys
@@ -350,8 +351,8 @@ class _Walk:
             self.guessed.add(step.name)
         inputs = step.collect(lambda _, need: tables[need])
         if step.name not in self.counters:
-            return step.stage.run(**inputs, **dict.fromkeys(step.stage.needed_tools))
-        table = step.stage.run(**inputs, **self.counters[step.name].lend(step.stage))
+            return run_stage(step.stage, inputs, dict.fromkeys(step.stage.needed_tools))
+        table = run_stage(step.stage, inputs, self.counters[step.name].lend(step.stage))
         if step.name in self.cascades:
             self.cascades[step.name].add(inputs, table)
         return table

@@ -78,6 +78,7 @@ def prepare(
         raise InputError(faults)
     _warn_of_misspelt_fields(source, samples)
     _warn_of_unknown_slices(pipeline, samples)
+    _warn_of_unreadable_source(pipeline)
     path = (store or pipeline.store).resolve()
     if path.is_dir():
         raise InputError([Fault(str(path), "a folder", "name a file in it as the store")])
@@ -228,11 +229,18 @@ def _warn_of_unknown_slices(pipeline: Pipeline, samples: SampleSource) -> None:
         for name in getattr(step.stage, "slices", ()):
             if name not in samples.metadata:
                 place = pipeline.source.place("steps", step.name, "slices")
-                _warn(
-                    Fault(
-                        place, f"no sample has the field {name!r}", one_of(name, samples.metadata)
-                    )
-                )
+                hint = one_of(name, samples.metadata)
+                _warn(Fault(place, f"no sample has the field {name!r}", hint))
+
+
+def _warn_of_unreadable_source(pipeline: Pipeline) -> None:
+    """Warn of stages of other packages whose edits cannot be seen."""
+    for step in pipeline.steps:
+        found = step.stage.source
+        if found is not None and not found.complete:
+            seen = "an edit of the functions that it calls" if found.digest else "an edit"
+            what = f"the source of {step.stage.use} cannot be read, and {seen} makes nothing again"
+            _warn(Fault(pipeline.source.place("steps", step.name), what, "raise its version then"))
 
 
 def _warn(fault: Fault) -> None:

@@ -25,7 +25,7 @@ from claimflow.flows.runner.table_builder import TableBuilder
 from claimflow.flows.runner.tools import Toolbox
 from claimflow.flows.runner.workers import Workers
 from claimflow.flows.store import runs
-from claimflow.flows.store.artifacts import Artifact, Provenance, find_artifact
+from claimflow.flows.store.artifacts import Artifact, Provenance, find_artifact, plugin_facts
 from claimflow.flows.store.edits import Edit, Edits
 from claimflow.flows.store.fingerprint import samples_fingerprint, step_fingerprint, step_recipe
 from claimflow.flows.store.ledger import Ledger
@@ -195,6 +195,7 @@ class Run:
             stage.version,
             stage.model_dump(mode="json"),
             tools,
+            plugin_facts(stage),
         )
 
     def _corrected(

@@ -17,6 +17,7 @@ from claimflow.flows.runner.incremental import (
     can_reuse_rows,
     unchanged_samples,
 )
+from claimflow.flows.runner.make import StageFailedError, is_importable, make_table
 from claimflow.flows.runner.observer import RunObserver
 from claimflow.flows.runner.prepare import SHARD
 from claimflow.flows.runner.tools import CachedEmbedder, CachedEntailment
@@ -33,6 +34,7 @@ from claimflow.flows.store.artifacts import (
 from claimflow.flows.store.store import Store
 from claimflow.stages.base import Stage
 from claimflow.stages.rows import Sample
+from claimflow.stages.tables import schema
 
 GROUP: Final = 5
 """Parts read or written while the store is open once, since opening and closing costs CPU."""
@@ -94,8 +96,7 @@ class TableBuilder:
             samples = self._samples.shards(SHARD)
             unchanged = unchanged_samples(self._store, stage, provenance.recipe, samples)
         if not stage.per_sample:
-            whole = stage.make(_whole_inputs(self._store, step, inputs), tools)
-            parts: Iterable[pl.DataFrame] = [whole]
+            parts = _make_whole(self._store, step, inputs, tools)
         elif _can_batch_parts(stage, tools):
             size = AT_ONCE
             parts = _make_batched_parts(self._store, step, inputs, of=shards)
@@ -112,7 +113,16 @@ class TableBuilder:
             size = 1 if tools else GROUP  # Rows that cost model calls are written at once.
             read = _input_parts(self._store, step, inputs, of=shards, size=size)
             parts = _make_parts(stage, self._until_stopped(read), tools, self._workers, of=shards)
-        return self._write(writer, step.name, parts, size), unchanged.height
+        try:
+            return self._write(writer, step.name, parts, size), unchanged.height
+        except StageFailedError as error:
+            self._observer.message(f"warning: step {step.name} failed, its table is empty: {error}")
+            failures = max(1, self._samples.count)
+            writer = ArtifactWriter(
+                self._store, stage.makes, provenance, shards=shards, failures=failures
+            )
+            empty = pl.DataFrame(schema=schema(stage.makes))
+            return self._write(writer, step.name, [empty] * shards, size), 0
 
     def _write(
         self, writer: ArtifactWriter, name: str, parts: Iterable[pl.DataFrame], size: int
@@ -137,6 +147,13 @@ def _grouped(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     rest = iter(items)
     while group := list(islice(rest, size)):
         yield group
+
+
+def _make_whole(
+    store: Store, step: Step, inputs: Mapping[str, Artifact], tools: Mapping[str, Any]
+) -> Iterator[pl.DataFrame]:
+    """The table of a stage that gets all samples at once."""
+    yield make_table(step.stage, _whole_inputs(store, step, inputs), tools)
 
 
 def _whole_inputs(store: Store, step: Step, inputs: Mapping[str, Artifact]) -> Tables:
@@ -166,11 +183,11 @@ def _make_parts(
 ) -> Iterator[pl.DataFrame]:
     """The rows that a stage makes of each of the `of` parts, in their order."""
     cut = -(-workers.shards // max(of, 1))
-    if stage.by_row and not tools and workers.worth(of * cut):
+    if stage.by_row and not tools and is_importable(stage) and workers.worth(of * cut):
         return _make_on_workers(stage, parts, workers, cut=cut)
     if _models_can_run_on_workers(tools) and workers.worth(1):
         return _make_in_threads(stage, parts, tools)
-    return (stage.make(tables, tools) for tables in parts)
+    return (make_table(stage, tables, tools) for tables in parts)
 
 
 def _make_on_workers(
@@ -179,14 +196,16 @@ def _make_on_workers(
     """Parts made by workers; a part that is samples alone is cut into `cut` chunks."""
     counts: deque[int] = deque()
 
-    def chunks() -> Iterator[tuple[Stage, Tables, Tables]]:
+    source = stage.source and stage.source.digest
+
+    def chunks() -> Iterator[tuple[Stage, Tables, Tables, str | None]]:
         for tables in parts:
             pieces = _pieces(tables, cut)
             counts.append(len(pieces))
             for piece in pieces:
-                yield stage, piece, {}
+                yield stage, piece, {}, source
 
-    made = workers.each(Stage.make, chunks(), what=stage.use)
+    made = workers.each(make_table, chunks(), what=stage.use)
     for first in made:
         yield pl.concat([first, *islice(made, counts.popleft() - 1)])
 
@@ -205,7 +224,7 @@ def _make_in_threads(
     with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="part") as pool:
         try:
             for tables in parts:
-                waiting.append(pool.submit(stage.make, tables, tools))
+                waiting.append(pool.submit(make_table, stage, tables, tools))
                 if len(waiting) == _SIDE_BY_SIDE:
                     yield waiting.popleft().result()
             while waiting:
@@ -240,7 +259,8 @@ def _make_batched_parts(
     for shards in _grouped(range(of), AT_ONCE):
         tables = _read(store, step, inputs, shards)
         shard_of = tables["samples"].select("sample_id", "shard")
-        made = step.stage.make({name: t.drop("shard") for name, t in tables.items()}, {})
+        given = {name: table.drop("shard") for name, table in tables.items()}
+        made = make_table(step.stage, given, {})
         placed = made.join(shard_of, on="sample_id", how="left", maintain_order="left")
         yield from by_shard(placed, shards)
 

@@ -9,7 +9,8 @@ import polars as pl
 
 from claimflow.flows.store.fingerprint import Digest
 from claimflow.flows.store.store import Store, insert, now, read_table
-from claimflow.stages.rows import Row, canonical
+from claimflow.stages.base import Stage
+from claimflow.stages.rows import Row, Verdict, canonical
 from claimflow.stages.tables import content_columns
 
 
@@ -35,13 +36,36 @@ class Provenance(NamedTuple):
     version: int
     settings: dict[str, Any]
     tools: dict[str, Any]
+    plugin: dict[str, Any] | None = None
+    """Of a stage of another package its source and metrics, for reports without that package."""
+
+
+def plugin_facts(stage: Stage) -> dict[str, Any] | None:
+    """What the record of a table keeps of a stage of another package; None for a built-in one."""
+    if stage.source is None:
+        return None
+    return {
+        "source": stage.source.digest,
+        "metrics": list(stage.metrics),
+        "of_verdicts": any(one.row is Verdict for one in stage.inputs.values()),
+        "lower_is_better": sorted(stage.lower_is_better),
+    }
 
 
 class ArtifactWriter:
-    """Writes an artifact, one transaction for each `add`; it can be found after its last part."""
+    """Writes an artifact, one transaction for each `add`; it can be found after its last part.
+
+    `failures` are counted beside the failed rows: of a table whose rows have no status.
+    """
 
     def __init__(
-        self, store: Store, row: type[Row], provenance: Provenance, *, shards: int
+        self,
+        store: Store,
+        row: type[Row],
+        provenance: Provenance,
+        *,
+        shards: int,
+        failures: int = 0,
     ) -> None:
         self._store = store
         self._row = row
@@ -49,7 +73,7 @@ class ArtifactWriter:
         self._digest = Digest(row)
         self._id = str(uuid4())
         self.shards = shards
-        self._row_count = self._failures = 0
+        self._row_count, self._failures = 0, failures
 
     def add(self, shard: int, *frames: pl.DataFrame) -> None:
         """Write `frames` as parts `shard`, `shard` + 1 and so on; parts come in order from 0."""
@@ -106,11 +130,13 @@ class ArtifactWriter:
                 "kind": self._row.table,
                 "settings": canonical(provenance.settings).decode(),
                 "tools": canonical(provenance.tools).decode(),
+                "plugin": provenance.plugin and canonical(provenance.plugin).decode(),
                 "shards": self.shards,
                 "row_count": 0,
                 "failures": 0,
                 "made_at": now(),
-            }
+            },
+            schema_overrides={"plugin": pl.String},
         )
 
 

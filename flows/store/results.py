@@ -1,8 +1,10 @@
 """Results of a run, read back: summaries, scores, verdicts, failures, calls."""
 
+import json
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, NamedTuple
 
+import duckdb
 import polars as pl
 
 from claimflow.flows.errors import Fault, InputError, nearest, one_of
@@ -134,12 +136,38 @@ def summaries(store: Store, run_id: str) -> pl.DataFrame:
     )
 
 
+class MetricKinds(NamedTuple):
+    """Metrics made of verdicts on claims, and metrics that are best at 0, both sorted."""
+
+    claims: list[str]
+    lower: list[str]
+
+
+def metric_kinds(connection: duckdb.DuckDBPyConnection, *run_ids: str) -> MetricKinds:
+    """The kinds of the metrics of runs.
+
+    Those of stages of other packages are in the store, which can be read without the packages.
+    """
+    rows = connection.execute(
+        "SELECT plugin FROM audit.run_steps JOIN (SELECT artifact_id, plugin FROM audit.artifacts) "
+        "USING (artifact_id) WHERE list_contains($runs, run_id) AND plugin IS NOT NULL",
+        {"runs": list(run_ids)},
+    ).fetchall()
+    facts = [json.loads(plugin) for (plugin,) in rows]
+    made = {metric for one in facts for metric in one["metrics"]}
+    claims = {metric for one in facts if one["of_verdicts"] for metric in one["metrics"]}
+    lower = {metric for one in facts for metric in one["lower_is_better"]}
+    return MetricKinds(
+        sorted(CLAIM_METRICS - made | claims), sorted(LOWER_IS_BETTER - made | lower)
+    )
+
+
 def sample_means(value: str) -> str:
     """A SELECT of sample_id, claim_mean and mean for the scores of the run `$run`.
 
     `claim_mean` is over the metrics in `$claims`, NULL where there are none, `mean` over all.
     `value` is the SQL of what counts of a row of `scores`; where lower is better, by `$lower`, a
-    score s counts as 1 - s.
+    score s counts as 1 - s. `$claims` and `$lower` are those of `MetricKinds`.
     """
     # Sorted: the last digit of a sum depends on the order of its parts.
     return f"""
@@ -155,10 +183,6 @@ def sample_means(value: str) -> str:
         """
 
 
-METRIC_KINDS: Final = {"claims": sorted(CLAIM_METRICS), "lower": sorted(LOWER_IS_BETTER)}
-"""The values of `$claims` and `$lower` in `sample_means`."""
-
-
 def lowest_samples(store: Store, run_id: str, count: int) -> pl.DataFrame:
     """The samples with the lowest mean over their claim metrics, then those that have none.
 
@@ -166,6 +190,8 @@ def lowest_samples(store: Store, run_id: str, count: int) -> pl.DataFrame:
     (whether it is over claim metrics), user_input, response. A score s of a metric where lower is
     better counts as 1 - s.
     """
+    with store.reading() as connection:
+        kinds = metric_kinds(connection, run_id)
     return _read(
         store,
         f"""
@@ -178,7 +204,7 @@ def lowest_samples(store: Store, run_id: str, count: int) -> pl.DataFrame:
         """,
         run=run_id,
         count=count,
-        **METRIC_KINDS,
+        **kinds._asdict(),
     )
 
 

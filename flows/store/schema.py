@@ -54,15 +54,16 @@ ALTER TABLE audit.artifacts ALTER inputs SET NOT NULL;
 """What schema version 4 added to `audit.artifacts`. No step has the recipe of older rows; every
 later INSERT must give a value."""
 
-_ADDED_TO_RUNS: Final = """
+_ADDED_IN_6: Final = """
+ALTER TABLE audit.artifacts ADD COLUMN IF NOT EXISTS plugin JSON;
 ALTER TABLE audit.runs ADD COLUMN IF NOT EXISTS sample_count BIGINT;
 ALTER TABLE audit.runs ADD COLUMN IF NOT EXISTS samples_available BIGINT;
 ALTER TABLE audit.runs ADD COLUMN IF NOT EXISTS step_count BIGINT;
 ALTER TABLE audit.runs ADD COLUMN IF NOT EXISTS steps_available BIGINT;
 ALTER TABLE audit.runs ADD COLUMN IF NOT EXISTS selection VARCHAR;
 """
-"""What schema version 6 added to `audit.runs`. Whether an older run is partial is unknown: it
-counts as whole, as it always did."""
+"""What schema version 6 added to `audit.runs` and `audit.artifacts`. Whether an older run is
+partial is unknown: it counts as whole, as it always did."""
 
 SCHEMA_VERSION: Final = max(ADDED)
 
@@ -165,7 +166,7 @@ def _migrate(connection: duckdb.DuckDBPyConnection, found: int) -> None:
     if found < 4:
         connection.execute(_ADDED_TO_ARTIFACTS)
     if found < 6:
-        connection.execute(_ADDED_TO_RUNS)
+        connection.execute(_ADDED_IN_6)
     connection.execute("UPDATE audit.store SET schema_version = $new", {"new": SCHEMA_VERSION})
 
 

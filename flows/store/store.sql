@@ -45,7 +45,8 @@ CREATE TABLE IF NOT EXISTS audit.artifacts (
   shards      INTEGER NOT NULL,
   row_count   BIGINT NOT NULL,
   failures    BIGINT NOT NULL,   -- rows with status failed; a table with failures is never reused
-  made_at     TIMESTAMP NOT NULL
+  made_at     TIMESTAMP NOT NULL,
+  plugin      JSON               -- of a stage of another package: source, metrics; else NULL
 );
 
 CREATE TABLE IF NOT EXISTS audit.run_steps (

@@ -166,7 +166,7 @@ def source_hash(package: str) -> str:
 def stage_packages(stage: Stage) -> set[str]:
     """The packages that define a stage and its bases, but for those compared by version."""
     found = {kind.__module__.partition(".")[0] for kind in type(stage).__mro__}
-    # Classes of a script or notebook travel to the workers with the chunks.
+    # Classes of a script or notebook run in this process.
     return found - {"__main__", *_PACKAGES} - sys.stdlib_module_names
 
 

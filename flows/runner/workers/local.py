@@ -24,6 +24,10 @@ def serve() -> None:
                 work, arguments = connection.recv()
             except EOFError:
                 return
+            except Exception as error:
+                what = f"a worker process cannot load its work: {type(error).__name__}: {error}"
+                connection.send(WorkersError(what))
+                continue
             connection.send(_made(work, arguments))
 
 
