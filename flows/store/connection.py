@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,10 @@ _CORRECT_SUMS: Final = "SET disabled_optimizers = 'compressed_materialization'"
 larger than its parts where rows are selected by a subquery, as in the views of the latest run,
 and the result is sorted."""
 
-_ATTACHED_AS: Final = "opened"
+ATTACHED_AS: Final = "opened"
+"""The name of an open file in SQL. DuckDB would take the name of the file, which may be that of a
+schema, as in `audit.duckdb`: then `audit.runs` would be ambiguous."""
+
 _LOCK: Final = threading.Lock()
 
 _FREE_ENGINES: Final[dict[int, list[duckdb.DuckDBPyConnection]]] = {}
@@ -38,9 +41,9 @@ closes the file once, and then two DuckDBs would write into it without seeing ea
 class OpenFile:
     """A DuckDB file, open in this process until `close`; raises as `duckdb.connect` does.
 
-    Without `config` the file is attached to an in-memory DuckDB, which later files of the process
-    use again, so it takes 2 ms of CPU. With `config` it gets a DuckDB of its own, whose settings
-    may be changed, which takes 20 ms.
+    The file is attached to an in-memory DuckDB. Without `config` later files of the process use
+    that DuckDB again, so it takes 2 ms of CPU. With `config` the file gets a DuckDB of its own,
+    whose settings may be changed, which takes 20 ms.
     """
 
     def __init__(
@@ -49,45 +52,50 @@ class OpenFile:
         self.read_only = read_only
         self.opened_at = time.monotonic()
         self._path = path.resolve()
+        self._log = Path(f"{path}.wal")
         new = not read_only and not path_exists(path)
-        self._attached = config is None
+        self._own_engine = config is not None
         with _LOCK:
             if self._path in _OPEN_PATHS:
                 raise duckdb.IOException("Could not set lock on file: this process has it open")
             _OPEN_PATHS.add(self._path)
         try:
-            if config is None:
-                self._duckdb = _engine(spill_folder=f"{path}.tmp")
-                # Without TYPE DuckDB would attach a file of samples, going by its suffix.
-                options = "TYPE duckdb, READ_ONLY" if read_only else "TYPE duckdb"
-                attach = f"ATTACH $path AS {_ATTACHED_AS} ({options})"
-                try:
-                    with closing(self._duckdb.cursor()) as connection:
-                        connection.execute(attach, {"path": str(path)})
-                except duckdb.IOException:
-                    _free_engines().append(self._duckdb)
-                    raise
-            else:
-                # A prefix `duckdb:` would rule out other kinds of files, but with it DuckDB does
-                # not notice that this process has the file open.
-                self._duckdb = duckdb.connect(path, read_only, dict(config))
-                self._duckdb.execute(_CORRECT_SUMS)
+            spill_folder = f"{path}.tmp"
+            self._duckdb = _engine(spill_folder) if config is None else _new(spill_folder, config)
+            # Without TYPE DuckDB would attach a file of samples, going by its suffix.
+            options = "TYPE duckdb, READ_ONLY" if read_only else "TYPE duckdb"
+            try:
+                with closing(self._duckdb.cursor()) as connection:
+                    attach = f"ATTACH $path AS {ATTACHED_AS} ({options})"
+                    connection.execute(attach, {"path": str(path)})
+            except duckdb.IOException:
+                self._release()
+                raise
             if new:
                 # A store holds texts and replies. Who may read it besides is for its owner to say.
                 path.chmod(0o600)
-        except BaseException as error:
+        except BaseException:
             _OPEN_PATHS.discard(self._path)
-            if config is not None and isinstance(error, duckdb.CatalogException):
-                what = f"not a valid DuckDB database file: {error}"
-                raise duckdb.IOException(what) from error
             raise
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A connection in which names refer to the tables of the file."""
+        if not self.read_only:
+            self._make_log()
         connection = self._duckdb.cursor()
-        if self._attached:
-            connection.execute(f"USE {_ATTACHED_AS}")
+        connection.execute(f"USE {ATTACHED_AS}")
         return connection
+
+    def _make_log(self) -> None:
+        """Make DuckDB's log with the mode of the file: DuckDB itself would go by the umask.
+
+        The first commit writes the log, and any commit may remove it. So each connection, which is
+        for one transaction, needs this again. No other process has the file open meanwhile.
+        """
+        # Where the disk is full DuckDB says so.
+        with suppress(OSError):
+            mode = self._path.stat().st_mode & 0o666
+            os.close(os.open(self._log, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
 
     def close(self) -> None:
         """Close the file, so that other processes may open it.
@@ -95,28 +103,39 @@ class OpenFile:
         Committed rows are in the file or in DuckDB's log beside it by then. Where the disk has no
         room to move the log into the file, the next process that opens the file does so.
         """
-        if self._attached:
-            try:
-                with closing(self._duckdb.cursor()) as connection:
-                    connection.execute(f"DETACH {_ATTACHED_AS}")
-                _free_engines().append(self._duckdb)
-            except duckdb.Error:
-                # This DuckDB may be unusable; the next file gets another one.
-                self._duckdb.close()
-        else:
+        if not self.read_only:
+            with suppress(OSError):
+                if not self._log.stat().st_size:
+                    self._log.unlink()
+        try:
+            with closing(self._duckdb.cursor()) as connection:
+                connection.execute(f"DETACH {ATTACHED_AS}")
+            self._release()
+        except duckdb.Error:
+            # This DuckDB may be unusable; the next file gets another one.
             self._duckdb.close()
         del self._duckdb
         _OPEN_PATHS.discard(self._path)
 
+    def _release(self) -> None:
+        if self._own_engine:
+            self._duckdb.close()
+        else:
+            _free_engines().append(self._duckdb)
 
-def _engine(*, spill_folder: str) -> duckdb.DuckDBPyConnection:
+
+def _engine(spill_folder: str) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB without a file; a new one spills to `spill_folder`."""
     try:
         return _free_engines().pop()
     except IndexError:
-        engine = duckdb.connect(config={"temp_directory": spill_folder})
-        engine.execute(_CORRECT_SUMS)
-        return engine
+        return _new(spill_folder, {})
+
+
+def _new(spill_folder: str, config: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
+    engine = duckdb.connect(config={"temp_directory": spill_folder, **config})
+    engine.execute(_CORRECT_SUMS)
+    return engine
 
 
 def _free_engines() -> list[duckdb.DuckDBPyConnection]:

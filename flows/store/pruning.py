@@ -9,7 +9,7 @@ import duckdb
 
 from claimflow.flows.errors import StoreBusyError
 from claimflow.flows.store.integrity import CALLS_OF_VOTES
-from claimflow.flows.store.read_copy import fold_log, log_path
+from claimflow.flows.store.read_copy import fold_log, log_path, rewritten
 from claimflow.flows.store.runs import in_progress
 from claimflow.flows.store.store import Store, now
 from claimflow.stages.rows import row_kinds
@@ -79,28 +79,16 @@ def compact(store: Store) -> None:
     A crash leaves either file whole. Others may read meanwhile. Raises `StoreFullError` where
     the disk has no room for both.
     """
-    part = store.path.with_name(f".{store.path.name}.compact")
-    part.unlink(missing_ok=True)
     fold_log(store)
-    try:
-        with store.reading(exclusive=True) as connection:
-            if log_path(store.path).exists():
-                return
-            ((name,),) = connection.execute("SELECT current_database()").fetchall()
-            # DuckDB calls the store by its file name, whatever characters that has.
-            name = name.replace('"', '""')
-            copy = f'"{name} compact"'
-            connection.execute(f"ATTACH $path AS {copy} (READ_WRITE)", {"path": str(part)})
-            connection.execute(f'COPY FROM DATABASE "{name}" TO {copy}')
-            connection.execute(f"DETACH {copy}")
+    with store.reading(exclusive=True) as connection:
+        if log_path(store.path).exists():
+            return
+        with rewritten(connection, store.path) as part:
             shutil.copymode(store.path, part)
             part.replace(store.path)
-            # Another process may have opened the old file without having locked it yet. If it
-            # got the lock, it would write into a file that has no name any more.
-            time.sleep(_SECONDS_LOCKED)
-    finally:
-        part.unlink(missing_ok=True)
-        log_path(part).unlink(missing_ok=True)
+        # Another process may have opened the old file without having locked it yet. If it
+        # got the lock, it would write into a file that has no name any more.
+        time.sleep(_SECONDS_LOCKED)
 
 
 _SECONDS_LOCKED: Final = 0.2

@@ -3,23 +3,25 @@
 import glob
 import logging
 import os
-import secrets
-import subprocess
-import sys
+import shutil
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import duckdb
 
 from claimflow.flows.errors import InputError, StoreError, StoreFullError
+from claimflow.flows.store.connection import ATTACHED_AS
 from claimflow.flows.store.store import Store
 
 _ABANDONED_AFTER: Final = 3600.0
 """Seconds after which an unfinished copy is taken for one that a crash left behind."""
 
-_COPY: Final = "import os, shutil, sys; os.umask(0o077); shutil.copyfile(sys.argv[1], sys.argv[2])"
+_STORAGE_VERSION: Final = "v1.1.0"
+"""The oldest DuckDB that can open a read copy."""
 
 _LOG: Final = logging.getLogger("claimflow")
 
@@ -32,7 +34,7 @@ def read_copy_path(store: Path) -> Path:
 def is_current(store: Path) -> bool:
     """Whether nothing was written to the store since its read copy was made."""
     copy = read_copy_path(store)
-    return copy.is_file() and _mark(copy) == _mark(store)
+    return copy.is_file() and copy.stat().st_mtime_ns == store.stat().st_mtime_ns
 
 
 def readable_store(path: Path) -> Store:
@@ -45,26 +47,51 @@ def readable_store(path: Path) -> Store:
 def write_read_copy(store: Store) -> None:
     """Replace the read copy with a copy of the store, unless nothing has changed.
 
-    A process that has the older copy open goes on reading it. Writers wait while the file is
-    copied, readers do not. Raises `StoreFullError` where the disk has no room for it and
-    `StoreBusyError` while another process writes.
+    Every DuckDB since 1.1 can open it. A process that has the older copy open goes on reading it.
+    Writers wait while the file is copied, readers do not. Raises `StoreFullError` where the disk
+    has no room for it and `StoreBusyError` while another process writes.
     """
     copy = read_copy_path(store.path)
     _remove_abandoned(copy)
-    part = copy.with_name(f".{copy.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     fold_log(store)
     try:
-        with store.reading(exclusive=True):
+        with store.reading(exclusive=True) as connection:
             if is_current(store.path) or log_path(store.path).exists():
                 return
-            _copy_file(store.path, part)
-            # A log here belongs to an older copy that some process wrote into.
-            log_path(copy).unlink(missing_ok=True)
-            part.replace(copy)
+            mark = store.path.stat()
+            with rewritten(connection, copy, storage_version=_STORAGE_VERSION) as part:
+                os.utime(part, ns=(mark.st_atime_ns, mark.st_mtime_ns))
+                # Read-only: rows written into the copy would be lost when it is next replaced.
+                part.chmod(mark.st_mode & 0o444)
+                # A log here belongs to an older copy that some process wrote into.
+                log_path(copy).unlink(missing_ok=True)
+                part.replace(copy)
     except OSError as error:
         raise StoreFullError(f"{copy}: cannot be written ({error.strerror or error})") from error
-    finally:
-        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def rewritten(
+    connection: duckdb.DuckDBPyConnection, target: Path, *, storage_version: str = "latest"
+) -> Iterator[Path]:
+    """A new file with the tables and views of the open store, to be moved to `target`.
+
+    Until then it is in a folder beside `target` that only its owner can read: DuckDB makes files
+    with the mode that the umask allows. What is not moved is removed.
+    """
+    with TemporaryDirectory(prefix=f".{target.name}.", suffix=".part", dir=target.parent) as folder:
+        part = Path(folder, "new.duckdb")
+        # A log would only cost time: a file that is not whole is never used.
+        connection.execute(
+            "ATTACH $path AS rewritten (TYPE duckdb, READ_WRITE, RECOVERY_MODE no_wal_writes, "
+            f"STORAGE_VERSION '{storage_version}')",
+            {"path": str(part)},
+        )
+        try:
+            connection.execute(f"COPY FROM DATABASE {ATTACHED_AS} TO rewritten")
+        finally:
+            connection.execute("DETACH rewritten")
+        yield part
 
 
 def update_read_copy(store: Store, *, wanted: bool) -> None:
@@ -96,26 +123,10 @@ def log_path(store: Path) -> Path:
     return store.with_name(f"{store.name}.wal")
 
 
-def _copy_file(store: Path, part: Path) -> None:
-    """Copy a file in another process: closing a file drops all locks of this process on it."""
-    mark = store.stat()
-    command = [sys.executable, "-I", "-S", "-c", _COPY, str(store), str(part)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode:
-        raise OSError(0, done.stderr.strip().rpartition("\n")[2])
-    os.utime(part, ns=(mark.st_atime_ns, mark.st_mtime_ns))
-    # Read-only: rows written into the copy would be lost when it is next replaced.
-    part.chmod(mark.st_mode & 0o444)
-
-
 def _remove_abandoned(copy: Path) -> None:
     """Remove unfinished copies of processes that crashed."""
     for part in copy.parent.glob(f".{glob.escape(copy.name)}.*.part"):
         with suppress(OSError):
             if time.time() - part.stat().st_ctime > _ABANDONED_AFTER:
-                part.unlink()
-
-
-def _mark(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_mtime_ns, found.st_size
+                # Earlier versions left files.
+                shutil.rmtree(part) if part.is_dir() else part.unlink()

@@ -15,6 +15,7 @@ from claimflow.flows.cli.main import main
 from claimflow.flows.store.read_copy import (
     is_current,
     read_copy_path,
+    rewritten,
     update_read_copy,
     write_read_copy,
 )
@@ -95,7 +96,6 @@ def test_the_copy_is_beside_the_store_and_holds_the_same_rows(store: Store) -> N
     write_read_copy(store)
     assert is_current(store.path)
     assert copied(store) == [(1,)]
-    assert read_copy_path(store.path).read_bytes() == store.path.read_bytes()
     assert sorted(path.name for path in store.path.parent.iterdir()) == [
         "evals.duckdb",
         "evals.read.duckdb",
@@ -116,6 +116,64 @@ def test_nothing_is_copied_where_nothing_has_changed(store: Store) -> None:
     before = read_copy_path(store.path).stat().st_ino
     write_read_copy(store)
     assert read_copy_path(store.path).stat().st_ino == before
+
+
+@pytest.fixture(scope="session")
+def older_duckdb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with DuckDB 1.1, the oldest that can open a read copy, from the package index."""
+    folder = tmp_path_factory.mktemp("duckdb")
+    pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--only-binary=:all:", "-q"]
+    found = subprocess.run(
+        [*pip, "--target", str(folder), "duckdb==1.1.*"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if found.returncode:
+        pytest.skip(f"no older duckdb could be installed: {found.stderr.strip()[-200:]}")
+    return folder
+
+
+READ_ALL = """
+import duckdb, sys
+connection = duckdb.connect(sys.argv[1], read_only=True)
+names = connection.execute(
+    "SELECT schema_name, table_name FROM duckdb_tables() UNION ALL "
+    "SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal"
+).fetchall()
+for schema, name in names:
+    connection.execute(f"FROM {schema}.{name}").fetchall()
+counts = connection.execute("SELECT count(*), count(score) FROM latest.scores").fetchall()
+comments = connection.execute(
+    "SELECT count(comment) FROM duckdb_columns() WHERE schema_name = 'latest'"
+).fetchall()
+print(duckdb.__version__, len(names), *counts[0], comments[0][0] > 0)
+"""
+
+
+def test_an_older_duckdb_reads_every_table_and_view_of_the_copy(
+    older_duckdb: Path, tmp_path: Path, write_small: Callable[[Path], Path]
+) -> None:
+    write_small(tmp_path)
+    run(tmp_path)
+    store = Store(tmp_path / "small.duckdb")
+    with store.reading() as connection:
+        tables = connection.execute(
+            "SELECT (SELECT count(*) FROM duckdb_tables()) + "
+            "(SELECT count(*) FROM duckdb_views() WHERE NOT internal)"
+        ).fetchall()[0][0]
+    read = subprocess.run(
+        [sys.executable, "-c", READ_ALL, str(read_copy_path(store.path))],
+        env=os.environ | {"PYTHONPATH": str(older_duckdb)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert read.stderr == ""
+    version, *found = read.stdout.split()
+    print(f"read by DuckDB {version}")
+    assert version.startswith("1.1.")
+    assert found == [str(tables), "12", "9", "True"]
 
 
 def test_its_views_work_under_any_name_it_is_attached_as(store: Store) -> None:
@@ -182,20 +240,16 @@ def test_concurrent_writers_of_the_copy_leave_one_whole_copy(store: Store) -> No
 
 
 def test_the_store_stays_locked_while_it_is_copied(store: Store) -> None:
-    """Closing a file drops all locks of its process, so another process must copy it."""
-    with store.writing() as connection:
-        connection.execute("SELECT 1")
-        other = subprocess.run(
-            [sys.executable, "-c", "import duckdb, sys; duckdb.connect(sys.argv[1])", store.path],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    write = [sys.executable, "-c", "import duckdb, sys; duckdb.connect(sys.argv[1])", store.path]
+    with (
+        store.reading(exclusive=True) as connection,
+        rewritten(connection, store.path) as part,
+    ):
+        other = subprocess.run(write, capture_output=True, text=True, check=False)
         assert "Could not set lock" in other.stderr
-    with duckdb.connect(store.path, read_only=True):
-        write_read_copy(store)
-        locks = Path("/proc/locks").read_text()
-        assert f" {os.getpid()} " in locks
+        assert part.is_file()
+    assert [path.name for path in store.path.parent.iterdir()] == ["evals.duckdb"]
+    assert subprocess.run(write, check=False).returncode == 0
 
 
 def test_a_copy_that_cannot_be_made_is_only_logged(

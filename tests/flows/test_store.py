@@ -11,6 +11,7 @@ import pytest
 
 from claimflow.flows.errors import InputError, StoreBusyError
 from claimflow.flows.store.schema import SCHEMA_VERSION
+from claimflow.flows.store.connection import OpenFile
 from claimflow.flows.store.store import Store, insert, read_table
 from claimflow.stages.rows import Sample, row_kinds
 from claimflow.stages.tables import build, schema
@@ -223,19 +224,38 @@ def test_a_file_that_is_replaced_while_it_is_opened_is_opened_again(
     for name in ("copy", "next"):
         with duckdb.connect(tmp_path / name) as connection:
             connection.execute("CREATE TABLE t AS SELECT $name AS name", {"name": name})
-    connect = duckdb.connect
 
-    def replaced_meanwhile(path: Path, *options: Any) -> duckdb.DuckDBPyConnection:
-        connection = connect(path, *options)
+    def replaced_meanwhile(path: Path, **options: Any) -> OpenFile:
+        file = OpenFile(path, **options)
         if (tmp_path / "next").exists():
             (tmp_path / "next").replace(path)
             if torn:
-                connection.close()
+                file.close()
                 raise duckdb.IOException("IO Error: No more data remaining in MetadataReader")
-        return connection
+        return file
 
-    monkeypatch.setattr(duckdb, "connect", replaced_meanwhile)
+    monkeypatch.setattr("claimflow.flows.store.store.OpenFile", replaced_meanwhile)
     store = Store(tmp_path / "store", copy=tmp_path / "copy")
     store.path.touch()
     with store.reading(any_version=True, exclusive=True) as connection:
         assert connection.execute("FROM t").fetchall() == [("next",)]
+
+
+def test_the_log_can_be_read_by_the_owner_of_the_store_only(store: Store) -> None:
+    log = store.path.with_name(f"{store.path.name}.wal")
+    before = os.umask(0)
+    try:
+        for _ in range(2):
+            with store.writing() as connection:
+                connection.execute("CREATE OR REPLACE TABLE mine AS FROM range(9)")
+                connection.commit()
+                assert log.stat().st_size
+                assert log.stat().st_mode & 0o777 == 0o600
+                connection.begin()
+            assert not log.exists()
+        # What is not written leaves no log.
+        with pytest.raises(RuntimeError), store.writing():
+            raise RuntimeError
+        assert not log.exists()
+    finally:
+        os.umask(before)
