@@ -1,7 +1,6 @@
 """When, where and how stages run: command line, Prefect, runner, judges, store."""
 
-from importlib.metadata import version
 from typing import Final
 
-__version__: Final = version("claimflow")
-"""The installed version."""
+__version__: Final = "0.2.0"
+"""The version of the package, which the build reads here."""

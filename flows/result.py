@@ -426,7 +426,7 @@ class Plot:
 
     def __init__(self, chart: Any) -> None:
         self.chart: Final = chart
-        """The chart of Altair, to be changed or combined with others."""
+        """What is drawn: marks, axes and a description."""
 
     @cached_property
     def svg(self) -> str:

@@ -24,7 +24,6 @@ HEAVY = (
     "onnxruntime",
     "scipy",
     "distributed",
-    "altair",
     "vl_convert",
     "sklearn",
     "krippendorff",

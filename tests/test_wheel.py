@@ -3,10 +3,18 @@
 import os
 import subprocess
 import sys
+import venv
 import zipfile
+from email.message import Message
+from email.parser import HeaderParser
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import claimflow
 
 ROOT = Path(__file__).parent.parent
 SOURCE_HASH = """
@@ -27,6 +35,89 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with zipfile.ZipFile(wheel) as file:
         file.extractall(folder / "site")
     return folder / "site"
+
+
+@pytest.fixture(scope="module")
+def core(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of a virtual environment with the wheel and what it needs without extras."""
+    folder = tmp_path_factory.mktemp("core")
+    venv.create(folder, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    for path in installed.iterdir():
+        (site / path.name).symlink_to(path)
+    for name in requirements(metadata(installed).get_all("Requires-Dist", [])):
+        found = distribution(name)
+        for top in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
+            if not (site / top).exists():
+                (site / top).symlink_to(str(found.locate_file(top)))
+    return folder / "bin/python"
+
+
+def metadata(installed: Path) -> Message:
+    (folder,) = installed.glob("*.dist-info")
+    return HeaderParser().parsestr((folder / "METADATA").read_text("utf-8"))
+
+
+def requirements(lines: list[str]) -> set[str]:
+    """The distributions that the requirements come to, without extras that none asks for."""
+    found: set[tuple[str, str]] = set()
+    left = [(Requirement(line), "") for line in lines]
+    while left:
+        wanted, extra = left.pop()
+        if wanted.marker is not None and not wanted.marker.evaluate({"extra": extra}):
+            continue
+        name = canonicalize_name(wanted.name)
+        for wanted_extra in {"", *wanted.extras}:
+            if (name, wanted_extra) not in found:
+                found.add((name, wanted_extra))
+                needs = distribution(name).requires or ()
+                left += [(Requirement(line), wanted_extra) for line in needs]
+    return {name for name, _ in found}
+
+
+def test_the_metadata_describe_the_project(installed: Path) -> None:
+    found = metadata(installed)
+    assert found["Version"] == claimflow.__version__
+    assert found["Author"]
+    assert found["Keywords"]
+    kinds = found.get_all("Classifier", [])
+    assert {f"Programming Language :: Python :: 3.{minor}" for minor in range(11, 15)} <= {*kinds}
+    extras = {"calibrate", "charts", "dask", "s3", "test", "train"}
+    assert set(found.get_all("Provides-Extra", [])) == extras
+
+
+def test_without_extras_the_readme_holds_and_what_is_missing_is_named(
+    core: Path, tmp_path: Path
+) -> None:
+    def run(*arguments: str, code: int = 0) -> str:
+        done = subprocess.run(
+            [core, "-m", "claimflow", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        )
+        assert done.returncode == code, done.stderr
+        return done.stdout + done.stderr
+
+    for name in ("scipy", "sklearn", "vl_convert", "krippendorff", "obstore", "distributed"):
+        done = subprocess.run([core, "-c", f"import {name}"], capture_output=True, check=False)
+        assert done.returncode == 1, name
+    pipeline = str(ROOT / "configs/quickstart.yaml")
+    store = ("--store", "s.duckdb")
+    for _ in range(2):
+        assert "faithfulness" in run("run", pipeline, *store)
+    assert "claims" in run("explain", "demo-qafb-384", *store)
+    assert "faithfulness" in run("diff", "previous", "latest", *store)
+    run("report", "-o", "report.html", *store)
+    assert (tmp_path / "report.html").read_text("utf-8").count("<svg ") > 10
+    run("plot", "faithfulness", "-o", "f.svg", *store)
+    assert run("plot", "faithfulness", "-o", "f.png", *store, code=2) == (
+        "claimflow: plot: PNG plots need claimflow[charts]; "
+        "run: pip install 'claimflow[charts]', or name a file that ends in .svg\n"
+    )
+    assert "run: pip install 'claimflow[calibrate]'" in run("calibrate", *store, code=2)
 
 
 def test_the_wheel_holds_one_package_with_its_data(installed: Path) -> None:

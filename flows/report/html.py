@@ -179,7 +179,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
 
 
 def _svg(drawn: str | None) -> Markup | None:
-    """A plot as markup, the only part of the page that is escaped by Vega instead of here."""
+    """A plot as markup, escaped where it is drawn."""
     return None if drawn is None else Markup(drawn)  # noqa: S704
 
 

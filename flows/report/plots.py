@@ -1,18 +1,19 @@
-"""Charts of runs, and their rendering as SVG or PNG."""
+"""Charts of runs as SVG, and their rendering as PNG."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
-from xml.sax.saxutils import quoteattr
+from typing import Final, Literal, NamedTuple
+from xml.sax.saxutils import escape, quoteattr
 
-import altair as alt
 import numpy as np
-import vl_convert
+from rich.cells import cell_len, set_cell_size
 
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.quality.calibration import CorrectedStep
 from claimflow.flows.quality.comparison import Comparison
 from claimflow.flows.quality.corrected_rates import Bin
 from claimflow.flows.quality.metric_differences import MetricDifference
+from claimflow.flows.report.formatting import escape_controls
 from claimflow.flows.report.run_document import (
     PastMean,
     named_metrics,
@@ -21,37 +22,140 @@ from claimflow.flows.report.run_document import (
 )
 from claimflow.flows.store.store import Store
 
-Chart = alt.Chart | alt.LayerChart
-
 MARK: Final = "#3b82c4"
 """The colour of marks, which stands out from white and black (contrast 4.0 and 5.2)."""
 
-_INK: Final = "currentColor"
-"""The colour of text and axes: that of the surrounding text, or black where there is none."""
+_LETTER: Final = 6.0
+"""The width in pixels of a letter of a label, on average; wide characters take two."""
+
+_LINE: Final = 14.0
+"""Pixels from one line of text to the next."""
+
+_LONGEST: Final = 33
+"""Letters after which a label is cut."""
+
+_SLANT: Final = 40
+"""Degrees by which the labels of runs rise."""
 
 
-def styled_chart(chart: Chart, *, about: str, width: int, height: int) -> Chart:
-    """The chart in the common style; `about` is read aloud, the size is in pixels without axes."""
-    titled = chart.properties(width=width, height=height, description=about)
-    inked: Chart = (
-        titled.configure(background="transparent", font="sans-serif")
-        .configure_axis(
-            labelColor=_INK,
-            titleColor=_INK,
-            domainColor=_INK,
-            tickColor=_INK,
-            gridColor=_INK,
-            gridOpacity=0.15,
-            labelLimit=200,
-            titleFontWeight="normal",
-        )
-        .configure_view(stroke=None)
+class Axis(NamedTuple):
+    """One axis: `ticks` are places in pixels along it with their labels."""
+
+    title: str | None
+    ticks: list[tuple[float, str]]
+    grid: bool = True
+    slanted: bool = False
+
+
+class Chart(NamedTuple):
+    """Marks in a plot of `width` by `height` pixels with its two axes.
+
+    `about` is read aloud. `marks` are SVG elements with the origin at the top left of the plot.
+    """
+
+    about: str
+    width: int
+    height: int
+    x: Axis
+    y: Axis
+    marks: list[str]
+
+    def _repr_svg_(self) -> str:
+        """The picture in a notebook."""
+        return to_svg(self)
+
+
+class _Scale(NamedTuple):
+    """Places of numbers in pixels: `low` is at `start`, `high` at `end`."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    @classmethod
+    def over(
+        cls, values: Sequence[float | None], start: float, end: float, ticks: int
+    ) -> "tuple[_Scale, list[tuple[float, str]]]":
+        """The scale over the values, widened to round numbers, and about so many ticks."""
+        known = [value for value in values if value is not None] or [0.0, 1.0]
+        low, high = min(known), max(known)
+        if high - low < 1e-9 * max(abs(low), abs(high), 1e-3):
+            around = abs(low) / 10 or 0.5
+            low, high = low - around, high + around
+        step = _round_step((high - low) / ticks)
+        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+        scale = cls(first * step, last * step, start, end)
+        numbers = [place * step for place in range(first, last + 1)]
+        return scale, [(scale(number), _number(number)) for number in numbers]
+
+    def __call__(self, value: float) -> float:
+        share = (value - self.low) / (self.high - self.low)
+        return self.start + share * (self.end - self.start)
+
+
+def _round_step(least: float) -> float:
+    """The least number of 1, 2 and 5 times a power of ten that is not below `least`."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(times * power for times in (1, 2, 5, 10) if times * power >= least * (1 - 1e-9))
+
+
+def _number(value: float) -> str:
+    return f"{round(value, 12) + 0:,.6g}".replace("-", "\u2212")
+
+
+def _with_interval(value: float, low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return _number(value)
+    return f"{_number(value)}, 95 % interval {_number(low)} to {_number(high)}"
+
+
+def _element(name: str, label: str = "", **attributes: float | str | None) -> str:
+    """An SVG element; one with a label is a mark that screen readers can go to."""
+    given = {key.replace("_", "-"): value for key, value in attributes.items() if value is not None}
+    written = "".join(
+        f" {key}={quoteattr(f'{value:.5g}' if isinstance(value, float) else str(value))}"
+        for key, value in given.items()
     )
-    return inked
+    if label:
+        name_aloud = quoteattr(escape_controls(label))
+        written += f' role="graphics-symbol" aria-label={name_aloud}'
+    return f"<{name}{written}/>"
 
 
-_SHARP: Final = 2.0
-"""Pixels of a PNG per pixel of the chart, for high-resolution screens."""
+def _point(x: float, y: float, label: str, *, area: float = 60) -> str:
+    return _element("circle", label, cx=x, cy=y, r=math.sqrt(area / math.pi), fill=MARK)
+
+
+def _rule(x1: float, y1: float, x2: float, y2: float, *, width: int) -> str:
+    return _element(
+        "line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=MARK, stroke_width=width, opacity=0.6
+    )
+
+
+def _dashed(x1: float, y1: float, x2: float, y2: float) -> str:
+    dashes = "4 3"
+    return _element(
+        "line",
+        x1=x1,
+        y1=y1,
+        x2=x2,
+        y2=y2,
+        stroke="currentColor",
+        stroke_dasharray=dashes,
+        opacity=0.7,
+    )
+
+
+def _text(text: str, x: float, y: float, anchor: str, *, turn: int = 0) -> str:
+    turned = f' transform="rotate({turn} {x:.5g} {y:.5g})"' if turn else ""
+    shown = escape(escape_controls(text))
+    return f'<text x="{x:.5g}" y="{y:.5g}" text-anchor="{anchor}"{turned}>{shown}</text>'
+
+
+def _cut(text: str, longest: int = _LONGEST) -> str:
+    flat = " ".join(text.split())
+    return flat if cell_len(flat) <= longest else set_cell_size(flat, longest - 1).rstrip() + "…"
 
 
 def to_svg(chart: Chart) -> str:
@@ -60,17 +164,72 @@ def to_svg(chart: Chart) -> str:
     Text and axes are in `currentColor`, so that they take the text colour of a page. Text in the
     chart is escaped. Screen readers get a description, and can go from mark to mark.
     """
-    whole = chart.to_dict()
-    drawn: str = vl_convert.vegalite_to_svg(whole, allowed_base_urls=[])
-    name = quoteattr(whole["description"])
-    aloud = f'role="graphics-document" aria-roledescription="chart" aria-label={name}'
-    return drawn.replace("<svg ", f"<svg {aloud} ", 1)
+    x, y, width, height = chart.x, chart.y, chart.width, chart.height
+    below = [(place, _cut(label)) for place, label in x.ticks]
+    beside = [(place, _cut(label)) for place, label in y.ticks]
+    slant = math.radians(_SLANT)
+    down, left = _LINE, 0.0
+    if x.slanted:
+        lengths = [(place, cell_len(label) * _LETTER) for place, label in below]
+        down = max((length * math.sin(slant) for _, length in lengths), default=0) + _LINE
+        left = max((length * math.cos(slant) - place for place, length in lengths), default=0)
+    widest = max((cell_len(label) for _, label in beside), default=0) * _LETTER
+    margin = max(left, widest + 10 + (_LINE if y.title else 0)) + 4
+    right = max((cell_len(label) * _LETTER / 2 for _, label in below[-1:]), default=0)
+    titles = [_cut(axis.title or "", 2 * _LONGEST) for axis in (x, y)]
+    top = max(8, (cell_len(titles[1]) * _LETTER - height) / 2)
+    parts = []
+    for place, label in below:
+        if x.grid:
+            parts.append(_axis_line(place, 0, place, height, opacity=0.15))
+        parts.append(_axis_line(place, height, place, height + 4))
+        turned = (place + 3, height + 12, "end") if x.slanted else (place, height + 15, "middle")
+        parts.append(_text(label, *turned, turn=-_SLANT if x.slanted else 0))
+    for place, label in beside:
+        if y.grid:
+            parts.append(_axis_line(0, place, width, place, opacity=0.15))
+        parts.append(_axis_line(-4, place, 0, place))
+        parts.append(_text(label, -7, place + 3.5, "end"))
+    parts += [_axis_line(0, height, width, height), _axis_line(0, 0, 0, height), *chart.marks]
+    if titles[0]:
+        parts.append(_text(titles[0], width / 2, height + down + 18, "middle"))
+        down += _LINE + 4
+    if titles[1]:
+        parts.append(_text(titles[1], -widest - 14, height / 2, "middle", turn=-90))
+    whole = (round(margin + width + max(right, 8)), round(top + height + max(down, top) + 8))
+    return (
+        f'<svg role="graphics-document" aria-roledescription="chart" '
+        f"aria-label={quoteattr(escape_controls(chart.about))} "
+        f'xmlns="http://www.w3.org/2000/svg" width="{whole[0]}" height="{whole[1]}" '
+        f'viewBox="0 0 {whole[0]} {whole[1]}">'
+        f'<g transform="translate({margin:.5g} {top:.5g})" fill="currentColor" '
+        f'font-family="sans-serif" font-size="11">{"".join(parts)}</g></svg>'
+    )
+
+
+def _axis_line(x1: float, y1: float, x2: float, y2: float, *, opacity: float | None = None) -> str:
+    return _element("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke="currentColor", opacity=opacity)
+
+
+_SHARP: Final = 2.0
+"""Pixels of a PNG per pixel of the chart, for high-resolution screens."""
 
 
 def to_png(chart: Chart) -> bytes:
-    """The chart as a PNG on white, at twice its size."""
-    white = chart.to_dict() | {"background": "white"}
-    drawn: bytes = vl_convert.vegalite_to_png(white, scale=_SHARP, allowed_base_urls=[])
+    """The chart as a PNG on white, at twice its size.
+
+    Raises `InputError` where the extra `charts` is not installed.
+    """
+    try:
+        import vl_convert
+    except ImportError:
+        what = "PNG plots need claimflow[charts]"
+        hint = "run: pip install 'claimflow[charts]', or name a file that ends in .svg"
+        raise InputError([Fault("plot", what, hint)]) from None
+    # What draws it knows neither the colour of a page nor a background.
+    white = '<rect width="100%" height="100%" fill="white"/>'
+    black = to_svg(chart).replace("currentColor", "black")
+    drawn: bytes = vl_convert.svg_to_png(black.replace("<g ", f"{white}<g ", 1), scale=_SHARP)
     return drawn
 
 
@@ -85,29 +244,20 @@ def comparison_chart(
     `label` is the title of the axis; each metric is 24 pixels high. A metric that is not scored in
     both runs has an empty row.
     """
-    rows: list[dict[str, Any]] = [{"metric": one.metric, **_interval(one)} for one in metrics]
-    order = [one.metric for one in metrics]
-    names = alt.Y("metric:N", scale=alt.Scale(domain=order), title=None)
-    base = alt.Chart(alt.InlineData(values=rows)).encode(y=names)
-    zero = alt.Chart(alt.InlineData(values=[{"zero": 0}])).mark_rule(
-        color="currentColor", strokeDash=[4, 3], opacity=0.7
-    )
-    intervals = base.mark_rule(color=MARK, strokeWidth=3, opacity=0.6).encode(
-        x=alt.X("low:Q", title=label), x2="high:Q"
-    )
-    points = base.mark_point(color=MARK, filled=True, size=60, opacity=1).encode(
-        x=alt.X("difference:Q", title=label)
-    )
+    width, height = 360, _ROW * max(len(metrics), 1)
+    known = [(at, one.metric, one.difference) for at, one in enumerate(metrics) if one.difference]
+    ends = [end for *_, found in known for end in (found.mean, found.low, found.high)]
+    x, ticks = _Scale.over([0.0, *ends], 0, width, 6)
+    marks = [_dashed(x(0), 0, x(0), height)]
+    for at, metric, found in known:
+        y = _ROW * (at + 0.5)
+        if found.low is not None and found.high is not None:
+            marks.append(_rule(x(found.low), y, x(found.high), y, width=3))
+        told = f"{metric}: {_with_interval(found.mean, found.low, found.high)}"
+        marks.append(_point(x(found.mean), y, told))
+    names = [(_ROW * (at + 0.5), one.metric) for at, one in enumerate(metrics)]
     about = f"{label} of two runs, with 95 % intervals; metrics: {len(metrics):,}"
-    layers = zero.encode(x=alt.X("zero:Q", title=label)) + intervals + points
-    return styled_chart(layers, about=about, width=360, height=_ROW * max(len(metrics), 1))
-
-
-def _interval(metric: MetricDifference) -> dict[str, float | None]:
-    if metric.difference is None:
-        return dict.fromkeys(("difference", "low", "high"))
-    found = metric.difference
-    return {"difference": found.mean, "low": found.low, "high": found.high}
+    return Chart(about, width, height, Axis(label, ticks), Axis(None, names, grid=False), marks)
 
 
 _BINS: Final = 20
@@ -125,26 +275,27 @@ def distribution_chart(
     # Not numpy's edges: the fourth bar begins at exactly 0.15.
     nice = [place / _BINS for place in range(_BINS + 1)]
     counts, edges = np.histogram(values, nice if within else _BINS)
-    ends = [float(f"{edge:.9g}") for edge in edges]
-    bars = [
-        {"low": low, "high": high, "samples": int(count)}
-        for low, high, count in zip(ends, ends[1:], counts, strict=False)
-    ]
-    whole = alt.Scale(domain=[ends[0], ends[-1]])
-    chart = (
-        alt.Chart(alt.InlineData(values=bars))
-        .mark_bar(color=MARK, binSpacing=1)
-        .encode(
-            x=alt.X("low:Q", bin="binned", title=label, scale=whole),
-            x2="high:Q",
-            y=alt.Y("samples:Q", title="samples", axis=alt.Axis(tickMinStep=1, tickCount=4)),
+    most = max(int(counts.max()), 1)
+    high = math.ceil(most / (step := math.ceil(_round_step(most / 3)))) * step
+    x = _Scale(float(edges[0]), float(edges[-1]), 0, width)
+    y = _Scale(0, high, height, 0)
+    marks = [
+        _element(
+            "rect",
+            f"{label}: {_number(low)} \u2013 {_number(up)}; samples: {count:,}",
+            x=x(low) + 0.5,
+            y=y(count),
+            width=x(up) - x(low) - 1,
+            height=height - y(count),
+            fill=MARK,
         )
-    )
+        for low, up, count in zip(edges, edges[1:], counts, strict=False)
+    ]
+    numbers = [x.low + (x.high - x.low) * place / 5 for place in range(6)]
+    across = Axis(label, [(x(number), _number(number)) for number in numbers])
+    up_to = Axis("samples", [(y(number), f"{number:,}") for number in range(0, high + 1, step)])
     about = f"Distribution of {label}; samples: {len(values):,}"
-    return styled_chart(chart, about=about, width=width, height=height)
-
-
-_WHOLE: Final = alt.Scale(domain=[0, 1])
+    return Chart(about, width, height, across, up_to, marks)
 
 
 def reliability_chart(bins: Sequence[Bin], *, label: str = "p entailed") -> Chart:
@@ -153,36 +304,25 @@ def reliability_chart(bins: Sequence[Bin], *, label: str = "p entailed") -> Char
     Points on the diagonal are calibrated; below it the judge is overconfident. The size of a
     point grows with its rows. `label` is the title of the axis.
     """
-    rows = [
-        {
-            "predicted": one.mean,
-            "share": one.entailed.value,
-            "low": one.entailed.low,
-            "high": one.entailed.high,
-            "rows": one.n,
-        }
-        for one in bins
-    ]
-    share = "entailed by people"
-    base = alt.Chart(alt.InlineData(values=rows)).encode(
-        x=alt.X("predicted:Q", title=label, scale=_WHOLE)
-    )
-    ends = alt.InlineData(values=[{"predicted": 0, "share": 0}, {"predicted": 1, "share": 1}])
-    diagonal = (
-        alt.Chart(ends)
-        .mark_line(color="currentColor", strokeDash=[4, 3], opacity=0.7)
-        .encode(x="predicted:Q", y=alt.Y("share:Q", title=share, scale=_WHOLE))
-    )
-    intervals = base.mark_rule(color=MARK, strokeWidth=2, opacity=0.6).encode(
-        y=alt.Y("low:Q", title=share), y2="high:Q"
-    )
-    marks = base.mark_point(color=MARK, filled=True, opacity=1).encode(
-        y=alt.Y("share:Q", title=share),
-        size=alt.Size("rows:Q", legend=None, scale=alt.Scale(range=[20, 200], domainMin=0)),
-    )
+    size, share = 220, "entailed by people"
+    x, across = _Scale.over([0.0, 1.0], 0, size, 5)
+    y, up = _Scale.over([0.0, 1.0], size, 0, 5)
+    marks = [_dashed(0, size, size, 0)]
+    most = max((one.n for one in bins), default=1)
+    for one in bins:
+        found = one.entailed
+        if found.value is None:
+            continue
+        if found.low is not None and found.high is not None:
+            marks.append(_rule(x(one.mean), y(found.low), x(one.mean), y(found.high), width=2))
+        told = (
+            f"{label}: {_number(one.mean)}; {share}: "
+            f"{_with_interval(found.value, found.low, found.high)}; rows: {one.n:,}"
+        )
+        marks.append(_point(x(one.mean), y(found.value), told, area=20 + 180 * one.n / most))
     number = sum(one.n for one in bins)
     about = f"Share entailed by people over {label}, {number:,} rows, with 95 % intervals"
-    return styled_chart(diagonal + intervals + marks, about=about, width=220, height=220)
+    return Chart(about, size, size, Axis(label, across), Axis(share, up), marks)
 
 
 def trend_chart(
@@ -193,21 +333,31 @@ def trend_chart(
     A run without a mean leaves a gap in the line. `label` is the title of the axis, which need
     not begin at 0; the size is in pixels without axes.
     """
-    rows = [
-        {"label": name, "mean": one.mean, "low": one.low, "high": one.high}
-        for name, one in means.items()
-    ]
-    axis = alt.Axis(labelAngle=-40, labelOverlap=True)
-    order = alt.Scale(domain=list(means))
-    runs = alt.X("label:O", scale=order, title=None, axis=axis)
-    base = alt.Chart(alt.InlineData(values=rows)).encode(x=runs)
-    mean = alt.Y("mean:Q", title=label, scale=alt.Scale(zero=False))
-    intervals = base.mark_rule(color=MARK, opacity=0.6, strokeWidth=2).encode(
-        y=alt.Y("low:Q", title=label, scale=alt.Scale(zero=False)), y2="high:Q"
-    )
-    line = base.mark_line(color=MARK, point={"color": MARK, "size": 40}).encode(y=mean)
+    bounds = [end for one in means.values() for end in (one.mean, one.low, one.high)]
+    y, up = _Scale.over(bounds, height, 0, max(2, height // 30))
+    apart = width / max(len(means), 1)
+    places = {name: apart * (at + 0.5) for at, name in enumerate(means)}
+    marks, points, drawing = [], [], False
+    line = ""
+    for name, one in means.items():
+        if one.mean is None:
+            drawing = False
+            continue
+        x, at = places[name], y(one.mean)
+        line += f"{'L' if drawing else 'M'}{x:.5g} {at:.5g}"
+        drawing = True
+        if one.low is not None and one.high is not None:
+            marks.append(_rule(x, y(one.low), x, y(one.high), width=2))
+        told = f"{name}: {label} {_with_interval(one.mean, one.low, one.high)}"
+        points.append(_point(x, at, told, area=40))
+    if line:
+        marks.append(_element("path", d=line, fill="none", stroke=MARK, stroke_width=2))
+    # Every second name, or fewer, where they would overlap.
+    every = max(1, math.ceil(_LINE / apart))
+    names = [(x, name) for at, (name, x) in enumerate(places.items()) if at % every == 0]
     about = f"{label} over the runs, with 95 % intervals; runs: {len(means):,}"
-    return styled_chart(intervals + line, about=about, width=width, height=height)
+    across = Axis(None, names, grid=False, slanted=True)
+    return Chart(about, width, height, across, Axis(label, up), [*marks, *points])
 
 
 def metric_chart(

@@ -19,6 +19,7 @@ import duckdb
 import polars as pl
 import pytest
 
+from claimflow.flows import __version__
 from claimflow.flows.cli.main import main
 from claimflow.flows.store.store import Store
 
@@ -637,10 +638,10 @@ def test_a_busy_store_exits_with_3(
 
 def test_version_and_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version"]) == 0
-    assert capsys.readouterr().out == "claimflow 0.1.0\n"
+    assert capsys.readouterr().out == f"claimflow {__version__}\n"
     with pytest.raises(SystemExit, match="0"):
         main(["--version"])
-    assert capsys.readouterr().out == "claimflow 0.1.0\n"
+    assert capsys.readouterr().out == f"claimflow {__version__}\n"
     assert main(["schema"]) == 0
     assert json.loads(capsys.readouterr().out)["title"] == "claimflow pipeline"
 

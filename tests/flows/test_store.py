@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 import threading
@@ -10,8 +11,8 @@ import polars as pl
 import pytest
 
 from claimflow.flows.errors import InputError, StoreBusyError
-from claimflow.flows.store.schema import SCHEMA_VERSION
 from claimflow.flows.store.connection import OpenFile
+from claimflow.flows.store.schema import SCHEMA_VERSION
 from claimflow.flows.store.store import Store, insert, read_table
 from claimflow.stages.rows import Sample, row_kinds
 from claimflow.stages.tables import build, schema
