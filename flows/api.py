@@ -23,7 +23,6 @@ from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.pipeline.yaml_source import YamlSource, load_yaml, source_from
 from claimflow.flows.quality.failed_rows import failure_reason
 from claimflow.flows.quality.gates import evaluate_gates
-from claimflow.flows.report.notebook import progress_observer
 from claimflow.flows.result import Result
 from claimflow.flows.runner.canaries import judge_canaries
 from claimflow.flows.runner.embedded_models import fetch_models
@@ -117,6 +116,8 @@ def evaluate(
     prepared = prepare(source, answers=answers, limit=limit, rerun=rerun)
     file = file or _shared_store(prepared.store.path)
     before = None if baseline is None else _baseline_run(baseline, file, prepared.pipeline.name)
+    from claimflow.flows.report.notebook import progress_observer
+
     with progress_observer(progress) as observer:
         ran = run_pipeline(prepared, file, observer=observer)
     ids = [shard["sample_id"] for shard in prepared.samples.shards(SHARD)]

@@ -39,7 +39,10 @@ def similar_file(path: Path, hint: str) -> str:
     if path_exists(path) or not is_folder(path.parent):
         return hint
     with suppress(OSError):
-        near = nearest(path.name, (other.name for other in path.parent.iterdir()))
+        others = list(path.parent.iterdir())
+        # By the stem, because most names in a folder have the same ending.
+        stem = nearest(path.stem, (other.stem for other in others))
+        near = nearest(path.name, (one.name for one in others if one.stem == stem), cutoff=0)
         return f"did you mean {near!r}?" if near else hint
     return hint
 

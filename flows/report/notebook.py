@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, Final
 
 from claimflow.flows.quality.comparison import Comparison
@@ -193,9 +194,9 @@ def _in_notebook() -> bool:
 
 def _notebook_line() -> Callable[[str], None]:
     """A function that replaces a line of the output of this cell."""
-    from IPython.display import display
-
-    handle: Any = display({"text/plain": ""}, raw=True, display_id=True)
+    # By name: IPython is there in a notebook only, and its function has no types.
+    display: Any = import_module("IPython.display").display
+    handle = display({"text/plain": ""}, raw=True, display_id=True)
     return lambda text: handle.update({"text/plain": text}, raw=True)
 
 

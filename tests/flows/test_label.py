@@ -219,8 +219,8 @@ def test_the_same_texts_have_one_label_in_a_sheet(
          "no/where.csv: cannot be written (No such file or directory); "
          "name a file in a folder that you can write to"),
         (["import", "no.csv", "--who", " "], "--who: is blank; name the annotator"),
-        (["import", "no.csv", "--who", "ann"],
-         "no.csv: cannot be read (No such file or directory); name a sheet that was exported"),
+        (["import", "absent.csv", "--who", "ann"],
+         "absent.csv: cannot be read (No such file or directory); name a sheet that was exported"),
         (["import", "odd.csv", "--who", "ann"],
          "odd.csv:1: has no column run, step, draw, passage, label; keep the header that was "
          "exported: run,step,draw,sample_id,claim_id,against,passage,premise,claim,label"),

@@ -68,7 +68,7 @@ def plotted(*options: str) -> int:
 
 def test_the_diagram_has_the_bins_of_the_step() -> None:
     assert plotted(STEP) == 0
-    marks = fromstring(Path("r.svg").read_text("utf-8")).iter("{http://www.w3.org/2000/svg}path")
+    marks = fromstring(Path("r.svg").read_text("utf-8")).iter()
     dots = [output for mark in marks if "rows: " in (output := mark.get("aria-label", ""))]
     store = Store(Path("s.duckdb"))
     [found] = corrected_steps(store, chosen_run(store, None))
