@@ -52,6 +52,7 @@ def evaluate(
     gates: Mapping[str, Any] | None = None,
     baseline: Result | str | None = None,
     rename: Mapping[str, str] | None = None,
+    contexts_separator: str | None = None,
     slices: Iterable[str] = (),
     name: str | None = None,
     skip_unusable: bool = False,
@@ -62,6 +63,7 @@ def evaluate(
     `answers` is a table of Polars, pandas or Arrow, a list of dicts, a `Dataset` of Hugging Face,
     an `EvaluationDataset` of ragas, or the path of a file. Its columns are recognised by the names
     that ragas, DeepEval, continuous-eval and RAGChecker use, or by `rename`: column -> field.
+    Contexts that are one text are split at `contexts_separator`.
 
     `metrics` are names such as `"faithfulness"`, mappings with `use` and settings, or functions
     decorated with `claimflow.metric`; the steps that they need are added. By default they are those
@@ -92,15 +94,22 @@ def evaluate(
             hint = "give answers, or a pipeline with samples"
             raise InputError([Fault("answers", "are missing", hint)])
         answers, source, left_out = _composed(
-            answers, metrics, slices, rename, limit, skip_unusable=skip_unusable
+            answers,
+            metrics,
+            slices,
+            rename=rename,
+            contexts_separator=contexts_separator,
+            limit=limit,
+            skip_unusable=skip_unusable,
         )
         named: dict[str, Any] = {"name": name or "evaluation"}
     else:
         _refuse_beside_pipeline(metrics=metrics, slices=list(slices))
         source, left_out = _source(pipeline), {}
         named = {"name": name} if name else {}
-        if rename is not None:
-            named["samples"] = {**source.section("samples"), "rename": rename}
+        given = {"rename": rename, "contexts_separator": contexts_separator}
+        if changed := {key: value for key, value in given.items() if value is not None}:
+            named["samples"] = source.section("samples") | changed
     if judge is not None:
         named["judge"] = {"model": judge} if isinstance(judge, str) else judge
     if gates is not None:
@@ -129,14 +138,21 @@ def _composed(
     answers: Any,
     metrics: Iterable[Any] | None,
     slices: Iterable[str],
-    rename: Mapping[str, str] | None,
-    limit: int | None,
     *,
+    rename: Mapping[str, str] | None,
+    contexts_separator: str | None,
+    limit: int | None,
     skip_unusable: bool,
 ) -> tuple[SampleSource, YamlSource, dict[str, str]]:
     """The samples, a pipeline with the metrics, and the usual metrics that were left out."""
     check_limit(limit)
-    samples = samples_from(answers, rename=rename, limit=limit, skip_unusable=skip_unusable)
+    samples = samples_from(
+        answers,
+        rename=rename,
+        contexts_separator=contexts_separator,
+        limit=limit,
+        skip_unusable=skip_unusable,
+    )
     faults = list(samples.faults)
     left_out: dict[str, str] = {}
     steps: dict[str, Any] = {}
@@ -155,7 +171,8 @@ def _composed(
         faults += error.faults
     if faults:
         raise InputError(faults)
-    values = {"name": "", "samples": {"path": "", "rename": rename or {}}, "steps": steps}
+    wanted = {"path": "", "rename": rename or {}, "contexts_separator": contexts_separator}
+    values = {"name": "", "samples": wanted, "steps": steps}
     return samples, source_from(values, Path.cwd(), name="evaluate"), left_out
 
 

@@ -57,6 +57,12 @@ def add_data_options(parser: argparse._ActionsContainer) -> None:
         metavar="COLUMN=FIELD",
         help="read a field from a column whose name is not recognised, as in antwort=response",
     )
+    parser.add_argument(
+        "--contexts-separator",
+        type=_separator,
+        metavar="TEXT",
+        help="split contexts that are one text here, as in '||' or '\\n\\n' for blank lines",
+    )
 
 
 def _renamed(text: str) -> tuple[str, str]:
@@ -64,6 +70,12 @@ def _renamed(text: str) -> tuple[str, str]:
     if not (column and separator and field):
         raise argparse.ArgumentTypeError(f"{text!r} is not COLUMN=FIELD")
     return column, field
+
+
+def _separator(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("is empty")
+    return text.replace("\\n", "\n").replace("\\t", "\t")
 
 
 class PreparedFile(NamedTuple):
@@ -102,6 +114,7 @@ def prepare_file(options: Namespace, rerun: "Rerun") -> PreparedFile:
             base=Path.cwd(),
             metrics=options.metrics,
             rename=dict(options.rename),
+            contexts_separator=options.contexts_separator,
             judge=options.judge,
             limit=options.limit,
             skip_unusable=rerun.skip_unusable,
@@ -111,7 +124,7 @@ def prepare_file(options: Namespace, rerun: "Rerun") -> PreparedFile:
         )
     write_message(describe(options.config, made))
     if save is None:
-        write_message("as this pipeline, which --save FILE writes:")
+        write_message("as this pipeline, which `claimflow run --save FILE` writes:")
         write_message(indent(pipeline_text(made.config), "  "))
     else:
         write_text(pipeline_text(relative_to(made.config, save.parent)), save)
@@ -140,15 +153,18 @@ def arguments_of(options: Namespace) -> str:
         arguments += ["--judge", options.judge]
     if options.rename:
         arguments += ["--rename", *("=".join(one) for one in options.rename)]
+    if options.contexts_separator:
+        escaped = options.contexts_separator.replace("\n", "\\n").replace("\t", "\\t")
+        arguments += ["--contexts-separator", escaped]
     return shlex.join(arguments)
 
 
 def _misplaced(options: Namespace) -> Iterator[Fault]:
     """Faults of options for data files beside a pipeline file."""
-    for name in ("metrics", "judge", "rename", "save"):
+    for name in ("metrics", "judge", "rename", "contexts_separator", "save"):
         if getattr(options, name, None):
             what = f"is for a data file, and {options.config} is a pipeline file"
-            yield Fault(f"--{name}", what, "change the file instead")
+            yield Fault(f"--{name.replace('_', '-')}", what, "change the file instead")
 
 
 def describe(path: str, made: "DataPipeline") -> str:

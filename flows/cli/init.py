@@ -158,7 +158,11 @@ def _made(options: Namespace) -> "DataPipeline":
     data = options.data or str(_DEMO)
     with faults_of_options(Namespace(config=data)):
         return data_pipeline(
-            data, base=Path.cwd(), metrics=options.metrics, rename=dict(options.rename)
+            data,
+            base=Path.cwd(),
+            metrics=options.metrics,
+            rename=dict(options.rename),
+            contexts_separator=options.contexts_separator,
         )
 
 

@@ -1,10 +1,11 @@
 """A data file as a pipeline: its fields found, the metrics that they allow, the steps wired."""
 
 import glob
+import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -13,9 +14,10 @@ import yaml
 
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.object_storage import is_remote
-from claimflow.flows.pipeline.compose import compose, makes_scores, metrics_for, missing_fields
+from claimflow.flows.pipeline.compose import compose, makes_scores, metrics_for
 from claimflow.flows.pipeline.pipeline import build_pipeline
 from claimflow.flows.pipeline.yaml_source import source_from
+from claimflow.flows.runner.prepare import columns_text, missing_fields
 from claimflow.flows.samples.formats import FORMATS
 from claimflow.flows.samples.reader import SampleSource, read_samples
 from claimflow.stages.registry import STAGES, find_stage
@@ -63,35 +65,47 @@ def data_pipeline(
     base: Path,
     metrics: Sequence[str] = (),
     rename: Mapping[str, str] | None = None,
+    contexts_separator: str | None = None,
     judge: str | None = None,
     limit: int | None = None,
     skip_unusable: bool = False,
 ) -> DataPipeline:
     """A pipeline over the samples of `path`: a file or glob below the folder `base`, or s3://.
 
-    Without `metrics` it has those that the fields of the samples allow. `rename` maps columns to
-    fields; `judge` is a model by litellm's name; `limit` and `skip_unusable` are those of
-    `read_samples`. Raises `InputError`; `in_options` translates it.
+    Without `metrics` it has those that the fields of the samples allow. `judge` is a model by
+    litellm's name; the other options are those of `read_samples`. Raises `InputError`; `in_options`
+    translates it.
     """
     rename = dict(rename or {})
-    samples = read_samples(path, base=base, rename=rename, limit=limit, skip_unusable=skip_unusable)
+    samples = read_samples(
+        path,
+        base=base,
+        rename=rename,
+        contexts_separator=contexts_separator,
+        limit=limit,
+        skip_unusable=skip_unusable,
+    )
     if samples.faults:
         raise InputError(samples.faults)
     chosen, left_out = (list(metrics), {}) if metrics else metrics_for(samples.present)
     if not chosen:
-        lacking = sorted({*CONTENT} - samples.present)
-        what = f"no metric can be computed: no sample has {' or '.join(lacking)}"
+        lacking = [field for field in CONTENT if field not in samples.present]
+        lacked = f"no sample has {' or '.join(lacking)} ({columns_text(samples)})"
+        what = f"no metric can be computed: {lacked}"
         raise InputError([Fault(path, what, _column_hint(lacking[0], samples))])
-    steps = compose(chosen)
-    if faults := [*_missing_fields(path, samples, metrics)]:
-        raise InputError(faults)
     config = {
         "name": _name(path),
-        "samples": {"path": path, **({"rename": rename} if rename else {})},
+        "samples": {
+            "path": path,
+            **({"rename": rename} if rename else {}),
+            **({"contexts_separator": contexts_separator} if contexts_separator else {}),
+        },
         "store": STORE,
         **({"judge": {"model": judge}} if judge else {}),
-        "steps": steps,
+        "steps": compose(chosen),
     }
+    if faults := missing_fields(build_pipeline(source_from(config, base)), samples):
+        raise InputError(faults)
     others = {stage.use for stage in STAGES.values() if makes_scores(stage)} - {*chosen, *left_out}
     more = [] if metrics else [one for one in sorted(others) if _allowed(one, samples, config)]
     return DataPipeline(config, samples, chosen, left_out, more)
@@ -100,12 +114,10 @@ def data_pipeline(
 def _allowed(metric: str, samples: SampleSource, config: Mapping[str, Any]) -> bool:
     """Whether a metric needs no settings and no fields that the samples lack."""
     try:
-        if missing_fields(metric, samples.present):
-            return False
-        build_pipeline(source_from({**config, "steps": compose([metric])}, Path.cwd()))
+        source = source_from({**config, "steps": compose([metric])}, Path.cwd())
+        return not missing_fields(build_pipeline(source), samples)
     except (InputError, ValueError):
         return False
-    return True
 
 
 def in_options(error: InputError, path: str) -> InputError:
@@ -120,7 +132,14 @@ _PLACES: Final = (
 )
 """The beginnings of a fault's place, and the option that it comes from."""
 
-_RENAMING: Final = re.compile(r"(?:write |as in |under )rename(?:, such as|:) \{(.+?): (\w+)\}")
+_RENAMING: Final = (
+    (re.compile(r", as in rename: \{(.+?): (\w+)\}, or remove these steps"), r" by --rename \1=\2"),
+    (
+        re.compile(r"(?:write |under )rename(?:, such as|:) \{(.+?): (\w+)\}"),
+        r"write --rename \1=\2",
+    ),
+)
+"""How hints speak of `rename` in a pipeline file, and how of the option."""
 
 
 def relative_to(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -139,18 +158,10 @@ def _of_options(fault: Fault, path: str) -> Fault:
     place = re.sub(r"^pipeline\.samples$", path, fault.place)
     for pattern, option in _PLACES:
         place = pattern.sub(option, place)
-    return fault._replace(place=place, hint=_RENAMING.sub(r"write --rename \1=\2", fault.hint))
-
-
-def _missing_fields(path: str, samples: SampleSource, metrics: Sequence[str]) -> Iterator[Fault]:
-    """A fault for each field that no sample has and that metrics need which were asked for."""
-    needed: dict[str, list[str]] = {}
-    for metric in metrics:
-        for field in missing_fields(metric, samples.present):
-            needed.setdefault(field, []).append(metric)
-    for field, of in needed.items():
-        what = f"no sample of {path} has {field!r}, which is needed by {' and '.join(of)}"
-        yield Fault("--metrics", what, _column_hint(field, samples))
+    hint = fault.hint
+    for pattern, option in _RENAMING:
+        hint = pattern.sub(option, hint)
+    return fault._replace(place=place, hint=hint)
 
 
 def _column_hint(field: str, samples: SampleSource) -> str:
@@ -210,6 +221,8 @@ def _table_of(step: Mapping[str, Any]) -> str:
 
 def _flow(value: Any) -> str:
     """A value as YAML on one line."""
+    if isinstance(value, str) and not value.isprintable():
+        return json.dumps(value)
     listed = yaml.safe_dump(
         [value], default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
     )

@@ -73,7 +73,7 @@ def prepare(
     if pipeline:
         faults += rerun.unknown(pipeline)
         if samples:
-            faults += _missing_fields(pipeline, samples)
+            faults += missing_fields(pipeline, samples)
     if faults or pipeline is None or samples is None:
         raise InputError(faults)
     _warn_of_misspelt_fields(source, samples)
@@ -153,7 +153,7 @@ def _with_position(source: YamlSource, samples: SampleSource, fault: Fault) -> F
     return fault
 
 
-def _missing_fields(pipeline: Pipeline, samples: SampleSource) -> list[Fault]:
+def missing_fields(pipeline: Pipeline, samples: SampleSource) -> list[Fault]:
     """A fault for the fields that no sample has and some step needs; one for each of metadata."""
     needed = {step.name: step.stage.required_fields() - samples.present for step in pipeline.steps}
     missing = [field for field in FIELDS if any(field in fields for fields in needed.values())]
@@ -163,7 +163,7 @@ def _missing_fields(pipeline: Pipeline, samples: SampleSource) -> list[Fault]:
         scoring = [step.name for step in lacking if step.stage.metrics]
         steps = _joined(scoring or [step.name for step in lacking], "and")
         fields = _joined([repr(field) for field in missing], "or")
-        what = f"no sample has {fields}, which is needed by {steps} ({_columns_text(samples)})"
+        what = f"no sample has {fields}, which is needed by {steps} ({columns_text(samples)})"
         place = pipeline.source.place("samples")
         faults.insert(0, Fault(place, what, _rename_hint(samples, missing)))
     return faults
@@ -188,7 +188,7 @@ def _joined(names: Sequence[str], word: str) -> str:
     return f"{', '.join(most)} {word} {last}" if most else last
 
 
-def _columns_text(samples: SampleSource) -> str:
+def columns_text(samples: SampleSource) -> str:
     """The columns of the input, and which fields they fill."""
     columns = sorted({*samples.metadata, *samples.mapping.values()})
     names = columns[:_SHOWN_COLUMNS]

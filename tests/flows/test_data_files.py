@@ -54,7 +54,9 @@ def write(path: Path, **renamed: str) -> None:
 
 def shown_pipeline(err: str) -> dict[str, object]:
     """The pipeline that a command said it runs."""
-    text = re.search(r"as this pipeline, which --save FILE writes:\n((?:  .*\n)+)", err)
+    text = re.search(
+        r"as this pipeline, which `claimflow run --save FILE` writes:\n((?:  .*\n)+)", err
+    )
     assert text is not None, err
     value: dict[str, object] = yaml.safe_load(dedent(text[1]))
     return value
@@ -123,13 +125,21 @@ def test_columns_are_renamed_and_metrics_without_fields_left_out(
         ),
         (
             ["bare.jsonl"],
-            "bare.jsonl: no metric can be computed: no sample has reference or response or "
-            "retrieved_contexts; name the column that holds it by --rename COLUMN=reference",
+            "bare.jsonl: no metric can be computed: no sample has response or reference or "
+            "retrieved_contexts (columns found: a, b; recognised: none); "
+            "name the column that holds it by --rename COLUMN=response",
         ),
         (
             ["bare.jsonl", "--metrics", "faithfulness", "--rename", "a=response"],
-            "--metrics: no sample of bare.jsonl has 'retrieved_contexts', which is needed by "
-            "faithfulness; name the column that holds it by --rename COLUMN=retrieved_contexts",
+            "bare.jsonl: no sample has 'retrieved_contexts', which is needed by faithfulness "
+            "(columns found: a, b; recognised: a as response); "
+            "name the column that holds it by --rename COLUMN=retrieved_contexts",
+        ),
+        (
+            ["misspelt.jsonl", "--metrics", "rouge_l_f1"],
+            "needed by deterministic_correctness (columns found: answer, refrence; "
+            "recognised: answer as response); if the column 'refrence' holds it, "
+            "write --rename refrence=reference",
         ),
         (
             ["answers.jsonl", "--rename", "antwort=response"],
@@ -167,6 +177,7 @@ def test_errors_speak_of_options(
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     (tmp_path / "bare.jsonl").write_text('{"a": "A.", "b": "B."}\n', "utf-8")
+    (tmp_path / "misspelt.jsonl").write_text('{"answer": "A.", "refrence": "B."}\n', "utf-8")
     code, _, err = command("run", *arguments)
     assert code == 2
     assert message in err.partition("claimflow: ")[2]
@@ -195,6 +206,31 @@ def test_a_pipeline_is_saved_with_paths_relative_to_it(command: Command, tmp_pat
     before = saved.read_bytes()
     assert command(*arguments)[0] == 2
     assert saved.read_bytes() == before
+
+
+def test_contexts_in_one_text_are_split_and_unusable_samples_left_out(
+    command: Command, tmp_path: Path
+) -> None:
+    rows = ["answer,contexts", '"Ann swims.","Bob runs.', "", 'Ann swims."', ",", ""]
+    (tmp_path / "cells.csv").write_text("\n".join(rows), "utf-8")
+    arguments = ["cells.csv", "--metrics", "faithfulness", "--contexts-separator", r"\n\n"]
+    code, out, err = command("run", *arguments, "--save", "saved.yaml")
+    assert code == 0, err
+    assert shown_pipeline(command("plan", *arguments)[2])["samples"] == {
+        "path": "cells.csv",
+        "contexts_separator": "\n\n",
+    }
+    with duckdb.connect(tmp_path / "evaluations.read.duckdb", read_only=True) as connection:
+        found = connection.sql("SELECT retrieved_contexts FROM samples").fetchall()
+        assert (["Bob runs.", "Ann swims."],) in found
+    assert "0 steps made, 5 reused" in command("run", "saved.yaml")[1]
+
+    (tmp_path / "some.jsonl").write_text(
+        '{"answer": "A.", "reference": "A."}\n{"answer": 3, "reference": "A."}\n', "utf-8"
+    )
+    arguments = ["some.jsonl", "--metrics", "chrf", "--skip-unusable"]
+    code, out, err = command("run", *arguments)
+    assert (code, "1 of 2 samples" in out) == (0, True)
 
 
 def test_nothing_is_saved_where_the_data_is_wrong(command: Command, tmp_path: Path) -> None:

@@ -281,6 +281,18 @@ STYLE = """element => {
 }"""
 
 
+def test_contexts_in_one_text_are_split() -> None:
+    answers = [{"response": "A.", "contexts": "B. || C."}]
+    found = claimflow.evaluate(
+        answers, metrics=["deterministic_faithfulness"], contexts_separator=" || "
+    )
+    assert found.samples["retrieved_contexts"].to_list() == [["B.", "C."]]
+    steps = {"m": {"use": "lexical_match", "against": "retrieved_contexts"}}
+    pipeline = {"name": "p", "samples": {"path": "a.jsonl"}, "steps": steps}
+    found = claimflow.evaluate(answers, pipeline=pipeline, contexts_separator=" || ")
+    assert found.samples["retrieved_contexts"].to_list() == [["B.", "C."]]
+
+
 def test_answers_that_cannot_be_used_can_be_left_out() -> None:
     answers = [*WITH_REFERENCE, {"response": 5}]
     with pytest.raises(claimflow.InputError, match=r"answers\[2\]: 'response' is a number"):
