@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self
 
 import polars as pl
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from claimflow.stages.base import Stage
 from claimflow.stages.judging.checks import (
@@ -46,6 +46,16 @@ def _judgeable(reads: tuple[SampleField, ...]) -> tuple[SampleField, ...]:
 Reads = Annotated[tuple[SampleField, ...], AfterValidator(_judgeable)]
 
 
+CHECKS_TAGS: Final = ("checks by name", "field of checks")
+"""The tags of the two forms of `checks`, which pydantic adds to the place of an error."""
+
+Checks = Annotated[
+    Annotated[dict[str, str], Field(min_length=1), Tag(CHECKS_TAGS[0])]
+    | Annotated[str, Tag(CHECKS_TAGS[1])],
+    Discriminator(lambda given: CHECKS_TAGS[isinstance(given, str)]),
+]
+
+
 class Check(NamedTuple):
     """One thing to judge: its name, and what must hold."""
 
@@ -70,7 +80,7 @@ class JudgeRubric(Stage):
     columns: ClassVar = {"samples": ("sample_id", *_TEXTS, "metadata")}
 
     criterion: str | None = Field(default=None, min_length=1)
-    checks: Annotated[dict[str, str], Field(min_length=1)] | str | None = None
+    checks: Checks | None = None
     scale: dict[int, str] | None = None
     reads: Reads = ("user_input", "response")
     prompt: Annotated[str | None, PromptBlanks({"sample", "checks", "verdicts"})] = None
@@ -94,9 +104,11 @@ class JudgeRubric(Stage):
     def _complete(self) -> Self:
         if (self.criterion is None) == (self.checks is None):
             raise ValueError("write criterion, or checks for several of them")
-        texts = [self.criterion or "", *(self._named or {}).values()]
-        if not any(text.strip() for text in texts) and not self._field:
-            raise ValueError("say in words what must hold")
+        for name, text in (self._named or {}).items():
+            if not text.strip():
+                raise ValueError(f"say in words what must hold: {name} is blank")
+        if self._named is None and not (self._field or "").strip():
+            raise ValueError("checks is blank: name the field that lists them")
         if not self.prompt:
             raise ValueError(
                 "only a language model judges a rubric: write a judge for the pipeline or the step"

@@ -200,8 +200,10 @@ def _read_step(
         faults.append(Fault(source.place("steps", first), what, "choose another name"))
     of_judge = {*kind.verdicts_by.model_fields, "judge"}
     of_both = {"use", *named_inputs(kind), *kind.model_fields}
-    judged = {one: values[one] for one in values if one in of_judge | {*named_inputs(kind)}}
-    own = {one: values[one] for one in values if one in of_both or one not in of_judge}
+    # A key that neither has is a mistake of the first part alone, which then tells no other.
+    only_own = of_both - of_judge - {*named_inputs(kind)}
+    judged = {one: values[one] for one in values if one not in only_own}
+    own = {one: values[one] for one in values if one in of_both}
     yield _read_part(source, name, kind.verdicts_by, judged, faults)._replace(
         name=first, written_as=name
     )

@@ -26,6 +26,7 @@ from claimflow.flows.pipeline.schema import (
 from claimflow.flows.pipeline.yaml_source import YamlSource
 from claimflow.stages.base import Stage
 from claimflow.stages.registry import find_stage, stage_names
+from claimflow.stages.rubric import CHECKS_TAGS
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -105,7 +106,7 @@ def _path(source: YamlSource, error: ErrorDetails, *, whole_file: bool) -> tuple
         tag = (_is_step(tuple(path)) and key == _use(source, path[1])) or (
             path == ["embedder"] and key in ("onnx", "endpoint")
         )
-        if not (whole_file and tag) and key != "[key]":
+        if not (whole_file and tag) and key not in ("[key]", *CHECKS_TAGS):
             path.append(str(key))
     if error["type"] == "union_tag_invalid":
         path.append("use")

@@ -1,4 +1,4 @@
-"""Claims and verdicts that changed between two runs, and why."""
+"""Claims, verdicts and checks of rubrics that changed between two runs, and why."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -178,6 +178,31 @@ JOIN (SELECT claim_id, any_value(sample_id) AS sample_id, any_value(claim) AS cl
 WHERE a.verdict IS DISTINCT FROM b.verdict ORDER BY ALL
 """
 
+_CHECKS: Final = """
+SELECT CASE WHEN b.status = 'failed' THEN 'newly failed'
+            WHEN a.status = 'failed' THEN 'no longer failed' ELSE 'verdict flipped' END AS change,
+       a.claim_id::VARCHAR AS claim_id, a.sample_id,
+       concat_ws(': ', a.check_name, coalesce(claim, b.criterion)) AS claim,
+       NULL AS against, NULL AS passage,
+       coalesce(a.verdict, a.status) AS a, coalesce(b.verdict, b.status) AS b,
+       a.reason AS reason_a, b.reason AS reason_b,
+       CASE WHEN 'failed' IN (a.status, b.status)
+            THEN coalesce(b.failure, a.failure, 'failed') END AS failure,
+       (SELECT artifacts.settings->>'$.reads[*]'
+        FROM audit.run_steps JOIN audit.artifacts USING (artifact_id)
+        WHERE run_steps.run_id = $b AND run_steps.step = $step) AS reads,
+       a.criterion IS DISTINCT FROM b.criterion AS reworded
+FROM (FROM rubric_verdicts WHERE run_id = $a AND step = $step) a
+JOIN (FROM rubric_verdicts WHERE run_id = $b AND step = $step) b
+     ON a.sample_id = b.sample_id AND a.check_name = b.check_name
+     AND a.claim_id IS NOT DISTINCT FROM b.claim_id
+LEFT JOIN (SELECT claim_id, any_value(claim) AS claim FROM claims WHERE run_id = $b
+           GROUP BY claim_id) c ON c.claim_id = a.claim_id
+WHERE a.verdict IS DISTINCT FROM b.verdict ORDER BY ALL
+"""
+
+_QUERIES: Final = {"claims": _CLAIMS, "verdicts": _VERDICTS, "rubric_verdicts": _CHECKS}
+
 
 def claim_changes(
     connection: duckdb.DuckDBPyConnection,
@@ -186,11 +211,12 @@ def claim_changes(
     steps: Iterable[StepChange],
     samples: pl.DataFrame,
 ) -> pl.DataFrame:
-    """Every claim whose text, verdict or failure changed, with the cause: `COLUMNS`.
+    """Every claim or check whose text, verdict or failure changed, with the cause: `COLUMNS`.
 
     `samples` are those that differ between the runs. Samples of one run only are left out, since
     all their claims are new or gone. `a` and `b` are the verdicts, the claims where their text
-    changed, or whether claims were made. The cause of a failure is its kind.
+    changed, or whether claims were made. The cause of a failure is its kind. The `claim` of a
+    check of a rubric is its name with its criterion, or with the claim that it is about.
     """
     fields = dict(samples.select("sample_id", "fields").iter_rows())
     others = samples.filter(pl.col("state") != "changed")["sample_id"]
@@ -213,11 +239,13 @@ def claim_changes(
 def _rows(
     connection: duckdb.DuckDBPyConnection, a: str, b: str, change: StepChange
 ) -> pl.DataFrame | None:
-    values = {"a": a, "b": b, "step": change.step}
+    if change.kind not in _QUERIES:
+        return None
+    table = read_table(connection, _QUERIES[change.kind], a=a, b=b, step=change.step)
     if change.kind == "claims":
         none = {"against": pl.lit(None, pl.String), "passage": pl.lit(None, pl.Int64)}
-        return read_table(connection, _CLAIMS, **values).with_columns(**none)
-    return read_table(connection, _VERDICTS, **values) if change.kind == "verdicts" else None
+        return table.with_columns(**none)
+    return table
 
 
 def _causes(
@@ -234,6 +262,9 @@ def _causes(
             yield row["failure"]
         elif _source_fields(row) & set(fields.get(row["sample_id"], ())):
             yield "sample changed"
+        elif row.get("reworded") and "settings" not in change.causes:
+            # The sample has another list of checks.
+            yield "sample changed"
         elif edited & {row["sample_id"], row["claim_id"]}:
             yield "edited by hand"
         else:
@@ -242,6 +273,8 @@ def _causes(
 
 def _source_fields(row: dict[str, Any]) -> set[str]:
     """The fields of the sample that the row depends on."""
+    if "reads" in row:
+        return set(row["reads"])
     if row["against"]:
         return {row["against"]}
     return {row["of"], f"{row['of']}_claims"}

@@ -69,11 +69,11 @@ def calls_text(row: dict[str, Any]) -> str:
 
 
 def vote_text(unstable: int, voted: int) -> str | None:
-    """On how many claims the votes differ, and how to list them; None where there are no votes."""
+    """On how many verdicts the votes differ, and how to list them; None where none has votes."""
     if not voted:
         return None
     see = ': see `claimflow sql "SELECT * FROM unstable"`' if unstable else ""
-    return f"{unstable:,} of {format_count(voted, 'claim')} unstable{see}"
+    return f"{unstable:,} of {format_count(voted, 'verdict')} unstable{see}"
 
 
 def gate_cells(one: Outcome) -> tuple[str, ...]:

@@ -372,7 +372,9 @@ def votes(store: Store, run_id: str) -> tuple[int, int]:
         store,
         """
         SELECT count(*) FILTER (agreement < 1) AS unstable, count(agreement) AS voted
-        FROM verdicts WHERE run_id = $run
+        FROM (SELECT run_id, agreement FROM verdicts
+              UNION ALL SELECT run_id, agreement FROM rubric_verdicts)
+        WHERE run_id = $run
         """,
         run=run_id,
     )

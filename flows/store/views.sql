@@ -10,11 +10,19 @@ CREATE OR REPLACE VIEW audit.latest_runs AS
 SELECT pipeline, arg_max(run_id, started_at) AS run_id, max(started_at) AS started_at
 FROM audit.whole_runs GROUP BY pipeline;
 
--- Verdicts on which several votes were cast that differ.
+-- Verdicts on which several votes were cast that differ. The claim of a check of a rubric is its
+-- name with its criterion, or with the claim that it is about.
 CREATE OR REPLACE VIEW unstable AS
 SELECT run_id, step, sample_id, claim, against, passage, verdict, agreement, ballot
 FROM verdicts
 JOIN (SELECT DISTINCT run_id, claim_id, sample_id, claim FROM claims) USING (run_id, claim_id)
+WHERE agreement < 1
+UNION ALL
+SELECT run_id, step, rubric_verdicts.sample_id,
+       concat_ws(': ', check_name, coalesce(about.claim, criterion)), NULL, NULL,
+       verdict, agreement, ballot
+FROM rubric_verdicts
+LEFT JOIN (SELECT DISTINCT run_id, claim_id, claim FROM claims) about USING (run_id, claim_id)
 WHERE agreement < 1;
 
 -- Cascades: who gave the verdicts of each step, and how often the judge disagrees where the

@@ -229,7 +229,7 @@ def test_the_reader_chooses_the_step_whose_verdicts_are_shown(alone: Seen) -> No
 
 def test_votes_are_listed_one_by_one(alone: Seen) -> None:
     judges = alone.page.locator("section[aria-labelledby=judges]")
-    assert judges.inner_text().startswith("Judges\n1 of 1 claim unstable: see `claimflow sql")
+    assert judges.inner_text().startswith("Judges\n1 of 1 verdict unstable: see `claimflow sql")
     open_sample(alone, "tower")
     panel(alone, "Response").locator("button.claim").nth(1).click()
     votes = panel(alone, "Response").locator("ul.ballot > li")

@@ -327,6 +327,100 @@ def test_a_store_from_before_the_table_is_brought_up_to_date(
         assert main(["explain", "a", "--store", "s.duckdb"]) == 0
 
 
+def test_diff_tells_which_check_flipped_and_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    form = ("--format", "json")
+
+    def differences() -> list[tuple[str, ...]]:
+        capsys.readouterr()
+        with chdir(tmp_path):
+            assert main(["diff", "previous", "latest", "--store", "s.duckdb", *form]) == 0
+        found = json.loads(capsys.readouterr().out)["claims"]
+        names = ("change", "cause", "step", "sample_id", "claim", "a", "b")
+        return [tuple(one[name] for name in names) for one in found]
+
+    checks = {"height": "The tower is 330 metres high.", "year": "opened 1889"}
+    steps: dict[str, Any] = {
+        "facts": {"use": "rubric", "checks": checks},
+        "nuggets": {"use": "rubric", "checks": "expected"},
+    }
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(SAMPLES, steps=steps)
+        judged.run()
+        edited = {"use": "rubric", "checks": checks | {"year": "cheese"}}
+        judged.write(SAMPLES, steps=steps | {"facts": edited})
+        judged.run()
+        [of_a, of_b] = differences()
+        flipped = ("verdict flipped", "settings", "facts_verdicts")
+        assert of_a == (*flipped, "a", "year: cheese", "pass", "fail")
+        assert of_b == (*flipped, "b", "year: cheese", "fail", "pass")
+        # The list of the sample is another one, and its response.
+        nuggets = SAMPLES[0] | {"expected": ["cheese", "The tower stands in Paris."]}
+        judged.write([nuggets, SAMPLES[1] | {"response": "opened 1889"}], steps=steps)
+        judged.run()
+        judged.write([SAMPLES[0], SAMPLES[1]], steps=steps)
+        judged.run()
+        assert differences() == [
+            (
+                "verdict flipped",
+                "sample changed",
+                "facts_verdicts",
+                "b",
+                "year: opened 1889",
+                "pass",
+                "fail",
+            ),
+            (
+                "verdict flipped",
+                "sample changed",
+                "nuggets_verdicts",
+                "a",
+                "expected[0]: The tower is 330 metres high.",
+                "fail",
+                "pass",
+            ),
+        ]
+        # Another judge, of which one check fails.
+        endpoint.behaviour.fault = faults.where(
+            lambda body: "Paris" in json.dumps(body), faults.prose()
+        )
+        judged.write(SAMPLES[:2], steps=steps, temperature=0.5)
+        judged.run()
+        assert {one[:4] for one in differences()} == {
+            ("newly failed", "unparseable", "facts_verdicts", "a"),
+            ("newly failed", "unparseable", "nuggets_verdicts", "a"),
+        }
+
+
+def test_checks_on_which_votes_differ_are_listed_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [entry | {"verdict": "fail"} for entry in entries]
+
+    swayed = faults.where(lambda body: body.get("seed") == 1, faults.entries(fail))
+    steps = {
+        "response_claims": EMBEDDED,
+        "tone": TONE | {"votes": 3},
+        "asked": TONE | {"claims": "response_claims", "criterion": "tower", "votes": 3},
+    }
+    with serve(fault=swayed) as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(SAMPLES[:2], steps=steps)
+        assert judged.command() == 0
+    assert "verdicts unstable: see `claimflow sql" in capsys.readouterr().out
+    voted, unstable = judged.ask(
+        "SELECT count(agreement), count(*) FILTER (agreement < 1) FROM latest.rubric_verdicts"
+    )[0]
+    rows = judged.ask("SELECT step, sample_id, claim, verdict, agreement FROM unstable")
+    assert len(rows) == unstable < voted
+    assert ("tone_verdicts", "a", f"criterion: {TONE['criterion']}", "pass", 2 / 3) in rows
+    claims = {claim for step, _, claim, *_ in rows if step == "asked_verdicts"}
+    assert "criterion: The tower in Paris is 330 metres high." in claims
+
+
 GUIDE = Path(claimflow.__file__).parent / "stages/guides/rubrics.md"
 
 

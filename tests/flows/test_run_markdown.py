@@ -46,6 +46,6 @@ def test_failures_calls_and_changes_are_listed(
 
 def test_votes_are_reported_if_there_are_any() -> None:
     assert vote_text(0, 0) is None
-    assert vote_text(0, 1) == "0 of 1 claim unstable"
+    assert vote_text(0, 1) == "0 of 1 verdict unstable"
     see = 'see `claimflow sql "SELECT * FROM unstable"`'
-    assert vote_text(2, 3) == f"2 of 3 claims unstable: {see}"
+    assert vote_text(2, 3) == f"2 of 3 verdicts unstable: {see}"

@@ -170,10 +170,10 @@ def test_unstable_claims_are_listed_and_counted(
         judged = Judged(tmp_path, endpoint)
         judged.write(["a", "b"])
         assert judged.command() == 0
-        assert "claims unstable" not in capsys.readouterr().out
+        assert "verdicts unstable" not in capsys.readouterr().out
         judged.write(["a", "b"], steps=steps(3))
         assert judged.command() == 0
-    line = '3 of 6 claims unstable: see `claimflow sql "SELECT * FROM unstable"`'
+    line = '3 of 6 verdicts unstable: see `claimflow sql "SELECT * FROM unstable"`'
     assert line in capsys.readouterr().out.splitlines()
     with chdir(tmp_path):
         assert main(["explain", "a"]) == 0
