@@ -1,10 +1,9 @@
 """Judge providers: what asks a language model, and the registry of providers.
 
 Everything else in `flows.judge` (rate limit, retry, budget, ledger) knows `JudgeProvider` only. A
-provider is a subclass with a method `chat`. An installed package registers it as an entry point of
-the group `claimflow.judge_providers`, a script by `register_provider("my_provider", MyProvider)`.
-
-A pipeline then chooses it with `judge: {provider: my_provider, model: ...}`. Its name becomes part
+provider is a subclass with a method `chat`. A pipeline chooses it as `module:Name`, as in
+`judge: {provider: "my_package:MyJudge", model: ...}`, or by the name of an entry point of the group
+`claimflow.providers`; a script may name it by `register_provider`. What stands there becomes part
 of the judge's identity, so that its replies have ledger keys of their own.
 """
 
@@ -13,7 +12,6 @@ of the judge's identity, so that its replies have ledger keys of their own.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from importlib.metadata import entry_points
 from typing import Any, Final, Literal, NamedTuple
 
 from claimflow.flows.errors import Fault, InputError
@@ -22,6 +20,14 @@ from claimflow.flows.pipeline.model_settings import (
     PROVIDER_GROUP,
     PROVIDERS,
     Endpoint,
+)
+from claimflow.stages.plugins import (
+    PluginError,
+    describe,
+    entry_point_names,
+    is_reference,
+    load_entry_point,
+    load_object,
 )
 from claimflow.stages.rows import canonical
 
@@ -193,27 +199,33 @@ def register_provider(name: str, factory: Callable[[], JudgeProvider]) -> None:
 
 
 def open_provider(name: str) -> JudgeProvider:
-    """A new instance of the provider registered under `name`.
+    """A new instance of the provider that a pipeline names; an instance is taken as it is.
 
     Raises `InputError` for a provider that cannot be loaded or made, or is no `JudgeProvider`, and
     `KeyError` for a name that is not registered.
     """
-    entry = None
-    if name not in _FACTORIES:
-        entry = next(iter(entry_points(group=PROVIDER_GROUP, name=name)), None)
-        if entry is None:
-            raise KeyError(name)
-    registered = f"{entry.value}, its entry point of the group {PROVIDER_GROUP}" if entry else name
+    place = f"judge provider {name}"
     try:
-        if entry:
-            _FACTORIES[name] = entry.load()
-        provider = _FACTORIES[name]()
+        found = _FACTORIES.get(name) or _load(name)
+    except PluginError as error:
+        raise InputError([Fault(place, error.what, error.hint)]) from None
+    try:
+        provider = found if isinstance(found, JudgeProvider) else found()
         if not isinstance(provider, JudgeProvider):
             raise TypeError(f"{type(provider).__name__} is not a subclass of JudgeProvider")
-    except Exception as error:
-        what = f"cannot be loaded: {type(error).__name__}: {error}"
-        raise InputError([Fault(f"judge provider {name}", what, f"mend {registered}")]) from None
+    except (Exception, SystemExit) as error:
+        what = f"cannot be loaded: {describe(error, module=getattr(found, '__module__', None))}"
+        known = f"{getattr(found, '__module__', '')}:{getattr(found, '__qualname__', name)}"
+        raise InputError([Fault(place, what, f"mend {known}")]) from None
     return provider
+
+
+def _load(name: str) -> Any:
+    if is_reference(name):
+        return load_object(name)
+    if name not in entry_point_names(PROVIDER_GROUP):
+        raise KeyError(name)
+    return load_entry_point(PROVIDER_GROUP, name)
 
 
 def _litellm() -> JudgeProvider:

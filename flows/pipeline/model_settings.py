@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -11,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 from pydantic_core import PydanticCustomError
 
 from claimflow.flows.files import path_exists
+from claimflow.stages.plugins import entry_point_names, is_reference
 
 _DEFAULT_REVISION: Final = "main"
 """The revision of the Hub where none is named."""
@@ -46,7 +46,7 @@ DEFAULT_PROVIDER: Final = "litellm"
 PROVIDERS: Final = {DEFAULT_PROVIDER}
 """Names of judge providers; `flows.judge.provider` registers further ones."""
 
-PROVIDER_GROUP: Final = "claimflow.judge_providers"
+PROVIDER_GROUP: Final = "claimflow.providers"
 """The group of entry points by which installed packages register judge providers."""
 
 EMBEDDED: Final = "embedded"
@@ -149,12 +149,13 @@ def _secret_in(value: Any) -> str | None:
 
 def provider_names() -> set[str]:
     """The names of all judge providers: built in, registered, and of installed packages."""
-    return PROVIDERS | entry_points(group=PROVIDER_GROUP).names
+    return PROVIDERS | entry_point_names(PROVIDER_GROUP)
 
 
 def _registered(provider: str) -> str:
     # The entry points are read from files, which takes a few milliseconds.
-    if provider not in PROVIDERS and provider not in provider_names():
+    known = provider in PROVIDERS or is_reference(provider)
+    if not known and provider not in provider_names():
         raise PydanticCustomError("unknown_provider", "is not a registered provider")
     return provider
 
@@ -163,7 +164,7 @@ _NAME_OF_PROVIDER: Final = {
     "type": "string",
     "minLength": 1,
     "not": {"const": "onnx"},
-    "description": "litellm, or a registered provider of your own.",
+    "description": "litellm, or a provider of your own: its registered name, or module:Name.",
 }
 
 

@@ -47,7 +47,7 @@ from claimflow.flows.pipeline.wiring import Step, Wiring, WrittenStep
 from claimflow.flows.pipeline.yaml_errors import validate, yaml_faults
 from claimflow.flows.pipeline.yaml_source import YamlSource
 from claimflow.stages.base import Stage
-from claimflow.stages.plugins import PluginError, describe, is_reference
+from claimflow.stages.plugins import PluginError, describe, is_reference, load_object
 from claimflow.stages.registry import STAGES, find_stage
 from claimflow.stages.tools import Embedder
 
@@ -120,7 +120,7 @@ def build_pipeline(source: YamlSource) -> Pipeline:
         values = validate(pipeline_model(tuple(others.items())), source.value)
     except ValidationError as error:
         faults += yaml_faults(source, error)
-    faults += _reserved_name_faults(source)
+    faults += [*_reserved_name_faults(source), *_provider_faults(source)]
     written = {
         step.name: step
         for name, values in source.section("steps").items()
@@ -170,6 +170,21 @@ def _find_stages(source: YamlSource, faults: list[Fault]) -> dict[str, type[Stag
             if stage is not None:
                 found[use] = stage
     return found
+
+
+def _provider_faults(source: YamlSource) -> Iterator[Fault]:
+    """Judge providers named `module:Name` that cannot be imported; they may lie beside the file."""
+    places = [("judge",), ("embedder",), *(("judges", name) for name in source.section("judges"))]
+    for place in places:
+        values: Any = source.section(place[0])
+        for key in place[1:]:
+            values = values[key]
+        provider = values.get("provider") if isinstance(values, dict) else None
+        if isinstance(provider, str) and is_reference(provider):
+            try:
+                load_object(provider, source.folder)
+            except PluginError as error:
+                yield Fault(source.place(*place, "provider"), error.what, error.hint)
 
 
 def _read_step(

@@ -142,7 +142,7 @@ def test_a_misspelt_provider_is_an_error_that_lists_the_registered_ones(
     error = capsys.readouterr().err
     assert "judge.provider: 'plian' is not a registered provider; did you mean 'plain'?" in error
     assert "registered: litellm, plain;" in error
-    assert "claimflow.judge_providers" in error
+    assert "claimflow.providers" in error
 
 
 INSTALLED = """
@@ -165,7 +165,7 @@ def install(folder: Path, module: str, code: str, monkeypatch: pytest.MonkeyPatc
     information.mkdir(parents=True)
     (site / f"{module}.py").write_text(code, "utf-8")
     (information / "METADATA").write_text(f"Name: {module}\nVersion: 1.0\n", "utf-8")
-    points = f"[claimflow.judge_providers]\n{module} = {module}:Fixed\n"
+    points = f"[claimflow.providers]\n{module} = {module}:Fixed\n"
     (information / "entry_points.txt").write_text(points, "utf-8")
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.setattr(registry, "_FACTORIES", dict(registry._FACTORIES))
@@ -283,7 +283,10 @@ def test_a_package_that_cannot_be_loaded_is_an_error_of_one_line(
     install(tmp_path, "acme_broken", "import no_such_module\n", monkeypatch)
     with pytest.raises(InputError) as raised:
         run_pipeline(prepare(pipeline_of(tmp_path, "acme_broken")))
-    assert "judge provider acme_broken: cannot be loaded: ModuleNotFoundError" in str(raised.value)
+    message = (
+        "judge provider acme_broken: acme_broken:Fixed cannot be imported: ModuleNotFoundError"
+    )
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize("code", ["class Fixed: pass", "def Fixed(): raise ValueError('no')"])
