@@ -167,6 +167,20 @@ def test_the_rerun_walkthrough_prints_what_the_readme_shows(tmp_path: Path, fork
     ]
 
 
+def test_a_start_with_own_answers_prints_what_the_guide_shows(tmp_path: Path, forks: Forks) -> None:
+    guide = (ROOT / "configs/guides/start.md").read_text("utf-8")
+    [answers] = re.findall(r"```json\n((?s:.*?))```", guide)
+    (tmp_path / "answers.jsonl").write_text(answers, "utf-8")
+    shown = followed(guide)
+    assert len(shown) == 5
+    for command, output in shown:
+        going = forks.run(tmp_path, *shlex.split(command)[1:])
+        assert going.code() == 0, going.err()
+        assert_shown(output, lines(going.err() + going.out()))
+    written = re.findall(r"^written: (.*)$", shown[-1][1], re.MULTILINE)[0].split(", ")
+    assert all((tmp_path / name).is_file() for name in written)
+
+
 SETTINGS = ("checks", "judges", "models", "pipelines", "schedules")
 """Guides that show settings of a pipeline."""
 

@@ -103,7 +103,8 @@ class Forks:
             stdout=subprocess.PIPE,
             text=True,
             cwd=started_in,
-            env=environment,
+            # readline, which pytest imports, sets COLUMNS where os.environ does not see it.
+            env=os.environ if environment is None else environment,
         )
 
     def run(
