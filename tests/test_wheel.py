@@ -1,8 +1,10 @@
 """The wheel: what is in it, and that it runs beside packages of the same names as its folders."""
 
+import json
 import os
 import subprocess
 import sys
+import urllib.request
 import venv
 import zipfile
 from email.message import Message
@@ -15,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import claimflow
+from tests.endpoint.server import serve
 
 ROOT = Path(__file__).parent.parent
 SOURCE_HASH = """
@@ -120,6 +123,98 @@ def test_without_extras_the_readme_holds_and_what_is_missing_is_named(
     assert "run: pip install 'claimflow[calibrate]'" in run("calibrate", *store, code=2)
 
 
+OWN_METRIC = """
+import claimflow
+from claimflow import Claim, Sample
+
+
+@claimflow.metric
+def claim_density(sample: Sample, response_claims: list[Claim]) -> float | None:
+    words = len((sample.response or "").split())
+    return len(response_claims) / words if words else None
+"""
+
+IN_PYTHON = """
+import claimflow
+from own_metrics import claim_density
+
+result = claimflow.evaluate(
+    "mine.jsonl", metrics=["faithfulness", claim_density], store="python.duckdb"
+)
+print(result.mean("claim_density").scored, result.claims.height)
+assert "faithfulness" in result._repr_html_()
+result.report("python.html")
+"""
+
+
+def test_a_project_starts_in_an_empty_folder(core: Path, tmp_path: Path) -> None:
+    world = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def run(*arguments: str, code: int = 0, program: tuple[str, ...] = ("-m", "claimflow")) -> str:
+        done = subprocess.run(
+            [core, *program, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            env=world,
+        )
+        assert done.returncode == code, done.stderr
+        return done.stdout + done.stderr
+
+    assert "claimflow run pipeline.yaml" in run("init")
+    assert "5 samples, 18 steps made" in run("run", "pipeline.yaml")
+    assert "faithfulness" in run("show")
+    run("report", "-o", "report.html")
+    assert "<svg " in (tmp_path / "report.html").read_text("utf-8")
+
+    row = {"question": "Who swims?", "answer": "Ann swims.", "contexts": ["Ann swims daily."]}
+    (tmp_path / "mine.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
+    (tmp_path / "own_metrics.py").write_text(OWN_METRIC, "utf-8")
+    own = ("mine.jsonl", "--metrics", "own_metrics:claim_density", "faithfulness")
+    assert "claim_density" in run("run", *own, "--save", "mine.yaml")
+    assert "0 steps made, 6 reused" in run("run", "mine.yaml")
+    (tmp_path / "script.py").write_text(IN_PYTHON, "utf-8")
+    assert run(program=("script.py",)) == "1 1\n"
+    assert (tmp_path / "python.html").stat().st_size > 0
+
+    with serve() as endpoint:
+        world |= {"OPENAI_API_KEY": "none", "OPENAI_API_BASE": endpoint.api_base}
+        tone = {"use": "rubric", "criterion": "The response is polite."}
+        rubric = {
+            "name": "tone",
+            "samples": {"path": "answers.jsonl"},
+            "store": "evaluations.duckdb",
+            "judge": {"model": "openai/gpt-4o-mini"},
+            "steps": {"tone": tone, "summary": {"use": "summarize_scores"}},
+        }
+        (tmp_path / "tone.yaml").write_text(json.dumps(rubric), "utf-8")
+        assert "5 samples, 3 steps made, 1 reused" in run("run", "tone.yaml")
+        asked = endpoint.hits
+        assert asked >= 5
+        assert "0 steps made, 4 reused" in run("run", "tone.yaml")
+        assert endpoint.hits == asked
+
+    with subprocess.Popen(
+        [core, "-m", "claimflow", "view", "--port", "0"],
+        cwd=tmp_path,
+        env=world | {"PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as viewing:
+        try:
+            assert viewing.stdout is not None
+            words = (word for line in viewing.stdout for word in line.split())
+            address = next(word for word in words if "http://" in word).rstrip(",;.")
+            # The page sets a cookie from the address and redirects.
+            opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+            with opener.open(address, timeout=60) as page:
+                assert "tone" in page.read().decode()
+        finally:
+            viewing.kill()
+
+
 def test_the_wheel_holds_one_package_with_its_data(installed: Path) -> None:
     names = {path.name for path in installed.iterdir() if not path.name.endswith(".dist-info")}
     assert names == {"claimflow"}
@@ -130,6 +225,7 @@ def test_the_wheel_holds_one_package_with_its_data(installed: Path) -> None:
         "configs/demo.jsonl",
         "configs/prompts/verify.md",
         "configs/pipeline.schema.json",
+        *(f"configs/init/{path.name}" for path in (ROOT / "configs/init").iterdir()),
         "flows/store/store.sql",
         "flows/models/weights/entailment/model.onnx",
     ):

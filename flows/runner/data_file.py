@@ -102,7 +102,7 @@ def data_pipeline(
         },
         "store": STORE,
         **({"judge": {"model": judge}} if judge else {}),
-        "steps": compose(chosen),
+        "steps": compose(chosen, folder=base),
     }
     if faults := missing_fields(build_pipeline(source_from(config, base)), samples):
         raise InputError(faults)

@@ -262,3 +262,39 @@ def test_a_run_without_a_file_is_not_tracked_in_prefect(
     code, _, err = command("run", "answers.jsonl", "--metrics", "chrf")
     assert code == 0, err
     assert "this run is not tracked in Prefect, which needs a file: add --save FILE\n" in err
+
+
+def test_only_what_changed_is_asked_wherever_the_file_is(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`plan` says what the next run asks, and the run asks just that."""
+    with serve() as endpoint:
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        monkeypatch.setenv("OPENAI_API_BASE", endpoint.api_base)
+
+        def asked(file: str) -> int:
+            arguments = (file, "--metrics", "faithfulness", "--judge", "openai/gpt-4o-mini")
+            code, planned, err = command("plan", *arguments)
+            assert code == 0, err
+            before = endpoint.hits
+            assert command("run", *arguments)[0] == 0
+            calls = endpoint.hits - before
+            said = re.search(r"([\d,]+) (?:judge )?calls?\b", planned)
+            assert int(said[1].replace(",", "") if said else 0) == calls, planned
+            return calls
+
+        whole = asked("answers.jsonl")
+        assert whole > 0
+        assert asked("answers.jsonl") == 0
+        (tmp_path / "answers.jsonl").rename(tmp_path / "renamed.jsonl")
+        assert asked("renamed.jsonl") == 0
+        (tmp_path / "other").mkdir()
+        write(tmp_path / "other" / "renamed.jsonl", ground_truth="note")
+        assert asked("other/renamed.jsonl") == 0
+        text = (tmp_path / "renamed.jsonl").read_text("utf-8")
+        changed = text.replace("Schiller wrote", "Lessing wrote")
+        (tmp_path / "renamed.jsonl").write_text(changed, "utf-8")
+        assert 0 < asked("renamed.jsonl") < whole
+    with duckdb.connect(tmp_path / "evaluations.read.duckdb", read_only=True) as connection:
+        runs = connection.sql("SELECT pipeline, count(*) FROM audit.runs GROUP BY ALL ORDER BY ALL")
+        assert runs.fetchall() == [("answers", 2), ("renamed", 3)]
