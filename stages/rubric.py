@@ -56,6 +56,13 @@ Checks = Annotated[
 ]
 
 
+def check_labels(scale: Mapping[int, str] | None) -> tuple[str, ...]:
+    """The verdicts that a check may have, from the lowest to the highest."""
+    if scale is None:
+        return PASS_OR_FAIL
+    return tuple(str(grade) for grade in range(min(scale), max(scale) + 1))
+
+
 class Check(NamedTuple):
     """One thing to judge: its name, and what must hold."""
 
@@ -130,9 +137,7 @@ class JudgeRubric(Stage):
     @property
     def labels(self) -> tuple[str, ...]:
         """The verdicts from the lowest to the highest."""
-        if self.scale is None:
-            return PASS_OR_FAIL
-        return tuple(str(grade) for grade in range(min(self.scale), max(self.scale) + 1))
+        return check_labels(self.scale)
 
     def required_fields(self) -> frozenset[SampleField]:
         """The texts that are judged; a sample without a question is judged without it."""

@@ -70,9 +70,9 @@ def _add_export(actions: Commands) -> None:
     add_run(parser)
     parser.add_argument(
         "--of",
-        choices=["verdicts", "claims", "samples"],
+        choices=["verdicts", "checks", "claims", "samples"],
         default="verdicts",
-        help="what is labelled (default: verdicts)",
+        help="what is labelled: checks are those of rubrics (default: verdicts)",
     )
     parser.add_argument("--step", metavar="STEP", help="take the rows of this step")
     parser.add_argument(
@@ -124,7 +124,7 @@ def export_sheet(options: Namespace) -> int:
     else:
         from claimflow.flows.report.label_form import label_page
 
-        content = label_page(sheet, options.of).encode()
+        content = label_page(sheet, target.kind, target.values or ()).encode()
     draw = f"{sheet['draw'][0]} from step {target.step} of run {run_id}"
     note = f"{format_count(sheet.height, 'row')} in {options.output}: {draw}"
     write_bytes(content, options.output, note=note)

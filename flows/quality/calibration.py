@@ -40,7 +40,7 @@ MAX_ROWS: Final = 50_000
 _OPTIONAL_PACKAGES: Final = {"krippendorff": "krippendorff", "sklearn": "scikit-learn"}
 """Packages that `calibrate` needs, by module."""
 
-_CORRECTED_KINDS: Final[tuple[Kind, ...]] = ("verdicts", "samples")
+_CORRECTED_KINDS: Final[tuple[Kind, ...]] = ("verdicts", "checks", "samples")
 
 
 class EarlierCalibration(NamedTuple):
@@ -205,7 +205,7 @@ def _earlier(row: tuple[Any, ...], current: Provenance) -> EarlierCalibration:
 
 
 def _record(store: Store, run_id: str, found: list[StepCalibration]) -> None:
-    """Record the calibrations of verdicts, except those that equal the newest of their step."""
+    """Record the calibrations of verdicts and checks, except those equal to their step's newest."""
     with store.writing() as connection:
         pipeline, _ = pipeline_and_start(connection, run_id)
         provenance = step_provenance(connection, run_id)
@@ -213,7 +213,7 @@ def _record(store: Store, run_id: str, found: list[StepCalibration]) -> None:
         rows = [
             _record_row(run_id, pipeline, one, provenance[one.step])
             for one in found
-            if one.kind == "verdicts" and one.agreement is not None
+            if one.kind in ("verdicts", "checks") and one.agreement is not None
         ]
         rows = [row for row in rows if row["calibration_id"] != newest.get(row["step"])]
         if rows:

@@ -25,7 +25,6 @@ from claimflow.flows.quality.label_sampling import (
 )
 from claimflow.flows.quality.labels import (
     TABLES,
-    VALUES,
     Kind,
     LabelRecord,
     LabelTarget,
@@ -39,6 +38,10 @@ from claimflow.flows.store.store import Store, now
 
 TEXT_COLUMNS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "verdicts": ("premise", "claim"),
+    "checks": (
+        *("user_input", "response", "reference", "retrieved_contexts"),
+        *("criterion", "claim", "scale"),
+    ),
     "claims": ("text", "claim"),
     "samples": ("user_input", "response", "reference", "retrieved_contexts"),
 }
@@ -46,12 +49,14 @@ TEXT_COLUMNS: Final[Mapping[Kind, tuple[str, ...]]] = {
 
 _KEY_COLUMNS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "verdicts": ("sample_id", "claim_id", "against", "passage"),
+    "checks": ("sample_id", "claim_id", "against", "passage"),
     "claims": ("sample_id", "claim_id"),
     "samples": ("sample_id", "metric"),
 }
 
 _IDENTIFIED_BY: Final[Mapping[Kind, str | None]] = {
     "verdicts": "premise",
+    "checks": "criterion",
     "claims": "claim",
     "samples": None,
 }
@@ -188,7 +193,7 @@ def _labels(
     for row in rows:
         key = _key(row.cell("sample_id"), row.cell("claim_id").strip(), row.cell("passage").strip())
         drawn, probability = source.rows.get(key, (None, 0.0))
-        problem = _row_problem(sheet.kind, row, drawn, lines.get(key))
+        problem = _row_problem(source.target, row, drawn, lines.get(key))
         lines.setdefault(key, row.line)
         label = row.cell("label").strip()
         if problem is None and drawn is not None and label:
@@ -216,17 +221,17 @@ def _labels(
 
 
 def _row_problem(
-    kind: Kind, row: SheetRow, drawn: dict[str, Any] | None, earlier_line: int | None
+    target: LabelTarget, row: SheetRow, drawn: dict[str, Any] | None, earlier_line: int | None
 ) -> Problem | None:
     if drawn is None:
         return "is not a row of the draw", "keep the columns before the texts as they were exported"
     if earlier_line is not None:
         return f"the same row is already on line {earlier_line}", "delete one of them"
-    for name in TEXT_COLUMNS[kind]:
+    for name in TEXT_COLUMNS[target.kind]:
         text = drawn[name] or ""
         if name != "user_input" and normalize_newlines(row.cell(name)) != normalize_newlines(text):
             return f"its {name} was changed", "keep the exported text"
-    return _label_problem(row.cell("label").strip(), VALUES.get(kind))
+    return _label_problem(row.cell("label").strip(), target.values)
 
 
 def _label_problem(label: str, values: Sequence[str] | None) -> Problem | None:

@@ -11,19 +11,15 @@ from claimflow.flows.errors import Fault, InputError, one_of
 from claimflow.flows.quality.claim_changes import Provenance, step_provenance
 from claimflow.flows.store.store import Store, insert, read_table
 from claimflow.stages.rows import Label, content_key
+from claimflow.stages.rubric import check_labels
 from claimflow.stages.sample_texts import premises_of
 
-Kind = Literal["verdicts", "claims", "samples"]
+Kind = Literal["verdicts", "checks", "claims", "samples"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
-
-VALUES: Final[Mapping[Kind, tuple[str, ...]]] = {
-    "verdicts": get_args(Label),
-    "claims": ("good", "bad"),
-}
-"""The labels of each kind; a sample is rated by a number from 0 to 1 instead."""
 
 TABLES: Final[Mapping[Kind, str]] = {
     "verdicts": "verdicts",
+    "checks": "rubric_verdicts",
     "claims": "claims",
     "samples": "scores",
 }
@@ -39,12 +35,31 @@ class LabelTarget(NamedTuple):
     metric: str | None
     provenance: Provenance
 
+    @property
+    def values(self) -> tuple[str, ...] | None:
+        """The labels, of a check the lowest first; None where a number from 0 to 1 is given."""
+        match self.kind:
+            case "verdicts":
+                return get_args(Label)
+            case "checks":
+                return check_labels(self.scale)
+            case "claims":
+                return ("good", "bad")
+        return None
+
+    @property
+    def scale(self) -> dict[int, str] | None:
+        """What the grades of a rubric stand for; None where its checks pass or fail."""
+        scale = self.provenance.settings.get("scale")
+        return {int(grade): text for grade, text in scale.items()} if scale else None
+
 
 class LabelRecord(NamedTuple):
     """The label that one annotator gave to one row, as `audit.labels` has it.
 
     `subject` is the key of the texts that the annotator read, `frame` that of all that the row was
-    drawn from, `probability` its inclusion probability in that `draw`.
+    drawn from, `probability` its inclusion probability in that `draw`. Of a check `against` is the
+    name, and `passage` its number among the sample's checks in the order of their names.
     """
 
     import_id: str
@@ -144,6 +159,16 @@ _ROWS: Final[Mapping[Kind, str]] = {
               FROM claims WHERE run_id = $run GROUP BY claim_id) about USING (claim_id)
         WHERE $metric::VARCHAR IS NULL ORDER BY ALL
     """,
+    "checks": f"""
+        SELECT sample_id, claim_id::VARCHAR AS claim_id, about.claim, check_name AS against,
+               row_number() OVER (PARTITION BY sample_id, claim_id ORDER BY check_name) - 1
+                   AS passage,
+               NULL::VARCHAR AS metric, verdict, score, {_NO_PROBABILITIES}, agreement, criterion
+        FROM (SELECT * FROM rubric_verdicts WHERE run_id = $run AND step = $step)
+        LEFT JOIN (SELECT claim_id, any_value(claim) AS claim
+                   FROM claims WHERE run_id = $run GROUP BY claim_id) about USING (claim_id)
+        WHERE criterion IS NOT NULL AND $metric::VARCHAR IS NULL ORDER BY ALL
+    """,
     "claims": f"""
         SELECT sample_id, claim_id::VARCHAR AS claim_id, claim, "of" AS against,
                NULL::BIGINT AS passage, NULL::VARCHAR AS metric, NULL::VARCHAR AS verdict,
@@ -169,7 +194,7 @@ def target_rows(connection: duckdb.DuckDBPyConnection, target: LabelTarget) -> p
     """The rows of a target, always in the same order, with the judge's result.
 
     Columns: sample_id, claim_id, claim, against, passage, metric; verdict, score, p_entailed,
-    p_contradicted, p_neutral and agreement, NULL where there is none.
+    p_contradicted, p_neutral and agreement, NULL where there is none; of checks the criterion.
     """
     values = {"run": target.run_id, "step": target.step, "metric": target.metric}
     return read_table(connection, _ROWS[target.kind], **values)
@@ -198,7 +223,8 @@ def frame_key(connection: duckdb.DuckDBPyConnection, target: LabelTarget) -> str
         ).fetchall()
     )
     contents = sorted([*place, digests.get(artifact, "")] for place, artifact in artifacts.items())
-    settings = {name: provenance.settings.get(name) for name in ("against", "premises")}
+    names = ("criterion", "checks") if target.kind == "checks" else ("against", "premises")
+    settings = {name: provenance.settings.get(name) for name in names}
     return content_key("frame", target.kind, contents, settings, target.metric)
 
 
@@ -208,7 +234,8 @@ def with_texts(
     """`rows` with the texts that an annotator reads, and `subject`, the key of those texts.
 
     The texts of a verdict are `premise` and the claim, of a claim `text` and the claim, of a
-    sample its four fields.
+    sample its four fields, of a check the fields that the judge reads, `criterion`, the claim and
+    the `scale`.
     """
     ids = rows["sample_id"].unique().to_list()
     samples = read_table(connection, _SAMPLES, run=target.run_id, ids=ids)
@@ -217,8 +244,14 @@ def with_texts(
 
 
 def _with_text(target: LabelTarget, row: dict[str, Any], sample: dict[str, Any]) -> dict[str, Any]:
-    if target.kind == "samples":
-        subject = content_key("labelled", target.kind, row["metric"], *sample.values())
+    if target.kind in ("samples", "checks"):
+        about = [row["metric"]]
+        if target.kind == "checks":
+            read = target.provenance.settings["reads"]
+            sample = {name: text if name in read else None for name, text in sample.items()}
+            row = row | {"scale": _scale_text(target.scale)}
+            about = [row["criterion"], row["claim"], row["scale"]]
+        subject = content_key("labelled", target.kind, *about, *sample.values())
         contexts = sample["retrieved_contexts"]
         texts = sample | {"retrieved_contexts": "\n\n".join(contexts) if contexts else None}
         return row | texts | {"subject": subject}
@@ -229,6 +262,12 @@ def _with_text(target: LabelTarget, row: dict[str, Any], sample: dict[str, Any])
         premises = {premise.passage: premise.text for premise in premises_of(text, how)}
         name, text = "premise", premises.get(row["passage"])
     return row | {name: text, "subject": content_key("labelled", target.kind, row["claim"], text)}
+
+
+def _scale_text(scale: Mapping[int, str] | None) -> str:
+    if scale is None:
+        return "pass or fail"
+    return "; ".join(f"{grade}: {text}" for grade, text in sorted(scale.items()))
 
 
 _COLUMN_TYPES: Final = {

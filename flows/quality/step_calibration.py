@@ -29,7 +29,6 @@ from claimflow.flows.quality.corrected_rates import (
 )
 from claimflow.flows.quality.label_sampling import parse_draw
 from claimflow.flows.quality.labels import (
-    VALUES,
     Kind,
     LabelTarget,
     current_labels,
@@ -58,7 +57,9 @@ class Drawing(NamedTuple):
 class Slice(NamedTuple):
     """Agreement on the labelled rows of samples with one value of a metadata field.
 
-    Of verdicts it is `agreement`, of samples `ranks`, and of claims the share that is `good`.
+    Of verdicts it is `agreement`, of samples `ranks`, and of claims the share that is `good`. Of
+    checks it is `agreement`, and `ranks` where they are graded; without a field the slices are the
+    checks of the rubric by name.
     """
 
     value: str | None
@@ -140,6 +141,14 @@ class PairedLabels(NamedTuple):
         found: str | float | None = self.rows[column][row]
         return found
 
+    def rating(self, row: int) -> float:
+        """The rating of a row that has a consensus, from 0 to 1: of a grade its place."""
+        found = self.consensus[row] or 0.0
+        grades = self.target.values
+        if grades is None:
+            return float(found)
+        return grades.index(str(found)) / (len(grades) - 1)
+
     def judged_rows(self, values: NDArray[np.float64], labels: Mapping[int, float]) -> JudgedRows:
         """The judge's `values` (NaN for none) of all rows beside the `labels` of those drawn.
 
@@ -158,6 +167,14 @@ class PairedLabels(NamedTuple):
         for row in self.usable:
             found.setdefault(values[ids[row]], []).append(row)
         return dict(sorted(found.items(), key=lambda one: (one[0] is None, one[0] or "")))
+
+    def named_checks(self) -> dict[str | None, list[int]]:
+        """The usable rows by the name of their check; none unless a rubric has several names."""
+        found: dict[str | None, list[int]] = {}
+        if isinstance(self.target.provenance.settings.get("checks"), dict):
+            for row in self.usable:
+                found.setdefault(self.rows["against"][row], []).append(row)
+        return dict(sorted(found.items(), key=str)) if len(found) > 1 else {}
 
 
 def paired_targets(
@@ -204,7 +221,7 @@ def _labelled_subjects(
 ) -> dict[int, str]:
     """The subject of each row that has labels, by its index."""
     numbered = rows.with_row_index("row")
-    if target.kind != "samples":
+    if target.kind not in ("samples", "checks"):
         numbered = numbered.filter(pl.col("claim").is_in(labels["claim"].unique().to_list()))
     labelled = set(labels["subject"])
     found = with_texts(connection, target, numbered)
@@ -245,7 +262,7 @@ def calibrate_step(
     kind, usable = pairs.target.kind, pairs.usable
     whole = _agreement_on(pairs, usable)
     failed = sum(pairs.judge_result(row) is None for row in usable)
-    rows_by_slice = pairs.slices(slice_of) if slice_of is not None else {}
+    rows_by_slice = pairs.slices(slice_of) if slice_of is not None else pairs.named_checks()
     return StepCalibration(
         kind=kind,
         step=pairs.target.step,
@@ -255,7 +272,7 @@ def calibrate_step(
         divided=sum(label is None for label in pairs.consensus.values()),
         failed=failed if kind != "claims" else 0,
         at_random=bool(usable) and all(row in pairs.at_random for row in usable),
-        annotators=annotator_agreement(pairs.labels, VALUES.get(kind)),
+        annotators=annotator_agreement(pairs.labels, pairs.target.values),
         agreement=whole.agreement,
         ranks=whole.ranks,
         good=whole.good,
@@ -284,7 +301,10 @@ def corrected_rates(pairs: PairedLabels) -> list[CorrectedRate]:
         return _corrected_mean(pairs)
     if pairs.target.kind == "claims":
         return []
-    return [rate for label in VALUES["verdicts"] for rate in _corrected_shares(pairs, label)]
+    if pairs.target.scale:
+        return _corrected_mean(pairs)
+    labels = ("pass",) if pairs.target.kind == "checks" else pairs.target.values or ()
+    return [rate for label in labels for rate in _corrected_shares(pairs, label)]
 
 
 def _agreement_on(pairs: PairedLabels, rows: list[int], value: str | None = None) -> Slice:
@@ -299,17 +319,22 @@ def _agreement_on(pairs: PairedLabels, rows: list[int], value: str | None = None
     truth, results = zip(*both, strict=True)
     if pairs.target.kind == "samples":
         return Slice(value, None, rank_correlations(truth, results), None)
-    return Slice(value, agreement(truth, results, VALUES["verdicts"]), None, None)
+    values = pairs.target.values or ()
+    if not pairs.target.scale:
+        return Slice(value, agreement(truth, results, values), None, None)
+    used = [label for label in values if label in {*truth, *results}]
+    ranks = rank_correlations([float(one) for one in truth], [float(one) for one in results])
+    return Slice(value, agreement(truth, results, used), ranks, None)
 
 
 def _corrected_mean(pairs: PairedLabels) -> list[CorrectedRate]:
     scores = pairs.rows["score"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
-    ratings = {row: float(pairs.consensus[row] or 0.0) for row in pairs.probabilities}
+    ratings = {row: pairs.rating(row) for row in pairs.probabilities}
     rows = pairs.judged_rows(scores, ratings)
     if not rows.labelled.any():
         return []
     mean = float(rows.judged.mean())
-    metric = pairs.target.metric or ""
+    metric = pairs.target.metric or "score"
     return [CorrectedRate(metric, None, PREDICTION_POWERED, mean, prediction_powered(rows))]
 
 

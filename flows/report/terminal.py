@@ -432,10 +432,10 @@ def print_calibration(terminal: Terminal, found: RunCalibration) -> None:
     terminal.print_line(f"run {found.run_id}\n")
     for one in found.found:
         _print_step_calibration(terminal, one, found.by)
-        if one.kind == "verdicts" and one.step in found.earlier:
+        if one.kind in ("verdicts", "checks") and one.step in found.earlier:
             terminal.print_line(f"  {earlier_calibration_text(found.earlier[one.step])}")
         terminal.print()
-    fresh = {one.step for one in found.found if one.kind == "verdicts" and one.agreement}
+    fresh = {one.step for one in found.found if one.agreement}
     for step, before in found.earlier.items():
         if step not in fresh:
             terminal.print_line(f"verdicts of step {step}: none of its verdicts is labelled")
@@ -508,11 +508,12 @@ def _print_slices(terminal: Terminal, one: StepCalibration, by: str | None) -> N
         return
     columns = {
         "verdicts": ["n", "accuracy", "kappa"],
+        "checks": ["n", "accuracy", "kappa"],
         "claims": ["good"],
         "samples": ["n", "Spearman", "Kendall"],
     }[one.kind]
     rows = [["(none)" if a.value is None else a.value, *_slice_cells(a)] for a in one.slices]
-    _print_figures(terminal, [by or "", *columns], rows)
+    _print_figures(terminal, [by or "check", *columns], rows)
 
 
 def _slice_cells(one: Slice) -> list[str]:

@@ -136,7 +136,7 @@ CREATE TABLE IF NOT EXISTS audit.gates (
 -- Labels that people gave, by the hash of the texts they read; kept when the run is pruned.
 CREATE TABLE IF NOT EXISTS audit.labels (
   import_id   UUID NOT NULL,
-  kind        VARCHAR NOT NULL,  -- verdicts, claims or samples
+  kind        VARCHAR NOT NULL,  -- verdicts, checks, claims or samples
   subject     UUID NOT NULL,     -- hash of the texts that were read
   run_id      VARCHAR NOT NULL,  -- the run and step that the label sheet was made from
   step        VARCHAR NOT NULL,
@@ -146,7 +146,7 @@ CREATE TABLE IF NOT EXISTS audit.labels (
   against     VARCHAR,
   passage     BIGINT,
   metric      VARCHAR,           -- of samples: the metric that was rated
-  label       VARCHAR,           -- of verdicts and claims
+  label       VARCHAR,           -- of verdicts, checks and claims
   rating      DOUBLE,            -- of samples, 0 to 1
   annotator   VARCHAR NOT NULL,
   file        VARCHAR NOT NULL,

@@ -12,6 +12,10 @@ from claimflow.flows.quality.labels import Kind
 from claimflow.flows.report.label_form import label_page
 from tests.flows.browser import Seen
 
+VALUES: dict[Kind, Sequence[str]] = {
+    "verdicts": ("entailed", "contradicted", "neutral"),
+    "claims": ("good", "bad"),
+}
 COLUMNS: dict[Kind, Sequence[str]] = {layout.kind: layout.columns for layout in LAYOUTS}
 HOSTILE = [
     "</script><script>window.hacked = 1</script><!-- <img src=x onerror='window.hacked=1'>",
@@ -33,7 +37,7 @@ def sheet_of(kind: Kind) -> pl.DataFrame:
 
 def opened(browser: Browser, folder: Path, kind: Kind) -> Seen:
     path = folder / "form.html"
-    path.write_text(label_page(sheet_of(kind), kind), "utf-8")
+    path.write_text(label_page(sheet_of(kind), kind, VALUES.get(kind, ())), "utf-8")
     return Seen(browser, path)
 
 

@@ -175,6 +175,9 @@ def test_the_lower_median_of_votes_counts(tmp_path: Path) -> None:
     ("wrong", "failure"),
     [
         ({"verdict": 7}, "invalid"),
+        ({"verdict": "4.5"}, "invalid"),
+        ({"verdict": 4.5}, "invalid"),
+        ({"verdict": None}, "invalid"),
         ({"verdict": float("nan")}, "unparseable"),
         ({"verdict": "excellent"}, "invalid"),
         ({"id": 9}, "missing"),
@@ -473,3 +476,81 @@ def test_people_rate_the_samples_of_a_rubric_and_its_mean_is_corrected(
     assert (found["step"], found["metric"], found["labelled"]) == ("tone", "tone", 8)
     assert found["ranks"]["spearman"]["value"] == pytest.approx(1.0)
     assert found["corrected"][0]["corrected"]["value"] == pytest.approx(0.5)
+
+
+def labelled(path: Path, label: Any) -> None:
+    """Fill the column `label` of a sheet by a function of its rows."""
+    rows = list(csv.DictReader(path.read_text("utf-8-sig").splitlines(keepends=True)))
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(row | {"label": label(row)} for row in rows)
+
+
+def test_people_judge_the_checks_of_a_rubric_and_each_check_is_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    samples = [SAMPLES[number % 2] | {"sample_id": f"s{number}"} for number in range(8)]
+    checks = {"height": "The tower is 330 metres high.", "cheese": "cheese"}
+    steps: dict[str, Any] = {
+        "response_claims": EMBEDDED,
+        "facts": {"use": "rubric", "checks": checks},
+        "clarity": {"use": "rubric", "criterion": "tower metres", "scale": SCALE},
+        "backed": TONE | {"claims": "response_claims"},
+    }
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write(samples, steps=steps)
+        judged.run()
+    store = ("--store", str(judged.store.path))
+    sheet = tmp_path / "sheet.csv"
+
+    def label(step: str, given: Any) -> int:
+        export = ["label", "export", "--of", "checks", "--step", f"{step}_verdicts"]
+        assert main([*export, "-o", str(sheet), *store]) == 0
+        labelled(sheet, given)
+        capsys.readouterr()
+        return main(["label", "import", str(sheet), "--who", "ann", *store])
+
+    # People agree on one check, and never pass the other.
+    about = {"height": "tower", "cheese": "nothing"}
+    assert (
+        label(
+            "facts",
+            lambda row: "pass" if about[row["against"]] in row["response"] else "fail",
+        )
+        == 0
+    )
+    assert "16 labels of checks by ann" in capsys.readouterr().out
+    assert label("clarity", lambda row: 5 if "tower" in row["response"] else 2) == 0
+    assert label("backed", lambda row: "pass" if "330" in row["claim"] else "fail") == 0
+    assert label("clarity", lambda row: 6) == 2
+    assert "'6' is not a label" in capsys.readouterr().err
+    assert main(["calibrate", "--format", "json", *store]) == 0
+    found = {one["step"]: one for one in json.loads(capsys.readouterr().out)["found"]}
+    assert {one["kind"] for one in found.values()} == {"checks"}
+    facts = found["facts_verdicts"]
+    assert facts["agreement"]["labels"] == ["fail", "pass"]
+    assert facts["agreement"]["accuracy"]["value"] == pytest.approx(0.75)
+    by_check = {one["value"]: one["agreement"]["accuracy"]["value"] for one in facts["slices"]}
+    assert by_check == {"cheese": pytest.approx(0.5), "height": 1.0}
+    assert facts["corrected"][0]["what"] == "pass"
+    assert facts["corrected"][0]["judged"] == pytest.approx(0.5)
+    assert facts["corrected"][0]["corrected"]["value"] == pytest.approx(0.25)
+    clarity = found["clarity_verdicts"]
+    assert clarity["agreement"]["labels"] == ["1", "2", "5"]
+    assert clarity["agreement"]["accuracy"]["value"] == 0.5
+    assert clarity["ranks"]["spearman"]["value"] == pytest.approx(1.0)
+    assert clarity["corrected"][0]["judged"] == pytest.approx(0.5)
+    assert clarity["corrected"][0]["corrected"]["value"] == pytest.approx(0.625)
+    assert found["backed_verdicts"]["labelled"] == found["backed_verdicts"]["rows"]
+    assert main(["calibrate", *store]) == 0
+    text = capsys.readouterr().out
+    assert "checks of step facts_verdicts" in text
+    assert re.search(r"cheese +8 +0.500", text)
+    # Another judge, whose verdicts are not those that were calibrated.
+    with serve() as endpoint:
+        again = Judged(tmp_path, endpoint)
+        again.write(samples, steps=steps, temperature=0.5)
+        assert again.command() == 0
+    assert "is stale: another judge" in capsys.readouterr().out
