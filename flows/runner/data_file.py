@@ -143,7 +143,18 @@ _RENAMING: Final = (
 
 
 def relative_to(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The same pipeline for a file in `folder`; before, its paths are relative to this folder."""
+    """The same pipeline for a file in `folder`; before, its paths are relative to this folder.
+
+    Raises `InputError` where a metric is of a module that lies in this folder only.
+    """
+    for step in config["steps"].values():
+        module, colon, _ = step["use"].partition(":")
+        file = f"{module.partition('.')[0]}.py"
+        if colon and Path(file).exists() and not (folder / file).exists():
+            what = (
+                f"{step['use']} is in this folder, and the pipeline in {folder} would not find it"
+            )
+            raise InputError([Fault("--metrics", what, f"copy {file} there first")])
     samples = dict(config["samples"])
     if not is_remote(samples["path"]):
         samples["path"] = _moved(samples["path"], folder)

@@ -233,6 +233,20 @@ def test_contexts_in_one_text_are_split_and_unusable_samples_left_out(
     assert (code, "1 of 2 samples" in out) == (0, True)
 
 
+def test_a_pipeline_is_saved_beside_the_modules_of_its_metrics(
+    command: Command, tmp_path: Path
+) -> None:
+    text = "import claimflow\n\n\n@claimflow.metric\ndef one(sample: claimflow.Sample) -> float:\n"
+    (tmp_path / "own_one.py").write_text(f"{text}    return 1.0\n", "utf-8")
+    (tmp_path / "evals").mkdir()
+    saving = ["run", "answers.jsonl", "--metrics", "own_one:one", "--save"]
+    code, _, err = command(*saving, "evals/one.yaml")
+    assert (code, (tmp_path / "evals/one.yaml").exists()) == (2, False)
+    assert "--metrics: own_one:one is in this folder, and the pipeline in evals would" in err
+    assert command(*saving, "one.yaml")[0] == 0
+    assert "0 steps made, 3 reused" in command("run", "one.yaml")[1]
+
+
 def test_nothing_is_saved_where_the_data_is_wrong(command: Command, tmp_path: Path) -> None:
     (tmp_path / "answers.jsonl").write_text('{"answer": 3}\n', "utf-8")
     code, _, err = command("run", "answers.jsonl", "--save", "saved.yaml")
