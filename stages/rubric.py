@@ -86,9 +86,22 @@ class JudgeRubric(Stage):
     optional: ClassVar = frozenset({"claims"})
     columns: ClassVar = {"samples": ("sample_id", *_TEXTS, "metadata")}
 
-    criterion: str | None = Field(default=None, min_length=1)
-    checks: Checks | None = None
-    scale: dict[int, str] | None = None
+    criterion: str | None = Field(
+        default=None,
+        min_length=1,
+        description="What must hold, in words.",
+        examples=["The response is polite and does not blame the user."],
+    )
+    checks: Checks | None = Field(
+        default=None,
+        description="What must hold, by name; or the field of the samples that lists it.",
+        examples=[{"cites_source": "The response names where it knows this from."}, "expected"],
+    )
+    scale: dict[int, str] | None = Field(
+        default=None,
+        description="What the grades stand for; pass or fail when left out.",
+        examples=[{1: "not at all", 3: "with effort", 5: "at once"}],
+    )
     reads: Reads = ("user_input", "response")
     prompt: Annotated[str | None, PromptBlanks({"sample", "checks", "verdicts"})] = None
     checks_per_call: int = Field(default=8, ge=1, le=100)
