@@ -95,7 +95,7 @@ _CLAIMS: Final = f"""
 SELECT $run AS run, texts.sample_id, texts.step, texts."of", claim_id::VARCHAR AS claim_id,
        claim, coalesce(status, 'none') AS status,
        CASE WHEN "start" IS NULL THEN whole
-            ELSE substr(whole, "start" + 1, "end" - "start") END AS text
+            ELSE substr(whole, "start" + 1, stop - "start") END AS text
 FROM (
     SELECT sample_id, steps.step, position, steps."of",
            CASE steps."of" WHEN 'response' THEN response ELSE reference END AS whole

@@ -123,8 +123,8 @@ FROM samples WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))
 """
 
 _CLAIMS: Final = """
-SELECT sample_id, claim_id::VARCHAR AS claim_id, step, of, claim, start, "end", status, failure,
-       reason, call_id::VARCHAR AS call_id
+SELECT sample_id, claim_id::VARCHAR AS claim_id, step, of, claim, start, stop AS "end", status,
+       failure, reason, call_id::VARCHAR AS call_id
 FROM claims JOIN audit.run_steps USING (run_id, step)
 WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))
 ORDER BY position, start, claim, claim_id
@@ -158,7 +158,7 @@ WHERE run_id = $run AND sample_id IN (SELECT unnest($ids)) ORDER BY run_steps.po
 """
 
 _SENTENCES: Final = """
-SELECT sample_id, step, against, source, sentence_matches.position, start, "end",
+SELECT sample_id, step, against, source, sentence_matches.position, start, stop AS "end",
        rouge_l_precision, rouge_l_f1, token_overlap_precision, token_overlap_f1, bleu, chrf
 FROM sentence_matches JOIN audit.run_steps USING (run_id, step)
 WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))

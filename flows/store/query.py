@@ -313,13 +313,13 @@ def _readable(result: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
 
 
 def tables(store: Store) -> pl.DataFrame:
-    """Every table and view of a store of any schema version, with its columns and their types."""
+    """Every table and view of a store, of any schema version: columns with type and meaning."""
     with store.reading(any_version=True) as connection:
         return read_table(
             connection,
             """
             SELECT CASE schema_name WHEN 'main' THEN '' ELSE schema_name || '.' END
-                   || table_name AS table_name, column_name, data_type
+                   || table_name AS table_name, column_name, data_type, comment AS meaning
             FROM duckdb_columns() WHERE NOT internal AND database_name = current_database()
               AND schema_name IN ('main', 'audit')
             ORDER BY schema_name DESC, table_name, column_index

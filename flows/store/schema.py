@@ -1,5 +1,6 @@
 """Tables and views of a store: SQL from row models, schema versions and migrations."""
 
+import re
 from contextlib import suppress
 from datetime import datetime
 from importlib.resources import files
@@ -92,14 +93,12 @@ def prepare(connection: duckdb.DuckDBPyConnection, path: Path, at: datetime) -> 
     new = [row for row in row_kinds() if row.table not in columns]
     for row in new:
         connection.execute(_table_sql(row))
-    changed = new if found == SCHEMA_VERSION else row_kinds()
-    for row in changed:
-        connection.execute(_view_sql(row))
-    if found != SCHEMA_VERSION:
+    if new or found != SCHEMA_VERSION:
+        for row in row_kinds():
+            connection.execute(_view_sql(row))
+        connection.execute(f"CREATE OR REPLACE VIEW repeated_claims AS {REPEATED_CLAIMS}")
         connection.execute(_sql("views.sql"))
-    for row in changed:
-        connection.execute(_latest_sql(row))
-    connection.execute(f"CREATE VIEW IF NOT EXISTS repeated_claims AS {REPEATED_CLAIMS}")
+        _make_latest_views(connection)
 
 
 def check(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
@@ -255,20 +254,47 @@ def _table_sql(row: type[Row]) -> str:
 
 def _view_sql(row: type[Row]) -> str:
     """SQL that makes the view of a row model: its rows, with the runs and steps that used them."""
-    # Columns are named: one that a later schema version added is the last one in its table.
-    columns = ", ".join(f'rows."{name}"' for name in row.model_fields)
+    # Columns are named: one that a later schema version added is the last one in its table. The
+    # column `end` has another name in the view: queries would have to quote it.
+    columns = ", ".join(
+        'rows."end" AS stop' if name == "end" else f'rows."{name}"' for name in row.model_fields
+    )
     return (
         f"CREATE OR REPLACE VIEW {row.table} AS SELECT run_id, step, {columns} "
         f"FROM stored.{row.table} AS rows JOIN audit.run_steps USING (artifact_id)"
     )
 
 
-def _latest_sql(row: type[Row]) -> str:
-    """SQL that makes the view of the rows of the newest whole run of each pipeline."""
-    return (
-        f"CREATE OR REPLACE VIEW latest.{row.table} AS SELECT pipeline, rows.* "
-        f"FROM main.{row.table} AS rows JOIN audit.latest_runs USING (run_id)"
-    )
+def _make_latest_views(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make a view of the newest whole run of each pipeline for each view of all runs, and the
+    comments on all of them."""
+    comments = _sql("comments.sql")
+    connection.execute(comments)
+    # The file may have further views, which its owner made.
+    described = re.findall(r"^COMMENT ON VIEW (\w+) IS", comments, re.MULTILINE)
+    for view in dict.fromkeys([*(row.table for row in row_kinds()), *described]):
+        connection.execute(
+            f"CREATE OR REPLACE VIEW latest.{view} AS SELECT pipeline, rows.* "
+            f"FROM main.{view} AS rows JOIN audit.latest_runs USING (run_id)"
+        )
+        connection.execute(f"COMMENT ON COLUMN latest.{view}.pipeline IS 'the pipeline of the run'")
+        columns = connection.execute(
+            "SELECT column_name, comment FROM duckdb_columns() WHERE comment IS NOT NULL "
+            "AND database_name = current_database() AND schema_name = 'main' AND table_name = $v",
+            {"v": view},
+        ).fetchall()
+        for column, comment in columns:
+            text = comment.replace("'", "''")
+            connection.execute(f"COMMENT ON COLUMN latest.{view}.\"{column}\" IS '{text}'")
+        ((comment,),) = connection.execute(
+            "SELECT comment FROM duckdb_views() WHERE database_name = current_database() "
+            "AND schema_name = 'main' AND view_name = $view",
+            {"view": view},
+        ).fetchall()
+        text = (comment or "").replace("'", "''")
+        connection.execute(f"COMMENT ON VIEW {view} IS 'All runs. {text}'")
+        latest = f"The latest run of each pipeline. {text}"
+        connection.execute(f"COMMENT ON VIEW latest.{view} IS '{latest}'")
 
 
 def _sql_type(row: type[Row], name: str) -> str:

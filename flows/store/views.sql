@@ -1,4 +1,5 @@
--- Views over the views of rows. They are replaced when the schema version of a store changes.
+-- Views over the views of rows. They are replaced when the schema version of a store changes;
+-- each but those of audit is also made in the schema latest, and described in comments.sql.
 
 -- The runs that are done and have all samples and all steps of their pipeline: what `latest`,
 -- `previous`, trends and baselines choose from.
@@ -10,13 +11,19 @@ CREATE OR REPLACE VIEW audit.latest_runs AS
 SELECT pipeline, arg_max(run_id, started_at) AS run_id, max(started_at) AS started_at
 FROM audit.whole_runs GROUP BY pipeline;
 
+-- Verdicts with their samples and claims. The same claim may come from several steps of a run.
+CREATE OR REPLACE VIEW claim_verdicts AS
+SELECT run_id, step, sample_id, "of", claim, verdicts.* EXCLUDE (run_id, step)
+FROM verdicts
+JOIN (SELECT run_id, claim_id, any_value(sample_id) AS sample_id, min("of") AS "of",
+             any_value(claim) AS claim FROM claims GROUP BY run_id, claim_id)
+USING (run_id, claim_id);
+
 -- Verdicts on which several votes were cast that differ. The claim of a check of a rubric is its
 -- name with its criterion, or with the claim that it is about.
 CREATE OR REPLACE VIEW unstable AS
 SELECT run_id, step, sample_id, claim, against, passage, verdict, agreement, ballot
-FROM verdicts
-JOIN (SELECT DISTINCT run_id, claim_id, sample_id, claim FROM claims) USING (run_id, claim_id)
-WHERE agreement < 1
+FROM claim_verdicts WHERE agreement < 1
 UNION ALL
 SELECT run_id, step, rubric_verdicts.sample_id,
        concat_ws(': ', check_name, coalesce(about.claim, criterion)), NULL, NULL,

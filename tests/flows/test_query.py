@@ -367,7 +367,8 @@ def test_a_statement_without_a_result_is_an_input_error(store: Store) -> None:
 
 def test_tables_lists_the_views_first(store: Store) -> None:
     listed = tables(store)
-    assert listed.columns == ["table_name", "column_name", "data_type"]
-    assert ("verdicts", "verdict", "VARCHAR") in listed.rows()
-    assert ("audit.runs", "run_id", "VARCHAR") in listed.rows()
+    assert listed.columns == ["table_name", "column_name", "data_type", "meaning"]
+    assert ("verdicts", "verdict", "VARCHAR") in listed.drop("meaning").rows()
+    assert listed["meaning"].null_count() == 0
+    assert ("audit.runs", "run_id", "VARCHAR") in listed.drop("meaning").rows()
     assert "stored.claims" not in listed["table_name"]

@@ -76,11 +76,16 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return judged.store
 
 
+def tables_of_guide() -> list[tuple[str, str]]:
+    """Each table of the guide: its name, and what is said of it."""
+    tables = re.split(r"\n### `([\w.]+)`\n", TABLES)[1:]
+    return list(zip(tables[::2], tables[1::2], strict=True))
+
+
 def documented() -> dict[str, list[str]]:
     """The columns of each table in the guide, in order."""
-    tables = re.split(r"\n### `([\w.]+)`\n", TABLES)[1:]
     columns = {}
-    for name, text in zip(tables[::2], tables[1::2], strict=True):
+    for name, text in tables_of_guide():
         cells = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
         columns[name] = re.findall(r"`(\w+)`", " ".join(cells))
     return columns
@@ -102,6 +107,92 @@ def test_every_table_is_documented_column_by_column(store: Store) -> None:
     assert {name: sorted(columns) for name, columns in described.items()} == {
         name: sorted(columns) for name, columns in there.items()
     }
+
+
+def test_views_and_columns_have_the_comments_of_the_guide(store: Store) -> None:
+    views = query(
+        store,
+        "SELECT schema_name || '.' || view_name, comment FROM duckdb_views() WHERE NOT internal "
+        "UNION ALL SELECT schema_name || '.' || table_name, comment FROM duckdb_tables() "
+        "WHERE schema_name = 'audit'",
+    )
+    assert [name for name, comment in views.iter_rows() if not comment] == []
+    columns = query(
+        store,
+        "SELECT schema_name, table_name, column_name, comment FROM duckdb_columns() "
+        "WHERE NOT internal AND schema_name IN ('main', 'latest', 'audit')",
+    )
+    guide: dict[tuple[str, str], str] = {}
+    for name, text in tables_of_guide():
+        for column, meaning in re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE):
+            plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", meaning).replace("`", "")
+            guide[name, column] = plain
+    of_rows = [row.table for row in row_kinds()]
+    for schema, table, column, comment in columns.iter_rows():
+        name = f"audit.{table}" if schema == "audit" else table
+        if (schema == "latest" and column == "pipeline") or (
+            table in of_rows and column in ("run_id", "step")
+        ):
+            assert comment
+        else:
+            assert comment == guide[name, column], (schema, table, column)
+
+
+def test_every_view_of_all_runs_has_one_of_the_latest_run(store: Store) -> None:
+    views = query(
+        store,
+        "SELECT view_name, list(schema_name ORDER BY schema_name) AS schemas, "
+        "min(comment), max(comment) AS latest FROM duckdb_views() "
+        "WHERE NOT internal AND schema_name IN ('main', 'latest') GROUP BY view_name",
+    )
+    assert {"scores", "claim_verdicts", "unstable"} < set(views["view_name"])
+    for name, schemas, one, other in views.iter_rows():
+        assert schemas == ["latest", "main"], name
+        assert (one[:9], other[:11]) == ("All runs.", "The latest "), name
+    rows = query(
+        store,
+        "SELECT (SELECT count(*) FROM latest.unstable), (SELECT count(DISTINCT run_id) "
+        "FROM claim_verdicts), (SELECT count(DISTINCT run_id) FROM latest.claim_verdicts)",
+    )
+    assert rows.row(0) == (3, 2, 1)
+
+
+def test_no_column_needs_quotation_marks_for_its_end(store: Store) -> None:
+    found = query(
+        store,
+        "SELECT DISTINCT schema_name FROM duckdb_columns() "
+        "WHERE NOT internal AND column_name = 'end' AND schema_name <> 'stored'",
+    )
+    assert found.is_empty()
+    spans = query(store, "SELECT start, stop FROM latest.claims WHERE sample_id = 'tower'")
+    texts = query(store, "SELECT response FROM latest.samples WHERE sample_id = 'tower'")
+    assert {texts.item()[start:stop] for start, stop in spans.iter_rows()} == {
+        PARIS,
+        OPENED,
+        CHEESE,
+    }
+
+
+def test_verdicts_with_their_samples_need_no_join_and_old_joins_work(store: Store) -> None:
+    joined = query(
+        store,
+        "SELECT sample_id, claim, verdict FROM latest.verdicts JOIN (SELECT DISTINCT run_id, "
+        "claim_id, sample_id, claim FROM latest.claims) USING (run_id, claim_id) ORDER BY ALL",
+    )
+    plain = query(store, "SELECT sample_id, claim, verdict FROM latest.claim_verdicts ORDER BY ALL")
+    assert plain.rows() == joined.rows()
+    counts = query(
+        store, "SELECT (SELECT count(*) FROM verdicts), (SELECT count(*) FROM claim_verdicts)"
+    )
+    assert counts.item(0, 0) == counts.item(0, 1) > 0
+    # What queries of earlier releases wrote, where a sample_id of verdicts would be ambiguous.
+    for sql in (
+        "SELECT sample_id FROM verdicts JOIN claims USING (claim_id)",
+        "SELECT sample_id FROM verdicts AS v JOIN claims AS c ON c.claim_id = v.claim_id",
+        "SELECT user_input FROM latest.verdicts JOIN latest.claims USING (pipeline, run_id, "
+        "claim_id) JOIN latest.samples USING (pipeline, run_id, sample_id)",
+    ):
+        assert not query(store, sql).is_empty()
 
 
 def answer(store: Store, title: str) -> pl.DataFrame:
