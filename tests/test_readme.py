@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 import yaml
 
+import claimflow
 from claimflow.flows.cli.main import command_line
 from claimflow.flows.pipeline.pipeline import build_pipeline
 from claimflow.flows.pipeline.yaml_source import load_yaml
@@ -43,6 +44,10 @@ RERUN = (ROOT / "flows/guides/rerun.md").read_text("utf-8")
 PROMPTS = chapter("Prompts", (ROOT / "configs/guides/judges.md").read_text("utf-8"))
 ELSEWHERE = README.replace(STORY, "").replace(NIGHTS, "") + RERUN
 SHOWN = re.findall(r"```console\n\$ (claimflow .*)\n((?s:.*?))```", ELSEWHERE)
+EXAMPLE, METRIC = re.findall(r"```python\n((?s:.*?))```", README)
+
+WIDE = {"COLUMNS": "180"}
+"""A window in which tables have all columns."""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +62,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Path:
 def say(forks: Forks, command: str, folder: Path, **environment: str) -> str:
     program, *arguments = shlex.split(command)
     assert program == "claimflow"
-    going = forks.run(folder, *arguments, environment=environment)
+    going = forks.run(folder, *arguments, environment=WIDE | environment)
     assert going.code() == 0, going.err()
     return going.out()
 
@@ -98,11 +103,16 @@ def test_the_python_of_the_readme_runs(
     clone: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(clone)
-    (example,) = re.findall(r"```python\n((?s:.*?))```", README)
-    exec(example, {})
-    printed = capfd.readouterr().out
-    assert "factual_correctness" in printed
-    assert "n_scored" in printed
+    monkeypatch.syspath_prepend(clone)
+    exec(EXAMPLE, {})
+    printed = capfd.readouterr()
+    assert re.search(r"^ factual_correctness +0\.454 ", printed.out, re.MULTILINE)
+    assert "0.845" in printed.out
+    assert printed.err == ""
+    Path("my_metrics.py").write_text(METRIC, "utf-8")
+    answers = [{"response": "The tower stands in Paris. It opened in 1889."}]
+    result = claimflow.evaluate(answers, metrics=["my_metrics:claim_density"])
+    assert result["claim_density"].mean == pytest.approx(2 / 9)
 
 
 def commands(text: str) -> list[str]:
@@ -141,7 +151,7 @@ def test_the_rerun_walkthrough_prints_what_the_readme_shows(tmp_path: Path, fork
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     happened = []
     with serve() as endpoint:
-        world = {"OPENAI_API_KEY": "none", "OPENAI_API_BASE": endpoint.api_base}
+        world = WIDE | {"OPENAI_API_KEY": "none", "OPENAI_API_BASE": endpoint.api_base}
         for command, output in message:
             before = endpoint.hits
             program, *arguments = shlex.split(command)
@@ -335,9 +345,12 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
     "page", ["README.md", "configs/README.md", *(f"configs/guides/{name}.md" for name in SETTINGS)]
 )
 def test_the_settings_that_a_page_shows_are_right(page: str, tmp_path: Path) -> None:
-    blocks = re.findall(r"```yaml\n((?s:.*?))```", (ROOT / page).read_text("utf-8"))
+    # A module of that name can be in one folder only, in one process.
+    text = (ROOT / page).read_text("utf-8").replace("my_metrics:", "metrics_of_the_readme:")
+    blocks = re.findall(r"```yaml\n((?s:.*?))```", text)
     parts = [yaml.safe_load(block) for block in blocks]
     (tmp_path / "strict.md").write_text((ROOT / "configs/prompts/verify.md").read_text("utf-8"))
+    (tmp_path / "metrics_of_the_readme.py").write_text(METRIC, "utf-8")
     assert parts
     for part in parts:
         if "name" in part or "deployments" in part:
@@ -386,7 +399,7 @@ def test_every_link_leads_somewhere(path: Path) -> None:
 
 def test_the_source_files_that_pages_name_exist() -> None:
     for page in [ROOT / "README.md", ROOT / ".github/CONTRIBUTING.md", *GUIDES]:
-        for name in re.findall(r"`([\w./]+\.py)`", page.read_text("utf-8")):
+        for name in re.findall(r"`([\w./]+\.py)`(?! beside)", page.read_text("utf-8")):
             places = (ROOT, ROOT / "flows", ROOT / "stages", page.parent)
             assert any((place / name).is_file() for place in places), f"{page.name}: {name}"
 
