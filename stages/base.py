@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict
 
 from claimflow.stages.plugins import Source, source_of
 from claimflow.stages.rows import ClaimsField, Row, SampleField, Side
-from claimflow.stages.tables import conform
+from claimflow.stages.tables import TableError, conform
 from claimflow.stages.tools import Form
 
 
@@ -214,7 +214,10 @@ class Stage(BaseModel):
 
         Raises `TableError` when `run` returns anything else.
         """
-        return conform(self.makes, self.run(**tables, **tools))
+        made: object = self.run(**tables, **tools)
+        if not isinstance(made, pl.DataFrame):
+            raise TableError(f"run returned {type(made).__name__}, not a table")
+        return conform(self.makes, made)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:

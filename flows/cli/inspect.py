@@ -1,8 +1,9 @@
-"""Commands that read a store: `runs`, `show`, `explain`, `audit`, `sql` and `schema`."""
+"""Commands that read a store: `runs`, `show`, `explain`, `audit`, `sql`, `schema` and `stages`."""
 
 import json
 import sys
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
 from claimflow.flows.cli.options import (
     RUN,
@@ -19,9 +20,12 @@ from claimflow.flows.cli.output import write_table, write_text
 from claimflow.flows.cli.stores import named_options, readable_run, readable_store
 from claimflow.flows.errors import Fault, InputError
 
+if TYPE_CHECKING:
+    from claimflow.flows.pipeline.stage_list import ListedStage, Setting
+
 
 def add(commands: Commands) -> None:
-    """Declare `runs`, `show`, `explain`, `audit`, `sql` and `schema`."""
+    """Declare `runs`, `show`, `explain`, `audit`, `sql`, `schema` and `stages`."""
     parser = add_command(
         commands,
         "runs",
@@ -113,6 +117,18 @@ def add(commands: Commands) -> None:
     which.add_argument("--tables", action="store_true", help="list the tables of a store instead")
     add_store_options(parser, live=True)
 
+    parser = add_command(
+        commands,
+        "stages",
+        stages,
+        "list the stages that a step can use, or the settings of one",
+        example="faithfulness",
+    )
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="a stage, or module:Name for one of your own"
+    )
+    add_format_option(parser, "table", "json")
+
 
 def runs(options: Namespace) -> int:
     """Print the runs of a store, newest first."""
@@ -194,3 +210,51 @@ def schema(options: Namespace) -> int:
     document = schedules_schema() if options.schedules else json_schema()
     print(json.dumps(document, indent=2, ensure_ascii=False))
     return 0
+
+
+def stages(options: Namespace) -> int:
+    """Print what each stage makes, or the settings of one stage."""
+    import polars as pl
+
+    from claimflow.flows.pipeline.stage_list import listed_stages
+    from claimflow.flows.quality.json_values import json_text
+    from claimflow.flows.report.terminal import Terminal
+
+    found = listed_stages(options.name)
+    if options.format == "json":
+        write_text(json_text(found), None)
+        return 0
+    terminal = Terminal()
+    if options.name is None:
+        rows = [{"stage": one.use, "makes": _makes(one)} for one in found if one.error is None]
+        terminal.print_frame(pl.DataFrame(rows))
+        for one in found:
+            if one.error is not None:
+                terminal.print_text(f"{one.use}: {one.error}", indent=2)
+    else:
+        for one in found:
+            terminal.print_line(f"{one.use} ({one.module}) makes {_makes(one)}")
+            terminal.print_text(one.description or "", indent=2)
+            settings = [
+                {
+                    "setting": each.name,
+                    "default": _default(each),
+                    "type": each.type,
+                }
+                for each in one.settings
+            ]
+            if settings:
+                terminal.print_frame(pl.DataFrame(settings), drop=["type"])
+    return 0
+
+
+def _default(setting: "Setting") -> str:
+    if setting.default is None:
+        return "required" if setting.required else "none"
+    return json.dumps(setting.default, ensure_ascii=False)
+
+
+def _makes(stage: "ListedStage") -> str:
+    metrics = ", ".join(stage.metrics[:2])
+    more = f" and {len(stage.metrics) - 2} more" if len(stage.metrics) > 2 else ""
+    return f"{stage.makes}: {metrics}{more}" if metrics else str(stage.makes)

@@ -14,6 +14,7 @@ from claimflow.flows.errors import (
     StoreError,
     WorkersError,
 )
+from claimflow.flows.judge.environment_secrets import without_secrets
 from claimflow.stages.base import Stage
 from claimflow.stages.plugins import describe
 from claimflow.stages.rows import Claim, Score, Similarity, Verdict, content_key
@@ -51,11 +52,11 @@ def make_table(
     try:
         if source not in (None, stage.source.digest):
             raise RuntimeError(f"{type(stage).__module__} was changed during the run: run again")
-        return _complete(stage, tables, stage.make(tables, tools))
+        return _without_secrets(_complete(stage, tables, stage.make(tables, tools)))
     except BaseException as error:
         if isinstance(error, _OURS):
             raise
-        reason = describe(error, module=type(stage).__module__)
+        reason = without_secrets(describe(error, module=type(stage).__module__))
         if "status" not in stage.makes.model_fields:
             raise StageFailedError(reason) from None
         return build(stage.makes, _failed_rows(stage, tables, reason))
@@ -103,6 +104,15 @@ def _complete(stage: Stage, tables: Mapping[str, Any], made: pl.DataFrame) -> pl
 
 
 _NO_SCORE: Final = {"score": None, "status": "failed"}
+
+
+def _without_secrets(made: pl.DataFrame) -> pl.DataFrame:
+    """The table without keys in its reasons, which may hold texts of exceptions."""
+    if "reason" not in made.columns:
+        return made
+    reasons = made["reason"].drop_nulls().unique().to_list()
+    changed = {old: new for old in reasons if (new := without_secrets(old)) != old}
+    return made.with_columns(pl.col("reason").replace(changed)) if changed else made
 
 
 def _failed_rows(
