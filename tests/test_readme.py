@@ -345,12 +345,14 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
     "page", ["README.md", "configs/README.md", *(f"configs/guides/{name}.md" for name in SETTINGS)]
 )
 def test_the_settings_that_a_page_shows_are_right(page: str, tmp_path: Path) -> None:
-    # A module of that name can be in one folder only, in one process.
-    text = (ROOT / page).read_text("utf-8").replace("my_metrics:", "metrics_of_the_readme:")
+    # A module of a name can be in one folder only, in one process.
+    name = f"code_of_{Path(page).stem.lower()}"
+    text = re.sub("my_(metrics|judges):", f"{name}:", (ROOT / page).read_text("utf-8"))
     blocks = re.findall(r"```yaml\n((?s:.*?))```", text)
     parts = [yaml.safe_load(block) for block in blocks]
     (tmp_path / "strict.md").write_text((ROOT / "configs/prompts/verify.md").read_text("utf-8"))
-    (tmp_path / "metrics_of_the_readme.py").write_text(METRIC, "utf-8")
+    code = [block for block in re.findall(r"```python\n((?s:.*?))```", text) if "\nclass " in block]
+    (tmp_path / f"{name}.py").write_text("\n".join([METRIC, *code[:1]]), "utf-8")
     assert parts
     for part in parts:
         if "name" in part or "deployments" in part:
@@ -399,7 +401,7 @@ def test_every_link_leads_somewhere(path: Path) -> None:
 
 def test_the_source_files_that_pages_name_exist() -> None:
     for page in [ROOT / "README.md", ROOT / ".github/CONTRIBUTING.md", *GUIDES]:
-        for name in re.findall(r"`([\w./]+\.py)`(?! beside)", page.read_text("utf-8")):
+        for name in re.findall(r"`((?!my_)[\w./]+\.py)`", page.read_text("utf-8")):
             places = (ROOT, ROOT / "flows", ROOT / "stages", page.parent)
             assert any((place / name).is_file() for place in places), f"{page.name}: {name}"
 
