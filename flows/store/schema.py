@@ -38,6 +38,7 @@ ADDED: Final[dict[int, dict[str, tuple[str, ...]]]] = {
     },
     5: {"verdicts": ("judged_by", "model_verdict")},
     6: {},
+    7: {},
 }
 """The columns that each schema version added to tables of rows; older rows hold NULL in them.
 Versions follow each other without a gap. A new table or view needs no entry of its own, only a
@@ -55,16 +56,18 @@ ALTER TABLE audit.artifacts ALTER inputs SET NOT NULL;
 """What schema version 4 added to `audit.artifacts`. No step has the recipe of older rows; every
 later INSERT must give a value."""
 
-_ADDED_IN_6: Final = """
-ALTER TABLE audit.artifacts ADD COLUMN IF NOT EXISTS plugin JSON;
+_ADDED_TO_RUNS: Final = """
 ALTER TABLE audit.runs ADD COLUMN IF NOT EXISTS sample_count BIGINT;
 ALTER TABLE audit.runs ADD COLUMN IF NOT EXISTS samples_available BIGINT;
 ALTER TABLE audit.runs ADD COLUMN IF NOT EXISTS step_count BIGINT;
 ALTER TABLE audit.runs ADD COLUMN IF NOT EXISTS steps_available BIGINT;
 ALTER TABLE audit.runs ADD COLUMN IF NOT EXISTS selection VARCHAR;
 """
-"""What schema version 6 added to `audit.runs` and `audit.artifacts`. Whether an older run is
-partial is unknown: it counts as whole, as it always did."""
+"""What schema version 6 added to `audit.runs`. Whether an older run is partial is unknown: it
+counts as whole, as it always did."""
+
+_ADDED_PLUGIN: Final = "ALTER TABLE audit.artifacts ADD COLUMN IF NOT EXISTS plugin JSON"
+"""What schema version 7 added to `audit.artifacts`; with new views and their comments."""
 
 SCHEMA_VERSION: Final = max(ADDED)
 
@@ -165,7 +168,9 @@ def _migrate(connection: duckdb.DuckDBPyConnection, found: int) -> None:
     if found < 4:
         connection.execute(_ADDED_TO_ARTIFACTS)
     if found < 6:
-        connection.execute(_ADDED_IN_6)
+        connection.execute(_ADDED_TO_RUNS)
+    if found < 7:
+        connection.execute(_ADDED_PLUGIN)
     connection.execute("UPDATE audit.store SET schema_version = $new", {"new": SCHEMA_VERSION})
 
 

@@ -20,7 +20,9 @@ from claimflow.flows.store.schema import ADDED, SCHEMA_VERSION, content_columns_
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import Claim, Row, Sample, SentenceMatch, row_kinds
 
-FIRST = Path(__file__).parents[1] / "data/first_release/small.duckdb.gz"
+DATA = Path(__file__).parents[1] / "data"
+FIRST = DATA / "first_release/small.duckdb.gz"
+SIXTH = DATA / "schema_6/small.duckdb.gz"
 
 COLUMNS = """
 SELECT schema_name, table_name, column_name, data_type, is_nullable, column_default
@@ -111,6 +113,23 @@ def test_a_run_uses_a_migrated_store(first: Store, write_small: Callable[[Path],
         " AND part IS NOT NULL ORDER BY 1",
     ) == [(0.0,), (1.0,)]
     assert check_store(first).faults == []
+
+
+def test_the_tables_of_a_store_of_version_6_are_reused(
+    tmp_path: Path, write_small: Callable[[Path], Path]
+) -> None:
+    store = Store(tmp_path / "small.duckdb")
+    store.path.write_bytes(gzip.decompress(SIXTH.read_bytes()))
+    write_small(tmp_path)
+    with redirect_stdout(StringIO()) as printed, redirect_stderr(StringIO()), chdir(tmp_path):
+        assert main(["run", "small.yaml"]) == 0
+    assert ": 3 samples, 0 steps made, 8 reused" in printed.getvalue()
+    fresh = Store(tmp_path / "fresh.duckdb")
+    with fresh.writing():
+        pass
+    assert set(ask(store, COLUMNS)) == set(ask(fresh, COLUMNS))
+    assert ask(store, "SELECT count(DISTINCT run_id) FROM claim_verdicts") == [(2,)]
+    assert check_store(store).faults == []
 
 
 @pytest.mark.parametrize("version", range(1, 6))
