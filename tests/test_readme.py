@@ -399,6 +399,20 @@ def test_every_link_leads_somewhere(path: Path) -> None:
         assert not anchor or anchor in anchors(page), f"{target}#{anchor}"
 
 
+@pytest.mark.parametrize(
+    "path", [p for p in GUIDES if p.parent.name == "guides"], ids=lambda p: p.name
+)
+def test_a_long_page_begins_with_its_contents(path: Path) -> None:
+    text = path.read_text("utf-8")
+    listed = re.search(r"^Contents: (.*)$", text, re.MULTILINE)
+    if listed is None:
+        assert text.count("\n") <= 150
+        return
+    chapters = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    links = re.findall(r"\[([^]]+)\]\(#[^)]+\)", listed[1])
+    assert [link.casefold() for link in links] == [chapter.casefold() for chapter in chapters]
+
+
 def test_the_source_files_that_pages_name_exist() -> None:
     for page in [ROOT / "README.md", ROOT / ".github/CONTRIBUTING.md", *GUIDES]:
         for name in re.findall(r"`((?!my_)[\w./]+\.py)`", page.read_text("utf-8")):

@@ -96,12 +96,24 @@ def command_line() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--version", action="version", version=f"claimflow {__version__}", help="print the version"
+        "-V",
+        "--version",
+        action="version",
+        version=f"claimflow {__version__}",
+        help="print the version",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     groups = (init, run, plan, noise, schedule, inspect, report, compare, correct, label)
     for group in (*groups, maintain):
         group.add(commands)
+    completion = add_command(
+        commands,
+        "completion",
+        _completion,
+        "print a script that completes commands, options and files in a shell",
+        example="bash > ~/.local/share/bash-completion/completions/claimflow",
+    )
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
     add_command(commands, "version", _version, "print the version", example="")
     return parser
 
@@ -109,6 +121,27 @@ def command_line() -> argparse.ArgumentParser:
 def _version(_options: Namespace) -> int:
     print(f"claimflow {__version__}")
     return 0
+
+
+def _completion(options: Namespace) -> int:
+    import shtab
+
+    parser = command_line()
+    _complete_files(parser)
+    print(shtab.complete(parser, options.shell))
+    return 0
+
+
+def _complete_files(parser: argparse.ArgumentParser) -> None:
+    """Let shells propose files for every argument that is not one of a few words."""
+    import shtab
+
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                _complete_files(command)
+        elif action.choices is None and action.nargs != 0:
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
 
 
 def run_command(

@@ -104,10 +104,10 @@ def run_named(
     before: str | None = None,
     pipeline: str | None = None,
 ) -> str:
-    """The run that `word` names, as `chosen_run` finds it.
+    """The run that `word` names, of the pipeline of `--config`, else of `pipeline`, else of any.
 
-    It is a run of the pipeline of `--config`, else of `pipeline`, else of any. Where the word could
-    mean another run, standard error says which one is taken.
+    It is found by `chosen_run`. Where the word could mean another run, standard error says which
+    one is taken.
     """
     from claimflow.flows.pipeline.pipeline import build_pipeline
     from claimflow.flows.pipeline.yaml_source import load_yaml

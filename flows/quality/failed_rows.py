@@ -63,24 +63,23 @@ ORDER BY position, metric
 
 def _excesses(store: Store, run_id: str, limit: float) -> Iterator[tuple[str, str]]:
     """The steps with a larger share of failed rows than `limit`, and a sentence on each."""
-    allowed = f"more than fail_when allows ({_percent(limit)})"
     for step in results.run_steps(store, run_id).iter_rows(named=True):
         # A failed table whose rows have no status is empty.
         failed, rows = step["failures"], max(step["row_count"], step["failures"])
         if failed and failed / rows > limit:
-            share = (
-                f"{failed:,} of {rows:,} rows of {step['step']} failed ({_percent(failed / rows)})"
-            )
-            yield step["step"], f"{share}, {allowed}: {_cause(store, run_id, step['step'])}"
+            excess = _excess(failed, rows, f"rows of {step['step']}", limit)
+            yield step["step"], f"{excess}: {_cause(store, run_id, step['step'])}"
     with store.reading() as connection:
         canaries = canary_scores(connection, run_id, "")
     for (name,), rows_of in canaries.group_by("step", maintain_order=True):
         failed, count = rows_of.filter(pl.col("status") == "failed").height, rows_of.height
         if failed / count > limit:
-            share = (
-                f"{failed:,} of {count:,} canaries of {name} failed ({_percent(failed / count)})"
-            )
-            yield str(name), f"{share}, {allowed}"
+            yield str(name), _excess(failed, count, f"canaries of {name}", limit)
+
+
+def _excess(failed: int, count: int, what: str, limit: float) -> str:
+    share = f"{failed:,} of {count:,} {what} failed ({_percent(failed / count)})"
+    return f"{share}, more than fail_when allows ({_percent(limit)})"
 
 
 def _cause(store: Store, run_id: str, step: str) -> str:

@@ -182,7 +182,7 @@ def _listed_files(manifest: Path, run_id: str) -> list[str]:
         tables = [f"{table}.parquet" for table in content["tables"]]
     except (ValueError, TypeError, KeyError, AttributeError):
         return []
-    # A manifest that somebody changed cannot name files elsewhere.
+    # A manifest that was edited cannot name files elsewhere.
     return [*(name for name in tables if Path(name).name == name), MANIFEST]
 
 

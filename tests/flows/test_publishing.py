@@ -51,7 +51,7 @@ def test_what_was_published_is_removed_and_nothing_else(small_store: Store, tmp_
     written = len(list(own.iterdir()))
     (own / "notes.parquet").write_text("mine", "utf-8")
     (tmp_path / "out/claims.parquet").write_text("mine", "utf-8")
-    # Somebody's manifest cannot lead elsewhere.
+    # A manifest that was edited cannot name files elsewhere.
     manifest = json.loads((own / "manifest.json").read_bytes())
     manifest["tables"]["../claims"] = {"file": "../claims.parquet"}
     (own / "manifest.json").write_text(json.dumps(manifest), "utf-8")
