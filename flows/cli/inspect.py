@@ -89,8 +89,14 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument(
         "query",
+        nargs="?",
         metavar="QUERY",
         help='for example "SELECT * FROM scores"; - reads it from standard input',
+    )
+    parser.add_argument(
+        "--path",
+        action="store_true",
+        help="print the path of the file that queries read",
     )
     add_format_option(parser, "table", "csv", "json", "parquet")
     add_output_option(parser)
@@ -182,6 +188,14 @@ def sql(options: Namespace) -> int:
     """Print or write the result of a query."""
     from claimflow.flows.store.query import query
 
+    if options.path:
+        store = readable_store(options)
+        with store.reading():
+            pass  # It is a store that can be read.
+        write_text(f"{store.read_path}\n", options.output)
+        return 0
+    if options.query is None:
+        raise InputError([Fault("QUERY", "is missing", "write a SELECT, or --path")])
     text = _standard_input() if options.query == "-" else options.query
     result = query(readable_store(options), text, seconds=options.timeout)
     write_table(result, options.format, options.output)

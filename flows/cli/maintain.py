@@ -28,7 +28,7 @@ def add(commands: Commands) -> None:
         commands,
         "export",
         export,
-        "write tables as Parquet, or claims or verdicts as a CSV sheet",
+        "write tables as Parquet, or scores, claims or verdicts as a CSV sheet",
         example="claims --format csv -o claims.csv",
     )
     parser.add_argument(
@@ -114,10 +114,12 @@ def export(options: Namespace) -> int:
             what, hint = "a sheet is a file", "name one by -o"
             raise InputError([Fault("--format csv", what, hint)])
         match options.tables:
+            case ["scores"]:
+                return _export_scores(options)
             case ["claims" | "verdicts" as kind]:
                 return _export_sheet(options, kind)
             case _:
-                what, hint = "is for claims or for verdicts", "name one of the two"
+                what, hint = "is for scores, claims or verdicts", "name one of the three"
                 raise InputError([Fault("--format csv", what, hint)])
     if options.step is not None:
         raise InputError([Fault("--step", "is for a sheet", "add --format csv")])
@@ -130,6 +132,18 @@ def export(options: Namespace) -> int:
     for one in export_to(store, place, tables=options.tables, run_id=run_id):
         replaced = ", in place of an older file" if one.replaced else ""
         print(f"{one.place}: {format_count(one.rows, 'row')}{replaced}")
+    return 0
+
+
+def _export_scores(options: Namespace) -> int:
+    """Write the scores of a run as CSV, one row for each sample and metric."""
+    from claimflow.flows.quality.csv_sheets import to_csv
+    from claimflow.flows.store.results import score_table
+
+    store, run_id = readable_run(options)
+    rows = score_table(store, run_id, options.step)
+    note = f"{format_count(rows.height, 'row')} of run {run_id} in {options.output}"
+    write_bytes(to_csv(rows), options.output and Path(options.output), note=note)
     return 0
 
 

@@ -68,14 +68,15 @@ class Sheet(NamedTuple, Generic[Kind]):
 def to_csv(rows: pl.DataFrame) -> bytes:
     """`rows` of texts and numbers as CSV for spreadsheet programs; NULL is an empty cell.
 
-    UTF-8 with the byte order mark by which Excel recognizes it. Cells are escaped by
+    UTF-8 with the byte order mark by which Excel recognizes it. Texts are escaped by
     `escape_formula`.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(rows.columns)
     for row in rows.iter_rows():
-        writer.writerow(["" if value is None else escape_formula(str(value)) for value in row])
+        # The csv module writes None as an empty cell.
+        writer.writerow([escape_formula(cell) if isinstance(cell, str) else cell for cell in row])
     return text.getvalue().encode("utf-8-sig", "replace")
 
 

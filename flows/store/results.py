@@ -248,6 +248,29 @@ def claims_not_entailed(store: Store, run_id: str, samples: list[str]) -> pl.Dat
     )
 
 
+def score_table(store: Store, run_id: str, step: str | None = None) -> pl.DataFrame:
+    """The scores of a run, or of one of its steps, one row for each sample and metric.
+
+    Raises `InputError` where the run has no such step of scores.
+    """
+    rows = _read(
+        store,
+        """
+        SELECT run_id, step, sample_id, metric, score, status, reason, part, whole
+        FROM scores JOIN audit.run_steps USING (run_id, step)
+        WHERE run_id = $run ORDER BY position, metric, sample_id
+        """,
+        run=run_id,
+    )
+    if step is None:
+        return rows
+    known = rows["step"].unique().to_list()
+    if step not in known:
+        what = f"run {run_id} has no step {step!r} of scores"
+        raise InputError([Fault("--step", what, one_of(step, known))])
+    return rows.filter(step=step)
+
+
 def scores_of_samples(store: Store, run_id: str, samples: list[str]) -> pl.DataFrame:
     """The scores of `samples`, by sample and step: sample_id, step, metric, score and so on."""
     return _read(

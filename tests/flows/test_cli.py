@@ -651,6 +651,22 @@ def test_schema_of_a_store(ran: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "audit.artifacts" in capsys.readouterr().out
 
 
+def test_sql_prints_the_path_of_the_read_copy(
+    ran: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = ran.with_name("small.duckdb")
+    assert main(["sql", "--path", "--store", str(store)]) == 0
+    path = capsys.readouterr().out.removesuffix("\n")
+    assert path == str(store.with_name("small.read.duckdb"))
+    with duckdb.connect(path, read_only=True) as connection:
+        assert connection.execute("SELECT count(*) FROM latest.scores").fetchall() == [(12,)]
+    assert main(["sql", "--path", "--live", "--store", str(store)]) == 0
+    assert capsys.readouterr().out == f"{store}\n"
+    assert main(["sql", "--store", str(store)]) == 2
+    assert capsys.readouterr().err == "claimflow: QUERY: is missing; write a SELECT, or --path\n"
+    assert main(["sql", "--path", "--store", "none.duckdb"]) == 2
+
+
 def test_failed_rows_make_the_exit_code_1(ran: Path, capsys: pytest.CaptureFixture[str]) -> None:
     connection = duckdb.connect(str(ran.with_name("small.duckdb")))
     connection.execute("UPDATE audit.artifacts SET failures = 2 WHERE stage = 'verify_claims'")

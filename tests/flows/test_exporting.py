@@ -1,3 +1,4 @@
+import csv
 import shutil
 from collections.abc import Callable
 from contextlib import chdir, redirect_stderr, redirect_stdout
@@ -5,6 +6,7 @@ from io import StringIO
 from pathlib import Path
 from uuid import UUID
 
+import duckdb
 import polars as pl
 import pytest
 
@@ -117,8 +119,8 @@ def test_the_replies_are_written_when_named(export: Callable[..., int], tmp_path
             "export: there is no table 'audit.run'; did you mean 'audit.runs'?",
         ),
         (
-            ["scores", "--format", "csv"],
-            "--format csv: is for claims or for verdicts; name one of the two",
+            ["samples", "--format", "csv"],
+            "--format csv: is for scores, claims or verdicts; name one of the three",
         ),
         (["claims", "--step", "x"], "--step: is for a sheet; add --format csv"),
     ],
@@ -144,3 +146,30 @@ def test_a_folder_that_cannot_be_made_is_an_input_error(
         f"claimflow: {tmp_path}/out: cannot be made (File exists); name a folder that "
         "you can write to\n"
     )
+
+
+def test_the_scores_of_a_run_are_a_sheet(
+    small_store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile = '=HYPERLINK("http://x")'
+    path = tmp_path / "s.duckdb"
+    shutil.copy(small_store.path, path)
+    with duckdb.connect(path) as connection:
+        connection.execute(
+            "UPDATE stored.scores SET reason = $reason WHERE sample_id = 'silence'",
+            {"reason": hostile},
+        )
+    place = ("--store", str(path), "--live", "-o", str(tmp_path / "scores.csv"))
+    assert main(["export", "scores", "--format", "csv", *place]) == 0
+    header, *rows = csv.reader((tmp_path / "scores.csv").read_text("utf-8-sig").splitlines())
+    assert header == [
+        *("run_id", "step", "sample_id", "metric", "score"),
+        *("status", "reason", "part", "whole"),
+    ]
+    assert len(rows) == 12
+    assert {row[6] for row in rows if row[2] == "silence"} == {f"'{hostile}"}
+    precision = {row[2]: (row[4], row[5]) for row in rows if row[1] == "precision"}
+    assert precision["tower"] == ("1.0", "scored")
+    assert precision["silence"] == ("", "undefined")
+    assert main(["export", "scores", "--format", "csv", *place, "--step", "precison"]) == 2
+    assert "has no step 'precison' of scores; did you mean 'precision'?" in capsys.readouterr().err
