@@ -34,15 +34,19 @@ def is_folder(path: Path) -> bool:
     return path_exists(path) and path.is_dir()
 
 
-def similar_file(path: Path, hint: str) -> str:
-    """A hint for a missing file: the file of its folder with the nearest name, or else `hint`."""
+def similar_file(path: Path, hint: str, *, any_ending: bool = True) -> str:
+    """A hint for a missing file: the file of its folder with the nearest name, or else `hint`.
+
+    A file of the same name with another ending counts where `any_ending` is true.
+    """
     if path_exists(path) or not is_folder(path.parent):
         return hint
     with suppress(OSError):
         others = list(path.parent.iterdir())
-        # By the stem, because most names in a folder have the same ending.
-        stem = nearest(path.stem, (other.stem for other in others))
-        near = nearest(path.name, (one.name for one in others if one.stem == stem), cutoff=0)
+        # Names with the same ending are compared without it: it is no likeness.
+        stem = nearest(path.stem, (one.stem for one in others if one.suffix == path.suffix))
+        same = sorted(one.name for one in others if any_ending and one.stem == path.stem)
+        near = f"{stem}{path.suffix}" if stem else next(iter(same), None)
         return f"did you mean {near!r}?" if near else hint
     return hint
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from claimflow.flows import __version__
 from claimflow.flows.cli import (
+    check,
     compare,
     correct,
     init,
@@ -103,7 +104,7 @@ def command_line() -> argparse.ArgumentParser:
         help="print the version",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    groups = (init, run, plan, noise, schedule, inspect, report, compare, correct, label)
+    groups = (init, run, plan, check, noise, schedule, inspect, report, compare, correct, label)
     for group in (*groups, maintain):
         group.add(commands)
     completion = add_command(

@@ -50,7 +50,9 @@ def test_every_kind_of_row_has_a_table_and_a_view(store: Store) -> None:
     with store.reading() as connection:
         for row in row_kinds():
             frame = read_table(connection, f"SELECT * FROM {row.table}")
-            assert frame.columns == ["run_id", "step", *schema(row)]
+            # `end` is a reserved word of SQL.
+            columns = ["stop" if name == "end" else name for name in schema(row)]
+            assert frame.columns == ["run_id", "step", *columns]
             latest = read_table(connection, f"SELECT * FROM latest.{row.table}")
             assert latest.columns == ["pipeline", "run_id", "step", *schema(row)]
 
