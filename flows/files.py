@@ -34,7 +34,7 @@ def is_folder(path: Path) -> bool:
     return path_exists(path) and path.is_dir()
 
 
-def similar_file(path: Path, hint: str, *, any_ending: bool = True) -> str:
+def similar_file(path: Path, hint: str, *, any_ending: bool = False) -> str:
     """A hint for a missing file: the file of its folder with the nearest name, or else `hint`.
 
     A file of the same name with another ending counts where `any_ending` is true.

@@ -190,7 +190,7 @@ def _text(path: Path, should_be: str) -> str:
     except (OSError, ValueError) as error:
         # A name with a null character is a ValueError.
         what = f"cannot be read ({getattr(error, 'strerror', error)})"
-        hint = similar_file(path, f"name {should_be}")
+        hint = similar_file(path, f"name {should_be}", any_ending=True)
         raise InputError([Fault(str(path), what, hint)]) from error
     if text is None:
         what = f"is larger than {YAML_BYTES >> 10} KiB"

@@ -57,7 +57,9 @@ def _no_file(pattern: str, base: Path) -> Fault:
     folder = (base / pattern).parent
     if not is_folder(folder):
         return Fault(shown, "no such file", f"there is no folder {folder} either")
-    hint = similar_file(base / pattern, f"the folder searched is {folder.absolute()}")
+    hint = similar_file(
+        base / pattern, f"the folder searched is {folder.absolute()}", any_ending=True
+    )
     return Fault(shown, "no such file", hint)
 
 

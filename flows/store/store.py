@@ -89,7 +89,7 @@ class Store:
                     Fault(
                         str(self.path),
                         "there is no store here",
-                        similar_file(self.path, "run a pipeline first", any_ending=False),
+                        similar_file(self.path, "run a pipeline first"),
                     )
                 ]
             )

@@ -54,7 +54,7 @@ def test_every_kind_of_row_has_a_table_and_a_view(store: Store) -> None:
             columns = ["stop" if name == "end" else name for name in schema(row)]
             assert frame.columns == ["run_id", "step", *columns]
             latest = read_table(connection, f"SELECT * FROM latest.{row.table}")
-            assert latest.columns == ["pipeline", "run_id", "step", *schema(row)]
+            assert latest.columns == ["pipeline", "run_id", "step", *columns]
 
 
 def test_rows_are_read_as_they_were_written(store: Store) -> None:
