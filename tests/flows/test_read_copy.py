@@ -39,7 +39,7 @@ from pathlib import Path
 from claimflow.flows.cli.inspect import sql
 asking = Namespace(
     query="SELECT count(*) FROM samples", format="csv", output=None, timeout=60.0,
-    store=Path(sys.argv[1]), config=None, live=False,
+    store=Path(sys.argv[1]), config=None, live=False, path=False,
 )
 sys.exit(sum(sql(asking) for _ in range(50)))
 """
