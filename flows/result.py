@@ -107,8 +107,11 @@ class Result:
 
     @cached_property
     def verdicts(self) -> pl.DataFrame:
-        """One row for each claim and text: entailed, contradicted or neutral, and the evidence."""
-        return self._rows("verdicts")
+        """One row for each claim and text: entailed, contradicted or neutral, and the evidence.
+
+        With the sample and the words of each claim, as in the view `claim_verdicts`.
+        """
+        return self._rows("claim_verdicts")
 
     @cached_property
     def samples(self) -> pl.DataFrame:

@@ -20,6 +20,9 @@ _REFERENCE: Final = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 _IMPORTING: Final = threading.RLock()
 """Held while `sys.path` and `sys.modules` are looked at and changed."""
 
+_SIMPLE: Final = str, int, float, bool, tuple, type(None)
+"""Types of constants whose values are part of a source."""
+
 _LONGEST: Final = 300
 """Characters of an exception that a message shows."""
 
@@ -145,9 +148,10 @@ class Source(NamedTuple):
 def source_of(modules: Iterable[str], functions: Iterable[Callable[..., Any]]) -> Source | None:
     """The source of loaded modules, without comments and docstrings; None where there is none.
 
-    The bytecode of `functions` stands for a module whose text cannot be read, such as a notebook.
-    Values of simple types that functions took from an enclosing function count too. Other modules
-    that these import do not count.
+    The bytecode of `functions` stands for a module whose text cannot be read, such as a notebook,
+    with the functions and the values of simple types in that module which they use. Values of
+    simple types that functions took from an enclosing function count too. Other modules that these
+    import do not count.
     """
     functions = list(functions)
     parts: list[object] = [_closure(function) for function in functions]
@@ -156,12 +160,9 @@ def source_of(modules: Iterable[str], functions: Iterable[Callable[..., Any]]) -
         try:
             parts.append(syntax(inspect.getsource(sys.modules[name])))
         except (OSError, TypeError, KeyError, SyntaxError):
-            complete = False
-            parts += [
-                _bytecode(function.__code__)
-                for function in functions
-                if function.__module__ == name
-            ]
+            own = [function for function in functions if function.__module__ == name]
+            complete = complete and bool(own)
+            parts += _used(own)
     if not any(parts):
         return None
     return Source(hashlib.sha256(repr(parts).encode("utf-8", "replace")).hexdigest()[:32], complete)
@@ -189,11 +190,34 @@ def _is_ignored(node: ast.AST, imports: bool) -> bool:
     )
 
 
+def _used(functions: Iterable[Callable[..., Any]]) -> list[object]:
+    """The bytecode of functions, and of what they use of their module, each function once."""
+    parts: list[object] = []
+    left, known = list(functions), set[int]()
+    while left:
+        function = left.pop()
+        if id(function) in known:
+            continue
+        known.add(id(function))
+        parts.append(_bytecode(function.__code__))
+        for name in sorted(_names(function.__code__) & function.__globals__.keys()):
+            value = function.__globals__[name]
+            if inspect.isfunction(value) and value.__module__ == function.__module__:
+                left.append(value)
+            elif isinstance(value, _SIMPLE):
+                parts.append((name, repr(value)))
+    return parts
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (_names(value) for value in code.co_consts if isinstance(value, CodeType))
+    return set(code.co_names).union(*inner)
+
+
 def _closure(function: Callable[..., Any]) -> list[tuple[str, str]]:
-    simple = str, int, float, bool, tuple, type(None)
     free = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
     values = [(name, cell.cell_contents) for name, cell in free if _is_filled(cell)]
-    return [(name, repr(value)) for name, value in values if isinstance(value, simple)]
+    return [(name, repr(value)) for name, value in values if isinstance(value, _SIMPLE)]
 
 
 def _is_filled(cell: Any) -> bool:

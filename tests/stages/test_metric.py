@@ -228,3 +228,40 @@ def test_functions_that_cannot_be_read(function: Callable[..., Any], message: st
 def test_a_required_field_that_no_sample_can_have() -> None:
     with pytest.raises(TypeError, match="a sample has no field 'respone'"):
         metric(required_fields=("respone",))(density.function)  # type: ignore[arg-type]
+
+
+NOTEBOOK = """
+from claimflow import Claim, Sample, metric
+LIMIT = 3
+def helper(claims):
+    return min(LIMIT, len(claims))
+def unused():
+    return 1
+@metric
+def density(sample: Sample, response_claims: list[Claim]) -> float:
+    return helper(response_claims)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changes"),
+    [
+        ("LIMIT = 3", "LIMIT = 4", True),
+        ("min(LIMIT", "max(LIMIT", True),
+        ("return helper(", "return 1 + helper(", True),
+        ("return 1\n", "return 2\n", False),
+        ("LIMIT = 3", "# a comment\nLIMIT = 3", False),
+    ],
+)
+def test_what_a_metric_of_a_notebook_uses_is_part_of_its_source(
+    old: str, new: str, changes: bool
+) -> None:
+    def source(text: str) -> Any:
+        # A module without a file, as that of a notebook.
+        names: dict[str, Any] = {"__name__": "a_notebook"}
+        exec(text, names)
+        return names["density"].stage.source
+
+    first, second = source(NOTEBOOK), source(NOTEBOOK.replace(old, new, 1))
+    assert first.complete
+    assert (first.digest != second.digest) == changes
