@@ -172,14 +172,25 @@ def source_of(modules: Iterable[str], functions: Iterable[Callable[..., Any]]) -
 def syntax(code: str, *, imports: bool = True) -> str:
     """Source code without comments and docstrings, and without its imports if `imports` is false.
 
-    Raises `SyntaxError`.
+    It is a text that is the same in all versions of Python. Raises `SyntaxError`.
     """
     tree = ast.parse(code)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
             node.body = [part for part in body if not _is_ignored(part, imports)]  # type: ignore[attr-defined]
-    return ast.unparse(tree)
+    return repr(_plain(tree))
+
+
+def _plain(node: Any) -> Any:
+    """A syntax tree as tuples. Fields that some version of Python adds are left out while empty."""
+    if isinstance(node, list):
+        return tuple(map(_plain, node))
+    if not isinstance(node, ast.AST):
+        return node
+    fields = [(name, getattr(node, name, None)) for name in node._fields]
+    filled = [(name, _plain(value)) for name, value in fields if value not in (None, [])]
+    return (type(node).__name__, *filled)
 
 
 def _is_ignored(node: ast.AST, imports: bool) -> bool:

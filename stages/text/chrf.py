@@ -35,6 +35,10 @@ def _f_score(hits: list[int], length: int, source_length: int) -> float:
     counted = hits[: min(length, source_length)]
     if not any(counted):
         return 0.0
-    precision = sum(hit / (length - n) for n, hit in enumerate(counted)) / len(counted)
-    recall = sum(hit / (source_length - n) for n, hit in enumerate(counted)) / len(counted)
+    precision = recall = 0.0
+    # `sum` rounds otherwise since Python 3.12, and rows must not depend on the version.
+    for n, hit in enumerate(counted):
+        precision += hit / (length - n)
+        recall += hit / (source_length - n)
+    precision, recall = precision / len(counted), recall / len(counted)
     return (1 + _WEIGHT) * precision * recall / (_WEIGHT * precision + recall)

@@ -1,5 +1,6 @@
 import re
 from collections.abc import Mapping
+from inspect import cleandoc
 from textwrap import dedent
 from typing import Any, Protocol
 
@@ -156,9 +157,8 @@ def test_a_stage_that_runs_by_sample_takes_samples() -> None:
 
 
 def test_the_example_in_the_docstring_is_a_stage() -> None:
-    blocks = re.findall(
-        r"^        class .*?(?=^    \S)", Stage.__doc__ or "", re.DOTALL | re.MULTILINE
-    )
+    text = cleandoc(Stage.__doc__ or "")
+    blocks = re.findall(r"^    class .*?(?=^\S)", text, re.DOTALL | re.MULTILINE)
     names: dict[str, Any] = {}
     exec("from typing import *\nimport polars as pl\nfrom pydantic import Field", names)
     exec("from claimflow.stages.base import *\nfrom claimflow.stages.tables import *", names)
