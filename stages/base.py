@@ -122,7 +122,8 @@ class Stage(BaseModel):
     field of its metadata.
 
     Sheets for labels and corrections read stored settings of stages: `of` as what `claims_of`
-    returns, `against` as what `premise` returns, and `premises` (joined or each).
+    returns, `against` as what `premise` returns, and `premises` (joined or each); of a stage that
+    makes rubric verdicts `reads`, the fields that are judged, and `scale`, its grades.
     '''
 
     model_config = ConfigDict(frozen=True, extra="forbid")

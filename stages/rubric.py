@@ -63,6 +63,11 @@ def check_labels(scale: Mapping[int, str] | None) -> tuple[str, ...]:
     return tuple(str(grade) for grade in range(min(scale), max(scale) + 1))
 
 
+def check_score(verdict: str, labels: Sequence[str]) -> float:
+    """A verdict from 0 for the lowest of `labels` to 1 for the highest."""
+    return labels.index(verdict) / (len(labels) - 1)
+
+
 class Check(NamedTuple):
     """One thing to judge: its name, and what must hold."""
 
@@ -233,7 +238,7 @@ class JudgeRubric(Stage):
         votes = {"agreement": found.agreement, "ballot": found.ballot}
         match found.verdict:
             case CheckVerdict(verdict, reason, call_id):
-                score = self.labels.index(verdict) / (len(self.labels) - 1)
+                score = check_score(verdict, self.labels)
                 judged = {"verdict": verdict, "score": score, "status": "judged"}
                 return judged | {"reason": reason or None, "call_id": call_id} | votes
             case failure:

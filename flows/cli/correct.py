@@ -1,4 +1,4 @@
-"""`claimflow import` and `claimflow edits`: claims and verdicts that people corrected."""
+"""`claimflow import` and `claimflow edits`: claims, verdicts and checks that people corrected."""
 
 import getpass
 from argparse import ArgumentParser, Namespace
@@ -30,7 +30,7 @@ def add(commands: Commands) -> None:
         commands,
         "import",
         import_sheet,
-        "import claims or verdicts corrected in a CSV sheet",
+        "import claims, verdicts or checks corrected in a CSV sheet",
         example='sheet.csv --who ann --why "the date was wrong"',
     )
     parser.add_argument(

@@ -28,7 +28,7 @@ def add(commands: Commands) -> None:
         commands,
         "export",
         export,
-        "write tables as Parquet, or scores, claims or verdicts as a CSV sheet",
+        "write tables as Parquet, or scores or rows to correct as a CSV sheet",
         example="claims --format csv -o claims.csv",
     )
     parser.add_argument(
@@ -118,9 +118,11 @@ def export(options: Namespace) -> int:
                 return _export_scores(options)
             case ["claims" | "verdicts" as kind]:
                 return _export_sheet(options, kind)
+            case ["rubric_verdicts"]:
+                return _export_sheet(options, "checks")
             case _:
-                what, hint = "is for scores, claims or verdicts", "name one of the three"
-                raise InputError([Fault("--format csv", what, hint)])
+                what = "is for scores, claims, verdicts or rubric_verdicts"
+                raise InputError([Fault("--format csv", what, "name one of the four")])
     if options.step is not None:
         raise InputError([Fault("--step", "is for a sheet", "add --format csv")])
     if (options.output or "").endswith(".csv"):
@@ -148,7 +150,7 @@ def _export_scores(options: Namespace) -> int:
 
 
 def _export_sheet(options: Namespace, kind: "Kind") -> int:
-    """Write the claims or verdicts of a run as CSV, for people to correct."""
+    """Write the claims, verdicts or checks of a run as CSV, for people to correct."""
     from claimflow.flows.quality.correction_sheets import sheet_rows
     from claimflow.flows.quality.csv_sheets import to_csv
 

@@ -191,7 +191,7 @@ SELECT CASE WHEN b.status = 'failed' THEN 'newly failed'
        (SELECT artifacts.settings->>'$.reads[*]'
         FROM audit.run_steps JOIN audit.artifacts USING (artifact_id)
         WHERE run_steps.run_id = $b AND run_steps.step = $step) AS reads,
-       a.criterion IS DISTINCT FROM b.criterion AS reworded
+       a.criterion IS DISTINCT FROM b.criterion AS reworded, a.check_name
 FROM (FROM rubric_verdicts WHERE run_id = $a AND step = $step) a
 JOIN (FROM rubric_verdicts WHERE run_id = $b AND step = $step) b
      ON a.sample_id = b.sample_id AND a.check_name = b.check_name
@@ -265,7 +265,11 @@ def _causes(
         elif row.get("reworded") and "settings" not in change.causes:
             # The sample has another list of checks.
             yield "sample changed"
-        elif edited & {row["sample_id"], row["claim_id"]}:
+        elif edited & {
+            (row["sample_id"],),
+            (row["claim_id"],),
+            (row["sample_id"], row.get("check_name"), row["claim_id"]),
+        }:
             yield "edited by hand"
         else:
             yield step_causes
@@ -280,17 +284,27 @@ def _source_fields(row: dict[str, Any]) -> set[str]:
     return {row["of"], f"{row['of']}_claims"}
 
 
-def _edited(connection: duckdb.DuckDBPyConnection, change: StepChange) -> set[str]:
-    """The samples whose claims, and the claims whose verdict, were corrected in one run only."""
+def _edited(
+    connection: duckdb.DuckDBPyConnection, change: StepChange
+) -> set[tuple[str | None, ...]]:
+    """What was corrected in one run only.
+
+    (sample,) where claims were, (claim id,) of a verdict, (sample, check, claim id) of a check.
+    """
     rows = connection.execute(
         "SELECT kind, sample_id, rows FROM audit.edits "
         "WHERE step = $step AND list_contains($edits, edit_id::VARCHAR)",
         {"step": change.step, "edits": sorted(change.edits)},
     ).fetchall()
-    return {
-        name
-        for kind, sample_id, verdicts in rows
-        for name in (
-            [sample_id] if kind == "claims" else [one["claim_id"] for one in json.loads(verdicts)]
-        )
-    }
+    found: set[tuple[str | None, ...]] = set()
+    for kind, sample_id, edited in rows:
+        match kind:
+            case "claims":
+                found.add((sample_id,))
+            case "checks":
+                found |= {
+                    (sample_id, row["check_name"], row["claim_id"]) for row in json.loads(edited)
+                }
+            case _:
+                found |= {(row["claim_id"],) for row in json.loads(edited)}
+    return found

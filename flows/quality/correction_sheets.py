@@ -1,5 +1,6 @@
-"""Correction sheets: claims and verdicts of a run exported as CSV, corrected by hand, read back."""
+"""Correction sheets: rows of a run exported as CSV, corrected by hand, read back."""
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, get_args
@@ -16,6 +17,7 @@ from claimflow.flows.quality.csv_sheets import (
     normalize_newlines,
     raise_faults,
 )
+from claimflow.flows.quality.labels import TABLES
 from claimflow.flows.store.edits import (
     Edit,
     Kind,
@@ -28,8 +30,26 @@ from claimflow.flows.store.edits import (
 from claimflow.flows.store.runs import pipeline_and_start
 from claimflow.flows.store.store import Store, now, read_table
 from claimflow.stages.rows import Label, content_key
+from claimflow.stages.rubric import check_labels, check_score
 
 LAYOUTS: Final[tuple[SheetLayout[Kind], ...]] = (
+    SheetLayout(
+        "checks",
+        "check_name",
+        columns=(
+            "run",
+            "sample_id",
+            "step",
+            "check_name",
+            "criterion",
+            "claim_id",
+            "claim",
+            "verdict",
+            "status",
+            "reason",
+        ),
+        required=("sample_id", "step", "check_name", "criterion", "claim_id", "verdict"),
+    ),
     SheetLayout(
         "verdicts",
         "verdict",
@@ -57,10 +77,28 @@ LAYOUTS: Final[tuple[SheetLayout[Kind], ...]] = (
 )
 
 _LABELS: Final = get_args(Label)
-_VERDICT_COLUMNS: Final = ("claim_id", "claim", "against", "passage")
 
-_FIELD_COLUMN: Final[Mapping[Kind, str]] = {"claims": "of", "verdicts": "against"}
-"""The column that names the field of the sample that a row is about."""
+_EDIT_COLUMNS: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "verdicts": ("claim_id", "claim", "against", "passage"),
+    "checks": ("claim_id", "claim", "check_name", "criterion", "scale"),
+}
+"""What an edit keeps of a row of verdicts, besides the verdict."""
+
+_KEY: Final[Mapping[Kind, tuple[str, str]]] = {
+    "verdicts": ("claim_id", "passage"),
+    "checks": ("claim_id", "check_name"),
+}
+"""The columns that tell the verdicts of a step on a sample apart."""
+
+_TEXT: Final[Mapping[Kind, str]] = {"verdicts": "claim", "checks": "criterion"}
+"""The column of a text that is changed elsewhere."""
+
+_FIELD_COLUMN: Final[Mapping[Kind, str]] = {
+    "claims": "of",
+    "verdicts": "against",
+    "checks": "reads",
+}
+"""The column that names the field of the sample, or the fields, that a row is about."""
 
 Place = tuple[str, str]
 """A step and a sample of it."""
@@ -84,7 +122,7 @@ class CorrectedSample(NamedTuple):
 
 
 _STEPS: Final = """
-SELECT run_steps.step, position, settings->>'of' AS "of"
+SELECT run_steps.step, position, settings
 FROM audit.run_steps JOIN audit.artifacts USING (artifact_id)
 WHERE run_steps.run_id = $run AND kind = $kind AND step = coalesce($step::VARCHAR, step)
 ORDER BY position
@@ -97,8 +135,8 @@ SELECT $run AS run, texts.sample_id, texts.step, texts."of", claim_id::VARCHAR A
        CASE WHEN "start" IS NULL THEN whole
             ELSE substr(whole, "start" + 1, stop - "start") END AS text
 FROM (
-    SELECT sample_id, steps.step, position, steps."of",
-           CASE steps."of" WHEN 'response' THEN response ELSE reference END AS whole
+    SELECT sample_id, steps.step, position, settings->>'of' AS "of",
+           CASE settings->>'of' WHEN 'response' THEN response ELSE reference END AS whole
     FROM samples, ({_STEPS}) steps WHERE samples.run_id = $run
 ) texts
 LEFT JOIN (SELECT * FROM claims WHERE run_id = $run) made USING (sample_id, step)
@@ -119,22 +157,49 @@ JOIN (
 ORDER BY position, about.sample_id, "start", about.claim, v.passage
 """
 
+# A row without a criterion says that the checks of the sample could not be read.
+_CHECKS: Final = f"""
+SELECT $run AS run, v.sample_id, v.step, v.check_name, v.criterion,
+       v.claim_id::VARCHAR AS claim_id, about.claim, v.verdict, v.status, v.reason,
+       array_to_string(settings->>'$.reads[*]', ',') AS reads, settings->>'scale' AS scale
+FROM ({_STEPS}) steps
+JOIN (SELECT * FROM rubric_verdicts WHERE run_id = $run) v USING (step)
+LEFT JOIN (
+    SELECT claim_id, any_value(claim) AS claim, any_value("start") AS "start"
+    FROM claims WHERE run_id = $run GROUP BY claim_id
+) about USING (claim_id)
+WHERE v.criterion IS NOT NULL
+ORDER BY position, v.sample_id, "start", about.claim, v.check_name
+"""
+
+_QUERIES: Final[Mapping[Kind, str]] = {
+    "claims": _CLAIMS,
+    "verdicts": _VERDICTS,
+    "checks": _CHECKS,
+}
+
 
 def sheet_rows(store: Store, run_id: str, kind: Kind, step: str | None = None) -> pl.DataFrame:
     """The rows of a correction sheet of a run (of one step of it), in the columns of its layout.
 
     Raises `InputError` where no step of the run, or not the step named, makes rows of that kind.
     """
-    query = _CLAIMS if kind == "claims" else _VERDICTS
+    layout = next(layout for layout in LAYOUTS if layout.kind == kind)
+    return _rows(store, run_id, kind, step).select(layout.columns)
+
+
+def _rows(store: Store, run_id: str, kind: Kind, step: str | None = None) -> pl.DataFrame:
+    """The rows of a sheet; those of checks also with the fields read and the `scale` as JSON."""
+    table = TABLES[kind]
     with store.reading() as connection:
-        steps = read_table(connection, _STEPS, run=run_id, kind=kind, step=None)["step"]
+        steps = read_table(connection, _STEPS, run=run_id, kind=table, step=None)["step"]
         if step is not None and step not in steps:
-            what = f"no step {step!r} of run {run_id} makes {kind}"
+            what = f"no step {step!r} of run {run_id} makes {table}"
             raise InputError([Fault("--step", what, one_of(step, steps))])
         if steps.is_empty():
-            what, hint = f"no step of run {run_id} makes {kind}", "choose a run that has some"
+            what, hint = f"no step of run {run_id} makes {table}", "choose a run that has some"
             raise InputError([Fault(str(store.path), what, hint)])
-        return read_table(connection, query, run=run_id, kind=kind, step=step)
+        return read_table(connection, _QUERIES[kind], run=run_id, kind=table, step=step)
 
 
 def run_of_sheet(sheet: Sheet[Kind]) -> str | None:
@@ -175,7 +240,7 @@ def find_corrections(
         change = _without_recorded(sheet.kind, edits, whole_change)
         if change is not None:
             field = baseline.rows[step, sample_id][0][_FIELD_COLUMN[sheet.kind]]
-            text = text_key(baseline.texts[sample_id][field])
+            text = text_key(baseline.texts[sample_id], field)
             about = (edit_id, sheet.kind, baseline.pipeline, step, sample_id, field, text)
             edit = Edit(*about, change.after, change.before, who, why, at)
             corrected.append(CorrectedSample(edit, change))
@@ -199,7 +264,7 @@ class _Baseline(NamedTuple):
 def _load_baseline(store: Store, run_id: str, kind: Kind, sample_ids: Iterable[str]) -> _Baseline:
     """The rows of a run; texts and edits only of the samples in `sample_ids`."""
     rows: dict[Place, list[dict[str, Any]]] = {}
-    for row in sheet_rows(store, run_id, kind).iter_rows(named=True):
+    for row in _rows(store, run_id, kind).iter_rows(named=True):
         rows.setdefault((row["step"], row["sample_id"]), []).append(row)
     with store.reading() as connection:
         pipeline, _ = pipeline_and_start(connection, run_id)
@@ -235,7 +300,7 @@ def _changes(
 def _place_problem(kind: Kind, baseline: _Baseline, place: Place) -> Problem | None:
     step, sample_id = place
     if step not in baseline.steps:
-        what = f"no step {step!r} of run {baseline.run_id} makes {kind}"
+        what = f"no step {step!r} of run {baseline.run_id} makes {TABLES[kind]}"
         return what, one_of(step, baseline.steps)
     if sample_id not in baseline.texts:
         what = f"run {baseline.run_id} has no sample {sample_id!r}"
@@ -326,43 +391,71 @@ def _changed_verdicts(
     faults: list[Fault],
 ) -> Change | None:
     """The verdicts of a sample that differ, before and after; None where none does."""
-    by_key = {_verdict_key(row["claim_id"], row["passage"]): row for row in baseline}
-    lines: dict[tuple[str, str], int] = {}
+    kind = sheet.kind
+    names = _KEY[kind]
+    by_key = {tuple(_cell(row[name]) for name in names): row for row in baseline}
+    lines: dict[tuple[str, ...], int] = {}
     change = Change([], [])
     for row in rows:
-        key = _verdict_key(row.cell("claim_id").strip(), row.cell("passage").strip())
-        problem = _verdict_problem(row, by_key.get(key), lines.get(key))
+        key = tuple(row.cell(name).strip() for name in names)
+        problem = _verdict_problem(kind, row, by_key.get(key), lines.get(key))
         if problem:
             faults.append(sheet.fault(row, *problem))
         elif by_key[key]["verdict"] != (label := row.cell("verdict").strip() or None):
-            verdict = {name: by_key[key][name] for name in _VERDICT_COLUMNS}
-            change.before.append(verdict | {"verdict": by_key[key]["verdict"]})
-            change.after.append(verdict | {"verdict": label})
+            change.before.append(_edit_row(kind, by_key[key], by_key[key]["verdict"]))
+            change.after.append(_edit_row(kind, by_key[key], label))
         lines.setdefault(key, row.line)
     return change._replace(changed=len(change.after)) if change.after else None
 
 
-def _verdict_key(claim_id: str, passage: object) -> tuple[str, str]:
-    return claim_id, "" if passage is None else str(passage)
+def _cell(value: object) -> str:
+    return "" if value is None else str(value).strip()
+
+
+def _edit_row(kind: Kind, row: Mapping[str, Any], verdict: str | None) -> dict[str, Any]:
+    """What an edit keeps of a row of verdicts, with `verdict`."""
+    kept = {name: row[name] for name in _EDIT_COLUMNS[kind]} | {"verdict": verdict}
+    if kind == "checks":
+        kept["scale"] = json.loads(row["scale"]) if row["scale"] else None
+        kept["score"] = None if verdict is None else check_score(verdict, _labels(row))
+    return kept
+
+
+def _labels(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """The verdicts that a person may give in a row of a run."""
+    if "scale" not in row:
+        return _LABELS
+    scale = json.loads(row["scale"]) if row["scale"] else None
+    return check_labels(scale and {int(grade): text for grade, text in scale.items()})
 
 
 def _verdict_problem(
-    row: SheetRow, baseline: Mapping[str, Any] | None, earlier_line: int | None
+    kind: Kind, row: SheetRow, baseline: Mapping[str, Any] | None, earlier_line: int | None
 ) -> Problem | None:
     if baseline is None:
-        passage = f" by passage {row.cell('passage')}" if row.cell("passage") else ""
-        what = f"no verdict{passage} on claim {row.cell('claim_id')!r} in that run"
-        return what, "keep claim_id and passage as they were exported"
+        return _unknown_verdict(kind, row)
     if earlier_line is not None:
         return f"the same verdict is already on line {earlier_line}", "delete one of them"
-    if normalize_newlines(row.cell("claim")) != normalize_newlines(baseline["claim"]):
-        return "the claim was changed", "change claims in a sheet of claims"
-    verdict = row.cell("verdict").strip()
-    if verdict and verdict not in _LABELS:
-        return f"{verdict!r} is not a verdict", one_of(verdict, _LABELS)
+    text = _TEXT[kind]
+    if normalize_newlines(row.cell(text)) != normalize_newlines(baseline[text]):
+        where = "a sheet of claims" if kind == "verdicts" else "the pipeline or the samples"
+        return f"the {text} was changed", f"change it in {where}"
+    verdict, labels = row.cell("verdict").strip(), _labels(baseline)
+    if verdict and verdict not in labels:
+        return f"{verdict!r} is not a verdict", one_of(verdict, labels)
     if not verdict and baseline["verdict"] is not None:
-        return "has no verdict", f"write one of {', '.join(_LABELS)}"
+        return "has no verdict", f"write one of {', '.join(labels)}"
     return None
+
+
+def _unknown_verdict(kind: Kind, row: SheetRow) -> Problem:
+    claim = f" on claim {row.cell('claim_id')!r}" if row.cell("claim_id") else ""
+    if kind == "checks":
+        what = f"no check {row.cell('check_name')!r}{claim} of the sample in that run"
+        return what, "keep check_name and claim_id as they were exported"
+    passage = f" by passage {row.cell('passage')}" if row.cell("passage") else ""
+    what = f"no verdict{passage} on claim {row.cell('claim_id')!r} in that run"
+    return what, "keep claim_id and passage as they were exported"
 
 
 def _without_recorded(kind: Kind, edits: Sequence[Edit], change: Change) -> Change | None:
@@ -373,9 +466,10 @@ def _without_recorded(kind: Kind, edits: Sequence[Edit], change: Change) -> Chan
         last = edits[-1].rows
         same = {row["claim"] for row in last} == {row["claim"] for row in change.after}
         return None if same else change._replace(before=last)
-    recorded = {(row["claim_id"], row["passage"]): row for edit in edits for row in edit.rows}
+    first, second = _KEY[kind]
+    recorded = {(row[first], row[second]): row for edit in edits for row in edit.rows}
     pairs = [
-        (recorded.get((after["claim_id"], after["passage"]), before), after)
+        (recorded.get((after[first], after[second]), before), after)
         for before, after in zip(change.before, change.after, strict=True)
     ]
     new = [(before, after) for before, after in pairs if before != after]

@@ -163,8 +163,12 @@ _ROWS: Final[Mapping[Kind, str]] = {
         SELECT sample_id, claim_id::VARCHAR AS claim_id, about.claim, check_name AS against,
                row_number() OVER (PARTITION BY sample_id, claim_id ORDER BY check_name) - 1
                    AS passage,
-               NULL::VARCHAR AS metric, verdict, score, {_NO_PROBABILITIES}, agreement, criterion
-        FROM (SELECT * FROM rubric_verdicts WHERE run_id = $run AND step = $step)
+               NULL::VARCHAR AS metric,
+               CASE WHEN edited THEN NULL ELSE verdict END AS verdict,
+               CASE WHEN edited THEN NULL ELSE score END AS score,
+               {_NO_PROBABILITIES}, agreement, criterion
+        FROM (SELECT *, starts_with(coalesce(reason, ''), 'edited by ') AS edited
+              FROM rubric_verdicts WHERE run_id = $run AND step = $step)
         LEFT JOIN (SELECT claim_id, any_value(claim) AS claim
                    FROM claims WHERE run_id = $run GROUP BY claim_id) about USING (claim_id)
         WHERE criterion IS NOT NULL AND $metric::VARCHAR IS NULL ORDER BY ALL

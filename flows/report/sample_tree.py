@@ -119,13 +119,16 @@ def _add_edits(tree: Tree, store: Store, run_id: str, sample_id: str) -> None:
 
 
 def _row_lines(rows: list[dict[str, Any]]) -> list[str]:
-    """Each claim; each verdict with its passage and its claim."""
+    """Each claim; each verdict with its passage and its claim, or its check."""
     return [_verdict_line(row) if "verdict" in row else row["claim"] for row in rows]
 
 
 def _verdict_line(row: dict[str, Any]) -> str:
+    verdict = row["verdict"] or "failed"
+    if "check_name" in row:
+        return f"{verdict}: {row['check_name']}: {row['claim'] or row['criterion']}"
     passage = "" if row["passage"] is None else f" [{row['passage']}]"
-    return f"{row['verdict'] or 'failed'}{passage}: {row['claim']}"
+    return f"{verdict}{passage}: {row['claim']}"
 
 
 def _add_calls(tree: Tree, sample: dict[str, Any], *, messages: bool) -> None:

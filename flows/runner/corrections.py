@@ -1,4 +1,4 @@
-"""Applies the corrections that people made by hand to a table of claims or verdicts."""
+"""Applies corrections that people made to a table of claims, verdicts or checks of rubrics."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -15,13 +15,17 @@ from claimflow.flows.store.edits import Edit
 from claimflow.flows.store.fingerprint import Digest
 from claimflow.flows.store.store import Store
 from claimflow.stages.decompose import supplied_claim_rows
-from claimflow.stages.rows import AUDIT, Claim, Row, Verdict, content_key
+from claimflow.stages.rows import AUDIT, Claim, Row, RubricVerdict, Verdict, content_key
 from claimflow.stages.tables import build, conform
 
 STAGE: Final = "edits"
 VERSION: Final = 1
 
-_KEY: Final = list(Verdict.key)
+_KEYS: Final[Mapping[type[Row], tuple[str, ...]]] = {
+    Verdict: Verdict.key,
+    # Another criterion of the same name is another check.
+    RubricVerdict: (*RubricVerdict.key, "criterion"),
+}
 
 SampleParts = Callable[[], Iterable[pl.DataFrame]]
 """Reads the samples of a run in the parts that its tables are made in."""
@@ -79,14 +83,14 @@ def corrected_digest(store: Store, corrected: CorrectedTable, samples: SamplePar
 def apply_edits(
     row: type[Row], table: pl.DataFrame, samples: pl.DataFrame, edits: Iterable[Edit]
 ) -> pl.DataFrame:
-    """A table of claims or verdicts, with all its columns, after `edits`.
+    """A table of claims, verdicts or checks, with all its columns, after `edits`.
 
     `samples` are the samples of the table. Edits of other samples are ignored; a later edit
     overrides an earlier one.
     """
     if row is Claim:
         return _with_claims(table, samples, {edit.sample_id: edit for edit in edits})
-    return _with_verdicts(table, edits)
+    return _with_verdicts(row, table, edits)
 
 
 def _parts(store: Store, corrected: CorrectedTable, samples: SampleParts) -> Iterator[pl.DataFrame]:
@@ -131,23 +135,35 @@ def _claims(
         yield before.get(row["claim_id"], row | {"reason": edit.reason})
 
 
-def _with_verdicts(table: pl.DataFrame, edits: Iterable[Edit]) -> pl.DataFrame:
+def _with_verdicts(row: type[Row], table: pl.DataFrame, edits: Iterable[Edit]) -> pl.DataFrame:
     """Replace edited verdicts; the evidence and calls of the earlier verdict are cleared."""
+    key = list(_KEYS[row])
     rows = {
-        tuple(row[name] for name in _KEY): (row["verdict"], edit.reason)
+        tuple({"sample_id": edit.sample_id, **one}[name] for name in key): (
+            one["verdict"],
+            one.get("score"),
+            edit.reason,
+        )
         for edit in edits
-        for row in edit.rows
+        for one in edit.rows
     }
     by_hand = pl.DataFrame(
         [(*key, *values) for key, values in rows.items()],
-        schema={**table.select(_KEY).schema, "label": pl.String, "because": pl.String},
+        schema={
+            **table.select(key).schema,
+            "label": pl.String,
+            "points": pl.Float64,
+            "because": pl.String,
+        },
         orient="row",
     )
-    joined = table.join(by_hand, on=_KEY, how="left", nulls_equal=True, maintain_order="left")
+    joined = table.join(by_hand, on=key, how="left", nulls_equal=True, maintain_order="left")
     changed = pl.col("label").is_not_null()
-    audit = [name for name, field in Verdict.model_fields.items() if AUDIT in field.metadata]
+    audit = [name for name, field in row.model_fields.items() if AUDIT in field.metadata]
+    score = {"score": pl.col("points")} if row is RubricVerdict else {}
     given = {
         "verdict": pl.col("label"),
+        **score,
         "status": pl.lit("judged"),
         "failure": pl.lit(None),
         **dict.fromkeys(audit, pl.lit(None)),

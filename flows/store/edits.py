@@ -1,7 +1,7 @@
-"""Edits: corrections of claims and verdicts by hand, and which of them apply."""
+"""Edits: corrections of claims, verdicts and checks of rubrics by hand, and which of them apply."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
@@ -11,9 +11,9 @@ import polars as pl
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.store.runs import pipeline_and_start
 from claimflow.flows.store.store import Store, insert, read_table
-from claimflow.stages.rows import canonical, content_key
+from claimflow.stages.rows import RubricVerdict, canonical, content_key
 
-Kind = Literal["claims", "verdicts"]
+Kind = Literal["claims", "verdicts", "checks"]
 
 _JSON = ("rows", "replaced")
 
@@ -21,9 +21,10 @@ _JSON = ("rows", "replaced")
 class Edit(NamedTuple):
     """The corrected rows of one sample in one step, from one import.
 
-    `field` is the field of the sample that the claims are of or were verified against, `text` the
-    key of the text in it. `rows` are all claims of the sample, or those of its verdicts that
-    changed; `replaced` are the rows before. `undoes` is the edit that this one undoes, if any.
+    `field` is the field of the sample that the claims are of or were verified against, or the
+    fields that the judge of a rubric read, separated by commas; `text` is the key of their texts.
+    `rows` are all claims of the sample, or those of its verdicts that changed; `replaced` are the
+    rows before. `undoes` is the edit that this one undoes, if any.
     """
 
     edit_id: str
@@ -46,13 +47,16 @@ class Edit(NamedTuple):
         return f"edited by {self.who}: {self.why}"
 
 
-def text_key(text: str | list[str] | None) -> str:
-    """Key of the text, or the texts, in a field of a sample."""
-    return content_key("text", text)
+def text_key(sample: Mapping[str, Any], field: str) -> str:
+    """Key of the text, or the texts, in a field of a sample, or in several joined by commas."""
+    texts = [sample[name] for name in field.split(",")]
+    return content_key("text", texts if len(texts) > 1 else texts[0])
 
 
 def edited_field(step: Step) -> str | None:
-    """The sample field that a step's claims are of or verified against; None: not editable."""
+    """The `field` of the edits of a step; None where its rows cannot be edited."""
+    if step.stage.makes is RubricVerdict:
+        return ",".join(getattr(step.stage, "reads", ())) or None
     return step.stage.claims_of or step.stage.premise
 
 
@@ -122,7 +126,7 @@ def applicable_edits(edits: Iterable[Edit], samples: Iterable[pl.DataFrame]) -> 
     for frame in samples:
         for row in frame.filter(pl.col("sample_id").is_in(list(by_sample))).iter_rows(named=True):
             for edit in by_sample[row["sample_id"]]:
-                if text_key(row[edit.field]) == edit.text:
+                if text_key(row, edit.field) == edit.text:
                     yield edit
 
 
@@ -143,10 +147,19 @@ class Edits:
 
     def of(self, step: Step) -> list[Edit]:
         """The edits of the table of a step, oldest first."""
+        scale = getattr(step.stage, "scale", None)
         found = [
-            e for e in self._applicable if (e.step, e.field) == (step.name, edited_field(step))
+            edit
+            for edit in self._applicable
+            if (edit.step, edit.field) == (step.name, edited_field(step))
+            and all(row.get("scale") == stored_scale(scale) for row in edit.rows)
         ]
         return sorted(found, key=lambda edit: (edit.edited_at, edit.edit_id))
+
+
+def stored_scale(scale: Mapping[int, str] | None) -> dict[str, str] | None:
+    """The scale of a rubric as JSON stores it; None for rows that have none."""
+    return None if scale is None else {str(grade): meaning for grade, meaning in scale.items()}
 
 
 class UnusedEdit(NamedTuple):
@@ -181,38 +194,56 @@ def unused_edits(store: Store, run_id: str) -> list[UnusedEdit]:
         steps = connection.execute(
             "SELECT step FROM audit.run_steps WHERE run_id = $run", {"run": run_id}
         ).fetchall()
-        edited = set(read_table(connection, _EDITED_VERDICTS, run=run_id).iter_rows())
+        edited = set(read_table(connection, _EDITED, run=run_id).iter_rows())
     sample_ids = set(samples["sample_id"])
     of_run = [edit for edit in edits if edit.sample_id in sample_ids and (edit.step,) in steps]
     return list(_unused(of_run, list(applicable_edits(of_run, [samples])), edited))
 
 
 def _unused(
-    edits: list[Edit], fit: list[Edit], edited_verdicts: set[tuple[str, str, int | None]]
+    edits: list[Edit], fit: list[Edit], edited: set[tuple[object, ...]]
 ) -> Iterator[UnusedEdit]:
     newest = {(edit.kind, edit.step, edit.sample_id): edit for edit in edits}
     fits = {(edit.edit_id, edit.step, edit.sample_id) for edit in fit}
     for edit in newest.values():
         if (edit.edit_id, edit.step, edit.sample_id) not in fits:
-            yield UnusedEdit(edit, f"the sample has another {edit.field} now")
-        elif edit.kind == "verdicts" and not all(
-            (edit.step, row["claim_id"], row["passage"]) in edited_verdicts for row in edit.rows
-        ):
-            yield UnusedEdit(edit, "the sample has other claims now")
+            yield UnusedEdit(edit, f"the sample has another {edit.field.replace(',', ' or ')} now")
+        elif edit.kind in _GONE and not edited.issuperset(_edited_rows(edit)):
+            yield UnusedEdit(edit, _GONE[edit.kind])
+
+
+_GONE: Final[dict[Kind, str]] = {
+    "verdicts": "the sample has other claims now",
+    "checks": "the rubric has other checks or grades, or the sample other claims, now",
+}
+
+
+def _edited_rows(edit: Edit) -> Iterator[tuple[object, ...]]:
+    """What `_EDITED` has for each row of an edit of verdicts or checks."""
+    for row in edit.rows:
+        if edit.kind == "checks":
+            about = row["claim_id"] or edit.sample_id
+            yield edit.step, about, row["check_name"], row["criterion"]
+        else:
+            passage = row["passage"]
+            yield edit.step, row["claim_id"], None if passage is None else str(passage), None
 
 
 def text_fields(
     connection: duckdb.DuckDBPyConnection, run_id: str, sample_ids: Iterable[str]
 ) -> pl.DataFrame:
-    """The samples of a run, with the fields that claims are of or verified against."""
+    """The samples of a run, with the fields that edits are about."""
     query = """
-        SELECT sample_id, response, reference, retrieved_contexts FROM samples
+        SELECT sample_id, user_input, response, reference, retrieved_contexts FROM samples
         WHERE run_id = $run AND list_contains($ids, sample_id)
         """
     return read_table(connection, query, run=run_id, ids=list(sample_ids))
 
 
-_EDITED_VERDICTS: Final = """
-SELECT step, claim_id::VARCHAR AS claim_id, passage FROM verdicts
-WHERE run_id = $run AND reason IS NOT NULL AND starts_with(reason, 'edited by ')
+_EDITED: Final = """
+SELECT step, claim_id::VARCHAR, passage::VARCHAR, NULL
+FROM verdicts WHERE run_id = $run AND starts_with(reason, 'edited by ')
+UNION ALL
+SELECT step, coalesce(claim_id::VARCHAR, sample_id), check_name, criterion
+FROM rubric_verdicts WHERE run_id = $run AND starts_with(reason, 'edited by ')
 """

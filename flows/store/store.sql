@@ -105,13 +105,13 @@ CREATE TABLE IF NOT EXISTS audit.tags (
 -- it is about stays the same, until it is undone.
 CREATE TABLE IF NOT EXISTS audit.edits (
   edit_id   UUID NOT NULL,     -- one import, or one undo
-  kind      VARCHAR NOT NULL,  -- claims or verdicts
+  kind      VARCHAR NOT NULL,  -- claims, verdicts or checks
   pipeline  VARCHAR NOT NULL,
   step      VARCHAR NOT NULL,
   sample_id VARCHAR NOT NULL,
-  field     VARCHAR NOT NULL,  -- the field of the sample that the claims are of or were verified against
+  field     VARCHAR NOT NULL,  -- the field of the sample that it is about; of checks several
   text      UUID NOT NULL,     -- hash of the text of that field
-  rows      JSON NOT NULL,     -- claims: all claims of the sample; verdicts: those that changed
+  rows      JSON NOT NULL,     -- claims: all claims of the sample; else those that changed
   replaced  JSON NOT NULL,     -- the rows before the correction
   who       VARCHAR NOT NULL,
   why       VARCHAR NOT NULL,

@@ -39,7 +39,7 @@ def edit(sample_id: str, rows: list[dict[str, Any]], **more: Any) -> Edit:
         step="s",
         sample_id=sample_id,
         field="response",
-        text=text_key(TEXTS[sample_id]),
+        text=text_key({"response": TEXTS[sample_id]}, "response"),
         rows=rows,
         replaced=[],
         who="ann",
@@ -141,14 +141,36 @@ def test_edited_verdicts_on_removed_claims_are_ignored() -> None:
 
 
 def test_an_edit_applies_while_its_text_is_unchanged() -> None:
-    one, other = edit("a", []), edit("b", [], text=text_key("It was otherwise."))
-    listed = edit("c", [], field="retrieved_contexts", text=text_key([TEXTS["c"]]))
+    one, other = (
+        edit("a", []),
+        edit("b", [], text=text_key({"response": "It was otherwise."}, "response")),
+    )
+    listed = edit(
+        "c",
+        [],
+        field="retrieved_contexts",
+        text=text_key({"retrieved_contexts": [TEXTS["c"]]}, "retrieved_contexts"),
+    )
     gone = edit("a", [])._replace(sample_id="gone")
     assert list(applicable_edits([one, other, listed, gone], [SAMPLES])) == [one, listed]
 
 
 def test_a_text_differs_from_a_list_of_it() -> None:
-    assert len({text_key("a"), text_key(["a"]), text_key([]), text_key(None)}) == 4
+    texts: list[Any] = ["a", ["a"], [], None]
+    assert len({text_key({"response": text}, "response") for text in texts}) == 4
+
+
+def test_the_texts_of_several_fields_count_together() -> None:
+    sample = {"user_input": "a", "response": "b", "reference": None}
+    keys = {
+        text_key(sample, "user_input,response"),
+        text_key(sample, "response,user_input"),
+        text_key(sample, "response,reference"),
+        text_key(sample | {"response": "c"}, "user_input,response"),
+        text_key(sample, "response"),
+    }
+    assert len(keys) == 5
+    assert text_key(sample | {"reference": "d"}, "user_input,response") in keys
 
 
 def test_a_withdrawn_edit_does_not_apply_and_stays_recorded() -> None:

@@ -140,7 +140,7 @@ def test_a_changed_claim_in_a_sheet_of_verdicts_is_a_fault(store: Store, run_id:
     rows = rows_of(store, run_id, "verdicts")
     rows[1] |= {"claim": "Another one.", "verdict": "neutral"}
     assert faults_of(store, run_id, rows) == [
-        "sheet.csv:3: the claim was changed; change claims in a sheet of claims"
+        "sheet.csv:3: the claim was changed; change it in a sheet of claims"
     ]
 
 

@@ -120,7 +120,8 @@ def test_the_replies_are_written_when_named(export: Callable[..., int], tmp_path
         ),
         (
             ["samples", "--format", "csv"],
-            "--format csv: is for scores, claims or verdicts; name one of the three",
+            "--format csv: is for scores, claims, verdicts or rubric_verdicts; "
+            "name one of the four",
         ),
         (["claims", "--step", "x"], "--step: is for a sheet; add --format csv"),
     ],

@@ -554,3 +554,144 @@ def test_people_judge_the_checks_of_a_rubric_and_each_check_is_compared(
         again.write(samples, steps=steps, temperature=0.5)
         assert again.command() == 0
     assert "is stale: another judge" in capsys.readouterr().out
+
+
+def corrected(judged: Judged, *rows: tuple[str, str, str]) -> list[dict[str, str]]:
+    """The exported sheet, imported with other verdicts on (sample, check)."""
+    command = ["export", "rubric_verdicts", "--format", "csv", "--store", "s.duckdb"]
+    assert main([*command, "-o", "checks.csv"]) == 0
+    path = Path("checks.csv")
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        sheet = list(csv.DictReader(file))
+    for sample_id, check, verdict in rows:
+        [row] = [r for r in sheet if (r["sample_id"], r["check_name"]) == (sample_id, check)]
+        row["verdict"] = verdict
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(sheet[0]))
+        writer.writeheader()
+        writer.writerows(sheet)
+    options = ["--why", "it says so", "--who", "ann", "--store", "s.duckdb"]
+    assert main(["import", "checks.csv", *options]) == 0
+    return sheet
+
+
+def test_corrected_checks_need_no_call_and_change_the_score(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rubric = {"use": "rubric", "checks": {"height": "330 metres", "cheese": "cheese"}}
+    clarity = {"use": "rubric", "criterion": "tower metres cheese wine", "scale": SCALE}
+    steps = {"facts": rubric, "clarity": clarity}
+    with serve() as endpoint, chdir(tmp_path):
+        judged = Judged(tmp_path, endpoint)
+        judged.write(SAMPLES[:2], steps=steps)
+        judged.run()
+        sheet = corrected(judged, ("a", "cheese", "pass"), ("b", "criterion", "5"))
+        assert list(sheet[0]) == [
+            *("run", "sample_id", "step", "check_name", "criterion", "claim_id", "claim"),
+            *("verdict", "status", "reason"),
+        ]
+        assert capsys.readouterr().out.splitlines()[-4:-2] == [
+            "1 check changed in 1 sample of step facts_verdicts",
+            "1 check changed in 1 sample of step clarity_verdicts",
+        ]
+        endpoint.clear()
+        judged.run()
+        assert endpoint.hits == 0
+        assert scores(judged, "facts")["a"] == ["scored", 1.0, None]
+        assert scores(judged, "clarity")["b"] == ["scored", 1.0, None]
+        assert judged.ask(
+            "SELECT step, sample_id, check_name, verdict, score, status, call_id "
+            "FROM latest.rubric_verdicts WHERE reason = 'edited by ann: it says so' ORDER BY step"
+        ) == [
+            ("clarity_verdicts", "b", "criterion", "5", 1.0, "judged", None),
+            ("facts_verdicts", "a", "cheese", "pass", 1.0, "judged", None),
+        ]
+        # Nothing is new the second time.
+        options = ["--why", "again", "--who", "ann", "--store", "s.duckdb"]
+        assert main(["import", "checks.csv", *options]) == 0
+        assert "nothing in checks.csv is new" in capsys.readouterr().out
+        assert main(["explain", "a", "--store", "s.duckdb"]) == 0
+        shown = capsys.readouterr().out
+        assert "- fail: cheese: cheese" in shown
+        assert "+ pass: cheese: cheese" in shown
+        assert main(["diff", "--format", "json", "--store", "s.duckdb"]) == 0
+        assert capsys.readouterr().out.count("edited by hand") >= 2
+        assert main(["verify", "--store", "s.duckdb"]) == 0
+        # A person's verdict is not the judge's.
+        sheet_of_labels = ["label", "export", "--of", "checks", "--step", "facts_verdicts"]
+        capsys.readouterr()
+        assert main([*sheet_of_labels, "--store", "s.duckdb", "-o", "labels.csv"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "response", "why"),
+    [
+        (
+            {"criterion": "tower metres"},
+            None,
+            "the rubric has other checks or grades, or the sample other claims, now",
+        ),
+        (
+            {"scale": {1: "no word of it", 9: "all of it"}},
+            None,
+            "the rubric has other checks or grades, or the sample other claims, now",
+        ),
+        ({}, "The tower is old.", "the sample has another user_input or response now"),
+    ],
+)
+def test_a_corrected_check_applies_to_the_same_texts_and_grades_only(
+    settings: dict[str, Any],
+    response: str | None,
+    why: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clarity = {"use": "rubric", "criterion": "tower metres cheese wine", "scale": SCALE}
+    with serve() as endpoint, chdir(tmp_path):
+        judged = Judged(tmp_path, endpoint)
+        judged.write(SAMPLES[:1], steps={"clarity": clarity})
+        judged.run()
+        corrected(judged, ("a", "criterion", "4"))
+        sample = SAMPLES[0] | ({"response": response} if response else {})
+        judged.write([sample], steps={"clarity": clarity | settings})
+        capsys.readouterr()
+        assert judged.command() == 0
+        assert f"  a, step clarity_verdicts: {why} (edit " in capsys.readouterr().out
+        assert judged.ask(
+            "SELECT count(*) FROM latest.rubric_verdicts WHERE starts_with(reason, 'edited by')"
+        ) == [(0,)]
+        judged.write(SAMPLES[:1], steps={"clarity": clarity})
+        assert judged.command() == 0
+        assert scores(judged, "clarity") == {"a": ["scored", 0.75, None]}
+
+
+def test_faults_of_a_sheet_of_checks_are_reported_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clarity = {"use": "rubric", "criterion": "tower metres cheese wine", "scale": SCALE}
+    with serve() as endpoint, chdir(tmp_path):
+        judged = Judged(tmp_path, endpoint)
+        judged.write(SAMPLES[:2], steps={"clarity": clarity})
+        judged.run()
+        header = "sample_id,step,check_name,criterion,claim_id,verdict\n"
+        rows = [
+            "a,clarity_verdicts,criterion,tower metres cheese wine,,7",
+            "b,clarity_verdicts,criterion,tower,,2",
+            "b,clarity_verdicts,other,tower metres cheese wine,,2",
+            "z,clarity_verdicts,criterion,tower metres cheese wine,,2",
+            "a,clarity,criterion,tower metres cheese wine,,2",
+        ]
+        (tmp_path / "checks.csv").write_text(header + "\n".join(rows), encoding="utf-8")
+        capsys.readouterr()
+        command = ["import", "checks.csv", "--why", "w", "--who", "ann", "--store", "s.duckdb"]
+        assert main(command) == 2
+        printed = capsys.readouterr().err
+        for line in (
+            "checks.csv:2: '7' is not a verdict; known are 1, 2, 3, 4, 5",
+            "checks.csv:3: the criterion was changed; change it in the pipeline or the samples",
+            "checks.csv:4: no check 'other' of the sample in that run; keep check_name and",
+            "checks.csv:5: run",
+            "checks.csv:6: no step 'clarity' of run",
+        ):
+            assert line in " ".join(printed.split()), printed
+        assert judged.ask("SELECT count(*) FROM audit.edits") == [(0,)]
