@@ -16,11 +16,12 @@ import polars as pl
 
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.files import path_exists
+from claimflow.flows.judge.provider import JudgeProvider, judge_settings
 from claimflow.flows.judge.rate_limit import OpenSharedLimiter, no_shared_limit
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.compose import compose, metrics_for
 from claimflow.flows.pipeline.rerun import Rerun
-from claimflow.flows.pipeline.yaml_source import YamlSource, load_yaml, source_from
+from claimflow.flows.pipeline.yaml_source import YamlSource, source_from
 from claimflow.flows.quality.failed_rows import failure_reason
 from claimflow.flows.quality.gates import evaluate_gates
 from claimflow.flows.result import Result
@@ -28,7 +29,7 @@ from claimflow.flows.runner.canaries import judge_canaries
 from claimflow.flows.runner.embedded_models import fetch_models
 from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.plan import choose, coverage
-from claimflow.flows.runner.prepare import SHARD, Prepared, check_limit, prepare
+from claimflow.flows.runner.prepare import SHARD, Prepared, check_limit, pipeline_source, prepare
 from claimflow.flows.runner.readiness import check_ready
 from claimflow.flows.runner.run import Run, run_context, run_interruptibly, time_limit
 from claimflow.flows.runner.workers import open_workers
@@ -45,7 +46,7 @@ def evaluate(
     *,
     metrics: Iterable[Any] | None = None,
     pipeline: str | Path | Mapping[str, Any] | None = None,
-    judge: str | Mapping[str, Any] | None = None,
+    judge: str | JudgeProvider | Mapping[str, Any] | None = None,
     store: str | Path | None = None,
     limit: int | None = None,
     budget_usd: float | None = None,
@@ -71,8 +72,9 @@ def evaluate(
     `pipeline`, the path of a YAML file or what such a file holds, replaces `metrics`; its own
     samples are evaluated where there are no `answers`.
 
-    `judge` is the language model, as litellm names it, or a mapping like `judge:` in YAML; None is
-    the judge that claimflow carries, or that of the pipeline. `budget_usd` ends the run before its
+    `judge` is the language model, as litellm names it, a `JudgeProvider` of your own, or a mapping
+    like `judge:` in YAML, whose `provider` may be such an object; None is the judge that claimflow
+    carries, or that of the pipeline. `budget_usd` ends the run before its
     calls cost more. `store` is a DuckDB file, in which a later call finds the replies and tables of
     an earlier one; None is a temporary file, which the results of this process share, and which
     goes with the last of them, or the store of the pipeline.
@@ -87,8 +89,21 @@ def evaluate(
 
     Raises `InputError` with every mistake in the arguments and the answers, before anything is
     asked or written, and besides that what `run_pipeline` raises. Rows that fail are no error:
-    `Result.failures` counts them. Nothing is printed.
+    `Result.failures` counts them. Nothing is printed: `Result.warnings` has what may be a mistake.
     """
+    if isinstance(slices, str):
+        slices = [slices]
+    _check_kinds(
+        metrics=metrics,
+        pipeline=pipeline,
+        judge=judge,
+        store=store,
+        budget_usd=budget_usd,
+        gates=gates,
+        baseline=baseline,
+        rename=rename,
+        slices=slices,
+    )
     if pipeline is None:
         if answers is None:
             hint = "give answers, or a pipeline with samples"
@@ -105,13 +120,13 @@ def evaluate(
         named: dict[str, Any] = {"name": name or "evaluation"}
     else:
         _refuse_beside_pipeline(metrics=metrics, slices=list(slices))
-        source, left_out = _source(pipeline), {}
+        source, left_out = pipeline_source(pipeline), {}
         named = {"name": name} if name else {}
         given = {"rename": rename, "contexts_separator": contexts_separator}
         if changed := {key: value for key, value in given.items() if value is not None}:
             named["samples"] = source.section("samples") | changed
     if judge is not None:
-        named["judge"] = {"model": judge} if isinstance(judge, str) else judge
+        named["judge"] = judge_settings(judge)
     if gates is not None:
         named["gates"] = gates
     file = None
@@ -122,7 +137,8 @@ def evaluate(
         named |= {"store": file.path, "read_copy": False}
     source = _with_budget(source.with_sections(named), budget_usd)
     rerun = Rerun(skip_unusable=skip_unusable)
-    prepared = prepare(source, answers=answers, limit=limit, rerun=rerun)
+    warned: list[Fault] = []
+    prepared = prepare(source, answers=answers, limit=limit, rerun=rerun, warn=warned.append)
     file = file or _shared_store(prepared.store.path)
     before = None if baseline is None else _baseline_run(baseline, file, prepared.pipeline.name)
     from claimflow.flows.report.notebook import progress_observer
@@ -131,7 +147,45 @@ def evaluate(
         ran = run_pipeline(prepared, file, observer=observer)
     ids = [shard["sample_id"] for shard in prepared.samples.shards(SHARD)]
     order = pl.concat(ids) if ids else None
-    return Result(file, ran.run_id, left_out=left_out, baseline=before, sample_ids=order)
+    return Result(
+        file,
+        ran.run_id,
+        left_out=left_out,
+        baseline=before,
+        sample_ids=order,
+        warnings=map(str, warned),
+    )
+
+
+_PATH: Final = (str, os.PathLike)
+_KINDS: Final[dict[str, tuple[Any, str]]] = {
+    "metrics": (Iterable, "a list of metrics"),
+    "pipeline": ((*_PATH, Mapping), "the path of a YAML file, or what it holds as a dict"),
+    "judge": ((str, Mapping, JudgeProvider), "the name of a model, a dict, or a JudgeProvider"),
+    "store": (_PATH, "the path of a DuckDB file"),
+    "budget_usd": ((int, float), "a number of US dollars"),
+    "gates": (Mapping, 'a dict such as {"faithfulness": {"min": 0.8}}'),
+    "baseline": ((Result, str), "a result, or the id or tag of a run"),
+    "rename": (Mapping, "a dict of column: field"),
+    "slices": (Iterable, "a list of metadata fields"),
+}
+
+
+def _check_kinds(**given: Any) -> None:
+    """Raise `InputError` for arguments that are something else than their kind."""
+    faults = [
+        Fault(name, f"is of type {type(value).__name__}", f"give {_KINDS[name][1]}")
+        for name, value in given.items()
+        if value is not None and not isinstance(value, _KINDS[name][0])
+    ]
+    pairs = given["rename"].items() if isinstance(given["rename"], Mapping) else ()
+    faults += [
+        Fault(f"rename.{column}", "is no pair of texts", "write {'COLUMN': 'FIELD'}")
+        for column, field in pairs
+        if not (isinstance(column, str) and isinstance(field, str))
+    ]
+    if faults:
+        raise InputError(faults)
 
 
 def _composed(
@@ -176,12 +230,6 @@ def _composed(
     return samples, source_from(values, Path.cwd(), name="evaluate"), left_out
 
 
-def _source(pipeline: str | Path | Mapping[str, Any]) -> YamlSource:
-    if isinstance(pipeline, Mapping):
-        return source_from(pipeline, Path.cwd())
-    return load_yaml(Path(pipeline))
-
-
 def _refuse_beside_pipeline(**given: Any) -> None:
     """Raise `InputError` for arguments that a pipeline replaces."""
     hint = "write them in the pipeline, or leave it out"
@@ -198,6 +246,8 @@ def _with_budget(source: YamlSource, budget: float | None) -> YamlSource:
     paid = [f"judges.{name}" for name in judges] + (["judge"] if judge else [])
     if embedder.get("provider", "onnx") != "onnx":
         paid.append("embedder")
+    if budget is not None and not budget > 0:
+        raise InputError([Fault("budget_usd", f"{budget} is not above 0", "leave it out")])
     if budget is None or not paid:
         return source
     if len(paid) > 1:

@@ -1,6 +1,6 @@
 """Results of runs in Python: tables, means, differences, reports, and SQL on their rows."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -63,6 +63,7 @@ class Result:
         left_out: Mapping[str, str] | None = None,
         baseline: str | None = None,
         sample_ids: pl.Series | None = None,
+        warnings: Iterable[str] = (),
     ) -> None:
         self.run_id: Final = run_id
         self.left_out: Final[Mapping[str, str]] = dict(left_out or {})
@@ -71,6 +72,7 @@ class Result:
         self._document = RunDocument(store, run_id)
         self._baseline = baseline
         self._sample_ids = sample_ids
+        self._warnings = [*warnings]
 
     @property
     def store(self) -> Path:
@@ -198,8 +200,11 @@ class Result:
 
     @property
     def warnings(self) -> list[str]:
-        """Metrics without a score, and reasons to distrust the judges of the run."""
-        return self._document.warnings
+        """Columns that may be misspelt, metrics without a score, reasons to distrust the judges.
+
+        The columns are those of the call that returned this result; the store does not keep them.
+        """
+        return [*self._warnings, *self._document.warnings]
 
     @property
     def cost_usd(self) -> float | None:
@@ -311,12 +316,12 @@ class Result:
         comparison = None
         if self._baseline:
             comparison = compare(self._store, self._baseline, self.run_id)
-        return result_html(self._document, self.left_out, comparison)
+        return result_html(self._document, self.left_out, comparison, self.warnings)
 
     def _print(self, terminal: Terminal) -> None:
         run = self._document
         terminal.print_line(f"run {run.run_id}: {run.counts}")
-        for line in (run.failed, *run.warnings):
+        for line in (run.failed, *self.warnings):
             if line:
                 terminal.print_line(line)
         if run.means:

@@ -1,6 +1,7 @@
 """What `import claimflow` gives, and that it loads nothing before it is used."""
 
 import importlib
+import inspect
 import subprocess
 import sys
 
@@ -25,6 +26,57 @@ def test_names_that_are_loaded_late_are_public() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'claimflow' has no attribute 'evaluation'"):
         claimflow.evaluation  # noqa: B018
+
+
+def test_signatures_change_on_purpose_only() -> None:
+    """What callers write. A change that breaks them belongs into the changelog."""
+    functions = {
+        "claimflow.evaluate": claimflow.evaluate,
+        "claimflow.connect": claimflow.connect,
+        "claimflow.metric": claimflow.metric,
+        "claimflow.prepare": claimflow.prepare,
+        "claimflow.run_pipeline": claimflow.run_pipeline,
+        "claimflow.testing.assert_scores": claimflow.testing.assert_scores,
+        "claimflow.testing.ScriptedJudge": claimflow.testing.ScriptedJudge,
+    }
+    found = {
+        name: ", ".join(
+            ("*" if one.kind is one.KEYWORD_ONLY else "") + one.name
+            for one in inspect.signature(function).parameters.values()
+        )
+        for name, function in functions.items()
+    }
+    assert found == SIGNATURES
+    kinds = (claimflow.Result, claimflow.Diff, claimflow.SampleTrace, claimflow.StoredRuns)
+    members = {
+        kind.__name__: " ".join(name for name in vars(kind) if not name.startswith("_"))
+        for kind in kinds
+    }
+    assert members == MEMBERS
+
+
+SIGNATURES = {
+    "claimflow.connect": "store",
+    "claimflow.evaluate": "answers, *metrics, *pipeline, *judge, *store, *limit, *budget_usd, "
+    "*gates, *baseline, *rename, *contexts_separator, *slices, *name, "
+    "*skip_unusable, *progress",
+    "claimflow.metric": "function, *name, *version, *lower_is_better, *metric_range, "
+    "*required_fields",
+    "claimflow.prepare": "config, *answers, *limit, *rerun, *store, *warn",
+    "claimflow.run_pipeline": "prepared, store, *rerun, *redact, *timeout, *call_timeout, "
+    "*observer, *open_shared_limiter, *stop",
+    "claimflow.testing.ScriptedJudge": "answers, *claims, *verdict, *check, *name",
+    "claimflow.testing.assert_scores": "result, *pipeline, *run, *store, *limit, *at_least, "
+    "*at_most, *failed_rows",
+}
+MEMBERS = {
+    "Diff": "metrics scores verdicts samples",
+    "Result": "store open_store scores summary claims verdicts samples table to_pandas failures "
+    "calls gates passed failed partial warnings cost_usd mean sql sample diff report "
+    "plot",
+    "SampleTrace": "rows",
+    "StoredRuns": "runs result sql compare",
+}
 
 
 def test_importing_claimflow_loads_no_library() -> None:

@@ -1,8 +1,18 @@
 """Evaluate the answers of RAG and LLM systems claim by claim.
 
-`prepare` reads and checks a pipeline file, `run_pipeline` runs it, `Store.reading` gives SQL on
-what it made. `claimflow.testing` holds expectations for test suites. Names are loaded when they
-are first used, so that `import claimflow` is fast.
+- `evaluate` evaluates answers and returns a `Result`: its tables, each `Mean`, a `SampleTrace`, a
+  `Diff` to another run, a `Plot`. `connect` gives the `StoredRuns` of a file.
+- `metric` makes a function on a `Sample` and rows (`Claim`, `Verdict`, `SentenceMatch`,
+  `Similarity`, `Score`) a metric, which may return a `MetricResult`. A `Stage` makes any `Row`.
+- `JudgeProvider` asks a model: a `Request` gives a `ChatReply` with its `Usage`, or a
+  `ProviderError`.
+- `prepare` reads and checks a pipeline file (`Prepared`), `run_pipeline` runs it (`RunResult`, a
+  `StepResult` of each step), all of it or a part (`Rerun`), and tells a `RunObserver`. A `Store`
+  gives DuckDB connections.
+- `InputError`, `JudgeError`, `StoreError`, `RunTimeoutError` and `StoppedError` are raised.
+
+`claimflow.testing` is for test suites. Names are loaded when they are first used, so that
+`import claimflow` is fast.
 """
 
 # Nothing else is imported here, so that Ctrl-C has hardly any time before `__main__` handles it:
@@ -18,6 +28,13 @@ if TYPE_CHECKING:
         RunTimeoutError,
         StoppedError,
         StoreError,
+    )
+    from claimflow.flows.judge.provider import (
+        ChatReply,
+        JudgeProvider,
+        ProviderError,
+        Request,
+        Usage,
     )
     from claimflow.flows.pipeline.rerun import Rerun
     from claimflow.flows.result import Diff, Mean, Plot, Result, SampleTrace, StoredRuns, connect
@@ -37,14 +54,18 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "ChatReply",
     "Claim",
     "Diff",
     "InputError",
     "JudgeError",
+    "JudgeProvider",
     "Mean",
     "MetricResult",
     "Plot",
     "Prepared",
+    "ProviderError",
+    "Request",
     "Rerun",
     "Result",
     "Row",
@@ -62,6 +83,7 @@ __all__ = [
     "Store",
     "StoreError",
     "StoredRuns",
+    "Usage",
     "Verdict",
     "__version__",
     "connect",
@@ -80,6 +102,13 @@ _MODULES = {
         "RunTimeoutError",
         "StoppedError",
         "StoreError",
+    ),
+    "claimflow.flows.judge.provider": (
+        "ChatReply",
+        "JudgeProvider",
+        "ProviderError",
+        "Request",
+        "Usage",
     ),
     "claimflow.flows.pipeline.rerun": ("Rerun",),
     "claimflow.flows.result": (

@@ -3,14 +3,15 @@
 Everything else in `flows.judge` (rate limit, retry, budget, ledger) knows `JudgeProvider` only. A
 provider is a subclass with a method `chat`. A pipeline chooses it as `module:Name`, as in
 `judge: {provider: "my_package:MyJudge", model: ...}`, or by the name of an entry point of the group
-`claimflow.providers`; a script may name it by `register_provider`. What stands there becomes part
-of the judge's identity, so that its replies have ledger keys of their own.
+`claimflow.providers`; a script may name it by `register_provider`, and `evaluate` takes an object.
+The name becomes part of the judge's identity, so that its replies have ledger keys of their own.
 """
 
 # ruff: noqa: ARG002 - the defaults of `JudgeProvider` make no use of their arguments.
 
+import gc
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, Literal, NamedTuple
 
@@ -18,6 +19,7 @@ from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.pipeline.model_settings import (
     DEFAULT_PROVIDER,
     PROVIDER_GROUP,
+    PROVIDER_OBJECTS,
     PROVIDERS,
     Endpoint,
 )
@@ -198,6 +200,39 @@ def register_provider(name: str, factory: Callable[[], JudgeProvider]) -> None:
     _FACTORIES[name] = factory
 
 
+def judge_settings(judge: str | JudgeProvider | Mapping[str, Any]) -> dict[str, Any]:
+    """What `judge:` of a pipeline holds, for a model, a provider, or settings that have a provider.
+
+    A provider goes by its `name`, or as `module:Class`; `open_provider` finds it as long as
+    something else refers to it. Of two with one `name`, the later is asked. `model` is that of the
+    provider, or its class. Raises `InputError` where the name is taken.
+    """
+    if isinstance(judge, str):
+        return {"model": judge}
+    settings = {"provider": judge} if isinstance(judge, JudgeProvider) else dict(judge)
+    provider = settings.get("provider")
+    if not isinstance(provider, JudgeProvider):
+        return settings
+    kind = type(provider)
+    named, model = getattr(provider, "name", None), getattr(provider, "model", None)
+    own = named if isinstance(named, str) else ""
+    name = own or f"{kind.__module__}:{kind.__qualname__}"
+    if name in PROVIDERS or (not own and _is_taken(name, provider)):
+        what = f"two providers are named {name}, and their replies would be mixed up"
+        raise InputError([Fault("judge", what, "give each an attribute `name` of its own")])
+    PROVIDER_OBJECTS[name] = provider
+    model = model if isinstance(model, str) and model else kind.__name__
+    return {"model": model, **settings, "provider": name}
+
+
+def _is_taken(name: str, provider: JudgeProvider) -> bool:
+    """Whether another provider goes by a name and is still used."""
+    if PROVIDER_OBJECTS.get(name, provider) is provider:
+        return False
+    gc.collect()  # It may be one that nothing but itself refers to.
+    return PROVIDER_OBJECTS.get(name, provider) is not provider
+
+
 def open_provider(name: str) -> JudgeProvider:
     """A new instance of the provider that a pipeline names; an instance is taken as it is.
 
@@ -206,7 +241,7 @@ def open_provider(name: str) -> JudgeProvider:
     """
     place = f"judge provider {name}"
     try:
-        found = _FACTORIES.get(name) or _load(name)
+        found = _FACTORIES.get(name) or PROVIDER_OBJECTS.get(name) or _load(name)
     except PluginError as error:
         raise InputError([Fault(place, error.what, error.hint)]) from None
     try:

@@ -16,8 +16,8 @@ from claimflow.flows.judge.provider import (
     ProviderError,
     Request,
     Usage,
-    register_provider,
 )
+from claimflow.flows.pipeline.model_settings import PROVIDER_OBJECTS
 
 Answer = str | dict[str, Any] | ChatReply | Exception
 """A reply: its text, an object that is sent as JSON, the reply itself, or what is raised."""
@@ -44,7 +44,7 @@ class ScriptedJudge(JudgeProvider):
     a text, `verdict(claim, premise)` is entailed, contradicted or neutral, `check(check, sample)`
     is the verdict of a rubric. The sample of a check is its texts with their tags.
 
-    `settings` goes where a judge is named: `evaluate(..., judge=judge.settings)`, or `judge:` of a
+    It is the `judge` of `claimflow.evaluate`; `settings` stands for it in `judge:` of a
     pipeline. `requests` are the calls so far. Tokens are counted as words and cost nothing. With a
     `name`, replies and tables of a kept store are reused by a later judge of the same name;
     without one they never are. A call without an answer ends the run with a `JudgeError`.
@@ -61,7 +61,7 @@ class ScriptedJudge(JudgeProvider):
     ) -> None:
         self.requests: list[Request] = []
         self._replies: Iterator[Answer] | None = None
-        self._function: Callable[[Request], Answer] = self._by_texts
+        self._function: Callable[[Request], Answer] | None = None
         if callable(answers):
             self._function = answers
         elif answers is not None:
@@ -70,20 +70,21 @@ class ScriptedJudge(JudgeProvider):
         if answers is None and not (claims or verdict or check):
             raise TypeError("give answers, or functions: claims, verdict or check")
         self.name = name or f"scripted-{uuid.uuid4().hex[:12]}"
-        register_provider(self.name, lambda: self)
+        self.model = "scripted"
+        PROVIDER_OBJECTS[self.name] = self
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What `judge:` of a pipeline must be, so that this judge is asked."""
-        return {"provider": self.name, "model": "scripted"}
+        """What `judge:` of a pipeline must be, so that this judge is asked while it exists."""
+        return {"provider": self.name, "model": self.model}
 
     async def chat(self, request: Request, *, timeout: float) -> ChatReply:
         """The next answer of the script."""
         self.requests.append(request)
-        if self._replies is None:
-            answer = self._function(request)
-        else:
+        if self._replies is not None:
             answer = next(self._replies, _missing(f"call {len(self.requests)}"))
+        else:
+            answer = (self._function or self._by_texts)(request)
         if isinstance(answer, Exception):
             raise answer
         if isinstance(answer, ChatReply):

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -45,6 +46,9 @@ DEFAULT_PROVIDER: Final = "litellm"
 
 PROVIDERS: Final = {DEFAULT_PROVIDER}
 """Names of judge providers; `flows.judge.provider` registers further ones."""
+
+PROVIDER_OBJECTS: Final[WeakValueDictionary[str, Any]] = WeakValueDictionary()
+"""Judge providers that are objects of this process, by name, as long as something uses them."""
 
 PROVIDER_GROUP: Final = "claimflow.providers"
 """The group of entry points by which installed packages register judge providers."""
@@ -154,7 +158,7 @@ def provider_names() -> set[str]:
 
 def _registered(provider: str) -> str:
     # The entry points are read from files, which takes a few milliseconds.
-    known = provider in PROVIDERS or is_reference(provider)
+    known = provider in PROVIDERS or provider in PROVIDER_OBJECTS or is_reference(provider)
     if not known and provider not in provider_names():
         raise PydanticCustomError("unknown_provider", "is not a registered provider")
     return provider

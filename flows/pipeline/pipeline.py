@@ -28,6 +28,7 @@ from claimflow.flows.pipeline.model_settings import (
     DEFAULT_JUDGE,
     EMBEDDED,
     EMBEDDER,
+    PROVIDER_OBJECTS,
     EmbeddingEndpoint,
     Endpoint,
     HubModel,
@@ -180,7 +181,9 @@ def _provider_faults(source: YamlSource) -> Iterator[Fault]:
         for key in place[1:]:
             values = values[key]
         provider = values.get("provider") if isinstance(values, dict) else None
-        if isinstance(provider, str) and is_reference(provider):
+        if not isinstance(provider, str) or provider in PROVIDER_OBJECTS:
+            continue
+        if is_reference(provider):
             try:
                 load_object(provider, source.folder)
             except PluginError as error:

@@ -24,6 +24,7 @@ class YamlSource(NamedTuple):
     """A YAML file: its `value`, the line of each path in it, and faults found on reading.
 
     A value that comes from Python, not from a file, has no lines: `text` is that value as YAML.
+    `arguments` are the sections that arguments of a Python function replaced.
     """
 
     path: Path
@@ -31,6 +32,7 @@ class YamlSource(NamedTuple):
     value: Any
     lines: dict[tuple[str, ...], int] | None
     faults: list[Fault]
+    arguments: frozenset[str] = frozenset()
 
     @property
     def folder(self) -> Path:
@@ -38,12 +40,17 @@ class YamlSource(NamedTuple):
         return self.path.absolute().parent
 
     def place(self, *path: str) -> str:
-        """File, line and path: `nightly.yaml:7 steps.verify`, or the nearest key above it."""
+        """File, line and path: `nightly.yaml:7 steps.verify`, or the nearest key above it.
+
+        What an argument gave is named by the argument: `judge.model`.
+        """
+        known = path
+        while known and known not in (self.lines or {}):
+            known = known[:-1]
+        if path and path[0] in self.arguments and len(known) < 2:
+            return ".".join([_ARGUMENTS.get(path[0], path[0]), *path[1:]])
         if self.lines is None:
             return ".".join([self.path.name, *path])
-        known = path
-        while known and known not in self.lines:
-            known = known[:-1]
         return f"{self.path}:{self.lines.get(known, 1)} {'.'.join(path)}".rstrip()
 
     def section(self, key: str) -> dict[str, Any]:
@@ -52,17 +59,39 @@ class YamlSource(NamedTuple):
         return found if isinstance(found, dict) else {}
 
     def with_sections(self, sections: Mapping[str, Any]) -> "YamlSource":
-        """The same source with other values of some sections, or with sections it lacked.
+        """The same source with sections that arguments of a function replace or add.
 
-        Raises `InputError` for values that are neither JSON nor paths.
+        What they leave as it is keeps its line. Raises `InputError` for values that are neither
+        JSON nor paths.
         """
         if not sections or not isinstance(self.value, dict):
             return self
         changed = source_from({**self.value, **sections}, self.folder, name=self.path.name)
         lines = self.lines and {
-            at: n for at, n in self.lines.items() if at[:1] not in {(key,) for key in sections}
+            at: line
+            for at, line in self.lines.items()
+            if not {*at[:1]} & sections.keys() or _at(changed.value, at) == _at(self.value, at)
         }
-        return self._replace(text=changed.text, value=changed.value, lines=lines)
+        arguments = self.arguments | sections.keys()
+        return self._replace(
+            text=changed.text, value=changed.value, lines=lines, arguments=arguments
+        )
+
+
+_ARGUMENTS: Final = {"samples": "answers"}
+"""Arguments that are named otherwise than the section that they replace."""
+
+
+def _at(value: Any, path: tuple[str, ...]) -> Any:
+    """The value at a path of keys and of indexes of lists; None where there is none."""
+    for key in path:
+        if isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+            value = value[int(key)]
+        elif isinstance(value, dict):
+            value = value.get(key)
+        else:
+            return None
+    return value
 
 
 def load_yaml(path: Path, *, what: str = "a pipeline's YAML file") -> YamlSource:

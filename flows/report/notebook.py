@@ -35,7 +35,10 @@ _METRICS: Final = 60
 
 
 def result_html(
-    run: RunDocument, left_out: Mapping[str, str], comparison: Comparison | None
+    run: RunDocument,
+    left_out: Mapping[str, str],
+    comparison: Comparison | None,
+    warnings: Iterable[str],
 ) -> str:
     """A run as a part of a page: metrics with intervals, then the lowest samples to unfold.
 
@@ -66,7 +69,7 @@ def result_html(
         run.no_means if not run.means else None,
         f"and {format_count(more, 'metric')} more" if more else None,
         *(gate_line(run.gates, outcome) for outcome in ("fail", "inconclusive", "skipped")),
-        *run.warnings,
+        *warnings,
         *(f"left out: {metric}, {reason}" for metric, reason in left_out.items()),
         *run.call_lines,
     ]
@@ -77,7 +80,8 @@ def result_html(
         for one, sample in zip(lowest, traced, strict=True)
     ]
     if samples:
-        notes.append(f"the {format_count(len(samples), 'lowest sample', 'lowest samples')}:")
+        one = len(samples) == 1
+        notes.append("the lowest sample:" if one else f"the {len(samples)} lowest samples:")
     return _render(head, columns if rows else (), rows, notes, samples)
 
 

@@ -45,6 +45,7 @@ def prepare(
     limit: int | None = None,
     rerun: Rerun | None = None,
     store: Path | None = None,
+    warn: Callable[[Fault], None] | None = None,
 ) -> Prepared:
     """Read and check a pipeline file, its samples and canaries, and the rerun options.
 
@@ -53,14 +54,9 @@ def prepare(
     names: anything that `samples_from` reads, or samples that were read already. `limit` takes the
     first samples only; `store` is a file to use instead of the pipeline's.
     Raises one `InputError` with every fault. A column that is probably a misspelt field, but that
-    no step needs, gives a logged warning. Nothing is written.
+    no step needs, gives a warning: `warn` receives it, by default it is logged. Nothing is written.
     """
-    if isinstance(config, YamlSource):
-        source = config
-    elif isinstance(config, Mapping):
-        source = source_from(config, Path.cwd())
-    else:
-        source = load_yaml(Path(config))
+    source = pipeline_source(config)
     if answers is not None:
         named = {**source.section("samples"), "path": _name_of(answers)}
         source = source.with_sections({"samples": named})
@@ -76,9 +72,14 @@ def prepare(
             faults += missing_fields(pipeline, samples)
     if faults or pipeline is None or samples is None:
         raise InputError(faults)
-    _warn_of_misspelt_fields(source, samples)
-    _warn_of_unknown_slices(pipeline, samples)
-    _warn_of_unreadable_source(pipeline)
+    warned = (
+        *_misspelt_fields(source, samples),
+        *samples.warnings,
+        *_unknown_slices(pipeline, samples),
+        *_unreadable_sources(pipeline),
+    )
+    for fault in warned:
+        (warn or _log)(fault)
     path = (store or pipeline.store).resolve()
     if path.is_dir():
         raise InputError([Fault(str(path), "a folder", "name a file in it as the store")])
@@ -90,6 +91,15 @@ def prepare(
     if rerun.samples is not None:
         samples = select_samples(samples, rerun.samples, opened)
     return Prepared(pipeline, samples, opened, canaries or ())
+
+
+def pipeline_source(config: str | Path | Mapping[str, Any] | YamlSource) -> YamlSource:
+    """A pipeline file as read, by its path; a mapping stands for one in the current folder."""
+    if isinstance(config, YamlSource):
+        return config
+    if isinstance(config, Mapping):
+        return source_from(config, Path.cwd())
+    return load_yaml(Path(config))
 
 
 def check_limit(limit: int | None) -> None:
@@ -215,33 +225,32 @@ def _rename_hint(samples: SampleSource, fields: Iterable[str]) -> str:
     return "; ".join(misspelt)
 
 
-def _warn_of_misspelt_fields(source: YamlSource, samples: SampleSource) -> None:
+def _misspelt_fields(source: YamlSource, samples: SampleSource) -> Iterator[Fault]:
     for field, column in samples.misspelt.items():
         what = f"no sample has {field!r}, and the column {column!r} becomes metadata"
-        _warn(Fault(source.place("samples"), what, _rename_hint(samples, [field])))
-    for warning in samples.warnings:
-        _warn(warning)
+        yield Fault(source.place("samples"), what, _rename_hint(samples, [field]))
 
 
-def _warn_of_unknown_slices(pipeline: Pipeline, samples: SampleSource) -> None:
-    """Warn of metadata fields to summarise by that no sample has."""
+def _unknown_slices(pipeline: Pipeline, samples: SampleSource) -> Iterator[Fault]:
+    """Metadata fields to summarise by that no sample has."""
     for step in pipeline.steps:
         for name in getattr(step.stage, "slices", ()):
             if name not in samples.metadata:
                 place = pipeline.source.place("steps", step.name, "slices")
                 hint = one_of(name, samples.metadata)
-                _warn(Fault(place, f"no sample has the field {name!r}", hint))
+                yield Fault(place, f"no sample has the field {name!r}", hint)
 
 
-def _warn_of_unreadable_source(pipeline: Pipeline) -> None:
-    """Warn of stages of other packages whose edits cannot be seen."""
+def _unreadable_sources(pipeline: Pipeline) -> Iterator[Fault]:
+    """Stages of other packages whose edits cannot be seen."""
     for step in pipeline.steps:
         found = step.stage.source
         if found is not None and not found.complete:
             seen = "an edit of the functions that it calls" if found.digest else "an edit"
             what = f"the source of {step.stage.use} cannot be read, and {seen} makes nothing again"
-            _warn(Fault(pipeline.source.place("steps", step.name), what, "raise its version then"))
+            place = pipeline.source.place("steps", step.name)
+            yield Fault(place, what, "raise its version then")
 
 
-def _warn(fault: Fault) -> None:
-    _LOG.warning("claimflow: warning: %s", fault)
+def _log(warning: Fault) -> None:
+    _LOG.warning("claimflow: warning: %s", warning)

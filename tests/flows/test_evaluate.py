@@ -135,9 +135,15 @@ def test_a_pipeline_gives_the_result_of_the_command(tmp_path: Path, endpoint: En
         ({"answers": [{"response": "a"}]}, "have response, not enough for a metric"),
         ({"answers": 7}, "answers: is a int"),
         ({"answers": ANSWERS, "metrics": ["rouge_l_f1"]}, "no sample has 'reference'"),
-        ({"answers": ANSWERS, "judge": {"modle": "a"}}, "evaluate.judge.modle"),
-        ({"answers": ANSWERS, "gates": {"faith": {"min": 1}}}, "evaluate.gates.faith"),
+        ({"answers": ANSWERS, "judge": {"modle": "a"}}, "judge.modle: "),
+        ({"answers": ANSWERS, "gates": {"faith": {"min": 1}}}, "gates.faith: "),
         ({"answers": ANSWERS, "limit": 0}, "limit: 0 is no number of samples"),
+        ({"answers": ANSWERS, "judge": 5}, "judge: is of type int; give the name of a model"),
+        ({"answers": ANSWERS, "store": 5, "metrics": 7}, "store: is of type int; give the path"),
+        ({"answers": ANSWERS, "rename": ["a"]}, "rename: is of type list"),
+        ({"answers": ANSWERS, "rename": {1: 2}}, "rename.1: is no pair of texts"),
+        ({"answers": ANSWERS, "pipeline": []}, "pipeline: is of type list"),
+        ({"answers": ANSWERS, "budget_usd": float("nan")}, "budget_usd: nan is not above 0"),
         ({"answers": ANSWERS, "baseline": "main"}, "there is no run 'main'"),
         ({"pipeline": "none.yaml"}, "none.yaml: cannot be read"),
         ({"pipeline": {"name": "p"}, "metrics": ["rouge_l_f1"]}, "metrics: cannot be beside"),
@@ -147,6 +153,54 @@ def test_mistakes_are_input_errors(arguments: dict[str, Any], message: str) -> N
     with pytest.raises(claimflow.InputError) as error:
         claimflow.evaluate(**arguments)
     assert message in str(error.value)
+
+
+def test_a_mistake_is_placed_in_the_argument_or_the_file(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(
+        """name: p
+samples:
+  path: none.jsonl
+  rename: {a: nothing}
+judge: {model: a, timeout: -1}
+steps:
+  response_claims: {use: decompose_claims, of: response}
+  response_in_contexts: {use: verify_claims, claims: response_claims, against: retrieved_contexts}
+  faithfulness: {use: faithfulness}
+""",
+        "utf-8",
+    )
+    file = tmp_path / "p.yaml"
+
+    def places(answers: Any = None, **arguments: Any) -> list[str]:
+        with pytest.raises(claimflow.InputError) as error:
+            claimflow.evaluate(answers, pipeline=file, **arguments)
+        return [fault.place for fault in error.value.faults]
+
+    assert sorted(places(gates={"faith": {"min": 1}})) == [
+        f"{file}:4 samples.rename.a",
+        f"{file}:5 judge.timeout",
+        "gates.faith",
+    ]
+    assert sorted(places(judge={"model": "a", "rpm": 0}, rename={"b": "nothing"})) == [
+        "answers.rename.b",
+        "judge.rpm",
+    ]
+    text = file.read_text("utf-8").replace(", timeout: -1", "").replace("a: nothing", "")
+    file.write_text(text, "utf-8")
+    assert places([{"response": "A."}]) == ["answers"]
+
+
+def test_what_may_be_a_mistake_is_a_warning_of_the_result(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    answers = [{**one, "refrence": "x"} for one in ANSWERS]
+    found = claimflow.evaluate(answers, metrics=["faithfulness"], slices=["topic"])
+    written, sliced = found.warnings
+    assert written.startswith("answers: no sample has 'reference', and the column 'refrence'")
+    assert "no sample has the field 'topic'" in sliced
+    assert written in str(found)
+    assert "column &#39;refrence&#39; becomes metadata" in found._repr_html_()
+    assert (caplog.messages, *capfd.readouterr()) == ([], "", "")
 
 
 def test_a_temporary_store_goes_with_its_last_result(tmp_path: Path) -> None:

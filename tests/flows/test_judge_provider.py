@@ -3,6 +3,7 @@
 import asyncio
 import http.client
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+import claimflow
 from claimflow.flows.api import run_pipeline
 from claimflow.flows.errors import InputError
 from claimflow.flows.judge import provider as registry
@@ -31,7 +33,7 @@ from claimflow.flows.runner.readiness import check_endpoints
 from claimflow.flows.store.store import Store
 from tests.endpoint import faults
 from tests.endpoint.server import serve
-from tests.flows.judged import LABELS, Judged, about
+from tests.flows.judged import LABELS, Judged, about, sample
 
 
 class PlainProvider(JudgeProvider):
@@ -339,3 +341,72 @@ def test_the_provider_of_the_guide_judges(tmp_path: Path, monkeypatch: pytest.Mo
         judged.write("ab", provider="gateway", model="some-model")
         judged.run()
     assert judged.verdicts() == {"a": LABELS, "b": ["bad_request"] * 3}
+
+
+class Yes(JudgeProvider):
+    """Every claim is entailed. It says who it is by its attributes only."""
+
+    async def chat(self, request: Request, *, timeout: float) -> ChatReply:
+        ids = re.findall(r'id="(\d+)"', request.messages[-1]["content"])
+        return ChatReply(
+            json.dumps({"claims": [{"id": int(n), "verdict": "entailed"} for n in ids]})
+        )
+
+
+class NamedYes(Yes):
+    name = "yes"
+    model = "always"
+
+
+STEPS_OF_YES: dict[str, Any] = {
+    "response_claims": {"use": "decompose_claims", "of": "response", "judge": "embedded"},
+    "response_in_reference": {
+        "use": "verify_claims",
+        "claims": "response_claims",
+        "against": "reference",
+    },
+    "precision": {"use": "factual_correctness", "mode": "precision"},
+}
+
+
+def evaluate_with(judge: Any, store: Path) -> claimflow.Result:
+    pipeline = {"name": "p", "samples": {"path": ""}, "steps": STEPS_OF_YES}
+    return claimflow.evaluate([sample("a")], pipeline=pipeline, judge=judge, store=store)
+
+
+@pytest.mark.parametrize(
+    ("judge", "provider", "model"),
+    [
+        (Yes(), f"{__name__}:Yes", "Yes"),
+        (NamedYes(), "yes", "always"),
+        ({"provider": NamedYes(), "model": "m", "rpm": 600}, "yes", "m"),
+    ],
+)
+def test_an_object_is_a_judge(tmp_path: Path, judge: Any, provider: str, model: str) -> None:
+    found = evaluate_with(judge, tmp_path / "s.duckdb")
+    assert found.scores["score"].to_list() == [1.0]
+    assert found.calls["model"].to_list() == [model]
+    (written,) = found.sql("SELECT config FROM audit.runs").rows()
+    assert provider in written[0]
+    assert evaluate_with(judge, tmp_path / "s.duckdb").calls.height == 0
+
+
+def test_an_object_may_be_of_a_class_that_cannot_be_imported(tmp_path: Path) -> None:
+    """As one made in a function, or by an edited cell of a notebook."""
+    kind = type("Unnamed", (Yes,), {"__module__": __name__})
+    assert evaluate_with(kind(), tmp_path / "s.duckdb").scores["score"].to_list() == [1.0]
+
+
+def test_two_objects_of_a_class_need_names(tmp_path: Path) -> None:
+    class Another(Yes):
+        pass
+
+    first, second = Another(), Another()
+    evaluate_with(first, tmp_path / "s.duckdb")
+    with pytest.raises(claimflow.InputError, match=r"two providers are named .*Another, and"):
+        evaluate_with(second, tmp_path / "s.duckdb")
+    del first
+    assert evaluate_with(second, tmp_path / "s.duckdb").calls.height == 0
+    second.name = "litellm"  # type: ignore[attr-defined]
+    with pytest.raises(claimflow.InputError, match="two providers are named litellm"):
+        evaluate_with(second, tmp_path / "s.duckdb")

@@ -70,6 +70,6 @@ def test_rows_can_stay_as_they_are(names: tuple[str, ...]) -> None:
 def test_a_rubric_stands_for_a_criterion_of_deepeval_and_promptfoo() -> None:
     judge = ScriptedJudge(check=lambda _text, _criterion: "pass")
     polite = {"use": "rubric", "criterion": "The answer is polite.", "reads": ["response"]}
-    result = claimflow.evaluate([ROW], metrics=[polite], judge=judge.settings)
+    result = claimflow.evaluate([ROW], metrics=[polite], judge=judge)
     [score] = result.scores.to_dicts()
     assert (score["score"], score["status"]) == (1.0, "scored")

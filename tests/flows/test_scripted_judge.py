@@ -10,24 +10,13 @@ from typing import Any
 import pytest
 
 import claimflow
-from claimflow.flows.judge import provider as registry
 from claimflow.flows.judge.provider import ProviderError
-from claimflow.flows.pipeline import model_settings
 from claimflow.testing import ScriptedJudge
 
 ANSWERS = [
     {"sample_id": "a", "response": "It is high. It is old.", "retrieved_contexts": ["It is high."]},
     {"sample_id": "b", "response": "It is red.", "retrieved_contexts": ["It is blue."]},
 ]
-
-
-@pytest.fixture(autouse=True)
-def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget the judges of a test, which messages of other tests would list."""
-    monkeypatch.setattr(registry, "_FACTORIES", dict(registry._FACTORIES))
-    names = set(model_settings.PROVIDERS)
-    monkeypatch.setattr(model_settings, "PROVIDERS", names)
-    monkeypatch.setattr(registry, "PROVIDERS", names)
 
 
 def sentences(text: str) -> list[str]:
@@ -45,9 +34,9 @@ def faithfulness(result: Any) -> dict[str, float | None]:
 
 def test_functions_say_what_the_judge_thinks() -> None:
     judge = ScriptedJudge(claims=sentences, verdict=is_there)
-    result = claimflow.evaluate(ANSWERS, metrics=["faithfulness"], judge=judge.settings)
+    result = claimflow.evaluate(ANSWERS, metrics=["faithfulness"], judge=judge)
     assert faithfulness(result) == {"a": 0.5, "b": 0.0}
-    calls = result.sql("SELECT prompt_tokens, completion_tokens, cost FROM audit.calls")
+    calls = result.calls
     assert calls.height == len(judge.requests) > 0
     assert calls["prompt_tokens"].min() > 0
     assert calls["completion_tokens"].min() > 0
@@ -58,14 +47,14 @@ def test_a_named_judge_is_not_asked_twice(tmp_path: Path) -> None:
     for asked in (True, False):
         judge = ScriptedJudge(claims=sentences, verdict=is_there, name="twice")
         store = tmp_path / "s.duckdb"
-        claimflow.evaluate(ANSWERS, metrics=["faithfulness"], judge=judge.settings, store=store)
+        claimflow.evaluate(ANSWERS, metrics=["faithfulness"], judge=judge, store=store)
         assert bool(judge.requests) is asked
 
 
 def test_a_rubric_is_scripted() -> None:
     judge = ScriptedJudge(check=lambda _, sample: "pass" if "old" in sample else "fail")
     rubric = {"use": "rubric", "criterion": "It says the age.", "metric": "age"}
-    result = claimflow.evaluate(ANSWERS, metrics=[rubric], judge=judge.settings)
+    result = claimflow.evaluate(ANSWERS, metrics=[rubric], judge=judge)
     assert dict(result.scores.select("sample_id", "score").rows()) == {"a": 1.0, "b": 0.0}
 
 
@@ -92,7 +81,7 @@ def test_a_list_is_given_call_by_call_and_an_exception_is_a_failed_row() -> None
 def test_a_script_that_ends_too_early_ends_the_run() -> None:
     judge = ScriptedJudge([])
     with pytest.raises(claimflow.JudgeError, match="the script has no answer to call 1"):
-        claimflow.evaluate(ANSWERS, metrics=["faithfulness"], judge=judge.settings)
+        claimflow.evaluate(ANSWERS, metrics=["faithfulness"], judge=judge)
 
 
 def test_a_judge_without_a_script_is_refused() -> None:
