@@ -71,6 +71,7 @@ def run(options: Namespace) -> int:
     from claimflow.flows.report.run_document import RunDocument
     from claimflow.flows.report.terminal import Terminal, print_run
     from claimflow.flows.runner.data_file import is_data_file
+    from claimflow.flows.runner.run import process_time_limit
 
     rerun = Rerun.of(options)
     if options.prefect and is_data_file(options.config) and not options.save:
@@ -83,7 +84,11 @@ def run(options: Namespace) -> int:
     if in_prefect and file is not None:
         result = _run_in_prefect(options, file, rerun, prepared)
     else:
-        with progress_observer(prepared.store) as observer, faults_of_options(options):
+        with (
+            progress_observer(prepared.store) as observer,
+            faults_of_options(options),
+            process_time_limit(options.timeout),
+        ):
             result = run_pipeline(
                 prepared,
                 rerun=rerun,

@@ -27,6 +27,7 @@ from claimflow.flows.pipeline.times import Duration, to_timedelta
 from claimflow.flows.pipeline.yaml_source import load_yaml
 from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.runner.run import process_time_limit
 from claimflow.flows.shutdown import silence_stderr_at_exit
 from claimflow.flows.store.export import check_place, publish_run
 from claimflow.flows.store.pruning import Retention
@@ -114,15 +115,17 @@ def evaluate(
     prepared = prepare(Path(config), limit=limit, rerun=rerun, store=Path(store) if store else None)
     if publish is not None:
         check_place(publish)
-    result = run_pipeline(
-        prepared,
-        rerun=rerun,
-        redact=redact,
-        timeout=None if timeout is None else to_timedelta(timeout),
-        call_timeout=None if call_timeout is None else to_timedelta(call_timeout),
-        observer=TaskRunObserver(prepared.store),
-        open_shared_limiter=shared_limits_of(prepared.pipeline),
-    )
+    longest = None if timeout is None else to_timedelta(timeout)
+    with process_time_limit(longest):
+        result = run_pipeline(
+            prepared,
+            rerun=rerun,
+            redact=redact,
+            timeout=longest,
+            call_timeout=None if call_timeout is None else to_timedelta(call_timeout),
+            observer=TaskRunObserver(prepared.store),
+            open_shared_limiter=shared_limits_of(prepared.pipeline),
+        )
     if result.nothing_to_do:
         return Completed(message=result.nothing_to_do, data=result.run_id)
     finished = FINISHED.get()

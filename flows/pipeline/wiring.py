@@ -105,7 +105,10 @@ class Wiring:
                 continue
             if targets:
                 wires[name] = tuple(targets) if table.every else targets[0]
-            elif name not in step.values and name not in step.kind.optional:
+            elif name not in {*step.values, *step.kind.optional} and not (
+                # A step whose stage is not known may be the one.
+                table.every and any(other.kind is None for other in self._steps.values())
+            ):
                 self._absent.setdefault(name, []).append(_Need(step, name, table))
         return wires
 

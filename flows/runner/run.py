@@ -1,5 +1,6 @@
 """The execution of one run: recorded in the store, each step reused or made."""
 
+import os
 import threading
 import time
 from collections import defaultdict
@@ -290,6 +291,36 @@ def time_limit(limit: timedelta | None, stop: threading.Event) -> Iterator[None]
             raise
         message = f"the run took longer than its timeout of {limit}; finished work is kept"
         raise RunTimeoutError(message) from None
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+GRACE: Final = timedelta(minutes=1)
+"""The time that a run whose time limit is over has to end in order."""
+
+
+@contextmanager
+def process_time_limit(limit: timedelta | None) -> Iterator[None]:
+    """End this process when the block goes on for `GRACE` after the time limit.
+
+    Code of a plugin may never return, and Python cannot end a thread. The exit code is 8; the store
+    and the ledger lose nothing, and the next run records this one as killed. For processes that
+    are claimflow's own.
+    """
+
+    def end() -> None:
+        late = f"the run took longer than its timeout of {limit} and did not stop in {GRACE} more"
+        text = f"claimflow: failed: {late}; finished work is kept; run again to continue\n"
+        os.write(2, text.encode())
+        os._exit(8)
+
+    timer = threading.Timer((limit + GRACE).total_seconds(), end) if limit is not None else None
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    try:
+        yield
     finally:
         if timer is not None:
             timer.cancel()

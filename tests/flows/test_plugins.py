@@ -263,3 +263,46 @@ def test_broken_packages_are_lines_of_the_list(project: Project) -> None:
     votes = {one["name"]: one for one in by_name["verify_claims"]["settings"]}["votes"]
     assert (votes["type"], votes["default"], votes["required"]) == ("integer", 1, False)
     assert "did you mean 'faithfulness'?" in project.claimflow("stages", "faithfulnes", code=2)
+
+
+ENDLESS = """
+import sys
+from datetime import timedelta
+from claimflow.flows.runner import run
+run.GRACE = timedelta(seconds=1)
+from claimflow.flows.cli.main import main
+sys.exit(main(["run", "p.yaml", "--timeout", "2s"]))
+"""
+
+
+def test_a_metric_that_never_returns_ends_the_process_after_the_time_limit(
+    project: Project,
+) -> None:
+    endless = FAILING.format(body="import time; time.sleep(3600)", table=GOOD)
+    project.write("mine.py", endless)
+    project.steps({"endless": "mine:result"})
+    done = subprocess.run(
+        [sys.executable, "-c", ENDLESS],
+        cwd=project.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 8
+    assert done.stderr.splitlines()[-1] == (
+        "claimflow: failed: the run took longer than its timeout of 0:00:02 and did not stop in "
+        "0:00:01 more; finished work is kept; run again to continue"
+    )
+    project.write("mine.py", FAILING.format(body="return 1.0", table=GOOD))
+    project.claimflow("run", "p.yaml")
+    ends = project.rows("SELECT status FROM audit.runs ORDER BY started_at")
+    assert ends == [("killed",), ("done",)]
+
+
+def test_a_module_that_is_not_there_is_one_mistake(project: Project) -> None:
+    """The summary may have read its scores."""
+    project.steps({"density": "no_such:density"})
+    told = project.claimflow("check", "p.yaml", code=2)
+    assert "there is no module 'no_such'" in told
+    assert "summary" not in told
