@@ -77,7 +77,8 @@ _KEEPS_CLIENT: Final[Mapping[tuple[str, str], tuple[str, dict[str, Any]]]] = {
     ("aembedding", "gemini"): ("vertex_ai", {"timeout": 300}),
 }
 """Providers that litellm 1.106 calls through a client that it keeps for an event loop, with the
-name and the parameters of that client. It takes no other."""
+name and the parameters of that client. It takes no other. In later releases the time limit of
+Gemini's is that of the call."""
 
 _MAX_TEXT_BYTES: Final = 2**24
 """Most bytes of a reply with a text, after it is unpacked."""
@@ -228,7 +229,7 @@ class LitellmProvider(JudgeProvider):
                     if function == "acompletion" and _is_plain_openai(request):
                         return await self._send_to_openai(request, timeout)
                     provider = _provider_of(request.model, request.api_base)
-                    client = self._client_for(function, provider or "", request)
+                    client = self._client_for(function, provider or "", request, timeout)
                     # The decorator of litellm's functions calls hooks of the user's callbacks,
                     # caches, retries and checks budgets. The function inside only sends.
                     return await unwrap(getattr(package, function))(
@@ -350,7 +351,7 @@ class LitellmProvider(JudgeProvider):
             encoding=None,
         )
 
-    def _client_for(self, function: str, provider: str, request: Request) -> Any:
+    def _client_for(self, function: str, provider: str, request: Request, timeout: float) -> Any:
         """The client for a call, which follows no redirect; None where litellm takes none."""
         package = _litellm()
         if provider in _TAKES_CLIENT[function]:
@@ -368,6 +369,8 @@ class LitellmProvider(JudgeProvider):
 
             name, parameters = _KEEPS_CLIENT[function, provider]
             _reject_redirects(get_async_httpx_client(name, params=dict(parameters)).client)
+            if "timeout" in parameters:
+                _reject_redirects(get_async_httpx_client(name, params={"timeout": timeout}).client)
         elif (function, provider) == ("aembedding", "ollama"):
             _reject_redirects(package.module_level_aclient.client)
         return None
@@ -416,7 +419,11 @@ _ENVIRONMENT: Final = {
     # In its other mode litellm reads the first .env file it finds, keys and all.
     "LITELLM_MODE": "PRODUCTION",
 }
-"""Set, unless they are set already, before litellm is imported by us: it fetches nothing."""
+"""Set, unless they are set already, while litellm is imported by us: it fetches nothing.
+
+litellm reads the last one and the map of costs on import. What it would fetch with the first call
+of Anthropic is read while they are set, so that the environment of the process can be restored.
+"""
 
 _LOGGERS: Final = ("LiteLLM", "openai", "httpx", "httpcore", "aiohttp")
 """Below the level WARNING their records hold prompts, replies or addresses with keys."""
@@ -435,16 +442,45 @@ def _litellm() -> Any:
 
 @cache
 def _imported() -> Any:
-    if "litellm" not in sys.modules:
-        for name, value in _ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
+    ours = "litellm" not in sys.modules
     # litellm warns, and adds warning filters, while it is imported and at its first call.
-    with warnings.catch_warnings(), _records_dropped():
+    undone = _import_undone(_ENVIRONMENT if ours else {})
+    with warnings.catch_warnings(), _records_dropped(), undone:
         warnings.simplefilter("ignore")
         import litellm
 
         litellm.ModelResponse()
+        if ours:
+            # Loaded by the first call else, which sets a variable and reads one.
+            with suppress(ImportError):
+                import litellm.litellm_core_utils.default_encoding
+                from litellm.anthropic_beta_headers_manager import get_provider_name
+
+                get_provider_name("anthropic")
     return litellm
+
+
+@contextmanager
+def _import_undone(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables that are not set; then restore what these and the import changed elsewhere."""
+    changed = (*variables, "TIKTOKEN_CACHE_DIR")
+    before = {name: os.environ.get(name) for name in changed}
+    levels = {name: logging.getLogger(name).level for name in _LOWERED_LOGGERS}
+    for name, value in variables.items():
+        os.environ.setdefault(name, value)
+    try:
+        yield
+    finally:
+        for name, kept in before.items():
+            if kept is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = kept
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+
+
+_LOWERED_LOGGERS: Final = ("httpx", "apscheduler.executors.default", "apscheduler.scheduler")
 
 
 _quiet_calls = 0
@@ -453,9 +489,10 @@ _banner_before: bool | None = None
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No banner on stdout and no log record for our calls.
+    """No banner on stdout, no log record and no warning of litellm's own types for our calls.
 
-    `suppress_debug_info` is restored when the last of our calls that go on together has ended.
+    litellm loads parts of itself with the first call of a provider, where pydantic warns of them.
+    What is changed is restored when the last of our calls that go on together has ended.
     """
     global _quiet_calls, _banner_before  # noqa: PLW0603
     package = _litellm()
@@ -463,6 +500,7 @@ def _quiet() -> Iterator[None]:
         if _quiet_calls == 0:
             _banner_before = package.suppress_debug_info
             package.suppress_debug_info = True
+            warnings.filterwarnings("ignore", _READ_ONLY, UserWarning)
         _quiet_calls += 1
     try:
         with _records_dropped():
@@ -472,6 +510,15 @@ def _quiet() -> Iterator[None]:
             _quiet_calls -= 1
             if _quiet_calls == 0:
                 package.suppress_debug_info = _banner_before
+                for entry in [one for one in warnings.filters if _is_read_only(one)]:
+                    warnings.filters.remove(entry)
+
+
+_READ_ONLY: Final = "Items? .* using the `ReadOnly` qualifier"
+
+
+def _is_read_only(entry: Any) -> bool:
+    return getattr(entry[1], "pattern", None) == _READ_ONLY
 
 
 @contextmanager

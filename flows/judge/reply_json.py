@@ -30,15 +30,19 @@ def decode(text: str, start: int) -> Decoded:
     """The JSON value that begins at `start`.
 
     Line breaks and other control characters inside a string are accepted. NaN, infinities and
-    a name that occurs twice in one object with different values raise `DecodeError`.
+    a name that occurs twice in one object with different values raise `DecodeError`, and so does
+    nesting beyond `_MAX_DEPTH`.
     """
     try:
         try:
             value, end = _STRICT.raw_decode(text, start)
+            if text.count("[", start, end) + text.count("{", start, end) > _MAX_DEPTH:
+                _check_depth(value)
         except json.JSONDecodeError as error:
             if not error.msg.startswith("Invalid control character"):
                 raise
             value, end = _FORGIVING.raw_decode(text, start)
+            _check_depth(value)
             return Decoded(value, end, True)
     except json.JSONDecodeError as error:
         why = f"the JSON breaks off at character {error.pos + 1}: {error.msg}"
@@ -80,6 +84,25 @@ def _decoder(*, strict: bool) -> json.JSONDecoder:
         parse_constant=_no_constant,
         strict=strict,
     )
+
+
+_MAX_DEPTH: Final = 500
+"""Lists and objects in each other: Python gives up at about 1,000, some versions much later."""
+
+
+def _check_depth(value: Any) -> None:
+    """Raise `RecursionError` where lists and objects are nested deeper than `_MAX_DEPTH`."""
+    level, depth = [value], 0
+    while level:
+        if depth > _MAX_DEPTH:
+            raise RecursionError
+        depth += 1
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
 
 
 _STRICT: Final = _decoder(strict=True)

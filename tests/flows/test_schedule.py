@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -246,12 +247,16 @@ def test_deployments_orphaned_and_missed_runs(
         assert api.propose(api.trigger(name), "PENDING") == "Pending"
 
 
+MISSING = "00" if version("prefect").startswith("3.8.") else "01"
+"""The hour, in UTC, of a run at an hour that spring does not have: Prefect 3.9 moved it."""
+
+
 @pytest.mark.parametrize(
     ("cron", "after", "times"),
     [
         # In spring the clock goes from two to three, in autumn from three back to two.
-        ("0 2 * * *", "2027-03-27 12", ["28 00:00", "29 00:00"]),
-        ("30 2 * * *", "2027-03-27 12", ["28 00:30", "29 00:30"]),
+        ("0 2 * * *", "2027-03-27 12", [f"28 {MISSING}:00", "29 00:00"]),
+        ("30 2 * * *", "2027-03-27 12", [f"28 {MISSING}:30", "29 00:30"]),
         ("0 3 * * *", "2027-03-27 12", ["28 01:00", "29 01:00"]),
         ("0 2 * * *", "2026-10-24 12", ["25 00:00", "26 01:00"]),
         ("0 * * * *", "2027-03-28 00", ["28 00:00", "28 01:00", "28 02:00"]),
