@@ -2,6 +2,9 @@
 
 import json
 import os
+import re
+import shlex
+import shutil
 import subprocess
 import sys
 import urllib.request
@@ -87,6 +90,8 @@ def test_the_metadata_describe_the_project(installed: Path) -> None:
     assert {f"Programming Language :: Python :: 3.{minor}" for minor in range(11, 15)} <= {*kinds}
     extras = {"calibrate", "charts", "dask", "s3", "test", "train"}
     assert set(found.get_all("Provides-Extra", [])) == extras
+    guide = (ROOT / "configs/guides/start.md").read_text("utf-8")
+    assert set(re.findall(r"^\| `claimflow\[(.+)\]`", guide, re.MULTILINE)) == extras - {"test"}
 
 
 def test_without_extras_the_readme_holds_and_what_is_missing_is_named(
@@ -121,6 +126,22 @@ def test_without_extras_the_readme_holds_and_what_is_missing_is_named(
         "run: pip install 'claimflow[charts]', or name a file that ends in .svg\n"
     )
     assert "run: pip install 'claimflow[calibrate]'" in run("calibrate", *store, code=2)
+    no_s3 = "obstore is not installed; run: pip install 'claimflow[s3]'\n"
+    for command in (["run", "s3://b/a.jsonl"], ["export", "--to", "s3://b/a.jsonl", *store]):
+        told = run(*command, code=2)
+        assert told.endswith(f"s3://b/a.jsonl: {no_s3}")
+        assert told.count("\n") == 1
+    cluster = {
+        "name": "cluster",
+        "samples": {"path": str(ROOT / "configs/demo.jsonl")},
+        "store": "s.duckdb",
+        "workers": {"engine": "dask", "address": "tcp://127.0.0.1:9"},
+        "steps": {"matches": {"use": "lexical_match", "against": "reference"}},
+    }
+    (tmp_path / "cluster.yaml").write_text(json.dumps(cluster), "utf-8")
+    told = run("run", "cluster.yaml", code=2)
+    assert told.endswith("Dask is not installed; run: pip install 'claimflow[dask]'\n")
+    assert told.count("claimflow: ") == 1
 
 
 OWN_METRIC = """
@@ -230,6 +251,62 @@ def test_the_wheel_holds_one_package_with_its_data(installed: Path) -> None:
         "flows/models/weights/entailment/model.onnx",
     ):
         assert (package / name).is_file(), name
+
+
+def test_a_wheel_from_the_source_archive_is_the_same(installed: Path, tmp_path: Path) -> None:
+    """The archive holds files where a checkout has links."""
+    build = [sys.executable, "-m", "hatchling", "build", "-d", str(tmp_path), "-t"]
+    subprocess.run([*build, "sdist"], check=True, cwd=ROOT, capture_output=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    shutil.unpack_archive(archive, tmp_path, filter="data")
+    source = tmp_path / archive.name.removesuffix(".tar.gz")
+    assert not any(path.is_symlink() for path in source.rglob("*"))
+    subprocess.run([*build, "wheel"], check=True, cwd=source, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as file:
+        made = {item.filename: item.file_size for item in file.infolist()}
+    assert made == {
+        path.relative_to(installed).as_posix(): path.stat().st_size
+        for path in installed.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+
+
+def test_the_container_runs_the_demo_without_rights(core: Path, tmp_path: Path) -> None:
+    """Its instructions, read and followed here: what they copy is there, and the demo runs."""
+    text = (ROOT / "configs/Dockerfile").read_text("utf-8").replace("\\\n", " ")
+    steps = [line.split(None, 1) for line in text.splitlines() if line and line[0] not in "# "]
+    stages = [rest.split() for word, rest in steps if word == "FROM"]
+    assert [stage[1:] for stage in stages] == [["AS", "build"], []]
+    assert all(re.fullmatch(r"python:3\.\d+-slim", image) for image, *_ in stages)
+    assert all("--no-cache-dir" in rest for word, rest in steps if word == "RUN" and "pip" in rest)
+    ignore = (ROOT / "configs/Dockerfile.dockerignore").read_text("utf-8").splitlines()
+    allowed = {line[1:] for line in ignore if line.startswith("!")}
+    for word, rest in steps:
+        if word == "COPY":
+            *sources, _ = [part for part in rest.split() if not part.startswith("--")]
+            assert all((ROOT / source).exists() for source in sources)
+            assert set(sources) <= allowed
+
+    last = max(at for at, (word, _) in enumerate(steps) if word == "FROM")
+    second = {word: (at, rest) for at, (word, rest) in enumerate(steps[last:])}
+    assert second["USER"][1] not in ("root", "0")
+    assert second["RUN"][0] < second["USER"][0]
+    assert shlex.split(second["COPY"][1]) == ["--chown=claimflow", "configs", "configs"]
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    program, *command = json.loads(second["ENTRYPOINT"][1]) + json.loads(second["CMD"][1])
+    assert program == "claimflow"
+    assert f"claimflow {shlex.join(command)}" in (ROOT / "README.md").read_text("utf-8")
+    done = subprocess.run(
+        [core, "-m", program, *command],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path / "no home")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "faithfulness" in done.stdout
 
 
 def test_a_worker_with_the_wheel_has_the_sources_of_the_checkout(installed: Path) -> None:
