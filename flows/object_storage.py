@@ -102,7 +102,7 @@ class Bucket:
         try:
             from obstore.store import S3Store
         except ImportError:
-            what, hint = "obstore is not installed", "pip install 'claimflow[s3]'"
+            what, hint = "obstore is not installed", "run: pip install 'claimflow[s3]'"
             raise InputError([Fault(str(address), what, hint)]) from None
         self._address = address
         config: S3Config = {}

@@ -161,6 +161,9 @@ def arguments_of(options: Namespace) -> str:
 
 def _misplaced(options: Namespace) -> Iterator[Fault]:
     """Faults of options for data files beside a pipeline file."""
+    if Path(options.config).is_dir():
+        yield Fault(options.config, "a folder", "name a file with samples, or a pipeline file")
+        return
     for name in ("metrics", "judge", "rename", "contexts_separator", "save"):
         if getattr(options, name, None):
             what = f"is for a data file, and {options.config} is a pipeline file"

@@ -30,7 +30,7 @@ def add(commands: Commands) -> None:
         commands,
         "plan",
         plan,
-        "show what a run would make, ask and cost; writes nothing",
+        "show the tables, model calls and cost of a run before it is made",
         example="configs/quickstart.yaml",
     )
     add_pipeline_or_data(parser)

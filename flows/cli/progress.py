@@ -17,7 +17,7 @@ from claimflow.flows.runner.prepare import Prepared
 from claimflow.flows.store.store import Store
 
 _SECONDS: Final = 15.0
-"""Between two lines on how many questions are answered."""
+"""Between two lines on how far the steps are."""
 
 
 class LineObserver(RunObserver):
@@ -59,15 +59,18 @@ class LineObserver(RunObserver):
         remember_store(self._store)
 
     def step_progress(self, step: str, done: int, total: int) -> None:
-        """Write how many parts of a table are made, every tenth part of a long one."""
-        if total >= 10 and done < total and done % (total // 10) == 0:
-            write_message(f"  {step}: {done} of {total} parts")
+        """Write how many parts of a table are made, at most every 15 seconds."""
+        if done < total:
+            self._write_at_times(f"  {step}: {done:,} of {total:,} parts of the samples")
 
     def questions_answered(self, step: str, done: int, total: int) -> None:
         """Write how many questions are answered, at most every 15 seconds."""
+        self._write_at_times(f"  {step}: {done:,} of {total:,} questions answered")
+
+    def _write_at_times(self, line: str) -> None:
         if self._clock() - self._written_at >= _SECONDS:
             self._written_at = self._clock()
-            write_message(f"  {step}: {done:,} of {total:,} questions answered")
+            write_message(line)
 
     def step_finished(self, result: StepResult) -> None:
         """Write how the step ended."""

@@ -339,8 +339,11 @@ def _print_lowest(terminal: Terminal, lowest: Sequence[LowSample]) -> None:
     if not lowest:
         return
     what = "claim metrics" if lowest[0].by_claims else "scores"
-    count = format_count(len(lowest), "lowest sample", "lowest samples")
-    terminal.print_line(f"the {count}, by the mean of their {what}\n")
+    several = len(lowest) > 1
+    count, their = (
+        (f"{len(lowest)} lowest samples", "their") if several else ("lowest sample", "its")
+    )
+    terminal.print_line(f"the {count}, by the mean of {their} {what}\n")
     for sample in lowest:
         terminal.print_line(f"  {sample.mean:.3f}  {sample.sample_id}", "bold")
         if sample.user_input:

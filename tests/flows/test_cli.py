@@ -582,7 +582,7 @@ SCRIPT = "import sys; from claimflow.__main__ import main; sys.exit(main())"
 """What installers write for the entry point that pyproject.toml names."""
 
 
-@pytest.mark.parametrize("module", ["argparse", "csv", "numpy", "polars"])
+@pytest.mark.parametrize("module", ["argparse", "numpy", "polars"])
 @pytest.mark.parametrize("start", [["-m", "claimflow"], ["-c", SCRIPT]], ids=["module", "script"])
 def test_ctrl_c_before_the_command_began(tmp_path: Path, start: list[str], module: str) -> None:
     interrupt = tmp_path / f"{module}.py"

@@ -290,7 +290,7 @@ def test_without_obstore_the_message_says_how_to_install_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "obstore.store", None)
     assert messages("s3://b/a.jsonl", tmp_path) == [
-        "s3://b/a.jsonl: obstore is not installed; pip install 'claimflow[s3]'"
+        "s3://b/a.jsonl: obstore is not installed; run: pip install 'claimflow[s3]'"
     ]
 
 
