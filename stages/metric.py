@@ -23,7 +23,7 @@ from typing import (
 )
 
 import polars as pl
-from pydantic import create_model
+from pydantic import TypeAdapter, ValidationError, create_model
 
 from claimflow.stages.base import Input, Stage, current_source
 from claimflow.stages.plugins import describe
@@ -123,6 +123,10 @@ def metric(
     """
 
     def decorate(plain: Callable[..., Any]) -> Metric[..., Any]:
+        if not inspect.isfunction(plain):
+            raise TypeError(f"{plain!r:.80} is no function: decorate one that is made by def")
+        if not isinstance(name, str | None) or isinstance(required_fields, str):
+            raise TypeError("name must be a text, and required_fields a list of names of fields")
         stage = _stage(plain, name or plain.__name__, required_fields)
         stage.version = version
         stage.metric_range = metric_range
@@ -197,30 +201,54 @@ class FunctionMetric(Stage):
 
     def _score(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            result = type(self).function(**arguments)
-        except (Exception, SystemExit) as error:
+            return self._read(type(self).function(**arguments))
+        except KeyboardInterrupt:
+            raise
+        # What the function raises, or what reading its result does, concerns this sample alone.
+        except BaseException as error:
             return _failed(describe(error, module=type(self).function.__module__))
+
+    def _read(self, result: Any) -> dict[str, Any]:
+        """The row of what the function returned."""
         reason, details = None, "{}"
         if isinstance(result, MetricResult):
             result, reason, given = result
-            try:
-                details = canonical(dict(given)).decode()
-            except (TypeError, ValueError) as error:
-                return _failed(f"its details are no JSON object: {error}")
             if not isinstance(reason, str | None):
                 return _failed(f"its reason is {type(reason).__name__}, not text")
+            reason = reason and reason.encode("utf-8", "replace").decode()
+            if problem := _details_problem(given):
+                return _failed(f"its details {problem}")
+            details = canonical(dict(given)).decode()
+        if getattr(result, "ndim", None) == 0:
+            result = result.item()  # A scalar of NumPy, such as its bool, which is no number.
         if result is None:
             reason = reason or "the metric returned None"
             return {"score": None, "status": "undefined", "reason": reason, "details": details}
         if not isinstance(result, numbers.Real):
             return _failed(f"returned {type(result).__name__} {result!r:.80}, not a number")
-        score = float(result)
+        try:
+            score = float(result)
+        except OverflowError:
+            return _failed("returned a number that is too large")
         if not math.isfinite(score):
             return _failed(f"returned {score}, which is no finite number")
         low, high = self.metric_range or (-math.inf, math.inf)
         if not low <= score <= high:
             return _failed(f"returned {score:g}, which is outside of {low:g} to {high:g}")
         return {"score": score, "status": "scored", "reason": reason, "details": details}
+
+
+def _details_problem(given: Any) -> str | None:
+    """What is wrong with details that a metric returned; None where they can be stored as JSON."""
+    if not isinstance(given, Mapping):
+        return f"are {type(given).__name__}, not a dict"
+    if other := [key for key in given if not isinstance(key, str)]:
+        return f"have a key that is no text: {other[0]!r:.80}"
+    try:
+        canonical(dict(given))
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"are no JSON object: {error}"
+    return None
 
 
 def _failed(reason: str) -> dict[str, Any]:
@@ -269,13 +297,15 @@ def _parameters(
         raise TypeError(f"{what} is a coroutine or a generator: write a plain function")
     try:
         hints = get_type_hints(function)
-    except NameError as error:
-        raise TypeError(f"{what}: {error}; import it where the module runs") from None
+    except Exception as error:
+        why = f"an annotation cannot be read: {describe(error)}"
+        raise TypeError(f"{what}: {why}; import what it names where the module runs") from None
     sample: str | None = None
     rows: dict[str, type[Row]] = {}
     settings: dict[str, Any] = {}
     for key, parameter in inspect.signature(function).parameters.items():
-        hint, default = hints.get(key), parameter.default
+        default = parameter.default
+        hint: Any = hints.get(key)
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise TypeError(f"{what}: name every parameter, without * and /")
         if key in _TAKEN or hasattr(FunctionMetric, key):
@@ -285,6 +315,11 @@ def _parameters(
         elif get_origin(hint) is list and get_args(hint)[0] in _ROWS:
             rows[key] = get_args(hint)[0]
         elif default is not parameter.empty and _is_plain(hint):
+            try:
+                TypeAdapter(hint).validate_python(default, strict=True)
+            except ValidationError:
+                what = f"{what}: the default of {key!r} is {default!r:.80}"
+                raise TypeError(f"{what}, which is not what its annotation says") from None
             settings[key] = (hint, default)
         else:
             raise TypeError(

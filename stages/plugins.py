@@ -6,22 +6,37 @@ import importlib
 import inspect
 import re
 import sys
+import textwrap
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import date, time, timedelta, tzinfo
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from importlib.metadata import entry_points
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import CodeType, ModuleType
 from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 _REFERENCE: Final = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 
 _IMPORTING: Final = threading.RLock()
 """Held while `sys.path` and `sys.modules` are looked at and changed."""
 
-_SIMPLE: Final = str, int, float, bool, tuple, type(None)
-"""Types of constants whose values are part of a source."""
+_CONSTANTS: Final = str, bytes, int, float, complex, bool, type(None), tuple, range, re.Pattern
+"""Types of values that count although the text of their module does: it may set them anew."""
+
+_SIMPLE: Final = (
+    *(str, bytes, int, float, complex, bool, type(None), range),
+    *(Decimal, Fraction, date, time, timedelta, tzinfo, PurePath, Enum),
+)
+"""Types of values whose `repr` says all of them, in every process."""
+
+_MOST_VALUES: Final = 100_000
+"""Values in lists, dicts and objects that are part of a source; larger ones are not read."""
 
 _LONGEST: Final = 300
 """Characters of an exception that a message shows."""
@@ -125,47 +140,81 @@ def describe(error: BaseException, *, module: str | None = None) -> str:
 
     The place is the last one in the file of `module`, if the exception passed through that file.
     """
-    message = " ".join(str(error).split())[:_LONGEST]
+    try:
+        message = " ".join(str(error).split())[:_LONGEST]
+    except Exception:  # `__str__` of a user's class may raise, too.
+        message = ""
     places = []
     trace = error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
         places.append((trace.tb_frame.f_globals.get("__name__"), code.co_filename, trace.tb_lineno))
         trace = trace.tb_next
+    if isinstance(error, SyntaxError):
+        places = []  # Its message has the place.
     own = [place for place in places if place[0] == module] or places
     outside = [place for place in own if not str(place[0]).startswith(("claimflow.", "importlib."))]
     where = f" ({Path(outside[-1][1]).name}:{outside[-1][2]})" if outside else ""
-    return f"{type(error).__name__}{f': {message}' if message else ''}{where}"
+    text = f"{type(error).__name__}{f': {message}' if message else ''}{where}"
+    return text.encode("utf-8", "replace").decode()
 
 
 class Source(NamedTuple):
-    """A hash of source code. It is `complete` if the text of all its modules could be read."""
+    """A hash of source code, and of the values that it uses.
+
+    It is `complete` if the text of all its modules could be read; `text` is the hash of these texts
+    alone. `unseen` are names, used in a module without a text, whose values cannot be compared.
+    """
 
     digest: str
     complete: bool
+    text: str = ""
+    unseen: tuple[str, ...] = ()
 
 
 def source_of(modules: Iterable[str], functions: Iterable[Callable[..., Any]]) -> Source | None:
     """The source of loaded modules, without comments and docstrings; None where there is none.
 
-    The bytecode of `functions` stands for a module whose text cannot be read, such as a notebook,
-    with the functions and the values of simple types in that module which they use. Values of
-    simple types that functions took from an enclosing function count too. Other modules that these
-    import do not count.
+    The bytecode of `functions` stands for a module whose text cannot be read, such as a notebook.
+    What they use of their own modules and of enclosing functions counts as it is now: functions,
+    classes, and values that are plain or made of plain ones. Modules that these import do not
+    count.
     """
     functions = list(functions)
-    parts: list[object] = [_closure(function) for function in functions]
-    complete = True
+    texts: list[object] = []
+    complete, without_text = True, set[str]()
     for name in sorted(set(modules)):
         try:
-            parts.append(syntax(inspect.getsource(sys.modules[name])))
+            texts.append(syntax(inspect.getsource(sys.modules[name])))
         except (OSError, TypeError, KeyError, SyntaxError):
-            own = [function for function in functions if function.__module__ == name]
-            complete = complete and bool(own)
-            parts += _used(own)
-    if not any(parts):
+            without_text.add(name)
+            complete = complete and any(one.__module__ == name for one in functions)
+    # A module may define one name several times, and a function in several calls of another.
+    own = [_own_text(one) for one in functions if one.__module__ not in without_text]
+    uses = _Uses(without_text)
+    for function in functions:
+        uses.add_function(function)
+    if not any((texts, *own, uses.parts)):
         return None
-    return Source(hashlib.sha256(repr(parts).encode("utf-8", "replace")).hexdigest()[:32], complete)
+    unseen = tuple(sorted(uses.unseen))
+    return Source(_digest([texts, own, uses.parts]), complete, _digest(texts), unseen)
+
+
+def _digest(parts: list[Any]) -> str:
+    return hashlib.sha256(repr(parts).encode("utf-8", "replace")).hexdigest()[:32]
+
+
+_OWN_TEXTS: Final[WeakKeyDictionary[Callable[..., Any], str]] = WeakKeyDictionary()
+"""The texts of functions as they were defined: later the lines of the file may be others."""
+
+
+def _own_text(function: Callable[..., Any]) -> str:
+    if function not in _OWN_TEXTS:
+        try:
+            _OWN_TEXTS[function] = syntax(textwrap.dedent(inspect.getsource(function)))
+        except (OSError, TypeError, SyntaxError, IndexError):
+            _OWN_TEXTS[function] = ""  # As of a lambda in an expression; the module has it.
+    return _OWN_TEXTS[function]
 
 
 @lru_cache(256)
@@ -201,34 +250,103 @@ def _is_ignored(node: ast.AST, imports: bool) -> bool:
     )
 
 
-def _used(functions: Iterable[Callable[..., Any]]) -> list[object]:
-    """The bytecode of functions, and of what they use of their module, each function once."""
-    parts: list[object] = []
-    left, known = list(functions), set[int]()
-    while left:
-        function = left.pop()
-        if id(function) in known:
-            continue
-        known.add(id(function))
-        parts.append(_bytecode(function.__code__))
-        for name in sorted(_names(function.__code__) & function.__globals__.keys()):
-            value = function.__globals__[name]
-            if inspect.isfunction(value) and value.__module__ == function.__module__:
-                left.append(value)
-            elif isinstance(value, _SIMPLE):
-                parts.append((name, repr(value)))
-    return parts
+class _Uses:
+    """What functions use of their modules and of enclosing functions, each thing once.
+
+    `parts` are plain values in an order that does not change. Of modules `without_text` they have
+    the bytecode of functions and every value, of others only constants and what enclosing
+    functions gave: a dict in such a module may be a cache, and its text is a part of the source.
+    """
+
+    def __init__(self, without_text: Collection[str]) -> None:
+        self.parts: list[object] = []
+        self.unseen: set[str] = set()
+        self._without_text = without_text
+        self._known: set[int] = set()
+        self._values = 0
+
+    def add_function(self, function: Callable[..., Any]) -> None:
+        """Add a function, and what it uses."""
+        if not self._is_new(function):
+            return
+        code, module = function.__code__, function.__module__
+        if module in self._without_text:
+            self.parts.append(_bytecode(code))
+        free = zip(code.co_freevars, function.__closure__ or (), strict=False)
+        given = {name: cell.cell_contents for name, cell in free if _is_filled(cell)}
+        for name, value in [*given.items(), ("(defaults)", function.__defaults__)]:
+            self._add(name, value, module, every=True)
+        for name in sorted(_names(code) & function.__globals__.keys()):
+            self._add(name, function.__globals__[name], module)
+
+    def _add(self, name: str, value: Any, module: str, *, every: bool = False) -> None:
+        found = self._value(value, module)
+        if module in self._without_text and found is None and not _is_elsewhere(value, module):
+            self.unseen.add(name)
+        elif every or module in self._without_text or isinstance(value, _CONSTANTS):
+            self.parts.append((name, found))
+
+    def _value(self, value: Any, module: str) -> object:
+        """A value by what it is made of; None where it has no such form."""
+        self._values += 1
+        if self._values > _MOST_VALUES:
+            return None
+        if isinstance(value, _SIMPLE):
+            return repr(value)
+        if isinstance(value, re.Pattern):
+            return "re.compile", repr(value.pattern), value.flags
+        # Of a metric, and of what functools.cache returns, the function.
+        function = inspect.getattr_static(value, "__wrapped__", value)
+        if inspect.isfunction(function):
+            if function.__module__ == module:
+                self.add_function(function)
+            return function.__qualname__
+        if isinstance(value, type):
+            return self._class(value, module)
+        return self._content(value, module) if self._is_new(value) else "(above)"
+
+    def _content(self, value: Any, module: str) -> object:
+        own = type(value).__module__ == module and hasattr(value, "__dict__")
+        content = vars(value) if own else value
+        if not isinstance(content, Mapping | list | tuple | set | frozenset):
+            return None
+        if len(content) > _MOST_VALUES:
+            return None
+        inner: Collection[Any]
+        if isinstance(content, Mapping):
+            inner = [part for pair in content.items() for part in pair]
+        else:
+            inner = sorted(content, key=repr) if isinstance(content, set | frozenset) else content
+        items = [self._value(part, module) for part in inner]
+        return None if None in items else [self._class(type(value), module), items]
+
+    def _class(self, kind: type, module: str) -> object:
+        if kind.__module__ == module and self._is_new(kind):
+            for name, value in vars(kind).items():
+                plain = getattr(value, "__func__", getattr(value, "fget", value))
+                if inspect.isfunction(plain):
+                    self.add_function(plain)
+                elif not name.startswith("__"):
+                    self._add(f"{kind.__qualname__}.{name}", value, module)
+        return kind.__qualname__
+
+    def _is_new(self, value: object) -> bool:
+        if id(value) in self._known:
+            return False
+        self._known.add(id(value))
+        return True
+
+
+def _is_elsewhere(value: Any, module: str) -> bool:
+    """Whether a value is a module, or something that another module defines."""
+    if inspect.ismodule(value) or inspect.isbuiltin(value):
+        return True
+    return callable(value) and getattr(value, "__module__", module) != module
 
 
 def _names(code: CodeType) -> set[str]:
     inner = (_names(value) for value in code.co_consts if isinstance(value, CodeType))
     return set(code.co_names).union(*inner)
-
-
-def _closure(function: Callable[..., Any]) -> list[tuple[str, str]]:
-    free = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
-    values = [(name, cell.cell_contents) for name, cell in free if _is_filled(cell)]
-    return [(name, repr(value)) for name, value in values if isinstance(value, _SIMPLE)]
 
 
 def _is_filled(cell: Any) -> bool:

@@ -5,8 +5,11 @@ The `use` of a step is the name of a built-in stage, the name of an entry point 
 the decorator `metric`. Built-in names come first. Entry points are imported only when asked for.
 """
 
+import re
+import sys
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from claimflow.stages.base import Stage, current_source, foreign_modules
 from claimflow.stages.decompose import DecomposeClaims, SuppliedClaims
@@ -55,6 +58,9 @@ _BUILT_IN: Final[tuple[type[Stage], ...]] = (
 STAGE_GROUP: Final = "claimflow.stages"
 """The group of entry points by which installed packages register stages."""
 
+_OBJECTS: Final[WeakValueDictionary[str, type[Stage]]] = WeakValueDictionary()
+"""Stages that are objects of this process, by the `use` that `reference_to` gave them."""
+
 STAGES: Final[dict[str, type[Stage]]] = {stage.use: stage for stage in _BUILT_IN}
 """The built-in stages."""
 
@@ -81,14 +87,22 @@ def find_stage(use: str, folder: Path | None = None) -> type[Stage] | None:
     """
     if use in STAGES:
         return STAGES[use]
+    stage = _OBJECTS.get(use)
+    if stage is not None:
+        return stage
     found = _load(use, folder)
     if found is None:
         return None
     stage = _as_stage(found, use)
-    if current_source(stage) != stage.source:
+    source = current_source(stage)
+    if stage.source is not None and source.text != stage.source.text:
         for module in foreign_modules(stage):
-            reload_module(module)
+            if module != "__main__":  # A script goes on as it was started.
+                reload_module(module)
         stage = _as_stage(_load(use, folder), use)
+        source = current_source(stage)
+    # Values that it uses may be others than at its definition.
+    stage.source = source
     return stage
 
 
@@ -98,10 +112,27 @@ def stage_names() -> list[str]:
 
 
 def reference_to(stage: Any) -> str:
-    """The `use` that names a stage class or a metric function in a pipeline."""
-    kind = _as_stage(stage, repr(stage))
-    own = STAGES.get(kind.use) is kind or issubclass(kind, FunctionMetric)
-    return kind.use if own else f"{kind.__module__}:{kind.__qualname__}"
+    """The `use` that names a stage class or a metric function in a pipeline.
+
+    An object that no module has under its name, such as one that a function made, has a name of
+    its own, by which `find_stage` gives it as long as something refers to it.
+    """
+    kind = _as_stage(stage, "")
+    if STAGES.get(kind.use) is kind:
+        return kind.use
+    name = (
+        kind.use if issubclass(kind, FunctionMetric) else f"{kind.__module__}:{kind.__qualname__}"
+    )
+    found: Any = sys.modules.get(kind.__module__)
+    for part in name.partition(":")[2].split("."):
+        found = getattr(found, part, None)
+    if found is stage:
+        return name
+    kind.source = current_source(kind)
+    own = re.sub(r"\W+", "_", kind.metrics[0] if kind.metrics else kind.__name__)
+    kind.use = f"{kind.__module__}:{own}_{kind.source.digest[:8]}"
+    _OBJECTS[kind.use] = kind
+    return kind.use
 
 
 def _load(use: str, folder: Path | None) -> Any:
@@ -117,7 +148,7 @@ def _as_stage(found: Any, use: str) -> type[Stage]:
         if hasattr(found, "run") and hasattr(found, "inputs"):
             return found
         raise PluginError(f"{use} is a stage without a method run", "write run(self, samples, ...)")
-    what = f"{use} is {found!r:.80}, not a stage"
+    what = f"{use} is {found!r:.80}, not a stage" if use else f"{found!r:.80} is no metric"
     raise PluginError(
         what, "write a subclass of claimflow.Stage, or decorate it: @claimflow.metric"
     )

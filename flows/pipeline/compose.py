@@ -1,7 +1,8 @@
 """Pipelines from names of metrics: the steps that they need, connected as in a pipeline file."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,10 +84,7 @@ def compose(
             continue
         own = "metric" in stage.model_fields and "metric" in step
         name = str(step["metric"]) if own else _step_name(stage)
-        if scores.get(name, step) != step:
-            several = "metric" in stage.model_fields
-            hint = "give each a metric" if several else "write a pipeline with two steps"
-            faults.append(Fault("metrics", f"{name} is named with two settings", hint))
+        faults += _name_faults(name, stage, step, scores)
         scores[name] = step
         named = {step[name] for name in named_inputs(stage) if step.get(name) in _INPUTS}
         for name in sorted(named | (set(needed_inputs(stage, step)) - set(step))):
@@ -102,6 +100,22 @@ def compose(
     steps = {name: dict(step) for name, step in _INPUTS.items() if name in inputs}
     summary = {"use": "summarize_scores", **({"slices": list(slices)} if slices else {})}
     return {**steps, **scores, SUMMARY: summary}
+
+
+def _name_faults(
+    name: str, stage: type[Stage], step: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Fault]:
+    """Faults of a step whose name another one has."""
+    rename = "give it another name: @claimflow.metric(name=...)"
+    other = others.get(name, step)
+    if name in (*_INPUTS, SUMMARY):
+        yield Fault("metrics", f"another step is named {name}", rename)
+    elif other["use"] != step["use"]:
+        yield Fault("metrics", f"two metrics are named {name}", rename)
+    elif other != step:
+        several = "metric" in stage.model_fields
+        hint = "give each a metric" if several else "write a pipeline with two steps"
+        yield Fault("metrics", f"{name} is named with two settings", hint)
 
 
 def missing_fields(
@@ -165,13 +179,17 @@ def _claims_of(name: str) -> list[str]:
 def _step_of(metric: str | Mapping[str, Any] | type[Stage] | Metric[..., Any]) -> dict[str, Any]:
     """The step of a metric, as a pipeline file has it."""
     if isinstance(metric, Mapping):
-        return dict(metric)
+        use = metric.get("use", "")
+        return {**metric, "use": use if isinstance(use, str) else reference_to(use)}
     return {"use": _stage_name(metric) if isinstance(metric, str) else reference_to(metric)}
 
 
 def _step_name(stage: type[Stage]) -> str:
-    """The name of the step of a stage: its own, or what comes after the colon of `module:Name`."""
-    name = re.sub(r"\W+", "_", stage.use.rpartition(":")[2])
+    """The name of the step of a stage: that of its one metric, else of the stage itself."""
+    own = stage.source is not None and len(stage.metrics) == 1
+    name = stage.metrics[0] if own else stage.use.rpartition(":")[2]
+    letters = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    name = re.sub(r"\W+", "_", letters)
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_")
     return snake if re.fullmatch(STEP_NAME, snake) else f"metric_{snake}"
 

@@ -245,11 +245,15 @@ def _unreadable_sources(pipeline: Pipeline) -> Iterator[Fault]:
     """Stages of other packages whose edits cannot be seen."""
     for step in pipeline.steps:
         found = step.stage.source
-        if found is not None and not found.complete:
+        if found is None or (found.complete and not found.unseen):
+            continue
+        if found.complete:
+            what = f"a change of {', '.join(found.unseen)}, which it uses, makes nothing again"
+        else:
             seen = "an edit of the functions that it calls" if found.digest else "an edit"
             what = f"the source of {step.stage.use} cannot be read, and {seen} makes nothing again"
-            place = pipeline.source.place("steps", step.name)
-            yield Fault(place, what, "raise its version then")
+        place = pipeline.source.place("steps", step.name)
+        yield Fault(place, what, "raise its version then")
 
 
 def _log(warning: Fault) -> None:

@@ -220,9 +220,11 @@ def test_an_edit_of_the_source_makes_it_again_and_a_comment_does_not(project: Pr
     assert "4 steps made, 0 reused" in project.claimflow("run", "p.yaml")
     project.write("my_metrics.py", f"# A comment.\n{code.replace('Claims by', 'Claims per')}")
     assert "0 steps made, 4 reused" in project.claimflow("run", "p.yaml")
-    project.write("helper.py", "FACTOR = 2\n")
+    project.write("helper.py", "FACTOR = 1\n\ndef unused():\n    return 2\n")
     assert "0 steps made, 4 reused" in project.claimflow("run", "p.yaml")
     project.write("my_metrics.py", code.replace("FACTOR / len", "2 * FACTOR / len"))
+    assert "2 steps made, 2 reused" in project.claimflow("run", "p.yaml")
+    project.write("helper.py", "FACTOR = 3\n")  # The value that it uses is another one.
     assert "2 steps made, 2 reused" in project.claimflow("run", "p.yaml")
 
 

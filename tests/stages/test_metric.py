@@ -1,10 +1,12 @@
 """`@metric`: a function on one sample becomes a stage."""
 
+import functools
 import math
 import pickle
 from collections.abc import Callable
 from typing import Any, Literal
 
+import numpy as np
 import polars as pl
 import pytest
 from pydantic import ValidationError
@@ -232,9 +234,19 @@ def test_a_required_field_that_no_sample_can_have() -> None:
 
 NOTEBOOK = """
 from claimflow import Claim, Sample, metric
+import re
 LIMIT = 3
+WORDS = {"a": ["tower"]}
+FOUND = re.compile("tower")
+class Settings:
+    share = 1.0
+    def scaled(self, score):
+        return score * self.share
+settings = Settings()
+settings.weight = 2
 def helper(claims):
-    return min(LIMIT, len(claims))
+    found = FOUND.search(str(WORDS))
+    return min(LIMIT, len(claims)) * settings.scaled(settings.weight)
 def unused():
     return 1
 @metric
@@ -247,6 +259,11 @@ def density(sample: Sample, response_claims: list[Claim]) -> float:
     ("old", "new", "changes"),
     [
         ("LIMIT = 3", "LIMIT = 4", True),
+        ('["tower"]', '["bridge"]', True),
+        ('compile("tower")', 'compile("bridge")', True),
+        ("share = 1.0", "share = 2.0", True),
+        ("score * self", "score + self", True),
+        ("weight = 2", "weight = 3", True),
         ("min(LIMIT", "max(LIMIT", True),
         ("return helper(", "return 1 + helper(", True),
         ("return 1\n", "return 2\n", False),
@@ -265,3 +282,75 @@ def test_what_a_metric_of_a_notebook_uses_is_part_of_its_source(
     first, second = source(NOTEBOOK), source(NOTEBOOK.replace(old, new, 1))
     assert first.complete
     assert (first.digest != second.digest) == changes
+
+
+def test_values_of_a_notebook_that_cannot_be_compared_are_named() -> None:
+    names: dict[str, Any] = {"__name__": "a_notebook"}
+    exec(NOTEBOOK.replace('{"a": ["tower"]}', "object()"), names)
+    assert names["density"].stage.source.unseen == ("WORDS",)
+
+
+class OddError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+class Ending(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (ValueError("a \ud800"), "ValueError: a ? (test_metric.py:"),
+        (OddError(), "OddError (test_metric.py:"),
+        (Ending("at once"), "Ending: at once (test_metric.py:"),
+        (10**400, "returned a number that is too large"),
+        (MetricResult(0.5, details={1: 2}), "its details have a key that is no text: 1"),  # type: ignore[dict-item]
+        (MetricResult(0.5, details=None), "its details are NoneType, not a dict"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_one_sample_does_fails_that_sample_alone(result: Any, reason: str) -> None:
+    def function(sample: Sample) -> Any:
+        if sample.sample_id != "b":
+            return 1.0
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    made = metric(function).stage().make({"samples": SAMPLES}, {})
+    assert made["status"].to_list() == ["scored", "failed"]
+    assert made["reason"][1].startswith(reason)
+
+
+def test_a_reason_is_text_that_can_be_stored() -> None:
+    assert of(lambda _: MetricResult(0.5, "a \ud800"))["reason"] == "a ?"
+
+
+@pytest.mark.parametrize(
+    ("scalar", "score"), [(np.bool_(True), 1.0), (np.float32(0.5), 0.5), (np.array(2), 2.0)]
+)
+def test_scalars_of_numpy_are_numbers(scalar: Any, score: float) -> None:
+    assert of(lambda _: scalar)["score"] == score
+
+
+@pytest.mark.parametrize(
+    ("arguments", "function", "message"),
+    [
+        ({}, functools.partial(len), "is no function"),
+        ({}, 5, "5 is no function"),
+        ({"name": 5}, density.function, "name must be a text"),
+        ({"required_fields": "response"}, density.function, "required_fields a list"),
+    ],
+)
+def test_mistakes_in_a_decorator(arguments: Any, function: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        metric(**arguments)(function)
+
+
+def test_a_default_must_be_what_its_annotation_says() -> None:
+    def wrong(sample: Sample, limit: int = "x") -> float:  # type: ignore[assignment]
+        return 1.0
+
+    with pytest.raises(TypeError, match="the default of 'limit' is 'x', which is not what"):
+        metric(wrong)
