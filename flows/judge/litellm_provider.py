@@ -510,8 +510,8 @@ def _quiet() -> Iterator[None]:
             _quiet_calls -= 1
             if _quiet_calls == 0:
                 package.suppress_debug_info = _banner_before
-                for entry in [one for one in warnings.filters if _is_read_only(one)]:
-                    warnings.filters.remove(entry)
+                filters: list[Any] = warnings.filters  # type: ignore[assignment]
+                filters[:] = [entry for entry in filters if not _is_read_only(entry)]
 
 
 _READ_ONLY: Final = "Items? .* using the `ReadOnly` qualifier"

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import threading
 import traceback
 from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -130,6 +131,7 @@ _PARAMETER: Final = (
 )
 _KEY: Final = "set a key in the environment that the endpoint takes"
 _PAY: Final = "the account has nothing left to spend"
+_ADDRESS: Final = "write the whole address of the endpoint as api_base"
 _NAMES: Final = "check the name of the model and the address of the endpoint"
 
 _RULES: Final = [
@@ -141,6 +143,7 @@ _RULES: Final = [
         r"|api[ _]key (?:is )?(?:not valid|invalid|expired)|control character detected in headers",
         _KEY,
     ),
+    _Rule("fatal", {0, 500}, r"unsupportedprotocol|missingschema|invalid ?url", _ADDRESS),
     _Rule("fatal", _ANY, r"llm provider not provided", "name the provider first: openai/MODEL"),
     _Rule(
         "too_long",
@@ -324,6 +327,11 @@ def _wait_seconds(value: Any) -> float | None:
     return float(min(max(value, 0), _LONGEST_WAIT))
 
 
+def _in_main_thread() -> bool:
+    """Whether Ctrl-C is raised in this thread; elsewhere only a provider raises it."""
+    return threading.current_thread() is threading.main_thread()
+
+
 @contextmanager
 def provider_errors_only(hide: Iterable[str]) -> Iterator[None]:
     """Raise a `ProviderError` for every exception of a provider's method, without texts to `hide`.
@@ -336,8 +344,12 @@ def provider_errors_only(hide: Iterable[str]) -> Iterator[None]:
         yield
     except ProviderError as error:
         failure = _valid(error)
+    except (asyncio.CancelledError, GeneratorExit):
+        raise
     # A `SystemExit` would end the event loop, and every call in it would wait for ever.
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and _in_main_thread():
+            raise
         if isinstance(error, OSError) or type(error).__module__ != "builtins":
             failure = classify(error, hide=hide)
         else:

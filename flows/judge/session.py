@@ -75,7 +75,7 @@ class Loop:
 
 
 async def close_providers(providers: Mapping[str, JudgeProvider]) -> None:
-    """Close providers, given by name, in their event loop; a failure is a logged warning.
+    """Close providers, given by name, in their event loop; a failure is logged, not raised.
 
     All calls are over by then: no result depends on how a connection ends.
     """
@@ -84,7 +84,7 @@ async def close_providers(providers: Mapping[str, JudgeProvider]) -> None:
             async with provider_call(_CLOSE_SECONDS):
                 await provider.close()
         except ProviderError as error:
-            _LOG.warning("judge provider %s: close failed: %s", name, error.message)
+            _LOG.info("judge provider %s: close failed: %s", name, error.message)
 
 
 Answered = Callable[[str, int, int], None]

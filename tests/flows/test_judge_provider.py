@@ -410,3 +410,18 @@ def test_two_objects_of_a_class_need_names(tmp_path: Path) -> None:
     second.name = "litellm"  # type: ignore[attr-defined]
     with pytest.raises(claimflow.InputError, match="two providers are named litellm"):
         evaluate_with(second, tmp_path / "s.duckdb")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), BaseException("odd")])
+def test_whatever_a_provider_raises_is_a_failed_row(tmp_path: Path, error: BaseException) -> None:
+    """Ctrl-C is raised in the main thread only; elsewhere it would end the event loop."""
+
+    class Raising(Yes):
+        name = f"raising-{type(error).__name__}"
+
+        async def chat(self, request: Request, *, timeout: float) -> ChatReply:
+            raise error
+
+    found = evaluate_with(Raising(), tmp_path / "s.duckdb")
+    assert found.scores["status"].to_list() == ["failed"]
+    assert re.search(rf"{type(error).__name__}: .*\(test_judge_provider.py:", str(found.failed))
