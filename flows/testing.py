@@ -17,6 +17,7 @@ from claimflow.flows.report.formatting import (
     format_count,
     format_interval,
     format_number,
+    shorten,
 )
 from claimflow.flows.report.run_document import RunDocument, StepMetric, named_metrics
 from claimflow.flows.report.run_text import gate_cells
@@ -54,8 +55,8 @@ def assert_scores(
     `failed_rows` rows.
 
     Raises `AssertionError` with every expectation that is not met: the mean, its 95 % interval,
-    the number of scored samples, and the worst samples by id. Raises `InputError` if the pipeline,
-    the run or a metric is not valid.
+    the number of scored samples, and the worst samples with their questions. Raises `InputError` if
+    the pipeline, the run or a metric is not valid.
     """
     __tracebackhide__ = True
     faults = [
@@ -161,19 +162,19 @@ def _worst(store: Store, run_id: str, of: StepMetric, *, lowest: bool) -> Iterat
         found = read_table(
             connection,
             f"""
-            SELECT sample_id, score FROM scores
-            WHERE run_id = $run AND step = $step AND metric = $metric AND status = 'scored'
+            SELECT sample_id, score, coalesce(user_input, response, '') AS text
+            FROM scores JOIN samples USING (run_id, sample_id)
+            WHERE run_id = $run AND scores.step = $step AND metric = $metric AND status = 'scored'
             ORDER BY score {"ASC" if lowest else "DESC"}, sample_id LIMIT {_WORST}
             """,
             run=run_id,
             step=of.step,
             metric=of.metric,
         )
-    samples = [
-        f"{escape_controls(sample)} {format_number(score)}" for sample, score in found.iter_rows()
-    ]
-    if samples:
-        yield f"  {'lowest' if lowest else 'highest'}: {', '.join(samples)}"
+    for sample, score, text in found.iter_rows():
+        shown = f": {escape_controls(shorten(text))}" if text else ""
+        which = "lowest" if lowest else "highest"
+        yield f"  {which}: {escape_controls(sample)} {format_number(score)}{shown}"
 
 
 def _failed_gates(store: Store, run_id: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from claimflow.flows.cli.data_file import add_pipeline_or_data, prepare_file
 from claimflow.flows.cli.options import (
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from claimflow.flows.report.terminal import Terminal
     from claimflow.flows.runner.plan import PlannedStep
     from claimflow.flows.store.store import Store
+
+
+_SHOWN_STEPS: Final = 3
+"""Steps that a step waits for which are named."""
 
 
 def add(commands: Commands) -> None:
@@ -118,7 +122,7 @@ def _print_plan(
         [row[: len(columns)] for row in rows],
         right=costs,
         texts=("plan",),
-        drop=("uses", "tokens (in + out)"),
+        drop=("uses", "tokens (in + out)", "cost (USD)"),
     )
 
 
@@ -128,7 +132,10 @@ def _action(step: "PlannedStep") -> str:
     if step.below is not None:
         return f"reuse {step.below.row_count:,} rows, edited by hand"
     if step.waits_for:
-        return f"waits for {', '.join(step.waits_for)}"
+        shown = [*step.waits_for]
+        if len(shown) > _SHOWN_STEPS:
+            shown = [*shown[: _SHOWN_STEPS - 1], f"{len(shown) - _SHOWN_STEPS + 1} more steps"]
+        return f"waits for {', '.join(shown)}"
     if step.reused_samples:
         return f"make, {format_count(step.reused_samples, 'sample')} reused"
     return "make, ask again" if step.fresh else "make"

@@ -1,7 +1,7 @@
 """Claims, verdicts and checks of rubrics that changed between two runs, and why."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 import duckdb
@@ -273,6 +273,32 @@ def _causes(
             yield "edited by hand"
         else:
             yield step_causes
+
+
+def steps_behind(
+    connection: duckdb.DuckDBPyConnection, runs: Sequence[str], metrics: Sequence[str]
+) -> list[str]:
+    """The steps whose rows the scores of `metrics` were made of in these runs, and their own."""
+    return [
+        step
+        for (step,) in connection.execute(
+            _STEPS_BEHIND, {"runs": list(runs), "metrics": list(metrics)}
+        ).fetchall()
+    ]
+
+
+# A table that is reused names the inputs that it was made of, which an earlier run may have made.
+_STEPS_BEHIND: Final = """
+WITH RECURSIVE behind AS (
+    SELECT artifact_id FROM audit.run_steps
+    SEMI JOIN (FROM scores WHERE list_contains($runs, run_id) AND list_contains($metrics, metric))
+              USING (run_id, step)
+    UNION
+    SELECT unnest(regexp_extract_all(inputs::VARCHAR, '[0-9a-f]{8}-[0-9a-f-]{27}'))::UUID
+    FROM behind JOIN audit.artifacts USING (artifact_id)
+)
+SELECT DISTINCT step FROM audit.run_steps SEMI JOIN behind USING (artifact_id)
+"""
 
 
 def _source_fields(row: dict[str, Any]) -> set[str]:

@@ -12,6 +12,7 @@ from claimflow.flows.quality.claim_changes import (
     claim_changes,
     step_changes,
     step_provenance,
+    steps_behind,
 )
 from claimflow.flows.quality.json_values import json_text
 from claimflow.flows.quality.metric_differences import (
@@ -76,12 +77,16 @@ def compare(
     default). Raises `InputError` for a field or a metric that neither run has.
     """
     with store.reading() as connection:
-        pairs = select_metrics(paired_scores(connection, a, b), metrics)
+        names = list(metrics)
+        pairs = select_metrics(paired_scores(connection, a, b), names)
         units = metadata_values(connection, b, by) if by else None
         of_a, of_b = (step_provenance(connection, run) for run in (a, b))
         steps = step_changes(of_a, of_b)
         samples = changed_samples(connection, a, b)
         claims = claim_changes(connection, a, b, steps, samples)
+        if names:
+            behind = steps_behind(connection, (a, b), pairs["metric"].unique().to_list())
+            claims = claims.filter(pl.col("step").is_in(behind))
         facts = _facts(connection, a), _facts(connection, b)
         lower = metric_kinds(connection, a, b).lower
     differences = metric_differences(pairs, units, lower=lower)

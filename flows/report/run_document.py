@@ -98,7 +98,7 @@ class PastMean(NamedTuple):
 
 
 class LowSample(NamedTuple):
-    """A sample with a low mean over its scores, and its claims that are not entailed.
+    """A sample with a low mean over its scores, and its claims and checks that lowered them.
 
     The mean is over its claim metrics, if `by_claims` says so. `claims` are rows of
     `results.claims_not_entailed`.

@@ -99,7 +99,8 @@ def unscored_metric_text(one: UnscoredMetric) -> str:
     counts = {"undefined": one.samples - one.failed, "failed": one.failed}
     shown = ", ".join(f"{count:,} {status}" for status, count in counts.items() if count)
     reason = f" ({one.reason})" if one.reason else ""
-    return f"warning: no sample has a score for {one.metric} of {one.step}: {shown}{reason}"
+    name = one.metric if one.metric == one.step else f"{one.step}.{one.metric}"
+    return f"warning: no sample has a score for {name}: {shown}{reason}"
 
 
 def cascade_lines(of: CascadeResult) -> Iterator[str]:

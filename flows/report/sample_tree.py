@@ -67,7 +67,7 @@ def _add_verdict(leaf: Tree, row: dict[str, Any]) -> None:
     by_model = row["p_entailed"] is not None and row["judged_by"] in (None, "embedded")
     sure = f" ({_probability(row, row['verdict'])})" if by_model else ""
     if row["agreement"] is not None:
-        sure = f" ({row['agreement']:.0%} of the votes)"
+        sure = _votes(row)
     if row["judged_by"] in ("judge", "audit"):
         model = row["model_verdict"]
         sure += f" (the embedded model: {model}, {_probability(row, model)})"
@@ -88,10 +88,16 @@ def _add_checks(tree: Tree, step: str, checks: list[dict[str, Any]]) -> None:
         if row["status"] == "failed":
             leaf.add(safe_text(f"failed: {row['reason']}"))
             continue
-        votes = "" if row["agreement"] is None else f" ({row['agreement']:.0%} of the votes)"
+        votes = "" if row["agreement"] is None else _votes(row)
         reason = f"; {row['reason']}" if row["reason"] else ""
         style = "green" if row["score"] == 1 else "red" if row["score"] == 0 else "yellow"
         leaf.add(safe_text(f"{row['verdict']}{votes}{reason}", style))
+
+
+def _votes(row: dict[str, Any]) -> str:
+    """How many of the votes are for the verdict, as in ` (2 of 3 votes)`."""
+    same = sum(vote.get("verdict") == row["verdict"] for vote in row["ballot"])
+    return f" ({same} of {format_count(len(row['ballot']), 'vote')})"
 
 
 def _probability(row: dict[str, Any], verdict: str) -> str:
@@ -132,10 +138,8 @@ def _verdict_line(row: dict[str, Any]) -> str:
 
 
 def _add_calls(tree: Tree, sample: dict[str, Any], *, messages: bool) -> None:
-    """The calls that gave the claims and verdicts; of votes only the one that was taken."""
-    verdicts = (verdict for claim in sample["claims"] for verdict in claim["verdicts"])
-    taken = {row["call_id"] for row in (*sample["claims"], *sample["checks"], *verdicts)}
-    calls = [call for call in sample["calls"] if call["call_id"] in taken]
+    """The calls that gave the claims, the verdicts and each vote."""
+    calls = sample["calls"]
     if not calls:
         return
     branch = tree.add(safe_text(f"judge: {format_count(len(calls), 'call')}", "bold"))

@@ -77,7 +77,14 @@ class Terminal(Console):
     def __init__(self, file: StringIO | None = None) -> None:
         window = _window_width() if file is None else None
         self._in_window = window is not None
-        super().__init__(file=file, highlight=False, width=window or _LOG_WIDTH)
+        # In a notebook rich would display a table where it is asked for the text of one.
+        super().__init__(
+            file=file,
+            highlight=False,
+            width=window or _LOG_WIDTH,
+            force_jupyter=False,
+            color_system="auto" if file is None else None,  # A kernel sets FORCE_COLOR.
+        )
 
     def on_broken_pipe(self) -> None:
         """Discard what is still to be written."""
@@ -388,10 +395,11 @@ def _print_metric_differences(terminal: Terminal, comparison: Comparison) -> Non
         [row[:columns] for row in rows],
         right=_RIGHT,
         texts=("left out",),
-        drop=("p", "n", *unfailed, "p (Holm)", "A", "95 % interval", "B"),
+        drop=("p", "n", *unfailed, "p (Holm)", "95 % interval", "A", "B"),
     )
     by = f"; one unit for each {comparison.by}" if comparison.by else ""
-    terminal.print_line(f"{comparison_text.METRIC_NOTE}{by}\n")
+    terminal.print_text(f"{comparison_text.METRIC_NOTE}{by}", indent=0)
+    terminal.print()
 
 
 def _print_score_differences(terminal: Terminal, comparison: Comparison, limit: int) -> None:

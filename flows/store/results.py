@@ -227,11 +227,12 @@ def score_means(store: Store, run_id: str) -> pl.DataFrame:
 
 
 def claims_not_entailed(store: Store, run_id: str, samples: list[str]) -> pl.DataFrame:
-    """The contradicted claims of `samples`, then the neutral ones, once for each such verdict.
+    """What lowered the scores of `samples`, once for each such verdict.
 
-    Columns: sample_id, step (that of the verdict), verdict, claim.
+    The contradicted claims, then the neutral ones, then the checks of rubrics below the best
+    verdict. Columns: sample_id, step (that of the verdict), verdict, claim (or the check).
     """
-    return _read(
+    claims = _read(
         store,
         """
         SELECT c.sample_id, v.step, v.verdict, c.claim
@@ -246,6 +247,19 @@ def claims_not_entailed(store: Store, run_id: str, samples: list[str]) -> pl.Dat
         run=run_id,
         samples=samples,
     )
+    checks = _read(
+        store,
+        """
+        SELECT sample_id, step, verdict, coalesce(nullif(check_name, 'criterion') || ': ', '')
+               || criterion AS claim
+        FROM rubric_verdicts JOIN audit.run_steps USING (run_id, step)
+        WHERE run_id = $run AND score < 1 AND sample_id IN (SELECT unnest($samples))
+        ORDER BY position, score, check_name, claim_id
+        """,
+        run=run_id,
+        samples=samples,
+    )
+    return pl.concat([claims, checks])
 
 
 def score_table(store: Store, run_id: str, step: str | None = None) -> pl.DataFrame:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import claimflow
 from claimflow.flows.cli.main import main
 from claimflow.flows.report.markdown import code_span
 from claimflow.flows.store.store import Store
@@ -274,3 +275,30 @@ def test_the_first_run_has_no_previous_one(
         f"steps) is older than {run}; "
         "name the run to compare with, as `claimflow runs` lists it\n"
     )
+
+
+def test_claims_of_a_metric_are_of_the_steps_that_it_was_made_of(tmp_path: Path) -> None:
+    answers = [
+        {
+            "sample_id": "a",
+            "response": "The tower stands in Paris.",
+            "reference": "The tower stands in Rome.",
+            "retrieved_contexts": ["The tower stands in Oslo."],
+        }
+    ]
+    settings: dict[str, Any] = {
+        "metrics": ["faithfulness", "factual_correctness"],
+        "store": tmp_path / "s.duckdb",
+    }
+    claimflow.evaluate(answers, **settings)
+    for field in ("reference", "response"):
+        answers[0][field] = "The tower stands in Oslo."
+        claimflow.evaluate(answers, **settings)
+    runs = claimflow.connect(tmp_path / "s.duckdb")
+    oldest, _, newest = reversed(runs.runs["run_id"].to_list())
+
+    def steps(*metrics: str) -> set[str]:
+        return set(runs.compare(oldest, newest, metrics=metrics).verdicts["step"])
+
+    assert "reference_claims" in steps()
+    assert steps("faithfulness") == {"response_claims"}

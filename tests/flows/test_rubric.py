@@ -304,11 +304,11 @@ def test_explain_shows_each_check_with_the_words_of_the_judge_and_its_call(
     first = shown.index("facts_verdicts: 2 checks")
     assert shown[first + 1 : first + 5] == [
         "height: 330 metres",
-        "pass (100% of the votes); 100% of its terms are there.",
+        "pass (3 of 3 votes); 100% of its terms are there.",
         "year: 1890",
-        "fail (100% of the votes); 0% of its terms are there.",
+        "fail (3 of 3 votes); 0% of its terms are there.",
     ]
-    assert "judge: 1 call" in shown
+    assert "judge: 3 calls" in shown
     assert "facts: 0.5000" in shown
 
 

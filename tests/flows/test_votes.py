@@ -177,7 +177,7 @@ def test_unstable_claims_are_listed_and_counted(
     assert line in capsys.readouterr().out.splitlines()
     with chdir(tmp_path):
         assert main(["explain", "a"]) == 0
-        assert "response_in_reference: neutral (67% of the votes); " in capsys.readouterr().out
+        assert "response_in_reference: neutral (2 of 3 votes); " in capsys.readouterr().out
         query = "SELECT step, sample_id, claim, verdict, agreement FROM unstable ORDER BY claim"
         assert main(["sql", query, "--format", "csv"]) == 0
     assert capsys.readouterr().out.splitlines() == [
