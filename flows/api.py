@@ -26,6 +26,7 @@ from claimflow.flows.quality.failed_rows import failure_reason
 from claimflow.flows.quality.gates import evaluate_gates
 from claimflow.flows.result import Result
 from claimflow.flows.runner.canaries import judge_canaries
+from claimflow.flows.runner.data_file import no_metric_fault
 from claimflow.flows.runner.embedded_models import fetch_models
 from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.plan import choose, coverage
@@ -91,6 +92,7 @@ def evaluate(
     asked or written, and besides that what `run_pipeline` raises. Rows that fail are no error:
     `Result.failures` counts them. Nothing is printed: `Result.warnings` has what may be a mistake.
     """
+    _check_fork()
     if isinstance(slices, str):
         slices = [slices]
     _check_kinds(
@@ -157,6 +159,20 @@ def evaluate(
     )
 
 
+_process: int | None = None
+"""The process that called `evaluate` first."""
+
+
+def _check_fork() -> None:
+    """Raise `InputError` in a child that was forked after `evaluate`: Polars would never return."""
+    global _process  # noqa: PLW0603
+    _process = _process or os.getpid()
+    if _process != os.getpid():
+        what = "this process was forked from one that had called it, which Polars does not survive"
+        hint = 'start it with multiprocessing.get_context("spawn")'
+        raise InputError([Fault("evaluate", what, hint)])
+
+
 _PATH: Final = (str, os.PathLike)
 _KINDS: Final[dict[str, tuple[Any, str]]] = {
     "metrics": (Iterable, "a list of metrics"),
@@ -214,10 +230,8 @@ def _composed(
         if metrics is None and not faults:
             metrics, left_out = metrics_for(samples.present)
             if not metrics:
-                fields = sorted(samples.present & samples.mapping.keys() - {"sample_id"})
-                what = f"have {' and '.join(fields) or 'no known field'}, not enough for a metric"
-                hint = "name the columns by rename={COLUMN: FIELD}, or name the metrics"
-                raise InputError([Fault("answers", what, hint)])
+                write = "rename={{{!r}: {!r}}}".format
+                raise InputError([no_metric_fault("answers", samples, write)])
         if isinstance(metrics, str):
             metrics = [metrics]
         steps = compose(metrics, slices=slices, folder=Path.cwd()) if metrics is not None else {}
@@ -226,8 +240,9 @@ def _composed(
     if faults:
         raise InputError(faults)
     wanted = {"path": "", "rename": rename or {}, "contexts_separator": contexts_separator}
-    values = {"name": "", "samples": wanted, "steps": steps}
-    return samples, source_from(values, Path.cwd(), name="evaluate"), left_out
+    values = {"name": "", "samples": wanted}
+    source = source_from(values, Path.cwd(), name="evaluate").with_sections({"steps": steps})
+    return samples, source, left_out
 
 
 def _refuse_beside_pipeline(**given: Any) -> None:

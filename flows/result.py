@@ -11,7 +11,13 @@ from claimflow.flows.errors import Fault, InputError, one_of
 from claimflow.flows.quality.comparison import Comparison, compare
 from claimflow.flows.report.formatting import format_interval, format_number
 from claimflow.flows.report.run_document import RunDocument, named_metrics
-from claimflow.flows.report.terminal import Terminal, print_comparison, print_means, rendered_text
+from claimflow.flows.report.terminal import (
+    Terminal,
+    print_comparison,
+    print_gates,
+    print_means,
+    rendered_text,
+)
 from claimflow.flows.store import results
 from claimflow.flows.store.query import Parameters, query
 from claimflow.flows.store.read_copy import readable_store
@@ -138,8 +144,17 @@ class Result:
         )
 
     def to_pandas(self) -> "pd.DataFrame":
-        """`table` as a pandas DataFrame."""
-        return self.table.to_pandas()
+        """`table` as a pandas DataFrame, with NaN or None where a score or a text is missing.
+
+        Raises `InputError` where pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            what, hint = "pandas is not installed", "run: pip install pandas"
+            raise InputError([Fault("to_pandas", what, hint)]) from None
+        # The method of Polars needs pyarrow, too.
+        return pd.DataFrame(self.table.to_dict(as_series=False))
 
     @cached_property
     def failures(self) -> pl.DataFrame:
@@ -330,6 +345,8 @@ class Result:
             if run.score_means:
                 print_means(terminal, run.score_means)
             terminal.print_line(run.no_means)
+        if run.gates:
+            print_gates(terminal, run.gates)
         for metric, reason in self.left_out.items():
             terminal.print_line(f"left out: {metric}, {reason}")
 

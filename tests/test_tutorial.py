@@ -55,3 +55,24 @@ def test_the_notebook_shows_scores_claims_and_evidence(outputs: list[dict[str, s
     assert "claim text changed" in diff["text/html"]
     assert report["stdout"] == "report.html\n"
     assert all("stderr" not in shown for shown in outputs)
+
+
+def test_the_text_of_a_result_is_text_in_a_notebook(tmp_path: Path) -> None:
+    """Nothing is displayed where the text is asked for, and a result is displayed once."""
+    code = """
+import claimflow
+answers = [{"response": "It is high.", "retrieved_contexts": ["It is high."]}]
+result = claimflow.evaluate(answers, metrics=["faithfulness"], progress=False)
+texts = [str(one) for one in (result, result.sample(result.samples["sample_id"][0]))]
+print([text.splitlines()[0][:6] for text in texts])
+result
+"""
+    notebook: Any = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": tmp_path}}).execute()
+    [cell] = notebook.cells
+    shown = [one for one in cell.outputs if one.output_type != "stream"]
+    assert [one.output_type for one in shown] == ["execute_result"]
+    assert "faithfulness" in shown[0].data["text/plain"]
+    assert "".join(one.text for one in cell.outputs if one.output_type == "stream") == (
+        "['run 20', 'sample']\n"
+    )

@@ -4,7 +4,7 @@ import argparse
 import os
 import shlex
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import indent
@@ -122,6 +122,8 @@ def prepare_file(options: Namespace, rerun: "Rerun") -> PreparedFile:
         prepared = prepare(
             made.config, answers=made.samples, limit=options.limit, rerun=rerun, store=options.store
         )
+    if options.store is not None:
+        made = made._replace(config={**made.config, "store": str(options.store)})
     write_message(describe(options.config, made))
     if save is None:
         write_message("as this pipeline, which `claimflow run --save FILE` writes:")
@@ -170,6 +172,18 @@ def _misplaced(options: Namespace) -> Iterator[Fault]:
             yield Fault(f"--{name.replace('_', '-')}", what, "change the file instead")
 
 
+def _made_beside(metrics: Sequence[str]) -> Iterator[str]:
+    """A line for each metric that a stage makes together with others, which are not named."""
+    from claimflow.stages.registry import STAGES
+
+    for metric in metrics:
+        for stage in STAGES.values():
+            others = len({*stage.metrics} - {*metrics})
+            if metric in stage.metrics and stage.use not in metrics and others:
+                more = f"{others} more" if others > 1 else "one more"
+                yield f"with {metric} come {more} of {stage.use}, which computes them together"
+
+
 def describe(path: str, made: "DataPipeline") -> str:
     """Lines on which columns fill which fields, on the metrics, and on those left out."""
     from claimflow.flows.report.formatting import format_count
@@ -181,6 +195,7 @@ def describe(path: str, made: "DataPipeline") -> str:
         [
             f"{path}: {format_count(made.samples.count, 'sample')} with {', '.join(named)}",
             f"metrics: {', '.join(made.metrics)}{more}",
+            *_made_beside(made.metrics),
             *made.left_out_lines,
         ]
     )

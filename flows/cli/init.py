@@ -3,9 +3,11 @@
 import json
 import os
 import re
+import shlex
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -42,6 +44,8 @@ _CI_FILES: Final = {
     "github": ".github/workflows/evaluation.yml",
     "gitlab": ".gitlab-ci.yml",
 }
+
+_MOVE: Final = "move it away, or name another folder"
 
 _GATED: Final = ("faithfulness", "factual_correctness")
 """Metrics for the first gates of a pipeline, where it has them."""
@@ -97,7 +101,9 @@ def init(options: Namespace) -> int:
     if options.ci:
         root = _repository(folder)
         files[root / _CI_FILES[options.ci]] = _workflow(options.ci, folder, root, judge)
-    _write(files, folder / ".gitignore")
+    answers = folder / "answers.jsonl"
+    own = {answers: f"to evaluate it add --data {shlex.quote(str(answers))}, or {_MOVE}"}
+    _write(files, folder / ".gitignore", own)
     if options.data:
         write_message(describe(options.data, made))
     print(f"written: {', '.join(map(str, [*files, folder / '.gitignore']))}")
@@ -229,10 +235,30 @@ def _workflow(ci: str, folder: Path, root: Path, judge: _Judge | None) -> str:
     text = _template(f"{ci}.yml")
     below = Path(os.path.relpath(folder, root)).as_posix()
     text = text.replace("FOLDER/", "" if below == "." else f"{below}/").replace("FOLDER", below)
-    text = text.replace("VERSION", __version__)
+    text = text.replace("claimflow==VERSION", _requirement())
     if judge is None:
         return re.sub(r"^.*\bKEY\b.*\n", "", text, flags=re.MULTILINE)
     return re.sub(r"\bKEY\b", judge.variable, text)
+
+
+def _source() -> dict[str, Any]:
+    """Where pip installed claimflow from, if not from an index: `url`, and more."""
+    found: dict[str, Any] = json.loads(
+        distribution("claimflow").read_text("direct_url.json") or "{}"
+    )
+    return found
+
+
+def _requirement() -> str:
+    """What pip is to install in CI: this version of claimflow, from where it came here."""
+    source = _source()
+    url, revision = source.get("url", ""), source.get("vcs_info", {})
+    if revision:
+        url = f"{revision.get('vcs')}+{url}@{revision.get('commit_id')}"
+    # Anything else would not be one word of the shell.
+    if re.fullmatch(r"(?:git\+)?https://[\w./@~+-]+", url):
+        return f"claimflow @ {url}"
+    return f"claimflow=={__version__}"
 
 
 def _repository(folder: Path) -> Path:
@@ -244,14 +270,15 @@ def _repository(folder: Path) -> Path:
     return Path(os.path.relpath(found))
 
 
-def _write(files: Mapping[Path, str], ignore: Path) -> None:
+def _write(files: Mapping[Path, str], ignore: Path, own: Mapping[Path, str]) -> None:
     """Write files that do not exist, and add to the .gitignore; all or none of them.
 
     Raises `InputError` with every file that exists with another content or cannot be written.
+    `own` are hints for files that the user may have written.
     """
     missing = {path: text for path, text in files.items() if not _holds(path, text)}
     faults = [
-        Fault(str(path), "exists already", "move it away, or name another folder")
+        Fault(str(path), "exists already", own.get(path, _MOVE))
         for path in missing
         if os.path.lexists(path)
     ]
@@ -290,5 +317,10 @@ def _next_commands(options: Namespace, judge: _Judge | None) -> Iterator[str]:
     if judge is not None and judge.missing:
         yield judge.missing
     yield f"claimflow run {options.folder / 'pipeline.yaml'}"
+    if options.ci and _source().get("url", "").startswith("file:"):
+        yield (
+            f"in {_CI_FILES[options.ci]} let pip install a claimflow that CI can reach: here it "
+            "was installed from a file"
+        )
     if options.nightly:
         yield f"claimflow serve {options.folder / 'schedules.yaml'}"

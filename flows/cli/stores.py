@@ -30,7 +30,7 @@ def remember_store(store: "Store") -> None:
         _LAST_STORE.parent.mkdir(exist_ok=True)
         _LAST_STORE.write_text(str(store.path), "utf-8")
         if last not in (None, store.path):
-            _warn(f"commands without --store now read {store.path}, before {last}")
+            _warn(f"commands without --store now read {store.path} instead of {last}")
 
 
 def named_store(options: Namespace) -> "Store":

@@ -132,7 +132,8 @@ def gate_name_faults(
             choice = " or ".join(f"{step}.{gate}" for step in steps)
             yield gate, f"{len(steps)} steps make {gate!r}", f"write {choice}"
         elif not steps and gate not in full and gate not in possible:
-            known = {*(full if "." in gate else makers), *possible}
+            known = {*makers, *full, *possible}
+            known = {name for name in known if ("." in name) == ("." in gate)}
             yield gate, f"no step makes the metric {gate!r}", one_of(gate, known)
 
 

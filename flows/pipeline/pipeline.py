@@ -387,7 +387,7 @@ def _gate_faults(source: YamlSource, steps: Mapping[str, WrittenStep]) -> Iterat
     for name, step in steps.items():
         if step.kind is None:
             metrics = {metric for stage in STAGES.values() for metric in stage.metrics}
-            possible |= {*metrics, *(f"{name}.{metric}" for metric in metrics)}
+            possible |= {name, *metrics, *(f"{name}.{metric}" for metric in metrics)}
             if is_reference(str(step.values.get("use"))):
                 possible |= source.section("gates").keys()
             continue

@@ -78,7 +78,7 @@ class YamlSource(NamedTuple):
         )
 
 
-_ARGUMENTS: Final = {"samples": "answers"}
+_ARGUMENTS: Final = {"samples": "answers", "steps": "metrics"}
 """Arguments that are named otherwise than the section that they replace."""
 
 

@@ -5,7 +5,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -89,10 +89,7 @@ def data_pipeline(
         raise InputError(samples.faults)
     chosen, left_out = (list(metrics), {}) if metrics else metrics_for(samples.present)
     if not chosen:
-        lacking = [field for field in CONTENT if field not in samples.present]
-        lacked = f"no sample has {' or '.join(lacking)} ({columns_text(samples)})"
-        what = f"no metric can be computed: {lacked}"
-        raise InputError([Fault(path, what, _column_hint(lacking[0], samples))])
+        raise InputError([no_metric_fault(path, samples, "--rename {}={}".format)])
     config = {
         "name": _name(path),
         "samples": {
@@ -175,11 +172,17 @@ def _of_options(fault: Fault, path: str) -> Fault:
     return fault._replace(place=place, hint=hint)
 
 
-def _column_hint(field: str, samples: SampleSource) -> str:
-    column = samples.misspelt.get(field)
-    if column is None:
-        return f"name the column that holds it by --rename COLUMN={field}"
-    return f"if the column {column!r} holds it, add --rename {column}={field}"
+def no_metric_fault(place: str, samples: SampleSource, rename: Callable[[str, str], str]) -> Fault:
+    """That the fields of samples allow no metric; `rename` writes how to name a column's field."""
+    lacking = [field for field in CONTENT if field not in samples.present]
+    lacked = f"no sample has {' or '.join(lacking)} ({columns_text(samples)})"
+    column = samples.misspelt.get(lacking[0])
+    hint = (
+        f"name the column that holds it by {rename('COLUMN', lacking[0])}"
+        if column is None
+        else f"if the column {column!r} holds it, add {rename(column, lacking[0])}"
+    )
+    return Fault(place, f"no metric can be computed: {lacked}", hint)
 
 
 def _name(path: str) -> str:

@@ -128,7 +128,7 @@ def _rows(answers: Any, origin: _Answers) -> tuple[_Answers, Iterable[Any]]:
     if isinstance(results, list) and type(answers).__name__ == "RAGResults":
         return _rows_of_results(results, origin)
     if isinstance(answers, bytes) or not isinstance(answers, Iterable):
-        raise _UnusableError(Fault(origin.name, f"is a {type(answers).__name__}", _HINT))
+        raise _UnusableError(Fault(origin.name, f"is of type {type(answers).__name__}", _HINT))
     return origin, answers
 
 

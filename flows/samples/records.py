@@ -97,7 +97,7 @@ def json_object(row: Any) -> dict[str, Any]:
     """
     values = _members(row)
     if values is None:
-        raise RecordError(f"is a {type(row).__name__}", "give a dict of its columns")
+        raise RecordError(f"is of type {type(row).__name__}", "give a dict of its columns")
     found: dict[str, Any] = {}
     for name, value in values.items():
         try:

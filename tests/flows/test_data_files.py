@@ -312,3 +312,16 @@ def test_only_what_changed_is_asked_wherever_the_file_is(
     with duckdb.connect(tmp_path / "evaluations.read.duckdb", read_only=True) as connection:
         runs = connection.sql("SELECT pipeline, count(*) FROM audit.runs GROUP BY ALL ORDER BY ALL")
         assert runs.fetchall() == [("answers", 2), ("renamed", 3)]
+
+
+def test_a_saved_pipeline_reads_the_store_of_its_run(command: Command, tmp_path: Path) -> None:
+    arguments = ("run", "answers.jsonl", "--metrics", "chrf", "--store", "mine.duckdb")
+    _, _, err = command(*arguments)
+    assert shown_pipeline(err)["store"] == "mine.duckdb"
+    assert (
+        "with chrf come 10 more of deterministic_correctness, which computes them together" in err
+    )
+    (tmp_path / "below").mkdir()
+    command(*arguments, "--save", "below/p.yaml")
+    _, out, _ = command("run", "below/p.yaml")
+    assert "0 steps made, 4 reused" in out

@@ -1,7 +1,9 @@
 """`claimflow.evaluate` and its results, as scripts and notebooks call them."""
 
 import gc
+import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -132,8 +134,11 @@ def test_a_pipeline_gives_the_result_of_the_command(tmp_path: Path, endpoint: En
         ({"answers": ANSWERS, "metrics": ["faithfulnes"]}, "did you mean 'faithfulness'"),
         ({"answers": ANSWERS, "metrics": []}, "metrics: is empty"),
         ({"answers": [], "metrics": ["faithfulness"]}, "answers: no samples"),
-        ({"answers": [{"response": "a"}]}, "have response, not enough for a metric"),
-        ({"answers": 7}, "answers: is a int"),
+        (
+            {"answers": [{"response": "a"}]},
+            "no sample has reference or retrieved_contexts (columns found: response",
+        ),
+        ({"answers": 7}, "answers: is of type int"),
         ({"answers": ANSWERS, "metrics": ["rouge_l_f1"]}, "no sample has 'reference'"),
         ({"answers": ANSWERS, "judge": {"modle": "a"}}, "judge.modle: "),
         ({"answers": ANSWERS, "gates": {"faith": {"min": 1}}}, "gates.faith: "),
@@ -358,3 +363,81 @@ def test_answers_that_cannot_be_used_can_be_left_out() -> None:
         f"WHERE run_id = '{found.run_id}'"
     ).rows()
     assert recorded == (2, 3, "--skip-unusable")
+
+
+LIMIT = 5
+"""A test changes it."""
+
+
+@claimflow.metric
+def longer(sample: claimflow.Sample) -> float:
+    return float(len(sample.response or "") > LIMIT)
+
+
+def metric_of(value: float, name: str | None = None) -> Any:
+    @claimflow.metric(name=name)
+    def constant(sample: claimflow.Sample) -> float:
+        return value
+
+    return constant
+
+
+def means(*metrics: Any) -> dict[str, float | None]:
+    found = claimflow.evaluate(ANSWERS, metrics=metrics)
+    return {row["metric"]: row["mean"] for row in found.summary.to_dicts()}
+
+
+def test_a_metric_given_as_an_object_is_that_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = [metric_of(0.1), metric_of(0.9)]
+    assert [means(one) for one in kept] == [{"constant": 0.1}, {"constant": 0.9}]
+    assert means(metric_of(0.2, "low"), metric_of(0.8, "high")) == {"low": 0.2, "high": 0.8}
+    with pytest.raises(claimflow.InputError, match="two metrics are named constant; give it"):
+        means(*kept)
+    again = claimflow.metric(name="as_text", version=2)(longer.function)
+    assert means(again, {"use": longer}) == {"as_text": 1.0, "longer": 1.0}
+    monkeypatch.setattr(f"{__name__}.LIMIT", 500)
+    assert means(longer) == {"longer": 0.0}
+
+
+@pytest.mark.parametrize("name", ["summary", "response_claims"])
+def test_a_metric_is_named_otherwise_than_other_steps(name: str) -> None:
+    with pytest.raises(claimflow.InputError, match=f"another step is named {name}; give it"):
+        means(metric_of(1.0, name))
+
+
+def test_gates_are_a_part_of_the_text_of_a_result() -> None:
+    found = claimflow.evaluate(ANSWERS, metrics=[longer], gates={"longer": {"max": 0.5}})
+    assert found.gates["outcome"].to_list() == ["inconclusive"]
+    assert re.search(r"longer: max 0\.5 +1\.000 ", str(found))
+
+
+def test_pandas_needs_no_pyarrow(result: claimflow.Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    frame = result.to_pandas()
+    assert list(frame.columns) == result.table.columns
+    assert frame["faithfulness"].tolist() == result.table["faithfulness"].to_list()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(claimflow.InputError, match="pandas is not installed; run: pip install"):
+        result.to_pandas()
+
+
+def test_a_rubric_without_a_judge_is_a_mistake_in_the_arguments() -> None:
+    with pytest.raises(claimflow.InputError) as error:
+        claimflow.evaluate(ANSWERS, metrics=[{"use": "rubric", "criterion": "It is polite."}])
+    assert str(error.value).startswith("metrics.rubric: is not valid; only a language model judges")
+
+
+def test_a_forked_process_is_told_to_spawn() -> None:
+    claimflow.evaluate(ANSWERS[:1], metrics=["rouge_faithfulness"])
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        try:
+            claimflow.evaluate(ANSWERS[:1], metrics=["rouge_faithfulness"])
+        except claimflow.InputError as error:
+            os.write(writer, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as told:
+        assert 'get_context("spawn")' in told.read()
+    os.wait()

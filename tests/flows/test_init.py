@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from claimflow.flows import __version__
+from claimflow.flows.cli import init
 from claimflow.flows.cli.main import main
 from claimflow.flows.pipeline.schedules import read_schedules
 from claimflow.flows.pipeline.schema import json_schema
@@ -28,9 +29,13 @@ def test_a_project_is_written_once(
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".gitignore").write_text("*.pyc", "utf-8")
     assert main(["init", "--nightly", "--ci", "github"]) == 0
-    assert (
-        "claimflow run pipeline.yaml\n  claimflow serve schedules.yaml" in capsys.readouterr().out
-    )
+    told = capsys.readouterr().out.splitlines()
+    assert [told[-3].strip(), told[-1].strip()] == [
+        "claimflow run pipeline.yaml",
+        "claimflow serve schedules.yaml",
+    ]
+    # As this checkout is: no index and no repository has it.
+    assert "workflows/evaluation.yml let pip install a claimflow that CI can reach" in told[-2]
     assert prepare("pipeline.yaml").samples.count == 5
     assert [one.name for one in read_schedules(Path("schedules.yaml")).scheduled] == ["nightly"]
     schema = json.loads(Path(".claimflow/pipeline.schema.json").read_text("utf-8"))
@@ -46,8 +51,37 @@ def test_a_project_is_written_once(
 
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert main(["init", "--judge", "openai/gpt-4o-mini", "--ci", "gitlab"]) == 2
-    assert "pipeline.yaml: exists already; " in capsys.readouterr().err
+    errors = capsys.readouterr().err
+    assert "pipeline.yaml: exists already; move it away, or name another folder" in errors
+    Path("answers.jsonl").write_text('{"response": "Mine."}\n', "utf-8")
+    before[tmp_path / "answers.jsonl"] = Path("answers.jsonl").read_bytes()
+    assert main(["init"]) == 2
+    errors = capsys.readouterr().err
+    assert "answers.jsonl: exists already; to evaluate it add --data answers.jsonl, or" in errors
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("source", "requirement"),
+    [
+        (None, f"claimflow=={__version__}"),
+        ({"url": "file:///a/claimflow.whl", "archive_info": {}}, f"claimflow=={__version__}"),
+        ({"url": "https://a.example/$(rm).whl", "archive_info": {}}, f"claimflow=={__version__}"),
+        (
+            {"url": "https://a.example/c.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}},
+            "claimflow @ git+https://a.example/c.git@abc",
+        ),
+    ],
+)
+def test_the_workflow_installs_claimflow_from_where_it_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Any, requirement: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(init, "_source", lambda: source or {})
+    assert main(["init", "--ci", "github"]) == 0
+    workflow = yaml.safe_load(Path(".github/workflows/evaluation.yml").read_text("utf-8"))
+    steps = workflow["jobs"]["evaluation"]["steps"]
+    assert f'pip install "{requirement}"' in [one.get("run") for one in steps]
 
 
 def test_a_project_for_data_has_the_metrics_of_its_fields(
