@@ -1,8 +1,8 @@
 """Errors that are shown to users, and hints at the nearest known name."""
 
 import difflib
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 _SHOWN: Final = 50
 
@@ -38,6 +38,35 @@ class InputError(Exception):
         if len(self.faults) > _SHOWN:
             lines.append(f"... and {len(self.faults) - _SHOWN:,} more")
         return "\n".join(lines)
+
+
+ArgumentKind = tuple[Any, str]
+"""The types that an argument may have, as for `isinstance`, and what they are, for a hint."""
+
+
+def kind_faults(given: Mapping[str, Any], kinds: Mapping[str, ArgumentKind]) -> list[Fault]:
+    """A fault for each argument of Python that is not of its kind, or no text that UTF-8 holds."""
+    faults = []
+    for name, value in given.items():
+        types, known = kinds[name]
+        if not isinstance(value, types):
+            faults.append(Fault(name, f"is of type {type(value).__name__}", f"give {known}"))
+        elif isinstance(value, str) and not is_unicode(value):
+            faults.append(Fault(name, *NO_UNICODE))
+    return faults
+
+
+NO_UNICODE: Final = ("holds half a character (a lone surrogate)", "remove it")
+"""What is wrong with a text that is not `is_unicode`, and what to do."""
+
+
+def is_unicode(text: str) -> bool:
+    """Whether UTF-8 can hold a text: there are no lone surrogates in it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class JudgeError(Exception):

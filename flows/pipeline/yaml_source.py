@@ -1,19 +1,18 @@
 """Read a YAML file as plain values, with the line of every key."""
 
 import json
-import re
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import yaml
 
-from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.errors import NO_UNICODE, Fault, InputError, is_unicode
 from claimflow.flows.files import read_text, similar_file
 from claimflow.flows.pipeline.limits import YAML_BYTES
 
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _TEXT: Final = "tag:yaml.org,2002:str"
 _WHOLE: Final = "tag:yaml.org,2002:int"
 _SHOWN: Final = 80
@@ -66,13 +65,15 @@ class YamlSource(NamedTuple):
         """
         if not sections or not isinstance(self.value, dict):
             return self
-        changed = source_from({**self.value, **sections}, self.folder, name=self.path.name)
+        arguments = self.arguments | sections.keys()
+        changed = source_from(
+            {**self.value, **sections}, self.folder, name=self.path.name, arguments=arguments
+        )
         lines = self.lines and {
             at: line
             for at, line in self.lines.items()
             if not {*at[:1]} & sections.keys() or _at(changed.value, at) == _at(self.value, at)
         }
-        arguments = self.arguments | sections.keys()
         return self._replace(
             text=changed.text, value=changed.value, lines=lines, arguments=arguments
         )
@@ -116,25 +117,61 @@ def load_yaml(path: Path, *, what: str = "a pipeline's YAML file") -> YamlSource
     return YamlSource(path, text, value, reader.lines, reader.faults)
 
 
-def source_from(value: Mapping[str, Any], folder: Path, *, name: str = "pipeline") -> YamlSource:
+def source_from(
+    value: Mapping[str, Any],
+    folder: Path,
+    *,
+    name: str = "pipeline",
+    arguments: frozenset[str] = frozenset(),
+) -> YamlSource:
     """What `load_yaml` returns, from the values that a YAML file would hold.
 
-    Paths in it are relative to `folder`; `name` is what messages call it. Raises `InputError`
-    for values that are neither JSON nor paths.
+    Paths in it are relative to `folder`; `name` is what messages call it, but for the sections
+    that are `arguments`. Raises `InputError` for values that are neither JSON nor paths.
     """
+    source = YamlSource(folder / name, "", None, None, [], arguments)
     try:
-        plain = json.loads(json.dumps(value, default=_path_text, allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
-        hint = "use text, numbers, truth values, lists and mappings"
-        raise InputError([Fault(name, f"cannot be written as YAML ({error})", hint)]) from error
+        faults = [Fault(source.place(*path), *wrong) for path, *wrong in _not_plain(value, ())]
+    except RecursionError:
+        faults = [Fault(name, "its values are nested hundreds deep", "use less nesting")]
+    if faults:
+        raise InputError(faults)
+    plain = json.loads(json.dumps(value, default=_json_value))
     text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
-    return YamlSource(folder / name, text, plain, None, [])
+    return source._replace(text=text, value=plain)
 
 
-def _path_text(value: object) -> str:
-    if isinstance(value, Path):
-        return str(value)
-    raise TypeError(f"{value!r} is no plain value")
+def _json_value(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+def _not_plain(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    """(path, what is wrong, a hint) of each value that cannot be written as YAML."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if isinstance(key, str | int) and _is_plain(key):
+                yield from _not_plain(inner, (*path, str(key)))
+            else:
+                yield path, f"the key {key!r} is not text", "write the keys as text"
+    elif isinstance(value, list | tuple):
+        for n, inner in enumerate(value):
+            yield from _not_plain(inner, (*path, str(n)))
+    elif wrong := _wrong_scalar(value):
+        yield path, *wrong
+
+
+def _wrong_scalar(value: Any) -> tuple[str, str] | None:
+    """What is wrong with a value that is neither a mapping nor a list, and a hint."""
+    match value:
+        case str() | Path():
+            return None if is_unicode(str(value)) else NO_UNICODE
+        case float():
+            return None if math.isfinite(value) else (f"is {value}", "write a finite number")
+        case None | int():
+            return None if _is_plain(value) else ("is beyond 64 bits", "write a smaller number")
+        case _:
+            hint = "use text, numbers, truth values, lists and mappings"
+            return f"is of type {type(value).__name__}", hint
 
 
 class _Reader:
@@ -202,7 +239,7 @@ class _Reader:
 def _is_plain(value: Any) -> bool:
     """Whether a value can be written as JSON: no lone surrogates, no integer over 64 bits."""
     if isinstance(value, str):
-        return _SURROGATE.search(value) is None
+        return is_unicode(value)
     return not isinstance(value, int) or value.bit_length() <= 64
 
 

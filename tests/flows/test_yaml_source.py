@@ -1,10 +1,12 @@
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 
 from claimflow.flows.errors import InputError
-from claimflow.flows.pipeline.yaml_source import load_yaml
+from claimflow.flows.pipeline.yaml_source import load_yaml, source_from
 
 
 def write(folder: Path, text: str) -> Path:
@@ -144,3 +146,43 @@ def test_a_name_with_a_null_character_and_the_hint_of_a_schedules_file() -> None
     assert str(caught.value) == (
         "a\0b.yaml: cannot be read (embedded null byte); name a schedules file"
     )
+
+
+NESTED: list[Any] = []
+NESTED.append(NESTED)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"gates": {"m": {"min": float("nan")}}}, "gates.m.min: is nan; write a finite number"),
+        ({"gates": {"m": float("-inf")}}, "gates.m: is -inf; write a finite number"),
+        ({"seed": 2**64}, "seed: is beyond 64 bits; write a smaller number"),
+        ({"seed": 10**5000}, "seed: is beyond 64 bits; write a smaller number"),
+        (
+            {"list": [1, {"a": b"x"}]},
+            "list.1.a: is of type bytes; use text, numbers, truth values, lists and mappings",
+        ),
+        ({"name": "a\ud800"}, "name: holds half a character (a lone surrogate); remove it"),
+        ({"path": Path("\ud800")}, "path: holds half a character (a lone surrogate); remove it"),
+        ({"a": {("b",): 1}}, "a: the key ('b',) is not text; write the keys as text"),
+    ],
+)
+def test_a_value_of_python_that_is_no_yaml(value: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        source_from(value, Path())
+    assert str(caught.value) == f"pipeline.{message}"
+    with pytest.raises(InputError) as caught:
+        source_from({"name": "x"}, Path()).with_sections(value)
+    assert str(caught.value) == message
+
+
+def test_a_value_of_python_that_holds_itself() -> None:
+    with pytest.raises(InputError, match="pipeline: its values are nested hundreds deep"):
+        source_from({"a": NESTED}, Path())
+
+
+def test_values_of_python() -> None:
+    value = {"a": MappingProxyType({"b": (1, None, True)}), "c": Path("d"), "e": {1: 0.5}}
+    plain = {"a": {"b": [1, None, True]}, "c": "d", "e": {"1": 0.5}}
+    assert source_from(value, Path()).value == plain
