@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.files import path_exists
+from claimflow.flows.errors import ArgumentKind, Fault, InputError, kind_faults
+from claimflow.flows.files import path_exists, path_fault
 from claimflow.flows.judge.provider import JudgeProvider, judge_settings
 from claimflow.flows.judge.rate_limit import OpenSharedLimiter, no_shared_limit
 from claimflow.flows.judge.session import Session
@@ -100,11 +100,16 @@ def evaluate(
         pipeline=pipeline,
         judge=judge,
         store=store,
+        limit=limit,
         budget_usd=budget_usd,
         gates=gates,
         baseline=baseline,
         rename=rename,
+        contexts_separator=contexts_separator,
         slices=slices,
+        name=name,
+        skip_unusable=skip_unusable,
+        progress=progress,
     )
     if pipeline is None:
         if answers is None:
@@ -173,28 +178,35 @@ def _check_fork() -> None:
         raise InputError([Fault("evaluate", what, hint)])
 
 
-_PATH: Final = (str, os.PathLike)
-_KINDS: Final[dict[str, tuple[Any, str]]] = {
+_KINDS: Final[dict[str, ArgumentKind]] = {
     "metrics": (Iterable, "a list of metrics"),
-    "pipeline": ((*_PATH, Mapping), "the path of a YAML file, or what it holds as a dict"),
+    "pipeline": (
+        (str, os.PathLike, Mapping),
+        "the path of a YAML file, or what it holds as a dict",
+    ),
     "judge": ((str, Mapping, JudgeProvider), "the name of a model, a dict, or a JudgeProvider"),
-    "store": (_PATH, "the path of a DuckDB file"),
+    "limit": (int, "a number of samples"),
     "budget_usd": ((int, float), "a number of US dollars"),
     "gates": (Mapping, 'a dict such as {"faithfulness": {"min": 0.8}}'),
     "baseline": ((Result, str), "a result, or the id or tag of a run"),
     "rename": (Mapping, "a dict of column: field"),
+    "contexts_separator": (str, "the text between two contexts"),
     "slices": (Iterable, "a list of metadata fields"),
+    "name": (str, "the name of the pipeline as text"),
+    "skip_unusable": (bool, "True or False"),
+    "progress": ((bool, RunObserver), "True, False or a RunObserver"),
 }
 
 
-def _check_kinds(**given: Any) -> None:
+def _check_kinds(*, store: Any, rename: Any, **given: Any) -> None:
     """Raise `InputError` for arguments that are something else than their kind."""
-    faults = [
-        Fault(name, f"is of type {type(value).__name__}", f"give {_KINDS[name][1]}")
-        for name, value in given.items()
-        if value is not None and not isinstance(value, _KINDS[name][0])
-    ]
-    pairs = given["rename"].items() if isinstance(given["rename"], Mapping) else ()
+    given["rename"] = rename
+    faults = kind_faults({name: one for name, one in given.items() if one is not None}, _KINDS)
+    if store is not None and (
+        fault := path_fault("store", store, "give the path of a DuckDB file")
+    ):
+        faults.append(fault)
+    pairs = rename.items() if isinstance(rename, Mapping) else ()
     faults += [
         Fault(f"rename.{column}", "is no pair of texts", "write {'COLUMN': 'FIELD'}")
         for column, field in pairs

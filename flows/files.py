@@ -1,14 +1,15 @@
-"""Path checks that treat invalid file names as missing, bounded reading, and SHA-256 digests."""
+"""Checks of paths and of writing, bounded reading, and SHA-256 digests of files."""
 
 import hashlib
 import io
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from claimflow.flows.errors import nearest
+from claimflow.flows.errors import Fault, InputError, nearest
 
 _MIN_AGE: Final = 2.0
 """Seconds since a file's last change, after which its next change surely has another time."""
@@ -32,6 +33,45 @@ def is_file(path: Path) -> bool:
 def is_folder(path: Path) -> bool:
     """Whether `path` is a folder; False for a name that no folder can have."""
     return path_exists(path) and path.is_dir()
+
+
+def path_fault(place: str, value: Any, hint: str) -> Fault | None:
+    """What is wrong with an argument that should be a path; None where there may be such a file.
+
+    A file that is missing, or in a folder that cannot be searched, is no fault.
+    """
+    try:
+        path = Path(value)
+        # DuckDB and a pipeline's YAML take names in UTF-8 only.
+        str(path).encode()
+        path.stat()
+    except TypeError:
+        return Fault(place, f"is of type {type(value).__name__}", hint)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+    except OSError as error:
+        return Fault(place, f"cannot be used ({error.strerror})", hint)
+    except ValueError:
+        return Fault(place, "holds a character that no file name in UTF-8 has", hint)
+    return None if path.absolute().name else Fault(place, "is the root of all folders", hint)
+
+
+def checked_path(place: str, value: Any, hint: str) -> Path:
+    """An argument as a path. Raises `InputError` for what `path_fault` finds."""
+    if fault := path_fault(place, value, hint):
+        raise InputError([fault])
+    return Path(value)
+
+
+@contextmanager
+def faults_of_writing(path: Path) -> Iterator[None]:
+    """Raise `InputError` where `path` cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        what = f"cannot be written ({error.strerror})"
+        hint = "name a file in a folder that you can write to"
+        raise InputError([Fault(str(path), what, hint)]) from error
 
 
 def similar_file(path: Path, hint: str, *, any_ending: bool = False) -> str:

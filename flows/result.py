@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 import polars as pl
 
-from claimflow.flows.errors import Fault, InputError, one_of
+from claimflow.flows.errors import ArgumentKind, Fault, InputError, kind_faults, one_of
+from claimflow.flows.files import checked_path, faults_of_writing
 from claimflow.flows.quality.comparison import Comparison, compare
 from claimflow.flows.report.formatting import format_interval, format_number
 from claimflow.flows.report.run_document import RunDocument, named_metrics
@@ -26,6 +28,8 @@ from claimflow.flows.store.store import Store, read_table, store_version
 
 if TYPE_CHECKING:
     import pandas as pd
+
+PlotKind = Literal["distribution", "trend"]
 
 _SHOWN: Final = 10
 """Scores and claims that a difference shows as text; its tables have all."""
@@ -234,6 +238,7 @@ class Result:
 
         Raises `InputError` where the run has no such mean.
         """
+        _check_kinds(metric=metric)
         names = self._document.means or self._document.score_means
         found = [row for row in names if metric in (row["metric"], _step_name(row))]
         if len(found) != 1:
@@ -257,11 +262,16 @@ class Result:
         `parameters` are the values of its `?` or `$name`. Raises `InputError` for anything but a
         SELECT, and where DuckDB refuses it.
         """
+        _check_kinds(statement=statement)
         return query(self._store, statement, parameters, run=self.run_id)
 
-    def sample(self, sample_id: str) -> "SampleTrace":
-        """What led to the scores of a sample; `sample_id` is its id or the beginning of one."""
-        chosen = results.chosen_sample(self._store, self.run_id, sample_id)
+    def sample(self, sample_id: str | int) -> "SampleTrace":
+        """What led to the scores of a sample; `sample_id` is its id or the beginning of one.
+
+        Raises `InputError` where no sample, or more than one, is meant.
+        """
+        _check_kinds(sample_id=sample_id)
+        chosen = results.chosen_sample(self._store, self.run_id, str(sample_id))
         return SampleTrace(self._store, self.run_id, chosen)
 
     def diff(self, other: "Result | str | None" = None, *, by: str | None = None) -> "Diff":
@@ -270,13 +280,17 @@ class Result:
         `other` is a result, or a run of the same store: an id, a tag, `latest` or `previous`. By
         default it is the `baseline` that `evaluate` was given, else the whole run of the same
         pipeline before this one. `by` names a metadata field whose samples form one unit.
+
+        Raises `InputError` where there is no such run, or it is in another store.
         """
+        _check_kinds(by=by)
         if other is None:
             other = self._baseline or PREVIOUS
         return Diff(compare(self._store, self._other_run(other), self.run_id, by=by))
 
     def _other_run(self, other: "Result | str") -> str:
-        if isinstance(other, str):
+        if not isinstance(other, Result):
+            _check_kinds(other=other)
             return results.chosen_run(self._store, other, before=self.run_id)
         if other.store != self.store:
             what = f"the other run is in another store, {other.store}"
@@ -288,14 +302,17 @@ class Result:
 
         The HTML page needs no network and shows what changed since `against`, by default the
         baseline if there is one. Returns the path.
+
+        Raises `InputError` for another suffix, and where the file cannot be written.
         """
         from claimflow.flows.report.html import html_report
         from claimflow.flows.report.json_document import run_json
         from claimflow.flows.report.junit import run_junit
         from claimflow.flows.report.markdown import run_markdown
 
-        target, run = Path(path), self._document
-        other = against or self._baseline
+        target = checked_path("path", path, "give the path of the file to write")
+        run = self._document
+        other = self._baseline if against is None else against
         before = None if other is None else self._other_run(other)
         formats: dict[str, Callable[[], str]] = {
             ".html": lambda: html_report(run, against=before),
@@ -307,19 +324,21 @@ class Result:
             what = f"has the unknown ending {target.suffix!r}"
             raise InputError([Fault(str(path), what, f"known are {', '.join(formats)}")])
         text = formats[target.suffix]()
-        try:
+        with faults_of_writing(target):
             target.write_text(text, "utf-8")
-        except OSError as error:
-            what = f"cannot be written ({error.strerror})"
-            raise InputError([Fault(str(path), what, "name a file in a folder of yours")]) from None
         return target
 
-    def plot(
-        self, metric: str, *, kind: Literal["distribution", "trend"] = "distribution"
-    ) -> "Plot":
-        """The distribution of the scores of a metric, or its means over the runs (`trend`)."""
+    def plot(self, metric: str, *, kind: PlotKind = "distribution") -> "Plot":
+        """The distribution of the scores of a metric, or its means over the runs (`trend`).
+
+        Raises `InputError` where there is nothing to draw.
+        """
         from claimflow.flows.report.plots import metric_chart
 
+        _check_kinds(metric=metric, kind=kind)
+        if kind not in get_args(PlotKind):
+            what = f"{kind!r} is no kind of plot"
+            raise InputError([Fault("kind", what, one_of(kind, get_args(PlotKind)))])
         return Plot(metric_chart(self._store, self.run_id, metric, kind=kind))
 
     def __repr__(self) -> str:
@@ -349,6 +368,24 @@ class Result:
             print_gates(terminal, run.gates)
         for metric, reason in self.left_out.items():
             terminal.print_line(f"left out: {metric}, {reason}")
+
+
+_KINDS: Final[dict[str, ArgumentKind]] = {
+    "metric": (str, "the name of a metric"),
+    "statement": (str, "a SELECT as text"),
+    "sample_id": ((str, Integral), "the id of a sample, or the beginning of one"),
+    "other": (str, "a result, or the id or tag of a run"),
+    "by": ((str, type(None)), "the name of a metadata field"),
+    "kind": (str, f"one of {', '.join(get_args(PlotKind))}"),
+    "metrics": ((list, tuple), "a list of metrics"),
+    **dict.fromkeys(("run", "a", "b"), (str, "the id or tag of a run")),
+}
+
+
+def _check_kinds(**given: Any) -> None:
+    """Raise `InputError` for arguments that are something else than their kind."""
+    if faults := kind_faults(given, _KINDS):
+        raise InputError(faults)
 
 
 def _step_name(row: Mapping[str, Any]) -> str:
@@ -461,15 +498,19 @@ class Plot:
         return to_svg(self.chart)
 
     def save(self, path: str | Path) -> Path:
-        """Write the plot as SVG or PNG, by the suffix of `path`; returns the path."""
+        """Write the plot as SVG or PNG, by the suffix of `path`; returns the path.
+
+        Raises `InputError` for another suffix, and where the file cannot be written.
+        """
         from claimflow.flows.report.plots import to_png
 
-        target = Path(path)
+        target = checked_path("path", path, "give the path of the file to write")
         if target.suffix not in (".svg", ".png"):
             what, hint = "is neither SVG nor PNG", "let its name end in .svg or .png"
             raise InputError([Fault(str(path), what, hint)])
-        is_svg = target.suffix == ".svg"
-        target.write_bytes(self.svg.encode() if is_svg else to_png(self.chart))
+        content = self.svg.encode() if target.suffix == ".svg" else to_png(self.chart)
+        with faults_of_writing(target):
+            target.write_bytes(content)
         return target
 
     def _repr_html_(self) -> str:
@@ -497,11 +538,13 @@ class StoredRuns:
 
         Raises `InputError` where there is no such run.
         """
+        _check_kinds(run=run)
         store = self._store
         return Result(store, results.chosen_run(store, run))
 
     def sql(self, statement: str, parameters: Parameters | None = None) -> pl.DataFrame:
         """The result of one SELECT on all runs; `parameters` as in `Result.sql`."""
+        _check_kinds(statement=statement)
         return query(self._store, statement, parameters)
 
     def compare(
@@ -515,7 +558,12 @@ class StoredRuns:
         """What changed from run `a` to run `b`, each named as for `result`.
 
         `by` names a metadata field whose samples form one unit; `metrics` are those to compare.
+
+        Raises `InputError` where there is no such run.
         """
+        if isinstance(metrics, str):
+            metrics = [metrics]
+        _check_kinds(a=a, b=b, by=by, metrics=metrics)
         store = self._store
         last = results.chosen_run(store, b)
         first = results.chosen_run(store, a, before=last)
@@ -530,6 +578,6 @@ def connect(store: str | Path) -> StoredRuns:
 
     Raises `InputError` where there is no store at the path.
     """
-    path = Path(store).resolve()
+    path = checked_path("store", store, "give the path of a DuckDB file").resolve()
     store_version(readable_store(path))
     return StoredRuns(path)

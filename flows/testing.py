@@ -9,6 +9,7 @@ import polars as pl
 
 from claimflow.flows.api import run_pipeline
 from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.files import checked_path
 from claimflow.flows.pipeline.gates import Gate
 from claimflow.flows.quality.gates import Outcome, gate_outcomes, recorded_outcomes
 from claimflow.flows.quality.paired_statistics import ROUNDING
@@ -119,7 +120,7 @@ def _find_or_make_run(
         if store is None or limit is not None:
             what, hint = "has no pipeline", "name one, or the store of a run and no limit"
             raise InputError([Fault("assert_scores", what, hint)])
-        found = Store(Path(store).resolve())
+        found = Store(checked_path("store", store, "give the path of a DuckDB file").resolve())
         return found, chosen_run(found, run)
     if run is not None:
         what, hint = "has a pipeline and a run", "name the pipeline, or the run and its store"

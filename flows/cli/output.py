@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.files import is_file
+from claimflow.flows.files import faults_of_writing, is_file
 from claimflow.flows.report.formatting import escape_controls
 
 if TYPE_CHECKING:
@@ -52,16 +52,11 @@ def write_bytes(content: bytes, output: Path | None, *, note: str | None = None)
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
         return
-    try:
+    with faults_of_writing(output):
         if is_file(output) and _is_database(output):
             what = "is a DuckDB database, which would be lost"
             raise InputError([Fault(str(output), what, "name another file")])
         output.write_bytes(content)
-    except OSError as error:
-        what = f"cannot be written ({error.strerror})"
-        raise InputError(
-            [Fault(str(output), what, "name a file in a folder that you can write to")]
-        ) from error
     write_message(note or f"written: {output}")
 
 

@@ -73,14 +73,15 @@ def readable_store(options: Namespace) -> "Store":
     With `--live`, or where there is no copy, it is the store itself. A missing copy, or one that
     has been out of date for a while, is reported on standard error.
     """
+    from claimflow.flows.files import is_file
     from claimflow.flows.store.read_copy import is_current, read_copy_path
     from claimflow.flows.store.read_copy import readable_store as read_store
 
     store = named_store(options)
-    if options.live or not store.path.is_file():
+    if options.live or not is_file(store.path):
         return store
     copy = read_copy_path(store.path)
-    if not copy.is_file():
+    if not is_file(copy):
         _warn(f"{copy} does not exist yet: reading the store itself when it is free")
     elif not is_current(store.path) and time.time() - store.path.stat().st_mtime > _QUIET:
         _warn(

@@ -27,6 +27,10 @@ COLUMNS: Final = 10_000
 """Columns of a sample, those that become metadata included."""
 
 
+COUNT: Final = 10**12
+"""A count that is asked for, such as that of the samples to take."""
+
+
 def too_many(found: int, limit: int, what: str) -> str:
     """`5,000,001 characters, more than 5,000,000`: what is wrong with input above a limit."""
     return f"{found:,} {what}, more than {limit:,}"

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from claimflow.flows.errors import Fault, InputError, one_of
-from claimflow.flows.files import path_exists
+from claimflow.flows.files import checked_path, path_exists
 from claimflow.flows.pipeline.gates import CanarySource
+from claimflow.flows.pipeline.limits import COUNT
 from claimflow.flows.pipeline.pipeline import Pipeline, build_pipeline, valid_section
 from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.pipeline.schema import SamplesSource
@@ -80,7 +81,8 @@ def prepare(
     )
     for fault in warned:
         (warn or _log)(fault)
-    path = (store or pipeline.store).resolve()
+    place = source.place("store") if store is None else str(store)
+    path = checked_path(place, store or pipeline.store, "name a DuckDB file").resolve()
     if path.is_dir():
         raise InputError([Fault(str(path), "a folder", "name a file in it as the store")])
     above = next((folder for folder in path.parents if path_exists(folder)), None)
@@ -104,8 +106,12 @@ def pipeline_source(config: str | Path | Mapping[str, Any] | YamlSource) -> Yaml
 
 def check_limit(limit: int | None) -> None:
     """Raise `InputError` for a number of samples that cannot be taken."""
-    if limit is not None and (not isinstance(limit, int) or limit < 1):
-        raise InputError([Fault("limit", f"{limit!r} is no number of samples", "give 1 or more")])
+    if limit is None or (isinstance(limit, int) and 1 <= limit <= COUNT):
+        return
+    # Python does not write an integer of thousands of digits.
+    shown = "more than a trillion" if isinstance(limit, int) and limit > COUNT else repr(limit)
+    what, hint = f"{shown} is no number of samples", "give 1 or more, or leave it out"
+    raise InputError([Fault("limit", what, hint)])
 
 
 def _collect_faults(read: Callable[[], Read], faults: list[Fault]) -> Read | None:

@@ -14,6 +14,7 @@ from typing import Final
 import duckdb
 
 from claimflow.flows.errors import InputError, StoreError, StoreFullError
+from claimflow.flows.files import is_file
 from claimflow.flows.store.connection import ATTACHED_AS
 from claimflow.flows.store.store import Store
 
@@ -41,7 +42,7 @@ def readable_store(path: Path) -> Store:
     """The store at `path`, read from its read copy where there is one, so that no lock is waited
     for; else the store itself."""
     copy = read_copy_path(path)
-    return Store(path, copy=copy if copy.is_file() else None)
+    return Store(path, copy=copy if is_file(copy) else None)
 
 
 def write_read_copy(store: Store) -> None:

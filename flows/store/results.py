@@ -21,17 +21,18 @@ def chosen_run(
 
     Raises `InputError` where there is no such run.
     """
-    if word:
-        found = find_run(store, word, before=before, pipeline=pipeline)
-    else:
+    if word is None:
         found = runs.newest_run(store, pipeline=pipeline)
+    else:
+        # Every id begins with the empty text.
+        found = find_run(store, word, before=before, pipeline=pipeline) if word else None
     if found is not None:
         return found
     known = [*tags(store)["tag"], *all_runs(store)["run_id"].head(5)]
     if word in (runs.LATEST, runs.PREVIOUS) and known:
         raise InputError([Fault(str(store.path), *_no_whole_run(store, word, before, pipeline))])
-    what = f"there is no run {word!r}" if word else "holds no run"
-    hint = one_of(word, known) if word and known else "run a pipeline first"
+    what = "holds no run" if word is None else f"there is no run {word!r}"
+    hint = "run a pipeline first" if word is None or not known else one_of(word, known)
     if pipeline:
         what += f" of {pipeline}"
     raise InputError([Fault(str(store.path), what, hint)])

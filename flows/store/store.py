@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import duckdb
 import polars as pl
 
 from claimflow.flows.errors import Fault, InputError, StoreBusyError, StoreFullError
-from claimflow.flows.files import path_exists, similar_file
+from claimflow.flows.files import is_file, path_exists, similar_file
 from claimflow.flows.store.arrow import Arrow
 from claimflow.flows.store.connection import OpenFile, SharedFile
 from claimflow.flows.store.schema import check, is_current, prepare, schema_version
@@ -45,6 +45,14 @@ class Store:
         self.wait = wait
         self._file = SharedFile(self._open)
         self._prepared = self._checked = False
+
+    def __reduce__(self) -> NoReturn:
+        # Of `pickle` and `copy.deepcopy`, whose own message is about a lock.
+        raise TypeError(
+            "a store, and a result that reads one, belongs to its process: pass the `store` and "
+            "`run_id` of the result and open claimflow.connect(store).result(run_id), or pass its "
+            "tables"
+        )
 
     @contextmanager
     def writing(self, *, memory: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -83,7 +91,7 @@ class Store:
         it. Raises `InputError` when there is no store at the path, when it is damaged, and,
         without `any_version`, when it has another schema version.
         """
-        if not self.path.is_file():
+        if not is_file(self.path):
             raise InputError(
                 [
                     Fault(
@@ -190,7 +198,7 @@ def store_version(store: Store) -> int | None:
 
 def migrate(store: Store) -> None:
     """Bring an existing store to the newest schema version, so that it can be read."""
-    if not store.path.is_file():
+    if not is_file(store.path):
         return
     with store.reading(any_version=True) as connection:
         current = is_current(connection)

@@ -485,8 +485,7 @@ def test_a_closed_pipe_hides_no_failed_gate(ran: Path) -> None:
         ),
         (
             ["run", QUICKSTART, "--limit", "1", "--store", LONG],
-            f"FOLDER/{LONG}: cannot be used (File name too long); "
-            "check its name, its folder and its permissions",
+            f"{LONG}: cannot be used (File name too long); name a DuckDB file",
         ),
         (
             ["run", "\x1b[31m.yaml"],

@@ -1,10 +1,12 @@
 """`claimflow.evaluate` and its results, as scripts and notebooks call them."""
 
+import copy
 import gc
 import os
+import pickle
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -134,15 +136,32 @@ def test_a_pipeline_gives_the_result_of_the_command(tmp_path: Path, endpoint: En
         ({"answers": ANSWERS, "metrics": ["faithfulnes"]}, "did you mean 'faithfulness'"),
         ({"answers": ANSWERS, "metrics": []}, "metrics: is empty"),
         ({"answers": [], "metrics": ["faithfulness"]}, "answers: no samples"),
-        (
-            {"answers": [{"response": "a"}]},
-            "no sample has reference or retrieved_contexts (columns found: response",
-        ),
+        ({"answers": [{"response": "a"}]}, "no metric can be computed: no sample has reference"),
         ({"answers": 7}, "answers: is of type int"),
         ({"answers": ANSWERS, "metrics": ["rouge_l_f1"]}, "no sample has 'reference'"),
         ({"answers": ANSWERS, "judge": {"modle": "a"}}, "judge.modle: "),
         ({"answers": ANSWERS, "gates": {"faith": {"min": 1}}}, "gates.faith: "),
         ({"answers": ANSWERS, "limit": 0}, "limit: 0 is no number of samples"),
+        ({"answers": ANSWERS, "limit": 10**5000}, "limit: more than a trillion is no number of"),
+        ({"answers": ANSWERS, "limit": "3"}, "limit: is of type str; give a number of samples"),
+        ({"answers": ANSWERS, "progress": "x"}, "progress: is of type str; give True, False or"),
+        ({"answers": ANSWERS, "progress": 5}, "progress: is of type int; give True, False or"),
+        ({"answers": ANSWERS, "skip_unusable": "yes"}, "skip_unusable: is of type str; give True"),
+        ({"answers": ANSWERS, "contexts_separator": b"x"}, "contexts_separator: is of type bytes"),
+        ({"answers": ANSWERS, "name": b"x"}, "name: is of type bytes; give the name of"),
+        ({"answers": ANSWERS, "name": "\ud800"}, "name: holds half a character"),
+        ({"answers": ANSWERS, "baseline": ""}, "there is no run ''"),
+        ({"answers": ANSWERS, "store": "a\0b", "name": 5}, "\nstore: holds a character that no"),
+        ({"answers": ANSWERS, "store": "x\ud800.duckdb"}, "store: holds a character that no file"),
+        ({"answers": ANSWERS, "store": "a" * 300}, "store: cannot be used (File name too long)"),
+        (
+            {"answers": ANSWERS, "judge": {"provider": object()}},
+            "judge.provider: is of type object",
+        ),
+        (
+            {"answers": ANSWERS, "gates": {"rouge_faithfulness": {"min": float("nan")}}},
+            "gates.rouge_faithfulness.min: is nan; write a finite number",
+        ),
         ({"answers": ANSWERS, "judge": 5}, "judge: is of type int; give the name of a model"),
         ({"answers": ANSWERS, "store": 5, "metrics": 7}, "store: is of type int; give the path"),
         ({"answers": ANSWERS, "rename": ["a"]}, "rename: is of type list"),
@@ -261,6 +280,62 @@ def test_a_report_and_a_plot_are_written(result: claimflow.Result, tmp_path: Pat
         result.report(tmp_path / "r.pdf")
     with pytest.raises(claimflow.InputError, match="is neither SVG nor PNG"):
         result.plot("faithfulness").save(tmp_path / "p.gif")
+
+
+PATH = "path: is of type int; give the path of the file to write"
+NO_NAME = "holds a character that no file name in UTF-8 has; "
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda one, _: one[5], "metric: is of type int; give the name of a metric"),
+        (lambda one, _: one["\ud800"], "metric: holds half a character"),
+        (lambda one, _: one.sample(b"a"), "sample_id: is of type bytes; give the id of a sample"),
+        (lambda one, _: one.diff(5), "other: is of type int; give a result, or the id or tag of"),
+        (lambda one, _: one.diff(one, by=5), "by: is of type int; give the name of a metadata"),
+        (lambda one, _: one.diff(""), "there is no run ''"),
+        (lambda one, _: one.sql(5), "statement: is of type int; give a SELECT"),
+        (lambda one, _: one.plot("faithfulness", kind="x"), "kind: 'x' is no kind of plot; known"),
+        (lambda one, _: one.report(5), PATH),
+        (lambda one, _: one.report("a\0.html"), f"path: {NO_NAME}"),
+        (lambda one, _: one.report("x.html", against=""), "there is no run ''"),
+        (lambda one, to: one.report(to / "none" / "x.html"), "x.html: cannot be written (No such"),
+        (lambda one, _: one.plot("faithfulness").save(5), PATH),
+        (
+            lambda one, to: one.plot("faithfulness").save(to / "none" / "x.svg"),
+            "x.svg: cannot be written (No such file or directory); name a file in a folder that",
+        ),
+        (lambda *_: claimflow.connect(5), "store: is of type int; give the path"),
+        (lambda *_: claimflow.connect(None), "store: is of type NoneType"),
+        (lambda *_: claimflow.connect("a\0b"), f"store: {NO_NAME}"),
+        (lambda *_: claimflow.connect("\ud800"), f"store: {NO_NAME}"),
+        (lambda *_: claimflow.connect("/"), "store: is the root of all folders"),
+        (lambda one, _: claimflow.connect(one.store).result(5), "run: is of type int"),
+        (lambda one, _: claimflow.connect(one.store).compare(metrics=5), "metrics: is of type int"),
+    ],
+)
+def test_mistakes_in_a_call_of_a_result_are_input_errors(
+    call: Callable[[Any, Path], Any], message: str, result: claimflow.Result, tmp_path: Path
+) -> None:
+    with pytest.raises(claimflow.InputError) as error:
+        call(result, tmp_path)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("take", [pickle.dumps, copy.deepcopy])
+def test_a_result_says_how_to_pass_it_on(
+    take: Callable[[Any], Any], result: claimflow.Result
+) -> None:
+    with pytest.raises(TypeError, match=r"claimflow\.connect\(store\)\.result\(run_id\)"):
+        take(result)
+    assert copy.copy(result).run_id == result.run_id
+
+
+def test_an_id_that_is_a_number_is_found() -> None:
+    answers = [{**ANSWERS[0], "sample_id": number} for number in (7, 8)]
+    found = claimflow.evaluate(answers, metrics=["rouge_faithfulness"])
+    assert found.sample(7).sample_id == "7"
 
 
 def test_a_sample_shows_what_led_to_its_scores(result: claimflow.Result) -> None:

@@ -1,4 +1,4 @@
-"""SHA-256 digests of files, cached until a file changes."""
+"""Checks of paths, and SHA-256 digests of files, cached until a file changes."""
 
 import hashlib
 import os
@@ -7,7 +7,38 @@ from pathlib import Path
 import pytest
 
 from claimflow.flows import files
-from claimflow.flows.files import sha256_of
+from claimflow.flows.errors import InputError
+from claimflow.flows.files import faults_of_writing, path_fault, sha256_of
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        (5, "is of type int"),
+        (b"x", "is of type bytes"),
+        ("a\0b", "holds a character that no file name in UTF-8 has"),
+        ("\ud800", "holds a character that no file name in UTF-8 has"),
+        ("a" * 300, "cannot be used (File name too long)"),
+        ("/", "is the root of all folders"),
+    ],
+)
+def test_what_is_no_path(value: object, what: str) -> None:
+    assert path_fault("store", value, "name a file") == ("store", what, "name a file")
+
+
+def test_a_file_that_is_missing_has_a_path(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in ("none", "none/none", "file/none", "file"):
+        assert path_fault("store", tmp_path / path, "name a file") is None
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught, faults_of_writing(tmp_path):
+        tmp_path.write_text("x")
+    assert str(caught.value) == (
+        f"{tmp_path}: cannot be written (Is a directory); "
+        "name a file in a folder that you can write to"
+    )
 
 
 def test_the_digest_is_that_of_the_bytes(tmp_path: Path) -> None:
