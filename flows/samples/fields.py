@@ -282,9 +282,14 @@ def _sample_id(value: Any) -> str | None:
         raise RecordError(f"is {VALUE_KINDS[type(value)]}", "write a text or a number")
     if isinstance(value, str) and not value.strip():
         raise RecordError("is empty", "write an id, or leave it out to have one made")
-    if isinstance(value, str):
-        _check_size([value], ID_CHARACTERS)
-    return str(value)
+    try:
+        found = str(value)
+    except ValueError:
+        # Python does not write an integer of thousands of digits.
+        what = f"has more than {ID_CHARACTERS:,} digits"
+        raise RecordError(what, "divide it, or write less") from None
+    _check_size([found], ID_CHARACTERS)
+    return found
 
 
 def _parse_list_cell(cell: Any) -> Any:

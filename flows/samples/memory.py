@@ -20,9 +20,9 @@ from claimflow.flows.samples.records import (
     ragchecker_sample,
     too_many_columns,
 )
+from claimflow.flows.samples.table_files import frame_rows
 
 _BATCH_ROWS: Final = 250
-_ROWS_AT_ONCE: Final = 16
 _HINT: Final = "give a table, a list of dicts, a dataset, or the path of a file"
 
 
@@ -39,6 +39,8 @@ class _Answers(NamedTuple):
         return self.name + self.row.format(number=number)
 
     def read(self, number: int, row: Any) -> Record:
+        if isinstance(row, RecordError):
+            return Record(number, row)
         try:
             return Record(number, self.record(row))
         except RecordError as error:
@@ -116,7 +118,7 @@ def _rows(answers: Any, origin: _Answers) -> tuple[_Answers, Iterable[Any]]:
     if _is_pandas(answers):
         return origin._replace(row=".iloc[{number}]"), _pandas_rows(answers, origin.name)
     if hasattr(answers, "__arrow_c_stream__"):
-        return origin, _frame_rows(pl.DataFrame(answers), origin.name)
+        return origin, _frame_rows(_arrow_frame(answers, origin.name), origin.name)
     if isinstance(answers, Mapping):
         return _rows_of_mapping(answers, origin)
     if hasattr(answers, "with_format") and hasattr(answers, "column_names"):
@@ -160,9 +162,17 @@ def _check_width(columns: int, name: str) -> None:
         raise _UnusableError(Fault(name, error.what, error.hint))
 
 
-def _frame_rows(frame: pl.DataFrame, name: str) -> Iterator[dict[str, Any]]:
+def _arrow_frame(answers: Any, name: str) -> pl.DataFrame:
+    try:
+        return pl.DataFrame(answers)
+    except pl.exceptions.DuplicateError as error:
+        what = f"two columns have one name ({error})"
+        raise _UnusableError(Fault(name, what, "name every column once")) from None
+
+
+def _frame_rows(frame: pl.DataFrame, name: str) -> Iterator[dict[str, Any] | RecordError]:
     _check_width(frame.width, name)
-    return frame.iter_rows(named=True, buffer_size=_ROWS_AT_ONCE)
+    return frame_rows(frame)
 
 
 def _is_pandas(answers: Any) -> bool:

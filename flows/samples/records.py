@@ -101,7 +101,7 @@ def json_object(row: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in values.items():
         try:
-            found[str(name)] = json_value(value)
+            found[_without_surrogates(str(name))] = json_value(value)
         except RecordError as error:
             raise RecordError(f"{str(name)!r} {error.what}", error.hint) from None
         except RecursionError:
@@ -141,7 +141,9 @@ def json_value(value: Any) -> Any:
 def _object_value(value: Any) -> Any:
     members = _members(value)
     if members is not None:
-        return {str(name): json_value(member) for name, member in members.items()}
+        return {
+            _without_surrogates(str(name)): json_value(member) for name, member in members.items()
+        }
     if isinstance(value, _AS_TEXT):
         return str(value) if value == value else None  # noqa: PLR0124
     if type(value).__name__ == "NAType":

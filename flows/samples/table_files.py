@@ -4,7 +4,7 @@ import glob
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 import polars as pl
@@ -17,6 +17,9 @@ from claimflow.flows.samples.records import (
     json_object,
     too_many_columns,
 )
+
+# A year beyond 9999; Polars panics for a date.
+_NO_VALUE: Final = (ValueError, OverflowError, pl.exceptions.PanicException)
 
 _BATCH_ROWS: Final = 250
 _ROWS_AT_ONCE: Final = 16
@@ -55,10 +58,31 @@ def read_parquet(path: Path) -> Iterator[Record]:
         yield Record(1, error, ends_file=True)
         return
     for batch in rows.collect_batches(chunk_size=_BATCH_ROWS, lazy=True):
-        # Equal texts share memory in a batch, but not as rows.
-        for values in batch.iter_rows(named=True, buffer_size=_ROWS_AT_ONCE):
+        for values in frame_rows(batch):
             number += 1
+            if isinstance(values, RecordError):
+                yield Record(number, values)
+                continue
             yield Record(number, json_object(values))
+
+
+def frame_rows(frame: pl.DataFrame) -> Iterator[dict[str, Any] | RecordError]:
+    """The rows of a table; in place of one with a value that Python cannot hold, what is wrong."""
+    done = 0
+    try:
+        # Equal texts share memory in a table, but not as rows.
+        for row in frame.iter_rows(named=True, buffer_size=_ROWS_AT_ONCE):
+            yield row
+            done += 1
+    except _NO_VALUE:
+        yield from (_frame_row(frame, number) for number in range(done, frame.height))
+
+
+def _frame_row(frame: pl.DataFrame, number: int) -> dict[str, Any] | RecordError:
+    try:
+        return frame.row(number, named=True)
+    except _NO_VALUE as error:
+        return RecordError(f"a time that Python cannot hold ({error})", "write it as text")
 
 
 def read_csv(path: Path) -> Iterator[Record]:

@@ -248,6 +248,26 @@ def test_values_of_other_types_become_json() -> None:
     assert json.loads(only(polars)["metadata"]) == {"day": "2026-01-02", "d": "1.5"}
 
 
+def test_a_name_that_two_columns_of_arrow_have() -> None:
+    table = pyarrow().table([["a"], ["b"]], names=["response", "response"])
+    [message] = messages(table)
+    assert message.startswith("answers: two columns have one name (")
+    assert message.endswith('["response"]); name every column once')
+
+
+@pytest.mark.parametrize("kind", ["arrow", "polars", "lazy", "parquet"])
+def test_times_that_python_cannot_hold(kind: str, tmp_path: Path) -> None:
+    times = pl.Series("at", [*range(40), 2**62, 5]).cast(pl.Datetime("us"))
+    frame = pl.DataFrame({"answer": [f"a{n}" for n in range(42)], "at": times})
+    path = tmp_path / "s.parquet"
+    frame.write_parquet(path)
+    answers = {"arrow": ArrowStream(frame), "polars": frame, "lazy": frame.lazy(), "parquet": path}
+    place = f"{path} row 41" if kind == "parquet" else "answers[40]"
+    what = "a time that Python cannot hold (year 148108 is out of range)"
+    assert messages(answers[kind]) == [f"{place}: {what}; write it as text"]
+    assert samples_from(answers[kind], skip_unusable=True).count == 41
+
+
 def test_lists_that_are_text_are_read_as_in_csv() -> None:
     frame = pl.DataFrame({"contexts": ['["a", "b"]', "['a', 'b']", "[1] a source"]})
     found = [row["retrieved_contexts"] for row in rows(samples_from(frame))]
@@ -255,7 +275,7 @@ def test_lists_that_are_text_are_read_as_in_csv() -> None:
 
 
 def test_surrogates_are_those_of_json(tmp_path: Path) -> None:
-    row = {"answer": "a\ud800b \ud83d\ude00", "topic": "\udfff"}
+    row = {"answer": "a\ud800b \ud83d\ude00", "topic": "\udfff", "\ud800": [{"\udfff": 1}]}
     (tmp_path / "s.jsonl").write_text(json.dumps(row))
     assert_same([row], read_samples("s.jsonl", base=tmp_path, rename={}))
 
@@ -297,7 +317,7 @@ def test_results_of_ragchecker() -> None:
     assert only(RAGResults()) == row
     assert messages({"results": [result, {"response": 1}, 2]}) == [
         "answers['results'][1]: 'response' is a number; write it as text",
-        "answers['results'][2]: is a int; give a dict of its columns",
+        "answers['results'][2]: is of type int; give a dict of its columns",
     ]
 
 
@@ -311,16 +331,20 @@ def test_faults_name_the_row() -> None:
             {"answer": object()},
             {"score": float("inf")},
             {"x": [SimpleNamespace(a=1)]},
+            {"id": 10**5000},
+            {"id": 10**3000},
         ]
     )
     assert messages(bad) == [
         "answers[1]: 'answer' is a number; write it as text",
         "answers[1]: 'contexts' holds null in place 2; write a list of texts",
-        "answers[2]: is a str; give a dict of its columns",
+        "answers[2]: is of type str; give a dict of its columns",
         "answers[3]: sample_id '1' is already at answers[0]; give every sample an id of its own",
         "answers[4]: 'answer' holds a object; give text, numbers, lists or dicts",
         "answers[5]: a number is NaN or beyond 64-bit floats; write null or text",
         "answers[6]: 'x' holds a SimpleNamespace; give text, numbers, lists or dicts",
+        "answers[7]: 'id' has more than 2,000 digits; divide it, or write less",
+        "answers[8]: 'id' has 3,001 characters, more than 2,000; divide it, or write less",
     ]
     assert messages([{"answer": 1}], name="rows") == [
         "rows[0]: 'answer' is a number; write it as text"
@@ -331,8 +355,8 @@ def test_faults_name_the_row() -> None:
 
 def test_what_is_not_samples() -> None:
     hint = "give a table, a list of dicts, a dataset, or the path of a file"
-    assert messages(5) == [f"answers: is a int; {hint}"]
-    assert messages(b"{}") == [f"answers: is a bytes; {hint}"]
+    assert messages(5) == [f"answers: is of type int; {hint}"]
+    assert messages(b"{}") == [f"answers: is of type bytes; {hint}"]
     assert messages([]) == ["answers: no samples; give at least one"]
     assert messages(pl.DataFrame()) == ["answers: no samples; give at least one"]
     assert messages({"answer": "a"}) == [
