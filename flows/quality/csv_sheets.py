@@ -29,6 +29,9 @@ _FORMULA: Final = r"(?:\s*[=+\-@＝＋－＠]|[\t\r\n])"
 _NEEDS_APOSTROPHE: Final = re.compile(f"'*{_FORMULA}")
 _HAS_APOSTROPHE: Final = re.compile(f"'+{_FORMULA}")
 
+_DELIMITER_LINE: Final = re.compile(r"sep=([,;\t])[,;\t]*\r?\n", re.IGNORECASE)
+"""The first line by which Excel knows the delimiter; it may have been filled up with delimiters."""
+
 
 class SheetLayout(NamedTuple, Generic[Kind]):
     """The columns of one kind of sheet, as exported, and those that reading it requires.
@@ -84,11 +87,18 @@ def read_sheet(path: Path, layouts: Iterable[SheetLayout[Kind]]) -> Sheet[Kind]:
     """The sheet in a file, with the first of `layouts` that its header identifies.
 
     The delimiter may be a comma, a semicolon or a tab, whichever is the most frequent in the
-    first line. Blank rows are left out. Raises `InputError` for a file that cannot be read, is
+    header; a line `sep=;` before it, which Excel reads, names another. Blank rows are left out.
+    Raises `InputError` for a file that cannot be read, is
     not CSV in UTF-8 or lacks required columns.
     """
     header, rows = _read_csv(path)
-    layout = next(one for one in layouts if one.identified_by in (None, *header))
+    known = [*layouts]
+    layout = next(one for one in known if one.identified_by in (None, *header.cells))
+    if not {*layout.required} & {*header.cells}:
+        *kinds, last = (one.kind for one in known)
+        what = f"is not the header of a sheet of {', '.join(kinds)} or {last}"
+        hint = "keep the header that was exported"
+        raise InputError([Fault(f"{path}:{header.line}", what, hint)])
     _check_header(path, header, layout)
     return Sheet(path, layout.kind, rows)
 
@@ -117,7 +127,12 @@ def normalize_newlines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _read_csv(path: Path) -> tuple[list[str], list[SheetRow]]:
+class _Header(NamedTuple):
+    line: int
+    cells: list[str]
+
+
+def _read_csv(path: Path) -> tuple[_Header, list[SheetRow]]:
     """(the header, the rows) of a CSV file."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -134,35 +149,38 @@ def _read_csv(path: Path) -> tuple[list[str], list[SheetRow]]:
     except csv.Error as error:
         what, hint = f"is broken CSV ({error})", "save it as CSV in UTF-8"
         raise InputError([Fault(str(path), what, hint)]) from error
-    header = [name.strip() for name in lines[0][1]] if lines else []
+    first, names = lines[0] if lines else (1, [])
+    header = [name.strip() for name in names]
     rows = [
         SheetRow(line, dict(zip(header, map(unescape_formula, cells), strict=False)))
         for line, cells in lines[1:]
         if any(cell.strip() for cell in cells)
     ]
-    return header, rows
+    return _Header(first, header), rows
 
 
 def _numbered_rows(text: str) -> Iterator[tuple[int, list[str]]]:
     """Each row with the line that it starts on; a quoted cell may span lines."""
-    delimiter = max(",;\t", key=text.partition("\n")[0].count)
+    named = _DELIMITER_LINE.match(text)
+    text = text[named.end() :] if named else text
+    delimiter = named[1] if named else max(",;\t", key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    before = 1 if named else 0
     start = 1
     for cells in reader:
-        yield start, cells
+        yield before + start, cells
         start = reader.line_num + 1
 
 
-def _check_header(path: Path, header: Sequence[str], layout: SheetLayout[Kind]) -> None:
+def _check_header(path: Path, header: _Header, layout: SheetLayout[Kind]) -> None:
     """Raise `InputError` where required columns are missing or a column appears twice."""
-    repeated = sorted({name for name in header if name and header.count(name) > 1})
-    missing = [name for name in layout.required if name not in header]
-    faults = [
-        Fault(f"{path}:1", f"two columns are named {name!r}", "keep one") for name in repeated
-    ]
+    place, names = f"{path}:{header.line}", header.cells
+    repeated = sorted({name for name in names if name and names.count(name) > 1})
+    missing = [name for name in layout.required if name not in names]
+    faults = [Fault(place, f"two columns are named {name!r}", "keep one") for name in repeated]
     if missing:
         what = f"has no column {', '.join(missing)}"
         hint = f"keep the header that was exported: {','.join(layout.columns)}"
-        faults.append(Fault(f"{path}:1", what, hint))
+        faults.append(Fault(place, what, hint))
     if faults:
         raise InputError(faults)

@@ -154,6 +154,11 @@ def test_rows_of_several_runs(tmp_path: Path) -> None:
     assert run_of_sheet(read_sheet(path, LAYOUTS)) is None
 
 
+NO_HEADER = (
+    "is not the header of a sheet of checks, verdicts or claims; keep the header that was exported"
+)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -167,10 +172,13 @@ def test_rows_of_several_runs(tmp_path: Path) -> None:
             ":1: has no column claim_id, claim, passage; keep the header that was exported: "
             "run,sample_id,step,claim_id,claim,against,passage,verdict,status,evidence,reason",
         ),
+        (b"", f":1: {NO_HEADER}"),
+        (b"sep=;\r\n", f":1: {NO_HEADER}"),
+        (b"a run;birth;a step\n", f":1: {NO_HEADER}"),
         (
-            b"",
-            ":1: has no column sample_id, step, claim_id, claim; keep the header that was "
-            "exported: run,sample_id,step,of,claim_id,claim,status,text",
+            b"sep=;\r\nsample_id;step;verdict\n",
+            ":2: has no column claim_id, claim, passage; keep the header that was exported: "
+            "run,sample_id,step,claim_id,claim,against,passage,verdict,status,evidence,reason",
         ),
         (b"sample_id,step,claim_id,claim,claim\n", ":1: two columns are named 'claim'; keep one"),
         (b"sample_id,step\n\xff", ": is not UTF-8; save it as CSV in UTF-8"),
@@ -198,6 +206,18 @@ def test_rows_know_their_lines(tmp_path: Path, mark: bytes, delimiter: bytes) ->
     rows = [(row.line, row.cell("sample_id"), row.cell("claim")) for row in sheet.rows]
     assert (sheet.kind, rows) == ("claims", [(2, "a", "x\r\ny"), (6, "b", "z")])
     assert sheet.rows[1].cell("notes") == ""
+
+
+@pytest.mark.parametrize("line", [b"sep=;\r\n", b"SEP=;;;;\n", b"\xef\xbb\xbfsep=;\n"])
+def test_the_line_of_excel_that_names_the_delimiter_is_left_out(
+    tmp_path: Path, line: bytes
+) -> None:
+    path = tmp_path / "s.csv"
+    path.write_bytes(
+        line + b"sample_id;step;claim_id;claim\r\na;s;;one, two, three, four, five\r\n"
+    )
+    [row] = read_sheet(path, LAYOUTS).rows
+    assert (row.line, row.cell("claim")) == (3, "one, two, three, four, five")
 
 
 def test_an_unchanged_sheet_has_no_corrections(store: Store, run_id: str) -> None:
