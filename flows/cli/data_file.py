@@ -40,6 +40,7 @@ def add_data_options(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--metrics",
         nargs="+",
+        action="extend",
         default=[],
         metavar="METRIC",
         help="compute these metrics (default: those that the fields of the samples allow)",
@@ -52,6 +53,7 @@ def add_data_options(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--rename",
         nargs="+",
+        action="extend",
         default=[],
         type=_renamed,
         metavar="COLUMN=FIELD",

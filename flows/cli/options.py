@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from claimflow.flows.errors import nearest
+from claimflow.flows.pipeline.limits import COUNT
 
 Commands = Any
 """What `add_subparsers` returns; argparse has no public name for its type."""
 
 RUN: Final = "a run id, the beginning of one, a tag, latest or previous"
 
-_MAX_COUNT: Final = 10**12
+_MANY: Final = ("--only", "--metrics", "--rename")
+"""The options that take several values."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -96,6 +98,7 @@ def add_rerun_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only",
         nargs="+",
+        action="extend",
         default=[],
         metavar="STEP",
         help="make these steps only; the tables that they need must be in the store",
@@ -169,18 +172,18 @@ _FILES: Final = (".yaml", ".yml", ".jsonl", ".ndjson", ".json", ".csv", ".tsv", 
 
 
 def file_first(arguments: Sequence[str]) -> list[str]:
-    """Arguments in which the file in `run --only STEP FILE` stands before `--only`.
+    """Arguments in which the file in `run --only STEP FILE` stands before every such option.
 
     An option that takes several values takes the file as well, although the usage line of
     argparse shows this order.
     """
     arguments = list(arguments)
-    for option in ("--only", "--metrics", "--rename"):
-        if option in arguments:
-            start = arguments.index(option)
-            values = [*takewhile(lambda one: not one.startswith("-"), arguments[start + 1 :])]
-            if len(values) > 1 and values[-1].endswith(_FILES):
-                arguments.insert(start, arguments.pop(start + len(values)))
+    starts = [place for place, word in enumerate(arguments) if word in _MANY]
+    for start in starts:
+        values = [*takewhile(lambda one: not one.startswith("-"), arguments[start + 1 :])]
+        if len(values) > 1 and values[-1].endswith(_FILES):
+            arguments.insert(starts[0], arguments.pop(start + len(values)))
+            break
     return arguments
 
 
@@ -189,7 +192,7 @@ def positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("must be 1 or more")
-    return min(number, _MAX_COUNT)
+    return min(number, COUNT)
 
 
 def duration(text: str) -> timedelta:

@@ -43,6 +43,23 @@ def test_the_help_of_a_command_ends_with_an_example(command: argparse.ArgumentPa
 
 
 @pytest.mark.parametrize(
+    ("words", "option", "values"),
+    [
+        (["run", "a.jsonl", "--metrics", "a", "b", "--metrics", "c"], "metrics", ["a", "b", "c"]),
+        (["plan", "--metrics", "a", "--metrics", "b", "a.jsonl"], "metrics", ["a", "b"]),
+        (["plan", "--only", "a", "--limit", "3", "--only", "b", "p.yaml"], "only", ["a", "b"]),
+        (["init", "--rename", "a=b", "--rename", "c=d"], "rename", [("a", "b"), ("c", "d")]),
+        (["run", "a.jsonl"], "metrics", []),
+    ],
+)
+def test_the_values_of_a_repeated_option_add_up(
+    words: list[str], option: str, values: list[object]
+) -> None:
+    for _ in range(2):
+        assert getattr(command_line().parse_args(file_first(words)), option) == values
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         (["rn", "p.yaml"], "unknown 'rn'; did you mean 'run'?"),
