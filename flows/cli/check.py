@@ -1,5 +1,6 @@
 """The command `check`: mistakes in pipelines, schedules and prompts, found without a run."""
 
+import shlex
 from argparse import Namespace
 from pathlib import Path
 
@@ -45,11 +46,16 @@ def _checked(path: Path) -> str:
     from claimflow.flows.pipeline.pipeline import build_pipeline
     from claimflow.flows.pipeline.schedules import read_schedules
     from claimflow.flows.pipeline.yaml_source import load_yaml
+    from claimflow.flows.runner.data_file import is_data_file
 
     if path.suffix == ".md":
         prompt = check_prompt(path)
         warnings = f", {format_count(len(prompt.warnings), 'warning')}" if prompt.warnings else ""
         return f"OK, a prompt for {prompt.use}{warnings}"
+    if is_data_file(str(path)):
+        what = "is a data file, and `check` reads pipelines, schedules and prompts"
+        hint = f"`claimflow plan {shlex.quote(str(path))}` checks it"
+        raise InputError([Fault(str(path), what, hint)])
     source = load_yaml(path, what="a pipeline or schedules file")
     if isinstance(source.value, dict) and "deployments" in source.value:
         return f"OK, {format_count(len(read_schedules(path).scheduled), 'deployment')}"

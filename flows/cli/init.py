@@ -301,8 +301,12 @@ def _write(files: Mapping[Path, str], ignore: Path, own: Mapping[Path, str]) -> 
         for path in written:
             with suppress(OSError):
                 path.unlink()
-        place = getattr(error, "filename", None) or ignore
+        place = Path(getattr(error, "filename", None) or ignore)
         what = f"cannot be written ({getattr(error, 'strerror', error)})"
+        if isinstance(error, FileExistsError):
+            # In place of a folder to make.
+            link = place.is_symlink()
+            what = f"is a link to {place.readlink()}, which is missing" if link else "is no folder"
         raise InputError([Fault(str(place), what, "name a folder that you can write to")]) from None
 
 
@@ -316,11 +320,11 @@ def _holds(path: Path, text: str) -> bool:
 def _next_commands(options: Namespace, judge: _Judge | None) -> Iterator[str]:
     if judge is not None and judge.missing:
         yield judge.missing
-    yield f"claimflow run {options.folder / 'pipeline.yaml'}"
+    yield f"claimflow run {shlex.quote(str(options.folder / 'pipeline.yaml'))}"
     if options.ci and _source().get("url", "").startswith("file:"):
         yield (
             f"in {_CI_FILES[options.ci]} let pip install a claimflow that CI can reach: here it "
             "was installed from a file"
         )
     if options.nightly:
-        yield f"claimflow serve {options.folder / 'schedules.yaml'}"
+        yield f"claimflow serve {shlex.quote(str(options.folder / 'schedules.yaml'))}"

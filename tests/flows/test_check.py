@@ -53,6 +53,18 @@ def test_the_mistakes_of_all_files_are_reported_together(
     ]
 
 
+def test_a_data_file_is_not_checked_as_yaml(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my answers.jsonl").write_text('{"answer": "a"}\n', "utf-8")
+    assert main(["check", "my answers.jsonl"]) == 2
+    assert capsys.readouterr().err == (
+        "claimflow: my answers.jsonl: is a data file, and `check` reads pipelines, schedules and "
+        "prompts; `claimflow plan 'my answers.jsonl'` checks it\n"
+    )
+
+
 def test_the_hook_checks_the_files_of_a_repository() -> None:
     listed = subprocess.run(
         ["git", "ls-files", "configs"], cwd=ROOT, capture_output=True, text=True, check=True

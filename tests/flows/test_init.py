@@ -27,6 +27,7 @@ def test_a_project_is_written_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(init, "_source", lambda: {"url": "file:///a/claimflow"})
     (tmp_path / ".gitignore").write_text("*.pyc", "utf-8")
     assert main(["init", "--nightly", "--ci", "github"]) == 0
     told = capsys.readouterr().out.splitlines()
@@ -34,7 +35,6 @@ def test_a_project_is_written_once(
         "claimflow run pipeline.yaml",
         "claimflow serve schedules.yaml",
     ]
-    # As this checkout is: no index and no repository has it.
     assert "workflows/evaluation.yml let pip install a claimflow that CI can reach" in told[-2]
     assert prepare("pipeline.yaml").samples.count == 5
     assert [one.name for one in read_schedules(Path("schedules.yaml")).scheduled] == ["nightly"]
@@ -82,6 +82,39 @@ def test_the_workflow_installs_claimflow_from_where_it_came(
     workflow = yaml.safe_load(Path(".github/workflows/evaluation.yml").read_text("utf-8"))
     steps = workflow["jobs"]["evaluation"]["steps"]
     assert f'pip install "{requirement}"' in [one.get("run") for one in steps]
+
+
+@pytest.mark.parametrize(
+    ("folder", "message"),
+    [
+        ("dangling", "dangling: is a link to nowhere, which is missing; name a folder"),
+        ("file", "file: is no folder; name a folder that you can write to"),
+    ],
+)
+def test_what_stands_in_place_of_the_folder_is_named(
+    folder: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("dangling").symlink_to("nowhere")
+    Path("file").touch()
+    assert main(["init", folder]) == 2
+    assert message in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"dangling", "file"}
+
+
+def test_the_next_commands_can_be_pasted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "sp ace ünï", "--nightly"]) == 0
+    assert capsys.readouterr().out.endswith(
+        "next:\n  claimflow run 'sp ace ünï/pipeline.yaml'\n"
+        "  claimflow serve 'sp ace ünï/schedules.yaml'\n"
+    )
 
 
 def test_a_project_for_data_has_the_metrics_of_its_fields(
