@@ -320,7 +320,7 @@ def test_a_run_that_changes_the_store_of_later_commands_says_so(
     assert main(["run", "small.yaml", "--limit", "1"]) == 5
     assert "commands without --store" not in capsys.readouterr().err
     assert main(["run", "small.yaml", "--limit", "1", "--store", "other.duckdb"]) == 5
-    note = f"claimflow: commands without --store now read {other}, before {first}\n"
+    note = f"claimflow: commands without --store now read {other} instead of {first}\n"
     assert note in capsys.readouterr().err
     assert main(["runs"]) == 0
     assert capsys.readouterr().err == f"store: {other} (last used here)\n"
