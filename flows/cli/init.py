@@ -7,7 +7,7 @@ import shlex
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from importlib.metadata import distribution
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -243,9 +243,11 @@ def _workflow(ci: str, folder: Path, root: Path, judge: _Judge | None) -> str:
 
 def _source() -> dict[str, Any]:
     """Where pip installed claimflow from, if not from an index: `url`, and more."""
-    found: dict[str, Any] = json.loads(
-        distribution("claimflow").read_text("direct_url.json") or "{}"
-    )
+    try:
+        text = distribution("claimflow").read_text("direct_url.json")
+    except PackageNotFoundError:  # It runs from a folder in PYTHONPATH.
+        text = None
+    found: dict[str, Any] = json.loads(text or "{}")
     return found
 
 
