@@ -30,6 +30,9 @@ from tests.endpoint.raw import (
 )
 from tests.endpoint.server import Endpoint, serve
 
+# pydantic warns of types of litellm 1.110, which these tests import themselves.
+pytestmark = pytest.mark.filterwarnings("ignore:Items? .* using the `ReadOnly` qualifier")
+
 ROOT = Path(__file__).parent.parent
 SCHEMA = {"type": "object", "properties": {"claims": {"type": "array", "items": {}}}}
 TOOL = {"type": "function", "function": {"name": "answer", "parameters": SCHEMA}}

@@ -103,7 +103,7 @@ class TestWhichRunsFail:
         judged.write([sample("a", response="")], more=DEFAULT)
         assert judged.command() == 0
         line = (
-            "warning: no sample has a score for factual_correctness of precision: 1 undefined "
+            "warning: no sample has a score for precision.factual_correctness: 1 undefined "
             "(no claims in the response; the response is empty (policy: formula))"
         )
         assert line in capsys.readouterr().out.splitlines()

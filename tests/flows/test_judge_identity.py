@@ -154,6 +154,7 @@ def test_own_addresses_and_defaults_leave_keys_as_they_were(
     assert endpoint_identity(written) == written.identity()
 
 
+@pytest.mark.filterwarnings("ignore:Items? .* using the `ReadOnly` qualifier")
 def test_the_address_is_the_one_that_litellm_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     open_provider("litellm").list_price(OPENAI)
     import litellm
@@ -170,7 +171,10 @@ def test_the_address_is_the_one_that_litellm_asks(monkeypatch: pytest.MonkeyPatc
             found = litellm.get_llm_provider(f"{provider}/m")[3]
             if found and found.startswith("http://127.0.0.1/"):
                 compared += 1
-                assert other_address(provider, None) == found.rstrip("/"), provider
+                ours = other_address(provider, None)
+                # litellm 1.110 adds the path of the API to an address of bigmodel.
+                assert ours is not None and found.startswith(ours), provider  # noqa: PT018
+                assert provider == "bigmodel" or ours == found.rstrip("/")
     assert compared > 50
 
 

