@@ -102,6 +102,9 @@ class Stage(BaseModel):
       that are best at 0.
     - `metric_range`: the lowest and the highest value that each of these metrics can have, so
       that a gate outside of it is refused; None where it is not known.
+    - `later_settings`: settings that a release added when tables of the stage were stored
+      already. At its default such a setting is no part of the fingerprint, so that these are
+      reused; its default must give the same rows as before.
     - `canary_settings`: settings with which a stage that takes `samples` and `claims` and makes
       verdicts verifies each claim against the whole `reference` of its sample. The engine uses
       them to put labelled pairs of premise and claim (canaries) to the judge of the stage; with
@@ -139,6 +142,7 @@ class Stage(BaseModel):
     metrics: ClassVar[tuple[str, ...]] = ()
     lower_is_better: ClassVar[frozenset[str]] = frozenset()
     metric_range: ClassVar[tuple[float, float] | None] = None
+    later_settings: ClassVar[frozenset[str]] = frozenset()
     canary_settings: ClassVar[Mapping[str, Any] | None] = None
 
     source: ClassVar[Source | None] = None
@@ -209,6 +213,15 @@ class Stage(BaseModel):
         The engine estimates with it how many calls the cascade saves.
         """
         return None
+
+    def fingerprint_settings(self) -> dict[str, Any]:
+        """The settings, as JSON, that decide whether a stored table can be reused."""
+        settings = self.model_dump(mode="json")
+        fields = type(self).model_fields
+        for name in self.later_settings:
+            if getattr(self, name) == fields[name].get_default():
+                del settings[name]
+        return settings
 
     def make(self, tables: Mapping[str, Any], tools: Mapping[str, Any]) -> pl.DataFrame:
         """Run on `tables` and `tools` and return a checked table of `makes`.

@@ -106,7 +106,7 @@ def canary_judges(pipeline: Pipeline, toolbox: Toolbox, wanted: Iterable[str]) -
         if step.name not in wanted or step.stage.canary_settings is None:
             continue
         stage = step.stage.model_copy(update=dict(step.stage.canary_settings))
-        how = (stage.use, stage.version, stage.model_dump(mode="json"), toolbox.identities(step))
+        how = (stage.use, stage.version, stage.fingerprint_settings(), toolbox.identities(step))
         key = content_key("canary judge", *how)
         if key in found:
             found[key] = found[key]._replace(steps=(*found[key].steps, step.name))

@@ -34,13 +34,13 @@ def step_fingerprint(
         name: digests[wire] if isinstance(wire, str) else {step: digests[step] for step in wire}
         for name, wire in inputs.items()
     }
-    settings = stage.model_dump(mode="json")
+    settings = stage.fingerprint_settings()
     return content_key("step", stage.use, stage.version, settings, contents, tools, *_source(stage))
 
 
 def step_recipe(stage: Stage, tools: Mapping[str, Any]) -> str:
     """Key of how a stage makes its table, independent of its inputs."""
-    settings = stage.model_dump(mode="json")
+    settings = stage.fingerprint_settings()
     return content_key("recipe", stage.use, stage.version, settings, dict(tools), *_source(stage))
 
 

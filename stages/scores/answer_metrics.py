@@ -6,7 +6,7 @@ import polars as pl
 from pydantic import Field, ValidationInfo, field_validator
 
 from claimflow.stages.compat import ragas
-from claimflow.stages.rows import ClaimCompat
+from claimflow.stages.rows import ClaimCompat, Side
 from claimflow.stages.sample_texts import count_texts
 from claimflow.stages.scores.claim_counts import (
     COUNT_DETAILS,
@@ -116,7 +116,8 @@ class AnswerCorrectness(ScoreStage):
     """Weighted mean of factuality, in [0, 1], and semantic similarity, in [-1, 1].
 
     Factuality is F-beta of precision TP/(TP+FP) and recall TP/(TP+FN), which for beta 1
-    is TP/(TP + 0.5 (FP+FN)). It is 0 when one side has no claims and undefined when both
+    is TP/(TP + 0.5 (FP+FN)). With `recall_of` reference, recall is the share of reference claims
+    that the response entails. Factuality is 0 when one side has no claims and undefined when both
     have none. `weights` (factuality, similarity) need not sum to 1; the inputs of a part
     of weight 0 are not needed. With a `threshold` the score is 1.0 where the mean reaches it,
     else 0.0.
@@ -127,7 +128,8 @@ class AnswerCorrectness(ScoreStage):
     metric_range = (-1.0, 1.0)
     version = 2
     cases: ClassVar[tuple[EmptyCase, ...]] = ("response", "refusal", "reference")
-    own_settings: ClassVar = ("threshold",)
+    own_settings: ClassVar = ("threshold", "recall_of")
+    later_settings: ClassVar = frozenset({"recall_of"})
     columns: ClassVar = SemanticSimilarity.columns
     expects: ClassVar = FactualCorrectness.expects | SemanticSimilarity.expects
 
@@ -135,6 +137,7 @@ class AnswerCorrectness(ScoreStage):
     weights: tuple[Weight, Weight] = (0.75, 0.25)
     beta: Beta = 1.0
     threshold: Threshold | None = None
+    recall_of: Side = "response"
 
     @field_validator("beta", mode="before")
     @classmethod
@@ -178,7 +181,7 @@ class AnswerCorrectness(ScoreStage):
         frame = pl.concat(
             [frame, count_both_sides(samples, **tables)], how="horizontal"
         ).with_columns(failure=pl.coalesce("failure", "similarity_failure"))
-        factuality = _factuality(self.beta)
+        factuality = _factuality(self.beta, self.recall_of)
         mean = weighted_mean(factuality, pl.col("cosine"), self.weights)
         return finalize_scores(
             frame,
@@ -186,7 +189,7 @@ class AnswerCorrectness(ScoreStage):
             value=passes(mean, self.threshold),
             undefined=self._undefined(factuality),
             details=COUNT_DETAILS
-            | {"precision": PRECISION, "recall": RECALL["response"], "f_beta": factuality}
+            | {"precision": PRECISION, "recall": RECALL[self.recall_of], "f_beta": factuality}
             | {"similarity": pl.col("cosine"), "weighted_mean": mean},
             compat=self._ragas_score(self.compat) if self.compat else None,
         )
@@ -210,8 +213,8 @@ class AnswerCorrectness(ScoreStage):
         )
 
 
-def _factuality(beta: float) -> pl.Expr:
+def _factuality(beta: float, recall_of: Side) -> pl.Expr:
     response, reference = pl.col("response_claims"), pl.col("reference_claims")
     one_side_empty = (response == 0) != (reference == 0)
-    f = f_score(beta)
+    f = f_score(beta, recall_of=recall_of)
     return pl.when(f.is_not_null() & one_side_empty).then(0.0).otherwise(f)

@@ -48,6 +48,9 @@ steps:
   reference_matches: {use: lexical_match, against: reference, unit: text}
   factual_correctness: {use: factual_correctness}
   answer_correctness: {use: answer_correctness}
+  factual_by_reference: {use: factual_correctness, recall_of: reference}
+  answer_by_reference: {use: answer_correctness, recall_of: reference}
+  answer_recall: {use: factual_correctness, mode: recall, recall_of: reference}
   semantic_similarity: {use: semantic_similarity}
   deterministic_correctness: {use: deterministic_correctness}
 """
@@ -84,7 +87,10 @@ def scored(pipeline: str, samples: Sequence[Row]) -> dict[str, Numbers]:
         Path("answers.yaml").write_text(pipeline, encoding="utf-8")
         claimflow(["run", "answers.yaml"])
         with duckdb.connect("answers.duckdb", read_only=True) as store:
-            found = store.execute("SELECT sample_id, metric, score FROM scores").fetchall()
+            found = store.execute(
+                "SELECT sample_id, if(min(metric) OVER of = max(metric) OVER of, step, metric), "
+                "score FROM scores WINDOW of AS (PARTITION BY step)"
+            ).fetchall()
     scores: dict[str, Numbers] = {}
     for sample_id, name, score in found:
         numbers = scores.setdefault(name, np.full(len(samples), np.nan))

@@ -2,8 +2,9 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.flows.store.fingerprint import Digest, step_fingerprint
-from claimflow.stages.rows import Score, Verdict
+from claimflow.flows.store.fingerprint import Digest, step_fingerprint, step_recipe
+from claimflow.stages.rows import Score, Verdict, content_key
+from claimflow.stages.scores.answer_metrics import AnswerCorrectness
 from claimflow.stages.scores.claim_metrics import FactualCorrectness
 from claimflow.stages.tables import build
 
@@ -78,3 +79,16 @@ def test_fingerprint_does_not_depend_on_the_names_of_steps() -> None:
         stage, WIRES | {"response_claims": "other"}, DIGESTS | {"other": "b"}, {}
     )
     assert renamed == step_fingerprint(stage, WIRES, DIGESTS, {})
+
+
+def test_a_setting_of_a_later_release_counts_unless_it_is_the_default() -> None:
+    """Tables of answer correctness that were stored before `recall_of` came are reused."""
+    assert "recall_of" not in AnswerCorrectness().fingerprint_settings()
+    by_response, by_reference = (
+        step_recipe(AnswerCorrectness(recall_of=side), {}) for side in ("response", "reference")
+    )
+    assert by_response == step_recipe(AnswerCorrectness(), {}) != by_reference
+    settings = AnswerCorrectness().model_dump(mode="json")
+    del settings["recall_of"]
+    before = content_key("recipe", "answer_correctness", AnswerCorrectness.version, settings, {})
+    assert by_response == before

@@ -106,6 +106,11 @@ NO_CLAIMS = "no claims in the response or the reference"
         ([YES], [NO], 0.5, {"weights": (1, 0), "beta": 2.0}, 5 / 9, None),
         ([YES, NO], [YES, NO], 0.6, {"threshold": 0.525}, 1.0, None),
         ([YES, NO], [YES, NO], 0.6, {"threshold": 0.526}, 0.0, None),
+        ([YES], [YES, NO], 0.0, {"weights": (1, 0)}, 2 / 3, None),
+        # TP 2 and FN 2 make a recall of 1/2; the response entails 1 of 3 reference claims.
+        ([YES, YES], [YES, NO, NO], 0.0, {"weights": (1, 0)}, 2 / 3, None),
+        ([YES, YES], [YES, NO, NO], 0.0, {"weights": (1, 0), "recall_of": "reference"}, 0.5, None),
+        ([NO], [YES], 0.4, {"recall_of": "reference"}, 0.1, None),
         ([], [NO], 0.4, {}, 0.1, None),
         ([YES], [], 0.4, {}, 0.1, None),
         ([], [], 0.4, {}, None, NO_CLAIMS),
@@ -225,6 +230,7 @@ def test_answer_correctness_in_compat(
     ("stage", "settings", "message"),
     [
         (AnswerCorrectness, {"threshold": 0.5}, "threshold cannot be combined with compat"),
+        (AnswerCorrectness, {"recall_of": "reference"}, "recall_of cannot be combined with"),
         (AnswerCorrectness, {"beta": 2}, "write 2.0: ragas-0.4 takes no whole number"),
         (SemanticSimilarity, {"range": "clipped"}, "range cannot be combined with compat"),
     ],
