@@ -177,8 +177,7 @@ def source_of(modules: Iterable[str], functions: Iterable[Callable[..., Any]]) -
 
     The bytecode of `functions` stands for a module whose text cannot be read, such as a notebook.
     What they use of their own modules and of enclosing functions counts as it is now: functions,
-    classes, and values that are plain or made of plain ones. Modules that these import do not
-    count.
+    classes, and constants, also imported ones. Functions of other modules do not count.
     """
     functions = list(functions)
     texts: list[object] = []
