@@ -12,7 +12,7 @@ data set left out. Takes about ten CPU minutes.
 import argparse
 import json
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -26,7 +26,7 @@ from claimflow.flows.quality.agreement import agreement, rank_correlations
 from claimflow.flows.quality.corrected_rates import reliability_diagram
 from claimflow.flows.report.run_text import format_estimate
 from claimflow.flows.store.store import Store, read_table
-from tests.benchmarks.answers import CORRECTNESS, FAITHFULNESS, Numbers, rows_of, scored
+from tests.benchmarks.answers import SETS, rows_of, score_set
 from tests.benchmarks.labelled_pairs import LabelledPair, read_labelled
 
 PIPELINE = """
@@ -65,7 +65,7 @@ def main(most: int | None) -> None:
         all_judged += judgements
     print_agreement("all", all_judged)
     print_reliability(all_judged)
-    print(f"\n{'answers':32}{'metric':34}{'n':>5}{'Spearman':>24}{'Kendall':>24}")
+    print(f"\n{'answers':32}{'metric':68}{'n':>5}{'Spearman':>24}{'Kendall':>24}")
     print_answers(most)
 
 
@@ -91,27 +91,20 @@ def print_reliability(judgements: Sequence[Judged]) -> None:
 
 
 def print_answers(most: int | None) -> None:
-    rows = thinned(rows_of("openqa_nq301"), most)
-    correct = np.array([row["human_score"] for row in rows])
-    print_metrics("NQ-301, correct or not", scored(CORRECTNESS, rows), correct)
-    turns = thinned(rows_of("mtrag_human"), most)
-    human = np.array([row["human_scores"]["faithfulness"] for row in turns])
-    print_metrics("MT-RAG, faithfulness", scored(FAITHFULNESS, turns), human)
-    pairs = thinned(rows_of("ragchecker_pairs"), most)
-    first = scored(CORRECTNESS, pairs)
-    second = scored(CORRECTNESS, [{**row, "response": row["response_b"]} for row in pairs])
-    apart = {name: second[name] - first[name] for name in first}
-    better = np.array([row["human_scores"]["overall"] for row in pairs])
-    print_metrics("RAGChecker, which is better", apart, better)
-
-
-def print_metrics(name: str, scores: Mapping[str, Numbers], human: Numbers) -> None:
-    for metric, found in sorted(scores.items()):
-        known = np.isfinite(found)
-        if known.any() and np.ptp(found[known]):
-            one = rank_correlations(human[known].tolist(), found[known].tolist())
-            cells = f"{format_estimate(one.spearman):>24}{format_estimate(one.kendall):>24}"
-            print(f"{name:32}{metric:34}{one.n:5}{cells}", flush=True)
+    for name, title, target in (
+        ("openqa_nq301", "NQ-301, correct or not", 0),
+        ("mtrag_human", "MT-RAG, faithfulness", 0),
+        ("ragchecker_pairs", "RAGChecker, which is better", 2),
+    ):
+        rows = thinned(rows_of(name), most)
+        judgement = SETS[name].targets[target]
+        people = np.array([judgement.human(row) for row in rows])
+        for metric, found in sorted(score_set(name, rows)[0][judgement.direction].items()):
+            known = np.isfinite(found)
+            if known.any() and np.ptp(found[known]):
+                one = rank_correlations(people[known].tolist(), found[known].tolist())
+                cells = f"{format_estimate(one.spearman):>24}{format_estimate(one.kendall):>24}"
+                print(f"{title:32}{metric:68}{one.n:5}{cells}", flush=True)
 
 
 def judged(rows: Sequence[LabelledPair]) -> list[Judged]:
