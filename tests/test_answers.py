@@ -197,6 +197,7 @@ def test_run_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         for metric in STAGES[setting.use].metrics:
             assert " of 9" in lines[setting.line(metric)]
     assert "9 of 9" in lines["containment: a gold answer in the response"]
+    assert "correct or not: AUC; 77.8 % good\n" in text
     assert "no model calls" in text
 
 

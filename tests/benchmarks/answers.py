@@ -449,8 +449,9 @@ def report(name: str, rows: Sequence[Row], found: Scores) -> Iterator[str]:
         people = np.array([target.human(row) for row in rows], dtype=float)
         kept = np.flatnonzero(np.isfinite(people)).tolist()
         groups = [one.group_of(rows[place]) for place in kept]
+        good = f"; {100 * people[kept].mean():.1f} % good" if target.figure != "Spearman" else ""
         published = f"; published: {target.published}" if target.published else ""
-        yield f"\n  {target.title}: {target.figure}{published}"
+        yield f"\n  {target.title}: {target.figure}{good}{published}"
         for line, scores in found[target.direction].items():
             figure = figure_of(target.figure, scores[kept], people[kept], groups)
             yield f"    {line:66}{figure}  {figure.n:,} of {len(kept):,}"
