@@ -29,7 +29,7 @@ class DecomposeClaims(Stage):
     """
 
     use: ClassVar[str] = "decompose_claims"
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     by_row: ClassVar[bool] = True
     columns: ClassVar = {"samples": ("sample_id", *CLAIMS_OF, *CLAIMS_OF.values())}
 
@@ -127,7 +127,7 @@ class SuppliedClaims(Stage):
     """
 
     use: ClassVar[str] = "supplied_claims"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     by_row: ClassVar[bool] = True
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "samples": ("sample_id", *CLAIMS_OF, *CLAIMS_OF.values())

@@ -21,7 +21,7 @@ from claimflow.stages.rows import Label
 from claimflow.stages.text.sentences import Span, split_sentences
 from claimflow.stages.tools import Judgement, Pair
 
-WINDOWS_VERSION: Final = 1
+WINDOWS_VERSION: Final = 2
 """Raised when `text_windows` starts to cut the same premise differently; part of the identity."""
 
 _BATCH_TOKENS: Final = 4_096
