@@ -53,6 +53,10 @@ class DecomposeClaims(Stage):
         """The language model, without a prompt for it."""
         return frozenset() if self.prompt else frozenset({"llm"})
 
+    def languages(self) -> frozenset[str] | None:
+        """English by rules, which keep a sentence of another language as one claim."""
+        return None if self.prompt else frozenset({"English"})
+
     def without_llm(self) -> Self:
         """The same decomposition by rules."""
         return self.model_copy(update={"prompt": None})
