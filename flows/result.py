@@ -219,7 +219,8 @@ class Result:
 
     @property
     def warnings(self) -> list[str]:
-        """Columns that may be misspelt, metrics without a score, reasons to distrust the judges.
+        """Columns that may be misspelt, languages that the embedded models were not taught,
+        metrics without a score, and reasons to distrust the judges.
 
         The columns are those of the call that returned this result; the store does not keep them.
         """

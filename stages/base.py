@@ -200,6 +200,13 @@ class Stage(BaseModel):
         """
         return None
 
+    def languages(self) -> frozenset[str] | None:
+        """The languages that the rules of this stage are for, as `language_of` names them.
+
+        None for any language. The engine warns of texts in others.
+        """
+        return None
+
     def without_llm(self) -> "Stage | None":
         """The same stage with rules in place of a language model; None where it has none.
 

@@ -29,7 +29,7 @@ class DecomposeClaims(Stage):
     """
 
     use: ClassVar[str] = "decompose_claims"
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     by_row: ClassVar[bool] = True
     columns: ClassVar = {"samples": ("sample_id", *CLAIMS_OF, *CLAIMS_OF.values())}
 
@@ -52,6 +52,10 @@ class DecomposeClaims(Stage):
     def ignores(self) -> frozenset[str]:
         """The language model, without a prompt for it."""
         return frozenset() if self.prompt else frozenset({"llm"})
+
+    def languages(self) -> frozenset[str] | None:
+        """English by rules, which keep a sentence of another language as one claim."""
+        return None if self.prompt else frozenset({"English"})
 
     def without_llm(self) -> Self:
         """The same decomposition by rules."""
@@ -127,7 +131,7 @@ class SuppliedClaims(Stage):
     """
 
     use: ClassVar[str] = "supplied_claims"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     by_row: ClassVar[bool] = True
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "samples": ("sample_id", *CLAIMS_OF, *CLAIMS_OF.values())

@@ -1,6 +1,6 @@
 """Lexical matching: ROUGE-L, token overlap, BLEU and chrF of a response with its sources."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 import polars as pl
@@ -15,8 +15,14 @@ from claimflow.stages.text.chrf import chrfs
 from claimflow.stages.text.comparison import Agreement, Comparison, Letters
 from claimflow.stages.text.overlap import rouge_ls, rouge_words, token_overlaps
 from claimflow.stages.text.sentences import Span, WordCache, split_sentences
-from claimflow.stages.text.tokens import Tokens, Treebank, tokenize
-from claimflow.stages.text.unicode_words import to_nfc
+from claimflow.stages.text.tokens import (
+    Tokens,
+    Treebank,
+    lacks_spaces,
+    tokenize,
+    unspaced_words,
+)
+from claimflow.stages.text.unicode_words import to_nfc, unicode_words
 
 _SAMPLES_AT_ONCE: Final = 512
 """Samples whose comparisons are measured together."""
@@ -30,7 +36,7 @@ _READ: Final = ("sample_id", "response", "reference", "other_references", "retri
 class _Pair(NamedTuple):
     """The parts of a response, and their comparison with one of its sources.
 
-    `words` are those that ROUGE-L counts.
+    `words` are those that ROUGE-L counts, `bleu_words` those that word BLEU does.
     """
 
     sample_id: str
@@ -40,6 +46,7 @@ class _Pair(NamedTuple):
     characters: Comparison
     words: Comparison
     tokens: Comparison
+    bleu_words: Comparison
 
 
 class LexicalMatch(Stage):
@@ -47,9 +54,11 @@ class LexicalMatch(Stage):
 
     `against` retrieved_contexts: one source, the contexts joined by line breaks.
     `against` reference: the reference and every other reference, each on its own.
-    `tokens` are what token overlap counts, and BLEU with `bleu_unit` word. ROUGE-L always
-    counts words between white space and full stops. A letter with its marks is the same however
-    they are written (NFC).
+    `tokens` are what token overlap counts, and BLEU with `bleu_unit` word. ROUGE-L counts words
+    between white space and full stops. With `tokens` auto a response and a source that are mostly
+    of scripts without spaces are compared by characters instead: token overlap and ROUGE-L count
+    n-grams of them (see `unspaced_words`), word BLEU, which makes n-grams itself, single ones. A
+    letter with its marks is the same however they are written (NFC).
     `compat` adds the rows that this library would make, with sentences and tokens of its own.
 
     A missing source and a missing or blank response give no row; an empty source gives
@@ -57,13 +66,13 @@ class LexicalMatch(Stage):
     """
 
     use: ClassVar[str] = "lexical_match"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     by_row: ClassVar[bool] = True
     columns: ClassVar = {"samples": _READ}
 
     against: Against
     unit: Literal["sentence", "text"] = "sentence"
-    tokens: Tokens = "treebank"
+    tokens: Tokens = "auto"
     bleu_unit: Literal["character", "word"] = "character"
     compat: MatchCompat | None = None
 
@@ -106,15 +115,16 @@ class LexicalMatch(Stage):
         tokens = [spelling.tokens(text, is_sentence=by_sentence) for text in texts]
         for number, written in sources:
             source = to_nfc(written)
-            yield _Pair(
-                sample["sample_id"],
-                number,
-                spans,
-                parts,
-                Comparison(texts, source),
-                Comparison(words, spelling.words(source)),
-                Comparison(tokens, spelling.tokens(source)),
-            )
+            characters = Comparison(texts, source)
+            if self.tokens == "auto" and lacks_spaces(*texts, source):
+                compared = spelling.compared(unspaced_words, characters)
+                single = spelling.compared(unicode_words, characters)
+                measured = (characters, compared, compared, single)
+            else:
+                compared = Comparison(tokens, spelling.tokens(source))
+                of_words = Comparison(words, spelling.words(source))
+                measured = (characters, of_words, compared, compared)
+            yield _Pair(sample["sample_id"], number, spans, parts, *measured)
 
     def _places(self, pairs: Sequence[_Pair]) -> dict[str, Any]:
         """The columns that name the parts and sources that were compared."""
@@ -142,7 +152,9 @@ class LexicalMatch(Stage):
             **_columns("rouge_l", rouge_ls([pair.words for pair in pairs])),
             **_columns("token_overlap", overlap.distinct),
             **_columns("clipped_overlap", overlap.clipped),
-            "bleu": character_bleus(characters) if by_character else word_bleus(tokens),
+            "bleu": character_bleus(characters)
+            if by_character
+            else word_bleus([pair.bleu_words for pair in pairs]),
             "chrf": chrfs(characters) if self.unit == "text" else None,
             "compat": None,
         }
@@ -167,10 +179,15 @@ class _Spelling:
 
     def tokens(self, text: str, *, is_sentence: bool = False) -> str:
         """The tokens of a text; `is_sentence` says that it is not to be split into sentences."""
-        if self._kind != "treebank":
+        if self._kind not in ("auto", "treebank"):
             return self._letters.spell(tokenize(text, tokens=self._kind))
         of = self._treebank.of_sentence if is_sentence else self._treebank.of_text
         return "".join(of(text))
+
+    def compared(self, words: Callable[[str], list[str]], texts: Comparison) -> Comparison:
+        """A comparison of texts by their `words`."""
+        parts = [self._letters.spell(words(text)) for text in texts.texts]
+        return Comparison(parts, self._letters.spell(words(texts.source)))
 
 
 def _repeated(values: Sequence[object], times: Sequence[int]) -> list[object]:

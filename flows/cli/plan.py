@@ -63,12 +63,13 @@ def add(commands: Commands) -> None:
 def plan(options: Namespace) -> int:
     """Print what a run would do with each step, and what it would ask of endpoints."""
     from claimflow.flows.pipeline.rerun import Rerun
-    from claimflow.flows.report.run_text import partial_run_text
+    from claimflow.flows.report.run_text import partial_run_text, untaught_text
     from claimflow.flows.report.terminal import Terminal
     from claimflow.flows.runner import plan as planning
     from claimflow.flows.runner.canaries import canary_estimates
     from claimflow.flows.runner.embedded_models import missing_model
     from claimflow.flows.runner.estimate import estimate
+    from claimflow.flows.runner.languages import planned_untaught
 
     rerun = Rerun.of(options)
     prepared = prepare_file(options, rerun).prepared
@@ -88,6 +89,9 @@ def plan(options: Namespace) -> int:
     selection = planning.coverage(prepared, choice, rerun).selection
     if selection:
         terminal.print_line(partial_run_text(selection))
+    untaught = planned_untaught(prepared, store, choice)
+    if untaught:
+        terminal.print_line(untaught_text(untaught), "bold")
     downloads = missing_model(prepared.pipeline)
     if downloads:
         terminal.print_line(downloads)

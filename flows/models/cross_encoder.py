@@ -10,7 +10,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from claimflow.flows.models.entailment.model import NO_WORDS, rounded_judgement
-from claimflow.flows.models.folders import CrossEncoderFolder, read_cross_encoder
+from claimflow.flows.models.folders import (
+    CrossEncoderFolder,
+    declared_languages,
+    read_cross_encoder,
+)
 from claimflow.flows.models.onnx import (
     INPUTS,
     OnnxModel,
@@ -21,7 +25,7 @@ from claimflow.stages.rows import Label
 from claimflow.stages.text.sentences import Span, split_sentences
 from claimflow.stages.tools import Judgement, Pair
 
-WINDOWS_VERSION: Final = 1
+WINDOWS_VERSION: Final = 2
 """Raised when `text_windows` starts to cut the same premise differently; part of the identity."""
 
 _BATCH_TOKENS: Final = 4_096
@@ -53,6 +57,7 @@ class CrossEncoder:
         self, folder: Path, threads: int | None = None, *, name: str | None = None
     ) -> None:
         self._folder = read_cross_encoder(folder)
+        self.languages: Final = declared_languages(folder)
         if name is not None:
             self._folder = self._folder._replace(name=name)
         self._threads = threads

@@ -1,6 +1,7 @@
 """Folders that hold a cross-encoder or a sentence encoder: their files, settings and identity."""
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -142,6 +143,53 @@ def _read_json(path: Path, faults: list[Fault], hint: str) -> dict[str, Any] | N
         faults.append(Fault(str(path), "no JSON object", "it must be one"))
         return None
     return found
+
+
+# What languages a model was taught: its card says so.
+
+_CARD: Final = "README.md"
+_LONGEST_CARD: Final = 100_000
+_FRONT_MATTER: Final = re.compile(
+    r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE
+)
+_LANGUAGE: Final = re.compile(
+    r"^languages?:[ \t]*(\[[^\]]*\]|[^\s#][^\r\n]*|(?:\r?\n[ \t]*-[^\r\n]*)+)", re.MULTILINE
+)
+_ANY_LANGUAGE: Final = frozenset({"multilingual", "mul"})
+_UNDECLARED: Final = frozenset({"English"})
+
+_LANGUAGES: Final = {
+    **{"en": "English", "de": "German", "fr": "French", "es": "Spanish", "it": "Italian"},
+    **{"pt": "Portuguese", "nl": "Dutch", "sv": "Swedish", "pl": "Polish", "zh": "Chinese"},
+    **dict.fromkeys(("da", "no", "nb", "nn"), "Danish or Norwegian"),
+    **dict.fromkeys(("ru", "uk", "be", "bg", "sr", "mk", "kk", "ky", "mn"), "Cyrillic"),
+    **dict.fromkeys(("ar", "fa", "ur", "ps"), "Arabic"),
+    **dict.fromkeys(("hi", "mr", "ne", "sa"), "Devanagari"),
+    **{"ja": "Japanese", "ko": "Hangul", "el": "Greek", "he": "Hebrew", "th": "Thai"},
+    **{"bn": "Bengali", "ta": "Tamil", "te": "Telugu", "gu": "Gujarati", "pa": "Gurmukhi"},
+    **{"kn": "Kannada", "ml": "Malayalam", "si": "Sinhala", "lo": "Lao", "km": "Khmer"},
+    **{"my": "Burmese", "ka": "Georgian", "hy": "Armenian", "am": "Ethiopic", "bo": "Tibetan"},
+}
+"""Languages of model cards (ISO 639-1) as `language_of` names them, some by their script."""
+
+
+def declared_languages(folder: Path) -> frozenset[str] | None:
+    """The languages that a model was taught, as `language_of` names them; None for any.
+
+    `language` in the head of `README.md`, as in model cards of the Hugging Face Hub: a code or a
+    list of codes, `multilingual` for any. A model that declares nothing counts as English.
+    """
+    try:
+        with (folder / _CARD).open(encoding="utf-8", errors="replace") as card:
+            text = card.read(_LONGEST_CARD)
+    except OSError:
+        return _UNDECLARED
+    head = _FRONT_MATTER.match(text)
+    declared = _LANGUAGE.search(head[1]) if head else None
+    codes = re.findall(r"[a-z]+(?=[^a-z]|$)", declared[1].lower()) if declared else []
+    if _ANY_LANGUAGE.intersection(codes):
+        return None
+    return frozenset(_LANGUAGES[code] for code in codes if code in _LANGUAGES) or _UNDECLARED
 
 
 _ENCODER_FILE: Final = "encoder.json"

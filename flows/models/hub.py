@@ -19,7 +19,7 @@ from claimflow.flows.pipeline.model_settings import HubModel
 
 _CONFIG: Final = "config.json"
 _REQUIRED: Final = (_CONFIG, "tokenizer.json")
-_OPTIONAL: Final = ("tokenizer_config.json",)
+_OPTIONAL: Final = ("tokenizer_config.json", "README.md")
 
 _EXPORT_HINT: Final = (
     "export it (optimum-cli export onnx --model {name} --task text-classification FOLDER) and "

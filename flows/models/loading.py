@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from claimflow.flows.models.cross_encoder import CrossEncoder
 from claimflow.flows.models.entailment.model import EmbeddedEntailment
@@ -20,6 +20,11 @@ class LocalEntailmentModel(EntailmentModel, Protocol):
     @property
     def identity(self) -> dict[str, str | int | float]:
         """Everything that could change a judgement; known without loading the model."""
+        ...
+
+    @property
+    def languages(self) -> frozenset[str] | None:
+        """The languages that it was taught, as `language_of` names them; None for any."""
         ...
 
 
@@ -42,9 +47,11 @@ def load_entailment_model(
 class UnfetchedModel:
     """A Hub model that is not in the cache, for the plan of a run.
 
-    It has no judgements, and its identity is that of no model, so that no stored table or
-    judgement is reused for it.
+    Its languages are unknown. It has no judgements, and its identity is that of no model, so that
+    no stored table or judgement is reused for it.
     """
+
+    languages: Final = None
 
     def __init__(self, model: HubModel) -> None:
         self.identity: dict[str, str | int | float] = {"name": str(model), "files": "not fetched"}

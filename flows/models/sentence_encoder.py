@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from claimflow.flows.models.folders import EncoderFolder, read_encoder
+from claimflow.flows.models.folders import EncoderFolder, declared_languages, read_encoder
 from claimflow.flows.models.onnx import (
     INPUTS,
     OnnxModel,
@@ -52,6 +52,7 @@ class SentenceEncoder:
 
     def __init__(self, folder: Path | None = None, threads: int | None = None) -> None:
         self._folder = read_encoder(folder or MINILM_FOLDER)
+        self.languages: Final = declared_languages(folder or MINILM_FOLDER)
         self._threads = threads
         self._lock = threading.Lock()
 

@@ -62,6 +62,7 @@ def html_report(run: RunDocument, *, against: str | None = None, samples: int = 
         "no_means": run.no_means,
         "metrics": list(_metrics(run)),
         "slices": _slices(run),
+        "untaught": run.untaught_line,
         "gate_columns": GATE_COLUMNS,
         "gates": [(one.outcome, gate_cells(one)) for one in run.gates],
         "judges": list(_judge_lines(run)),

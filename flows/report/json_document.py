@@ -32,6 +32,7 @@ def run_json(run: RunDocument, *, samples: int = MAX_SAMPLES) -> str:
         "canaries": [
             one._asdict() | {"judged": one.judged, "drifts": one.drifts} for one in run.canaries
         ],
+        "untaught": run.untaught,
         "claims": run.claim_audit,
         "corrected": [_without_reliability(one) for one in run.corrected],
         "lowest": _lowest(run, samples),

@@ -89,6 +89,11 @@ def _run_lines(run: RunDocument) -> Iterator[str]:
         yield f"**warning** {code_span(run.partial_line)}"
         yield ""
     yield from _mean_lines(run)
+    if run.untaught_line:
+        # What to do has code spans of its own.
+        what, _, hint = run.untaught_line.removeprefix("warning: ").rpartition("; use ")
+        yield f"**warning** {code_span(what)}; use {hint}"
+        yield ""
     if run.gates:
         cells = map(gate_cells, run.gates)
         rows = ((code_span(gate), *figures, code_span(why)) for gate, *figures, why in cells)

@@ -30,10 +30,12 @@ from claimflow.flows.report.run_text import (
     earlier_calibration_text,
     partial_run_text,
     unscored_metric_text,
+    untaught_text,
     vote_text,
 )
 from claimflow.flows.store import results
 from claimflow.flows.store.edits import UnusedEdit, unused_edits
+from claimflow.flows.store.languages import UntaughtTexts, untaught_texts
 from claimflow.flows.store.runs import CURRENT_TAGS, PARTIAL, PREVIOUS, find_run
 from claimflow.flows.store.store import Store, read_table
 
@@ -281,8 +283,20 @@ class RunDocument:
 
     @property
     def warnings(self) -> list[str]:
-        """Metrics without a score, and reasons to distrust the judges of the run."""
-        return [line.text for line in self.judge_lines if line.warning]
+        """Languages that were not taught, metrics without a score, and reasons to distrust the
+        judges of the run."""
+        judges = [line.text for line in self.judge_lines if line.warning]
+        return [*([self.untaught_line] if self.untaught_line else []), *judges]
+
+    @cached_property
+    def untaught(self) -> UntaughtTexts | None:
+        """The texts in languages that what read them was not taught; None if there are none."""
+        return untaught_texts(self.store, self.run_id)
+
+    @property
+    def untaught_line(self) -> str | None:
+        """A warning about these texts, for a place beside the means."""
+        return untaught_text(self.untaught) if self.untaught else None
 
     @cached_property
     def _unscored_lines(self) -> list[JudgeLine]:

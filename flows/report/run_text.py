@@ -1,6 +1,6 @@
 """Sentences about one run: steps, gates, judges, cascades, votes, claims and corrections."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from claimflow.flows.quality.agreement import IntervalEstimate
@@ -19,6 +19,7 @@ from claimflow.flows.report.formatting import (
     shorten,
 )
 from claimflow.flows.runner.observer import StepResult
+from claimflow.flows.store.languages import UntaughtTexts
 
 GATE_COLUMNS = ("gate", "value", "95 % interval", "outcome", "because")
 """The columns of the table of gates."""
@@ -101,6 +102,34 @@ def unscored_metric_text(one: UnscoredMetric) -> str:
     reason = f" ({one.reason})" if one.reason else ""
     name = one.metric if one.metric == one.step else f"{one.step}.{one.metric}"
     return f"warning: no sample has a score for {name}: {shown}{reason}"
+
+
+_REMEDIES: Final = {
+    "entailment": "a language model judge (`judge: {model: ...}`) or a multilingual model of the "
+    "Hub (`entailment: {model: OWNER/NAME}`)",
+    "embedder": "a multilingual encoder (`embedder: {model: FOLDER}`)",
+}
+
+
+def untaught_text(one: UntaughtTexts) -> str:
+    """A warning about texts in languages that embedded models were not taught, and what to do."""
+    languages = _listed(f"{language} {count:,}" for language, count in one.languages.items())
+    remedies = " and ".join(_REMEDIES[reader] for reader in one.readers)
+    return (
+        f"warning: {one.samples:,} of {format_count(one.every, 'sample')} with text in languages "
+        f"that the embedded models of {_listed(one.steps)} were not taught ({languages}): do not "
+        f"trust their figures; use {remedies}"
+    )
+
+
+_MOST_LISTED: Final = 5
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Names with commas, at most five of them."""
+    shown = list(names)
+    rest = len(shown) - _MOST_LISTED
+    return ", ".join(shown[:_MOST_LISTED]) + (f" and {rest:,} more" if rest > 0 else "")
 
 
 def cascade_lines(of: CascadeResult) -> Iterator[str]:

@@ -237,6 +237,8 @@ def print_run(
         if run.score_means:
             print_means(terminal, run.score_means)
         terminal.print_line(f"{run.no_means}\n")
+    if run.untaught_line:
+        terminal.print_line(f"{run.untaught_line}\n", "bold")
     print_gates(terminal, run.gates)
     _print_block(terminal, _failure_lines(run))
     _print_block(terminal, _unused_edit_lines(run.unused_edits))

@@ -20,6 +20,7 @@ from claimflow.flows.pipeline.rerun import StepSelection
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.runner.corrections import CorrectedTable, make_corrected
 from claimflow.flows.runner.incremental import SAMPLES
+from claimflow.flows.runner.languages import detect_languages, readers_of
 from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.prepare import SHARD, Prepared
 from claimflow.flows.runner.table_builder import TableBuilder
@@ -29,6 +30,7 @@ from claimflow.flows.store import runs
 from claimflow.flows.store.artifacts import Artifact, Provenance, find_artifact, plugin_facts
 from claimflow.flows.store.edits import Edit, Edits
 from claimflow.flows.store.fingerprint import samples_fingerprint, step_fingerprint, step_recipe
+from claimflow.flows.store.languages import Reader, record_readers
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.read_copy import update_read_copy
 from claimflow.flows.store.store import Store
@@ -119,6 +121,9 @@ class Run:
         self._position = {name: i for i, name in enumerate([SAMPLES, *self._steps])}
         # Steps that compute the same table take turns, so that it is made once.
         self._locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._readers: dict[str, list[Reader]] = defaultdict(list)
+        for reader in readers_of(selection.steps, toolbox):
+            self._readers[reader.step].append(reader)
         self._builder = TableBuilder(prepared.samples, store, workers, stop, observer)
         self._edits = Edits(store, prepared.pipeline.name, lambda: prepared.samples.shards(SHARD))
 
@@ -164,6 +169,8 @@ class Run:
                     self._record(result)
             if step and edits:
                 result = self._corrected(step, result, provenance, edits, started)
+        if step is None and self._readers:
+            detect_languages(self._store, result.artifact, self._samples, self._stop)
         self.results[name] = result
         self._observer.step_finished(result)
         return result.artifact
@@ -250,6 +257,7 @@ class Run:
             reused=result.reused,
             seconds=result.seconds,
         )
+        record_readers(connection, self._run_id, self._readers.get(result.step, ()))
 
 
 def run_interruptibly(work: Callable[[], Result], stop: threading.Event) -> Result:

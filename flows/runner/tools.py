@@ -97,6 +97,7 @@ class CachedEmbedder:
         self._workers = workers
         self._cache = cache
         self.identity = self._encoder.identity
+        self.languages = self._encoder.languages
 
     def embed(self, texts: Sequence[str]) -> pl.DataFrame:
         """As `Embedder.embed`."""
@@ -125,6 +126,7 @@ class CachedEntailment:
         self._workers = workers
         self._cache = cache
         self.identity = self._model.identity
+        self.languages = self._model.languages
 
     def judge(self, pairs: Sequence[Pair]) -> dict[Pair, Judgement]:
         """As `EntailmentModel.judge`."""
@@ -197,6 +199,23 @@ class Toolbox:
     def identities(self, step: Step) -> dict[str, dict[str, Any]]:
         """For each tool that a step asks for, everything that could change its replies."""
         return {name: tool.identity for name, tool in self.lend(step).items()}
+
+    def languages(self, step: Step) -> dict[str, frozenset[str]]:
+        """The languages that the models which run here for a step were taught.
+
+        By `embedder` and `entailment`; a model that was taught any language, and one behind an
+        endpoint, is left out.
+        """
+        models: dict[str, CachedEmbedder | CachedEntailment] = {
+            "embedder": self._embedded,
+            "entailment": self._entailment,
+        }
+        lent = [*self.lend(step).values()]
+        return {
+            name: model.languages
+            for name, model in models.items()
+            if model.languages is not None and any(tool is model for tool in lent)
+        }
 
     def close(self) -> None:
         """Let go of everything that the run asked."""

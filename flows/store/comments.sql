@@ -97,6 +97,20 @@ COMMENT ON COLUMN repeated_claims."claim_id" IS 'the key of the repeated claim';
 COMMENT ON COLUMN repeated_claims."claim" IS 'the repeated claim';
 COMMENT ON COLUMN repeated_claims."repeats" IS 'the claim it repeats';
 
+COMMENT ON VIEW text_languages IS 'One row is a text of a sample, of a run in which a model or rules of claimflow read texts';
+COMMENT ON COLUMN text_languages."run_id" IS 'the run';
+COMMENT ON COLUMN text_languages."sample_id" IS 'the sample';
+COMMENT ON COLUMN text_languages."field" IS 'user_input, response, reference or retrieved_contexts, which are one text';
+COMMENT ON COLUMN text_languages."language" IS 'its language, or its script where languages of one script are not told apart; NULL where it is not certain';
+
+COMMENT ON VIEW untaught_texts IS 'One row is a text that a step read in a language that its model or its rules were not taught';
+COMMENT ON COLUMN untaught_texts."run_id" IS 'the run';
+COMMENT ON COLUMN untaught_texts."step" IS 'the step that read it';
+COMMENT ON COLUMN untaught_texts."reader" IS 'entailment (a model for verdicts), embedder (one for similarity) or rules (for claims)';
+COMMENT ON COLUMN untaught_texts."sample_id" IS 'the sample';
+COMMENT ON COLUMN untaught_texts."field" IS 'as in text_languages';
+COMMENT ON COLUMN untaught_texts."language" IS 'as in text_languages';
+
 COMMENT ON VIEW cascades IS 'One row is a step with a cascade, its verdicts counted';
 COMMENT ON COLUMN cascades."run_id" IS 'the run';
 COMMENT ON COLUMN cascades."step" IS 'the step of the run';
@@ -328,6 +342,19 @@ COMMENT ON COLUMN audit.labels."labelled_at" IS 'when it was imported';
 COMMENT ON COLUMN audit.labels."draw" IS 'how the row was drawn';
 COMMENT ON COLUMN audit.labels."frame" IS 'the key of all that could have been drawn';
 COMMENT ON COLUMN audit.labels."probability" IS 'the probability that it was drawn';
+
+COMMENT ON TABLE audit.languages IS 'One row is a text of a table of samples';
+COMMENT ON COLUMN audit.languages."artifact_id" IS 'the table of the samples';
+COMMENT ON COLUMN audit.languages."sample_id" IS 'the sample';
+COMMENT ON COLUMN audit.languages."field" IS 'the field that holds the text';
+COMMENT ON COLUMN audit.languages."language" IS 'as in text_languages';
+
+COMMENT ON TABLE audit.readers IS 'One row is a model or rules that read texts in a step of a run';
+COMMENT ON COLUMN audit.readers."run_id" IS 'the run';
+COMMENT ON COLUMN audit.readers."step" IS 'the step';
+COMMENT ON COLUMN audit.readers."reader" IS 'entailment, embedder or rules, where these were not taught every language';
+COMMENT ON COLUMN audit.readers."fields" IS 'list of the fields of the samples whose texts were read';
+COMMENT ON COLUMN audit.readers."languages" IS 'list of the languages that were taught';
 
 COMMENT ON TABLE audit.canaries IS 'One row is the verdict of a judge on a pair whose label is known';
 COMMENT ON COLUMN audit.canaries."run_id" IS 'the run; prune may have removed it since';

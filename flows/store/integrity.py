@@ -128,6 +128,7 @@ _REFERENCES: Final = (
     ),
     _of_run("audit.run_steps", "'step ' || step"),
     _of_run("audit.tags", "'tag ' || tag"),
+    _of_run("audit.readers", "'step ' || step"),
     _of_run("audit.gates", "'gate ' || metric"),
     *(
         _Reference(

@@ -206,6 +206,7 @@ def _deletions() -> list[str]:
     """The statements that remove everything that is not kept."""
     return [
         *(f"DELETE FROM stored.{row.table} WHERE {_UNUSED}" for row in row_kinds()),
+        f"DELETE FROM audit.languages WHERE {_UNUSED}",
         f"DELETE FROM audit.artifacts WHERE {_UNUSED}",
         f"DELETE FROM audit.calls WHERE {_NOT_NAMED} AND NOT {_HAS_REPLY}",
         "UPDATE audit.calls SET system = NULL, prompt = NULL, reply = NULL, open = false "
@@ -213,6 +214,6 @@ def _deletions() -> list[str]:
         f"DELETE FROM audit.replies WHERE {_FORGOTTEN}",
         *(
             f"DELETE FROM audit.{table} WHERE {_GONE}"
-            for table in ("run_steps", "gates", "tags", "runs")
+            for table in ("run_steps", "readers", "gates", "tags", "runs")
         ),
     ]

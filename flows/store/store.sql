@@ -133,6 +133,23 @@ CREATE TABLE IF NOT EXISTS audit.gates (
   reason   VARCHAR NOT NULL
 );
 
+-- The language of each text of a table of samples; NULL where it is not certain.
+CREATE TABLE IF NOT EXISTS audit.languages (
+  artifact_id UUID NOT NULL,
+  sample_id   VARCHAR NOT NULL,
+  field       VARCHAR NOT NULL,
+  language    VARCHAR
+);
+
+-- The models and rules of claimflow that read texts in a run and were not taught every language.
+CREATE TABLE IF NOT EXISTS audit.readers (
+  run_id    VARCHAR NOT NULL,
+  step      VARCHAR NOT NULL,
+  reader    VARCHAR NOT NULL,    -- entailment or embedder, the model; or rules
+  fields    VARCHAR[] NOT NULL,  -- the fields of the samples whose texts were read
+  languages VARCHAR[] NOT NULL   -- what it was taught
+);
+
 -- Labels that people gave, by the hash of the texts they read; kept when the run is pruned.
 CREATE TABLE IF NOT EXISTS audit.labels (
   import_id   UUID NOT NULL,

@@ -60,3 +60,14 @@ FROM (
   GROUP BY ALL
 )
 GROUP BY run_id, step;
+
+-- The language of each text of the samples of a run.
+CREATE OR REPLACE VIEW text_languages AS
+SELECT run_id, sample_id, field, language FROM audit.languages JOIN audit.run_steps
+USING (artifact_id);
+
+-- Texts that a model or rules of claimflow read, and were not taught the language of.
+CREATE OR REPLACE VIEW untaught_texts AS
+SELECT run_id, step, reader, sample_id, field, language
+FROM text_languages JOIN audit.readers USING (run_id)
+WHERE list_contains(fields, field) AND NOT list_contains(languages, language);

@@ -12,6 +12,11 @@ _LETTER: Final = regex.compile(
     r"(?P<Latin>\p{Latin}+)|(?P<Cyrillic>\p{Cyrillic}+)|(?P<Arabic>\p{Arabic}+)|(?P<Han>\p{Han}+)"
     r"|(?P<Kana>[\p{Hiragana}\p{Katakana}]+)|(?P<Hangul>\p{Hangul}+)|(?P<Greek>\p{Greek}+)"
     r"|(?P<Hebrew>\p{Hebrew}+)|(?P<Devanagari>\p{Devanagari}+)|(?P<Thai>\p{Thai}+)"
+    r"|(?P<Bengali>\p{Bengali}+)|(?P<Tamil>\p{Tamil}+)|(?P<Telugu>\p{Telugu}+)"
+    r"|(?P<Gujarati>\p{Gujarati}+)|(?P<Gurmukhi>\p{Gurmukhi}+)|(?P<Kannada>\p{Kannada}+)"
+    r"|(?P<Malayalam>\p{Malayalam}+)|(?P<Sinhala>\p{Sinhala}+)|(?P<Lao>\p{Lao}+)"
+    r"|(?P<Khmer>\p{Khmer}+)|(?P<Burmese>\p{Myanmar}+)|(?P<Georgian>\p{Georgian}+)"
+    r"|(?P<Armenian>\p{Armenian}+)|(?P<Ethiopic>\p{Ethiopic}+)|(?P<Tibetan>\p{Tibetan}+)"
     r"|(?P<other>\p{L}+)"
 )
 _LONGEST: Final = 4_000
@@ -74,9 +79,19 @@ FUNCTION_WORDS: Final = {
     ),
 }
 
+_SPOKEN_ENGLISH: Final = word_set(
+    "i you we me my your our do does did what how why if so all like know think want would there "
+    "no yes am please thanks"
+)
+"""Words that tell English questions and chats from languages that share a few words with it."""
+
 _LANGUAGES: Final = {
-    word: [language for language, words in FUNCTION_WORDS.items() if word in words]
-    for word in frozenset().union(*FUNCTION_WORDS.values())
+    word: [
+        language
+        for language, words in FUNCTION_WORDS.items()
+        if word in words or (language == "English" and word in _SPOKEN_ENGLISH)
+    ]
+    for word in _SPOKEN_ENGLISH.union(*FUNCTION_WORDS.values())
 }
 
 
@@ -86,6 +101,8 @@ def language_of(text: str) -> str | None:
     The name of a script where its languages are not distinguished: "Cyrillic", "Arabic".
     """
     text = text[:_LONGEST]
+    if text.isascii():
+        return _by_function_words(text)
     letters: Counter[str] = Counter()
     for match in _LETTER.finditer(text):
         letters[str(match.lastgroup)] += match.end() - match.start()
@@ -105,11 +122,15 @@ def _east_asian(letters: Counter[str]) -> str | None:
 
 
 def _by_function_words(text: str) -> str | None:
-    votes = Counter(
-        language
-        for joined in unicode_words(text)
-        for word in joined.split("'")
-        for language in _LANGUAGES.get(word, ())
+    words = Counter(
+        word for joined in unicode_words(text) for word in joined.split("'") if word in _LANGUAGES
     )
+    votes: Counter[str] = Counter()
+    distinct: Counter[str] = Counter()
+    for word, count in words.items():
+        for language in _LANGUAGES[word]:
+            votes[language] += count
+            distinct[language] += 1
     (best, most), (_, second), *_ = [*votes.most_common(2), ("", 0), ("", 0)]
-    return best if most - second >= _LEAD else None
+    # One word may be part of a name: "Los Angeles".
+    return best if most - second >= _LEAD and distinct[best] > 1 else None

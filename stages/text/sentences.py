@@ -2,13 +2,15 @@
 
 A sentence ends at a line break, at a stop of a script that needs no space behind it, and
 at `.`, `?`, `!` or an ellipsis before white space, unless the stop belongs to an
-abbreviation, an initial, a number or a quotation in running text. Closing quotes,
+abbreviation, an initial, a number or a quotation in running text, or stands between
+brackets. Closing quotes,
 citation marks such as `[3]`, emoji and smileys stay with the sentence they follow.
 Headings, list items and rows of tables are sentences, because each stands on its own line.
 Scripts that write no stop at all (Thai, Lao) are cut at line breaks only.
 """
 
 import re
+from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
@@ -17,6 +19,7 @@ from claimflow.stages.text.word_lists import (
     ABBREVIATIONS,
     AFTER_ORDINAL,
     BEFORE_NUMBER,
+    BEFORE_NUMBER_OR_SMALL,
     ENUMERATION_ENDS,
     GERMAN_ARTICLES,
     MONTHS,
@@ -119,8 +122,13 @@ def split_sentences(text: str) -> list[Span]:
     spans: list[Span] = []
     start, end = _skip_space(text, 0), len(text)
     breaks = _BREAK_OR_ITEM if _may_hold_item(text) else _BREAK
+    brackets = _bracketed(text) if "(" in text or "[" in text else None
     for match in breaks.finditer(text, start):
         first, stop = match.span()
+        while brackets and brackets[0].end < stop:
+            brackets.popleft()
+        if brackets and brackets[0].start < first:
+            continue
         if _clearly_ends(text, start, first, stop):
             spans.append(Span(start, stop))
             # `_clearly_ends` is true only before a single blank.
@@ -133,6 +141,48 @@ def split_sentences(text: str) -> list[Span]:
             _append(spans, text, start, stop)
             start = _skip_space(text, stop)
     _append(spans, text, start, end)
+    return spans
+
+
+_BRACKET: Final = re.compile(rf"[()\[\]{_LINE_ENDS}](?<![:;=][()])(?<![:;=]-[()])")
+"""A round or square bracket that is no part of a smiley, or a line end."""
+
+_LONGEST_BRACKETS: Final = 500
+"""Characters from a bracket to the one that closes it: a forgotten bracket, which a later one seems
+to close, must not make one sentence of a long text."""
+
+
+def _bracketed(text: str) -> deque[Span]:
+    """The outermost pairs of brackets, in order: `start` is the first, `end` the last of each.
+
+    Both are on one line. A bracket that is never closed is none.
+    """
+    spans: deque[Span] = deque()
+    round_ones: list[int] = []
+    square_ones: list[int] = []
+    for match in _BRACKET.finditer(text):
+        bracket, place = match[0], match.start()
+        if bracket == "(":
+            round_ones.append(place)
+        elif bracket == "[":
+            square_ones.append(place)
+        elif bracket in ")]":
+            same, other = round_ones, square_ones
+            if bracket == "]":
+                same, other = other, same
+            if not same:
+                continue
+            first = same.pop()
+            # What was opened inside and never closed is no bracket.
+            while other and other[-1] > first:
+                other.pop()
+            if place - first <= _LONGEST_BRACKETS:
+                while spans and spans[-1].start > first:
+                    spans.pop()
+                spans.append(Span(first, place))
+        else:
+            round_ones.clear()
+            square_ones.clear()
     return spans
 
 
@@ -292,13 +342,18 @@ def _is_abbreviation(before: str, word: str, after: str, *, initial: bool) -> bo
 
     `initial` says that `after` has a stop of its own.
     """
-    lower = word.lower()
+    lower = _without_elision(word.lower())
     if _INITIAL.fullmatch(before):
         lower = before + lower if before + lower in ABBREVIATIONS else lower
     lower_after = after.lower()
     number, small = after[:1].isdigit(), after[:1].islower()
-    if lower in NEVER_SENTENCE_FINAL or (lower in BEFORE_NUMBER and number):
+    if lower in NEVER_SENTENCE_FINAL:
         return True
+    numbered = lower in BEFORE_NUMBER or _STREET.fullmatch(lower)
+    if numbered and (number or (len(after) > 1 and _ROMAN.fullmatch(after))):
+        return True
+    if lower in BEFORE_NUMBER_OR_SMALL:
+        return number or small or (word.islower() and lower_after not in SENTENCE_STARTERS)
     if lower in MONTHS:
         return number or small
     if lower in ENUMERATION_ENDS:
@@ -311,6 +366,17 @@ def _is_abbreviation(before: str, word: str, after: str, *, initial: bool) -> bo
         return True
     day = word.isdecimal() and len(word) <= 2
     return day and (lower_after in AFTER_ORDINAL or before in GERMAN_ARTICLES)
+
+
+_ELISION: Final = re.compile(r"[^\W\d_]{1,5}['’]")
+_STREET: Final = re.compile(r"[^\W\d_]{3,}str")
+"""A German street: "Goethestr. 5"."""
+
+
+def _without_elision(word: str) -> str:
+    """An abbreviation without the article before it: "art" of "l'art"; else `word`."""
+    rest = _ELISION.sub("", word, count=1)
+    return rest if rest in ABBREVIATIONS else word
 
 
 # A fast path for most stops: those between a word that is no abbreviation and a blank.
@@ -353,8 +419,8 @@ def _may_follow_full_stop(piece: str) -> _Next:
         return "unclear"
     if _DOTTED.fullmatch(word) or _IS_ITEM_NUMBER.fullmatch(word):
         return "unclear"
-    lower = word.lower()
-    if lower in ABBREVIATIONS or lower in _ENDINGS:
+    lower = _without_elision(word.lower())
+    if lower in ABBREVIATIONS or lower in _ENDINGS or _STREET.fullmatch(lower):
         return "unclear"
     return "capital" if _NO_VOWEL.fullmatch(word) or _ROMAN.fullmatch(word) else "any"
 

@@ -1,30 +1,84 @@
-"""Tokens of a text: Penn Treebank words, content words and Unicode words."""
+"""Tokens of a text: Penn Treebank words, content words, Unicode words, and character n-grams."""
 
 import re
 import string
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import chain, groupby
 from typing import Final, Generic, Literal
 
 from claimflow.stages.text.sentences import Value, WordCache, split_sentences
 from claimflow.stages.text.unicode_words import unicode_words
 from claimflow.stages.text.word_lists import STOP_WORDS
 
-Tokens = Literal["treebank", "content", "unicode"]
+Tokens = Literal["auto", "treebank", "content", "unicode"]
 """The units that token overlap and word BLEU count.
 
+auto: treebank; in text that is mostly of scripts without spaces `unspaced_words`.
 treebank: words and punctuation as in the Penn Treebank, case kept.
 content: lower-case English words without stop words; numbers by value.
 unicode: case-folded words of any language, Chinese and Japanese by character."""
 
 
-def tokenize(text: str, *, tokens: Tokens = "treebank") -> list[str]:
+def tokenize(text: str, *, tokens: Tokens = "auto") -> list[str]:
     """Tokens of `text` in order, repeats included."""
+    if tokens == "auto" and lacks_spaces(text):
+        return unspaced_words(text)
     if tokens == "content":
         return content_words(text)
     if tokens == "unicode":
         return unicode_words(text)
     return list(chain.from_iterable(_TOKENS.of_text(text)))
+
+
+# Words of scripts without spaces.
+
+_EAST_ASIAN: Final = (
+    "\u2e80-\u2fd5\u3005\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff"
+)
+"""Han, Hiragana and Katakana."""
+
+_SOUTH_EAST_ASIAN: Final = (
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ecd\u0edc-\u0edf\u1000-\u103f\u1050-\u108f"
+    "\u1780-\u17d3\ua9e0-\ua9ef\uaa60-\uaa7f"
+)
+"""The letters and vowel signs of Thai, Lao, Burmese and Khmer."""
+
+_UNSPACED: Final = re.compile(f"[{_EAST_ASIAN}{_SOUTH_EAST_ASIAN}]")
+_PHONETIC: Final = re.compile(f"[{_SOUTH_EAST_ASIAN}]")
+
+
+def lacks_spaces(*texts: str) -> bool:
+    """Whether at least half of the Unicode words of `texts` are of scripts without spaces."""
+    if not any(not text.isascii() and _UNSPACED.search(text) for text in texts):
+        return False
+    words = [word for text in texts for word in unicode_words(text)]
+    return 2 * sum(map(_is_unspaced, words)) >= len(words)
+
+
+def unspaced_words(text: str) -> list[str]:
+    """Unicode words of `text`, characters of scripts without spaces as n-grams that overlap.
+
+    Pairs of characters in Chinese and Japanese, triples of letters with their marks in Thai, Lao,
+    Burmese and Khmer, which have few letters: there any two long texts share most letters, but
+    few triples. Fewer characters between two other words are one token. Pairs are what search
+    engines count where no dictionary says where words end: Nie and Ren, "Chinese information
+    retrieval: using characters or words?", 1999.
+    """
+    tokens: list[str] = []
+    for is_unspaced, words in groupby(unicode_words(text), _is_unspaced):
+        run = list(words)
+        if not is_unspaced:
+            tokens += run
+            continue
+        size = 3 if _PHONETIC.match(run[0]) else 2
+        last = max(1, len(run) - size + 1)
+        tokens += ["".join(run[first : first + size]) for first in range(last)]
+    return tokens
+
+
+def _is_unspaced(word: str) -> bool:
+    return _UNSPACED.match(word) is not None
 
 
 _NO_PUNCTUATION: Final = str.maketrans("", "", string.punctuation)

@@ -32,11 +32,12 @@ NEVER_SENTENCE_FINAL: Final = word_set(
     "sen rep gov supt vs viz cf approx eg ie dept e.g i.e "
     # German, Dutch, Scandinavian
     "bzw ca vgl ggf evtl sog inkl exkl bspw hr dipl ing geb gest z.b d.h u.a z.t s.o s.u v.a "
-    "med phil jur kath evang zzgl einschl insb ggü "
-    "bijv mevr dhr bl.a f.eks t.ex resp "
+    "med phil jur kath evang zzgl einschl insb ggü ehem verh verw urspr "
+    "bijv mevr dhr mej bl.a f.eks t.ex resp "
     # French, Spanish, Portuguese, Italian
-    "mme mmes mlle mgr sra srta dña dra lic ud uds ee aprox admón párr párrf sig dott avv "
-    "p.ej p.ex p.es c.-à-d "
+    "mme mmes mlle mlles mgr sra sras sres srta dña dra gral cnel lic ud uds ee aprox admón párr "
+    "párrf ilmo exmo exma profa sig sigg sig.ra dott dott.ssa prof.ssa avv cfr p.ej p.ex p.es "
+    "c.-à-d "
     # Russian, Polish, Czech, Turkish
     "ул просп проф акад доц ср см напр тов гр св табл им пгт кв куб т.е т.н т.к "
     "np tzn tzw św např tzv örn "
@@ -46,11 +47,17 @@ NEVER_SENTENCE_FINAL: Final = word_set(
 """A sentence goes on behind these, whatever follows."""
 
 BEFORE_NUMBER: Final = word_set(
-    "no nos n° nº nr núm num p pp pg vol vols ch chap sec sect art arts fig figs tab eq eqs ex par "
-    "ver bd abb aufl abs kap pág págs стр рис гл № est c "
-    "apt dpto tel ext"
+    "no nos n° nº nr num p pp pg vol vols ch chap sec sect art arts fig figs tab eq eqs ex par "
+    "ver abb aufl abs kap pag pagg стр рис гл № est c cap reg sec séc "
+    "apt apto dpto tel ext"
 )
-"""A sentence goes on behind these when a digit follows."""
+"""A sentence goes on behind these when a number follows, in digits or as in XIX."""
+
+BEFORE_NUMBER_OR_SMALL: Final = word_set(
+    "max máx mín avg núm pág págs gegr erb constr opger evt réf éd"
+)
+"""A sentence goes on behind these when a digit or a small letter follows. Those in small letters,
+which are no names, end it only when a common first word follows."""
 
 MONTHS: Final = word_set(
     "jan janv févr avr juil juill ene abr ago dic dez okt янв фев апр авг сен сент окт нояб дек"
@@ -63,6 +70,7 @@ RARELY_SENTENCE_FINAL: Final = word_set(
     "ff feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thurs fri lun "
     "ave av blvd rd hwy mtn univ assn govt intl dist div ariz ark calif colo conn del fla ga "
     "kan ky mich minn mont neb nev okla penn tenn tex vt wis wyo oz lb lbs ft yr yrs hrs min "
+    "bd boul bv avda ctra pza depto dto ul engl frz griech dt österr niederl "
     "env hab bn asst assoc misc str mio mrd std jh uvm enz osv tj uu г гг в вв пр тыс млн млрд "
     "руб коп дол долл कि.मी कि.ग्रा"
 )
@@ -72,7 +80,12 @@ ENUMERATION_ENDS: Final = word_set("etc usw usf ecc т.д т.п др")
 """Words that end an enumeration: the sentence goes on behind them only in lower case."""
 
 ABBREVIATIONS: Final = (
-    NEVER_SENTENCE_FINAL | BEFORE_NUMBER | MONTHS | RARELY_SENTENCE_FINAL | ENUMERATION_ENDS
+    NEVER_SENTENCE_FINAL
+    | BEFORE_NUMBER
+    | BEFORE_NUMBER_OR_SMALL
+    | MONTHS
+    | RARELY_SENTENCE_FINAL
+    | ENUMERATION_ENDS
 )
 
 AFTER_ORDINAL: Final = word_set(

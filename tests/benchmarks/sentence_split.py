@@ -61,7 +61,7 @@ CLOCK = "import time; print(time.process_time())"
 def main() -> None:
     """Print one line per splitter and set of texts."""
     sets = list(texts())
-    print(f"{'splitter':10} {'texts':13} {'F1':>6} {'exact':>12} {'sentences/s':>12} {'MB/s':>6}")
+    print(f"{'splitter':10} {'texts':16} {'F1':>6} {'exact':>12} {'sentences/s':>12} {'MB/s':>6}")
     for library, setup in SETUPS.items():
         if find_spec(library) is None:
             print(f"{library:10} skipped: not installed")
@@ -73,7 +73,7 @@ def main() -> None:
             sentences = sum(len(gold) for _, gold in cases) / seconds
             megabytes = sum(len(text.encode()) for text, _ in cases) / seconds / 1e6
             right = f"{exact}/{len(cases)}"
-            print(f"{library:10} {name:13} {f1} {right:>12} {sentences:12,.0f} {megabytes:6.2f}")
+            print(f"{library:10} {name:16} {f1} {right:>12} {sentences:12,.0f} {megabytes:6.2f}")
         print(f"{library:10} imports in {import_seconds(setup):.2f} s")
 
 
@@ -81,10 +81,11 @@ def texts() -> Iterator[tuple[str, str, Cases]]:
     """Each set of texts: its name, its language, and the texts with their sentences."""
     for file in ENGLISH:
         yield file, "en", [(case["text"], case["sentences"]) for case in read(file)]
-    languages: dict[str, Cases] = {}
-    for case in read("languages"):
-        languages.setdefault(case["language"], []).append((case["text"], case["sentences"]))
-    yield from ((f"languages {name}", name, cases) for name, cases in languages.items())
+    for file in ("languages", "abbreviations"):
+        languages: dict[str, Cases] = {}
+        for case in read(file):
+            languages.setdefault(case["language"], []).append((case["text"], case["sentences"]))
+        yield from ((f"{file} {name}", name, cases) for name, cases in languages.items())
 
 
 def read(file: str) -> Iterator[dict[str, Any]]:

@@ -25,20 +25,24 @@ VERIFY = {
     "response_in_reference", "reference_in_response", "response_in_contexts",
     "reference_in_contexts",
 }  # fmt: skip
+CLAIMS = {"response_claims", "reference_claims"}
+MATCHES = {"context_matches", "reference_matches"}
 REMADE = {
     "quickstart.yaml": {
-        *VERIFY, "similarity", "factual_correctness", "answer_correctness", "semantic_similarity",
+        *VERIFY, *CLAIMS, *MATCHES, "similarity", "factual_correctness", "answer_correctness", "semantic_similarity",
         "faithfulness", "context_recall", "summary",
     },
-    "llm/quickstart.yaml": {*VERIFY, "similarity", "answer_correctness", "semantic_similarity",
-        "summary"},
-    "llm/nightly.yaml": {"response_in_contexts", "reference_in_contexts"},
+    "llm/quickstart.yaml": {*VERIFY, *CLAIMS, *MATCHES, "similarity", "answer_correctness",
+        "semantic_similarity", "summary"},
+    "llm/nightly.yaml": {"response_in_contexts", "reference_in_contexts", *CLAIMS},
 }  # fmt: skip
 """The steps of each pipeline whose tables are made again.
 
 `verify_claims` since version 5: what is contradicted by the embedded model. Verdicts of a language
 model are the same, and so are the scores made of them. `embedding_similarity` since version 2:
-cosines differ in the eighth digit. The others are made of these.
+cosines differ in the eighth digit. `decompose_claims` since version 6 and `lexical_match` since
+version 5, because sentences have other ends; not in these samples, so their rows are the same. The
+others are made of these.
 """
 
 
@@ -74,7 +78,7 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
 
 def changed_steps(name: str) -> set[str]:
     """The steps of a pipeline whose tables have other rows than in the first release."""
-    return REMADE[name] - (VERIFY if name.startswith("llm/") else set())
+    return REMADE[name] - CLAIMS - MATCHES - (VERIFY if name.startswith("llm/") else set())
 
 
 def tables(store: Store, pipeline: str) -> dict[str, tuple[object, ...]]:
@@ -104,7 +108,8 @@ def test_tables_are_reused_and_replies_too(store: Store, endpoint: Endpoint, nam
 def test_without_the_tables_the_replies_give_the_same_tables(
     store: Store, endpoint: Endpoint, name: str
 ) -> None:
-    replies = "SELECT key, reply, made_at FROM audit.replies"
+    # The embedded entailment model reads sentences: its judgements are of another model now.
+    replies = "SELECT key, reply, made_at FROM audit.replies WHERE tool <> 'entailment'"
     before, known = tables(store, name), rows(store, replies)
     with store.writing() as connection:
         connection.execute("DELETE FROM audit.artifacts")

@@ -107,6 +107,7 @@ def test_a_run_fetches_the_model_once(
         f"GET /api/models/{NAME}/revision/main",
         f"{files}/main/config.json",
         f"{files}/{commit}/tokenizer.json",
+        f"{files}/{commit}/README.md",
         f"GET {large}",
     ]
     # The user agent does not name the libraries that are installed.

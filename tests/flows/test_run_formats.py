@@ -145,6 +145,7 @@ def test_json_has_every_part(store: Store, capsys: pytest.CaptureFixture[str]) -
         "votes",
         "cascades",
         "canaries",
+        "untaught",
         "claims",
         "corrected",
         "lowest",

@@ -22,6 +22,11 @@ TOLD = {
     "Hangul": "탑은 파리에 있다.",
     "Japanese": "塔はパリにあります。",
     "Chinese": "这座塔位于法国首都巴黎市中心。",
+    "Thai": "หอคอยอยู่ในปารีส",
+    "Bengali": "টাওয়ারটি প্যারিসে অবস্থিত।",
+    "Tamil": "கோபுரம் பாரிஸில் உள்ளது.",
+    "Burmese": "မျှော်စင်သည် ပါရီတွင် ရှိသည်။",
+    "Georgian": "კოშკი პარიზშია.",
 }
 
 
@@ -50,6 +55,18 @@ def test_every_language_with_function_words_is_tested() -> None:
 def test_uncertain_texts_have_no_language(text: str) -> None:
     """ "was" and "in" are German, too."""
     assert language_of(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["I love seafood , what do you like to eat ?", "i do. i like to drive cars on public roads."],
+)
+def test_chats_in_english_are_of_no_other_language(text: str) -> None:
+    assert language_of(text) in ("English", None)
+
+
+def test_one_word_of_a_name_is_not_enough() -> None:
+    assert language_of("Los Angeles Rams, Los Angeles") is None
 
 
 def test_the_script_of_most_letters_counts() -> None:

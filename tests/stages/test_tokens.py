@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from claimflow.stages.text import tokens as tokens_module
 from claimflow.stages.text.overlap import token_overlap
-from claimflow.stages.text.tokens import content_words, tokenize, treebank_words
+from claimflow.stages.text.tokens import (
+    content_words,
+    lacks_spaces,
+    tokenize,
+    treebank_words,
+    unspaced_words,
+)
 from claimflow.stages.text.unicode_words import unicode_words
 from claimflow.stages.text.word_lists import STOP_WORDS
 
@@ -148,16 +154,64 @@ def test_unicode_tokens_are_unicode_words():
     assert tokenize(text, tokens="unicode") == unicode_words(text)
 
 
-@given(st.text(max_size=80), st.sampled_from(["treebank", "content", "unicode"]))
+def test_characters_without_spaces_are_pairs_or_triples():
+    assert unspaced_words("北京在1420年建成。") == ["北京", "京在", "1420", "年建", "建成"]
+    assert unspaced_words("東京タワー") == ["東京", "京タ", "タワ", "ワー"]
+    assert unspaced_words("ที่นี่ดี") == ["ที่นี่ดี"]
+    assert unspaced_words("กรุงเทพ") == ["กรุง", "รุงเ", "งเท", "เทพ"]
+    assert unspaced_words("GPT-4 的 Don't") == ["gpt", "4", "的", "don't"]
+    assert unspaced_words("") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "北京",
+        "東京タワーは高い",
+        "ひらがな",
+        "กรุงเทพ",
+        "ວຽງຈັນ",
+        "ភ្នំពេញ",
+        "မြန်မာ",
+        "用 PyTorch 加载 GPU",
+        "ﾄｳｷｮｳ",
+    ],
+)
+def test_scripts_without_spaces(text):
+    assert lacks_spaces(text)
+    assert tokenize(text) == unspaced_words(text)
+    assert lacks_spaces("in", text * 20)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "42", "...", "Beijing", "한국어 문장", "यह है", "كتاب", "Beijing (北京) is old", "฿100"],
+)
+def test_other_scripts(text):
+    assert not lacks_spaces(text)
+    assert tokenize(text) == tokenize(text, tokens="treebank")
+
+
+@given(st.text(st.sampled_from("故宫のタกรุงเທພ 1a。é'"), max_size=40))
+def test_n_grams_hold_each_unicode_word(text):
+    # Every word begins an n-gram or ends one, in order, and no n-gram has more than three.
+    tokens = unspaced_words(text)
+    assert set("".join(tokens)) == set("".join(unicode_words(text)))
+    assert len(tokens) <= len(unicode_words(text))
+    assert all(len(unicode_words(token)) <= 3 for token in tokens)
+
+
+@given(st.text(max_size=80), st.sampled_from(["auto", "treebank", "content", "unicode"]))
 def test_any_text_has_tokens_without_blanks(text, tokens):
     for word in tokenize(text, tokens=tokens):
         assert word
         assert word.split() == [word]
 
 
-@pytest.mark.parametrize("tokens", ["treebank", "content", "unicode"])
+@pytest.mark.parametrize("tokens", ["auto", "treebank", "content", "unicode"])
 @pytest.mark.parametrize(
-    "unit", ["a", "1", " ", ".", "'", '"', ",", "`", ".)", "a' ", "\u0301\u0316", "1,000"]
+    "unit",
+    ["a", "1", " ", ".", "'", '"', ",", "`", ".)", "a' ", "\u0301\u0316", "1,000", "山", "กา"],
 )
 def test_time_is_linear(unit, tokens):
     text = "x" + unit * (100_000 // len(unit)) + "x"

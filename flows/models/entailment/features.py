@@ -24,7 +24,7 @@ from claimflow.flows.models.entailment.word_lists import ANSWERS, NEGATIONS
 from claimflow.flows.models.entailment.word_relations import ROOT_LETTERS, opposites, share_root
 from claimflow.stages.tools import Pair
 
-FEATURES_VERSION: Final = 2
+FEATURES_VERSION: Final = 3
 """Raised when the same texts start to give other numbers; part of the model's identity."""
 
 NETWORK_FEATURES: Final = ("read_entailed", "read_contradicted")

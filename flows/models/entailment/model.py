@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,9 @@ class EmbeddedEntailment:
     core. Any thread may call any method; they take turns with the network, which is loaded when
     it is first needed.
     """
+
+    languages: ClassVar = frozenset({"English"})
+    """The languages that it was fitted on."""
 
     def __init__(self, folder: Path | None = None, threads: int | None = None) -> None:
         self._folder = folder or SHIPPED

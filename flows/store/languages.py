@@ -1,0 +1,189 @@
+"""The languages of the texts of samples, and what read them without having been taught them."""
+
+from collections.abc import Collection, Iterable
+from typing import Final, NamedTuple
+
+import duckdb
+import polars as pl
+
+from claimflow.flows.store.artifacts import Artifact
+from claimflow.flows.store.schema import has_table
+from claimflow.flows.store.store import Store, insert
+from claimflow.stages.rows import SampleField
+from claimflow.stages.text.languages import language_of
+
+TEXT_FIELDS: Final[tuple[SampleField, ...]] = (
+    "user_input",
+    "response",
+    "reference",
+    "retrieved_contexts",
+)
+"""The fields of a sample whose language is detected; the contexts are one text."""
+
+_LONGEST: Final = 1_000
+"""Characters of a text that are read: enough to tell its language."""
+
+
+class Reader(NamedTuple):
+    """A model (`entailment`, `embedder`) or the `rules` of a step that read texts of `fields`.
+
+    `languages` are those that it was taught, as `language_of` names them.
+    """
+
+    step: str
+    reader: str
+    fields: tuple[str, ...]
+    languages: frozenset[str]
+
+
+RULES: Final = "rules"
+"""The reader of a step without a model. Rules that do not know a language keep its sentences whole,
+which is no reason to distrust a figure."""
+
+
+class UntaughtTexts(NamedTuple):
+    """Texts that models read without having been taught their language.
+
+    `samples` have at least one, of `every`. `languages` are the samples with a text of each, the
+    most frequent first; `steps` are those that read such texts, in their order, and `readers` the
+    models.
+    """
+
+    samples: int
+    every: int
+    languages: dict[str, int]
+    steps: tuple[str, ...]
+    readers: tuple[str, ...]
+
+
+def detected_languages(samples: pl.DataFrame, fields: Collection[str]) -> pl.DataFrame:
+    """`sample_id`, `field` and `language` of each text of `samples` that is not blank.
+
+    The language is NULL where it is not certain.
+    """
+    read = [field for field in TEXT_FIELDS if field in fields]
+    rows = [
+        (sample_id, field, language_of(text[:_LONGEST]))
+        for sample_id, *texts in samples.select("sample_id", *read).iter_rows()
+        for field, value in zip(read, texts, strict=True)
+        if (text := _text(value)).strip()
+    ]
+    schema = {"sample_id": pl.String, "field": pl.String, "language": pl.String}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _text(value: str | list[str | None] | None) -> str:
+    """A field as one text; of many contexts only the beginning."""
+    if not isinstance(value, list):
+        return value or ""
+    return "\n".join(filter(None, value[:_LONGEST]))
+
+
+def has_languages(store: Store, samples: Artifact) -> bool:
+    """Whether the languages of a table of samples are in the store."""
+    with store.reading() as connection:
+        found = "SELECT EXISTS (FROM audit.languages WHERE artifact_id = $id)"
+        [(recorded,)] = connection.execute(found, {"id": samples.artifact_id}).fetchall()
+    return bool(recorded)
+
+
+def record_languages(store: Store, samples: Artifact, found: Iterable[pl.DataFrame]) -> None:
+    """Record the languages of a table of samples, whole or not at all."""
+    tables = list(found)
+    if tables:
+        with store.writing() as connection:
+            rows = pl.concat(tables)
+            insert(connection, "audit.languages", rows, artifact_id=samples.artifact_id)
+
+
+def record_readers(
+    connection: duckdb.DuckDBPyConnection, run_id: str, readers: Iterable[Reader]
+) -> None:
+    """Record what read texts in a step of a run."""
+    for one in readers:
+        connection.execute(
+            "INSERT INTO audit.readers VALUES ($run, $step, $reader, $fields, $languages)",
+            {
+                "run": run_id,
+                "step": one.step,
+                "reader": one.reader,
+                "fields": list(one.fields),
+                "languages": sorted(one.languages),
+            },
+        )
+
+
+def untaught_texts(store: Store, run_id: str) -> UntaughtTexts | None:
+    """The texts that models of a run were not taught the language of; None if there are none.
+
+    None also for runs of older releases, which did not record it.
+    """
+    with store.reading() as connection:
+        if not has_table(connection, "readers"):
+            return None
+        languages = connection.execute(_BY_LANGUAGE, {"run": run_id}).fetchall()
+        if not languages:
+            return None
+        [counts] = connection.execute(_UNTAUGHT, {"run": run_id}).fetchall()
+    samples, every, steps, readers = counts
+    return UntaughtTexts(samples, every, dict(languages), tuple(steps), tuple(readers))
+
+
+_BY_LANGUAGE: Final = """
+SELECT language, count(DISTINCT sample_id) AS samples FROM untaught_texts
+WHERE run_id = $run AND reader <> 'rules' GROUP BY language ORDER BY samples DESC, language
+"""
+
+_UNTAUGHT: Final = """
+WITH found AS (
+  SELECT DISTINCT sample_id, step, reader, position
+  FROM untaught_texts JOIN audit.run_steps USING (run_id, step)
+  WHERE run_id = $run AND reader <> 'rules'
+)
+SELECT count(DISTINCT sample_id),
+       (SELECT count(*) FROM samples WHERE run_id = $run),
+       (SELECT list(step ORDER BY position) FROM (SELECT DISTINCT step, position FROM found)),
+       list(DISTINCT reader ORDER BY reader DESC)
+FROM found
+"""
+
+
+def count_untaught(
+    languages: Iterable[pl.DataFrame], readers: Collection[Reader], every: int
+) -> UntaughtTexts | None:
+    """As `untaught_texts`, of languages that are in no store; `every` is the number of samples."""
+    read = pl.DataFrame(
+        [
+            (number, field, [*one.languages])
+            for number, one in enumerate(readers)
+            for field in one.fields
+            if one.reader != RULES
+        ],
+        schema={"reader": pl.Int64, "field": pl.String, "languages": pl.List(pl.String)},
+        orient="row",
+    )
+    found = pl.concat(
+        [
+            table.drop_nulls("language")
+            .join(read, on="field")
+            .filter(~pl.col("language").is_in("languages"))
+            .select("sample_id", "language", "reader")
+            for table in languages
+        ]
+        or [pl.DataFrame(schema={"sample_id": pl.String})]
+    )
+    if found.is_empty():
+        return None
+    by_language = (
+        found.group_by("language")
+        .agg(pl.col("sample_id").n_unique())
+        .sort("sample_id", "language", descending=[True, False])
+    )
+    reading = [one for number, one in enumerate(readers) if number in set(found["reader"])]
+    return UntaughtTexts(
+        found["sample_id"].n_unique(),
+        every,
+        dict(by_language.iter_rows()),
+        tuple(dict.fromkeys(one.step for one in reading)),
+        tuple(sorted({one.reader for one in reading}, reverse=True)),
+    )
