@@ -39,6 +39,7 @@ ADDED: Final[dict[int, dict[str, tuple[str, ...]]]] = {
     5: {"verdicts": ("judged_by", "model_verdict")},
     6: {},
     7: {},
+    8: {},
 }
 """The columns that each schema version added to tables of rows; older rows hold NULL in them.
 Versions follow each other without a gap. A new table or view needs no entry of its own, only a
