@@ -36,6 +36,10 @@ class Input(NamedTuple):
     every: bool = False
 
 
+Expected = Mapping[str, str | tuple[str, ...]]
+"""What the step that makes an input must be like: settings and inputs of it, with their values."""
+
+
 class Stage(BaseModel):
     '''One computation: it takes tables and makes one table.
 
@@ -92,8 +96,8 @@ class Stage(BaseModel):
       loaded, and a sample in which only others changed counts as unchanged.
     - `expects`: for an input, what the step that makes it must be like, so that a table of the
       wrong direction is refused before anything runs. `{"of": "response"}` is a setting and its
-      value; `{"claims": "response_claims"}` an input of that step that must come from the same
-      step as the input `response_claims` of this stage.
+      value, or a tuple of the values that it may have; `{"claims": "response_claims"}` an input of
+      that step that must come from the same step as the input `response_claims` of this stage.
     - `optional`: inputs that a step may do without: they are read where the step names one.
     - `verdicts_by`: for a stage with an input `verdicts`, the stage that asks a language model for
       them. A step of the pipeline file then is two: the step `NAME_verdicts` has those settings
@@ -125,8 +129,8 @@ class Stage(BaseModel):
     field of its metadata.
 
     Sheets for labels and corrections read stored settings of stages: `of` as what `claims_of`
-    returns, `against` as what `premise` returns, and `premises` (joined or each); of a stage that
-    makes rubric verdicts `reads`, the fields that are judged, and `scale`, its grades.
+    returns, `against` as what `premise` returns, and `premises` (joined, each or cited); of a stage
+    that makes rubric verdicts `reads`, the fields that are judged, and `scale`, its grades.
     '''
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -136,7 +140,7 @@ class Stage(BaseModel):
     per_sample: ClassVar[bool] = True
     by_row: ClassVar[bool] = False
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    expects: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    expects: ClassVar[Mapping[str, Expected]] = {}
     optional: ClassVar[frozenset[str]] = frozenset()
     verdicts_by: ClassVar["type[Stage] | None"] = None
     metrics: ClassVar[tuple[str, ...]] = ()
@@ -167,7 +171,7 @@ class Stage(BaseModel):
         """The inputs and tools that are not needed with these settings; `run` gets none of them."""
         return frozenset()
 
-    def expected_inputs(self) -> Mapping[str, Mapping[str, str]]:
+    def expected_inputs(self) -> Mapping[str, Expected]:
         """`expects`, and what these settings add to it."""
         return self.expects
 

@@ -12,6 +12,7 @@ from claimflow.stages.judging.claims import Decomposition, ask_claims
 from claimflow.stages.prompts import PromptBlanks, fill_settings
 from claimflow.stages.rows import CLAIMS_OF, Claim, ClaimsField, SampleField, Side, content_key
 from claimflow.stages.tables import Claims, Samples, build
+from claimflow.stages.text.citations import find_marks
 from claimflow.stages.text.locate import source_sentences
 from claimflow.stages.tools import LLM, Failure, Form
 
@@ -24,7 +25,9 @@ class DecomposeClaims(Stage):
     every detail, low the main point. The rules are of English; a sentence of another
     language is one claim. Sentences that claim nothing (questions, greetings, refusals,
     headings) give none, and a claim made twice in one text counts once. A language model
-    is asked about `texts_per_call` texts at a time. A sample that comes with claims of its own
+    is asked about `texts_per_call` texts at a time. With `citation_markers` remove, claims are made
+    of the text without `[1]` and other markers, footnotes and fenced code, since a number in a
+    claim would be taken for a part of what it states. A sample that comes with claims of its own
     keeps them unchanged, unless `supplied` is ignore.
     """
 
@@ -32,6 +35,7 @@ class DecomposeClaims(Stage):
     version: ClassVar[int] = 6
     by_row: ClassVar[bool] = True
     columns: ClassVar = {"samples": ("sample_id", *CLAIMS_OF, *CLAIMS_OF.values())}
+    later_settings: ClassVar = frozenset({"citation_markers"})
 
     of: Side
     atomicity: Literal["low", "high"] = "low"
@@ -39,6 +43,7 @@ class DecomposeClaims(Stage):
     prompt: Annotated[str | None, PromptBlanks({"texts", "atomicity", "coverage"})] = None
     texts_per_call: int = Field(default=1, ge=1, le=50)
     supplied: Literal["prefer", "ignore"] = "prefer"
+    citation_markers: Literal["keep", "remove"] = "keep"
 
     @property
     def claims_of(self) -> Side:
@@ -76,12 +81,15 @@ class DecomposeClaims(Stage):
         """
         texts = dict(samples.select("sample_id", self.of).iter_rows())
         supplied = self._supplied(samples)
-        to_decompose = {
+        unsupplied = {
             sample_id: text
             for sample_id, text in texts.items()
             if text and text.strip() and sample_id not in supplied
         }
-        made = self._by_rules(to_decompose) if llm is None else self._by_llm(to_decompose, llm)
+        if self.citation_markers == "remove":
+            made = self._without_markers(unsupplied, llm)
+        else:
+            made = self._made(unsupplied, llm)
         if not supplied:
             return build(Claim, made)
         rows = list(made)
@@ -98,6 +106,21 @@ class DecomposeClaims(Stage):
             return {}
         supplied = samples.filter(pl.col(field).is_not_null()).select("sample_id", field)
         return dict(supplied.iter_rows())
+
+    def _made(self, texts: Mapping[str, str], llm: LLM | None) -> Iterator[dict[str, Any]]:
+        return self._by_rules(texts) if llm is None else self._by_llm(texts, llm)
+
+    def _without_markers(
+        self, texts: Mapping[str, str], llm: LLM | None
+    ) -> Iterator[dict[str, Any]]:
+        """Claims of the texts without markers, with their places in the texts as they are."""
+        marked = {sample_id: find_marks(text, None) for sample_id, text in texts.items()}
+        bare = {sample_id: one.text for sample_id, one in marked.items() if one.text.strip()}
+        for row in self._made(bare, llm):
+            span = None
+            if row["start"] is not None:
+                span = marked[row["sample_id"]].original(row["start"], row["end"])
+            yield row | (span._asdict() if span else {})
 
     def _by_rules(self, texts: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         for sample_id, text in texts.items():

@@ -25,7 +25,7 @@ from typing import (
 import polars as pl
 from pydantic import TypeAdapter, ValidationError, create_model
 
-from claimflow.stages.base import Input, Stage, current_source
+from claimflow.stages.base import Expected, Input, Stage, current_source
 from claimflow.stages.plugins import describe
 from claimflow.stages.rows import (
     Claim,
@@ -338,13 +338,13 @@ def _is_plain(hint: Any) -> bool:
 
 def _inputs(
     what: str, rows: Mapping[str, type[Row]]
-) -> tuple[dict[str, Input], dict[str, dict[str, str]]]:
+) -> tuple[dict[str, Input], dict[str, Expected]]:
     """The inputs of a stage, and what the steps that make them must be like.
 
     Verdicts name claims and no sample, so the claims that they are on are an input as well.
     """
     inputs = {"samples": Input(Sample)} | {key: Input(row) for key, row in rows.items()}
-    expects: dict[str, dict[str, str]] = {}
+    expects: dict[str, Expected] = {}
     for key, row in rows.items():
         side = key.partition("_")[0]
         claims = f"{side}_claims" if side in _SIDES else None

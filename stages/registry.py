@@ -12,6 +12,7 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from claimflow.stages.base import Stage, current_source, foreign_modules
+from claimflow.stages.citations import FindCitations
 from claimflow.stages.decompose import DecomposeClaims, SuppliedClaims
 from claimflow.stages.lexical import LexicalMatch
 from claimflow.stages.metric import FunctionMetric, Metric
@@ -26,6 +27,7 @@ from claimflow.stages.plugins import (
 from claimflow.stages.rows import Verdict
 from claimflow.stages.rubric import Rubric
 from claimflow.stages.scores.answer_metrics import AnswerCorrectness, SemanticSimilarity
+from claimflow.stages.scores.citation_metrics import CitationScores
 from claimflow.stages.scores.claim_metrics import ContextRecall, FactualCorrectness, Faithfulness
 from claimflow.stages.scores.lexical_metrics import (
     DeterministicCorrectness,
@@ -39,6 +41,7 @@ from claimflow.stages.verify import VerifyClaims
 _BUILT_IN: Final[tuple[type[Stage], ...]] = (
     DecomposeClaims,
     SuppliedClaims,
+    FindCitations,
     VerifyClaims,
     EmbeddingSimilarity,
     LexicalMatch,
@@ -49,6 +52,7 @@ _BUILT_IN: Final[tuple[type[Stage], ...]] = (
     ContextRecall,
     RagChecker,
     NoiseSensitivity,
+    CitationScores,
     DeterministicFaithfulness,
     DeterministicCorrectness,
     Rubric,

@@ -136,11 +136,33 @@ class Claim(Row):
     call_id: Annotated[UUID | None, AUDIT] = None
 
 
+class Citation(Row):
+    """A retrieved context that the response cites for a claim.
+
+    `passage` is the index of the context, from 0, and NULL for a marker that points to none. A
+    claim has one row for each context that its sentence cites, and one for each marker that points
+    to none. `marker` is the marker as it is written, or for one of several numbers the number
+    in brackets: `[1]` and `[2]` of `[1, 2]`. `start` and `end` are character offsets of the whole
+    marker in the response.
+    """
+
+    table = "citations"
+    key = ("claim_id", "passage", "marker")
+    claim_id: UUID
+    sample_id: str
+    marker: str
+    passage: int | None
+    start: Annotated[int, AUDIT]
+    end: Annotated[int, AUDIT]
+
+
 class Verdict(Row):
     """Whether a premise entails a claim.
 
     `passage` is the index of the retrieved context that was the premise, or NULL when the whole
-    text (or all contexts joined) was. The probabilities sum to 1; a language model gives none,
+    text (or all contexts joined) was. With `premises: cited` the premise is the contexts that the
+    claim cites, joined: NULL when it was all of them, else the index of the one that was left out.
+    The probabilities sum to 1; a language model gives none,
     but a `reason`. `evidence` is the part of the premise that decided: `evidence_start` and
     `evidence_end` are character offsets into the text, or into the context numbered
     `evidence_passage`, NULL for a quote that is not in the premise. `call_id` is the call that

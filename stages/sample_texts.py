@@ -1,7 +1,7 @@
 """The texts of a sample: what its response is compared with and what its claims are verified on."""
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
@@ -10,6 +10,7 @@ import polars as pl
 from claimflow.stages.rows import SampleField
 
 Against = Literal["reference", "retrieved_contexts"]
+Premises = Literal["joined", "each", "cited"]
 
 
 def sources_of(sample: Mapping[str, Any], against: Against) -> list[tuple[int | None, str]]:
@@ -30,12 +31,21 @@ def sources_of(sample: Mapping[str, Any], against: Against) -> list[tuple[int | 
 class Premise(NamedTuple):
     """A text against which claims are verified: `texts` joined by line breaks.
 
-    `passage` is the index of the retrieved context when each is a premise of its own.
+    `passage` is the index of the retrieved context when each is a premise of its own. Where the
+    texts are those that a claim cites, `cited` has the index of each, and `passage` is that of a
+    cited context which is left out.
     """
 
     text: str
     texts: tuple[str, ...]
     passage: int | None = None
+    cited: tuple[int, ...] | None = None
+
+    def context(self, number: int) -> int:
+        """The index of the retrieved context that is `texts[number]`."""
+        if self.cited is not None:
+            return self.cited[number]
+        return number if self.passage is None else self.passage
 
     def locate(self, start: int, end: int) -> tuple[int, int, int]:
         """The span `start:end` of `text` as (index in `texts`, start, end) in that text.
@@ -55,10 +65,14 @@ class Premise(NamedTuple):
         return number, *part(number)
 
 
-def premises_of(field: str | list[str] | None, how: Literal["joined", "each"]) -> list[Premise]:
+def premises_of(
+    field: str | list[str] | None, how: Premises, cited: Sequence[int] = ()
+) -> list[Premise]:
     """The premises that a field of a sample gives: one text, or its contexts `joined` or `each`.
 
-    Empty where the field is missing.
+    Or those that a claim cites, by the indices in `cited`: all of them joined, and where they are
+    three or more the others joined without each (for the precision of citations in ALCE, Gao et al.
+    2023). Empty where the field is missing.
     """
     if field is None:
         return []
@@ -66,7 +80,16 @@ def premises_of(field: str | list[str] | None, how: Literal["joined", "each"]) -
         return [Premise(field, (field,))]
     if how == "each":
         return [Premise(text, (text,), passage) for passage, text in enumerate(field)]
-    return [Premise("\n".join(field), tuple(field))]
+    if how == "joined":
+        return [Premise("\n".join(field), tuple(field))]
+    cited = sorted(set(cited))
+    left_out = [None, *(cited if len(cited) > 2 else ())]
+    return [_cited_premise(field, [n for n in cited if n != one], one) for one in left_out]
+
+
+def _cited_premise(contexts: list[str], cited: list[int], left_out: int | None) -> Premise:
+    texts = tuple(contexts[number] for number in cited)
+    return Premise("\n".join(texts), texts, left_out, tuple(cited))
 
 
 def count_texts(field: SampleField | Literal["other_references"]) -> pl.Expr:

@@ -10,6 +10,7 @@ import polars as pl
 
 from claimflow.stages.rows import (
     AUDIT,
+    Citation,
     Claim,
     Row,
     RubricVerdict,
@@ -23,6 +24,7 @@ from claimflow.stages.rows import (
 
 Samples = Annotated[pl.DataFrame, Sample]
 Claims = Annotated[pl.DataFrame, Claim]
+Citations = Annotated[pl.DataFrame, Citation]
 Verdicts = Annotated[pl.DataFrame, Verdict]
 RubricVerdicts = Annotated[pl.DataFrame, RubricVerdict]
 Similarities = Annotated[pl.DataFrame, Similarity]

@@ -1,7 +1,7 @@
 """Claim verification by natural language inference: entailed, contradicted or neutral."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 import polars as pl
@@ -18,8 +18,8 @@ from claimflow.stages.judging.verdicts import LlmVerdict, Opinion, ask_verdicts
 from claimflow.stages.judging.votes import VotedVerdict, ask_votes
 from claimflow.stages.prompts import PromptBlanks
 from claimflow.stages.rows import Label, SampleField, Verdict
-from claimflow.stages.sample_texts import Premise, premises_of
-from claimflow.stages.tables import Claims, Samples, Verdicts, schema
+from claimflow.stages.sample_texts import Premise, Premises, premises_of
+from claimflow.stages.tables import Citations, Claims, Samples, Verdicts, schema
 from claimflow.stages.tools import LLM, EntailmentModel, Failure, Form, Judgement, Pair
 
 NO_PREMISE: Final = "the premise is empty"
@@ -33,7 +33,10 @@ Answer = Judgement | CascadeVerdict | LlmAnswer
 class VerifyClaims(Stage):
     """A verdict on every claim, by natural language inference against a field of its sample.
 
-    Retrieved contexts are one premise, `joined` by line breaks, or a premise `each`.
+    Retrieved contexts are one premise, `joined` by line breaks, or a premise `each`. With
+    `cited` the premise of a claim is the contexts that it cites, joined (`passage` NULL), and for
+    three or more also those without each (`passage` is the one left out, and no part of the
+    premise); a claim without citations has no verdict.
     Without a `prompt` an entailment model judges: a claim is entailed when that probability
     reaches `threshold`; if not, it is contradicted when that is the most probable of the
     three and reaches `contradiction_threshold`; else it is neutral. With a `prompt` a
@@ -46,15 +49,24 @@ class VerifyClaims(Stage):
     use: ClassVar[str] = "verify_claims"
     version: ClassVar[int] = 5
     canary_settings: ClassVar = {"against": "reference", "premises": "joined"}
+    expects: ClassVar = {"citations": {"response_claims": "claims"}}
 
     against: Literal["reference", "response", "retrieved_contexts"]
-    premises: Literal["joined", "each"] = "joined"
+    premises: Premises = "joined"
     threshold: float = Field(default=0.5, ge=0, le=1)
     contradiction_threshold: float = Field(default=0.4, ge=0, le=1)
     prompt: Annotated[str | None, PromptBlanks({"premise", "claims"})] = None
     claims_per_call: int = Field(default=8, ge=1, le=100)
     votes: int = Field(default=1, ge=1, le=99)
     cascade: Cascade | None = None
+
+    @field_validator("premises")
+    @classmethod
+    def _contexts_are_cited(cls, premises: Premises, info: ValidationInfo) -> Premises:
+        if premises == "cited" and info.data.get("against", "") not in ("retrieved_contexts", ""):
+            right = "write against: retrieved_contexts, or premises: joined"
+            raise ValueError(f"only retrieved contexts are cited: {right}")
+        return premises
 
     @field_validator("votes")
     @classmethod
@@ -78,17 +90,22 @@ class VerifyClaims(Stage):
         return cascade
 
     @property
-    def premise(self) -> SampleField:
-        """The field that claims are verified against."""
-        return self.against
+    def premise(self) -> SampleField | None:
+        """The field that claims are verified against.
+
+        None where the premise depends on the citations in the response as well, so that a
+        correction by hand could outlive it.
+        """
+        return None if self.premises == "cited" else self.against
 
     def required_fields(self) -> frozenset[SampleField]:
         """The field that is the premise."""
         return frozenset({self.against})
 
     def ignores(self) -> frozenset[str]:
-        """The one of the two models that does not judge; a cascade needs both."""
-        return frozenset(() if self.cascade else ("model" if self.prompt else "llm",))
+        """The one of the two models that does not judge (a cascade needs both), and citations."""
+        models = () if self.cascade else ("model" if self.prompt else "llm",)
+        return frozenset(models if self.premises == "cited" else (*models, "citations"))
 
     def without_cascade(self) -> Self | None:
         """The same verification by a language model alone; None without a cascade."""
@@ -102,6 +119,7 @@ class VerifyClaims(Stage):
         self,
         samples: Samples,
         claims: Claims,
+        citations: Citations | None = None,
         *,
         model: EntailmentModel | None = None,
         llm: LLM | None = None,
@@ -109,18 +127,25 @@ class VerifyClaims(Stage):
         """One row per claim and premise, in the order of the claims.
 
         A claim whose sample lacks the field has no row; nor has the row of a
-        failed decomposition. An empty premise entails nothing, and no model is asked.
-        Every distinct pair is asked once; a pair without a reply gives a failed row.
+        failed decomposition, nor a claim without citations if the cited contexts are the premise.
+        An empty premise entails nothing, and no model is asked; so do citations that point to
+        no context. Every distinct pair is asked once; a pair without a reply gives a failed row.
         """
-        fields = samples.select("sample_id", self.against).iter_rows()
-        premises = {sample_id: premises_of(field, self.premises) for sample_id, field in fields}
+        fields = dict(samples.select("sample_id", self.against).iter_rows())
+        cited = self._cited(claims, citations)
+
+        @cache
+        def premises(sample_id: str, passages: tuple[int, ...]) -> list[Premise]:
+            return premises_of(fields.get(sample_id), self.premises, passages)
+
         made = claims.filter(pl.col("status") == "made", pl.col("claim").is_not_null())
         asked = [
             (claim_id, Pair(premise.text, claim), premise)
             for claim_id, sample_id, claim in made.select(
                 "claim_id", "sample_id", "claim"
             ).iter_rows()
-            for premise in premises.get(sample_id, ())
+            if claim_id in cited
+            for premise in premises(sample_id, cited[claim_id])
         ]
         answers = self._ask((pair for _, pair, _ in asked if pair.premise.strip()), model, llm)
         rows = [
@@ -133,6 +158,18 @@ class VerifyClaims(Stage):
             for claim_id, pair, premise in asked
         ]
         return pl.DataFrame(rows, schema=schema(Verdict), orient="row")
+
+    def _cited(
+        self, claims: pl.DataFrame, citations: pl.DataFrame | None
+    ) -> Mapping[str, tuple[int, ...]]:
+        """The contexts that each claim cites; without `premises: cited` none for any claim."""
+        if self.premises != "cited":
+            return dict.fromkeys(claims["claim_id"], ())
+        if citations is None:
+            raise ValueError(f"{self.use} with premises: cited needs citations")
+        passages = pl.col("passage").drop_nulls().unique().sort()
+        by_claim = citations.group_by("claim_id").agg(passages).iter_rows()
+        return {claim_id: tuple(cited) for claim_id, cited in by_claim}
 
     def _ask(
         self, pairs: Iterable[Pair], model: EntailmentModel | None, llm: LLM | None
@@ -211,10 +248,10 @@ class VerifyClaims(Stage):
         if end <= start:
             return {}
         number, start, end = premise.locate(start, end)
-        passage = number if premise.passage is None else premise.passage
+        of_contexts = self.against == "retrieved_contexts"
         return {
             "evidence": premise.texts[number][start:end],
-            "evidence_passage": passage if self.against == "retrieved_contexts" else None,
+            "evidence_passage": premise.context(number) if of_contexts else None,
             "evidence_start": start,
             "evidence_end": end,
         }

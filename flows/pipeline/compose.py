@@ -17,10 +17,16 @@ SUMMARY: Final = "summary"
 
 _CLAIMS: Final = {"use": "decompose_claims", "atomicity": "high", "coverage": "high"}
 _PASSAGES: Final = {"against": "retrieved_contexts", "premises": "each"}
+_CITED: Final = {
+    "against": "retrieved_contexts",
+    "premises": "cited",
+    "citations": "response_citations",
+}
 
 _INPUTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "response_claims": {**_CLAIMS, "of": "response"},
     "reference_claims": {**_CLAIMS, "of": "reference"},
+    "response_citations": {"use": "find_citations", "response_claims": "response_claims"},
     **{
         f"{side}_in_{name}": {"use": "verify_claims", "claims": f"{side}_claims", **premise}
         for side, name, premise in (
@@ -30,6 +36,7 @@ _INPUTS: Final[Mapping[str, Mapping[str, Any]]] = {
             ("reference", "contexts", {"against": "retrieved_contexts"}),
             ("response", "passages", _PASSAGES),
             ("reference", "passages", _PASSAGES),
+            ("response", "cited", _CITED),
         )
     },
     "similarity": {"use": "embedding_similarity", "left": "response", "right": "reference"},
@@ -89,7 +96,7 @@ def compose(
         named = {step[name] for name in named_inputs(stage) if step.get(name) in _INPUTS}
         for name in sorted(named | (set(needed_inputs(stage, step)) - set(step))):
             if name in _INPUTS:
-                inputs |= {name, *_claims_of(name)}
+                inputs |= {name, *_read_by(name)}
             else:
                 what = f"{stage.use} needs a step {name!r}"
                 faults.append(Fault("metrics", what, "write a pipeline with that step"))
@@ -98,6 +105,8 @@ def compose(
     if not scores:
         raise InputError([Fault("metrics", "is empty", "name one or more metrics")])
     steps = {name: dict(step) for name, step in _INPUTS.items() if name in inputs}
+    if "response_citations" in steps:
+        steps["response_claims"]["citation_markers"] = "remove"
     summary = {"use": "summarize_scores", **({"slices": list(slices)} if slices else {})}
     return {**steps, **scores, SUMMARY: summary}
 
@@ -171,9 +180,10 @@ def needed_inputs(stage: type[Stage], settings: Mapping[str, Any]) -> list[str]:
     return [name for name in named_inputs(stage) if name not in ignored | stage.optional]
 
 
-def _claims_of(name: str) -> list[str]:
-    """The step of claims that an input reads."""
-    return [_INPUTS[name]["claims"]] if "claims" in _INPUTS[name] else []
+def _read_by(name: str) -> set[str]:
+    """The steps that the step of an input reads, and those that they read."""
+    read = {str(value) for value in _INPUTS[name].values() if value in _INPUTS}
+    return read.union(*map(_read_by, read))
 
 
 def _step_of(metric: str | Mapping[str, Any] | type[Stage] | Metric[..., Any]) -> dict[str, Any]:

@@ -98,6 +98,8 @@ class Wiring:
             wires["verdicts"] = str(step.values["verdicts"])
         ignored = step.stage.ignores() if step.stage else frozenset(named_inputs(step.kind))
         for name, table in named_inputs(step.kind).items():
+            if name in ignored and name not in step.values:
+                continue  # A step of that name may be any other.
             targets = list(self._targets(step, name, table))
             for target in targets:
                 self._check(step, name, table, target)
@@ -153,12 +155,14 @@ class Wiring:
             # Either an input of the other step, which must come from the same step as ours, or
             # a setting of it, which must have that value.
             shared = setting in kind.inputs
-            wanted = step.values.get(needed, needed) if shared else needed
+            wanted = needed if isinstance(needed, tuple) else (needed,)
+            if shared:
+                wanted = tuple(step.values.get(name, name) for name in wanted)
             default = setting if shared else kind.model_fields[setting].default
             found = values.get(setting, default)
             # A step that is not there is a mistake of its own.
-            if found != wanted and not (shared and found not in self._steps):
-                yield setting, wanted, found
+            if found not in wanted and not (shared and found not in self._steps):
+                yield setting, _either(wanted), found
 
     def _absent_fault(self, name: str, needs: Sequence["_Need"]) -> Fault:
         """The fault for a step that is not there; its hint suits all steps that need it."""

@@ -121,10 +121,12 @@ class CorrectedSample(NamedTuple):
     change: Change
 
 
+# Which passages a verdict on cited ones is about depends on the response too: none is corrected.
 _STEPS: Final = """
 SELECT run_steps.step, position, settings
 FROM audit.run_steps JOIN audit.artifacts USING (artifact_id)
 WHERE run_steps.run_id = $run AND kind = $kind AND step = coalesce($step::VARCHAR, step)
+      AND settings->>'$.premises' IS DISTINCT FROM 'cited'
 ORDER BY position
 """
 

@@ -188,6 +188,11 @@ _ROWS: Final[Mapping[Kind, str]] = {
     """,
 }
 
+_CITED: Final = """
+SELECT claim_id::VARCHAR, coalesce(list(passage) FILTER (passage IS NOT NULL), [])
+FROM stored.citations WHERE artifact_id = $citations GROUP BY claim_id
+"""
+
 _SAMPLES: Final = """
 SELECT sample_id, user_input, response, reference, retrieved_contexts FROM samples
 WHERE run_id = $run AND list_contains($ids, sample_id)
@@ -244,10 +249,25 @@ def with_texts(
     ids = rows["sample_id"].unique().to_list()
     samples = read_table(connection, _SAMPLES, run=target.run_id, ids=ids)
     fields = {row.pop("sample_id"): row for row in samples.iter_rows(named=True)}
-    return [_with_text(target, row, fields[row["sample_id"]]) for row in rows.iter_rows(named=True)]
+    cited = _cited_passages(connection, target)
+    return [
+        _with_text(target, row, fields[row["sample_id"]], cited.get(row["claim_id"], []))
+        for row in rows.iter_rows(named=True)
+    ]
 
 
-def _with_text(target: LabelTarget, row: dict[str, Any], sample: dict[str, Any]) -> dict[str, Any]:
+def _cited_passages(
+    connection: duckdb.DuckDBPyConnection, target: LabelTarget
+) -> dict[str, list[int]]:
+    """The passages that each claim cites, in the table that the verdicts were made of."""
+    citations = target.provenance.inputs.get("citations")
+    found = read_table(connection, _CITED, citations=citations) if citations else pl.DataFrame()
+    return dict(found.iter_rows())
+
+
+def _with_text(
+    target: LabelTarget, row: dict[str, Any], sample: dict[str, Any], cited: Sequence[int]
+) -> dict[str, Any]:
     if target.kind in ("samples", "checks"):
         about = [row["metric"]]
         if target.kind == "checks":
@@ -263,7 +283,7 @@ def _with_text(target: LabelTarget, row: dict[str, Any], sample: dict[str, Any])
     name = "text"
     if target.kind == "verdicts":
         how = target.provenance.settings.get("premises", "joined")
-        premises = {premise.passage: premise.text for premise in premises_of(text, how)}
+        premises = {premise.passage: premise.text for premise in premises_of(text, how, cited)}
         name, text = "premise", premises.get(row["passage"])
     return row | {name: text, "subject": content_key("labelled", target.kind, row["claim"], text)}
 

@@ -27,7 +27,7 @@ function counts(sample) {
   const found = { entailed: 0, contradicted: 0, neutral: 0, failed: 0 };
   for (const claim of sample.claims) {
     if (claim.status === "failed") found.failed += 1;
-    for (const verdict of claim.verdicts) found[verdictOf(verdict)] += 1;
+    for (const verdict of claim.verdicts.filter(isOfAll)) found[verdictOf(verdict)] += 1;
   }
   return found;
 }

@@ -2,10 +2,13 @@
 
 const verdictOf = (verdict) => (verdict.status === "failed" ? "failed" : verdict.verdict || "none");
 
+// Of cited passages those on all of them count, and those without one are for the precision of citations alone.
+const isOfAll = (verdict) => verdict.premises !== "cited" || verdict.passage === null;
+
 // Over several passages, a claim is entailed if one entails it, else contradicted if one contradicts it.
 function judged(claim, step) {
   if (claim.status === "failed") return "failed";
-  const found = claim.verdicts.filter((one) => !step || one.step === step).map(verdictOf);
+  const found = claim.verdicts.filter((one) => (!step || one.step === step) && isOfAll(one)).map(verdictOf);
   return ["entailed", "contradicted", "neutral", "failed"].find((one) => found.includes(one)) || "none";
 }
 
@@ -57,7 +60,7 @@ function cascadeWords(verdict) {
 }
 
 function verdictDetails(sample, verdict, view) {
-  const passage = verdict.passage === null ? "" : ` [${verdict.passage}]`;
+  const passage = verdict.passage === null ? "" : `${isOfAll(verdict) ? "" : " without"} [${verdict.passage}]`;
   const odds = verdict.p_entailed === null ? null
     : `probabilities: entailed ${digits(verdict.p_entailed)}, contradicted ${digits(verdict.p_contradicted)}, neutral ${digits(verdict.p_neutral)}`;
   const votes = verdict.agreement === null ? null : `${Math.round(verdict.agreement * 100)} % of the votes`;
@@ -81,7 +84,8 @@ function claimLine(sample, claim, step, view) {
   if (!chosen) return node("li", {}, button);
   view.button = button;
   const why = claim.status === "made" && claim.reason ? node("p", { dir: "auto" }, claim.reason) : null;
-  return node("li", {}, button, why, claim.verdicts.map((one) => verdictDetails(sample, one, view)), callDetails(sample, claim.call_id, "Decomposed", view));
+  const cites = claim.cites ? node("p", { dir: "auto" }, claim.cites) : null;
+  return node("li", {}, button, why, cites, claim.verdicts.map((one) => verdictDetails(sample, one, view)), callDetails(sample, claim.call_id, "Decomposed", view));
 }
 
 // A text with its claims, those of the step that the reader selects.

@@ -56,6 +56,8 @@ def _add_claims(tree: Tree, step: str, claims: list[dict[str, Any]]) -> None:
         leaf = branch.add(safe_text(f"{claim['claim'] or '(no claims)'}{reason}"))
         if claim["status"] == "failed":
             leaf.add(safe_text(f"failed: {claim['reason']}"))
+        if claim["cites"]:
+            leaf.add(safe_text(claim["cites"], "red" if "misattributed" in claim["cites"] else ""))
         for verdict in claim["verdicts"]:
             _add_verdict(leaf, verdict)
 
@@ -72,6 +74,8 @@ def _add_verdict(leaf: Tree, row: dict[str, Any]) -> None:
         model = row["model_verdict"]
         sure += f" (the embedded model: {model}, {_probability(row, model)})"
     passage = "" if row["passage"] is None else f" [{row['passage']}]"
+    if passage and row["premises"] == "cited":
+        passage = f" without{passage}"
     reason = f"; {row['reason']}" if row["reason"] else ""
     text = f"{row['step']}{passage}: {row['verdict']}{sure}{reason}"
     node = leaf.add(safe_text(text, _STYLES[row["verdict"]]))

@@ -74,9 +74,11 @@ def traced_samples(
 ) -> Iterator[dict[str, Any]]:
     """Samples of a run, each with the rows that led to its scores, in the given order.
 
-    To the fields of a sample come `claims`, each with its `verdicts`, `checks` (the verdicts of
-    rubrics), `scores`, `sentences` (the lexical matches) and `calls` (the model calls that returned
-    the claims, verdicts and votes), by column names. Positions count code points of the text that
+    To the fields of a sample come `claims`, each with its `verdicts` and what it `cites` (in words,
+    None for nothing), `checks` (the verdicts of rubrics), `scores`, `sentences` (the lexical
+    matches) and `calls` (the model calls that returned the claims, verdicts and votes), by column
+    names. The `premises` of a verdict are the setting of its step: with cited its `passage` was
+    left out. Positions count code points of the text that
     they are in. Unknown ids are left out. The samples are read in batches, and the store is not
     locked between two batches.
     """
@@ -95,11 +97,14 @@ def _read_batch(
         return table.rows_by_key(by, named=True)
 
     claims, scores, sentences = rows(_CLAIMS), rows(_SCORES), rows(_SENTENCES)
+    citations = rows(_CITATIONS, "claim_id")
     verdicts, checks, calls = rows(_VERDICTS, "claim_id"), rows(_CHECKS), rows(_CALLS)
     for verdict in (one for table in (verdicts, checks) for some in table.values() for one in some):
         verdict["ballot"] = json.loads(verdict["ballot"] or "[]")
     for claim in (claim for of_sample in claims.values() for claim in of_sample):
-        claim["verdicts"] = verdicts.get(claim.pop("claim_id"), [])
+        claim_id = claim.pop("claim_id")
+        claim["verdicts"] = verdicts.get(claim_id, [])
+        claim["cites"] = _citations_text(citations.get(claim_id, []), claim["verdicts"])
     for score in (score for of_sample in scores.values() for score in of_sample):
         score["details"] = json.loads(score["details"])
     return {
@@ -117,6 +122,40 @@ def _read_batch(
     }
 
 
+def _citations_text(
+    citations: Sequence[dict[str, Any]], verdicts: Sequence[dict[str, Any]]
+) -> str | None:
+    """The contexts that a claim cites, and those that entail it where the cited ones do not."""
+    if not citations:
+        return None
+    cited = {row["passage"] for row in citations}
+    places = (
+        "no context" if row["passage"] is None else f"context [{row['passage']}]"
+        for row in citations
+    )
+    marks = (
+        f"{place} (marker {row['marker']})" for place, row in zip(places, citations, strict=True)
+    )
+    text = f"cites {', '.join(marks)}"
+    together = {
+        row["verdict"]
+        for row in verdicts
+        if row["premises"] == "cited" and row["passage"] is None and row["status"] == "judged"
+    }
+    others = sorted(
+        {
+            row["passage"]
+            for row in verdicts
+            if row["premises"] == "each" and row["verdict"] == "entailed"
+        }
+        - cited
+    )
+    if together and "entailed" not in together and others:
+        found = " and ".join(f"context [{passage}]" for passage in others)
+        text += f"; misattributed: {found} {'entails' if len(others) == 1 else 'entail'} it instead"
+    return text
+
+
 _SAMPLES: Final = """
 SELECT sample_id, user_input, response, reference, other_references, retrieved_contexts, metadata
 FROM samples WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))
@@ -131,13 +170,21 @@ ORDER BY position, start, claim, claim_id
 """
 
 _VERDICTS: Final = """
-SELECT claim_id::VARCHAR AS claim_id, step, against, passage, verdict, status, failure, reason,
+SELECT claim_id::VARCHAR AS claim_id, step, settings ->> '$.premises' AS premises, against,
+       passage, verdict, status, failure, reason,
        p_entailed, p_contradicted, p_neutral, evidence, evidence_passage, evidence_start,
        evidence_end, agreement, ballot, judged_by, model_verdict, call_id::VARCHAR AS call_id
 FROM verdicts JOIN audit.run_steps USING (run_id, step)
+JOIN (SELECT artifact_id, settings FROM audit.artifacts) USING (artifact_id)
 WHERE run_id = $run AND claim_id IN (
     SELECT claim_id FROM claims WHERE run_id = $run AND sample_id IN (SELECT unnest($ids)))
-ORDER BY position, against, passage
+ORDER BY position, against, passage NULLS FIRST
+"""
+
+_CITATIONS: Final = """
+SELECT DISTINCT claim_id::VARCHAR AS claim_id, marker, passage, start
+FROM citations WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))
+ORDER BY start, passage, marker
 """
 
 _CHECKS: Final = """

@@ -194,6 +194,7 @@ def _name(path: str) -> str:
 
 _COMMENTS: Final = {
     "claims": "What the texts say, claim by claim.",
+    "citations": "Which passages the response cites for each claim.",
     "verdicts": "Which of those claims another text entails or contradicts.",
     "similarities": "How alike the texts are in meaning.",
     "sentence_matches": "How alike the texts are in words.",

@@ -28,12 +28,22 @@ COMMENT ON COLUMN claims."failure" IS 'the kind of failure of a language model; 
 COMMENT ON COLUMN claims."reason" IS 'why it failed, or what an edit changed, in words';
 COMMENT ON COLUMN claims."call_id" IS 'the call in audit.calls that returned it';
 
+COMMENT ON VIEW citations IS 'One row is a retrieved context that the response cites for a claim, or a marker that points to none';
+COMMENT ON COLUMN citations."run_id" IS 'the run that made or reused the row';
+COMMENT ON COLUMN citations."step" IS 'the step of the run';
+COMMENT ON COLUMN citations."claim_id" IS 'its claim';
+COMMENT ON COLUMN citations."sample_id" IS 'its sample';
+COMMENT ON COLUMN citations."marker" IS 'the marker, as in [1]; of one with several numbers the number in brackets: [1, 2] is [1] and [2]';
+COMMENT ON COLUMN citations."passage" IS 'the number of the retrieved context that it points to, from 0; NULL where it points to none';
+COMMENT ON COLUMN citations."start" IS 'where the marker begins in the response, in characters from 0';
+COMMENT ON COLUMN citations."stop" IS 'where it ends: the first character after it';
+
 COMMENT ON VIEW verdicts IS 'One row is a verdict on a claim; claim_verdicts has its sample and claim, too';
 COMMENT ON COLUMN verdicts."run_id" IS 'the run that made or reused the row';
 COMMENT ON COLUMN verdicts."step" IS 'the step of the run';
 COMMENT ON COLUMN verdicts."claim_id" IS 'its claim, which knows the sample';
 COMMENT ON COLUMN verdicts."against" IS 'the field that was the premise';
-COMMENT ON COLUMN verdicts."passage" IS 'the number of the retrieved context that was, from 0; NULL for all of them or another field';
+COMMENT ON COLUMN verdicts."passage" IS 'the number of the retrieved context that was, from 0; NULL for all of them or another field; with premises: cited NULL for all that the claim cites, or the number of the one of them that was left out';
 COMMENT ON COLUMN verdicts."verdict" IS 'entailed, contradicted or neutral; NULL where it failed';
 COMMENT ON COLUMN verdicts."status" IS 'judged or failed';
 COMMENT ON COLUMN verdicts."failure" IS 'the kind of failure of a language model; NULL where there is none';
@@ -59,7 +69,7 @@ COMMENT ON COLUMN claim_verdicts."of" IS 'the text that has the claim: response 
 COMMENT ON COLUMN claim_verdicts."claim" IS 'the claim';
 COMMENT ON COLUMN claim_verdicts."claim_id" IS 'the key of the claim';
 COMMENT ON COLUMN claim_verdicts."against" IS 'the field that was the premise';
-COMMENT ON COLUMN claim_verdicts."passage" IS 'the number of the retrieved context that was, from 0; NULL for all of them or another field';
+COMMENT ON COLUMN claim_verdicts."passage" IS 'the number of the retrieved context that was, from 0; NULL for all of them or another field; with premises: cited NULL for all that the claim cites, or the number of the one of them that was left out';
 COMMENT ON COLUMN claim_verdicts."verdict" IS 'entailed, contradicted or neutral; NULL where it failed';
 COMMENT ON COLUMN claim_verdicts."status" IS 'judged or failed';
 COMMENT ON COLUMN claim_verdicts."failure" IS 'the kind of failure of a language model; NULL where there is none';

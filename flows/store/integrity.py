@@ -108,11 +108,14 @@ def _of_run(table: str, label: str) -> _Reference:
 
 
 _REFERENCES: Final = (
-    _Reference(
-        "verdicts",
-        "a claim",
-        f"SELECT {_STEP}, claim_id AS name FROM (SELECT * FROM verdicts WHERE run_id = $run) "
-        "ANTI JOIN (SELECT claim_id FROM claims WHERE run_id = $run) USING (claim_id)",
+    *(
+        _Reference(
+            table,
+            "a claim",
+            f"SELECT {_STEP}, claim_id AS name FROM (SELECT * FROM {table} WHERE run_id = $run) "
+            "ANTI JOIN (SELECT claim_id FROM claims WHERE run_id = $run) USING (claim_id)",
+        )
+        for table in ("verdicts", "citations")
     ),
     *(_of_sample(row.table) for row in row_kinds() if "sample_id" in row.model_fields),
     _of_call("claims"),

@@ -241,7 +241,11 @@ def claims_not_entailed(store: Store, run_id: str, samples: list[str]) -> pl.Dat
         JOIN audit.run_steps cs ON cs.run_id = c.run_id AND cs.step = c.step
         JOIN verdicts v ON v.run_id = c.run_id AND v.claim_id = c.claim_id
         JOIN audit.run_steps vs ON vs.run_id = v.run_id AND vs.step = v.step
+        JOIN (SELECT artifact_id, settings FROM audit.artifacts) made
+             ON made.artifact_id = vs.artifact_id
         WHERE c.run_id = $run AND v.verdict IN ('contradicted', 'neutral')
+              -- A claim that is not entailed without one of the passages that it cites is no fault.
+              AND (v.passage IS NULL OR made.settings ->> '$.premises' IS DISTINCT FROM 'cited')
               AND c.sample_id IN (SELECT unnest($samples))
         ORDER BY v.verdict, cs.position, c.start, c.claim, vs.position, v.passage
         """,

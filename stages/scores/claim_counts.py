@@ -128,6 +128,21 @@ def count_by_sample(judged: JudgedClaims, samples: int, *, of: Side) -> pl.DataF
     )
 
 
+def check_passages(passage: pl.Series, passages: pl.Series) -> None:
+    """Raise `TableError` for verdicts on no single passage, or on one that the sample lacks.
+
+    `passages` has for each verdict the number of contexts of its sample.
+    """
+    if passage.null_count():
+        raise TableError("expected verdicts by passage (premises: each), found some on all joined")
+    beyond = (passage >= passages).arg_true()
+    if len(beyond):
+        row = beyond[0]
+        raise TableError(
+            f"found a verdict on passage {passage[row]} of a sample with {passages[row]} contexts"
+        )
+
+
 def _each_verdict(known: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
     verdict = pl.col("verdict")
     return verdicts.select(

@@ -122,7 +122,11 @@ class Faithfulness(ScoreStage):
     columns: ClassVar = {"samples": ("sample_id", "user_input", "response", "retrieved_contexts")}
     expects: ClassVar = {
         "response_claims": {"of": "response"},
-        "response_in_contexts": {"claims": "response_claims", "against": "retrieved_contexts"},
+        "response_in_contexts": {
+            "claims": "response_claims",
+            "against": "retrieved_contexts",
+            "premises": ("joined", "each"),
+        },
     }
 
     compat: ClaimCompat | None = None

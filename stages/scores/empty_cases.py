@@ -76,6 +76,17 @@ class ScoreStage(Stage):
                 raise ValueError(f"empty.{case} has no effect on {self.use}: its cases are {known}")
         return self
 
+    @model_validator(mode="after")
+    def _no_number_that_is_best_and_worst(self) -> Self:
+        if self.lower_is_better and set(self.metrics) - self.lower_is_better:
+            for case, value in self.empty:
+                if value not in ("formula", "undefined"):
+                    raise ValueError(
+                        f"empty.{case} is {value}, which is the best of some of these metrics and "
+                        "the worst of others: write formula or undefined"
+                    )
+        return self
+
     def empty_cases(self, samples: pl.DataFrame) -> pl.DataFrame:
         """One row per sample, in order: `sample_id`, `missing`, `case`, `case_value`.
 

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Final
 import polars as pl
 from pydantic import Field
 
+from claimflow.stages.base import Expected
 from claimflow.stages.rows import MatchCompat
 from claimflow.stages.sample_texts import count_texts
 from claimflow.stages.scores.empty_cases import EmptyCase, ScoreStage
@@ -37,7 +38,7 @@ class LexicalScore(ScoreStage):
 
     compat: MatchCompat | None = None
 
-    def expected_inputs(self) -> Mapping[str, Mapping[str, str]]:
+    def expected_inputs(self) -> Mapping[str, Expected]:
         """With `compat` the step that makes the matches must have the same."""
         if self.compat is None:
             return self.expects

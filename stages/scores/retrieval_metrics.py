@@ -1,10 +1,9 @@
 """Metrics of retrieval and generation from verdicts on every passage."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Final, Literal, Self
+from typing import ClassVar, Final, Literal
 
 import polars as pl
-from pydantic import model_validator
 
 from claimflow.stages.compat.ragchecker import (
     BOTH_SIDES,
@@ -15,10 +14,16 @@ from claimflow.stages.compat.ragchecker import (
     compat_score,
 )
 from claimflow.stages.rows import PassageCompat, SampleField, Side
-from claimflow.stages.scores.claim_counts import JudgedClaims, count_by_sample, join_verdicts, tally
+from claimflow.stages.scores.claim_counts import (
+    JudgedClaims,
+    check_passages,
+    count_by_sample,
+    join_verdicts,
+    tally,
+)
 from claimflow.stages.scores.empty_cases import EmptyCase, ScoreStage
 from claimflow.stages.scores.finalize import finalize_scores
-from claimflow.stages.tables import Claims, Samples, Scores, TableError, Verdicts
+from claimflow.stages.tables import Claims, Samples, Scores, Verdicts
 
 DIRECTIONS: Final[Mapping[str, tuple[Side, SampleField]]] = {
     "response_in_reference": ("response", "reference"),
@@ -112,7 +117,7 @@ def _entailing(judged: JudgedClaims, passages: pl.Series) -> pl.DataFrame:
     `passages` is the number of passages of each sample; `place` numbers those of all samples.
     """
     sample = judged.claims["sample"].gather(judged.verdicts["claim"])
-    _check_passages(judged.verdicts["passage"], passages.gather(sample))
+    check_passages(judged.verdicts["passage"], passages.gather(sample))
     before = (passages.cum_sum() - passages).gather(sample)
     place = judged.verdicts["passage"] + before
     return (
@@ -120,17 +125,6 @@ def _entailing(judged: JudgedClaims, passages: pl.Series) -> pl.DataFrame:
         .with_columns(sample, place.alias("place"))
         .filter("entailed")
     )
-
-
-def _check_passages(passage: pl.Series, passages: pl.Series) -> None:
-    if passage.null_count():
-        raise TableError("expected verdicts by passage (premises: each), found some on all joined")
-    beyond = (passage >= passages).arg_true()
-    if len(beyond):
-        row = beyond[0]
-        raise TableError(
-            f"found a verdict on passage {passage[row]} of a sample with {passages[row]} contexts"
-        )
 
 
 class RagChecker(ScoreStage):
@@ -172,16 +166,6 @@ class RagChecker(ScoreStage):
     }
 
     compat: PassageCompat | None = None
-
-    @model_validator(mode="after")
-    def _no_declared_number(self) -> Self:
-        for case, value in self.empty:
-            if value not in ("formula", "undefined"):
-                raise ValueError(
-                    f"empty.{case} is {value}, which is the best of some of these metrics and "
-                    "the worst of others: write formula or undefined"
-                )
-        return self
 
     def run(
         self,

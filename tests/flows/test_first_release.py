@@ -29,8 +29,8 @@ CLAIMS = {"response_claims", "reference_claims"}
 MATCHES = {"context_matches", "reference_matches"}
 REMADE = {
     "quickstart.yaml": {
-        *VERIFY, *CLAIMS, *MATCHES, "similarity", "factual_correctness", "answer_correctness", "semantic_similarity",
-        "faithfulness", "context_recall", "summary",
+        *VERIFY, *CLAIMS, *MATCHES, "similarity", "factual_correctness", "answer_correctness",
+        "semantic_similarity", "faithfulness", "context_recall", "summary",
     },
     "llm/quickstart.yaml": {*VERIFY, *CLAIMS, *MATCHES, "similarity", "answer_correctness",
         "semantic_similarity", "summary"},

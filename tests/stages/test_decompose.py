@@ -190,3 +190,27 @@ def test_a_language_model_is_needed_only_for_a_prompt() -> None:
     assert list(DecomposeClaims.tools) == ["llm"]
     assert DecomposeClaims(of="response").ignores() == {"llm"}
     assert DecomposeClaims(of="response", prompt=PROMPT).ignores() == set()
+
+
+CITING = "Rome is old [1, 3].\nOslo is cold (2).[^1]\n\n[^1]: Bonn is small.\n"
+
+
+@pytest.mark.parametrize("by_llm", [False, True])
+def test_citation_markers_are_removed(by_llm: bool) -> None:
+    found = ["Rome is old.", "Oslo is cold."]
+    llm = FakeLlm(Rome=found)
+    settings = {"of": "response", "citation_markers": "remove"}
+    stage = DecomposeClaims(**settings, **({"prompt": PROMPT} if by_llm else {}))
+    rows = stage.make({"samples": samples(CITING, "[1]")}, {"llm": llm} if by_llm else {})
+    assert [claim for claim in rows["claim"] if "Rome" in claim] == ["Rome is old."]
+    assert not rows["claim"].str.contains(r"\d|Bonn").any()
+    spans = [CITING[start:end] for start, end in rows.select("start", "end").iter_rows()]
+    assert spans == ["Rome is old [1, 3].", "Oslo is cold (2)."]
+    if by_llm:
+        assert llm.asked == ["Rome is old.\nOslo is cold.\n\n"]
+
+
+def test_markers_are_kept_as_in_earlier_releases() -> None:
+    stage = DecomposeClaims(of="response")
+    assert "citation_markers" not in stage.fingerprint_settings()
+    assert "Rome is old [1, 3]." in stage.make({"samples": samples(CITING)}, {})["claim"]

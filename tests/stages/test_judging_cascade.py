@@ -147,7 +147,9 @@ def test_the_judge_is_not_called_without_pairs() -> None:
 
 
 def test_both_models_are_needed() -> None:
-    assert VerifyClaims(against="reference", prompt=PROMPT, cascade=Cascade()).ignores() == set()
+    assert VerifyClaims(against="reference", prompt=PROMPT, cascade=Cascade()).ignores() == {
+        "citations"
+    }
 
 
 @pytest.mark.parametrize(

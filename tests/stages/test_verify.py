@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from claimflow.stages.judging.verdicts import Opinion
-from claimflow.stages.rows import Claim, Sample, content_key
+from claimflow.stages.rows import Citation, Claim, Sample, content_key
 from claimflow.stages.tables import build
 from claimflow.stages.tools import Failure, Form, Judgement, Pair, Question, Reply
 from claimflow.stages.verify import VerifyClaims
@@ -36,6 +36,7 @@ class Listed:
 
 PROMPT = "Does it follow?\n{{premise}}\n{{claims}}"
 CALL = content_key("call", "c")
+CITED = {"against": "retrieved_contexts", "premises": "cited"}
 
 
 def opinion(verdict: str, evidence: str | None = "", reason: str | None = "so") -> Opinion:
@@ -239,13 +240,87 @@ def test_a_pair_without_a_judgement_is_a_failed_row() -> None:
 
 def test_required_fields_and_wiring() -> None:
     assert VerifyClaims(against="response").required_fields() == {"response"}
-    assert set(VerifyClaims.inputs) == {"samples", "claims"}
+    assert set(VerifyClaims.inputs) == {"samples", "claims", "citations"}
     assert list(VerifyClaims.tools) == ["model", "llm"]
 
 
 def test_only_the_model_that_judges_is_needed() -> None:
-    assert VerifyClaims(against="response").ignores() == {"llm"}
-    assert VerifyClaims(against="response", prompt=PROMPT).ignores() == {"model"}
+    assert VerifyClaims(against="response").ignores() == {"llm", "citations"}
+    assert VerifyClaims(against="response", prompt=PROMPT).ignores() == {"model", "citations"}
+    cited = VerifyClaims(**CITED)
+    assert cited.ignores() == {"llm"}
+    assert (cited.premise, VerifyClaims(against="response").premise) == (None, "response")
+
+
+def cited_rows(
+    cites: Mapping[int, Sequence[int | None]], contexts: list[str], model: Listed | Opinionated
+) -> list[dict[str, Any]]:
+    """Verdicts of three claims on the contexts that they cite, by their place."""
+    made = claims(("s", "first"), ("s", "second"), ("s", "third"))
+    rows = [
+        {"claim_id": made["claim_id"][claim], "sample_id": "s", "marker": f"[{n}]"}
+        | {"passage": passage, "start": 0, "end": 1}
+        for claim, passages in cites.items()
+        for n, passage in enumerate(passages)
+    ]
+    by_llm = isinstance(model, Opinionated)
+    stage = VerifyClaims(**({"prompt": PROMPT} if by_llm else {}), **CITED)
+    samples = build(Sample, [{"sample_id": "s", "retrieved_contexts": contexts}])
+    tables = {"samples": samples, "claims": made, "citations": build(Citation, rows)}
+    found = stage.make(tables, {"llm" if by_llm else "model": model}).rows(named=True)
+    place = {claim_id: n for n, claim_id in enumerate(made["claim_id"])}
+    return [row | {"claim": place[row["claim_id"]]} for row in found]
+
+
+@pytest.mark.parametrize("model", [Listed(), Opinionated(opinion("entailed", "b"))])
+def test_cited_contexts_are_joined_and_left_out_one_by_one(model: Any) -> None:
+    rows = cited_rows({0: [2, 0], 2: [3, 1, 0]}, ["a", "b", "c", "d"], model)
+    places = [(row["claim"], row["passage"]) for row in rows]
+    assert places == [(0, None), (2, None), (2, 0), (2, 1), (2, 3)]
+    asked = [one.premise for batch in model.asked for one in batch]
+    assert sorted(asked) == sorted(["a\nc", "a\nb\nd", "b\nd", "a\nd", "a\nb"])
+    if isinstance(model, Opinionated):
+        evidence = {row["passage"]: row["evidence_passage"] for row in rows if row["claim"] == 2}
+        assert evidence == {None: 1, 0: 1, 1: None, 3: 1}
+
+
+def test_evidence_in_cited_contexts_has_the_number_of_its_context() -> None:
+    model = Listed(Judgement(0.9, 0.05, 0.05, 2, 4))
+    (row,) = cited_rows({1: [3, 1]}, ["aa", "bb", "cc", "dd"], model)
+    assert (row["evidence"], row["evidence_passage"]) == ("d", 3)
+    (row,) = cited_rows({1: [3]}, ["aa", "bb", "cc", "dddd"], model)
+    assert (row["passage"], row["evidence"], row["evidence_passage"]) == (None, "dd", 3)
+
+
+def test_citations_that_point_to_no_context_entail_nothing() -> None:
+    model = Listed()
+    (row,) = cited_rows({0: [None, None]}, ["a"], model)
+    assert (row["verdict"], row["reason"], model.asked) == ("neutral", "the premise is empty", [])
+    assert cited_rows({}, ["a"], model) == []
+
+
+def test_only_contexts_are_cited_and_citations_are_needed() -> None:
+    with pytest.raises(ValidationError, match="only retrieved contexts are cited"):
+        VerifyClaims(against="reference", premises="cited")
+    with pytest.raises(ValueError, match="premises: cited needs citations"):
+        verify([{"sample_id": "s"}], claims(("s", "c")), Listed(), **CITED)
+
+
+def test_settings_of_earlier_releases_have_their_fingerprints() -> None:
+    stage = VerifyClaims(against="retrieved_contexts", premises="each")
+    assert (stage.version, stage.fingerprint_settings()) == (
+        5,
+        {
+            "against": "retrieved_contexts",
+            "premises": "each",
+            "threshold": 0.5,
+            "contradiction_threshold": 0.4,
+            "prompt": None,
+            "claims_per_call": 8,
+            "votes": 1,
+            "cascade": None,
+        },
+    )
 
 
 @settings(max_examples=60)
