@@ -22,9 +22,13 @@ written after the last: where it is, the tables that it lists are complete."""
 
 _REPLIES: Final = "audit.replies"
 
+_TABLE_OF_RUN: Final = (
+    "artifact_id IN (SELECT artifact_id FROM audit.run_steps WHERE run_id = $run)"
+)
+
 _OF_RUN: Final = {
-    "audit.artifacts": "artifact_id IN (SELECT artifact_id FROM audit.run_steps "
-    "WHERE run_id = $run)",
+    "audit.artifacts": _TABLE_OF_RUN,
+    "audit.languages": _TABLE_OF_RUN,
     # Reused rows name calls of the runs that made them.
     "audit.calls": "run_id = $run OR call_id IN (SELECT call_id FROM claims WHERE run_id = $run) "
     "OR call_id IN (SELECT call_id FROM verdicts WHERE run_id = $run)",

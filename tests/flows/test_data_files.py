@@ -69,7 +69,7 @@ def test_a_data_file_is_evaluated_and_the_second_run_reuses_all(
     assert code == 0, err
     found = "user_input from question, response from answer, reference from ground_truth"
     assert f"answers.jsonl: 2 samples with {found}, retrieved_contexts from contexts\n" in err
-    assert "(more by --metrics: noise_sensitivity, rag_checker)" in err
+    assert "(more by --metrics: citations, noise_sensitivity, rag_checker)" in err
     assert "faithfulness " in out
     assert f"store: {tmp_path / 'evaluations.duckdb'}\n" in out
     assert out.rstrip().endswith("claimflow plan answers.jsonl")

@@ -16,8 +16,9 @@ from claimflow.flows.store.store import Store
 from claimflow.stages.rows import row_kinds
 
 RECORD = (
-    "artifacts calibrations calls canaries edits gates labels run_steps runs store tags".split()
-)
+    "artifacts calibrations calls canaries edits gates labels languages readers run_steps runs "
+    "store tags"
+).split()
 
 
 @pytest.fixture(scope="module")
