@@ -207,7 +207,7 @@ class Stage(BaseModel):
     def languages(self) -> frozenset[str] | None:
         """The languages that the rules of this stage are for, as `language_of` names them.
 
-        None for any language. The engine warns of texts in others.
+        None for any language. Texts in others are in the view `untaught_texts`.
         """
         return None
 

@@ -37,21 +37,17 @@ class FindCitations(Stage):
         has no row, nor has a claim without citations.
         """
         made = response_claims.filter(pl.col("status") == "made", pl.col("claim").is_not_null())
-        claims: dict[str, list[tuple[str, str]]] = {}
+        claims: dict[str, dict[str, str]] = {}
         for sample_id, claim_id, claim in made.select("sample_id", "claim_id", "claim").iter_rows():
-            claims.setdefault(sample_id, []).append((claim_id, claim))
+            claims.setdefault(sample_id, {})[claim_id] = claim
+        rows = []
         texts = samples.select("sample_id", "response", "retrieved_contexts").iter_rows()
-        return build(
-            Citation,
-            (
-                {"claim_id": claim_id, "sample_id": sample_id, **mark._asdict()}
-                for sample_id, response, contexts in texts
-                if response and contexts is not None and sample_id in claims
-                for (claim_id, _), marks in zip(
-                    claims[sample_id],
-                    cited_by([claim for _, claim in claims[sample_id]], response, contexts),
-                    strict=True,
-                )
-                for mark in marks
-            ),
-        )
+        for sample_id, response, contexts in texts:
+            of_sample = claims.get(sample_id)
+            if not of_sample or not response or contexts is None:
+                continue
+            cited = cited_by(list(of_sample.values()), response, contexts)
+            for claim_id, marks in zip(of_sample, cited, strict=True):
+                key = {"claim_id": claim_id, "sample_id": sample_id}
+                rows += [key | mark._asdict() for mark in marks]
+        return build(Citation, rows)

@@ -117,10 +117,10 @@ class DecomposeClaims(Stage):
         marked = {sample_id: find_marks(text, None) for sample_id, text in texts.items()}
         bare = {sample_id: one.text for sample_id, one in marked.items() if one.text.strip()}
         for row in self._made(bare, llm):
-            span = None
             if row["start"] is not None:
                 span = marked[row["sample_id"]].original(row["start"], row["end"])
-            yield row | (span._asdict() if span else {})
+                row |= {"start": span.start, "end": span.end}
+            yield row
 
     def _by_rules(self, texts: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         for sample_id, text in texts.items():

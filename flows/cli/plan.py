@@ -85,11 +85,12 @@ def plan(options: Namespace) -> int:
         for steps, one in canary_estimates(prepared, store, choice.wanted).items()
     }
     terminal = Terminal()
-    _print_plan(terminal, [planning.plan_samples(prepared, store), *planned], estimates, canaries)
+    samples = planning.plan_samples(prepared, store)
+    _print_plan(terminal, [samples, *planned], estimates, canaries)
     selection = planning.coverage(prepared, choice, rerun).selection
     if selection:
         terminal.print_line(partial_run_text(selection))
-    untaught = planned_untaught(prepared, store, choice)
+    untaught = planned_untaught(prepared, store, choice, samples.artifact)
     if untaught:
         terminal.print_line(untaught_text(untaught), "bold")
     downloads = missing_model(prepared.pipeline)

@@ -152,6 +152,7 @@ _LONGEST_CARD: Final = 100_000
 _FRONT_MATTER: Final = re.compile(
     r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE
 )
+# Not read as YAML, for which the language `no` is false.
 _LANGUAGE: Final = re.compile(
     r"^languages?:[ \t]*(\[[^\]]*\]|[^\s#][^\r\n]*|(?:\r?\n[ \t]*-[^\r\n]*)+)", re.MULTILINE
 )

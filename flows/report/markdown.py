@@ -14,6 +14,7 @@ from claimflow.flows.report.run_text import (
     audit_step_text,
     audited_samples_text,
     gate_cells,
+    untaught_parts,
 )
 
 _MAX_SPAN: Final = 300
@@ -89,10 +90,10 @@ def _run_lines(run: RunDocument) -> Iterator[str]:
         yield f"**warning** {code_span(run.partial_line)}"
         yield ""
     yield from _mean_lines(run)
-    if run.untaught_line:
-        # What to do has code spans of its own.
-        what, _, hint = run.untaught_line.removeprefix("warning: ").rpartition("; use ")
-        yield f"**warning** {code_span(what)}; use {hint}"
+    if run.untaught:
+        # What is wrong names steps, which are the user's words; what to do is ours.
+        what, hint = untaught_parts(run.untaught)
+        yield f"**warning** {code_span(what)}; {hint}"
         yield ""
     if run.gates:
         cells = map(gate_cells, run.gates)

@@ -113,13 +113,19 @@ _REMEDIES: Final = {
 
 def untaught_text(one: UntaughtTexts) -> str:
     """A warning about texts in languages that embedded models were not taught, and what to do."""
+    what, hint = untaught_parts(one)
+    return f"warning: {what}; {hint}"
+
+
+def untaught_parts(one: UntaughtTexts) -> tuple[str, str]:
+    """What is wrong with such texts, and what to do, with settings between backticks."""
     languages = _listed(f"{language} {count:,}" for language, count in one.languages.items())
-    remedies = " and ".join(_REMEDIES[reader] for reader in one.readers)
-    return (
-        f"warning: {one.samples:,} of {format_count(one.every, 'sample')} with text in languages "
-        f"that the embedded models of {_listed(one.steps)} were not taught ({languages}): do not "
-        f"trust their figures; use {remedies}"
+    what = (
+        f"{one.samples:,} of {format_count(one.every, 'sample')} with text in languages that the "
+        f"embedded models of {_listed(one.steps)} were not taught ({languages}): do not trust "
+        "their figures"
     )
+    return what, f"use {' and '.join(_REMEDIES[reader] for reader in one.readers)}"
 
 
 _MOST_LISTED: Final = 5

@@ -9,7 +9,7 @@ from rich.tree import Tree
 
 from claimflow.flows.report.formatting import format_count
 from claimflow.flows.report.run_document import RunDocument
-from claimflow.flows.report.samples import traced_samples
+from claimflow.flows.report.samples import is_misattributed, traced_samples
 from claimflow.flows.report.terminal import safe_text
 from claimflow.flows.store.edits import edits_of_sample
 from claimflow.flows.store.store import Store
@@ -57,7 +57,7 @@ def _add_claims(tree: Tree, step: str, claims: list[dict[str, Any]]) -> None:
         if claim["status"] == "failed":
             leaf.add(safe_text(f"failed: {claim['reason']}"))
         if claim["cites"]:
-            leaf.add(safe_text(claim["cites"], "red" if "misattributed" in claim["cites"] else ""))
+            leaf.add(safe_text(claim["cites"], "red" if is_misattributed(claim) else ""))
         for verdict in claim["verdicts"]:
             _add_verdict(leaf, verdict)
 

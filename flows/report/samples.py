@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import duckdb
@@ -122,37 +123,41 @@ def _read_batch(
     }
 
 
+_MISATTRIBUTED: Final = "; misattributed: "
+
+
+def is_misattributed(claim: dict[str, Any]) -> bool:
+    """Whether what a traced claim cites does not entail it and another context does."""
+    # No marker has a blank behind a semicolon.
+    return _MISATTRIBUTED in (claim["cites"] or "")
+
+
 def _citations_text(
     citations: Sequence[dict[str, Any]], verdicts: Sequence[dict[str, Any]]
 ) -> str | None:
     """The contexts that a claim cites, and those that entail it where the cited ones do not."""
     if not citations:
         return None
-    cited = {row["passage"] for row in citations}
-    places = (
-        "no context" if row["passage"] is None else f"context [{row['passage']}]"
-        for row in citations
-    )
-    marks = (
-        f"{place} (marker {row['marker']})" for place, row in zip(places, citations, strict=True)
-    )
+    marks = [
+        f"{'no context' if passage is None else f'context [{passage}]'} (marker {marker})"
+        for passage, marker in map(itemgetter("passage", "marker"), citations)
+    ]
     text = f"cites {', '.join(marks)}"
     together = {
         row["verdict"]
         for row in verdicts
         if row["premises"] == "cited" and row["passage"] is None and row["status"] == "judged"
     }
-    others = sorted(
-        {
-            row["passage"]
-            for row in verdicts
-            if row["premises"] == "each" and row["verdict"] == "entailed"
-        }
-        - cited
-    )
+    entailing = {
+        row["passage"]
+        for row in verdicts
+        if row["premises"] == "each" and row["verdict"] == "entailed"
+    }
+    others = sorted(entailing - {row["passage"] for row in citations})
     if together and "entailed" not in together and others:
         found = " and ".join(f"context [{passage}]" for passage in others)
-        text += f"; misattributed: {found} {'entails' if len(others) == 1 else 'entail'} it instead"
+        verb = "entails" if len(others) == 1 else "entail"
+        text += f"{_MISATTRIBUTED}{found} {verb} it instead"
     return text
 
 

@@ -22,6 +22,7 @@ from claimflow.flows.store.languages import (
     detected_languages,
     has_languages,
     record_languages,
+    stored_languages,
 )
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
@@ -61,14 +62,19 @@ def _detected(samples: SampleSource, stop: threading.Event) -> Iterator[pl.DataF
 
 
 def planned_untaught(
-    prepared: Prepared, store: Store, choice: StepSelection
+    prepared: Prepared, store: Store, choice: StepSelection, samples: Artifact | None
 ) -> UntaughtTexts | None:
-    """The texts that a run of the selected steps would read without having been taught."""
+    """The texts that a run of the selected steps would read without having been taught.
+
+    `samples` is the table of the samples where it is in the store; then languages that an earlier
+    run detected are not detected again.
+    """
     session = Session(Ledger(store), run_id="", stop=threading.Event())
     readers = readers_of(choice.steps, Toolbox(prepared.pipeline, session))
     if all(one.reader == RULES for one in readers):
         return None
+    stored = stored_languages(store, samples) if samples else None
     fields = {field for one in readers for field in one.fields}
     shards = prepared.samples.shards(SHARD)
-    found = (detected_languages(shard, fields) for shard in shards)
+    found = (detected_languages(shard, fields) for shard in shards) if stored is None else [stored]
     return count_untaught(found, readers, prepared.samples.count)

@@ -8,7 +8,7 @@ import polars as pl
 
 from claimflow.flows.store.artifacts import Artifact
 from claimflow.flows.store.schema import has_table
-from claimflow.flows.store.store import Store, insert
+from claimflow.flows.store.store import Store, insert, read_table
 from claimflow.stages.rows import SampleField
 from claimflow.stages.text.languages import language_of
 
@@ -79,21 +79,36 @@ def _text(value: str | list[str | None] | None) -> str:
     return "\n".join(filter(None, value[:_LONGEST]))
 
 
+def stored_languages(store: Store, samples: Artifact) -> pl.DataFrame | None:
+    """As `detected_languages`, of a table of samples; None where the store does not have them."""
+    with store.reading() as connection:
+        found = read_table(connection, _LANGUAGES, id=samples.artifact_id)
+    return None if found.is_empty() else found
+
+
 def has_languages(store: Store, samples: Artifact) -> bool:
     """Whether the languages of a table of samples are in the store."""
     with store.reading() as connection:
-        found = "SELECT EXISTS (FROM audit.languages WHERE artifact_id = $id)"
-        [(recorded,)] = connection.execute(found, {"id": samples.artifact_id}).fetchall()
+        return _has_languages(connection, samples)
+
+
+def _has_languages(connection: duckdb.DuckDBPyConnection, samples: Artifact) -> bool:
+    found = "SELECT EXISTS (FROM audit.languages WHERE artifact_id = $id)"
+    [(recorded,)] = connection.execute(found, {"id": samples.artifact_id}).fetchall()
     return bool(recorded)
 
 
 def record_languages(store: Store, samples: Artifact, found: Iterable[pl.DataFrame]) -> None:
-    """Record the languages of a table of samples, whole or not at all."""
+    """Record the languages of a table of samples, whole or not at all.
+
+    Nothing is recorded where another run of the same samples has done so meanwhile.
+    """
     tables = list(found)
     if tables:
         with store.writing() as connection:
-            rows = pl.concat(tables)
-            insert(connection, "audit.languages", rows, artifact_id=samples.artifact_id)
+            if not _has_languages(connection, samples):
+                rows = pl.concat(tables)
+                insert(connection, "audit.languages", rows, artifact_id=samples.artifact_id)
 
 
 def record_readers(
@@ -121,57 +136,58 @@ def untaught_texts(store: Store, run_id: str) -> UntaughtTexts | None:
     with store.reading() as connection:
         if not has_table(connection, "readers"):
             return None
-        languages = connection.execute(_BY_LANGUAGE, {"run": run_id}).fetchall()
-        if not languages:
-            return None
-        [counts] = connection.execute(_UNTAUGHT, {"run": run_id}).fetchall()
-    samples, every, steps, readers = counts
-    return UntaughtTexts(samples, every, dict(languages), tuple(steps), tuple(readers))
+        found = read_table(connection, _UNTAUGHT, run=run_id)
+        samples = "SELECT count(*) FROM samples WHERE run_id = $run"
+        [(every,)] = connection.execute(samples, {"run": run_id}).fetchall()
+    return _counted(found, every)
 
 
-_BY_LANGUAGE: Final = """
-SELECT language, count(DISTINCT sample_id) AS samples FROM untaught_texts
-WHERE run_id = $run AND reader <> 'rules' GROUP BY language ORDER BY samples DESC, language
+_LANGUAGES: Final = """
+SELECT sample_id, field, language FROM audit.languages WHERE artifact_id = $id
 """
 
 _UNTAUGHT: Final = """
-WITH found AS (
-  SELECT DISTINCT sample_id, step, reader, position
-  FROM untaught_texts JOIN audit.run_steps USING (run_id, step)
-  WHERE run_id = $run AND reader <> 'rules'
-)
-SELECT count(DISTINCT sample_id),
-       (SELECT count(*) FROM samples WHERE run_id = $run),
-       (SELECT list(step ORDER BY position) FROM (SELECT DISTINCT step, position FROM found)),
-       list(DISTINCT reader ORDER BY reader DESC)
-FROM found
+SELECT DISTINCT sample_id, language, step, reader, position
+FROM untaught_texts JOIN audit.run_steps USING (run_id, step)
+WHERE run_id = $run AND reader <> 'rules'
 """
 
 
 def count_untaught(
     languages: Iterable[pl.DataFrame], readers: Collection[Reader], every: int
 ) -> UntaughtTexts | None:
-    """As `untaught_texts`, of languages that are in no store; `every` is the number of samples."""
+    """As `untaught_texts`, of `detected_languages` in parts and what would read the texts.
+
+    `every` is the number of samples.
+    """
     read = pl.DataFrame(
         [
-            (number, field, [*one.languages])
-            for number, one in enumerate(readers)
+            (position, one.step, one.reader, field, [*one.languages])
+            for position, one in enumerate(readers)
             for field in one.fields
             if one.reader != RULES
         ],
-        schema={"reader": pl.Int64, "field": pl.String, "languages": pl.List(pl.String)},
+        schema={
+            "position": pl.Int64,
+            "step": pl.String,
+            "reader": pl.String,
+            "field": pl.String,
+            "languages": pl.List(pl.String),
+        },
         orient="row",
     )
-    found = pl.concat(
-        [
-            table.drop_nulls("language")
-            .join(read, on="field")
-            .filter(~pl.col("language").is_in("languages"))
-            .select("sample_id", "language", "reader")
-            for table in languages
-        ]
-        or [pl.DataFrame(schema={"sample_id": pl.String})]
-    )
+    found = [
+        table.drop_nulls("language")
+        .join(read, on="field")
+        .filter(~pl.col("language").is_in("languages"))
+        .select("sample_id", "language", "step", "reader", "position")
+        for table in languages
+    ]
+    return _counted(pl.concat(found), every) if found else None
+
+
+def _counted(found: pl.DataFrame, every: int) -> UntaughtTexts | None:
+    """The counts of `found`: `sample_id`, `language`, `step`, `reader`, `position` of the step."""
     if found.is_empty():
         return None
     by_language = (
@@ -179,11 +195,10 @@ def count_untaught(
         .agg(pl.col("sample_id").n_unique())
         .sort("sample_id", "language", descending=[True, False])
     )
-    reading = [one for number, one in enumerate(readers) if number in set(found["reader"])]
     return UntaughtTexts(
         found["sample_id"].n_unique(),
         every,
         dict(by_language.iter_rows()),
-        tuple(dict.fromkeys(one.step for one in reading)),
-        tuple(sorted({one.reader for one in reading}, reverse=True)),
+        tuple(found.sort("position")["step"].unique(maintain_order=True)),
+        tuple(sorted(set(found["reader"]), reverse=True)),
     )

@@ -3,8 +3,8 @@
 A sentence ends at a line break, at a stop of a script that needs no space behind it, and
 at `.`, `?`, `!` or an ellipsis before white space, unless the stop belongs to an
 abbreviation, an initial, a number or a quotation in running text, or stands between
-brackets. Closing quotes,
-citation marks such as `[3]`, emoji and smileys stay with the sentence they follow.
+brackets. Closing quotes, citation marks such as `[3]`, emoji and smileys stay with the
+sentence they follow.
 Headings, list items and rows of tables are sentences, because each stands on its own line.
 Scripts that write no stop at all (Thai, Lao) are cut at line breaks only.
 """

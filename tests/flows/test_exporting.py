@@ -61,6 +61,17 @@ def test_every_table_except_replies_is_written(
     assert scores["details"][0].startswith("{")
 
 
+def test_the_languages_of_one_run_are_those_of_its_samples(finished: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copy(finished / "small.duckdb", tmp_path / "small.duckdb"))
+    with Store(path).writing() as connection:
+        connection.execute(
+            "INSERT INTO audit.languages VALUES (uuid(), 'other', 'response', 'German')"
+        )
+    [run_id, _] = runs(finished)
+    (written,) = export_tables(Store(path), tmp_path, tables=["audit.languages"], run_id=run_id)
+    assert set(pl.read_parquet(written.place)["sample_id"]) == {"tower", "birth", "silence"}
+
+
 def test_the_rows_of_one_run_include_reused_tables(
     export: Callable[..., int], finished: Path, tmp_path: Path
 ) -> None:

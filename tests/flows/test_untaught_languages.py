@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import claimflow
 from claimflow.flows.cli.main import main
 from claimflow.flows.models.folders import declared_languages
+from claimflow.flows.store.artifacts import find_artifact
 from claimflow.flows.store.integrity import check_store
 from claimflow.flows.store.languages import (
     RULES,
@@ -22,6 +23,8 @@ from claimflow.flows.store.languages import (
     Reader,
     count_untaught,
     detected_languages,
+    record_languages,
+    stored_languages,
 )
 from claimflow.flows.store.pruning import Retention, prune
 from claimflow.flows.store.store import Store
@@ -169,6 +172,36 @@ def test_languages_are_stored_once_and_pruned_with_their_samples(folder: Path) -
     assert rows("SELECT DISTINCT sample_id FROM audit.languages") == [("en",)]
     assert rows("SELECT count(DISTINCT run_id) FROM audit.readers") == [(1,)]
     assert claimflow.connect(store.path).result().warnings == []
+
+
+def test_languages_that_another_run_recorded_meanwhile_are_not_recorded_again(
+    folder: Path,
+) -> None:
+    assert main(["run", "mixed.yaml"]) == 0
+    store = Store(folder / "s.duckdb")
+    with store.reading() as connection:
+        [(key,)] = connection.execute(
+            "SELECT fingerprint::VARCHAR FROM audit.artifacts WHERE kind = 'samples'"
+        ).fetchall()
+        samples = find_artifact(connection, key)
+    assert samples is not None
+    found = stored_languages(store, samples)
+    assert found is not None
+    record_languages(store, samples, [found])
+    assert rows("SELECT count(*) FROM audit.languages") == [(12,)]
+
+
+def test_a_plan_takes_the_languages_that_a_run_detected(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = printed(capsys, "plan", "mixed.yaml").count(LINE.split("(", maxsplit=1)[0])
+    assert main(["run", "mixed.yaml"]) == 0
+    with Store(folder / "s.duckdb").writing() as connection:
+        connection.execute(
+            "UPDATE audit.languages SET language = 'Greek' WHERE language = 'German'"
+        )
+    after = printed(capsys, "plan", "mixed.yaml")
+    assert (before, after.count("Chinese 1, Greek 1")) == (1, 1)
 
 
 def test_english_samples_and_steps_without_models_give_no_line(
