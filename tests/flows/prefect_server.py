@@ -41,7 +41,8 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 def ask(url: str, body: Any = None, method: str | None = None) -> Any:
     """What the server answers to a GET, or to a POST of `body`; None if the answer is empty.
 
-    While its database is locked it says 503, and Prefect's own client asks again as well.
+    While its database is locked it says 503, and Prefect's own client asks again as well. Every
+    test process uses this one server, so on a busy machine an answer may take many seconds.
     """
     request = urllib.request.Request(
         url,
@@ -51,7 +52,7 @@ def ask(url: str, body: Any = None, method: str | None = None) -> Any:
     )
     for pause in (0.5, 1, 2, 4, None):
         try:
-            with urllib.request.urlopen(request, timeout=10) as reply:
+            with urllib.request.urlopen(request, timeout=120) as reply:
                 return json.loads(reply.read() or b"null")
         except urllib.error.HTTPError as error:
             if error.code != 503 or pause is None:
