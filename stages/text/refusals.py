@@ -20,8 +20,10 @@ _OPENING: Final = (
     r"(?:es\s+)?tut\s+mir\s+leid|leider|désolée?|lo\s+siento|mi\s+dispiace|desculpe|извините|抱歉|"
     r"(?:(?:based|relying)\s+(?:only\s+|solely\s+)?on|according\s+to|from|given|in)\s+"
     + _SOURCE
-    + r")(?:[\s,]+(?:but|and|that)\b)?[\s,，]+)*"
+    + r")(?:[\s,]+(?:and|that)\b)?[\s,，]+){0,8}"
 )
+"""At most eight: some words can be read in two ways, so that without a limit a text of nothing but
+such words would take exponential time."""
 _NOT: Final = r"(?:(?:do|does|did|can|could)(?:\s+not|n['’]?t)|can['’]?t|cannot)"
 _TELL: Final = (
     r"(?:answer|provide|determine|find|say|tell|give|help|assist|respond|know|confirm|verify|"

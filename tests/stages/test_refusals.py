@@ -79,3 +79,9 @@ def test_no_refusal(text: str) -> None:
 @given(st.text(max_size=300))
 def test_any_text_is_classified(text: str) -> None:
     assert is_refusal(text) in (True, False)
+
+
+@pytest.mark.parametrize("words", ["but ", "as an ai so so so ", "sorry, but that ", "as an ai "])
+def test_text_of_nothing_but_openings_is_read_in_linear_time(words: str) -> None:
+    """Exponential time would be years here."""
+    assert not is_refusal((words * 200)[:790] + "x")
