@@ -22,8 +22,8 @@ _OPENING: Final = (
     + _SOURCE
     + r")(?:[\s,]+(?:and|that)\b)?[\s,，]+){0,8}"
 )
-"""At most eight: some words can be read in two ways, so that without a limit a text of nothing but
-such words would take exponential time."""
+"""Phrases before a refusal, at most eight. The words behind "as an AI" may be openings too, so
+that without a limit a text of nothing but such words would take exponential time."""
 _NOT: Final = r"(?:(?:do|does|did|can|could)(?:\s+not|n['’]?t)|can['’]?t|cannot)"
 _TELL: Final = (
     r"(?:answer|provide|determine|find|say|tell|give|help|assist|respond|know|confirm|verify|"

@@ -81,7 +81,7 @@ def test_any_text_is_classified(text: str) -> None:
     assert is_refusal(text) in (True, False)
 
 
-@pytest.mark.parametrize("words", ["but ", "as an ai so so so ", "sorry, but that ", "as an ai "])
-def test_text_of_nothing_but_openings_is_read_in_linear_time(words: str) -> None:
-    """Exponential time would be years here."""
+@pytest.mark.parametrize("words", ["but ", "as an ai so so so ", "well, but ", "as an ai "])
+def test_text_of_nothing_but_openings_takes_no_exponential_time(words: str) -> None:
+    """With the phrases unlimited each of these texts takes years."""
     assert not is_refusal((words * 200)[:790] + "x")
