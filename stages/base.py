@@ -171,6 +171,13 @@ class Stage(BaseModel):
         """The inputs and tools that are not needed with these settings; `run` gets none of them."""
         return frozenset()
 
+    def columns_of(self, name: str) -> tuple[str, ...]:
+        """The columns of an input that are read with these settings; empty for all of them.
+
+        `columns`, unless a class says otherwise.
+        """
+        return self.columns.get(name, ())
+
     def expected_inputs(self) -> Mapping[str, Expected]:
         """`expects`, and what these settings add to it."""
         return self.expects

@@ -29,6 +29,13 @@ CLAIMS_OF: Final[Mapping[Side, ClaimsField]] = {
 Label = Literal["entailed", "contradicted", "neutral"]
 """The relation of a claim to a premise, by natural language inference."""
 
+NonClaimKind = Literal[
+    "greeting", "offer", "question", "instruction", "heading", "source", "markup", "code", "refusal"
+]
+"""What a sentence is that claims nothing: a greeting or other remark to the reader, an offer of
+help, a question, an instruction, a heading or table header, a source line, markup without words,
+a line of code, or a refusal to answer."""
+
 JudgedBy = Literal["embedded", "judge", "audit"]
 """Whose verdict counts in a cascade: the embedded model's, which was sure; the judge's, because the
 model was not sure; the judge's in an audit of a pair on which the model was sure."""
@@ -118,8 +125,11 @@ class Claim(Row):
     """One statement of a sample's response or reference that can be true or false.
 
     `start` and `end` are character offsets into its text, `call_id` is the call of the language
-    model that gave it. A text whose decomposition failed has one row with `status` failed and no
-    claim; where a language model was asked, `failure` says why.
+    model that gave it. `ambiguous` is what the claim leaves open, such as a pronoun that neither
+    question nor text resolves; NULL where it is clear.
+    A sentence that claims nothing has a row with `status` not_a_claim, its `kind` and no claim. A
+    text whose decomposition failed has one row with `status` failed and no claim; where a
+    language model was asked, `failure` says why.
     """
 
     table = "claims"
@@ -130,7 +140,9 @@ class Claim(Row):
     claim: str | None
     start: Annotated[int | None, AUDIT] = None
     end: Annotated[int | None, AUDIT] = None
-    status: Literal["made", "failed"] = "made"
+    status: Literal["made", "not_a_claim", "failed"] = "made"
+    kind: Annotated[NonClaimKind | None, AUDIT] = None
+    ambiguous: Annotated[str | None, AUDIT] = None
     failure: FailureKind | None = None
     reason: Annotated[str | None, AUDIT] = None
     call_id: Annotated[UUID | None, AUDIT] = None
@@ -162,7 +174,10 @@ class Verdict(Row):
     `passage` is the index of the retrieved context that was the premise, or NULL when the whole
     text (or all contexts joined) was. With `premises: cited` the premise is the contexts that the
     claim cites, joined: NULL when it was all of them, else the index of the one that was left out.
-    The probabilities sum to 1; a language model gives none, but a `reason`. `evidence` is the part
+    `support` is how far the premise supports the claim, from 0 to 1: the probability of entailed by
+    the embedded model, or of several votes the share that say entailed; NULL where a single reply
+    of a language model decided. The probabilities sum to 1; a language model gives none, but a
+    `reason`. `evidence` is the part
     of the premise that decided: `evidence_start` and `evidence_end` are character offsets into the
     text, or into the context numbered `evidence_passage`, NULL for a quote that is not in the
     premise. `call_id` is the call that gave the verdict, or failed last; `failure` says why a
@@ -181,6 +196,7 @@ class Verdict(Row):
     verdict: Label | None
     status: Literal["judged", "failed"] = "judged"
     failure: FailureKind | None = None
+    support: float | None = None
     p_entailed: Annotated[float | None, AUDIT] = None
     p_contradicted: Annotated[float | None, AUDIT] = None
     p_neutral: Annotated[float | None, AUDIT] = None

@@ -41,7 +41,7 @@ def unchanged_samples(
     `samples` come in parts. Returns the columns sample_id, artifact_id (String) and shard (Int32).
     Samples are compared in the columns that the stage reads; tables with failed rows are not used.
     """
-    columns = stage.columns.get(SAMPLES) or content_columns(Sample)
+    columns = stage.columns_of(SAMPLES) or content_columns(Sample)
     with store.reading() as connection:
         _create_earlier_samples(connection, stage, recipe, columns)
         parts = samples if _has_rows(connection) else ()
@@ -139,7 +139,7 @@ class IncrementalTable:
         self, groups: Iterable[Sequence[int]]
     ) -> Iterator[dict[str, pl.DataFrame]]:
         """New and changed samples of each part; places and rows of the others are queued."""
-        columns = self._stage.columns.get(SAMPLES, ())
+        columns = self._stage.columns_of(SAMPLES)
         for shards in groups:
             with self._store.reading() as connection:
                 samples = read_shards(connection, Sample, self._samples, shards, columns=columns)

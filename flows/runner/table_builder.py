@@ -161,7 +161,7 @@ def _whole_inputs(store: Store, step: Step, inputs: Mapping[str, Artifact]) -> T
     with store.reading() as connection:
 
         def table(name: str, wire: str) -> pl.DataFrame:
-            row, columns = step.stage.inputs[name].row, step.stage.columns.get(name, ())
+            row, columns = step.stage.inputs[name].row, step.stage.columns_of(name)
             return read_artifact(connection, row, inputs[wire], columns=columns)
 
         return step.collect(table)
@@ -269,11 +269,11 @@ def _read(
     store: Store, step: Step, inputs: Mapping[str, Artifact], shards: Sequence[int]
 ) -> dict[str, pl.DataFrame]:
     wires = {name: wire for name, wire in step.inputs.items() if isinstance(wire, str)}
-    rows, columns = step.stage.inputs, step.stage.columns
+    rows, columns_of = step.stage.inputs, step.stage.columns_of
     with store.reading() as connection:
         return {
             name: read_shards(
-                connection, rows[name].row, inputs[wire], shards, columns=columns.get(name, ())
+                connection, rows[name].row, inputs[wire], shards, columns=columns_of(name)
             )
             for name, wire in wires.items()
         }

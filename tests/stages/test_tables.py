@@ -35,7 +35,7 @@ def test_every_row_has_a_schema_and_a_key_of_content(row) -> None:
 
 
 def test_audit_columns_are_no_content() -> None:
-    content = ("claim_id", "against", "passage", "verdict", "status", "failure")
+    content = ("claim_id", "against", "passage", "verdict", "status", "failure", "support")
     assert content_columns(Verdict) == content
 
 
