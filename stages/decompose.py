@@ -1,20 +1,25 @@
 """Claims of samples: decomposed from a response or reference, or supplied with the sample."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 import polars as pl
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from claimflow.stages.base import Stage
-from claimflow.stages.claim_rules.decompose import decompose
-from claimflow.stages.judging.claims import Decomposition, ask_claims
-from claimflow.stages.prompts import PromptBlanks, fill_settings
+from claimflow.stages.claim_rules.decompose import NonClaim, TextClaim, non_claims, take_apart
+from claimflow.stages.claim_rules.questions import NO_CONTEXT, Context
+from claimflow.stages.judging.claims import ContextDecomposition, Decomposition, ask_claims
+from claimflow.stages.prompts import PromptBlanks, blanks, fill_settings
 from claimflow.stages.rows import CLAIMS_OF, Claim, ClaimsField, SampleField, Side, content_key
 from claimflow.stages.tables import Claims, Samples, build
 from claimflow.stages.text.citations import find_marks
 from claimflow.stages.text.locate import source_sentences
-from claimflow.stages.tools import LLM, Failure, Form
+from claimflow.stages.tools import LLM, Failure, Form, Question
+
+_CONTEXT: Final = "context"
+"""The blank of a prompt for what a reader of the text knows."""
 
 
 class DecomposeClaims(Stage):
@@ -23,16 +28,23 @@ class DecomposeClaims(Stage):
     `atomicity` says how finely a sentence is split: low keeps it in one piece, high makes
     one claim of every statement in it. `coverage` says how much of it is kept: high keeps
     every detail, low the main point. The rules are of English; a sentence of another
-    language is one claim. Sentences that claim nothing (questions, greetings, refusals,
-    headings) give none, and a claim made twice in one text counts once. A language model
-    is asked about `texts_per_call` texts at a time. With `citation_markers` remove, claims are made
-    of the text without `[1]` and other markers, footnotes and fenced code, since a number in a
-    claim would be taken for a part of what it states. A sample that comes with claims of its own
-    keeps them unchanged, unless `supplied` is ignore.
+    language is one claim. A claim made twice in one text counts once. A sentence that claims
+    nothing (a greeting, a question, a heading) is a row of its own with its kind. A language model
+    is asked about `texts_per_call` texts with the same context at a time.
+
+    `context` is what a reader of the text knows: the question (`user_input`), with conversation
+    also the messages before it. A short answer then becomes the statement that it makes, and words
+    such as "he" are resolved; a claim that stays unclear is marked as ambiguous. A prompt without
+    the blank `{{context}}` leaves the language model without it.
+
+    With `citation_markers` remove, claims are made of the text without `[1]` and other markers,
+    footnotes and fenced code, since a number in a claim would be taken for a part of what it
+    states. A sample that comes with claims of its own keeps them unchanged, unless `supplied` is
+    ignore.
     """
 
     use: ClassVar[str] = "decompose_claims"
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
     by_row: ClassVar[bool] = True
     columns: ClassVar = {"samples": ("sample_id", *CLAIMS_OF, *CLAIMS_OF.values())}
     later_settings: ClassVar = frozenset({"citation_markers"})
@@ -40,15 +52,30 @@ class DecomposeClaims(Stage):
     of: Side
     atomicity: Literal["low", "high"] = "low"
     coverage: Literal["low", "high"] = "low"
-    prompt: Annotated[str | None, PromptBlanks({"texts", "atomicity", "coverage"})] = None
+    prompt: Annotated[str | None, PromptBlanks({"texts", "atomicity", "coverage", _CONTEXT})] = None
+    context: Literal["none", "question", "conversation"] = "question"
     texts_per_call: int = Field(default=1, ge=1, le=50)
     supplied: Literal["prefer", "ignore"] = "prefer"
     citation_markers: Literal["keep", "remove"] = "keep"
+
+    @field_validator("context")
+    @classmethod
+    def _prompt_has_the_blank(cls, context: str, info: ValidationInfo) -> str:
+        prompt = info.data.get("prompt")
+        if context != "none" and prompt is not None and _CONTEXT not in blanks(prompt):
+            right = "put {{context}} above {{texts}} in the prompt, or write context: none"
+            raise ValueError(f"the prompt has no blank for it: {right}")
+        return context
 
     @property
     def claims_of(self) -> Side:
         """The side that is decomposed."""
         return self.of
+
+    def columns_of(self, name: str) -> tuple[str, ...]:
+        """Of the samples, question and metadata only where they are the context."""
+        context = {"none": (), "question": ("user_input",)}
+        return self.columns[name] + context.get(self.context, ("user_input", "metadata"))
 
     def required_fields(self) -> frozenset[SampleField]:
         """The side that is decomposed."""
@@ -70,14 +97,16 @@ class DecomposeClaims(Stage):
         """How a language model is asked."""
         settings = {"atomicity": self.atomicity, "coverage": self.coverage}
         prompt = fill_settings(self.prompt or "", settings)
-        return Form(prompt, "texts", Decomposition, self.texts_per_call, keep_part=False)
+        answer = ContextDecomposition if _CONTEXT in blanks(prompt) else Decomposition
+        per_call = self.texts_per_call
+        return Form(prompt, "texts", answer, per_call, keep_part=False, about=_CONTEXT)
 
     def run(self, samples: Samples, *, llm: LLM | None = None) -> Claims:
-        """One row per claim, in the order of the samples and of their text.
+        """One row per claim and per sentence that claims nothing, in the order of the samples.
 
-        A sample whose text is missing, empty or without claims has no row, nor has one that
-        comes with an empty list of claims. One whose text the language model could not
-        decompose has a row with `status` failed.
+        The rows of a sample are in the order of its text. A sample whose text is missing or empty
+        has no row, nor has one that comes with an empty list of claims. One whose text the
+        language model could not decompose has a row with `status` failed.
         """
         texts = dict(samples.select("sample_id", self.of).iter_rows())
         supplied = self._supplied(samples)
@@ -86,10 +115,11 @@ class DecomposeClaims(Stage):
             for sample_id, text in texts.items()
             if text and text.strip() and sample_id not in supplied
         }
+        contexts = self._contexts(samples)
         if self.citation_markers == "remove":
-            made = self._without_markers(unsupplied, llm)
+            made = self._without_markers(unsupplied, contexts, llm)
         else:
-            made = self._made(unsupplied, llm)
+            made = self._made(unsupplied, contexts, llm)
         if not supplied:
             return build(Claim, made)
         rows = list(made)
@@ -99,6 +129,20 @@ class DecomposeClaims(Stage):
         rows.sort(key=lambda row: position[row["sample_id"]])
         return build(Claim, rows)
 
+    def _contexts(self, samples: Samples) -> dict[str, Context]:
+        """What a reader of the texts knows, by sample id."""
+        if self.context == "none":
+            return {}
+        questions = dict(samples.select("sample_id", "user_input").iter_rows())
+        histories: dict[str, tuple[tuple[str, str], ...]] = {}
+        if self.context == "conversation":
+            rows = samples.select("sample_id", "metadata").iter_rows()
+            histories = {sample_id: _history(metadata) for sample_id, metadata in rows}
+        return {
+            sample_id: Context(question or "", histories.get(sample_id, ()))
+            for sample_id, question in questions.items()
+        }
+
     def _supplied(self, samples: Samples) -> dict[str, list[str]]:
         """The claims that come with samples, by sample id."""
         field = CLAIMS_OF[self.of]
@@ -107,32 +151,54 @@ class DecomposeClaims(Stage):
         supplied = samples.filter(pl.col(field).is_not_null()).select("sample_id", field)
         return dict(supplied.iter_rows())
 
-    def _made(self, texts: Mapping[str, str], llm: LLM | None) -> Iterator[dict[str, Any]]:
-        return self._by_rules(texts) if llm is None else self._by_llm(texts, llm)
+    def _made(
+        self, texts: Mapping[str, str], contexts: Mapping[str, Context], llm: LLM | None
+    ) -> Iterator[dict[str, Any]]:
+        if llm is None:
+            return self._by_rules(texts, contexts)
+        return self._by_llm(texts, contexts, llm)
 
     def _without_markers(
-        self, texts: Mapping[str, str], llm: LLM | None
+        self, texts: Mapping[str, str], contexts: Mapping[str, Context], llm: LLM | None
     ) -> Iterator[dict[str, Any]]:
         """Claims of the texts without markers, with their places in the texts as they are."""
         marked = {sample_id: find_marks(text, None) for sample_id, text in texts.items()}
         bare = {sample_id: one.text for sample_id, one in marked.items() if one.text.strip()}
-        for row in self._made(bare, llm):
+        for row in self._made(bare, contexts, llm):
             if row["start"] is not None:
                 span = marked[row["sample_id"]].original(row["start"], row["end"])
                 row |= {"start": span.start, "end": span.end}
             yield row
 
-    def _by_rules(self, texts: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    def _by_rules(
+        self, texts: Mapping[str, str], contexts: Mapping[str, Context]
+    ) -> Iterator[dict[str, Any]]:
         for sample_id, text in texts.items():
-            for claim, start, end in decompose(
-                text, atomicity=self.atomicity, coverage=self.coverage
-            ):
-                yield claim_row(sample_id, self.of, claim, (start, end))
+            found = take_apart(
+                text,
+                atomicity=self.atomicity,
+                coverage=self.coverage,
+                context=contexts.get(sample_id, NO_CONTEXT),
+            )
+            yield from (self._row(sample_id, one) for one in found)
 
-    def _by_llm(self, texts: Mapping[str, str], llm: LLM) -> Iterator[dict[str, Any]]:
-        replies = ask_claims(texts.values(), self.form(), llm)
+    def _row(self, sample_id: str, found: TextClaim | NonClaim) -> dict[str, Any]:
+        if isinstance(found, NonClaim):
+            return _non_claim_row(sample_id, self.of, found)
+        span = found.start, found.end
+        return claim_row(sample_id, self.of, found.claim, span) | {"ambiguous": found.ambiguous}
+
+    def _by_llm(
+        self, texts: Mapping[str, str], contexts: Mapping[str, Context], llm: LLM
+    ) -> Iterator[dict[str, Any]]:
+        told = _CONTEXT in blanks(self.prompt or "")
+        questions = {
+            sample_id: Question(text, _written(contexts.get(sample_id, NO_CONTEXT)) if told else "")
+            for sample_id, text in texts.items()
+        }
+        replies = ask_claims(questions.values(), self.form(), llm)
         for sample_id, text in texts.items():
-            found = replies[text]
+            found = replies[questions[sample_id]]
             if isinstance(found, Failure):
                 yield claim_row(sample_id, self.of, None) | {
                     "status": "failed",
@@ -142,9 +208,39 @@ class DecomposeClaims(Stage):
                 }
                 continue
             # Models do not say which sentence a claim is from: the likeliest is taken.
-            spans = source_sentences([claim for claim, _ in found], text)
-            for (claim, call_id), span in zip(found, spans, strict=True):
-                yield claim_row(sample_id, self.of, claim, span) | {"call_id": call_id}
+            spans = source_sentences([claim.claim for claim in found], text)
+            rows = [
+                claim_row(sample_id, self.of, claim, span)
+                | {"call_id": call_id, "ambiguous": ambiguous}
+                for (claim, call_id, ambiguous), span in zip(found, spans, strict=True)
+            ]
+            # Nor do they name what claims nothing: that is what the rules say of sentences
+            # that no claim was made of.
+            made_of = [span for span in spans if span]
+            rows += (
+                _non_claim_row(sample_id, self.of, one)
+                for one in non_claims(text)
+                if not any(start < one.end and one.start < end for start, end in made_of)
+            )
+            yield from rows
+
+
+def _history(metadata: str) -> tuple[tuple[str, str], ...]:
+    """The earlier messages of a conversation, as reading the samples left them in the metadata."""
+    history = json.loads(metadata).get("history")
+    if not isinstance(history, list):
+        return ()
+    return tuple(
+        (str(message["role"]), str(message["content"]))
+        for message in history
+        if isinstance(message, dict) and {"role", "content"} <= message.keys()
+    )
+
+
+def _written(context: Context) -> str:
+    """A context as a language model reads it: empty where there is none."""
+    turns = [*context.history, ("user", context.question)] if context.question else context.history
+    return "\n\n".join(f"{role}: {text}" for role, text in turns)
 
 
 class SuppliedClaims(Stage):
@@ -200,6 +296,16 @@ def supplied_claim_rows(
     return [
         claim_row(sample_id, of, claim, span) for claim, span in zip(distinct, spans, strict=True)
     ]
+
+
+def _non_claim_row(sample_id: str, of: Side, found: NonClaim) -> dict[str, Any]:
+    """The row of a sentence that claims nothing, whose key is a hash of its place."""
+    key = content_key("not a claim", sample_id, of, found.start, found.end)
+    return claim_row(sample_id, of, None, (found.start, found.end)) | {
+        "claim_id": key,
+        "status": "not_a_claim",
+        "kind": found.kind,
+    }
 
 
 def claim_row(

@@ -47,7 +47,10 @@ class EntailmentModel(Protocol):
 
 
 class Question(NamedTuple):
-    """One text that a language model is asked about, with a premise where it needs one."""
+    """One text that a language model is asked about, with what it is about where there is such.
+
+    `premise` is what a claim is verified against, the sample of a check, or the context of a text.
+    """
 
     text: str
     premise: str = ""

@@ -16,6 +16,7 @@ from claimflow.stages.registry import STAGES
 from claimflow.stages.tools import Form
 
 _PREMISE: Final = "The Eiffel Tower is located in Paris. It has a height of 1000ft."
+_CONTEXT: Final = "user: Where is the Eiffel Tower, and how high is it?"
 _TEXTS: Final = {
     "texts": {1: _PREMISE},
     "claims": {1: "The Eiffel Tower is in France.", 2: "The Eiffel Tower was built by Romans."},
@@ -70,7 +71,9 @@ def check_prompt(path: Path) -> CheckedPrompt:
     form = cast(Form, stage.model_construct(**settings).form())
     messages = [
         Message(message["role"], message["content"], _tokens(message["content"]))
-        for message in render_messages(form, _PREMISE, _TEXTS[form.blank])
+        for message in render_messages(
+            form, _CONTEXT if form.about == "context" else _PREMISE, _TEXTS[form.blank]
+        )
     ]
     warnings = [*_missing_names(place, text, form, stage), *_cache_warnings(place, form)]
     return CheckedPrompt(stage.use, messages, warnings)
@@ -120,7 +123,7 @@ def _missing_names(place: str, text: str, form: Form, stage: type[Stage]) -> Ite
     for name in _reply_names(form):
         if not re.search(rf"\b{name}\b", literal):
             yield Fault(place, f"does not name {name!r}", "the reply is read by that name")
-    for setting in sorted(_fills(stage) - {form.about, form.blank} - set(blanks(text))):
+    for setting in sorted(_fills(stage) - {form.blank} - set(blanks(text))):
         hint = f"put {{{{{setting}}}}} where it should be, or the setting changes nothing"
         yield Fault(place, f"has no blank {{{{{setting}}}}}", hint)
 

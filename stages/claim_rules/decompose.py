@@ -18,6 +18,7 @@ from typing import Final, Literal, NamedTuple
 from claimflow.stages.claim_rules.clauses import first_finite_verb
 from claimflow.stages.claim_rules.lexicon import ENGLISH_FUNCTION_WORDS, FOREIGN_FUNCTION_WORDS
 from claimflow.stages.claim_rules.pronouns import PronounResolver
+from claimflow.stages.claim_rules.questions import NO_CONTEXT, Context
 from claimflow.stages.claim_rules.simplify import drop_details, without_connective
 from claimflow.stages.claim_rules.split import split_clause
 from claimflow.stages.claim_rules.tags import tag
@@ -29,6 +30,7 @@ from claimflow.stages.claim_rules.tokens import (
     tokenize,
     trim_punctuation,
 )
+from claimflow.stages.rows import NonClaimKind
 from claimflow.stages.text.refusals import is_refusal
 from claimflow.stages.text.sentences import Span, split_sentences
 
@@ -94,25 +96,60 @@ _LINK: Final = re.compile(r"\[([^\[\]\n]{1,200})\]\([^()\s]{1,300}\)")
 
 
 class TextClaim(NamedTuple):
-    """A claim and the characters `start:end` of the text that it was taken from."""
+    """A claim and the characters `start:end` of the text that it was taken from.
+
+    `ambiguous` is what it leaves open, such as a pronoun that nothing resolves.
+    """
 
     claim: str
     start: int
     end: int
+    ambiguous: str | None = None
 
 
-def decompose(text: str, *, atomicity: Extent, coverage: Extent) -> list[TextClaim]:
+class NonClaim(NamedTuple):
+    """A sentence `start:end` of a text that claims nothing, and what it is."""
+
+    kind: NonClaimKind
+    start: int
+    end: int
+
+
+def decompose(
+    text: str, *, atomicity: Extent, coverage: Extent, context: Context = NO_CONTEXT
+) -> list[TextClaim]:
     """Claims of `text` in the order of the text, each once."""
+    found = take_apart(text, atomicity=atomicity, coverage=coverage, context=context)
+    return [one for one in found if isinstance(one, TextClaim)]
+
+
+def take_apart(
+    text: str, *, atomicity: Extent, coverage: Extent, context: Context = NO_CONTEXT
+) -> list[TextClaim | NonClaim]:
+    """Claims of `text`, each once, and its sentences that claim nothing, in the order of the text.
+
+    `context` is what the reader of the text knows.
+    """
+    del context
     claims: dict[str, TextClaim] = {}
+    non_claims: list[NonClaim] = []
     resolver = PronounResolver()
-    for sentence in _statements(text):
+    for kind, sentence in _sentences(text):
+        if kind is not None:
+            non_claims.append(NonClaim(kind, *sentence))
+            continue
         for claim in _claims(text, sentence, resolver, atomicity, coverage):
             claims.setdefault(claim.claim, claim)
-    return sorted(claims.values(), key=lambda claim: (claim.start, claim.end))
+    return sorted([*claims.values(), *non_claims], key=lambda one: (one.start, one.end))
 
 
-def _statements(text: str) -> Iterator[Span]:
-    """Sentences that can be true or false, without their list markers."""
+def non_claims(text: str) -> list[NonClaim]:
+    """The sentences of a text that claim nothing, in its order."""
+    return [NonClaim(kind, *sentence) for kind, sentence in _sentences(text) if kind is not None]
+
+
+def _sentences(text: str) -> Iterator[tuple[NonClaimKind | None, Span]]:
+    """The sentences of a text, without their list markers, and what each is that claims nothing."""
     sentences = split_sentences(text)
     blocks = code_blocks(text)
     for start, end in sentences:
@@ -125,7 +162,7 @@ def _statements(text: str) -> Iterator[Span]:
             continue
         marker = _MARKER.match(piece)
         if marker is None or marker.end() < len(piece):
-            yield Span(start + (marker.end() if marker else 0), end)
+            yield None, Span(start + (marker.end() if marker else 0), end)
 
 
 def _claims(

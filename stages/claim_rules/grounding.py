@@ -52,7 +52,7 @@ def uncovered_sentences(
     """
     known = word_forms("\n".join(claims))
     found = []
-    for sentence, start, end in sentences:
+    for sentence, start, end, _ in sentences:
         lacking = ungrounded_words(sentence, known, language)
         if 2 * len(lacking) > len(content_words(sentence, language)):
             found.append(UncoveredSentence(start, end, lacking))

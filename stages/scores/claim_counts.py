@@ -83,6 +83,7 @@ def join_verdicts(
 
     Raises `TableError` for claims of the other side and for verdicts against other texts.
     """
+    claims = claims.filter(pl.col("status") != "not_a_claim")
     _check(claims, "of", of)
     _check(verdicts, "against", against)
     known = claims.select(
