@@ -17,8 +17,8 @@ from typing import Final, Literal, NamedTuple
 
 from claimflow.stages.claim_rules.clauses import first_finite_verb
 from claimflow.stages.claim_rules.lexicon import ENGLISH_FUNCTION_WORDS, FOREIGN_FUNCTION_WORDS
-from claimflow.stages.claim_rules.pronouns import PronounResolver
-from claimflow.stages.claim_rules.questions import NO_CONTEXT, Context
+from claimflow.stages.claim_rules.pronouns import PronounResolver, unresolved_pronoun
+from claimflow.stages.claim_rules.questions import NO_CONTEXT, Context, asked, short_answer
 from claimflow.stages.claim_rules.simplify import drop_details, without_connective
 from claimflow.stages.claim_rules.split import split_clause
 from claimflow.stages.claim_rules.tags import tag
@@ -130,17 +130,28 @@ def take_apart(
 
     `context` is what the reader of the text knows.
     """
-    del context
     claims: dict[str, TextClaim] = {}
     non_claims: list[NonClaim] = []
-    resolver = PronounResolver()
+    resolver = PronounResolver(_clause(asked(context)))
+    answer = short_answer(text, context)
+    if answer is not None:
+        said = _clause(answer.statement)
+        resolver.remember(said)
+        claims[answer.statement] = _marked(TextClaim(*answer))
     for kind, sentence in _sentences(text):
+        if answer is not None and sentence.start < answer.end and answer.start < sentence.end:
+            continue
         if kind is not None:
             non_claims.append(NonClaim(kind, *sentence))
             continue
         for claim in _claims(text, sentence, resolver, atomicity, coverage):
             claims.setdefault(claim.claim, claim)
     return sorted([*claims.values(), *non_claims], key=lambda one: (one.start, one.end))
+
+
+def _clause(question: str) -> Clause:
+    """The words of a question that is not too long to be one."""
+    return tag(tokenize(question, 0, len(question))) if len(question) <= _LONGEST else ()
 
 
 def non_claims(text: str) -> list[NonClaim]:
@@ -168,9 +179,8 @@ def _sentences(text: str) -> Iterator[tuple[NonClaimKind | None, Span]]:
 def _claims(
     text: str, sentence: Span, resolver: PronounResolver, atomicity: Extent, coverage: Extent
 ) -> list[TextClaim]:
-    whole = TextClaim(_without_markup(text[sentence.start : sentence.end]), *sentence)
-    kept_whole = (atomicity, coverage) == ("low", "high")
-    if kept_whole or sentence.end - sentence.start > _LONGEST:
+    whole = _whole(text[sentence.start : sentence.end], sentence)
+    if sentence.end - sentence.start > _LONGEST:
         return [whole]
     tokens = tokenize(text, *sentence)
     if not _is_english([token.low for token in tokens]):
@@ -179,14 +189,58 @@ def _claims(
     if first_finite_verb(clause) is None:
         resolver.remember(clause)
         return [whole]
+    resolved = resolver.resolve(clause)
+    resolver.remember(clause, resolved)
+    if (atomicity, coverage) == ("low", "high"):
+        return [_marked(_replaced(text, sentence, clause, resolved))]
     reduced = without_connective(clause)
     if coverage == "low":
         reduced = drop_details(reduced)
-    parts = split_clause(resolver.resolve(reduced)) if atomicity == "high" else [reduced]
-    resolver.remember(clause)
+    if resolved != clause:
+        reduced = _carried_over(reduced, clause, resolved)
+    parts = split_clause(reduced) if atomicity == "high" else [reduced]
     if parts == [clause] or not all(parts):
-        return [whole]
-    return [_claim(part, sentence) for part in parts]
+        return [_marked(whole)]
+    return [_marked(_claim(part, sentence)) for part in parts]
+
+
+def _whole(sentence: str, span: Span) -> TextClaim:
+    return TextClaim(_without_markup(sentence), *span)
+
+
+def _marked(claim: TextClaim) -> TextClaim:
+    """The claim with what it leaves open."""
+    return claim._replace(ambiguous=unresolved_pronoun(claim.claim))
+
+
+def _replaced(text: str, sentence: Span, clause: Clause, resolved: Clause) -> TextClaim:
+    """The sentence as it stands, with the antecedent in place of its pronoun."""
+    if resolved == clause:
+        return _whole(text[sentence.start : sentence.end], sentence)
+    place = next(n for n, token in enumerate(clause) if token != resolved[n])
+    words = resolved[place : place + 1 + len(resolved) - len(clause)]
+    name = render(words).removesuffix(".") if place == 0 else _joined(words)
+    pronoun = clause[place]
+    before, after = text[sentence.start : pronoun.start], text[pronoun.end : sentence.end]
+    return _whole(f"{before}{name}{after}", sentence)
+
+
+def _joined(words: Clause) -> str:
+    first = words[0]
+    if first.tag == "determiner":
+        words = (first._replace(text=first.low), *words[1:])
+    return "".join(" " * token.spaced + token.text for token in words).strip()
+
+
+def _carried_over(reduced: Clause, clause: Clause, resolved: Clause) -> Clause:
+    """The reduced clause with the antecedent that the whole clause got."""
+    place = next(n for n, token in enumerate(clause) if token != resolved[n])
+    words = resolved[place : place + 1 + len(resolved) - len(clause)]
+    own = clause[place]
+    where = next((n for n, token in enumerate(reduced) if token.start == own.start), None)
+    if where is None:
+        return reduced
+    return (*reduced[:where], *words, *reduced[where + 1 :])
 
 
 def _claim(part: Clause, sentence: Span) -> TextClaim:

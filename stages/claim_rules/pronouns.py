@@ -1,101 +1,410 @@
 """Pronouns: resolve the subject of a clause, and find claims with an unresolved pronoun."""
 
 import re
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal, NamedTuple
 
-from claimflow.stages.claim_rules.clauses import ClauseStructure, clause_structure
-from claimflow.stages.claim_rules.lexicon import (
-    EVENT_PARTICIPLES,
-    STATE_PARTICIPLES,
-    is_person_noun,
+from claimflow.stages.claim_rules.clauses import (
+    ClauseStructure,
+    clause_structure,
+    first_finite_verb,
+    main_verb,
 )
+from claimflow.stages.claim_rules.lexicon import BASE_FORMS, is_person_noun, possessive
 from claimflow.stages.claim_rules.predicate_nominals import predicate_nominal
 from claimflow.stages.claim_rules.tags import FINITE, tag
 from claimflow.stages.claim_rules.tokens import (
     Clause,
+    Token,
     tokenize,
     without_parentheses,
     without_positions,
 )
 
 _PEOPLE: Final = frozenset({"he", "she"})
+_GENDER: Final = {"he": "he", "his": "he", "she": "she", "her": "she"}
+_THINGS: Final = frozenset({"it", "its"})
+_SEVERAL: Final = frozenset({"they", "their"})
+_RESOLVED: Final = _PEOPLE | _THINGS | _SEVERAL | {"his", "her"}
+_POSSESSIVES: Final = frozenset({"his", "her", "its", "their"})
+_OF_WOMEN: Final = frozenset(
+    "woman girl daughter mother wife sister queen princess actress lady grandmother aunt niece "
+    "widow bride mrs. ms. miss mrs ms heroine goddess hostess businesswoman".split()
+)
+_OF_MEN: Final = frozenset(
+    "man boy son father husband brother king prince actor gentleman grandfather uncle nephew "
+    "widower mr. mr sir god businessman".split()
+)
 _VERBS_OF_THINGS: Final = frozenset(
     "located situated founded built published released written directed constructed".split()
 )
-_PARTS_OF_NAMES: Final = frozenset({"name", "determiner", "preposition", "parenthesis"})
+_PARTS_OF_MENTIONS: Final = frozenset({"name", "noun", "number", "adjective", "participle"})
+_PLACES: Final = frozenset("in at on from near of into through across as".split())
+"""Prepositions before places, dates and roles, which are rarely meant by a later pronoun."""
+_DEFINITE: Final = frozenset("the this that his her its their".split())
+_PARTICLES: Final = frozenset(
+    "de del della da di du des la le van von der den ter bin ibn al".split()
+)
+"""Words in lower case within a name."""
+
+_MOST_MENTIONS: Final = 40
+"""Mentions of a text that are remembered: the latest. Older ones are rarely meant."""
+
+
+class _Mention(NamedTuple):
+    """A noun phrase of a sentence, as it is repeated in place of a pronoun.
+
+    `person` is None for a name that may be one.
+    """
+
+    words: Clause
+    role: Literal["subject", "object", "other"]
+    person: bool | None
+    plural: bool
+
+    @property
+    def key(self) -> frozenset[str]:
+        """The words that tell two mentions apart."""
+        return frozenset(token.low for token in self.words) - {"the"}
+
+    @property
+    def is_named(self) -> bool:
+        """Whether a reader knows what is meant: a name, or a definite noun phrase."""
+        first, *rest = self.words
+        return first.low in _DEFINITE or _is_name(rest or self.words)
 
 
 class PronounResolver:
     """Replaces subject pronouns whose antecedent is certain, as sentences are read in order.
 
-    "He" and "she" refer to the only person who was the subject of an earlier sentence; "it"
-    refers to the subject of the sentence before, where that states what the subject is. Nothing
-    else is resolved.
+    A pronoun refers to the subject of the sentence before (Grosz, Joshi and Weinstein 1995: what
+    is a pronoun now was the centre before), unless that sentence names another person for "he" and
+    "she", another thing as object for "it", or other people or things for "they". Then, and where
+    nothing of the kind was named, it stays. The question that the text answers is the sentence
+    before the first.
     """
 
-    def __init__(self) -> None:
-        self._people: dict[str, Clause] = {}
-        self._gender: str | None = None
-        self._thing: Clause = ()
+    def __init__(self, question: Clause = ()) -> None:
+        self._last: list[_Mention] = []
+        self._people: list[_Mention] = []
+        self._gender: dict[frozenset[str], str] = {}
+        self._continued = False
+        """Whether the subject of the last sentence was a pronoun: then it stays in the centre."""
+        if question:
+            self._last = _question_mentions(question)
+            self._note_people()
 
     def resolve(self, clause: Clause) -> Clause:
         """The clause with the antecedent in place of its subject pronoun, where that is certain."""
-        found = clause_structure(clause)
-        if found is None or found.verb - found.subject != 1:
+        place = _pronoun_place(clause)
+        antecedent = self._antecedent(clause, place) if place is not None else None
+        if place is None or antecedent is None:
             return clause
-        name = self._antecedent(clause[found.subject].low, clause)
-        if not name:
-            return clause
-        name = without_positions(name)
-        spaced = name[0]._replace(spaced=True)
-        return (*clause[: found.subject], spaced, *name[1:], *clause[found.subject + 1 :])
+        own = clause[place]
+        words = list(without_positions(antecedent.words))
+        words[0] = words[0]._replace(spaced=own.spaced)
+        if own.low in _POSSESSIVES and (own.tag == "determiner" or place == 0):
+            words[-1] = words[-1]._replace(text=possessive(words[-1].text))
+        return (*clause[:place], *words, *clause[place + 1 :])
 
-    def remember(self, clause: Clause) -> None:
-        """Remember the subject of a sentence, as it was written."""
-        found = clause_structure(clause)
-        if found is None:
-            self._thing = ()
-            return
-        subject = clause[found.subject : found.verb]
-        pronoun = subject[0].low if len(subject) == 1 else ""
-        if pronoun in _PEOPLE:
-            self._gender = pronoun
-        if pronoun == "it":
-            return
-        self._thing = ()
-        if not _is_name(subject):
-            return
-        named = without_parentheses(subject)
-        if _is_person(clause):
-            self._add_person(named)
-        elif (
-            predicate_nominal(clause) is not None
-            or subject[0].low == "the"
-            or _is_thing(clause, found)
-        ):
-            self._thing = named
-
-    def _antecedent(self, pronoun: str, clause: Clause) -> Clause:
-        if pronoun in _PEOPLE and len(self._people) == 1 and self._gender in (None, pronoun):
-            return next(iter(self._people.values()))
-        if pronoun == "it" and self._thing and not _may_be_expletive(clause):
-            return self._thing
-        return ()
-
-    def _add_person(self, named: Clause) -> None:
-        words = {token.low for token in named}
-        for known, clause in self._people.items():
-            if words <= {token.low for token in clause}:
+    def remember(self, clause: Clause, resolved: Clause | None = None) -> None:
+        """Remember what a sentence names; `resolved` is the sentence with its pronoun replaced."""
+        place = _pronoun_place(clause)
+        pronoun = clause[place] if place is not None else None
+        self._continued = pronoun is not None and pronoun.tag == "pronoun"
+        if resolved is None or resolved == clause:
+            if self._continued:
+                # It is not known who or what is meant: nothing before counts any more.
+                self._last = [one for one in _mentions(clause) if one.role != "subject"]
                 return
-            if words >= {token.low for token in clause}:
-                del self._people[known]
+            resolved = clause
+        self._last = _mentions(resolved)
+        if pronoun is not None and pronoun.low in _GENDER and resolved != clause:
+            self._last = [
+                one._replace(person=True) if one.role == "subject" and self._continued else one
+                for one in self._last
+            ]
+            if self._continued and self._last and self._last[0].role == "subject":
+                self._gender[self._last[0].key] = _GENDER[pronoun.low]
+        self._note_people()
+
+    def _note_people(self) -> None:
+        for one in self._last:
+            if one.person is False or one.plural:
+                continue
+            if one.role != "subject" and one.person is None:
+                continue
+            self._people = [old for old in self._people if not _same(old, one)] + [
+                _fuller(one, next((old for old in self._people if _same(old, one)), one))
+            ]
+        del self._people[:-_MOST_MENTIONS]
+
+    def _antecedent(self, clause: Clause, place: int) -> _Mention | None:
+        low = clause[place].low
+        subject = next((one for one in self._last if one.role == "subject"), None)
+        if low in _GENDER:
+            return self._person(_GENDER[low], subject)
+        if low in _THINGS:
+            if low == "it" and _may_be_expletive(clause, place):
+                return None
+            return self._thing(subject)
+        return self._several(subject)
+
+    def _person(self, gender: str, subject: _Mention | None) -> _Mention | None:
+        def fits(one: _Mention) -> bool:
+            known = self._gender_of(one)
+            return one.person is not False and not one.plural and known in (None, gender)
+
+        people = [one for one in self._people if fits(one)]
+        if subject is not None and fits(subject) and subject.is_named:
+            others = [
+                one
+                for one in self._last
+                if one.role != "subject" and fits(one) and not _same(one, subject)
+            ]
+            if not others or (self._continued and self._gender_of(subject) is not None):
+                return _fuller(
+                    subject, next((old for old in people if _same(old, subject)), subject)
+                )
+            return None
+        others = [one for one in self._last if one.person and fits(one) and one.is_named]
+        sure = others or [one for one in people if one.person] or people
+        return sure[0] if len(sure) == 1 and sure[0].is_named else None
+
+    def _gender_of(self, one: _Mention) -> str | None:
+        """The pronoun by which a person was meant before, or which a word for them says."""
+        if _OF_WOMEN & one.key:
+            return "she"
+        if _OF_MEN & one.key:
+            return "he"
+        keys = (key for key in self._gender if key <= one.key or one.key <= key)
+        return self._gender[key] if (key := next(keys, None)) is not None else None
+
+    def _thing(self, subject: _Mention | None) -> _Mention | None:
+        objects = [
+            one
+            for one in self._last
+            if one.role == "object" and not one.person and not one.plural and one.is_named
+        ]
+        if subject is not None and not subject.person and not subject.plural:
+            return None if objects and not self._continued else subject
+        return objects[0] if subject is not None and subject.person and len(objects) == 1 else None
+
+    def _several(self, subject: _Mention | None) -> _Mention | None:
+        if subject is None or not subject.plural:
+            return None
+        others = [one for one in self._last if one.role == "object" and one.plural]
+        return None if others and not self._continued else subject
+
+
+def _pronoun_place(clause: Clause) -> int | None:
+    """The index of the pronoun that is the subject of a clause, or the determiner it begins with.
+
+    None where its subject is no pronoun.
+    """
+    if clause and clause[0].low in _RESOLVED:
+        return 0
+    found = clause_structure(clause)
+    if found is None:
+        return None
+    first = clause[found.subject]
+    alone = found.verb - found.subject == 1
+    if first.low in _RESOLVED and (alone if first.tag == "pronoun" else first.tag == "determiner"):
+        return found.subject
+    return None
+
+
+def _mentions(clause: Clause) -> list[_Mention]:
+    """The noun phrases of a sentence, the subject first; without those that only describe it."""
+    phrases = list(_noun_phrases(clause))
+    structure = clause_structure(clause)
+    finite = structure.finite if structure else first_finite_verb(clause)
+    if finite is None or not phrases:
+        return []
+    main = main_verb(clause, finite)
+    first = structure.subject if structure else 0
+    before = [
+        one
+        for one in phrases
+        if first <= one[0] and one[1] <= finite and not _is_oblique(clause, one[0])
+    ]
+    subject = before[-1] if before and not _is_inserted(clause, before[-1], finite) else None
+    if subject is None and before:
+        subject = before[0]
+    stated = predicate_nominal(clause)
+    about = stated.start if stated is not None else None
+    found: list[_Mention] = []
+    places: set[int] = set()
+    for start, end in phrases:
+        is_subject = (start, end) == subject
+        if about is not None and start >= about and not is_subject:
+            continue  # "X is a city in Y": a description names nothing new.
+        role: Literal["subject", "object", "other"] = "other"
+        if subject and not is_subject and end <= finite and not _is_sure_person(clause, start, end):
+            continue  # "After leaving Oslo, Ann", "Ann, head of Acme,": beside the subject.
+        listed = start > 1 and clause[start - 1].low in ("and", "or", ",", "&")
+        if is_subject:
+            role = "subject"
+        elif (_is_oblique(clause, start) and clause[start - 1].low in _PLACES) or (
+            listed and start - 1 in places
+        ):
+            places.add(end)
+            continue
+        elif start > main and not _is_oblique(clause, start):
+            role = "object"
+        found.append(_mention(clause, start, end, role))
+    found.sort(key=lambda one: one.role != "subject")
+    if found and found[0].role == "subject":
+        found[0] = _with_predicate(found[0], clause)
+        joined = _coordinated(clause, found, phrases, subject)
+        found[0] = joined or found[0]
+    return found
+
+
+def _coordinated(
+    clause: Clause,
+    found: Sequence[_Mention],
+    phrases: Sequence[tuple[int, int]],
+    subject: tuple[int, int] | None,
+) -> _Mention | None:
+    """The subject of "Ann and Eva met", which is both; None where there is one."""
+    if subject is None:
+        return None
+    place = phrases.index(subject)
+    start = subject[0]
+    while place and clause[start - 1].low in ("and", "&") and phrases[place - 1][1] == start - 1:
+        place -= 1
+        start = phrases[place][0]
+    if start == subject[0]:
+        return None
+    words = without_positions(clause[start : subject[1]])
+    return found[0]._replace(words=words, plural=True)
+
+
+def _noun_phrases(clause: Clause) -> Iterator[tuple[int, int]]:
+    """The noun phrases `start:end` of a clause, each with the "of" phrases behind it."""
+    index = 0
+    while index < len(clause):
+        end = _phrase_end(clause, index)
+        if end == index:
+            index += 1
+            continue
+        while end + 1 < len(clause) and clause[end].low == "of":
+            more = _phrase_end(clause, end + 1)
+            if more == end + 1:
                 break
-        self._people[" ".join(token.low for token in named)] = named
+            end = more
+        yield index, end
+        index = end
 
 
-def _is_name(subject: Clause) -> bool:
-    tags = {token.tag for token in subject}
-    return tags <= _PARTS_OF_NAMES and any(token.tag == "name" for token in subject)
+def _phrase_end(clause: Clause, start: int) -> int:
+    """Where the noun phrase that begins at `start` ends; `start` itself where none does."""
+    index = start
+    if index < len(clause) and clause[index].tag == "determiner":
+        index += 1
+    first, last = index, start
+    while index < len(clause) and clause[index].tag in _PARTS_OF_MENTIONS:
+        index += 1
+        tag_of = clause[index - 1].tag
+        if tag_of in ("name", "noun") or (tag_of == "number" and last == index - 1 > first):
+            last = index
+    return last if last > first else start
+
+
+def _is_oblique(clause: Clause, start: int) -> bool:
+    return start > 0 and clause[start - 1].tag == "preposition"
+
+
+def _is_sure_person(clause: Clause, start: int, end: int) -> bool:
+    return bool(_mention(clause, start, end, "other").person)
+
+
+def _is_inserted(clause: Clause, phrase: tuple[int, int], finite: int) -> bool:
+    """Whether a comma stands between a noun phrase and the verb: "X, a city, is"."""
+    return any(token.tag in ("comma", "relative") for token in clause[phrase[1] : finite])
+
+
+def _mention(
+    clause: Clause, start: int, end: int, role: Literal["subject", "object", "other"]
+) -> _Mention:
+    words = without_positions(without_parentheses(clause[start:end]))
+    of = next((n for n, token in enumerate(words) if token.low == "of"), len(words))
+    head = words[of - 1]
+    named = _is_name(words) and not any(_is_possessive(token.low) for token in words)
+    counted = words[0].tag in ("determiner", "number") or any(t.tag == "name" for t in words)
+    person = True if is_person_noun(head.low) and counted and not named else None
+    person = None if named else bool(person)
+    plural = head.tag == "noun" and head.low.endswith("s") and not head.low.endswith(("ss", "us"))
+    return _Mention(words, role, person, plural)
+
+
+def _is_name(words: Sequence[Token]) -> bool:
+    """Whether a noun phrase is a name, such as Ludwig van Beethoven."""
+    ends = {words[0].tag, words[-1].tag}
+    return ends == {"name"} and all(
+        token.tag == "name" or token.low in _PARTICLES for token in words
+    )
+
+
+def _is_possessive(low: str) -> bool:
+    return low.endswith(("'s", "’s", "s'", "s’"))
+
+
+def _with_predicate(subject: _Mention, clause: Clause) -> _Mention:
+    """The subject with what its predicate says of it: a person, or a thing."""
+    if subject.person is not None:
+        return subject
+    if _is_person(clause):
+        return subject._replace(person=True)
+    found = clause_structure(clause)
+    if predicate_nominal(clause) is not None or (found and _is_thing(clause, found)):
+        return subject._replace(person=False)
+    return subject
+
+
+def _question_mentions(clause: Clause) -> list[_Mention]:
+    """What a question names, its subject first."""
+    if clause and clause[0].low in BASE_FORMS:
+        clause = clause[1:]  # "Tell me about X", "Describe X"
+    phrases = list(_noun_phrases(clause))
+    lows = [token.low for token in clause]
+    found: list[_Mention] = []
+    for start, end in phrases:
+        before = lows[start - 1] if start else ""
+        if before in ("what", "which", "whose", "many", "much"):
+            continue
+        if found and _is_oblique(clause, start) and before in _PLACES:
+            continue
+        role: Literal["object", "other"] = "other" if _is_oblique(clause, start) else "object"
+        one = _mention(clause, start, end, role if found else "subject")
+        if one.person is None:
+            one = one._replace(person=_asked_person(lows, one))
+        if lows[0] == "who" and lows[1:2] not in (["is"], ["was"]) and not found:
+            one = one._replace(role="object")  # "Who wrote Hamlet?"
+        found.append(one)
+    return found
+
+
+def _asked_person(lows: Sequence[str], one: _Mention) -> bool | None:
+    """Whether a question says of a name that it is one of a person; None where it may be."""
+    if one.role != "subject":
+        return None if len(one.words) > 1 else False
+    if lows[:2] in (["who", "is"], ["who", "was"]) or {"born", "die"}.intersection(lows):
+        return True
+    by_what = lows[0] == "who" or lows[:2] in (["what", "is"], ["what", "are"], ["what", "was"])
+    return False if by_what else None
+
+
+def _same(one: _Mention, other: _Mention) -> bool:
+    """Whether two mentions may be of the same: the words of one are among those of the other."""
+    return one.key <= other.key or other.key <= one.key
+
+
+def _fuller(one: _Mention, other: _Mention) -> _Mention:
+    """The mention with more words, and what is known of either."""
+    longer = other if len(other.words) > len(one.words) and other.is_named else one
+    return longer._replace(person=one.person or other.person, role=one.role)
 
 
 def _is_person(clause: Clause) -> bool:
@@ -123,16 +432,24 @@ def _is_thing(clause: Clause, found: ClauseStructure) -> bool:
     return clause[found.main].low in _VERBS_OF_THINGS
 
 
-def _may_be_expletive(clause: Clause) -> bool:
-    """Whether "it" may be an expletive: "it is known that", "it was in 1990 that"."""
-    lows = {token.low for token in clause}
-    finite = next((i for i, token in enumerate(clause) if token.tag in FINITE), 0)
-    bare = clause[finite].low in ("is", "was", "has", "would", "will", "can", "could", "may")
-    after = clause[finite + 1] if finite + 1 < len(clause) else None
-    stated = after is not None and (
-        after.low in ("a", "an") or after.low in EVENT_PARTICIPLES | STATE_PARTICIPLES
-    )
-    return "that" in lows or (bare and not stated)
+def _may_be_expletive(clause: Clause, place: int) -> bool:
+    """Whether "it" may stand for no thing: "it is known that", "it takes an hour to", "it is late".
+
+    A description with an article or a participle says what the thing is.
+    """
+    if _is_expletive(clause, place):
+        return True
+    behind = clause[place + 1 :]
+    lows = [token.low for token in behind]
+    if not behind or behind[0].tag not in ("be", "modal", "have"):
+        return bool(behind) and behind[0].low in _RAISING_VERBS | {"takes", "took", "depends"}
+    after = next((token for token in behind[1:] if token.tag != "adverb"), None)
+    if after is None:
+        return True
+    stated = after.tag in ("determiner", "participle", "gerund", "preposition", "base", "be")
+    if "that" in lows or "who" in lows:
+        return True
+    return not stated and not _COMPLEMENTIZERS.isdisjoint(lows)
 
 
 # Unresolved pronouns in a claim.
@@ -158,6 +475,14 @@ _RAISING_VERBS: Final = frozenset(
 _COPULAR_TAGS: Final = frozenset(
     {"be", "modal", "base", "verb", "adverb", "adjective", "participle"}
 )
+_JUDGING: Final = frozenset(
+    "important possible impossible necessary best better easy easier difficult hard harder "
+    "advisable recommended worth likely unlikely clear essential crucial vital common helpful "
+    "useful safe true good wise okay unclear reasonable ideal customary illegal legal typical "
+    "normal rare time".split()
+)
+"""What "it" is without standing for a thing: "it is important to", "it is worth noting"."""
+
 _WEATHER_VERBS: Final = frozenset(
     "rain rains rained raining snow snows snowed snowing hail hailed hailing".split()
 )
@@ -204,6 +529,11 @@ def _has_later_antecedent(clause: Clause, index: int) -> bool:
 def _is_expletive(clause: Clause, index: int) -> bool:
     """Whether "it" only fills the place of a subject: "it rains", "it is known that"."""
     behind = clause[index + 1 :]
+    opening = [token.low for token in behind[:8] if token.tag != "adverb"]
+    if len(opening) > 2 and behind[0].tag in ("be", "modal") and _JUDGING.intersection(opening[:3]):
+        later = opening[2:]
+        if any(low in ("to", "that", "if", "for") or low.endswith("ing") for low in later):
+            return True
     if _WEATHER_VERBS.intersection(token.low for token in behind[:3]):
         return True
     lows = [token.low for token in behind]

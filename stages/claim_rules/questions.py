@@ -1,6 +1,24 @@
-"""Answers as statements: a short answer becomes the claim that it makes as an answer."""
+"""Answers as statements: a short answer becomes the claim that it makes as an answer.
 
+The rules are of English. Where the grammar of a question is not certain, the statement quotes it:
+The answer to "How far is it?" is two miles.
+"""
+
+import re
 from typing import Final, NamedTuple
+
+from claimflow.stages.claim_rules.clauses import first_finite_verb
+from claimflow.stages.claim_rules.lexicon import (
+    BASE_FORMS,
+    BE,
+    HAVE,
+    MODALS,
+    is_past_or_participle,
+)
+from claimflow.stages.claim_rules.tags import CLOSED_CLASS, tag
+from claimflow.stages.claim_rules.tokens import Clause, Token, tokenize, trim_punctuation
+from claimflow.stages.text.refusals import is_refusal
+from claimflow.stages.text.sentences import Span, split_sentences
 
 
 class Context(NamedTuple):
@@ -14,3 +32,287 @@ class Context(NamedTuple):
 
 
 NO_CONTEXT: Final = Context()
+
+_LONGEST_QUESTION: Final = 300
+_LONGEST_ANSWER: Final = 200
+"""Characters: a longer text is not a short answer to one question."""
+
+_WH: Final = frozenset("who whom whose what which when where why how".split())
+_AUXILIARIES: Final = BE | HAVE | MODALS
+_ASKING: Final = re.compile(
+    r"(?:please\s+)?(?:name|give|tell\s+me|list|state|identify|find)\b", re.IGNORECASE
+)
+_NUMBERS: Final = frozenset(
+    "one two three four five six seven eight nine ten eleven twelve twenty hundred zero".split()
+)
+_YES: Final = re.compile(
+    r"(?P<yes>yes|yeah|yep|correct|true|right|absolutely|definitely|indeed)|(?P<no>no|nope|false"
+    r"|incorrect|wrong|not\s+really)",
+    re.IGNORECASE,
+)
+_AFTER_YES: Final = re.compile(r"\s*(?:[,.;:!–—-]+\s*|$)")
+_SENTENCES: Final = re.compile(r"[.!?]\s+\S")
+_MARKUP: Final = re.compile(r"[#|*_`>\-]")
+_CLOSING: Final = " \t\n.!;,"
+_IN_YEARS: Final = re.compile(
+    r"(?:early\s+|late\s+|mid-?)?(?:the\s+)?\d{3,4}s?\b(?:\s*(?:AD|BC|CE|BCE))?$"
+)
+_ON_DAYS: Final = re.compile(
+    r"(?:(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?\s+\d{1,2}\b"
+    r"|\d{1,2}(?:st|nd|rd|th)?\s+(?:of\s+)?(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))",
+    re.IGNORECASE,
+)
+
+
+def asked(context: Context) -> str:
+    """The question that a text answers, on one line; empty where there is none or no single one."""
+    question = " ".join(context.question.split())
+    if not question:
+        return ""
+    last = question
+    if len(question) > 1:
+        spans = split_sentences(question)
+        asking = [question[start:end] for start, end in spans if question[start:end].endswith("?")]
+        if len(asking) > 1 or (asking and not question.endswith("?")):
+            return ""
+        last = asking[0] if asking else question
+        if not asking and len(spans) > 1:
+            return ""
+    first = _first_word(last).partition("'")[0].partition("’")[0]
+    is_question = last.endswith("?") or first in _WH or is_polar(last) or _ASKING.match(last)
+    return last if is_question and len(last) <= _LONGEST_QUESTION else ""
+
+
+class ShortAnswer(NamedTuple):
+    """The statement that a phrase `start:end` of a text makes as the answer to a question."""
+
+    statement: str
+    start: int
+    end: int
+
+
+def short_answer(text: str, context: Context) -> ShortAnswer | None:
+    """The short answer that a text is, or begins with; None where there is none.
+
+    That is yes or no, with a phrase behind it or nothing, or a phrase without a finite verb.
+    """
+    question = asked(context)
+    if not question:
+        return None
+    start, end = _opening_span(text)
+    answer = text[start:end]
+    if not answer.strip(_CLOSING) or len(answer) > _LONGEST_ANSWER or "\n" in answer:
+        return None
+    statement = _statement(question, answer.strip(_CLOSING))
+    return ShortAnswer(statement, start, end) if statement else None
+
+
+def completed(text: str, context: Context) -> str | None:
+    """A text with its short answer as a statement; None where it has none."""
+    found = short_answer(text, context)
+    return f"{text[: found.start]}{found.statement}{text[found.end :]}" if found else None
+
+
+def _opening_span(text: str) -> Span:
+    """A text of one line that may be short, or the first sentence of another one."""
+    stripped = text.strip()
+    start = text.find(stripped)
+    if (
+        len(stripped) <= _LONGEST_ANSWER
+        and "\n" not in stripped
+        and _SENTENCES.search(stripped) is None
+    ):
+        return Span(start, start + len(stripped))
+    first = next(iter(split_sentences(text[: 2 * _LONGEST_ANSWER])), None)
+    # The first line of several is an answer only where it ends as a sentence does.
+    if first is None or not text[first.start : first.end].rstrip().endswith((".", "!")):
+        return Span(0, 0)
+    return first
+
+
+def _statement(question: str, answer: str) -> str | None:
+    opening = opening_of(answer) if is_polar(question) else None
+    if opening is not None:
+        rest = answer[opening[1] :].strip(_CLOSING)
+        return None if rest and _has_verb(rest) else polar_statement(question, opening[0], rest)
+    if _has_verb(answer) or is_refusal(answer) or answer.endswith(("?", ":")):
+        return None
+    if not any(character.isalnum() for character in answer) or _MARKUP.match(answer):
+        return None
+    return answer_statement(question, answer)
+
+
+def is_polar(question: str) -> bool:
+    """Whether a question asks for yes or no."""
+    return _first_word(question) in _AUXILIARIES
+
+
+def _first_word(question: str) -> str:
+    return re.split(r"[\s,]", question.lower().lstrip("\"'“ "), maxsplit=1)[0]
+
+
+def opening_of(answer: str) -> tuple[bool, int] | None:
+    """Whether an answer begins with yes (True) or no, and where that ends; None where neither."""
+    said = _YES.match(answer)
+    if said is None:
+        return None
+    after = _AFTER_YES.match(answer, said.end())
+    return (said["yes"] is not None, after.end()) if after else None
+
+
+def polar_statement(question: str, yes: bool, rest: str = "") -> str:  # noqa: FBT001
+    """The statement that yes or no makes as an answer; `rest` is what the answer says beside it."""
+    plain = None if rest else _as_statement(_words(question), yes=yes)
+    said = ("yes" if yes else "no") + (f", {rest}" if rest else "")
+    return plain or _quoted(question, said)
+
+
+def answer_statement(question: str, answer: str) -> str:
+    """The statement that a phrase makes as the answer to a question."""
+    return _by_grammar(_words(question), answer) or _quoted(question, answer)
+
+
+def _quoted(question: str, answer: str) -> str:
+    answer = _inside(answer)
+    shown = question.replace('"', "'").rstrip(".")
+    return f'The answer to "{shown}" is {answer}.'
+
+
+def _inside(answer: str) -> str:
+    """An answer as it stands within a sentence: without the capital of a small word."""
+    first = answer.split(maxsplit=1)[0]
+    small = first.lower() in CLOSED_CLASS or first.lower() in _NUMBERS
+    return answer[:1].lower() + answer[1:] if small and first not in ("I", "US") else answer
+
+
+def _has_verb(text: str) -> bool:
+    return first_finite_verb(trim_punctuation(tag(tokenize(text, 0, len(text))))) is not None
+
+
+def _words(question: str) -> Clause:
+    bare = question.rstrip("?!. ")
+    tagged = tag(tokenize(bare, 0, len(bare)))
+    return tuple(one._replace(tag="name") if one.text == "US" else one for one in tagged)
+
+
+def _text(words: Clause) -> str:
+    return "".join(" " * token.spaced + token.text for token in words).strip()
+
+
+def _sentence(*parts: str) -> str:
+    joined = " ".join(part for part in parts if part)
+    return f"{joined[:1].upper()}{joined[1:]}."
+
+
+def _as_statement(words: Clause, *, yes: bool) -> str | None:
+    """A yes/no question as a statement: "Is tin a metal" is "tin is a metal"; None if unsure."""
+    if len(words) < 3 or any(token.low in ("or", "any", "ever", "than") for token in words):
+        return None
+    auxiliary = words[0].low.replace("’", "'")
+    if auxiliary.endswith("n't"):
+        auxiliary = {"won't": "will", "can't": "can"}.get(auxiliary, auxiliary[:-3])
+    if auxiliary not in _AUXILIARIES or words[1].low in ("there", "not", "you", "i", "we", "this"):
+        return None
+    end = _subject_end(words, auxiliary)
+    if end is None:
+        return None
+    negation = "" if yes else "not"
+    return _sentence(_text(words[1:end]), auxiliary, negation, _text(words[end:]))
+
+
+def _subject_end(words: Clause, auxiliary: str) -> int | None:
+    """Where the subject that follows an auxiliary ends; None where that is not certain.
+
+    It is a noun phrase, with its "of" phrases, before a word that must begin the predicate.
+    """
+    end = _phrase_end(words, 1)
+    while end is not None and end + 1 < len(words) and words[end].low == "of":
+        end = _phrase_end(words, end + 1)
+    if end is None or end >= len(words):
+        return None
+    following = words[end]
+    if auxiliary in BE:
+        starts = ("determiner", "participle", "gerund", "adjective", "preposition", "number")
+        sure = following.tag in starts or _is_participle(following)
+        # "Is the plant in Oslo closed": a predicate may come behind the preposition.
+        inside = following.tag == "preposition" and any(
+            token.tag in ("participle", "adjective") for token in words[end:]
+        )
+        return end if sure and not inside else None
+    plain = following.tag in ("base", "verb", "be", "participle") or following.low in BASE_FORMS
+    return end if plain else None
+
+
+def _is_participle(token: Token) -> bool:
+    return token.tag == "participle" or is_past_or_participle(token.low)
+
+
+def _phrase_end(words: Clause, start: int) -> int | None:
+    """Where a simple noun phrase ends: a pronoun, a name, or a determiner with its nouns."""
+    if start >= len(words):
+        return None
+    first = words[start]
+    if first.tag == "pronoun":
+        return start + 1
+    index = start + 1 if first.tag == "determiner" else start
+    while index < len(words) and words[index].tag == "adjective":
+        index += 1
+    begin = index
+    while index < len(words) and words[index].tag in ("name", "noun", "number"):
+        # "Did the war end": a noun that is a plain form of a verb ends the phrase.
+        if index > begin and words[index].tag == "noun" and words[index].low in BASE_FORMS:
+            break
+        index += 1
+    return index if index > begin else None
+
+
+def _by_grammar(words: Clause, answer: str) -> str | None:
+    """The statement of a question with a question word; None where its grammar is not certain."""
+    if len(words) < 3 or any(token.tag == "comma" for token in words):
+        return None
+    lows = [token.low for token in words]
+    if lows[0] in ("who", "what") and lows[1] in ("is", "was", "are", "were"):
+        return _with_be(words, answer)
+    if lows[0] in ("who", "what") and words[1].tag == "verb" and words[1].low not in BASE_FORMS:
+        return _sentence(answer, _text(words[1:]))
+    if lows[0] in ("where", "when") and lows[1] in ("is", "was", "are", "were"):
+        end = _subject_end(words[1:], lows[1])
+        whole = _phrase_end(words, 2)
+        if end is not None and _is_participle(words[1 + end]):
+            place = _with_preposition(answer, time=lows[0] == "when")
+            return _sentence(_text(words[2 : 1 + end]), lows[1], _text(words[1 + end :]), place)
+        if whole == len(words):
+            place = _with_preposition(answer, time=lows[0] == "when")
+            return _sentence(_text(words[2:]), lows[1], place)
+    return None
+
+
+def _with_be(words: Clause, answer: str) -> str | None:
+    """ "Who was the first president": The first president was ANSWER."""
+    rest = words[2:]
+    end = _phrase_end(words, 2)
+    if end is None:
+        return None
+    if any(token.tag in ("verb", "be", "have", "modal") for token in rest):
+        return None
+    if any(token.tag == "pronoun" for token in rest):
+        return None
+    if words[-1].tag == "preposition":
+        return None
+    participle = next((n for n, token in enumerate(rest) if token.tag == "participle"), None)
+    if participle is not None and rest[0].tag != "determiner":
+        return None
+    return _sentence(_text(rest), words[1].low, _inside(answer))
+
+
+def _with_preposition(answer: str, *, time: bool) -> str:
+    """The answer to when or where, as an adjunct: in 1990, on May 5, in Oslo."""
+    answer = _inside(answer)
+    first = tag(tokenize(answer, 0, len(answer)))[:1]
+    if first and first[0].tag in ("preposition", "adverb", "subordinator"):
+        return answer
+    if not time:
+        return f"in {answer}"
+    if _IN_YEARS.match(answer):
+        return f"in {answer}"
+    return f"on {answer}" if _ON_DAYS.match(answer) else answer

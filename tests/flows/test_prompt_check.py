@@ -28,7 +28,9 @@ contradicted or neutral.
 """
 
 DECOMPOSE = """\
-Give JSON: texts, each with its id and its claims, atomicity {{atomicity}}, coverage {{coverage}}.
+Give JSON: texts, each with its id, its claims and what is unclear,
+atomicity {{atomicity}}, coverage {{coverage}}.
+{{context}}
 {{texts}}
 """
 
@@ -75,7 +77,7 @@ def test_a_prompt_is_shown_as_it_is_sent(check: Check) -> None:
 def test_settings_are_filled_in(check: Check) -> None:
     lines = check(DECOMPOSE)
     assert lines[0] == "prompt.md: a prompt for decompose_claims"
-    assert lines[4].endswith("atomicity low, coverage low.")
+    assert lines[5].endswith("atomicity low, coverage low.")
     assert any(line.startswith("<text-") for line in lines)
     assert warnings(lines) == []
 
@@ -124,9 +126,10 @@ def test_long_lines_are_not_wrapped_and_control_characters_are_replaced(check: C
             ],
         ),
         (
-            "{{texts}} " + DECOMPOSE.replace("{{texts}}", "Add nothing, and leave nothing out."),
+            "{{context}} {{texts}} "
+            + DECOMPOSE.replace("{{context}}", "").replace("{{texts}}", "Add nothing, omit nothing."),
             [
-                "prompt.md:1: about 29 tokens that never change stand beside or below the texts; "
+                "prompt.md:1: about 31 tokens that never change stand beside or below the texts; "
                 "put them above: providers reuse only what comes before the first text"
             ],
         ),
@@ -161,7 +164,7 @@ def test_warnings(check: Check, text: str, expected: list[str]) -> None:
             "{{texts}}\n\n{{atomicty}} {{premise}}",
             [
                 "prompt.md:3: unknown blank {{atomicty}}; did you mean 'atomicity'?",
-                "prompt.md:3: unknown blank {{premise}}; known are atomicity, coverage, texts",
+                "prompt.md:3: unknown blank {{premise}}; known are atomicity, context, coverage, texts",
             ],
         ),
         ("{{claims}}", ["prompt.md: has no blank {{premise}}; put one above {{claims}}"]),
@@ -190,15 +193,15 @@ def test_the_bundled_prompts_have_no_fault_and_no_warning(check: Check, name: st
 
 
 @pytest.mark.parametrize(
-    ("name", "texts"), [("decompose", {"texts"}), ("verify", {"premise", "claims"})]
+    ("name", "order"), [("decompose", ["context", "texts"]), ("verify", ["premise", "claims"])]
 )
-def test_the_bundled_prompts_are_long_enough_for_caches(name: str, texts: set[str]) -> None:
+def test_the_bundled_prompts_are_long_enough_for_caches(name: str, order: list[str]) -> None:
     prompt = (OURS / f"{name}.md").read_text("utf-8")
     for setting in ("atomicity", "coverage"):
         prompt = prompt.replace(f"{{{{{setting}}}}}", "low")
-    static, varying = split_prompt(prompt, texts)
+    static, varying = split_prompt(prompt, order)
     assert 1_100 <= len(static) / 4 <= 1_600
-    assert varying.split() == [f"{{{{{blank}}}}}" for blank in sorted(texts, reverse=True)]
+    assert varying.split() == [f"{{{{{blank}}}}}" for blank in order]
 
 
 def replies(prompt: str) -> list[tuple[str, dict[str, Any]]]:
@@ -250,8 +253,8 @@ def test_the_full_decomposition_matches_the_rules_for_supported_languages() -> N
     prompt = (OURS / "decompose.md").read_text("utf-8")
     ((asked, reply),) = replies(prompt)
     texts = re.findall(r"^Text \d: (.*)$", asked, re.MULTILINE)
-    assert [entry["id"] for entry in reply["texts"]] == [1, 2, 3]
+    assert [entry["id"] for entry in reply["texts"]] == [1, 2, 3, 4]
     answer = DecomposeClaims(of="response", prompt=prompt).form().answer
     for entry in reply["texts"]:
         answer.model_validate({"claims": entry["claims"]})
-    assert reply["texts"][0]["claims"][:2] == rule_claims(texts[0], "high", "high")[:2]
+    assert reply["texts"][0]["claims"][1] == rule_claims(texts[0], "high", "high")[1]

@@ -52,6 +52,8 @@ def test_one_row_per_claim_in_text_order() -> None:
             "start": start,
             "end": end,
             "status": "made",
+            "kind": None,
+            "ambiguous": None,
             "failure": None,
             "reason": None,
             "call_id": None,
@@ -120,6 +122,8 @@ def test_claims_of_a_language_model_with_their_call_and_the_sentence_they_are_fr
             "start": start,
             "end": end,
             "status": "made",
+            "kind": None,
+            "ambiguous": None,
             "failure": None,
             "reason": None,
             "call_id": content_key("call", text),
@@ -179,7 +183,7 @@ def test_the_form_has_the_settings_filled_in() -> None:
     stage = DecomposeClaims(of="response", atomicity="high", prompt=PROMPT, texts_per_call=7)
     stage.make({"samples": samples("One")}, {"llm": llm})
     prompt = "Claims, high and low:\n{{texts}}"
-    assert llm.forms == [Form(prompt, "texts", Decomposition, 7, keep_part=False)]
+    assert llm.forms == [Form(prompt, "texts", Decomposition, 7, keep_part=False, about="context")]
     assert DecomposeClaims(of="response", prompt=PROMPT).form().per_call == 1
     for wrong in (0, 51):
         with pytest.raises(ValidationError, match="texts_per_call"):

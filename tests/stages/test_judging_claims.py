@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.judging.claims import Decomposition, LlmClaim, ask_claims
+from claimflow.stages.judging.claims import (
+    ContextDecomposition,
+    Decomposition,
+    LlmClaim,
+    ask_claims,
+)
 from claimflow.stages.rows import FailureKind
 from claimflow.stages.tools import Failure, Form, Question, Reply
 
@@ -38,15 +43,26 @@ class FakeLlm:
         return Reply(Decomposition(claims=list(answer)), f"call of {text}")
 
 
+class OneReply:
+    """A language model that has one reply to everything."""
+
+    def __init__(self, reply: Reply) -> None:
+        self._reply = reply
+
+    def ask(self, questions: Sequence[Question], form: Form) -> dict[Question, Reply | Failure]:
+        assert form is FORM
+        return dict.fromkeys(questions, self._reply)
+
+
 def words(llm: FakeLlm, text: str) -> list[str] | Failure:
-    named = ask_claims([text], FORM, llm)[text]
-    return named if isinstance(named, Failure) else [claim for claim, _ in named]
+    named = ask_claims([Question(text)], FORM, llm)[Question(text)]
+    return named if isinstance(named, Failure) else [claim.claim for claim in named]
 
 
 def test_claims_once_each_in_the_order_of_the_model() -> None:
     llm = FakeLlm({"t": ["B b.", "A.", "B b.", " B\n\tb. "]})
-    named = ask_claims(["t"], FORM, llm)
-    assert named == {"t": [LlmClaim("B b.", "call of t"), LlmClaim("A.", "call of t")]}
+    named = ask_claims([Question("t")], FORM, llm)
+    assert named == {Question("t"): [LlmClaim("B b.", "call of t"), LlmClaim("A.", "call of t")]}
 
 
 def test_white_space_is_folded_and_empty_claims_are_dropped() -> None:
@@ -56,8 +72,8 @@ def test_white_space_is_folded_and_empty_claims_are_dropped() -> None:
 
 def test_distinct_texts_are_asked_in_one_request() -> None:
     llm = FakeLlm({"t": ["A."], "u": ["B."]})
-    named = ask_claims(iter(["t", "u", "t"]), FORM, llm)
-    assert list(named) == ["t", "u"]
+    named = ask_claims(map(Question, ["t", "u", "t"]), FORM, llm)
+    assert list(named) == [Question("t"), Question("u")]
     assert llm.asked == [[Question("t"), Question("u")]]
 
 
@@ -73,14 +89,14 @@ def test_a_failure_is_passed_on_and_not_asked_again(kind: FailureKind) -> None:
 def test_a_truncated_reply_is_asked_again_in_halves(kind: FailureKind) -> None:
     llm = FakeLlm({"One. Two.": ["A.", "B."], "Six. Ten.": ["C.", "A."], "t": ["D."]}, kind)
     text = "One. Two. Six. Ten."
-    named = ask_claims([text, "t"], FORM, llm)
+    named = ask_claims([Question(text), Question("t")], FORM, llm)
     assert named == {
-        text: [
+        Question(text): [
             LlmClaim("A.", "call of One. Two."),
             LlmClaim("B.", "call of One. Two."),
             LlmClaim("C.", "call of Six. Ten."),
         ],
-        "t": [LlmClaim("D.", "call of t")],
+        Question("t"): [LlmClaim("D.", "call of t")],
     }
     assert llm.asked[1:] == [[Question("One. Two."), Question("Six. Ten.")]]
 
@@ -122,9 +138,47 @@ def test_a_part_that_fails_fails_the_text(part: str) -> None:
 
 def test_texts_that_share_a_part_ask_for_it_once_at_a_time() -> None:
     llm = FakeLlm({"One.": ["A."], "Two.": ["B."], "Six.": ["C."]})
-    named = ask_claims(["One. Two.", "One. Six."], FORM, llm)
-    assert named["One. Six."] == [LlmClaim("A.", "call of One."), LlmClaim("C.", "call of Six.")]
+    named = ask_claims([Question("One. Two."), Question("One. Six.")], FORM, llm)
+    assert named[Question("One. Six.")] == [LlmClaim("A.", "call of One."), LlmClaim("C.", "call of Six.")]
     assert llm.asked[1] == [Question("One."), Question("Two."), Question("Six.")]
+
+
+def test_one_text_in_two_contexts_is_two_questions_and_its_halves_keep_the_context() -> None:
+    llm = FakeLlm({"One.": ["A."], "Two.": ["B."]})
+    asked = [Question("One. Two.", "user: Who?"), Question("One.", "user: What?")]
+    named = ask_claims(asked, FORM, llm)
+    assert list(named) == asked
+    assert llm.asked[1] == [Question("One.", "user: Who?"), Question("Two.", "user: Who?")]
+
+
+def test_what_is_unclear_is_told_of_its_claim() -> None:
+    answer = ContextDecomposition.model_validate(
+        {
+            "claims": ["He  left.", "Ann came.", "It rained there."],
+            "unclear": [
+                {"claim": "He left. ", "what": " He\n"},
+                {"claim": "It rained there.", "what": "there " * 1000},
+                {"claim": "It never came up.", "what": "It"},
+                {"claim": "Ann came.", "what": ""},
+                {"claim": ["Ann came."], "what": "Ann"},
+                {"what": "Ann"},
+                "Ann",
+            ],
+        }
+    )
+    named = ask_claims([Question("t")], FORM, OneReply(Reply(answer, "c")))[Question("t")]
+    assert isinstance(named, list)
+    assert [(one.claim, one.ambiguous) for one in named] == [
+        ("He left.", "He"),
+        ("Ann came.", None),
+        ("It rained there.", ("there " * 1000)[:200]),
+    ]
+
+
+@pytest.mark.parametrize("remark", [None, "He", 7, {"claim": "He left.", "what": "He"}, [[]]])
+def test_a_malformed_remark_loses_no_claim(remark: object) -> None:
+    answer = ContextDecomposition.model_validate({"claims": ["He left."], "unclear": remark})
+    assert (answer.claims, answer.unclear) == (["He left."], [])
 
 
 @given(st.lists(st.sampled_from(["Ann.", "Bob ran.", "Cy sat still."]), min_size=1, max_size=6))
