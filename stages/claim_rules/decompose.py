@@ -18,7 +18,15 @@ from typing import Final, Literal, NamedTuple
 from claimflow.stages.claim_rules.clauses import first_finite_verb
 from claimflow.stages.claim_rules.lexicon import ENGLISH_FUNCTION_WORDS, FOREIGN_FUNCTION_WORDS
 from claimflow.stages.claim_rules.pronouns import PronounResolver, unresolved_pronoun
-from claimflow.stages.claim_rules.questions import NO_CONTEXT, Context, asked, short_answer
+from claimflow.stages.claim_rules.questions import (
+    NO_CONTEXT,
+    Context,
+    asked,
+    is_polar,
+    opening_of,
+    polar_statement,
+    short_answer,
+)
 from claimflow.stages.claim_rules.simplify import drop_details, without_connective
 from claimflow.stages.claim_rules.split import split_clause
 from claimflow.stages.claim_rules.tags import tag
@@ -90,6 +98,10 @@ def code_blocks(text: str) -> list[tuple[int, int]]:
 Extent = Literal["low", "high"]
 
 _LONGEST: Final = 1500
+_LONGEST_OPENING: Final = 40
+_LONGEST_MESSAGE: Final = 5_000
+"""Characters: of a sentence that is split, of yes or no at its start, and of an earlier message in
+which the antecedent of a pronoun is looked for."""
 _MARKER: Final = re.compile(r"(?:(?:[-*+•‣◦–>]|#{1,6}|\(?\d{1,3}[.)]|\(?[a-zA-Z]\))\s+)+")
 _MARKUP: Final = re.compile(rf"(?!{MULTIPLICATION})\*\*|__|\s*\[\d{{1,3}}\]|`")
 _LINK: Final = re.compile(r"\[([^\[\]\n]{1,200})\]\([^()\s]{1,300}\)")
@@ -132,21 +144,105 @@ def take_apart(
     """
     claims: dict[str, TextClaim] = {}
     non_claims: list[NonClaim] = []
-    resolver = PronounResolver(_clause(asked(context)))
-    answer = short_answer(text, context)
-    if answer is not None:
-        said = _clause(answer.statement)
-        resolver.remember(said)
-        claims[answer.statement] = _marked(TextClaim(*answer))
-    for kind, sentence in _sentences(text):
-        if answer is not None and sentence.start < answer.end and answer.start < sentence.end:
-            continue
-        if kind is not None:
+    question = _question(context)
+    resolver = PronounResolver(_clause(question))
+    sentences = list(_sentences(text))
+    place = _answering(sentences, text, question)
+    for number, (kind, sentence) in enumerate(sentences):
+        span = sentence
+        if number == place:
+            statement, span = _answer(text, sentence, question, whole=len(sentences) == 1)
+            if statement is not None:
+                said = _clause(statement.claim)
+                resolver.remember(said, who=question.lower().startswith("who"))
+                claims[statement.claim] = statement
+            if span.start >= span.end:
+                continue
+        elif kind is not None:
             non_claims.append(NonClaim(kind, *sentence))
             continue
-        for claim in _claims(text, sentence, resolver, atomicity, coverage):
-            claims.setdefault(claim.claim, claim)
+        for claim in _claims(text, span, resolver, atomicity, coverage):
+            # Behind "Yes," it begins with a small letter.
+            words = claim.claim[:1].upper() + claim.claim[1:] if number == place else claim.claim
+            claims.setdefault(words, _marked(claim._replace(claim=words)))
     return sorted([*claims.values(), *non_claims], key=lambda one: (one.start, one.end))
+
+
+def completed(text: str, context: Context) -> str | None:
+    """A text with its short answer as a statement; None where it has none."""
+    question = _question(context)
+    if not question or not text.strip():
+        return None
+    sentences = list(_sentences(text))
+    place = _answering(sentences, text, question)
+    if place is None:
+        return None
+    sentence = sentences[place][1]
+    statement, rest = _answer(text, sentence, question, whole=len(sentences) == 1)
+    if statement is None:
+        return None
+    behind = text[rest.start :].lstrip(" ")
+    return f"{text[: sentence.start]}{statement.claim} {behind}".rstrip()
+
+
+def _answering(
+    sentences: list[tuple[NonClaimKind | None, Span]], text: str, question: str
+) -> int | None:
+    """The sentence that may be a short answer: the first that is a claim, or is yes or no."""
+    if not question:
+        return None
+    polar = is_polar(question)
+    for number, (kind, sentence) in enumerate(sentences):
+        said = text[sentence.start : min(sentence.end, sentence.start + _LONGEST_OPENING)]
+        if kind is None or (polar and opening_of(said) is not None):
+            return number
+    return None
+
+
+def _answer(
+    text: str, sentence: Span, question: str, *, whole: bool
+) -> tuple[TextClaim | None, Span]:
+    """What a sentence states as the answer to the question, and the rest of it, to take apart.
+
+    A phrase in a text of several sentences is an answer only where it ends as a sentence does.
+    """
+    piece = text[sentence.start : sentence.end]
+    rest = Span(sentence.end, sentence.end)
+    statement = None
+    if whole or piece.rstrip().endswith((".", "!")):
+        statement = short_answer(question, _without_markup(piece))
+    if statement is not None:
+        return _marked(TextClaim(statement, *sentence)), rest
+    opening = opening_of(piece) if is_polar(question) else None
+    if opening is None:
+        return None, sentence
+    yes, length = opening
+    behind = Span(sentence.start + length, sentence.end)
+    if yes:
+        return None, behind
+    # "No, it ended in 1944" says two things.
+    said = TextClaim(polar_statement(question, yes), sentence.start, sentence.start + length)
+    return _marked(said), behind
+
+
+def _question(context: Context) -> str:
+    """The question that a text answers, its pronoun resolved by the last two messages before."""
+    question = asked(context)
+    if not question or not context.history:
+        return question
+    resolver = PronounResolver()
+    for role, message in context.history[-2:]:
+        told = message[:_LONGEST_MESSAGE]
+        if role == "user":
+            resolver = PronounResolver(_clause(asked(Context(told))))
+            continue
+        for kind, (start, end) in _sentences(told):
+            if kind is None and end - start <= _LONGEST:
+                clause = trim_punctuation(tag(tokenize(told, start, end)))
+                resolver.remember(clause, resolver.resolve(clause))
+    clause = _clause(question)
+    resolved = resolver.resolve_question(clause)
+    return _replaced(question, Span(0, len(question)), clause, resolved).claim
 
 
 def _clause(question: str) -> Clause:
@@ -170,6 +266,7 @@ def _sentences(text: str) -> Iterator[tuple[NonClaimKind | None, Span]]:
             continue
         piece = text[start:end]
         if is_non_claim(piece, alone=len(sentences) == 1) or is_refusal(piece):
+            yield "greeting", Span(start, end)
             continue
         marker = _MARKER.match(piece)
         if marker is None or marker.end() < len(piece):

@@ -38,9 +38,15 @@ _OF_MEN: Final = frozenset(
 _VERBS_OF_THINGS: Final = frozenset(
     "located situated founded built published released written directed constructed".split()
 )
+_MAKING: Final = frozenset(
+    "wrote created founded directed invented painted composed built designed discovered released "
+    "published produced developed written recorded sang".split()
+)
+"""Verbs whose object is a thing."""
 _PARTS_OF_MENTIONS: Final = frozenset({"name", "noun", "number", "adjective", "participle"})
 _PLACES: Final = frozenset("in at on from near of into through across as".split())
 """Prepositions before places, dates and roles, which are rarely meant by a later pronoun."""
+_LISTING: Final = frozenset({"and", "or", ",", "&"})
 _DEFINITE: Final = frozenset("the this that his her its their".split())
 _PARTICLES: Final = frozenset(
     "de del della da di du des la le van von der den ter bin ibn al".split()
@@ -71,7 +77,8 @@ class _Mention(NamedTuple):
     def is_named(self) -> bool:
         """Whether a reader knows what is meant: a name, or a definite noun phrase."""
         first, *rest = self.words
-        return first.low in _DEFINITE or _is_name(rest or self.words)
+        named = _is_name(self.words) or (first.tag == "determiner" and _is_name(rest))
+        return first.low in _DEFINITE or named
 
 
 class PronounResolver:
@@ -96,7 +103,14 @@ class PronounResolver:
 
     def resolve(self, clause: Clause) -> Clause:
         """The clause with the antecedent in place of its subject pronoun, where that is certain."""
-        place = _pronoun_place(clause)
+        return self._resolve(clause, _pronoun_place(clause))
+
+    def resolve_question(self, clause: Clause) -> Clause:
+        """A question with the antecedent in place of its first pronoun, where that is certain."""
+        places = (n for n, token in enumerate(clause) if token.low in _RESOLVED)
+        return self._resolve(clause, next(places, None))
+
+    def _resolve(self, clause: Clause, place: int | None) -> Clause:
         antecedent = self._antecedent(clause, place) if place is not None else None
         if place is None or antecedent is None:
             return clause
@@ -107,8 +121,13 @@ class PronounResolver:
             words[-1] = words[-1]._replace(text=possessive(words[-1].text))
         return (*clause[:place], *words, *clause[place + 1 :])
 
-    def remember(self, clause: Clause, resolved: Clause | None = None) -> None:
-        """Remember what a sentence names; `resolved` is the sentence with its pronoun replaced."""
+    def remember(
+        self, clause: Clause, resolved: Clause | None = None, *, who: bool = False
+    ) -> None:
+        """Remember what a sentence names; `resolved` is the sentence with its pronoun replaced.
+
+        With `who` its subject is a person, as it answers the question who it is.
+        """
         place = _pronoun_place(clause)
         pronoun = clause[place] if place is not None else None
         self._continued = pronoun is not None and pronoun.tag == "pronoun"
@@ -119,6 +138,8 @@ class PronounResolver:
                 return
             resolved = clause
         self._last = _mentions(resolved)
+        if who and self._last and self._last[0].role == "subject":
+            self._last[0] = self._last[0]._replace(person=True)
         if pronoun is not None and pronoun.low in _GENDER and resolved != clause:
             self._last = [
                 one._replace(person=True) if one.role == "subject" and self._continued else one
@@ -141,6 +162,9 @@ class PronounResolver:
 
     def _antecedent(self, clause: Clause, place: int) -> _Mention | None:
         low = clause[place].low
+        # What a clause names cannot be what its subject pronoun means: "she met Ann".
+        own = {token.low for token in clause[place + 1 :] if token.tag == "name"}
+        self._last = [one for one in self._last if not self._is_own(one, own)]
         subject = next((one for one in self._last if one.role == "subject"), None)
         if low in _GENDER:
             return self._person(_GENDER[low], subject)
@@ -149,6 +173,10 @@ class PronounResolver:
                 return None
             return self._thing(subject)
         return self._several(subject)
+
+    @staticmethod
+    def _is_own(one: _Mention, own: set[str]) -> bool:
+        return one.role != "subject" and _is_name(one.words) and one.key <= own
 
     def _person(self, gender: str, subject: _Mention | None) -> _Mention | None:
         def fits(one: _Mention) -> bool:
@@ -215,61 +243,59 @@ def _pronoun_place(clause: Clause) -> int | None:
 
 
 def _mentions(clause: Clause) -> list[_Mention]:
-    """The noun phrases of a sentence, the subject first; without those that only describe it."""
+    """What a sentence names, the subject first; without what only describes it, and places."""
     phrases = list(_noun_phrases(clause))
     structure = clause_structure(clause)
     finite = structure.finite if structure else first_finite_verb(clause)
     if finite is None or not phrases:
         return []
+    subject = _subject(clause, phrases, finite, structure.subject if structure else 0)
+    if subject is None:
+        return []
     main = main_verb(clause, finite)
-    first = structure.subject if structure else 0
-    before = [
-        one
-        for one in phrases
-        if first <= one[0] and one[1] <= finite and not _is_oblique(clause, one[0])
-    ]
-    subject = before[-1] if before and not _is_inserted(clause, before[-1], finite) else None
-    if subject is None and before:
-        subject = before[0]
-    stated = predicate_nominal(clause)
-    about = stated.start if stated is not None else None
-    found: list[_Mention] = []
+    copula = clause[main].tag == "be"
+    found = [_with_predicate(_mention(clause, *subject, "subject"), clause)]
+    found[0] = _coordinated(clause, found[0], phrases, subject) or found[0]
     places: set[int] = set()
     for start, end in phrases:
-        is_subject = (start, end) == subject
-        if about is not None and start >= about and not is_subject:
-            continue  # "X is a city in Y": a description names nothing new.
-        role: Literal["subject", "object", "other"] = "other"
-        if subject and not is_subject and end <= finite and not _is_sure_person(clause, start, end):
-            continue  # "After leaving Oslo, Ann", "Ann, head of Acme,": beside the subject.
-        listed = start > 1 and clause[start - 1].low in ("and", "or", ",", "&")
-        if is_subject:
-            role = "subject"
-        elif (_is_oblique(clause, start) and clause[start - 1].low in _PLACES) or (
-            listed and start - 1 in places
-        ):
+        before = clause[start - 1].low if start else ""
+        oblique = _is_oblique(clause, start)
+        if (oblique and before in _PLACES) or (before in _LISTING and start - 1 in places):
             places.add(end)
             continue
-        elif start > main and not _is_oblique(clause, start):
-            role = "object"
-        found.append(_mention(clause, start, end, role))
-    found.sort(key=lambda one: one.role != "subject")
-    if found and found[0].role == "subject":
-        found[0] = _with_predicate(found[0], clause)
-        joined = _coordinated(clause, found, phrases, subject)
-        found[0] = joined or found[0]
+        if start < subject[1] or end <= finite:
+            # "After leaving Oslo, Ann", "Ann, head of Acme,": beside the subject.
+            continue
+        one = _mention(clause, start, end, "other" if oblique else "object")
+        if copula and not oblique:
+            # "X is a city" names nothing new; "the head of Acme is Ann" says who that is.
+            if start == main + 1 and _is_name(one.words) and not _is_name(found[0].words):
+                found[0] = one._replace(role="subject", person=found[0].person or None)
+            continue
+        if one.role == "object" and one.person is None and clause[main].low in _MAKING:
+            one = one._replace(person=False)
+        found.append(one)
     return found
 
 
+def _subject(
+    clause: Clause, phrases: Sequence[tuple[int, int]], finite: int, first: int
+) -> tuple[int, int] | None:
+    """The noun phrase before the finite verb that is its subject, at `first` or behind it."""
+    before = [
+        (start, end)
+        for start, end in phrases
+        if first <= start and end <= finite and not _is_oblique(clause, start)
+    ]
+    if not before:
+        return None
+    return before[0] if _is_inserted(clause, before[-1], finite) else before[-1]
+
+
 def _coordinated(
-    clause: Clause,
-    found: Sequence[_Mention],
-    phrases: Sequence[tuple[int, int]],
-    subject: tuple[int, int] | None,
+    clause: Clause, one: _Mention, phrases: Sequence[tuple[int, int]], subject: tuple[int, int]
 ) -> _Mention | None:
     """The subject of "Ann and Eva met", which is both; None where there is one."""
-    if subject is None:
-        return None
     place = phrases.index(subject)
     start = subject[0]
     while place and clause[start - 1].low in ("and", "&") and phrases[place - 1][1] == start - 1:
@@ -278,7 +304,7 @@ def _coordinated(
     if start == subject[0]:
         return None
     words = without_positions(clause[start : subject[1]])
-    return found[0]._replace(words=words, plural=True)
+    return one._replace(words=words, plural=True)
 
 
 def _noun_phrases(clause: Clause) -> Iterator[tuple[int, int]]:
@@ -316,10 +342,6 @@ def _is_oblique(clause: Clause, start: int) -> bool:
     return start > 0 and clause[start - 1].tag == "preposition"
 
 
-def _is_sure_person(clause: Clause, start: int, end: int) -> bool:
-    return bool(_mention(clause, start, end, "other").person)
-
-
 def _is_inserted(clause: Clause, phrase: tuple[int, int], finite: int) -> bool:
     """Whether a comma stands between a noun phrase and the verb: "X, a city, is"."""
     return any(token.tag in ("comma", "relative") for token in clause[phrase[1] : finite])
@@ -341,7 +363,7 @@ def _mention(
 
 def _is_name(words: Sequence[Token]) -> bool:
     """Whether a noun phrase is a name, such as Ludwig van Beethoven."""
-    ends = {words[0].tag, words[-1].tag}
+    ends = {words[0].tag, words[-1].tag} if words else set()
     return ends == {"name"} and all(
         token.tag == "name" or token.low in _PARTICLES for token in words
     )
@@ -377,6 +399,10 @@ def _question_mentions(clause: Clause) -> list[_Mention]:
         if found and _is_oblique(clause, start) and before in _PLACES:
             continue
         role: Literal["object", "other"] = "other" if _is_oblique(clause, start) else "object"
+        if any(token.tag == "modal" for token in clause[:start]):
+            # "Did the war end": a plain form of a verb ends the phrase.
+            later = range(start + 2, end)
+            end = next((n for n in later if lows[n] in BASE_FORMS), end)  # noqa: PLW2901
         one = _mention(clause, start, end, role if found else "subject")
         if one.person is None:
             one = one._replace(person=_asked_person(lows, one))

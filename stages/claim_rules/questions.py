@@ -18,7 +18,7 @@ from claimflow.stages.claim_rules.lexicon import (
 from claimflow.stages.claim_rules.tags import CLOSED_CLASS, tag
 from claimflow.stages.claim_rules.tokens import Clause, Token, tokenize, trim_punctuation
 from claimflow.stages.text.refusals import is_refusal
-from claimflow.stages.text.sentences import Span, split_sentences
+from claimflow.stages.text.sentences import split_sentences
 
 
 class Context(NamedTuple):
@@ -42,6 +42,7 @@ _AUXILIARIES: Final = BE | HAVE | MODALS
 _ASKING: Final = re.compile(
     r"(?:please\s+)?(?:name|give|tell\s+me|list|state|identify|find)\b", re.IGNORECASE
 )
+_SMALL: Final = frozenset({"determiner", "preposition", "adverb", "coordinator", "subordinator"})
 _NUMBERS: Final = frozenset(
     "one two three four five six seven eight nine ten eleven twelve twenty hundred zero".split()
 )
@@ -51,7 +52,6 @@ _YES: Final = re.compile(
     re.IGNORECASE,
 )
 _AFTER_YES: Final = re.compile(r"\s*(?:[,.;:!–—-]+\s*|$)")
-_SENTENCES: Final = re.compile(r"[.!?]\s+\S")
 _MARKUP: Final = re.compile(r"[#|*_`>\-]")
 _CLOSING: Final = " \t\n.!;,"
 _IN_YEARS: Final = re.compile(
@@ -83,63 +83,23 @@ def asked(context: Context) -> str:
     return last if is_question and len(last) <= _LONGEST_QUESTION else ""
 
 
-class ShortAnswer(NamedTuple):
-    """The statement that a phrase `start:end` of a text makes as the answer to a question."""
+def short_answer(question: str, answer: str) -> str | None:
+    """The statement that a phrase makes as the answer to a question; None where it makes none.
 
-    statement: str
-    start: int
-    end: int
-
-
-def short_answer(text: str, context: Context) -> ShortAnswer | None:
-    """The short answer that a text is, or begins with; None where there is none.
-
-    That is yes or no, with a phrase behind it or nothing, or a phrase without a finite verb.
+    The phrase is yes or no, with words without a verb behind it or none, or has no finite verb.
     """
-    question = asked(context)
-    if not question:
+    bare = answer.strip(_CLOSING)
+    if not question or not bare or len(answer) > _LONGEST_ANSWER or "\n" in bare:
         return None
-    start, end = _opening_span(text)
-    answer = text[start:end]
-    if not answer.strip(_CLOSING) or len(answer) > _LONGEST_ANSWER or "\n" in answer:
-        return None
-    statement = _statement(question, answer.strip(_CLOSING))
-    return ShortAnswer(statement, start, end) if statement else None
-
-
-def completed(text: str, context: Context) -> str | None:
-    """A text with its short answer as a statement; None where it has none."""
-    found = short_answer(text, context)
-    return f"{text[: found.start]}{found.statement}{text[found.end :]}" if found else None
-
-
-def _opening_span(text: str) -> Span:
-    """A text of one line that may be short, or the first sentence of another one."""
-    stripped = text.strip()
-    start = text.find(stripped)
-    if (
-        len(stripped) <= _LONGEST_ANSWER
-        and "\n" not in stripped
-        and _SENTENCES.search(stripped) is None
-    ):
-        return Span(start, start + len(stripped))
-    first = next(iter(split_sentences(text[: 2 * _LONGEST_ANSWER])), None)
-    # The first line of several is an answer only where it ends as a sentence does.
-    if first is None or not text[first.start : first.end].rstrip().endswith((".", "!")):
-        return Span(0, 0)
-    return first
-
-
-def _statement(question: str, answer: str) -> str | None:
-    opening = opening_of(answer) if is_polar(question) else None
+    opening = opening_of(bare) if is_polar(question) else None
     if opening is not None:
-        rest = answer[opening[1] :].strip(_CLOSING)
+        rest = bare[opening[1] :].strip(_CLOSING)
         return None if rest and _has_verb(rest) else polar_statement(question, opening[0], rest)
-    if _has_verb(answer) or is_refusal(answer) or answer.endswith(("?", ":")):
+    if _has_verb(bare) or is_refusal(answer) or bare.endswith(("?", ":")):
         return None
-    if not any(character.isalnum() for character in answer) or _MARKUP.match(answer):
+    if not any(character.isalnum() for character in bare) or _MARKUP.match(bare):
         return None
-    return answer_statement(question, answer)
+    return answer_statement(question, bare)
 
 
 def is_polar(question: str) -> bool:
@@ -160,7 +120,7 @@ def opening_of(answer: str) -> tuple[bool, int] | None:
     return (said["yes"] is not None, after.end()) if after else None
 
 
-def polar_statement(question: str, yes: bool, rest: str = "") -> str:  # noqa: FBT001
+def polar_statement(question: str, yes: bool, rest: str = "") -> str:
     """The statement that yes or no makes as an answer; `rest` is what the answer says beside it."""
     plain = None if rest else _as_statement(_words(question), yes=yes)
     said = ("yes" if yes else "no") + (f", {rest}" if rest else "")
@@ -181,11 +141,12 @@ def _quoted(question: str, answer: str) -> str:
 def _inside(answer: str) -> str:
     """An answer as it stands within a sentence: without the capital of a small word."""
     first = answer.split(maxsplit=1)[0]
-    small = first.lower() in CLOSED_CLASS or first.lower() in _NUMBERS
+    small = CLOSED_CLASS.get(first.lower()) in _SMALL or first.lower() in _NUMBERS
     return answer[:1].lower() + answer[1:] if small and first not in ("I", "US") else answer
 
 
 def _has_verb(text: str) -> bool:
+    text = _ON_DAYS.sub("", text)  # "May 5"
     return first_finite_verb(trim_punctuation(tag(tokenize(text, 0, len(text))))) is not None
 
 
@@ -255,7 +216,9 @@ def _phrase_end(words: Clause, start: int) -> int | None:
     if first.tag == "pronoun":
         return start + 1
     index = start + 1 if first.tag == "determiner" else start
-    while index < len(words) and words[index].tag == "adjective":
+    while index < len(words) and (
+        words[index].tag == "adjective" or words[index].low in ("first", "most", "least", "only")
+    ):
         index += 1
     begin = index
     while index < len(words) and words[index].tag in ("name", "noun", "number"):
@@ -268,7 +231,7 @@ def _phrase_end(words: Clause, start: int) -> int | None:
 
 def _by_grammar(words: Clause, answer: str) -> str | None:
     """The statement of a question with a question word; None where its grammar is not certain."""
-    if len(words) < 3 or any(token.tag == "comma" for token in words):
+    if len(words) < 2 or any(token.tag == "comma" for token in words):
         return None
     lows = [token.low for token in words]
     if lows[0] in ("who", "what") and lows[1] in ("is", "was", "are", "were"):

@@ -12,6 +12,7 @@ import pytest
 from claimflow.flows.cli.plan import check_prompt_file
 from claimflow.flows.errors import InputError
 from claimflow.stages.claim_rules.decompose import decompose
+from claimflow.stages.claim_rules.questions import Context
 from claimflow.stages.decompose import DecomposeClaims
 from claimflow.stages.prompts import split_prompt
 from claimflow.stages.verify import VerifyClaims
@@ -127,7 +128,9 @@ def test_long_lines_are_not_wrapped_and_control_characters_are_replaced(check: C
         ),
         (
             "{{context}} {{texts}} "
-            + DECOMPOSE.replace("{{context}}", "").replace("{{texts}}", "Add nothing, omit nothing."),
+            + DECOMPOSE.replace("{{context}}", "").replace(
+                "{{texts}}", "Add nothing, omit nothing."
+            ),
             [
                 "prompt.md:1: about 31 tokens that never change stand beside or below the texts; "
                 "put them above: providers reuse only what comes before the first text"
@@ -164,7 +167,8 @@ def test_warnings(check: Check, text: str, expected: list[str]) -> None:
             "{{texts}}\n\n{{atomicty}} {{premise}}",
             [
                 "prompt.md:3: unknown blank {{atomicty}}; did you mean 'atomicity'?",
-                "prompt.md:3: unknown blank {{premise}}; known are atomicity, context, coverage, texts",
+                "prompt.md:3: unknown blank {{premise}}; known are atomicity, context, coverage, "
+                "texts",
             ],
         ),
         ("{{claims}}", ["prompt.md: has no blank {{premise}}; put one above {{claims}}"]),
@@ -246,7 +250,9 @@ def test_the_examples_of_decomposition_match_the_rules() -> None:
 
 
 def rule_claims(text: str, atomicity: Any, coverage: Any) -> list[str]:
-    return [claim.claim for claim in decompose(text, atomicity=atomicity, coverage=coverage)]
+    context = Context("Where is the Eiffel Tower?")
+    found = decompose(text, atomicity=atomicity, coverage=coverage, context=context)
+    return [claim.claim for claim in found]
 
 
 def test_the_full_decomposition_matches_the_rules_for_supported_languages() -> None:
@@ -257,4 +263,4 @@ def test_the_full_decomposition_matches_the_rules_for_supported_languages() -> N
     answer = DecomposeClaims(of="response", prompt=prompt).form().answer
     for entry in reply["texts"]:
         answer.model_validate({"claims": entry["claims"]})
-    assert reply["texts"][0]["claims"][1] == rule_claims(texts[0], "high", "high")[1]
+    assert reply["texts"][0]["claims"][:2] == rule_claims(texts[0], "high", "high")[:2]

@@ -1,5 +1,6 @@
 """The stage: claims of samples as rows."""
 
+import json
 from collections.abc import Mapping, Sequence
 
 import polars as pl
@@ -7,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from claimflow.stages.decompose import DecomposeClaims
-from claimflow.stages.judging.claims import Decomposition
+from claimflow.stages.judging.claims import ContextDecomposition, Decomposition
 from claimflow.stages.rows import Claim, Sample, content_key
 from claimflow.stages.tables import build, schema
 from claimflow.stages.tools import Failure, Form, Question, Reply
@@ -66,10 +67,8 @@ def test_one_row_per_claim_in_text_order() -> None:
     ]
 
 
-def test_missing_empty_and_claimless_texts_give_no_rows() -> None:
-    table = DecomposeClaims(of="response").make(
-        {"samples": samples(None, "", "Who?", "I don't know.")}, {}
-    )
+def test_missing_and_empty_texts_give_no_rows() -> None:
+    table = DecomposeClaims(of="response").make({"samples": samples(None, "", " \n")}, {})
     assert table.height == 0
     assert table.schema == schema(Claim)
 
@@ -218,3 +217,86 @@ def test_markers_are_kept_as_in_earlier_releases() -> None:
     stage = DecomposeClaims(of="response")
     assert "citation_markers" not in stage.fingerprint_settings()
     assert "Rome is old [1, 3]." in stage.make({"samples": samples(CITING)}, {})["claim"]
+
+
+CONTEXT_PROMPT = f"Context: {{{{context}}}}\n{PROMPT}"
+ASKED = {"sample_id": "s", "user_input": "Who came?", "response": "Ann"}
+TALK = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}]
+
+
+class Listener(FakeLlm):
+    """Notes the whole questions."""
+
+    def __init__(self) -> None:
+        super().__init__(Ann=["Ann came."])
+        self.questions: list[Question] = []
+
+    def ask(self, questions: Sequence[Question], form: Form) -> Mapping[Question, Reply | Failure]:
+        self.questions += questions
+        return super().ask(questions, form)
+
+
+@pytest.mark.parametrize(
+    ("settings", "premise"),
+    [
+        ({}, "user: Who came?"),
+        ({"context": "question"}, "user: Who came?"),
+        ({"context": "conversation"}, "user: Hello\n\nassistant: Hi\n\nuser: Who came?"),
+        ({"context": "none"}, ""),
+    ],
+)
+def test_a_language_model_reads_the_context(settings: dict[str, str], premise: str) -> None:
+    table = build(Sample, [ASKED | {"metadata": json.dumps({"history": TALK})}])
+    stage = DecomposeClaims.model_validate(settings | {"of": "response", "prompt": CONTEXT_PROMPT})
+    llm = Listener()
+    assert stage.make({"samples": table}, {"llm": llm})["claim"].to_list() == ["Ann came."]
+    assert llm.questions == [Question("Ann", premise)]
+    assert llm.forms[0].answer is ContextDecomposition
+
+
+@pytest.mark.parametrize(
+    "history", [None, "Hello", [], ["Hello"], [{"role": "user"}], {"role": 1, "content": 2}]
+)
+def test_metadata_without_earlier_messages_are_no_history(history: object) -> None:
+    table = build(Sample, [ASKED | {"metadata": json.dumps({"history": history})}])
+    settings = {"of": "response", "prompt": CONTEXT_PROMPT, "context": "conversation"}
+    llm = Listener()
+    DecomposeClaims.model_validate(settings).make({"samples": table}, {"llm": llm})
+    assert llm.questions == [Question("Ann", "user: Who came?")]
+
+
+def test_a_prompt_without_the_blank_is_asked_as_before() -> None:
+    llm = Listener()
+    stage = DecomposeClaims(of="response", prompt=PROMPT)
+    stage.make({"samples": build(Sample, [ASKED])}, {"llm": llm})
+    assert llm.questions == [Question("Ann")]
+    assert llm.forms[0].answer is Decomposition
+    with pytest.raises(ValidationError, match=r"put \{\{context\}\} above \{\{texts\}\}"):
+        DecomposeClaims(of="response", prompt=PROMPT, context="question")
+    assert DecomposeClaims(of="response", prompt=PROMPT, context="none").context == "none"
+
+
+def test_the_question_is_read_only_where_it_is_the_context() -> None:
+    def columns(context: str) -> set[str]:
+        stage = DecomposeClaims.model_validate({"of": "response", "context": context})
+        return {"user_input", "metadata"}.intersection(stage.columns_of("samples"))
+
+    assert columns("none") == set()
+    assert columns("question") == {"user_input"}
+    assert columns("conversation") == {"user_input", "metadata"}
+    made = [
+        DecomposeClaims.model_validate({"of": "response", "context": context})
+        .make({"samples": build(Sample, [ASKED])}, {})["claim"]
+        .to_list()
+        for context in ("none", "question")
+    ]
+    assert made == [["Ann"], ["Ann came."]]
+
+
+def test_an_ambiguous_claim_says_what_is_unclear() -> None:
+    table = samples("Ann met Eva. She was ill.")
+    rows = DecomposeClaims(of="response").make({"samples": table}, {})
+    assert rows.select("claim", "ambiguous").rows() == [
+        ("Ann met Eva.", None),
+        ("She was ill.", "She"),
+    ]

@@ -139,7 +139,10 @@ def test_a_part_that_fails_fails_the_text(part: str) -> None:
 def test_texts_that_share_a_part_ask_for_it_once_at_a_time() -> None:
     llm = FakeLlm({"One.": ["A."], "Two.": ["B."], "Six.": ["C."]})
     named = ask_claims([Question("One. Two."), Question("One. Six.")], FORM, llm)
-    assert named[Question("One. Six.")] == [LlmClaim("A.", "call of One."), LlmClaim("C.", "call of Six.")]
+    assert named[Question("One. Six.")] == [
+        LlmClaim("A.", "call of One."),
+        LlmClaim("C.", "call of Six."),
+    ]
     assert llm.asked[1] == [Question("One."), Question("Two."), Question("Six.")]
 
 
