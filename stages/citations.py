@@ -19,10 +19,12 @@ class FindCitations(Stage):
     """
 
     use: ClassVar[str] = "find_citations"
+    version: ClassVar[int] = 2
     by_row: ClassVar[bool] = True
     columns: ClassVar = {
         "samples": ("sample_id", "response", "retrieved_contexts"),
-        "response_claims": ("claim_id", "sample_id", "of", "claim", "status"),
+        # Where a claim stands follows from its words, its text and the version of its stage.
+        "response_claims": ("claim_id", "sample_id", "of", "claim", "status", "start"),
     }
     expects: ClassVar = {"response_claims": {"of": "response"}}
 
@@ -37,16 +39,18 @@ class FindCitations(Stage):
         has no row, nor has a claim without citations.
         """
         made = response_claims.filter(pl.col("status") == "made", pl.col("claim").is_not_null())
-        claims: dict[str, dict[str, str]] = {}
-        for sample_id, claim_id, claim in made.select("sample_id", "claim_id", "claim").iter_rows():
-            claims.setdefault(sample_id, {})[claim_id] = claim
+        claims: dict[str, dict[str, tuple[str, int | None]]] = {}
+        columns = made.select("sample_id", "claim_id", "claim", "start")
+        for sample_id, claim_id, claim, start in columns.iter_rows():
+            claims.setdefault(sample_id, {})[claim_id] = claim, start
         rows = []
         texts = samples.select("sample_id", "response", "retrieved_contexts").iter_rows()
         for sample_id, response, contexts in texts:
             of_sample = claims.get(sample_id)
             if not of_sample or not response or contexts is None:
                 continue
-            cited = cited_by(list(of_sample.values()), response, contexts)
+            words, starts = zip(*of_sample.values(), strict=True)
+            cited = cited_by(words, response, contexts, starts)
             for claim_id, marks in zip(of_sample, cited, strict=True):
                 key = {"claim_id": claim_id, "sample_id": sample_id}
                 rows += [key | mark._asdict() for mark in marks]

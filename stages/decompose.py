@@ -21,6 +21,9 @@ from claimflow.stages.tools import LLM, Failure, Form, Question
 _CONTEXT: Final = "context"
 """The blank of a prompt for what a reader of the text knows."""
 
+ContextSetting = Literal["none", "question", "conversation"]
+"""What is read beside a text: nothing, the question, or also the messages before it."""
+
 
 class DecomposeClaims(Stage):
     """Claims of one side of every sample, by rules or, with a `prompt`, by a language model.
@@ -53,7 +56,7 @@ class DecomposeClaims(Stage):
     atomicity: Literal["low", "high"] = "low"
     coverage: Literal["low", "high"] = "low"
     prompt: Annotated[str | None, PromptBlanks({"texts", "atomicity", "coverage", _CONTEXT})] = None
-    context: Literal["none", "question", "conversation"] = "question"
+    context: ContextSetting = "question"
     texts_per_call: int = Field(default=1, ge=1, le=50)
     supplied: Literal["prefer", "ignore"] = "prefer"
     citation_markers: Literal["keep", "remove"] = "keep"
@@ -115,7 +118,7 @@ class DecomposeClaims(Stage):
             for sample_id, text in texts.items()
             if text and text.strip() and sample_id not in supplied
         }
-        contexts = self._contexts(samples)
+        contexts = contexts_of(samples, self.context)
         if self.citation_markers == "remove":
             made = self._without_markers(unsupplied, contexts, llm)
         else:
@@ -128,20 +131,6 @@ class DecomposeClaims(Stage):
         position = {sample_id: number for number, sample_id in enumerate(texts)}
         rows.sort(key=lambda row: position[row["sample_id"]])
         return build(Claim, rows)
-
-    def _contexts(self, samples: Samples) -> dict[str, Context]:
-        """What a reader of the texts knows, by sample id."""
-        if self.context == "none":
-            return {}
-        questions = dict(samples.select("sample_id", "user_input").iter_rows())
-        histories: dict[str, tuple[tuple[str, str], ...]] = {}
-        if self.context == "conversation":
-            rows = samples.select("sample_id", "metadata").iter_rows()
-            histories = {sample_id: _history(metadata) for sample_id, metadata in rows}
-        return {
-            sample_id: Context(question or "", histories.get(sample_id, ()))
-            for sample_id, question in questions.items()
-        }
 
     def _supplied(self, samples: Samples) -> dict[str, list[str]]:
         """The claims that come with samples, by sample id."""
@@ -225,6 +214,21 @@ class DecomposeClaims(Stage):
             yield from rows
 
 
+def contexts_of(samples: pl.DataFrame, setting: ContextSetting) -> dict[str, Context]:
+    """What a reader of the texts of each sample knows, by sample id; empty for none."""
+    if setting == "none":
+        return {}
+    questions = dict(samples.select("sample_id", "user_input").iter_rows())
+    histories: dict[str, tuple[tuple[str, str], ...]] = {}
+    if setting == "conversation":
+        rows = samples.select("sample_id", "metadata").iter_rows()
+        histories = {sample_id: _history(metadata) for sample_id, metadata in rows}
+    return {
+        sample_id: Context(question or "", histories.get(sample_id, ()))
+        for sample_id, question in questions.items()
+    }
+
+
 def _history(metadata: str) -> tuple[tuple[str, str], ...]:
     """The earlier messages of a conversation, as reading the samples left them in the metadata."""
     history = json.loads(metadata).get("history")
@@ -250,7 +254,7 @@ class SuppliedClaims(Stage):
     """
 
     use: ClassVar[str] = "supplied_claims"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     by_row: ClassVar[bool] = True
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "samples": ("sample_id", *CLAIMS_OF, *CLAIMS_OF.values())

@@ -8,6 +8,8 @@ import polars as pl
 from pydantic import Field, ValidationInfo, field_validator
 
 from claimflow.stages.base import Stage
+from claimflow.stages.claim_rules.decompose import completed
+from claimflow.stages.decompose import ContextSetting, contexts_of
 from claimflow.stages.judging.cascade import (
     Cascade,
     CascadeVerdict,
@@ -25,6 +27,9 @@ from claimflow.stages.tools import LLM, EntailmentModel, Failure, Form, Judgemen
 NO_PREMISE: Final = "the premise is empty"
 NO_REPLY: Final = "the model gave no judgement"
 
+_NO_PLACE: Final = {"evidence_start": None, "evidence_end": None}
+"""The place of evidence in a statement that is not in the text."""
+
 _NEUTRAL: Final = Judgement(0.0, 0.0, 1.0, 0, 0)
 
 Answer = Judgement | CascadeVerdict | LlmAnswer
@@ -36,7 +41,9 @@ class VerifyClaims(Stage):
     Retrieved contexts are one premise, `joined` by line breaks, or a premise `each`. With
     `cited` the premise of a claim is the contexts that it cites, joined (`passage` NULL), and for
     three or more also those without each (`passage` is the one left out, and no part of the
-    premise); a claim without citations has no verdict.
+    premise); a claim without citations has no verdict. A response or reference that is a short
+    answer is read as the statement that it makes, where `context` (question, or conversation with
+    the messages before) tells it: "Yes" as "Tin is a metal."
     Without a `prompt` an entailment model judges: a claim is entailed when that probability
     reaches `threshold`; if not, it is contradicted when that is the most probable of the
     three and reaches `contradiction_threshold`; else it is neutral. With a `prompt` a
@@ -59,6 +66,7 @@ class VerifyClaims(Stage):
     claims_per_call: int = Field(default=8, ge=1, le=100)
     votes: int = Field(default=1, ge=1, le=99)
     cascade: Cascade | None = None
+    context: ContextSetting = "question"
 
     @field_validator("premises")
     @classmethod
@@ -132,32 +140,48 @@ class VerifyClaims(Stage):
         no context. Every distinct pair is asked once; a pair without a reply gives a failed row.
         """
         fields = dict(samples.select("sample_id", self.against).iter_rows())
+        statements = self._completed(samples)
         cited = self._cited(claims, citations)
 
         @cache
         def premises(sample_id: str, passages: tuple[int, ...]) -> list[Premise]:
-            return premises_of(fields.get(sample_id), self.premises, passages)
+            text = statements.get(sample_id, fields.get(sample_id))
+            return premises_of(text, self.premises, passages)
 
         made = claims.filter(pl.col("status") == "made", pl.col("claim").is_not_null())
         asked = [
-            (claim_id, Pair(premise.text, claim), premise)
+            (claim_id, Pair(premise.text, claim), premise, sample_id in statements)
             for claim_id, sample_id, claim in made.select(
                 "claim_id", "sample_id", "claim"
             ).iter_rows()
             if claim_id in cited
             for premise in premises(sample_id, cited[claim_id])
         ]
-        answers = self._ask((pair for _, pair, _ in asked if pair.premise.strip()), model, llm)
+        answers = self._ask((pair for _, pair, *_ in asked if pair.premise.strip()), model, llm)
         rows = [
             {
                 "claim_id": claim_id,
                 "against": self.against,
                 "passage": premise.passage,
                 **self._verdict(premise, answers.get(pair)),
+                **(_NO_PLACE if is_completed else {}),
             }
-            for claim_id, pair, premise in asked
+            for claim_id, pair, premise, is_completed in asked
         ]
         return pl.DataFrame(rows, schema=schema(Verdict), orient="row")
+
+    def _completed(self, samples: Samples) -> dict[str, str]:
+        """The premises that are short answers, as statements, by sample id."""
+        if self.against == "retrieved_contexts":
+            return {}
+        texts = samples.select("sample_id", self.against).iter_rows()
+        contexts = contexts_of(samples, self.context)
+        statements = (
+            (sample_id, completed(text, contexts[sample_id]))
+            for sample_id, text in texts
+            if text and sample_id in contexts
+        )
+        return {sample_id: statement for sample_id, statement in statements if statement}
 
     def _cited(
         self, claims: pl.DataFrame, citations: pl.DataFrame | None

@@ -79,13 +79,19 @@ def find_marks(text: str, contexts: Sequence[str] | None) -> MarkedText:
     return _find(text, _Contexts(contexts))
 
 
-def cited_by(claims: Sequence[str], response: str, contexts: Sequence[str]) -> list[list[Mark]]:
+def cited_by(
+    claims: Sequence[str],
+    response: str,
+    contexts: Sequence[str],
+    starts: Sequence[int | None] | None = None,
+) -> list[list[Mark]]:
     """For each claim of `response` the citations of the sentence that it comes from.
 
     A marker belongs to the sentence that it stands in or directly behind, as in ALCE (Gao et al.
-    2023, https://arxiv.org/abs/2305.14627). The sentence of a claim is the one that shares most of
-    its words; a claim of several sentences comes from several. Of several markers that point to one
-    context the first counts.
+    2023, https://arxiv.org/abs/2305.14627). The sentence of a claim is the one in which it starts
+    (`starts` has the place of each in the response), else the one that shares most of its words; a
+    claim of several sentences comes from several. Of several markers that point to one context the
+    first counts.
     """
     of = _Contexts(contexts)
     marked = _find(response, of)
@@ -96,15 +102,26 @@ def cited_by(claims: Sequence[str], response: str, contexts: Sequence[str]) -> l
     bare = [_find(claim, of).text for claim in claims]
     parts = [[claim[start:end] for start, end in split_sentences(claim)] for claim in bare]
     sources = iter(source_sentences([part for some in parts for part in some], marked.text))
-    return [
-        _first_of_each(
-            mark
-            for span in islice(sources, len(some))
-            if span is not None
-            for mark in by_sentence.get(span.start, ())
-        )
-        for some in parts
-    ]
+    places = _sentence_places(marked, starts or [None] * len(claims))
+    found = []
+    for some, place in zip(parts, places, strict=True):
+        spans = [span.start for span in islice(sources, len(some)) if span is not None]
+        if place is not None and len(some) <= 1:
+            spans = [place]
+        marks = (mark for start in spans for mark in by_sentence.get(start, ()))
+        found.append(_first_of_each(marks))
+    return found
+
+
+def _sentence_places(marked: MarkedText, starts: Sequence[int | None]) -> list[int | None]:
+    """Where in the text without markers the sentence begins that holds each place of the original.
+
+    None for a place before the first sentence, and for None.
+    """
+    sentences = [span.start for span in split_sentences(marked.text)]
+    original = [marked.original(start, start + 1).start for start in sentences]
+    found = (None if start is None else bisect_right(original, start) - 1 for start in starts)
+    return [None if number is None or number < 0 else sentences[number] for number in found]
 
 
 def _by_sentence(marked: MarkedText) -> dict[int, list[Mark]]:

@@ -37,7 +37,8 @@ def find_quote(quote: str, text: str) -> Span | None:
 def source_sentences(claims: Sequence[str], text: str) -> list[Span | None]:
     """For each claim the sentence of `text` that shares most of its content words.
 
-    None for a claim that shares none; the first of equals.
+    None for a claim that shares none. Of equals the one of which most is in the claim, then the
+    first: "Ann Lee left Rome" comes from "She left Rome", not from "Ann Lee was born in Oslo".
     """
     sentences = [(span, _content(text[span.start : span.end])) for span in split_sentences(text)]
     return [_closest(_content(claim), sentences) for claim in claims]
@@ -52,11 +53,11 @@ def _folded_words(text: str) -> str:
 
 
 def _closest(words: set[str], sentences: list[tuple[Span, set[str]]]) -> Span | None:
-    best, most = None, 0
+    best, most = None, (0, 0.0)
     for span, content in sentences:
         shared = len(words & content)
-        if shared > most:
-            best, most = span, shared
+        if shared and (shared, shared / len(content)) > most:
+            best, most = span, (shared, shared / len(content))
     return best
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claimflow.stages.citations import FindCitations
+from claimflow.stages.decompose import DecomposeClaims
 from claimflow.stages.rows import Claim, Sample, content_key
 from claimflow.stages.tables import build
 from claimflow.stages.text.citations import MOST_CITATIONS, cited_by, find_marks
@@ -221,3 +222,28 @@ def test_hostile_text_takes_linear_time(piece: str) -> None:
     seconds(1_000)
     # Quadratic time would be 64 times as much.
     assert seconds(160_000) < 24 * max(seconds(20_000), 0.01)
+
+
+def test_a_claim_that_names_what_another_sentence_does_cites_what_its_own_does() -> None:
+    response = "Ann Mary Lee was born in Oslo [1]. She died in Rome [2]."
+    samples = build(
+        Sample, [{"sample_id": "s", "response": response, "retrieved_contexts": ["Oslo.", "Rome."]}]
+    )
+    stage = DecomposeClaims(of="response", citation_markers="remove")
+    claims = stage.make({"samples": samples}, {})
+    assert claims["claim"].to_list() == [
+        "Ann Mary Lee was born in Oslo.",
+        "Ann Mary Lee died in Rome.",
+    ]
+    found = FindCitations().make({"samples": samples, "response_claims": claims}, {})
+    assert found["passage"].to_list() == [0, 1]
+
+
+def test_a_short_answer_that_shares_no_word_with_its_claim_keeps_its_citation() -> None:
+    sample = {"sample_id": "s", "user_input": "Is tin a metal?", "response": "Yes [1]."}
+    samples = build(Sample, [sample | {"retrieved_contexts": ["Tin is a metal."]}])
+    stage = DecomposeClaims(of="response", citation_markers="remove")
+    claims = stage.make({"samples": samples}, {})
+    assert claims["claim"].to_list() == ["Tin is a metal."]
+    found = FindCitations().make({"samples": samples, "response_claims": claims}, {})
+    assert found["passage"].to_list() == [0]

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from claimflow.stages.decompose import claim_row
 from claimflow.stages.judging.verdicts import Opinion
 from claimflow.stages.rows import Citation, Claim, Sample, content_key
 from claimflow.stages.tables import build
@@ -466,3 +467,34 @@ def test_the_form() -> None:
     for wrong in (0, 101):
         with pytest.raises(ValidationError, match="claims_per_call"):
             VerifyClaims(against="response", prompt=PROMPT, claims_per_call=wrong)
+
+
+SHORT = {"sample_id": "s", "user_input": "Is tin a metal?", "response": "Tin is a metal."}
+
+
+@pytest.mark.parametrize(
+    ("context", "premise"),
+    [("question", "Tin is a metal."), ("conversation", "Tin is a metal."), ("none", "Yes")],
+)
+def test_a_short_answer_is_a_premise_as_the_statement_that_it_makes(
+    context: str, premise: str
+) -> None:
+    samples = build(Sample, [SHORT | {"reference": "Yes"}])
+    claims = build(Claim, [claim_row("s", "response", "Tin is a metal.", (0, 15))])
+    stage = VerifyClaims.model_validate({"against": "reference", "context": context})
+    model = Listed()
+    rows = stage.make({"samples": samples, "claims": claims}, {"model": model})
+    assert model.asked == [[Pair(premise, "Tin is a metal.")]]
+    if context != "none":
+        row = rows.row(0, named=True)
+        assert (row["evidence_start"], row["evidence_end"]) == (None, None)
+
+
+def test_no_passage_is_completed() -> None:
+    samples = build(Sample, [SHORT | {"retrieved_contexts": ["Yes", "No"]}])
+    claims = build(Claim, [claim_row("s", "response", "Tin is a metal.", (0, 15))])
+    model = Listed()
+    VerifyClaims(against="retrieved_contexts").make(
+        {"samples": samples, "claims": claims}, {"model": model}
+    )
+    assert model.asked == [[Pair("Yes\nNo", "Tin is a metal.")]]
