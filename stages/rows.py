@@ -180,10 +180,10 @@ class Verdict(Row):
     that counts. The probabilities sum to 1; a language model gives none, but a `reason`.
     `evidence` is the part of the premise that decided: `evidence_start` and `evidence_end` are
     character offsets into the text, or into the context numbered `evidence_passage`, NULL for a
-    quote that is not in the premise. `call_id` is the call that gave the verdict, or failed last; `failure` says why a
-    language model gave none. With several votes the verdict is that of more than half, `agreement`
-    the share of the votes without failure that agree with it, and `ballot` has every vote; else
-    both are NULL.
+    quote that is not in the premise. `call_id` is the call that gave the verdict, or failed last;
+    `failure` says why a language model gave none. With several votes the verdict is that of more
+    than half, `agreement` the share of the votes without failure that agree with it, and `ballot`
+    has every vote; else both are NULL.
     In a cascade `judged_by` says whose verdict it is, and `model_verdict` is that of the
     embedded model, whose probabilities are on every row.
     """

@@ -90,7 +90,15 @@ def test_an_audited_verdict_is_that_of_the_judge() -> None:
 def test_a_failed_judge_gives_a_failed_row_with_the_verdict_of_the_model() -> None:
     judge = Judge(Failure("refused", "no", CALL))
     rows = verify(Model(yes=YES, no=NO), judge, "yes", "open", cascade=Cascade(audit=1))
-    columns = ("verdict", "status", "failure", "model_verdict", "judged_by", "p_entailed", "support")
+    columns = (
+        "verdict",
+        "status",
+        "failure",
+        "model_verdict",
+        "judged_by",
+        "p_entailed",
+        "support",
+    )
     assert [tuple(row[name] for name in columns) for row in rows] == [
         (None, "failed", "refused", "entailed", "audit", 0.95, None),
         (None, "failed", "refused", "entailed", "judge", 0.5, None),
