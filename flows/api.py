@@ -69,7 +69,8 @@ def evaluate(
 
     `metrics` are names such as `"faithfulness"`, mappings with `use` and settings, or functions
     decorated with `claimflow.metric`; the steps that they need are added. By default they are those
-    of the quickstart that the fields of the answers allow; `Result.left_out` has the others.
+    of the quickstart that the fields of the answers allow; `Result.left_out` has the others. A name
+    alone has the settings of the quickstart, a mapping the defaults of the stage but for its own.
     `pipeline`, the path of a YAML file or what such a file holds, replaces `metrics`; its own
     samples are evaluated where there are no `answers`.
 
@@ -122,6 +123,7 @@ def evaluate(
             rename=rename,
             contexts_separator=contexts_separator,
             limit=limit,
+            judged=judge is not None,
             skip_unusable=skip_unusable,
         )
         named: dict[str, Any] = {"name": name or "evaluation"}
@@ -224,6 +226,7 @@ def _composed(
     rename: Mapping[str, str] | None,
     contexts_separator: str | None,
     limit: int | None,
+    judged: bool,
     skip_unusable: bool,
 ) -> tuple[SampleSource, YamlSource, dict[str, str]]:
     """The samples, a pipeline with the metrics, and the usual metrics that were left out."""
@@ -246,7 +249,8 @@ def _composed(
                 raise InputError([no_metric_fault("answers", samples, write)])
         if isinstance(metrics, str):
             metrics = [metrics]
-        steps = compose(metrics, slices=slices, folder=Path.cwd()) if metrics is not None else {}
+        if metrics is not None:
+            steps = compose(metrics, slices=slices, judged=judged, folder=Path.cwd())
     except InputError as error:
         faults += error.faults
     if faults:

@@ -175,15 +175,15 @@ class Verdict(Row):
     text (or all contexts joined) was. With `premises: cited` the premise is the contexts that the
     claim cites, joined: NULL when it was all of them, else the index of the one that was left out.
     `support` is how far the premise supports the claim, from 0 to 1: the probability of entailed by
-    the embedded model, or of several votes the share that say entailed; NULL where a single reply
-    of a language model decided. The probabilities sum to 1; a language model gives none, but a
-    `reason`. `evidence` is the part
-    of the premise that decided: `evidence_start` and `evidence_end` are character offsets into the
-    text, or into the context numbered `evidence_passage`, NULL for a quote that is not in the
-    premise. `call_id` is the call that gave the verdict, or failed last; `failure` says why a
-    language model gave none. With several votes the verdict is that of more than half, `agreement`
-    the share of the votes without failure that agree with it, and `ballot` has every vote; else
-    both are NULL.
+    the embedded model, or of several votes without failure the share that say entailed; NULL where
+    a single reply of a language model or a person decided. In a cascade it belongs to the verdict
+    that counts. The probabilities sum to 1; a language model gives none, but a `reason`.
+    `evidence` is the part of the premise that decided: `evidence_start` and `evidence_end` are
+    character offsets into the text, or into the context numbered `evidence_passage`, NULL for a
+    quote that is not in the premise. `call_id` is the call that gave the verdict, or failed last;
+    `failure` says why a language model gave none. With several votes the verdict is that of more
+    than half, `agreement` the share of the votes without failure that agree with it, and `ballot`
+    has every vote; else both are NULL.
     In a cascade `judged_by` says whose verdict it is, and `model_verdict` is that of the
     embedded model, whose probabilities are on every row.
     """

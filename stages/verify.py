@@ -54,7 +54,7 @@ class VerifyClaims(Stage):
     """
 
     use: ClassVar[str] = "verify_claims"
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     canary_settings: ClassVar = {"against": "reference", "premises": "joined"}
     expects: ClassVar = {"citations": {"response_claims": "claims"}}
 
@@ -219,12 +219,9 @@ class VerifyClaims(Stage):
                 verdict = self._verdict(premise, llm_answer or judgement)
                 cascade = {"judged_by": judged_by, "model_verdict": self.verdict_of(judgement)}
                 return {**verdict, **_probabilities(judgement), **cascade}
-            case VotedVerdict(verdict, agreement, ballot):
-                return {
-                    **self._verdict(premise, verdict),
-                    "agreement": agreement,
-                    "ballot": ballot,
-                }
+            case VotedVerdict(verdict, agreement, support, ballot):
+                votes = {"support": support, "agreement": agreement, "ballot": ballot}
+                return {**self._verdict(premise, verdict), **votes}
             case Judgement():
                 return self._by_model(premise, answer)
             case LlmVerdict():
@@ -240,6 +237,7 @@ class VerifyClaims(Stage):
         return {
             "verdict": self.verdict_of(judgement),
             "status": "judged",
+            "support": judgement.entailed,
             **_probabilities(judgement),
             **self._evidence(premise, judgement.start, judgement.end),
         }

@@ -15,7 +15,20 @@ from claimflow.stages.registry import STAGES, find_stage, reference_to
 
 SUMMARY: Final = "summary"
 
-_CLAIMS: Final = {"use": "decompose_claims", "atomicity": "high", "coverage": "high"}
+_CLAIMS: Final = {"use": "decompose_claims", "atomicity": "low", "coverage": "high"}
+_JUDGED_CLAIMS: Final = {"atomicity": "high"}
+"""The claims that agree best with people: whole sentences by rules, their parts by a model."""
+
+_F2: Final = {"beta": 2, "recall_of": "reference"}
+_BY_PROBABILITY: Final = {"count": "probabilities"}
+_SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "factual_correctness": _F2 | _BY_PROBABILITY,
+    "answer_correctness": _F2 | _BY_PROBABILITY,
+    "faithfulness": _BY_PROBABILITY,
+    "context_recall": _BY_PROBABILITY,
+}
+"""The settings of a metric that is named without any: those that agree best with people."""
+
 _PASSAGES: Final = {"against": "retrieved_contexts", "premises": "each"}
 _CITED: Final = {
     "against": "retrieved_contexts",
@@ -62,6 +75,7 @@ def compose(
     metrics: Iterable[str | Mapping[str, Any] | type[Stage] | Metric[..., Any]],
     *,
     slices: Iterable[str] = (),
+    judged: bool = False,
     folder: Path | None = None,
 ) -> dict[str, Any]:
     """The `steps` section of a pipeline file with these metrics, and a summary of their scores.
@@ -69,8 +83,11 @@ def compose(
     A metric is the name of a stage that makes scores (`faithfulness`), one of its metrics
     (`rouge_l_f1`), a metric of one's own (`module:Name`, where the module may be in `folder`, or
     the class or decorated function itself), or a mapping with `use` and settings; one with the
-    setting `metric`, as of a rubric, has that as the name of its step. `slices` are metadata fields
-    to summarise by. Claims that come with the samples are used in place of decomposing their texts.
+    setting `metric`, as of a rubric, has that as the name of its step. A metric that is no mapping
+    has the settings of the quickstart, a mapping those that it holds. `slices` are metadata fields
+    to summarise by. `judged` says that the pipeline has a language model, which splits claims
+    finer than rules do. Claims that come with the samples are used in place of decomposing their
+    texts.
 
     Raises `InputError` for names that are no metric, twice the same one, and a metric with an
     input that no known step makes.
@@ -104,11 +121,20 @@ def compose(
         raise InputError(faults)
     if not scores:
         raise InputError([Fault("metrics", "is empty", "name one or more metrics")])
-    steps = {name: dict(step) for name, step in _INPUTS.items() if name in inputs}
-    if "response_citations" in steps:
-        steps["response_claims"]["citation_markers"] = "remove"
+    steps = _input_steps(inputs, judged=judged)
     summary = {"use": "summarize_scores", **({"slices": list(slices)} if slices else {})}
     return {**steps, **scores, SUMMARY: summary}
+
+
+def _input_steps(names: Collection[str], *, judged: bool) -> dict[str, dict[str, Any]]:
+    """The steps that are named like inputs of score stages."""
+    steps = {name: dict(step) for name, step in _INPUTS.items() if name in names}
+    claims = [step for step in steps.values() if step["use"] == _CLAIMS["use"]]
+    for step in claims:
+        step.update(_JUDGED_CLAIMS if judged else {})
+    if "response_citations" in steps:
+        steps["response_claims"]["citation_markers"] = "remove"
+    return steps
 
 
 def _name_faults(
@@ -191,7 +217,8 @@ def _step_of(metric: str | Mapping[str, Any] | type[Stage] | Metric[..., Any]) -
     if isinstance(metric, Mapping):
         use = metric.get("use", "")
         return {**metric, "use": use if isinstance(use, str) else reference_to(use)}
-    return {"use": _stage_name(metric) if isinstance(metric, str) else reference_to(metric)}
+    use = _stage_name(metric) if isinstance(metric, str) else reference_to(metric)
+    return {"use": use, **_SETTINGS.get(use, {})}
 
 
 def _step_name(stage: type[Stage]) -> str:

@@ -160,10 +160,11 @@ def _with_verdicts(row: type[Row], table: pl.DataFrame, edits: Iterable[Edit]) -
     joined = table.join(by_hand, on=key, how="left", nulls_equal=True, maintain_order="left")
     changed = pl.col("label").is_not_null()
     audit = [name for name, field in row.model_fields.items() if AUDIT in field.metadata]
-    score = {"score": pl.col("points")} if row is RubricVerdict else {}
+    # The support of a claim was that of the earlier verdict; without it the corrected one decides.
+    own = {"score": pl.col("points")} if row is RubricVerdict else {"support": pl.lit(None)}
     given = {
         "verdict": pl.col("label"),
-        **score,
+        **own,
         "status": pl.lit("judged"),
         "failure": pl.lit(None),
         **dict.fromkeys(audit, pl.lit(None)),

@@ -99,7 +99,7 @@ def data_pipeline(
         },
         "store": STORE,
         **({"judge": {"model": judge}} if judge else {}),
-        "steps": compose(chosen, folder=base),
+        "steps": compose(chosen, judged=judge is not None, folder=base),
     }
     if faults := missing_fields(build_pipeline(source_from(config, base)), samples):
         raise InputError(faults)

@@ -49,7 +49,7 @@ COMMENT ON COLUMN verdicts."passage" IS 'the number of the retrieved context tha
 COMMENT ON COLUMN verdicts."verdict" IS 'entailed, contradicted or neutral; NULL where it failed';
 COMMENT ON COLUMN verdicts."status" IS 'judged or failed';
 COMMENT ON COLUMN verdicts."failure" IS 'the kind of failure of a language model; NULL where there is none';
-COMMENT ON COLUMN verdicts."support" IS 'how far the premise supports the claim, 0 to 1: the probability of entailed, or the share of several votes; NULL where a single reply decided';
+COMMENT ON COLUMN verdicts."support" IS 'how far the premise supports the claim, 0 to 1: the probability of entailed, or the share of several votes; NULL where a single reply or a person decided';
 COMMENT ON COLUMN verdicts."reason" IS 'why it failed; else the judge''s reason for the verdict';
 COMMENT ON COLUMN verdicts."p_entailed" IS 'probability of entailed by the embedded model; NULL where a language model judged alone';
 COMMENT ON COLUMN verdicts."p_contradicted" IS 'its probability of contradicted';
@@ -76,7 +76,7 @@ COMMENT ON COLUMN claim_verdicts."passage" IS 'the number of the retrieved conte
 COMMENT ON COLUMN claim_verdicts."verdict" IS 'entailed, contradicted or neutral; NULL where it failed';
 COMMENT ON COLUMN claim_verdicts."status" IS 'judged or failed';
 COMMENT ON COLUMN claim_verdicts."failure" IS 'the kind of failure of a language model; NULL where there is none';
-COMMENT ON COLUMN claim_verdicts."support" IS 'how far the premise supports the claim, 0 to 1: the probability of entailed, or the share of several votes; NULL where a single reply decided';
+COMMENT ON COLUMN claim_verdicts."support" IS 'how far the premise supports the claim, 0 to 1: the probability of entailed, or the share of several votes; NULL where a single reply or a person decided';
 COMMENT ON COLUMN claim_verdicts."reason" IS 'why it failed; else the judge''s reason for the verdict';
 COMMENT ON COLUMN claim_verdicts."p_entailed" IS 'probability of entailed by the embedded model; NULL where a language model judged alone';
 COMMENT ON COLUMN claim_verdicts."p_contradicted" IS 'its probability of contradicted';

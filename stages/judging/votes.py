@@ -35,12 +35,13 @@ class Vote(NamedTuple):
 class VotedVerdict(NamedTuple):
     """The verdict of several votes, or why there is none.
 
-    `agreement` is the share of the votes without failure that give this verdict, None without a
-    verdict; `ballot` is every vote, as JSON.
+    `agreement` is the share of the votes without failure that give this verdict, and `support` the
+    share of them that say entailed, both None without a verdict; `ballot` is every vote, as JSON.
     """
 
     verdict: LlmVerdict | Failure
     agreement: float | None
+    support: float | None
     ballot: str
 
 
@@ -69,10 +70,11 @@ def majority_verdict(votes: Sequence[Vote]) -> VotedVerdict:
     for label, count in counts.items():
         if 2 * count > len(votes):
             first = next(verdict for verdict in given if verdict.verdict == label)
-            return VotedVerdict(first, count / len(given), ballot)
+            return VotedVerdict(first, count / len(given), counts["entailed"] / len(given), ballot)
     if failures:
-        return VotedVerdict(_no_majority(failures, counts, len(votes)), None, ballot)
-    return VotedVerdict(_tie(given, counts), counts["neutral"] / len(given), ballot)
+        return VotedVerdict(_no_majority(failures, counts, len(votes)), None, None, ballot)
+    tie, neutral, entailed = _tie(given, counts), counts["neutral"], counts["entailed"]
+    return VotedVerdict(tie, neutral / len(given), entailed / len(given), ballot)
 
 
 def _tie(given: Sequence[LlmVerdict], counts: Counter[Label]) -> LlmVerdict:

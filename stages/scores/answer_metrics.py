@@ -9,17 +9,22 @@ from claimflow.stages.compat import ragas
 from claimflow.stages.rows import ClaimCompat, Side
 from claimflow.stages.sample_texts import count_texts
 from claimflow.stages.scores.claim_counts import (
-    COUNT_DETAILS,
-    FN,
-    FP,
-    PRECISION,
-    RECALL,
-    TP,
+    AGREEMENT,
+    BY_VERDICTS,
+    SUPPORT_DETAILS,
+    VERDICT_DETAILS,
+    Agreement,
+    Count,
     count_both_sides,
-    f_score,
+    score_details,
 )
 from claimflow.stages.scores.claim_metrics import FactualCorrectness
-from claimflow.stages.scores.empty_cases import EmptyCase, ScoreStage
+from claimflow.stages.scores.empty_cases import (
+    NO_SCORE_OF_REFUSALS,
+    EmptyCase,
+    EmptyPolicy,
+    ScoreStage,
+)
 from claimflow.stages.scores.finalize import CompatScore, finalize_scores
 from claimflow.stages.scores.formulas import Beta, passes, weighted_mean
 from claimflow.stages.tables import Claims, Samples, Scores, Similarities, TableError, Verdicts
@@ -119,8 +124,8 @@ class AnswerCorrectness(ScoreStage):
     is TP/(TP + 0.5 (FP+FN)). With `recall_of` reference, recall is the share of reference claims
     that the response entails. Factuality is 0 when one side has no claims and undefined when both
     have none. `weights` (factuality, similarity) need not sum to 1; the inputs of a part
-    of weight 0 are not needed. With a `threshold` the score is 1.0 where the mean reaches it,
-    else 0.0.
+    of weight 0 are not needed. With `count` probabilities an entailed claim counts as its verdict's
+    support, from 0 to 1. With a `threshold` the score is 1.0 where the mean reaches it, else 0.0.
     """
 
     use = "answer_correctness"
@@ -128,8 +133,8 @@ class AnswerCorrectness(ScoreStage):
     metric_range = (-1.0, 1.0)
     version = 2
     cases: ClassVar[tuple[EmptyCase, ...]] = ("response", "refusal", "reference")
-    own_settings: ClassVar = ("threshold", "recall_of")
-    later_settings: ClassVar = frozenset({"recall_of"})
+    own_settings: ClassVar = ("threshold", "recall_of", "count")
+    later_settings: ClassVar = frozenset({"recall_of", "count"})
     columns: ClassVar = SemanticSimilarity.columns
     expects: ClassVar = FactualCorrectness.expects | SemanticSimilarity.expects
 
@@ -138,6 +143,8 @@ class AnswerCorrectness(ScoreStage):
     beta: Beta = 1.0
     threshold: Threshold | None = None
     recall_of: Side = "response"
+    count: Count = "verdicts"
+    empty: EmptyPolicy = NO_SCORE_OF_REFUSALS
 
     @field_validator("beta", mode="before")
     @classmethod
@@ -181,16 +188,29 @@ class AnswerCorrectness(ScoreStage):
         frame = pl.concat(
             [frame, count_both_sides(samples, **tables)], how="horizontal"
         ).with_columns(failure=pl.coalesce("failure", "similarity_failure"))
-        factuality = _factuality(self.beta, self.recall_of)
-        mean = weighted_mean(factuality, pl.col("cosine"), self.weights)
+        factualities = {
+            count: _factuality(by, self.beta, self.recall_of) for count, by in AGREEMENT.items()
+        }
+        means = {
+            count: weighted_mean(factuality, pl.col("cosine"), self.weights)
+            for count, factuality in factualities.items()
+        }
+        scores = {count: passes(mean, self.threshold) for count, mean in means.items()}
+        chosen, factuality = AGREEMENT[self.count], factualities[self.count]
+        shares = {"precision": chosen.precision, "recall": chosen.recall(self.recall_of)}
         return finalize_scores(
             frame,
             metric=self.use,
-            value=passes(mean, self.threshold),
+            value=scores[self.count],
             undefined=self._undefined(factuality),
-            details=COUNT_DETAILS
-            | {"precision": PRECISION, "recall": RECALL[self.recall_of], "f_beta": factuality}
-            | {"similarity": pl.col("cosine"), "weighted_mean": mean},
+            details={
+                **VERDICT_DETAILS,
+                **({} if self.compat else {**SUPPORT_DETAILS, **score_details(scores)}),
+                **shares,
+                "f_beta": factuality,
+                "similarity": pl.col("cosine"),
+                "weighted_mean": means[self.count],
+            },
             compat=self._ragas_score(self.compat) if self.compat else None,
         )
 
@@ -203,7 +223,12 @@ class AnswerCorrectness(ScoreStage):
     def _ragas_score(self, compat: ClaimCompat) -> CompatScore | None:
         statements = pl.col("response_claims"), pl.col("reference_claims")
         factuality = ragas.factuality(
-            TP, FP, FN, statements=statements, beta=self.beta, compat=compat
+            BY_VERDICTS.tp,
+            BY_VERDICTS.fp,
+            BY_VERDICTS.fn,
+            statements=statements,
+            beta=self.beta,
+            compat=compat,
         )
         similarity = ragas.answer_similarity(pl.col("cosine"), zero=_ZERO, compat=compat)
         return ragas.compat_score(
@@ -213,8 +238,8 @@ class AnswerCorrectness(ScoreStage):
         )
 
 
-def _factuality(beta: float, recall_of: Side) -> pl.Expr:
+def _factuality(by: Agreement, beta: float, recall_of: Side) -> pl.Expr:
     response, reference = pl.col("response_claims"), pl.col("reference_claims")
     one_side_empty = (response == 0) != (reference == 0)
-    f = f_score(beta, recall_of=recall_of)
+    f = by.f_score(beta, recall_of=recall_of)
     return pl.when(f.is_not_null() & one_side_empty).then(0.0).otherwise(f)

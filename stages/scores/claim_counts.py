@@ -1,6 +1,7 @@
-"""Counts of claims per sample: by verdict, and as true and false positives."""
+"""Counts of claims per sample: by verdict or probability, and as true and false positives."""
 
 from collections.abc import Mapping
+from math import fsum
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -34,8 +35,18 @@ COUNTS: Final = {
     "entailed": pl.Int64,
     "contradicted": pl.Int64,
     "neutral": pl.Int64,
+    "support": pl.Float64,
     "failure": pl.String,
 }
+"""Counts of a side's claims; `support` is the sum of the claims' support, the expected number of
+entailed ones."""
+
+Count = Literal["verdicts", "probabilities"]
+"""What a claim adds to the number of entailed ones: 1 where its verdict is entailed, else 0; or its
+support, a number from 0 to 1."""
+
+ENTAILED: Final[Mapping[Count, str]] = {"verdicts": "entailed", "probabilities": "support"}
+"""The number among `COUNTS` that a way of counting takes for that of entailed claims."""
 
 _DECIDED: Final = ("entailed", "contradicted")
 
@@ -46,7 +57,7 @@ class JudgedClaims(NamedTuple):
     `claims` has one row per row of the claims table about these samples, in order: `sample`, the
     position of its sample, `made`, `failure`, and `entailed`, `contradicted`, `unjudged`.
     `verdicts` has one row per verdict on them: `claim`, the position of its claim in `claims`,
-    `passage`, `entailed`, `contradicted`, `judged` and `failure`.
+    `passage`, `entailed`, `contradicted`, `support`, `judged` and `failure`.
     """
 
     claims: pl.DataFrame
@@ -65,7 +76,12 @@ def count_claims(
     if claims is None or verdicts is None:
         return pl.DataFrame(schema=COUNTS).clear(samples.height)
     judged = join_verdicts(samples, claims, verdicts, of=of, against=against)
-    return count_by_sample(judged, samples.height, of=of)
+    support = pl.lit(_sum_support(judged, samples.height))
+    return (
+        count_by_sample(judged, samples.height, of=of)
+        .with_columns(support=pl.when(pl.col("failure").is_null()).then(support))
+        .select(*COUNTS)
+    )
 
 
 def join_verdicts(
@@ -81,11 +97,13 @@ def join_verdicts(
     A claim is entailed when any passage entails it, contradicted when any contradicts it and
     none entails it. A blank premise needs no verdict: it entails nothing.
 
-    Raises `TableError` for claims of the other side and for verdicts against other texts.
+    Raises `TableError` for claims of the other side, for verdicts against other texts, and for a
+    support beyond 0 and 1.
     """
     claims = claims.filter(pl.col("status") != "not_a_claim")
     _check(claims, "of", of)
     _check(verdicts, "against", against)
+    _check_support(verdicts["support"])
     known = claims.select(
         "claim_id",
         "failure",
@@ -107,7 +125,7 @@ def join_verdicts(
 
 
 def count_by_sample(judged: JudgedClaims, samples: int, *, of: Side) -> pl.DataFrame:
-    """One row per sample: the `COUNTS` of its claims.
+    """One row per sample: the `COUNTS` of its claims but `support`.
 
     When the decomposition failed or a claim lacks a verdict, `failure` says so and the counts of
     verdicts are NULL, because a share of the verdicts that arrived would be another score.
@@ -152,8 +170,24 @@ def _each_verdict(known: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
         claim=positions(verdicts["claim_id"], known["claim_id"]),
         entailed=verdict == "entailed",
         contradicted=verdict == "contradicted",
+        support=pl.coalesce("support", (verdict == "entailed").cast(pl.Float64)),
         judged=(pl.col("status") == "judged") & verdict.is_not_null(),
     ).filter(pl.col("claim").is_not_null())
+
+
+def _sum_support(judged: JudgedClaims, samples: int) -> pl.Series:
+    """The sum of the support of each sample's claims; that of a claim is its verdicts' greatest.
+
+    It is rounded once: by plain additions the last digit would depend on the order of the rows.
+    """
+    of_claims = np.zeros(judged.claims.height)
+    support = judged.verdicts["support"].fill_null(0.0)
+    np.maximum.at(of_claims, judged.verdicts["claim"].to_numpy(), support.to_numpy())
+    made = judged.claims.select("sample", "made", support=pl.lit(pl.Series(of_claims)))
+    by_sample = made.filter("made").group_by("sample").agg("support")
+    sums = np.zeros(samples)
+    sums[by_sample["sample"].to_numpy()] = [fsum(each) for each in by_sample["support"].to_list()]
+    return pl.Series(sums, dtype=pl.Float64)
 
 
 def _count_verdicts(condition: str | pl.Expr, each: pl.DataFrame, known: pl.DataFrame) -> pl.Series:
@@ -204,49 +238,96 @@ def _check(table: pl.DataFrame, column: str, wanted: str) -> None:
         raise TableError(f"expected rows with {column} {wanted}, found {found}")
 
 
+def _check_support(support: pl.Series) -> None:
+    beyond = support.filter((support < 0) | (support > 1))
+    if len(beyond):
+        raise TableError(f"found a verdict with support {beyond[0]:g}, which is not from 0 to 1")
+
+
 Mode = Literal["f1", "precision", "recall"]
 
-TP: Final = pl.col("response_entailed")
-FP: Final = pl.col("response_claims") - TP
-FN: Final = pl.col("reference_claims") - pl.col("reference_entailed")
 
-PRECISION: Final = share(TP, TP + FP)
-RECALL: Final[Mapping[Side, pl.Expr]] = {
-    # 0 / 0 counts as 0 when the reference has claims: none is missed, and there is no TP.
-    "response": pl.when(TP + pl.col("reference_claims") > 0).then(
-        share(TP, TP + FN).fill_null(0.0)
-    ),
-    "reference": share(pl.col("reference_entailed"), pl.col("reference_claims")),
+class Agreement(NamedTuple):
+    """How far the claims of both sides agree, as expressions of the columns of `count_both_sides`.
+
+    `tp` is the number of response claims that the reference entails, `found` that of reference
+    claims that the response entails.
+    """
+
+    tp: pl.Expr
+    found: pl.Expr
+
+    @property
+    def fp(self) -> pl.Expr:
+        """The response claims that the reference does not entail."""
+        return pl.col("response_claims") - self.tp
+
+    @property
+    def fn(self) -> pl.Expr:
+        """The reference claims that the response does not entail."""
+        return pl.col("reference_claims") - self.found
+
+    @property
+    def precision(self) -> pl.Expr:
+        """TP / (TP + FP); undefined without response claims."""
+        return share(self.tp, pl.col("response_claims"))
+
+    def recall(self, of: Side) -> pl.Expr:
+        """Recall by the side whose claims count as found: the response's (as ragas) or reference's.
+
+        0 / 0 counts as 0 when the reference has claims: none is missed, and there is no TP.
+        """
+        if of == "reference":
+            return share(self.found, pl.col("reference_claims"))
+        some = self.tp + pl.col("reference_claims") > 0
+        return pl.when(some).then(share(self.tp, self.tp + self.fn).fill_null(0.0))
+
+    def f_score(self, beta: float, *, recall_of: Side) -> pl.Expr:
+        """F-beta of the counts of both sides; NULL when those of one side failed."""
+        failed = pl.coalesce("response_failure", "reference_failure").is_not_null()
+        f = fbeta(self.precision, self.recall(recall_of), beta)
+        # Rounding can take the F of two numbers just below 1 to the next number above it.
+        return pl.when(~failed).then(f.clip(upper_bound=1.0))
+
+    def pooled(
+        self, mode: Mode, beta: float, *, recall_of: Side
+    ) -> tuple[pl.Expr, pl.Expr] | tuple[None, None]:
+        """(part, whole) of a score, to pool over samples; None for an F of both sides' claims."""
+        if mode == "precision":
+            return self.tp, pl.col("response_claims")
+        if recall_of == "reference":
+            by_reference = self.found, pl.col("reference_claims")
+            return by_reference if mode == "recall" else (None, None)
+        if mode == "recall":
+            return self.tp, self.tp + self.fn
+        part = (1 + beta**2) * self.tp
+        return part, part + beta**2 * self.fn + self.fp
+
+
+AGREEMENT: Final[Mapping[Count, Agreement]] = {
+    count: Agreement(pl.col(f"response_{entailed}"), pl.col(f"reference_{entailed}"))
+    for count, entailed in ENTAILED.items()
 }
-"""Recall by the side whose claims count as found: the response's (as ragas) or the reference's."""
+BY_VERDICTS: Final = AGREEMENT["verdicts"]
 
-COUNT_DETAILS: Final[dict[str, pl.Expr]] = {
+VERDICT_DETAILS: Final[Mapping[str, pl.Expr]] = {
     f"{side}_{name}": pl.col(f"{side}_{name}")
     for side in ("response", "reference")
-    for name in COUNTS
-    if name != "failure"
-} | {"tp": TP, "fp": FP, "fn": FN}
+    for name in ("claims", "entailed", "contradicted", "neutral")
+} | {"tp": BY_VERDICTS.tp, "fp": BY_VERDICTS.fp, "fn": BY_VERDICTS.fn}
+SUPPORT_DETAILS: Final[Mapping[str, pl.Expr]] = {
+    f"{side}_support": pl.col(f"{side}_support") for side in ("response", "reference")
+}
+"""Counts for the details of a score: by verdict, and by probability."""
 
 
-def f_score(beta: float, *, recall_of: Side = "response") -> pl.Expr:
-    """F-beta of the counts of both sides; NULL when those of one side failed."""
-    failed = pl.coalesce("response_failure", "reference_failure").is_not_null()
-    return pl.when(~failed).then(fbeta(PRECISION, RECALL[recall_of], beta))
+def score_details(scores: Mapping[Count, pl.Expr]) -> dict[str, pl.Expr]:
+    """A score by each way of counting, for its details: `score_by_verdicts` and the other.
 
-
-def pooled_counts(
-    mode: Mode, beta: float, *, recall_of: Side
-) -> tuple[pl.Expr, pl.Expr] | tuple[None, None]:
-    """(part, whole) of a score, to pool over samples; None for an F of the claims of both sides."""
-    if mode == "precision":
-        return TP, TP + FP
-    if recall_of == "reference":
-        by_reference = pl.col("reference_entailed"), pl.col("reference_claims")
-        return by_reference if mode == "recall" else (None, None)
-    if mode == "recall":
-        return TP, TP + FN
-    part = (1 + beta**2) * TP
-    return part, part + beta**2 * FN + FP
+    NULL where a field is missing or a step failed.
+    """
+    arrived = pl.col("missing").is_null() & pl.col("failure").is_null()
+    return {f"score_by_{count}": pl.when(arrived).then(score) for count, score in scores.items()}
 
 
 def count_both_sides(

@@ -1,7 +1,7 @@
 """Empty cases: samples with nothing to score, and the value that each case gets."""
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, Final, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -42,13 +42,18 @@ class EmptyPolicy(BaseModel):
     contexts: EmptyValue = "formula"
 
 
+NO_SCORE_OF_REFUSALS: Final = EmptyPolicy(refusal="undefined")
+"""For metrics that ask for facts: a response that states none is neither right nor wrong."""
+
+
 class ScoreStage(Stage):
     """A stage that scores samples, with a setting `empty` for samples with nothing to score.
 
     `cases` names the empty cases that its samples can be in; their fields are the fields it
     needs. A value for any other case is an error. `own_settings` names settings that another
     library does not have: with `compat`, which follows that library, they may not be set, nor may
-    any value of `empty`.
+    any value of `empty`. A case that `empty` does not name has the value of the default of the
+    class, and `formula` with `compat`.
     """
 
     cases: ClassVar[tuple[EmptyCase, ...]]
@@ -60,10 +65,26 @@ class ScoreStage(Stage):
         """The fields of a sample without which its score is undefined."""
         return frozenset(CASE_FIELD[case] for case in self.cases)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _complete_empty(cls, settings: Any) -> Any:
+        if not isinstance(settings, Mapping):
+            return settings
+        named = settings.get("empty", {})
+        if isinstance(named, EmptyPolicy):
+            named = named.model_dump(include=named.model_fields_set)
+        if not isinstance(named, Mapping):
+            return settings
+        default: EmptyPolicy = cls.model_fields["empty"].default
+        others = EmptyPolicy() if settings.get("compat") else default
+        return {**settings, "empty": {**others.model_dump(), **named}}
+
     @model_validator(mode="after")
     def _no_own_settings_with_compat(self) -> Self:
         if getattr(self, "compat", None):
-            for name in ("empty", *self.own_settings):
+            if self.empty != EmptyPolicy():
+                raise ValueError("empty cannot be combined with compat: remove one of them")
+            for name in self.own_settings:
                 if getattr(self, name) != type(self).model_fields[name].default:
                     raise ValueError(f"{name} cannot be combined with compat: remove one of them")
         return self

@@ -106,8 +106,8 @@ def verdict(sample_id: str, passage: int | None, label: str | None, **more: Any)
     return row | {"verdict": label} | more
 
 
-def test_an_edited_verdict_clears_the_evidence_of_the_judge() -> None:
-    judged = {"reason": "so", "call_id": CALL, "evidence": "e", "p_neutral": 1.0}
+def test_an_edited_verdict_clears_the_evidence_and_support_of_the_judge() -> None:
+    judged = {"reason": "so", "call_id": CALL, "evidence": "e", "p_neutral": 1.0, "support": 0.2}
     ballot = {"agreement": 0.6, "ballot": '["entailed"]'}
     table = build(
         Verdict,

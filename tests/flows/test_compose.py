@@ -9,6 +9,7 @@ from claimflow.flows.errors import InputError
 from claimflow.flows.pipeline.compose import compose, metric_names, missing_fields
 from claimflow.flows.pipeline.yaml_source import load_yaml
 from claimflow.flows.runner.prepare import prepare
+from claimflow.stages.scores.claim_metrics import FactualCorrectness
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 DEMO = str(CONFIGS / "demo.jsonl")
@@ -22,6 +23,23 @@ def test_the_metrics_of_the_quickstart_give_the_steps_of_the_quickstart(tmp_path
     written = load_yaml(CONFIGS / "quickstart.yaml").section("steps")
     metrics = [name for name in written if name in metric_names()]
     assert compose(metrics, slices=["domain"]) == written
+
+
+def test_with_a_judge_they_give_those_of_the_quickstart_with_a_judge(tmp_path: Path) -> None:
+    written = load_yaml(CONFIGS / "llm" / "quickstart.yaml").section("steps")
+    steps = compose([n for n in written if n in metric_names()], slices=["domain"], judged=True)
+    prompt = {"prompt": "../prompts/decompose.md"}
+    for side in ("response_claims", "reference_claims"):
+        steps[side] |= prompt
+    assert steps == written
+
+
+def test_a_metric_with_settings_has_no_others() -> None:
+    ragas = {"use": "factual_correctness", "compat": "ragas-0.4"}
+    assert compose([ragas])["factual_correctness"] == ragas
+    alone = compose(["factual_correctness"])["factual_correctness"]
+    assert alone == compose([FactualCorrectness])["factual_correctness"]
+    assert (alone["beta"], alone["recall_of"], alone["count"]) == (2, "reference", "probabilities")
 
 
 @pytest.mark.parametrize("metric", metric_names())

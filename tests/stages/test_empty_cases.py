@@ -7,9 +7,11 @@ from pydantic import ValidationError
 
 from claimflow.stages.rows import Sample
 from claimflow.stages.sample_texts import count_texts
+from claimflow.stages.scores.answer_metrics import AnswerCorrectness, SemanticSimilarity
 from claimflow.stages.scores.claim_metrics import ContextRecall, FactualCorrectness, Faithfulness
 from claimflow.stages.scores.empty_cases import EmptyPolicy
 from claimflow.stages.scores.lexical_metrics import DeterministicFaithfulness
+from claimflow.stages.scores.retrieval_metrics import RagChecker
 from claimflow.stages.tables import build
 
 FULL = {"response": "Paris.", "reference": "Paris.", "retrieved_contexts": ["Paris."]}
@@ -35,7 +37,7 @@ def empty_case(stage: Any, **fields: Any) -> tuple[str | None, str | None, str |
         ({"reference": None}, (None, None, None)),
         ({"response": ""}, (None, "response", "formula")),
         ({"response": " \n\t\u3000"}, (None, "response", "formula")),
-        ({"response": "I don't know."}, (None, "refusal", "formula")),
+        ({"response": "I don't know."}, (None, "refusal", "undefined")),
         ({"retrieved_contexts": []}, (None, "contexts", "formula")),
         ({"retrieved_contexts": ["", " "]}, (None, "contexts", "formula")),
         ({"retrieved_contexts": ["", "x"]}, (None, None, None)),
@@ -44,6 +46,52 @@ def empty_case(stage: Any, **fields: Any) -> tuple[str | None, str | None, str |
 )
 def test_missing_fields_and_empty_cases_of_faithfulness(fields: Any, expected: Any) -> None:
     assert empty_case(Faithfulness(), **fields) == expected
+
+
+ASKS_FOR_FACTS = (FactualCorrectness, AnswerCorrectness, Faithfulness)
+
+
+@pytest.mark.parametrize("kind", ASKS_FOR_FACTS)
+def test_a_refusal_has_no_score_where_the_metric_asks_for_facts(kind: Any) -> None:
+    fields = {"response": "I don't know."}
+    assert empty_case(kind(), **fields) == (None, "refusal", "undefined")
+    # Also beside another case, and whether the policy comes from a file or from Python.
+    for policy in ({"response": 0}, EmptyPolicy(response=0)):
+        stage = kind.model_validate({"empty": policy})
+        assert stage.empty == EmptyPolicy(response=0, refusal="undefined")
+    for policy in ({"refusal": "formula"}, EmptyPolicy(refusal="formula")):
+        stage = kind.model_validate({"empty": policy})
+        assert empty_case(stage, **fields) == (None, "refusal", "formula")
+
+
+@pytest.mark.parametrize("kind", ASKS_FOR_FACTS)
+@pytest.mark.parametrize("given", [{}, {"empty": {}}, {"empty": {"refusal": "formula"}}])
+def test_in_compat_a_refusal_has_the_score_of_that_library(kind: Any, given: Any) -> None:
+    stage = kind.model_validate({"compat": "ragas-0.4", **given})
+    assert stage.empty == EmptyPolicy()
+    with pytest.raises(ValidationError, match="empty cannot be combined with compat"):
+        kind.model_validate({"compat": "ragas-0.4", "empty": {"refusal": "undefined"}})
+
+
+@pytest.mark.parametrize("kind", ASKS_FOR_FACTS)
+def test_the_value_of_a_refusal_is_part_of_the_fingerprint(kind: Any) -> None:
+    default, formula = kind(), kind.model_validate({"empty": {"refusal": "formula"}})
+    assert default.fingerprint_settings() != formula.fingerprint_settings()
+    # The settings that were the default of earlier releases are those with the formula.
+    policy = dict.fromkeys(("response", "refusal", "reference", "contexts"), "formula")
+    assert formula.fingerprint_settings()["empty"] == policy
+    assert kind(compat="ragas-0.4").fingerprint_settings()["empty"] == policy
+    assert default.fingerprint_settings()["empty"] == {**policy, "refusal": "undefined"}
+
+
+def test_other_metrics_leave_refusals_to_the_formula() -> None:
+    for stage in (SemanticSimilarity(), RagChecker(), DeterministicFaithfulness()):
+        assert stage.empty == EmptyPolicy()
+
+
+def test_a_policy_that_is_none_is_told_as_before() -> None:
+    with pytest.raises(ValidationError, match="valid dictionary or instance of EmptyPolicy"):
+        Faithfulness.model_validate({"empty": "undefined"})
 
 
 def test_a_declared_value_goes_before_the_formula() -> None:

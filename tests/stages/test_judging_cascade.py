@@ -59,7 +59,7 @@ def verify(model: Model, judge: Judge, *claims: str, **settings: Any) -> list[di
     return stage.make(tables, {"model": model, "llm": judge}).rows(named=True)
 
 
-COLUMNS = ("verdict", "model_verdict", "judged_by", "p_entailed", "reason", "evidence")
+COLUMNS = ("verdict", "model_verdict", "judged_by", "p_entailed", "support", "reason", "evidence")
 
 
 def rows_of(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -73,9 +73,9 @@ def test_the_model_decides_what_it_is_sure_of_and_the_judge_the_rest() -> None:
     )
     assert judge.asked == [["open"]]
     assert rows_of(rows) == [
-        ("entailed", "entailed", "embedded", 0.95, None, "first"),
-        ("neutral", "entailed", "judge", 0.5, "so", "text"),
-        ("contradicted", "contradicted", "embedded", 0.04, None, "first"),
+        ("entailed", "entailed", "embedded", 0.95, 0.95, None, "first"),
+        ("neutral", "entailed", "judge", 0.5, None, "so", "text"),
+        ("contradicted", "contradicted", "embedded", 0.04, 0.04, None, "first"),
     ]
     assert [row["call_id"] for row in rows] == [None, CALL, None]
 
@@ -84,16 +84,24 @@ def test_an_audited_verdict_is_that_of_the_judge() -> None:
     judge = Judge()
     rows = verify(Model(yes=YES), judge, "yes", cascade=Cascade(audit=1))
     assert judge.asked == [["yes"]]
-    assert rows_of(rows) == [("neutral", "entailed", "audit", 0.95, "so", "text")]
+    assert rows_of(rows) == [("neutral", "entailed", "audit", 0.95, None, "so", "text")]
 
 
 def test_a_failed_judge_gives_a_failed_row_with_the_verdict_of_the_model() -> None:
     judge = Judge(Failure("refused", "no", CALL))
     rows = verify(Model(yes=YES, no=NO), judge, "yes", "open", cascade=Cascade(audit=1))
-    columns = ("verdict", "status", "failure", "model_verdict", "judged_by", "p_entailed")
+    columns = (
+        "verdict",
+        "status",
+        "failure",
+        "model_verdict",
+        "judged_by",
+        "p_entailed",
+        "support",
+    )
     assert [tuple(row[name] for name in columns) for row in rows] == [
-        (None, "failed", "refused", "entailed", "audit", 0.95),
-        (None, "failed", "refused", "entailed", "judge", 0.5),
+        (None, "failed", "refused", "entailed", "audit", 0.95, None),
+        (None, "failed", "refused", "entailed", "judge", 0.5, None),
     ]
 
 
@@ -103,6 +111,8 @@ def test_pairs_that_go_to_the_judge_may_be_voted_on() -> None:
     assert judge.asked == [["open"]] * 3
     assert (doubt["agreement"], doubt["judged_by"], doubt["p_entailed"]) == (1.0, "judge", 0.5)
     assert (yes["agreement"], yes["ballot"]) == (None, None)
+    # The share of votes for entailed where the judge decided, not the model's probability.
+    assert (yes["support"], doubt["support"]) == (0.95, 0.0)
 
 
 def test_an_empty_premise_asks_no_model() -> None:
@@ -114,6 +124,7 @@ def test_an_empty_premise_asks_no_model() -> None:
     (found,) = stage.make(tables, {"model": Model(), "llm": judge}).rows(named=True)
     assert judge.asked == []
     assert (found["verdict"], found["judged_by"], found["model_verdict"]) == ("neutral", None, None)
+    assert found["support"] == 0.0
 
 
 @pytest.mark.parametrize(

@@ -35,30 +35,30 @@ def vote_result(letter: str, number: int) -> LlmVerdict | Failure:
 
 
 @pytest.mark.parametrize(
-    ("letters", "verdict", "agreement", "call"),
+    ("letters", "verdict", "agreement", "support", "call"),
     [
-        ("eee", "entailed", 1.0, 1),
-        ("ece", "entailed", 2 / 3, 1),
-        ("cee", "entailed", 2 / 3, 2),
-        ("ncc", "contradicted", 2 / 3, 2),
-        ("nne", "neutral", 2 / 3, 1),
-        ("ee", "entailed", 1.0, 1),
-        ("eet", "entailed", 1.0, 1),
-        ("tere", "failed", None, 1),
-        ("teeec", "entailed", 3 / 4, 2),
+        ("eee", "entailed", 1.0, 1.0, 1),
+        ("ece", "entailed", 2 / 3, 2 / 3, 1),
+        ("cee", "entailed", 2 / 3, 2 / 3, 2),
+        ("ncc", "contradicted", 2 / 3, 0.0, 2),
+        ("nne", "neutral", 2 / 3, 1 / 3, 1),
+        ("ee", "entailed", 1.0, 1.0, 1),
+        ("eet", "entailed", 1.0, 1.0, 1),
+        ("tere", "failed", None, None, 1),
+        ("teeec", "entailed", 3 / 4, 3 / 4, 2),
         # Ties, and a claim that most do not support.
-        ("ec", "neutral", 0.0, 1),
-        ("ecn", "neutral", 1 / 3, 3),
-        ("en", "neutral", 1 / 2, 2),
-        ("eecc", "neutral", 0.0, 1),
-        ("eeeccnn", "neutral", 2 / 7, 6),
+        ("ec", "neutral", 0.0, 1 / 2, 1),
+        ("ecn", "neutral", 1 / 3, 1 / 3, 3),
+        ("en", "neutral", 1 / 2, 1 / 2, 2),
+        ("eecc", "neutral", 0.0, 1 / 2, 1),
+        ("eeeccnn", "neutral", 2 / 7, 3 / 7, 6),
     ],
 )
 def test_the_verdict_is_that_of_more_than_half_of_those_asked(
-    letters: str, verdict: str, agreement: float | None, call: int
+    letters: str, verdict: str, agreement: float | None, support: float | None, call: int
 ) -> None:
     decided = majority_verdict(votes(letters))
-    assert decided.agreement == agreement
+    assert (decided.agreement, decided.support) == (agreement, support)
     assert decided.verdict.call_id == CALLS[call]
     if verdict == "failed":
         assert isinstance(decided.verdict, Failure)

@@ -110,6 +110,7 @@ def test_label(judgement: Judgement, threshold: float, verdict: str) -> None:
     assert row["verdict"] == verdict
     probabilities = (row["p_entailed"], row["p_contradicted"], row["p_neutral"])
     assert probabilities == judgement[:3]
+    assert row["support"] == judgement.entailed
     assert (row["status"], row["reason"], row["passage"]) == ("judged", None, None)
 
 
@@ -211,6 +212,7 @@ def test_missing_and_empty_premises(fields: Any, settings: Any, verdicts: list[s
     assert [row["verdict"] for row in rows] == verdicts
     assert all(row["reason"] == "the premise is empty" for row in rows)
     assert all((row["p_neutral"], row["evidence"]) == (1.0, None) for row in rows)
+    assert all(row["support"] == 0.0 for row in rows)
     assert model.asked == []
 
 
@@ -235,7 +237,7 @@ def test_a_pair_without_a_judgement_is_a_failed_row() -> None:
         Listed(None),
         against="reference",
     )
-    assert (row["verdict"], row["status"]) == (None, "failed")
+    assert (row["verdict"], row["status"], row["support"]) == (None, "failed", None)
     assert row["reason"] == "the model gave no judgement"
 
 
@@ -310,7 +312,7 @@ def test_only_contexts_are_cited_and_citations_are_needed() -> None:
 def test_settings_of_earlier_releases_have_their_fingerprints() -> None:
     stage = VerifyClaims(against="retrieved_contexts", premises="each")
     assert (stage.version, stage.fingerprint_settings()) == (
-        5,
+        6,
         {
             "against": "retrieved_contexts",
             "premises": "each",
@@ -367,6 +369,7 @@ def test_a_verdict_of_a_language_model() -> None:
         "verdict": "entailed",
         "status": "judged",
         "failure": None,
+        "support": None,
         "p_entailed": None,
         "p_contradicted": None,
         "p_neutral": None,
@@ -411,10 +414,10 @@ def test_a_language_model_is_asked_about_each_context_that_is_not_empty() -> Non
     llm = Opinionated(opinion("entailed", "ran"))
     rows = ask(llm, "c", premises="each", contexts=["Ann left.", " ", "Bob ran."])
     assert llm.asked == [[Question("c", "Ann left."), Question("c", "Bob ran.")]]
-    columns = ("passage", "verdict", "evidence_passage", "evidence_start", "reason", "p_neutral")
+    columns = ("passage", "verdict", "evidence_passage", "evidence_start", "reason", "support")
     assert [tuple(row[name] for name in columns) for row in rows] == [
         (0, "entailed", None, None, "so", None),
-        (1, "neutral", None, None, "the premise is empty", 1.0),
+        (1, "neutral", None, None, "the premise is empty", 0.0),
         (2, "entailed", 2, 4, "so", None),
     ]
 
@@ -436,11 +439,11 @@ def test_a_language_model_is_asked_about_each_pair_once() -> None:
 def test_a_failure_of_the_language_model_is_a_failed_row() -> None:
     refused, unasked = Failure("refused", "no", CALL), Failure("not_asked", "spent")
     rows = ask(Opinionated(opinion("entailed"), c=refused, d=unasked), "c", "d", "e")
-    columns = ("verdict", "status", "failure", "reason", "call_id", "evidence")
+    columns = ("verdict", "status", "failure", "reason", "call_id", "evidence", "support")
     assert [tuple(row[name] for name in columns) for row in rows] == [
-        (None, "failed", "refused", "no", CALL, None),
-        (None, "failed", "not_asked", "spent", None, None),
-        ("entailed", "judged", None, "so", CALL, None),
+        (None, "failed", "refused", "no", CALL, None, None),
+        (None, "failed", "not_asked", "spent", None, None, None),
+        ("entailed", "judged", None, "so", CALL, None, None),
     ]
 
 
