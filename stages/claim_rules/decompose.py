@@ -209,7 +209,7 @@ def _answer(
     piece = text[sentence.start : sentence.end]
     rest = Span(sentence.end, sentence.end)
     statement = None
-    if whole or piece.rstrip().endswith((".", "!")):
+    if whole or piece.rstrip().endswith("."):
         statement = short_answer(question, _without_markup(piece))
     if statement is not None:
         return _marked(TextClaim(statement, *sentence)), rest

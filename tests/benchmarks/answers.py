@@ -80,8 +80,11 @@ def _verify(claims: str, against: str) -> Settings:
 
 CLAIMS: Final[Mapping[str, Settings]] = {
     "low": {"atomicity": "low", "coverage": "low"},  # as documented
-    "high": {"atomicity": "high", "coverage": "high"},  # as in the quickstart
+    "high": {"atomicity": "high", "coverage": "high"},
+    "sentences": {"atomicity": "low", "coverage": "high"},  # as in the quickstart
 }
+AGREEING: Final[Settings] = {"beta": 2, "recall_of": "reference", "count": "probabilities"}
+"""The settings of the quickstart."""
 VERDICTS: Final[Mapping[str, Settings]] = {"usual": {}}
 INPUTS: Final[Mapping[str, Settings]] = {
     "response_claims": {"use": "decompose_claims", "of": "response"},
@@ -108,12 +111,15 @@ SETTINGS: Final[Mapping[Direction, Sequence[Setting]]] = {
         Setting("answer_correctness", {"recall_of": "reference"}),
         Setting("answer_correctness", claims="high"),
         Setting("answer_correctness", {"recall_of": "reference"}, "high"),
+        Setting("factual_correctness", AGREEING, "sentences"),
+        Setting("answer_correctness", AGREEING, "sentences"),
         Setting("semantic_similarity"),
         Setting("deterministic_correctness"),
     ),
     "contexts": (
         Setting("faithfulness"),
         Setting("faithfulness", claims="high"),
+        Setting("faithfulness", {"count": "probabilities"}, "sentences"),
         Setting("deterministic_faithfulness"),
     ),
 }

@@ -322,6 +322,7 @@ def test_settings_of_earlier_releases_have_their_fingerprints() -> None:
             "claims_per_call": 8,
             "votes": 1,
             "cascade": None,
+            "context": "question",
         },
     )
 
