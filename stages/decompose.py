@@ -219,7 +219,7 @@ class DecomposeClaims(Stage):
             made_of = [span for span in spans if span]
             rows += (
                 _non_claim_row(sample_id, self.of, one)
-                for one in non_claims(text)
+                for one in non_claims(text, contexts.get(sample_id, NO_CONTEXT))
                 if not any(start < one.end and one.start < end for start, end in made_of)
             )
             yield from rows

@@ -12,18 +12,41 @@ one that they cannot split with certainty is a claim as it stands.
 """
 
 import re
+from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
 from claimflow.stages.claim_rules.clauses import first_finite_verb
-from claimflow.stages.claim_rules.lexicon import ENGLISH_FUNCTION_WORDS, FOREIGN_FUNCTION_WORDS
+from claimflow.stages.claim_rules.markdown import (
+    LIST_MARKER,
+    Table,
+    code_blocks,
+    find_tables,
+    joined,
+    list_stem,
+    row_sentences,
+    without_markup,
+)
+from claimflow.stages.claim_rules.non_claims import (
+    MARKER,
+    UNDERLINE,
+    frame_end,
+    is_english,
+    is_fragment,
+    is_reference,
+    is_sign_off,
+    is_signature,
+    is_source_heading,
+    is_underlined_heading,
+    non_claim_kind,
+)
 from claimflow.stages.claim_rules.pronouns import PronounResolver
 from claimflow.stages.claim_rules.questions import NO_CONTEXT, Context
 from claimflow.stages.claim_rules.simplify import drop_details, without_connective
 from claimflow.stages.claim_rules.split import split_clause
 from claimflow.stages.claim_rules.tags import tag
 from claimflow.stages.claim_rules.tokens import (
-    MULTIPLICATION,
     Clause,
     render,
     source_span,
@@ -31,68 +54,11 @@ from claimflow.stages.claim_rules.tokens import (
     trim_punctuation,
 )
 from claimflow.stages.rows import NonClaimKind
-from claimflow.stages.text.refusals import is_refusal
 from claimflow.stages.text.sentences import Span, split_sentences
-
-# Sentences that claim nothing: questions, greetings, offers of help, headings, code.
-
-
-_HEADING: Final = re.compile(r"\s*(?:#{1,6}\s|(?:\*\*|__)[^*_\n]{1,200}(?:\*\*|__)\s*:?\s*$)")
-_CLOSERS: Final = "\"'”’»)]}*_ \t"
-_FENCE: Final = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
-_CHAT: Final = re.compile(
-    r"""(?:hello|hi|hey|greetings|welcome|dear|good\ (?:morning|afternoon|evening|day|question)
-    |thanks|thank\ you|you['’]?re\ (?:very\ )?welcome|sure|certainly|of\ course|absolutely|okay|ok
-    |great|yes|no|sorry|apologies|cheers|goodbye|bye|got\ it|no\ problem|my\ pleasure)
-    (?:[ ,]+(?:there|everyone|all|again|you|so\ much|very\ much|thing|question|for\ asking
-    |for\ (?:your|the)\ question|i\ can\ help(?:\ you)?(?:\ with\ that)?|happy\ to\ help))*\s*$
-    |i(?:['’]m|\ am)\ (?:happy|glad|here|delighted)\ to\ help
-    |(?:i(?:['’]d|\ would)\ be|i(?:['’]m|\ am))\ (?:happy|glad|pleased)\ to\ (?:help|assist)
-    |i(?:['’]m|\ am)\ (?:really\ |very\ |so\ )?sorry\b(?!,?\ but)|i\ apologi[sz]e
-    |(?:i\ )?hope\ (?:this|that|it)\ (?:helps|answers|was|is|clarifies)
-    |let\ me\ know|let['’]s\ |let\ us\ (?:look|see|know|explore)|let\ me\ (?:explain|help|break)
-    |feel\ free|please\ (?:let|feel|do\ not\ hesitate|don['’]t\ hesitate|ask|contact|provide
-    |clarify|specify|try)
-    |(?:do\ not|don['’]t)\ hesitate|if\ you\ (?:have|need|want|would\ like)\ (?:any|more|further)
-    \ .{0,60}(?:let\ me|feel\ free|ask|please)
-    |click\ here|stay\ tuned|have\ a\ (?:great|nice|good|wonderful)|enjoy\b.{0,30}$
-    |here(?:['’]s|\ is|\ are)\ (?:the|a|an|some|your|my)\ .{0,120}:\s*$""",
-    re.IGNORECASE | re.VERBOSE,
-)
-
-
-def is_non_claim(sentence: str, *, alone: bool) -> bool:
-    """Whether a sentence is a question, greeting, heading or offer, and so not true or false.
-
-    `alone` says that the sentence is the whole text: then a bold line is an answer, not a
-    heading.
-    """
-    bare = sentence.rstrip(_CLOSERS)
-    if not any(character.isalnum() for character in bare):
-        return True
-    if bare.endswith(("?", "？", "؟", "⁇")):
-        return True
-    if not alone and (_HEADING.match(sentence) or bare.endswith((":", "："))):
-        return True
-    if len(bare) > 300:
-        return False
-    return _CHAT.match(bare.strip(" .!…*_#-•").strip()) is not None
-
-
-def code_blocks(text: str) -> list[tuple[int, int]]:
-    """Spans between fences of three backticks or tildes; an open one runs to the end."""
-    fences = [match.start() for match in _FENCE.finditer(text)]
-    if len(fences) % 2:
-        fences.append(len(text))
-    return list(zip(fences[::2], fences[1::2], strict=True))
-
 
 Extent = Literal["low", "high"]
 
 _LONGEST: Final = 1500
-_MARKER: Final = re.compile(r"(?:(?:[-*+•‣◦–>]|#{1,6}|\(?\d{1,3}[.)]|\(?[a-zA-Z]\))\s+)+")
-_MARKUP: Final = re.compile(rf"(?!{MULTIPLICATION})\*\*|__|\s*\[\d{{1,3}}\]|`")
-_LINK: Final = re.compile(r"\[([^\[\]\n]{1,200})\]\([^()\s]{1,300}\)")
 
 
 class TextClaim(NamedTuple):
@@ -130,50 +96,287 @@ def take_apart(
 
     `context` is what the reader of the text knows.
     """
-    del context
     claims: dict[str, TextClaim] = {}
-    non_claims: list[NonClaim] = []
+    found: list[NonClaim] = []
     resolver = PronounResolver()
-    for kind, sentence in _sentences(text):
-        if kind is not None:
-            non_claims.append(NonClaim(kind, *sentence))
+    each = atomicity == "high"
+    for unit in _sentences(text, context, each_cell=each):
+        if isinstance(unit, NonClaim):
+            found.append(unit)
             continue
-        for claim in _claims(text, sentence, resolver, atomicity, coverage):
+        for claim in _unit_claims(text, unit, resolver, atomicity, coverage):
             claims.setdefault(claim.claim, claim)
-    return sorted([*claims.values(), *non_claims], key=lambda one: (one.start, one.end))
+    return sorted([*claims.values(), *found], key=lambda one: (one.start, one.end))
 
 
-def non_claims(text: str) -> list[NonClaim]:
+def non_claims(text: str, context: Context = NO_CONTEXT) -> list[NonClaim]:
     """The sentences of a text that claim nothing, in its order."""
-    return [NonClaim(kind, *sentence) for kind, sentence in _sentences(text) if kind is not None]
+    units = _sentences(text, context, each_cell=False)
+    return [unit for unit in units if isinstance(unit, NonClaim)]
 
 
-def _sentences(text: str) -> Iterator[tuple[NonClaimKind | None, Span]]:
-    """The sentences of a text, without their list markers, and what each is that claims nothing."""
-    sentences = split_sentences(text)
-    blocks = code_blocks(text)
-    for start, end in sentences:
-        while blocks and blocks[0][1] < start:
-            blocks.pop(0)
-        if blocks and blocks[0][0] <= start:
-            continue
-        piece = text[start:end]
-        if is_non_claim(piece, alone=len(sentences) == 1) or is_refusal(piece):
-            continue
-        marker = _MARKER.match(piece)
-        if marker is None or marker.end() < len(piece):
-            yield None, Span(start + (marker.end() if marker else 0), end)
+_HOW_TO: Final = re.compile(
+    r"""\b(?:how\ (?:.{1,40}\ )?to|what\ to\ do
+    |how\ (?:is|are)\ .{1,80}\ (?:made|cooked|prepared|done|installed)
+    |(?:how|what|which|when|where)\b.{0,60}?\b(?:do|can|could|should|would|must|might|may|shall)
+    \ (?:i|we|you|one|people|someone|somebody)
+    |(?:should|can|could|may|must|do|shall|want|need)\ (?:i|we|to)|i\ (?:want|need)
+    |recipes?|steps|instructions?|directions|procedure|tips|advice|tutorial|guide|guidelines
+    |ways?\ (?:to|of|for)|uses\ (?:for|of)|best\ practices?|recommend\w{0,7}|suggest\w{0,5}
+    |(?:show|teach|tell|help|walk)\ (?:me|us)\ (?:how|to|through)|(?:best|right|correct)\ way)\b
+    |^(?!what|who|when|where|why|which|did|does|is|are|was|were)(?:[\w.-]{1,30}\ ){0,5}
+    (?:remove|install|uninstall|fix|reset|replace|set\ up|update|create|configure|clean|grant)\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def asks_how_to(question: str) -> bool:
+    """Whether a question asks how to do something, so that instructions are the answer's claims."""
+    return _HOW_TO.search(question[:_LONGEST]) is not None
+
+
+class _Sentence(NamedTuple):
+    """A sentence of a text that claims something.
+
+    `said` is its wording where it is another than that of `text[start:end]`: a list item with its
+    stem, or the sentence of a table's row. It is a claim as it stands with `whole`. `cut` says
+    that words before it were left out, so that it begins with a small letter.
+    """
+
+    start: int
+    end: int
+    said: str | None = None
+    whole: bool = False
+    cut: bool = False
+
+
+class _Block(NamedTuple):
+    """A part `start:end` of a text that is not read sentence by sentence."""
+
+    start: int
+    end: int
+    units: list[_Sentence | NonClaim]
+
+
+_FEWEST_STEPS: Final = 3
+
+
+def _sentences(text: str, context: Context, *, each_cell: bool) -> list[_Sentence | NonClaim]:
+    """What a text says, sentence by sentence, and what of it claims nothing.
+
+    Instructions claim something where the question asks how to do something, and in a text
+    that consists of them. With `each_cell` every cell of a table is a sentence, else every row.
+    """
+    how_to = asks_how_to(context.question)
+    units = list(_read(text, how_to=how_to, each_cell=each_cell))
+    steps = sum(isinstance(unit, NonClaim) and unit.kind == "instruction" for unit in units)
+    if steps >= _FEWEST_STEPS and steps > sum(isinstance(unit, _Sentence) for unit in units):
+        return list(_read(text, how_to=True, each_cell=each_cell))
+    return units
+
+
+def _read(text: str, *, how_to: bool, each_cell: bool) -> Iterator[_Sentence | NonClaim]:
+    blocks = _blocks(text, each_cell=each_cell)
+    reader = _Reader(text, how_to=how_to)
+    for place, sentence in enumerate(reader.sentences):
+        while blocks and blocks[0].end <= sentence.start:
+            reader.leave_list()
+            yield from blocks.popleft().units
+        if not blocks or sentence.start < blocks[0].start:
+            yield reader.read(place)
+    for block in blocks:
+        yield from block.units
+
+
+def _blocks(text: str, *, each_cell: bool) -> deque[_Block]:
+    """Fenced code and tables, in the order of the text."""
+    code = code_blocks(text)
+    blocks = [_Block(*span, [NonClaim("code", *span)]) for span in code]
+    starts = [span.start for span in code]
+    for table in find_tables(text) if "|" in text else ():
+        before = bisect_right(starts, table.span.end) - 1
+        if before < 0 or code[before].end <= table.span.start:
+            blocks.append(_Block(*table.span, list(_table_units(text, table, each_cell=each_cell))))
+    return deque(sorted(blocks))
+
+
+def _table_units(text: str, table: Table, *, each_cell: bool) -> Iterator[_Sentence | NonClaim]:
+    if table.header:
+        yield NonClaim("heading", *table.header)
+    if table.separator:
+        yield NonClaim("markup", *table.separator)
+    for row in table.rows:
+        for span, said in row_sentences(row, each=each_cell):
+            yield _Sentence(*span, said=said, whole=True)
+        if not row.parts:
+            words = any(map(str.isalnum, text[row.span.start : row.span.end]))
+            yield NonClaim("heading" if words else "markup", *row.span)
+
+
+class _Reader:
+    """Reads the sentences of a text one by one, with the list and the sources they belong to."""
+
+    def __init__(self, text: str, *, how_to: bool) -> None:
+        self.sentences = split_sentences(text)
+        self._text = text
+        self._how_to = how_to
+        self._single_line = not _LINE_END.search(text.strip())
+        # The stems of the list items that a further item may belong to, with their indents.
+        self._stems: list[tuple[int, str | None]] = []
+        self._lists_facts = False
+        self._in_sources = False
+        self._signed_off = False
+
+    def leave_list(self) -> None:
+        """The next sentence stands below a table or code, and belongs to no list above."""
+        self._stems.clear()
+        self._in_sources = self._lists_facts = False
+
+    def read(self, place: int) -> _Sentence | NonClaim:
+        """What the sentence at a place says, or is."""
+        start, end = self.sentences[place]
+        piece = self._text[start:end]
+        marker = MARKER.match(piece)
+        first = start + (marker.end() if marker else 0)
+        item = LIST_MARKER.match(piece)
+        stem = self._stem_above(place, item=item is not None)
+        kind = self._kind(place, piece, self._text[first:end])
+        own = list_stem(piece) if self._opens_list(place, piece) else None
+        self._remember_stem(place, piece, own, item=item is not None)
+        if kind is None and own:
+            kind = "heading"
+        if kind is not None:
+            return NonClaim(kind, start, end)
+        if item and stem and self._is_one_sentence(place) and is_fragment(piece[item.end() :]):
+            said = joined(stem, without_markup(piece[item.end() :]))
+            if said is not None:
+                return _Sentence(start + item.end(), end, said=said)
+        cut = frame_end(self._text[first:end])
+        if first + cut >= end:  # A mark of a list is the whole answer.
+            first, cut = start, 0
+        return _Sentence(first + cut, end, cut=cut > 0)
+
+    def _kind(self, place: int, piece: str, content: str) -> NonClaimKind | None:
+        whole_line = self._begins_line(place) and self._ends_line(place)
+        if self._signed_off and place == len(self.sentences) - 1 and is_signature(piece):
+            return "greeting"
+        self._signed_off = whole_line and is_sign_off(piece)
+        if whole_line and not self._single_line and is_source_heading(piece):
+            self._in_sources = True
+            return "heading" if piece.startswith(("#", "*", "_")) else "source"
+        if self._in_sources:
+            # A source may be more than a sentence: "Smith, J. (2020). Rome."
+            self._in_sources = is_reference(content) or not self._begins_line(place)
+            if self._in_sources:
+                return "source"
+        kind = non_claim_kind(
+            piece,
+            whole_line=whole_line,
+            single_line=self._single_line,
+            alone=len(self.sentences) == 1,
+            how_to=self._how_to or self._lists_facts,
+        )
+        if kind is None and whole_line and self._is_underlined(place):
+            return "heading"
+        return kind
+
+    # Where a sentence stands.
+
+    def _between(self, place: int) -> str:
+        """The white space before a sentence."""
+        before = self.sentences[place - 1].end if place else 0
+        return self._text[before : self.sentences[place].start]
+
+    def _begins_line(self, place: int) -> bool:
+        return not place or _LINE_END.search(self._between(place)) is not None
+
+    def _ends_line(self, place: int) -> bool:
+        return place + 1 == len(self.sentences) or self._begins_line(place + 1)
+
+    def _is_one_sentence(self, place: int) -> bool:
+        """Whether a list item is no longer than its sentence."""
+        return self._ends_line(place) or self._is_item(place + 1)
+
+    def _is_item(self, place: int) -> bool:
+        start, end = self.sentences[place]
+        return LIST_MARKER.match(self._text, start, end) is not None
+
+    def _is_underlined(self, place: int) -> bool:
+        if place + 1 == len(self.sentences) or self._between(place + 1).count("\n") > 1:
+            return False
+        start, end = self.sentences[place + 1]
+        if end - start > 203 or not UNDERLINE.fullmatch(self._text, start, end):
+            return False
+        start, end = self.sentences[place]
+        return is_underlined_heading(self._text[start:end])
+
+    def _indent(self, place: int) -> int:
+        """The white space before a sentence on its line; items within a line are one level."""
+        if not self._begins_line(place):
+            return 0
+        between = self._between(place)
+        line = max(between.rfind(end) for end in _LINE_ENDS)
+        return len(between[line + 1 :].expandtabs(4))
+
+    # The stem of a list.
+
+    def _opens_list(self, place: int, piece: str) -> bool:
+        ends = piece.rstrip(" *_").endswith((":", "："))
+        return ends and place + 1 < len(self.sentences) and self._is_item(place + 1)
+
+    def _stem_above(self, place: int, *, item: bool) -> str | None:
+        """The stem of the list that a sentence is an item of; nearer items leave it."""
+        if not item:
+            if self._begins_line(place):
+                self._stems.clear()
+                self._lists_facts = False
+            return None
+        indent = self._indent(place)
+        while len(self._stems) > 1 and self._stems[-1][0] >= indent:
+            self._stems.pop()
+        return self._stems[-1][1] if self._stems else None
+
+    def _remember_stem(self, place: int, piece: str, stem: str | None, *, item: bool) -> None:
+        if item:
+            if not self._stems:
+                self._stems.append((-1, None))
+            self._stems.append((self._indent(place), stem))
+        else:
+            self._stems = [(-1, stem)] if stem else []
+            # "Compounds: - Show the properties of ...": predicates, not instructions.
+            opens = self._opens_list(place, piece)
+            self._lists_facts = opens and not piece.startswith("To ") and not asks_how_to(piece)
+
+
+_LINE_ENDS: Final = "\n\r\v\f\x85\u2028\u2029"
+_LINE_END: Final = re.compile(rf"[{_LINE_ENDS}]")
+
+
+def _unit_claims(
+    text: str, unit: _Sentence, resolver: PronounResolver, atomicity: Extent, coverage: Extent
+) -> list[TextClaim]:
+    """The claims of a sentence; those in other words have the place of the whole sentence."""
+    place = Span(unit.start, unit.end)
+    if unit.said is None:
+        claims = _claims(text, place, resolver, atomicity, coverage)
+        if unit.cut:
+            claims = [one._replace(claim=one.claim[:1].upper() + one.claim[1:]) for one in claims]
+        return claims
+    if unit.whole:
+        return [TextClaim(unit.said, *place)]
+    claims = _claims(unit.said, Span(0, len(unit.said)), resolver, atomicity, coverage)
+    return [one._replace(start=place.start, end=place.end) for one in claims]
 
 
 def _claims(
     text: str, sentence: Span, resolver: PronounResolver, atomicity: Extent, coverage: Extent
 ) -> list[TextClaim]:
-    whole = TextClaim(_without_markup(text[sentence.start : sentence.end]), *sentence)
+    whole = TextClaim(without_markup(text[sentence.start : sentence.end]), *sentence)
     kept_whole = (atomicity, coverage) == ("low", "high")
     if kept_whole or sentence.end - sentence.start > _LONGEST:
         return [whole]
     tokens = tokenize(text, *sentence)
-    if not _is_english([token.low for token in tokens]):
+    if not is_english([token.low for token in tokens]):
         return [whole]
     clause = trim_punctuation(tag(tokens))
     if first_finite_verb(clause) is None:
@@ -192,15 +395,3 @@ def _claims(
 def _claim(part: Clause, sentence: Span) -> TextClaim:
     start, end = source_span(part) or sentence
     return TextClaim(render(part), start, end)
-
-
-def _without_markup(sentence: str) -> str:
-    """The sentence without markup, on one line."""
-    return " ".join(_LINK.sub(r"\1", _MARKUP.sub("", sentence)).split())
-
-
-def _is_english(words: list[str]) -> bool:
-    """Whether English function words are at least as many as foreign ones."""
-    return sum(word in ENGLISH_FUNCTION_WORDS for word in words) >= sum(
-        word in FOREIGN_FUNCTION_WORDS for word in words
-    )
