@@ -57,7 +57,7 @@ def non_claim_kind(
 
 def _said_to_reader(content: str, *, alone: bool, how_to: bool) -> NonClaimKind | None:
     """What a sentence is that says nothing but something to the reader."""
-    said = content.rstrip(_CLOSERS).strip(" .!…*_#-•").strip()
+    said = _EDGES.sub("", content)
     if _GREETING.match(said) or _is_address(content, alone=alone):
         return "greeting"
     if _OFFER.match(said):
@@ -155,6 +155,9 @@ def is_reference(content: str) -> bool:
 
 # What is said to the reader.
 
+_EDGES: Final = re.compile(r"^\W+|(?<!\W)\W+$")
+"""What is no letter or digit at the ends of a sentence, emoji among it."""
+
 _GREETING: Final = re.compile(
     r"""(?:hello|hi|hey|greetings|welcome|dear|good\ (?:morning|afternoon|evening|day|question)
     |thanks|thank\ you|you['’]?re\ (?:very\ )?welcome|sure|certainly|of\ course|absolutely|okay|ok
@@ -178,10 +181,14 @@ _SIGN_OFF: Final = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _TITLE: Final = r"(?:dr|mr|mrs|ms|prof|sir|madam|professor|doctor)\.?"
-_NAME: Final = rf"(?:{_TITLE}|(?-i:[A-Z])[\w.'’-]{{0,30}}|there|all|everyone|and|or|&)"
+_CAPITAL: Final = "[A-ZÀ-ÖØ-ÞĀ-ɏΑ-ΩА-Я]"
+_NAME: Final = (
+    rf"(?:{_TITLE}|(?-i:{_CAPITAL})[\w\u0300-\u036f.'’-]{{0,30}}|there|all|everyone|and|or|&)"
+)
 _ADDRESS: Final = re.compile(
     rf"(?:hello|hi|hey|dear|good\ (?:morning|afternoon|evening|day)|greetings|welcome|thanks"
-    rf"|thank\ you|goodbye|bye|cheers)(?:[ ,]{{1,2}}{_NAME}){{1,6}}\s?(?P<end>[,!.:]*)",
+    rf"|thank\ you|goodbye|bye|cheers)(?:[ ,]{{1,2}}{_NAME}){{1,6}}"
+    r"\s?(?P<end>[,!.:]{0,3})\W{0,20}",
     re.IGNORECASE | re.VERBOSE,
 )
 _SIGNATURE: Final = re.compile(r"\W{0,3}(?:[A-Z][\w.'’-]{0,30}[ ]?){1,4}\W{0,3}")
