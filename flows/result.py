@@ -114,8 +114,11 @@ class Result:
 
     @cached_property
     def claims(self) -> pl.DataFrame:
-        """One row for each claim: sample_id, the text that it is of, and its place there."""
-        return self._rows("claims")
+        """One row for each claim: sample_id, the text that it is of, and its place there.
+
+        Sentences that claim nothing are in the view `non_claims`.
+        """
+        return self._rows("claims").filter(pl.col("status") != "not_a_claim")
 
     @cached_property
     def verdicts(self) -> pl.DataFrame:

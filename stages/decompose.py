@@ -8,8 +8,15 @@ import polars as pl
 from pydantic import Field, ValidationInfo, field_validator
 
 from claimflow.stages.base import Stage
-from claimflow.stages.claim_rules.decompose import NonClaim, TextClaim, non_claims, take_apart
+from claimflow.stages.claim_rules.decompose import (
+    Completed,
+    TextClaim,
+    completed,
+    non_claims,
+    take_apart,
+)
 from claimflow.stages.claim_rules.questions import NO_CONTEXT, Context
+from claimflow.stages.claim_rules.reading import NonClaim
 from claimflow.stages.judging.claims import ContextDecomposition, Decomposition, ask_claims
 from claimflow.stages.prompts import PromptBlanks, blanks, fill_settings
 from claimflow.stages.rows import CLAIMS_OF, Claim, ClaimsField, SampleField, Side, content_key
@@ -208,7 +215,7 @@ class DecomposeClaims(Stage):
             made_of = [span for span in spans if span]
             rows += (
                 _non_claim_row(sample_id, self.of, one)
-                for one in non_claims(text)
+                for one in non_claims(text, contexts.get(sample_id, NO_CONTEXT))
                 if not any(start < one.end and one.start < end for start, end in made_of)
             )
             yield from rows
@@ -227,6 +234,16 @@ def contexts_of(samples: pl.DataFrame, setting: ContextSetting) -> dict[str, Con
         sample_id: Context(question or "", histories.get(sample_id, ()))
         for sample_id, question in questions.items()
     }
+
+
+def completed_texts(
+    samples: pl.DataFrame, field: Side, setting: ContextSetting
+) -> dict[str, Completed]:
+    """The texts that are, or begin with, a short answer, by sample id."""
+    contexts = contexts_of(samples, setting)
+    texts = samples.select("sample_id", field).iter_rows() if contexts else ()
+    found = ((sample_id, completed(text, contexts[sample_id])) for sample_id, text in texts if text)
+    return {sample_id: one for sample_id, one in found if one}
 
 
 def _history(metadata: str) -> tuple[tuple[str, str], ...]:

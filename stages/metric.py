@@ -179,6 +179,8 @@ class FunctionMetric(Stage):
             table = table.join(claims, on="claim_id", how="left", maintain_order="left")
             if table["sample_id"].null_count():
                 raise ValueError(f"{name} has verdicts on claims that are in no input")
+        if row is Claim and "status" in table.columns:
+            table = table.filter(pl.col("status") != "not_a_claim")
         found: dict[str, list[Any]] = {}
         samples = table["sample_id"].to_list()
         for sample_id, one in zip(samples, _as_rows(row, table), strict=True):

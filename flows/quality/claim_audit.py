@@ -267,6 +267,6 @@ SELECT step, sample_id, coalesce(claims.claim, ''), start IS NOT NULL, repeats,
 FROM claims LEFT JOIN (
     SELECT step, claim_id, repeats FROM ({REPEATED_CLAIMS})
     WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))) USING (step, claim_id)
-WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))
+WHERE run_id = $run AND status <> 'not_a_claim' AND sample_id IN (SELECT unnest($ids))
 ORDER BY sample_id, start, claims.claim
 """

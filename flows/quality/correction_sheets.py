@@ -141,7 +141,8 @@ FROM (
            CASE settings->>'of' WHEN 'response' THEN response ELSE reference END AS whole
     FROM samples, ({_STEPS}) steps WHERE samples.run_id = $run
 ) texts
-LEFT JOIN (SELECT * FROM claims WHERE run_id = $run) made USING (sample_id, step)
+LEFT JOIN (SELECT * FROM claims WHERE run_id = $run AND status <> 'not_a_claim') made
+     USING (sample_id, step)
 WHERE claim_id IS NOT NULL OR trim(whole) <> ''
 ORDER BY position, texts.sample_id, "start", claim
 """

@@ -150,6 +150,8 @@ def _judge_lines(run: RunDocument) -> Iterator[JudgeLine]:
     yield from (JudgeLine(line) for lines in run.cascade_lines for line in lines)
     if run.vote_line:
         yield JudgeLine(run.vote_line)
+    if run.ambiguity_line:
+        yield JudgeLine(run.ambiguity_line)
     yield from run.judge_lines
 
 

@@ -19,6 +19,7 @@ def run_json(run: RunDocument, *, samples: int = MAX_SAMPLES) -> str:
     summaries = run.summaries.drop("name")
     whole = pl.col("slice_field").is_null()
     unstable, voted = run.votes
+    ambiguous, made = run.ambiguous_claims
     document: dict[str, Any] = {
         "run": run.head,
         "metrics": summaries.filter(whole).drop("slice_field", "slice_value").to_dicts(),
@@ -28,6 +29,7 @@ def run_json(run: RunDocument, *, samples: int = MAX_SAMPLES) -> str:
         "failures": run.failures,
         "calls": run.calls,
         "votes": {"unstable": unstable, "of": voted},
+        **({"ambiguous_claims": {"count": ambiguous, "of": made}} if ambiguous else {}),
         "cascades": run.cascades,
         "canaries": [
             one._asdict() | {"judged": one.judged, "drifts": one.drifts} for one in run.canaries

@@ -102,8 +102,7 @@ def _run_lines(run: RunDocument) -> Iterator[str]:
     for row in run.failures:
         count = f"{row['failed']:,} failed{' ' + row['failure'] if row['failure'] else ''}"
         yield f"- {code_span(row['step'])}: {count}: {code_span(row['reason'])}"
-    if run.vote_line:
-        yield f"- {code_span(run.vote_line)}"
+    yield from (f"- {code_span(line)}" for line in (run.vote_line, run.ambiguity_line) if line)
     for lines in run.cascade_lines:
         yield f"- {code_span(' '.join(line.strip() for line in lines))}"
     for line in run.judge_lines:

@@ -23,6 +23,7 @@ from claimflow.flows.quality.gates import Outcome, recorded_outcomes
 from claimflow.flows.report.formatting import format_count, shorten
 from claimflow.flows.report.run_text import (
     JudgeLine,
+    ambiguity_text,
     calls_text,
     canary_lines,
     cascade_lines,
@@ -253,6 +254,16 @@ class RunDocument:
     def vote_line(self) -> str | None:
         """On how many claims the votes differ; None where there were no votes."""
         return vote_text(*self.votes)
+
+    @cached_property
+    def ambiguous_claims(self) -> tuple[int, int]:
+        """The claims that leave something open, such as a pronoun, and all claims."""
+        return results.ambiguous_claims(self.store, self.run_id)
+
+    @property
+    def ambiguity_line(self) -> str | None:
+        """How many claims are ambiguous; None where none is."""
+        return ambiguity_text(*self.ambiguous_claims)
 
     @cached_property
     def cascades(self) -> list[CascadeResult]:

@@ -77,6 +77,15 @@ def vote_text(unstable: int, voted: int) -> str | None:
     return f"{unstable:,} of {format_count(voted, 'verdict')} unstable{see}"
 
 
+def ambiguity_text(ambiguous: int, made: int) -> str | None:
+    """How many claims are ambiguous, and how to list them; None where none is."""
+    if not ambiguous:
+        return None
+    counts = f"{ambiguous:,} of {format_count(made, 'claim')}"
+    verb = "is" if ambiguous == 1 else "are"
+    return f"{counts} {verb} ambiguous: FROM latest.claims WHERE ambiguous IS NOT NULL"
+
+
 def gate_cells(one: Outcome) -> tuple[str, ...]:
     """A row of the table of gates."""
     format_value = format_difference if "no worse" in one.rule else format_number

@@ -80,7 +80,8 @@ function claimsOf(sample, side) {
 function claimLine(sample, claim, step, view) {
   const chosen = claim === view.chosen;
   const button = node("button", { type: "button", class: "claim", "aria-expanded": String(chosen), click: () => view.choose(chosen ? null : claim) },
-    verdictLabel(judged(claim, step)), " ", node("bdi", {}, claim.claim === null ? claim.reason || "(no claims)" : claim.claim));
+    verdictLabel(judged(claim, step)), " ", node("bdi", {}, claim.claim === null ? claim.reason || "(no claims)" : claim.claim),
+    claim.ambiguous ? node("span", { class: "unclear" }, ` unclear: ${claim.ambiguous}`) : null);
   if (!chosen) return node("li", {}, button);
   view.button = button;
   const why = claim.status === "made" && claim.reason ? node("p", { dir: "auto" }, claim.reason) : null;
@@ -100,7 +101,16 @@ function sidePanel(sample, side, title, view) {
     steps.map((name) => node("option", { value: name, selected: name === step }, name))));
   return node("section", { "aria-label": title }, node("h4", {}, title), choice,
     textBlock(title, sample[side], [...marks, ...evidenceIn(sample, side, null, view.chosen)]),
-    claims.length ? node("ol", { class: "claims" }, claims.map((claim) => claimLine(sample, claim, step, view))) : node("p", { class: "absent" }, "no claims of it"));
+    claims.length ? node("ol", { class: "claims" }, claims.map((claim) => claimLine(sample, claim, step, view))) : node("p", { class: "absent" }, "no claims of it"),
+    nonClaims(sample, side));
+}
+
+// The sentences of a text that claim nothing, with their kinds.
+function nonClaims(sample, side) {
+  const found = sample.non_claims.filter((one) => one.of === side);
+  if (!found.length) return null;
+  return node("details", { class: "absent" }, node("summary", {}, `no claims: ${found.length}`),
+    node("ul", {}, found.map((one) => node("li", {}, `${one.kind}: `, node("bdi", {}, one.text)))));
 }
 
 // The response of each run, and the references if their claims differ between the runs.

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from rich.tree import Tree
 
-from claimflow.flows.report.formatting import format_count
+from claimflow.flows.report.formatting import format_count, shorten
 from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.report.samples import is_misattributed, traced_samples
 from claimflow.flows.report.terminal import safe_text
@@ -27,8 +27,13 @@ def sample_tree(store: Store, run_id: str, sample_id: str, *, calls: bool = Fals
     run = f"run {run_id}, partial: {partial}" if partial else f"run {run_id}"
     tree = Tree(safe_text(f"sample {sample_id}  ({run})", "bold"))
     _add_texts(tree, sample)
-    for step, claims in groupby(sample["claims"], key=itemgetter("step")):
-        _add_claims(tree, step, list(claims))
+    steps = dict.fromkeys(one["step"] for one in (*sample["claims"], *sample["non_claims"]))
+    for step in steps:
+        claims, others = (
+            [one for one in sample[name] if one["step"] == step]
+            for name in ("claims", "non_claims")
+        )
+        _add_claims(tree, step, claims, others)
     for step, checks in groupby(sample["checks"], key=itemgetter("step")):
         _add_checks(tree, step, list(checks))
     _add_edits(tree, store, run_id, sample_id)
@@ -48,18 +53,23 @@ def _add_texts(tree: Tree, sample: dict[str, Any]) -> None:
             branch.add(safe_text(f"[{number}] {context[:160]}{'…' if len(context) > 160 else ''}"))
 
 
-def _add_claims(tree: Tree, step: str, claims: list[dict[str, Any]]) -> None:
+def _add_claims(
+    tree: Tree, step: str, claims: list[dict[str, Any]], others: list[dict[str, Any]]
+) -> None:
     branch = tree.add(safe_text(f"{step}: {format_count(len(claims), 'claim')}", "bold"))
     for claim in claims:
         edited = claim["status"] == "made" and claim["reason"]
         reason = f" ({claim['reason']})" if edited else ""
-        leaf = branch.add(safe_text(f"{claim['claim'] or '(no claims)'}{reason}"))
+        unclear = f" (unclear: {claim['ambiguous']})" if claim["ambiguous"] else ""
+        leaf = branch.add(safe_text(f"{claim['claim'] or '(no claims)'}{unclear}{reason}"))
         if claim["status"] == "failed":
             leaf.add(safe_text(f"failed: {claim['reason']}"))
         if claim["cites"]:
             leaf.add(safe_text(claim["cites"], "red" if is_misattributed(claim) else ""))
         for verdict in claim["verdicts"]:
             _add_verdict(leaf, verdict)
+    for other in others:
+        branch.add(safe_text(f"no claim ({other['kind']}): {shorten(other['text'])}", "dim"))
 
 
 def _add_verdict(leaf: Tree, row: dict[str, Any]) -> None:

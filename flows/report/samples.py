@@ -76,7 +76,8 @@ def traced_samples(
     """Samples of a run, each with the rows that led to its scores, in the given order.
 
     To the fields of a sample come `claims`, each with its `verdicts` and what it `cites` (in words,
-    None for nothing), `checks` (the verdicts of rubrics), `scores`, `sentences` (the lexical
+    None for nothing), `non_claims` (the sentences that claim nothing), `checks` (the verdicts of
+    rubrics), `scores`, `sentences` (the lexical
     matches) and `calls` (the model calls that returned the claims, verdicts and votes), by column
     names. The `premises` of a verdict are the setting of its step: with cited its `passage` was
     left out. Positions count code points of the text that
@@ -98,6 +99,7 @@ def _read_batch(
         return table.rows_by_key(by, named=True)
 
     claims, scores, sentences = rows(_CLAIMS), rows(_SCORES), rows(_SENTENCES)
+    non_claims = rows(_NON_CLAIMS)
     citations = rows(_CITATIONS, "claim_id")
     verdicts, checks, calls = rows(_VERDICTS, "claim_id"), rows(_CHECKS), rows(_CALLS)
     for verdict in (one for table in (verdicts, checks) for some in table.values() for one in some):
@@ -114,6 +116,7 @@ def _read_batch(
             "metadata": json.loads(row["metadata"]),
             "sample_id": name,
             "claims": claims.get(name, []),
+            "non_claims": non_claims.get(name, []),
             "checks": checks.get(name, []),
             "scores": scores.get(name, []),
             "sentences": sentences.get(name, []),
@@ -168,10 +171,16 @@ FROM samples WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))
 
 _CLAIMS: Final = """
 SELECT sample_id, claim_id::VARCHAR AS claim_id, step, of, claim, start, stop AS "end", status,
-       failure, reason, call_id::VARCHAR AS call_id
+       ambiguous, failure, reason, call_id::VARCHAR AS call_id
 FROM claims JOIN audit.run_steps USING (run_id, step)
-WHERE run_id = $run AND sample_id IN (SELECT unnest($ids))
+WHERE run_id = $run AND status <> 'not_a_claim' AND sample_id IN (SELECT unnest($ids))
 ORDER BY position, start, claim, claim_id
+"""
+
+_NON_CLAIMS: Final = """
+SELECT sample_id, step, of, kind, text, start, stop AS "end"
+FROM non_claims JOIN audit.run_steps USING (run_id, step)
+WHERE run_id = $run AND sample_id IN (SELECT unnest($ids)) ORDER BY position, start
 """
 
 _VERDICTS: Final = """

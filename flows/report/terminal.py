@@ -242,7 +242,7 @@ def print_run(
     print_gates(terminal, run.gates)
     _print_block(terminal, _failure_lines(run))
     _print_block(terminal, _unused_edit_lines(run.unused_edits))
-    _print_block(terminal, [run.vote_line] if run.vote_line else [])
+    _print_block(terminal, [line for line in (run.vote_line, run.ambiguity_line) if line])
     _print_block(terminal, [line for lines in run.cascade_lines for line in lines])
     for line in run.judge_lines:
         terminal.print_line(line.text, "bold" if line.warning else "")

@@ -117,8 +117,10 @@ def _with_claims(
         for row in _claims(before, sample, by_sample[sample["sample_id"]])
     ]
     place = samples.select("sample_id").with_row_index("place")
+    # What claims nothing is no subject of a correction.
+    others = table.filter(touched, status="not_a_claim")
     return (
-        pl.concat([table.filter(~touched), build(Claim, rows)])
+        pl.concat([table.filter(~touched), build(Claim, rows), others])
         .join(place, on="sample_id", how="left", maintain_order="left")
         .sort("place", maintain_order=True)
         .drop("place")

@@ -214,6 +214,7 @@ class ClaimEstimate:
         first, rest = samples.head(self._left), samples.slice(self._left)
         self._left -= first.height
         by_rules = self._stage.run(samples=first)
+        by_rules = by_rules.filter(pl.col("status") == "made")
         self._claims += by_rules.height
         self._sentences += sum(len(_sentences(text)) for text in first[self._of])
         by_sentence = pl.DataFrame(list(self._rows(rest)), schema=schema(Claim))

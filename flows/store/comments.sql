@@ -102,6 +102,16 @@ COMMENT ON COLUMN unstable."verdict" IS 'as in verdicts';
 COMMENT ON COLUMN unstable."agreement" IS 'as in verdicts';
 COMMENT ON COLUMN unstable."ballot" IS 'as in verdicts';
 
+COMMENT ON VIEW non_claims IS 'One row is a sentence of a text that claims nothing, and so is not judged';
+COMMENT ON COLUMN non_claims."run_id" IS 'the run';
+COMMENT ON COLUMN non_claims."step" IS 'the step of the run that made the claims';
+COMMENT ON COLUMN non_claims."sample_id" IS 'the sample';
+COMMENT ON COLUMN non_claims."of" IS 'its text: response or reference';
+COMMENT ON COLUMN non_claims."kind" IS 'what it is: greeting, offer, question, instruction, heading, source, markup, code or refusal';
+COMMENT ON COLUMN non_claims."text" IS 'the sentence, or the whole of a code block';
+COMMENT ON COLUMN non_claims."start" IS 'where it begins in the text, in characters from 0';
+COMMENT ON COLUMN non_claims."stop" IS 'where it ends: the first character after it';
+
 COMMENT ON VIEW repeated_claims IS 'One row is a claim that repeats an earlier one of its text';
 COMMENT ON COLUMN repeated_claims."run_id" IS 'the run';
 COMMENT ON COLUMN repeated_claims."step" IS 'the step of the run';

@@ -424,6 +424,20 @@ def votes(store: Store, run_id: str) -> tuple[int, int]:
     return unstable, voted
 
 
+def ambiguous_claims(store: Store, run_id: str) -> tuple[int, int]:
+    """For a run: the number of claims that leave something open, and of all claims."""
+    found = _read(
+        store,
+        """
+        SELECT count(ambiguous) AS ambiguous, count(*) AS made
+        FROM claims WHERE run_id = $run AND status = 'made'
+        """,
+        run=run_id,
+    )
+    ambiguous, made = found.row(0)
+    return ambiguous, made
+
+
 def _read(store: Store, query: str, **values: Any) -> pl.DataFrame:
     with store.reading() as connection:
         return read_table(connection, query, **values)

@@ -19,6 +19,14 @@ JOIN (SELECT run_id, claim_id, any_value(sample_id) AS sample_id, min("of") AS "
              any_value(claim) AS claim FROM claims GROUP BY run_id, claim_id)
 USING (run_id, claim_id);
 
+-- Sentences that claim nothing, with their words.
+CREATE OR REPLACE VIEW non_claims AS
+SELECT run_id, claims.step, sample_id, "of", kind,
+       substring(CASE "of" WHEN 'response' THEN response ELSE reference END,
+                 start + 1, stop - start) AS "text", start, stop
+FROM claims JOIN samples USING (run_id, sample_id)
+WHERE claims.status = 'not_a_claim';
+
 -- Verdicts on which several votes were cast that differ. The claim of a check of a rubric is its
 -- name with its criterion, or with the claim that it is about.
 CREATE OR REPLACE VIEW unstable AS

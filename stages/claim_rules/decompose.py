@@ -11,12 +11,12 @@ The rules are for English. A sentence of another language, one longer than 1,500
 one that they cannot split with certainty is a claim as it stands.
 """
 
-import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 from claimflow.stages.claim_rules.clauses import first_finite_verb
-from claimflow.stages.claim_rules.lexicon import ENGLISH_FUNCTION_WORDS, FOREIGN_FUNCTION_WORDS
+from claimflow.stages.claim_rules.markdown import without_markup
+from claimflow.stages.claim_rules.non_claims import is_english
 from claimflow.stages.claim_rules.pronouns import PronounResolver, unresolved_pronoun
 from claimflow.stages.claim_rules.questions import (
     NO_CONTEXT,
@@ -27,73 +27,18 @@ from claimflow.stages.claim_rules.questions import (
     polar_statement,
     short_answer,
 )
+from claimflow.stages.claim_rules.reading import NonClaim, Sentence, read_sentences
 from claimflow.stages.claim_rules.simplify import drop_details, without_connective
 from claimflow.stages.claim_rules.split import split_clause
 from claimflow.stages.claim_rules.tags import tag
 from claimflow.stages.claim_rules.tokens import (
-    MULTIPLICATION,
     Clause,
     render,
     source_span,
     tokenize,
     trim_punctuation,
 )
-from claimflow.stages.rows import NonClaimKind
-from claimflow.stages.text.refusals import is_refusal
-from claimflow.stages.text.sentences import Span, split_sentences
-
-# Sentences that claim nothing: questions, greetings, offers of help, headings, code.
-
-
-_HEADING: Final = re.compile(r"\s*(?:#{1,6}\s|(?:\*\*|__)[^*_\n]{1,200}(?:\*\*|__)\s*:?\s*$)")
-_CLOSERS: Final = "\"'”’»)]}*_ \t"
-_FENCE: Final = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
-_CHAT: Final = re.compile(
-    r"""(?:hello|hi|hey|greetings|welcome|dear|good\ (?:morning|afternoon|evening|day|question)
-    |thanks|thank\ you|you['’]?re\ (?:very\ )?welcome|sure|certainly|of\ course|absolutely|okay|ok
-    |great|yes|no|sorry|apologies|cheers|goodbye|bye|got\ it|no\ problem|my\ pleasure)
-    (?:[ ,]+(?:there|everyone|all|again|you|so\ much|very\ much|thing|question|for\ asking
-    |for\ (?:your|the)\ question|i\ can\ help(?:\ you)?(?:\ with\ that)?|happy\ to\ help))*\s*$
-    |i(?:['’]m|\ am)\ (?:happy|glad|here|delighted)\ to\ help
-    |(?:i(?:['’]d|\ would)\ be|i(?:['’]m|\ am))\ (?:happy|glad|pleased)\ to\ (?:help|assist)
-    |i(?:['’]m|\ am)\ (?:really\ |very\ |so\ )?sorry\b(?!,?\ but)|i\ apologi[sz]e
-    |(?:i\ )?hope\ (?:this|that|it)\ (?:helps|answers|was|is|clarifies)
-    |let\ me\ know|let['’]s\ |let\ us\ (?:look|see|know|explore)|let\ me\ (?:explain|help|break)
-    |feel\ free|please\ (?:let|feel|do\ not\ hesitate|don['’]t\ hesitate|ask|contact|provide
-    |clarify|specify|try)
-    |(?:do\ not|don['’]t)\ hesitate|if\ you\ (?:have|need|want|would\ like)\ (?:any|more|further)
-    \ .{0,60}(?:let\ me|feel\ free|ask|please)
-    |click\ here|stay\ tuned|have\ a\ (?:great|nice|good|wonderful)|enjoy\b.{0,30}$
-    |here(?:['’]s|\ is|\ are)\ (?:the|a|an|some|your|my)\ .{0,120}:\s*$""",
-    re.IGNORECASE | re.VERBOSE,
-)
-
-
-def is_non_claim(sentence: str, *, alone: bool) -> bool:
-    """Whether a sentence is a question, greeting, heading or offer, and so not true or false.
-
-    `alone` says that the sentence is the whole text: then a bold line is an answer, not a
-    heading.
-    """
-    bare = sentence.rstrip(_CLOSERS)
-    if not any(character.isalnum() for character in bare):
-        return True
-    if bare.endswith(("?", "？", "؟", "⁇")):
-        return True
-    if not alone and (_HEADING.match(sentence) or bare.endswith((":", "："))):
-        return True
-    if len(bare) > 300:
-        return False
-    return _CHAT.match(bare.strip(" .!…*_#-•").strip()) is not None
-
-
-def code_blocks(text: str) -> list[tuple[int, int]]:
-    """Spans between fences of three backticks or tildes; an open one runs to the end."""
-    fences = [match.start() for match in _FENCE.finditer(text)]
-    if len(fences) % 2:
-        fences.append(len(text))
-    return list(zip(fences[::2], fences[1::2], strict=True))
-
+from claimflow.stages.text.sentences import Span
 
 Extent = Literal["low", "high"]
 
@@ -102,9 +47,6 @@ _LONGEST_OPENING: Final = 40
 _LONGEST_MESSAGE: Final = 5_000
 """Characters: of a sentence that is split, of yes or no at its start, and of an earlier message in
 which the antecedent of a pronoun is looked for."""
-_MARKER: Final = re.compile(r"(?:(?:[-*+•‣◦–>]|#{1,6}|\(?\d{1,3}[.)]|\(?[a-zA-Z]\))\s+)+")
-_MARKUP: Final = re.compile(rf"(?!{MULTIPLICATION})\*\*|__|\s*\[\d{{1,3}}\]|`")
-_LINK: Final = re.compile(r"\[([^\[\]\n]{1,200})\]\([^()\s]{1,300}\)")
 
 
 class TextClaim(NamedTuple):
@@ -117,14 +59,6 @@ class TextClaim(NamedTuple):
     start: int
     end: int
     ambiguous: str | None = None
-
-
-class NonClaim(NamedTuple):
-    """A sentence `start:end` of a text that claims nothing, and what it is."""
-
-    kind: NonClaimKind
-    start: int
-    end: int
 
 
 def decompose(
@@ -143,86 +77,96 @@ def take_apart(
     `context` is what the reader of the text knows.
     """
     claims: dict[str, TextClaim] = {}
-    non_claims: list[NonClaim] = []
     question = _question(context)
     resolver = PronounResolver(_clause(question))
-    sentences = list(_sentences(text))
-    place = _answering(sentences, text, question)
-    for number, (kind, sentence) in enumerate(sentences):
-        span = sentence
+    units = read_sentences(text, context, each_cell=atomicity == "high")
+    place = _answering(units, text, question)
+    for number, unit in enumerate(units):
+        sentence = unit
         if number == place:
-            statement, span = _answer(text, sentence, question, whole=len(sentences) == 1)
+            statement, sentence = _answer(text, unit, question, whole=len(units) == 1)
             if statement is not None:
                 said = _clause(statement.claim)
                 resolver.remember(said, who=question.lower().startswith("who"))
                 claims[statement.claim] = statement
-            if span.start >= span.end:
-                continue
-        elif kind is not None:
-            non_claims.append(NonClaim(kind, *sentence))
-            continue
-        for claim in _claims(text, span, resolver, atomicity, coverage):
-            # Behind "Yes," it begins with a small letter.
-            words = claim.claim[:1].upper() + claim.claim[1:] if number == place else claim.claim
-            claims.setdefault(words, _marked(claim._replace(claim=words)))
-    return sorted([*claims.values(), *non_claims], key=lambda one: (one.start, one.end))
+        if isinstance(sentence, Sentence) and sentence.start < sentence.end:
+            for claim in _sentence_claims(text, sentence, resolver, atomicity, coverage):
+                claims.setdefault(claim.claim, claim)
+    nothing = [unit for n, unit in enumerate(units) if isinstance(unit, NonClaim) and n != place]
+    return sorted([*claims.values(), *nothing], key=lambda one: (one.start, one.end))
 
 
-def completed(text: str, context: Context) -> str | None:
+def non_claims(text: str, context: Context = NO_CONTEXT) -> list[NonClaim]:
+    """The sentences of a text that claim nothing, in its order."""
+    units = read_sentences(text, context, each_cell=False)
+    place = _answering(units, text, _question(context))
+    return [unit for n, unit in enumerate(units) if isinstance(unit, NonClaim) and n != place]
+
+
+class Completed(NamedTuple):
+    """A text with its short answer as a statement, and whether it is no more than a phrase.
+
+    A phrase answers a question with a question word: it is neither yes nor no.
+    """
+
+    text: str
+    phrase: bool
+
+
+def completed(text: str, context: Context) -> Completed | None:
     """A text with its short answer as a statement; None where it has none."""
     question = _question(context)
     if not question or not text.strip():
         return None
-    sentences = list(_sentences(text))
-    place = _answering(sentences, text, question)
+    units = read_sentences(text, context, each_cell=False)
+    place = _answering(units, text, question)
     if place is None:
         return None
-    sentence = sentences[place][1]
-    statement, rest = _answer(text, sentence, question, whole=len(sentences) == 1)
+    unit, whole = units[place], len(units) == 1
+    statement, rest = _answer(text, unit, question, whole=whole)
     if statement is None:
         return None
     behind = text[rest.start :].lstrip(" ")
-    return f"{text[: sentence.start]}{statement.claim} {behind}".rstrip()
+    said = f"{text[: unit.start]}{statement.claim} {behind}".rstrip()
+    return Completed(said, whole and not is_polar(question))
 
 
-def _answering(
-    sentences: list[tuple[NonClaimKind | None, Span]], text: str, question: str
-) -> int | None:
+def _answering(units: Sequence[Sentence | NonClaim], text: str, question: str) -> int | None:
     """The sentence that may be a short answer: the first that is a claim, or is yes or no."""
     if not question:
         return None
     polar = is_polar(question)
-    for number, (kind, sentence) in enumerate(sentences):
-        said = text[sentence.start : min(sentence.end, sentence.start + _LONGEST_OPENING)]
-        if kind is None or (polar and opening_of(said) is not None):
+    for number, unit in enumerate(units):
+        if isinstance(unit, Sentence):
+            return number if unit.said is None else None
+        if polar and opening_of(text[unit.start : min(unit.end, unit.start + _LONGEST_OPENING)]):
             return number
     return None
 
 
 def _answer(
-    text: str, sentence: Span, question: str, *, whole: bool
-) -> tuple[TextClaim | None, Span]:
+    text: str, unit: Sentence | NonClaim, question: str, *, whole: bool
+) -> tuple[TextClaim | None, Sentence]:
     """What a sentence states as the answer to the question, and the rest of it, to take apart.
 
     A phrase in a text of several sentences is an answer only where it ends as a sentence does.
     """
-    piece = text[sentence.start : sentence.end]
-    rest = Span(sentence.end, sentence.end)
+    start, end = unit.start, unit.end
+    piece = text[start:end]
     statement = None
     if whole or piece.rstrip().endswith("."):
-        statement = short_answer(question, _without_markup(piece))
+        statement = short_answer(question, without_markup(piece))
     if statement is not None:
-        return _marked(TextClaim(statement, *sentence)), rest
+        return _marked(TextClaim(statement, start, end)), Sentence(end, end)
     opening = opening_of(piece) if is_polar(question) else None
     if opening is None:
-        return None, sentence
+        return None, unit if isinstance(unit, Sentence) else Sentence(start, end)
     yes, length = opening
-    behind = Span(sentence.start + length, sentence.end)
+    behind = Sentence(start + length, end, cut=True)
     if yes:
         return None, behind
     # "No, it ended in 1944" says two things.
-    said = TextClaim(polar_statement(question, yes), sentence.start, sentence.start + length)
-    return _marked(said), behind
+    return _marked(TextClaim(polar_statement(question, yes), start, start + length)), behind
 
 
 def _question(context: Context) -> str:
@@ -236,9 +180,9 @@ def _question(context: Context) -> str:
         if role == "user":
             resolver = PronounResolver(_clause(asked(Context(told))))
             continue
-        for kind, (start, end) in _sentences(told):
-            if kind is None and end - start <= _LONGEST:
-                clause = trim_punctuation(tag(tokenize(told, start, end)))
+        for unit in read_sentences(told, NO_CONTEXT, each_cell=False):
+            if isinstance(unit, Sentence) and unit.end - unit.start <= _LONGEST:
+                clause = trim_punctuation(tag(tokenize(told, unit.start, unit.end)))
                 resolver.remember(clause, resolver.resolve(clause))
     clause = _clause(question)
     resolved = resolver.resolve_question(clause)
@@ -250,27 +194,24 @@ def _clause(question: str) -> Clause:
     return tag(tokenize(question, 0, len(question))) if len(question) <= _LONGEST else ()
 
 
-def non_claims(text: str) -> list[NonClaim]:
-    """The sentences of a text that claim nothing, in its order."""
-    return [NonClaim(kind, *sentence) for kind, sentence in _sentences(text) if kind is not None]
+def _capital(claim: str) -> str:
+    return claim[:1].upper() + claim[1:]
 
 
-def _sentences(text: str) -> Iterator[tuple[NonClaimKind | None, Span]]:
-    """The sentences of a text, without their list markers, and what each is that claims nothing."""
-    sentences = split_sentences(text)
-    blocks = code_blocks(text)
-    for start, end in sentences:
-        while blocks and blocks[0][1] < start:
-            blocks.pop(0)
-        if blocks and blocks[0][0] <= start:
-            continue
-        piece = text[start:end]
-        if is_non_claim(piece, alone=len(sentences) == 1) or is_refusal(piece):
-            yield "greeting", Span(start, end)
-            continue
-        marker = _MARKER.match(piece)
-        if marker is None or marker.end() < len(piece):
-            yield None, Span(start + (marker.end() if marker else 0), end)
+def _sentence_claims(
+    text: str, unit: Sentence, resolver: PronounResolver, atomicity: Extent, coverage: Extent
+) -> list[TextClaim]:
+    """The claims of a sentence; those in other words have the place of the whole sentence."""
+    place = Span(unit.start, unit.end)
+    if unit.said is None:
+        claims = _claims(text, place, resolver, atomicity, coverage)
+        if unit.cut:
+            claims = [_marked(one._replace(claim=_capital(one.claim))) for one in claims]
+        return claims
+    if unit.whole:
+        return [TextClaim(unit.said, *place)]
+    claims = _claims(unit.said, Span(0, len(unit.said)), resolver, atomicity, coverage)
+    return [one._replace(start=place.start, end=place.end) for one in claims]
 
 
 def _claims(
@@ -280,7 +221,7 @@ def _claims(
     if sentence.end - sentence.start > _LONGEST:
         return [whole]
     tokens = tokenize(text, *sentence)
-    if not _is_english([token.low for token in tokens]):
+    if not is_english([token.low for token in tokens]):
         return [whole]
     clause = trim_punctuation(tag(tokens))
     if first_finite_verb(clause) is None:
@@ -296,13 +237,13 @@ def _claims(
     if resolved != clause:
         reduced = _carried_over(reduced, clause, resolved)
     parts = split_clause(reduced) if atomicity == "high" else [reduced]
-    if parts == [clause] or not all(parts):
-        return [_marked(whole)]
+    if parts == [resolved] or not all(parts):
+        return [_marked(_replaced(text, sentence, clause, resolved))]
     return [_marked(_claim(part, sentence)) for part in parts]
 
 
 def _whole(sentence: str, span: Span) -> TextClaim:
-    return TextClaim(_without_markup(sentence), *span)
+    return TextClaim(without_markup(sentence), *span)
 
 
 def _marked(claim: TextClaim) -> TextClaim:
@@ -343,15 +284,3 @@ def _carried_over(reduced: Clause, clause: Clause, resolved: Clause) -> Clause:
 def _claim(part: Clause, sentence: Span) -> TextClaim:
     start, end = source_span(part) or sentence
     return TextClaim(render(part), start, end)
-
-
-def _without_markup(sentence: str) -> str:
-    """The sentence without markup, on one line."""
-    return " ".join(_LINK.sub(r"\1", _MARKUP.sub("", sentence)).split())
-
-
-def _is_english(words: list[str]) -> bool:
-    """Whether English function words are at least as many as foreign ones."""
-    return sum(word in ENGLISH_FUNCTION_WORDS for word in words) >= sum(
-        word in FOREIGN_FUNCTION_WORDS for word in words
-    )

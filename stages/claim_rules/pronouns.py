@@ -285,7 +285,11 @@ def _subject(
     before = [
         (start, end)
         for start, end in phrases
-        if first <= start and end <= finite and not _is_oblique(clause, start)
+        if first <= start
+        and end <= finite
+        and not _is_oblique(clause, start)
+        # A mark before it: "|x|" is no noun phrase.
+        and not (start and clause[start - 1].tag == "punctuation")
     ]
     if not before:
         return None

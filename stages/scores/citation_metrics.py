@@ -127,6 +127,7 @@ def count_citations(
     Raises `TableError` for claims of the reference, for verdicts against other texts, and for
     verdicts by passage that are not.
     """
+    claims = claims.filter(pl.col("status") != "not_a_claim")
     claims = claims.join(samples, on="sample_id", how="semi", maintain_order="left")
     each, cited, rest = (
         join_verdicts(samples, claims, table, of="response", against="retrieved_contexts")

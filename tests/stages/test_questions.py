@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claimflow.stages.claim_rules.decompose import TextClaim, completed, decompose, take_apart
+from claimflow.stages.claim_rules.decompose import (
+    Completed,
+    TextClaim,
+    completed,
+    decompose,
+    take_apart,
+)
 from claimflow.stages.claim_rules.questions import Context, asked, short_answer
 
 HISTORY = (
@@ -91,7 +97,9 @@ def test_a_short_answer_is_the_statement_that_it_makes(
     question: str, answer: str, statement: str
 ) -> None:
     assert claims(question, answer) == claims(question, answer, fine=True) == [statement]
-    assert completed(answer, Context(question)) == statement
+    found = completed(answer, Context(question))
+    assert found is not None
+    assert found.text == statement
 
 
 @pytest.mark.parametrize(
@@ -123,8 +131,11 @@ def test_the_first_sentence_may_be_the_short_answer() -> None:
         "The war ended in 1944.",
         "Ann knew.",
     ]
-    assert completed("No. It ended in 1944.", Context(question)) == (
-        "The war did not end in 1945. It ended in 1944."
+    assert completed("No. It ended in 1944.", Context(question)) == Completed(
+        "The war did not end in 1945. It ended in 1944.", phrase=False
+    )
+    assert completed("Oslo", Context("Where was Ann born?")) == Completed(
+        "Ann was born in Oslo.", phrase=True
     )
     assert claims(question, "No, it ended in 1944.") == [
         "The war did not end in 1945.",

@@ -502,3 +502,20 @@ def test_no_passage_is_completed() -> None:
         {"samples": samples, "claims": claims}, {"model": model}
     )
     assert model.asked == [[Pair("Yes\nNo", "Tin is a metal.")]]
+
+
+def test_the_embedded_model_compares_phrases_and_a_language_model_statements() -> None:
+    sample = {"sample_id": "s", "user_input": "Where is it?", "response": "Oslo."}
+    samples = build(Sample, [sample | {"reference": "Bergen"}])
+    claims = build(Claim, [claim_row("s", "response", "It is in Oslo.", (0, 5))])
+    tables = {"samples": samples, "claims": claims}
+    model, llm = Listed(), Opinionated(opinion("neutral"))
+    VerifyClaims(against="reference").make(tables, {"model": model})
+    assert model.asked == [[Pair("Bergen", "Oslo.")]]
+    VerifyClaims(against="reference", prompt=PROMPT).make(tables, {"llm": llm})
+    assert llm.asked == [[Question("It is in Oslo.", "It is in Bergen.")]]
+    # One of the two says more than a phrase: then both are statements.
+    samples = build(Sample, [sample | {"reference": "Bergen. It rains there."}])
+    model = Listed()
+    VerifyClaims(against="reference").make(tables | {"samples": samples}, {"model": model})
+    assert model.asked == [[Pair("It is in Bergen. It rains there.", "It is in Oslo.")]]
