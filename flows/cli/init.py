@@ -169,6 +169,7 @@ def _made(options: Namespace) -> "DataPipeline":
             metrics=options.metrics,
             rename=dict(options.rename),
             contexts_separator=options.contexts_separator,
+            earlier_turns=options.earlier_turns or "history",
         )
 
 
