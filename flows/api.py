@@ -10,17 +10,18 @@ from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
 import polars as pl
 
-from claimflow.flows.errors import ArgumentKind, Fault, InputError, kind_faults
+from claimflow.flows.errors import ArgumentKind, Fault, InputError, kind_faults, one_of
 from claimflow.flows.files import path_exists, path_fault
 from claimflow.flows.judge.provider import JudgeProvider, judge_settings
 from claimflow.flows.judge.rate_limit import OpenSharedLimiter, no_shared_limit
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.compose import compose, metrics_for
 from claimflow.flows.pipeline.rerun import Rerun
+from claimflow.flows.pipeline.schema import EarlierTurns
 from claimflow.flows.pipeline.yaml_source import YamlSource, source_from
 from claimflow.flows.quality.failed_rows import failure_reason
 from claimflow.flows.quality.gates import evaluate_gates
@@ -55,6 +56,7 @@ def evaluate(
     baseline: Result | str | None = None,
     rename: Mapping[str, str] | None = None,
     contexts_separator: str | None = None,
+    earlier_turns: EarlierTurns | None = None,
     slices: Iterable[str] = (),
     name: str | None = None,
     skip_unusable: bool = False,
@@ -65,7 +67,9 @@ def evaluate(
     `answers` is a table of Polars, pandas or Arrow, a list of dicts, a `Dataset` of Hugging Face,
     an `EvaluationDataset` of ragas, or the path of a file. Its columns are recognised by the names
     that ragas, DeepEval, continuous-eval and RAGChecker use, or by `rename`: column -> field.
-    Contexts that are one text are split at `contexts_separator`.
+    Contexts that are one text are split at `contexts_separator`. A list of messages gives a sample
+    for each turn; with `earlier_turns="contexts"` the turns before it are contexts too, which can
+    support claims, while `"history"`, the default, has them only to understand the question.
 
     `metrics` are names such as `"faithfulness"`, mappings with `use` and settings, or functions
     decorated with `claimflow.metric`; the steps that they need are added. By default they are those
@@ -107,6 +111,7 @@ def evaluate(
         baseline=baseline,
         rename=rename,
         contexts_separator=contexts_separator,
+        earlier_turns=earlier_turns,
         slices=slices,
         name=name,
         skip_unusable=skip_unusable,
@@ -122,6 +127,7 @@ def evaluate(
             slices,
             rename=rename,
             contexts_separator=contexts_separator,
+            earlier_turns=earlier_turns or "history",
             limit=limit,
             judged=judge is not None,
             skip_unusable=skip_unusable,
@@ -131,7 +137,11 @@ def evaluate(
         _refuse_beside_pipeline(metrics=metrics, slices=list(slices))
         source, left_out = pipeline_source(pipeline), {}
         named = {"name": name} if name else {}
-        given = {"rename": rename, "contexts_separator": contexts_separator}
+        given = {
+            "rename": rename,
+            "contexts_separator": contexts_separator,
+            "earlier_turns": earlier_turns,
+        }
         if changed := {key: value for key, value in given.items() if value is not None}:
             named["samples"] = source.section("samples") | changed
     if judge is not None:
@@ -193,6 +203,7 @@ _KINDS: Final[dict[str, ArgumentKind]] = {
     "baseline": ((Result, str), "a result, or the id or tag of a run"),
     "rename": (Mapping, "a dict of column: field"),
     "contexts_separator": (str, "the text between two contexts"),
+    "earlier_turns": (str, "'history' or 'contexts'"),
     "slices": (Iterable, "a list of metadata fields"),
     "name": (str, "the name of the pipeline as text"),
     "skip_unusable": (bool, "True or False"),
@@ -200,10 +211,13 @@ _KINDS: Final[dict[str, ArgumentKind]] = {
 }
 
 
-def _check_kinds(*, store: Any, rename: Any, **given: Any) -> None:
+def _check_kinds(*, store: Any, rename: Any, earlier_turns: Any, **given: Any) -> None:
     """Raise `InputError` for arguments that are something else than their kind."""
-    given["rename"] = rename
+    given |= {"rename": rename, "earlier_turns": earlier_turns}
     faults = kind_faults({name: one for name, one in given.items() if one is not None}, _KINDS)
+    if isinstance(earlier_turns, str) and earlier_turns not in get_args(EarlierTurns):
+        hint = one_of(earlier_turns, get_args(EarlierTurns))
+        faults.append(Fault("earlier_turns", f"{earlier_turns!r} is unknown", hint))
     if store is not None and (
         fault := path_fault("store", store, "give the path of a DuckDB file")
     ):
@@ -225,6 +239,7 @@ def _composed(
     *,
     rename: Mapping[str, str] | None,
     contexts_separator: str | None,
+    earlier_turns: EarlierTurns,
     limit: int | None,
     judged: bool,
     skip_unusable: bool,
@@ -235,6 +250,7 @@ def _composed(
         answers,
         rename=rename,
         contexts_separator=contexts_separator,
+        earlier_turns=earlier_turns,
         limit=limit,
         skip_unusable=skip_unusable,
     )
@@ -255,7 +271,12 @@ def _composed(
         faults += error.faults
     if faults:
         raise InputError(faults)
-    wanted = {"path": "", "rename": rename or {}, "contexts_separator": contexts_separator}
+    wanted = {
+        "path": "",
+        "rename": rename or {},
+        "contexts_separator": contexts_separator,
+        "earlier_turns": earlier_turns,
+    }
     values = {"name": "", "samples": wanted}
     source = source_from(values, Path.cwd(), name="evaluate").with_sections({"steps": steps})
     return samples, source, left_out

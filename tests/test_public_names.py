@@ -58,7 +58,7 @@ def test_signatures_change_on_purpose_only() -> None:
 SIGNATURES = {
     "claimflow.connect": "store",
     "claimflow.evaluate": "answers, *metrics, *pipeline, *judge, *store, *limit, *budget_usd, "
-    "*gates, *baseline, *rename, *contexts_separator, *slices, *name, "
+    "*gates, *baseline, *rename, *contexts_separator, *earlier_turns, *slices, *name, "
     "*skip_unusable, *progress",
     "claimflow.metric": "function, *name, *version, *lower_is_better, *metric_range, "
     "*required_fields",

@@ -31,7 +31,8 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--by",
         metavar="FIELD",
-        help="treat samples with the same value of this metadata field as one unit",
+        help="treat samples with the same value of this metadata field as one unit (default:"
+        " conversation_id, where samples have it)",
     )
     parser.add_argument(
         "--metric",

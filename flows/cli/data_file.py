@@ -65,6 +65,12 @@ def add_data_options(parser: argparse._ActionsContainer) -> None:
         metavar="TEXT",
         help="split contexts that are one text here, as in '||' or '\\n\\n' for blank lines",
     )
+    parser.add_argument(
+        "--earlier-turns",
+        choices=("history", "contexts"),
+        help="what earlier turns of a conversation are: history (default), or contexts, which can"
+        " support claims",
+    )
 
 
 def _renamed(text: str) -> tuple[str, str]:
@@ -117,6 +123,7 @@ def prepare_file(options: Namespace, rerun: "Rerun") -> PreparedFile:
             metrics=options.metrics,
             rename=dict(options.rename),
             contexts_separator=options.contexts_separator,
+            earlier_turns=options.earlier_turns or "history",
             judge=options.judge,
             limit=options.limit,
             skip_unusable=rerun.skip_unusable,
@@ -160,6 +167,8 @@ def arguments_of(options: Namespace) -> str:
     if options.contexts_separator:
         escaped = options.contexts_separator.replace("\n", "\\n").replace("\t", "\\t")
         arguments += ["--contexts-separator", escaped]
+    if options.earlier_turns:
+        arguments += ["--earlier-turns", options.earlier_turns]
     return shlex.join(arguments)
 
 
@@ -168,7 +177,7 @@ def _misplaced(options: Namespace) -> Iterator[Fault]:
     if Path(options.config).is_dir():
         yield Fault(options.config, "a folder", "name a file with samples, or a pipeline file")
         return
-    for name in ("metrics", "judge", "rename", "contexts_separator", "save"):
+    for name in ("metrics", "judge", "rename", "contexts_separator", "earlier_turns", "save"):
         if getattr(options, name, None):
             what = f"is for a data file, and {options.config} is a pipeline file"
             yield Fault(f"--{name.replace('_', '-')}", what, "change the file instead")

@@ -170,6 +170,7 @@ def _made(options: Namespace) -> "DataPipeline":
             rename=dict(options.rename),
             contexts_separator=options.contexts_separator,
             judge=options.judge,
+            earlier_turns=options.earlier_turns or "history",
         )
 
 

@@ -84,7 +84,12 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 def add_rerun_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose samples and steps, and which tables are made again."""
-    parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples only")
+    parser.add_argument(
+        "--limit",
+        type=positive,
+        metavar="N",
+        help="take the first N samples only; a list of messages counts as one",
+    )
     parser.add_argument(
         "--samples",
         metavar="FILE-or-SQL",

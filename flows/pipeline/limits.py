@@ -26,6 +26,13 @@ ID_CHARACTERS: Final = 2_000
 COLUMNS: Final = 10_000
 """Columns of a sample, those that become metadata included."""
 
+MESSAGES: Final = 10_000
+"""Messages of a conversation."""
+
+HISTORY_MESSAGES: Final = 50
+HISTORY_CHARACTERS: Final = 20_000
+"""Messages, and characters in all, that a turn has of what was said before it: the newest. Larger
+input is no mistake here: it is cut, so that a long conversation takes no quadratic space."""
 
 COUNT: Final = 10**12
 """A count that is asked for, such as that of the samples to take."""

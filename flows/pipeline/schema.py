@@ -68,6 +68,10 @@ _NO_SOURCE: Final = {"use_attribute_docstrings": False}
 """For generated models: pydantic would search every module for their source."""
 
 
+EarlierTurns = Literal["history", "contexts"]
+"""What the earlier turns of a conversation are to a turn: known, or premises too."""
+
+
 class SamplesSource(YamlModel):
     """The samples to evaluate."""
 
@@ -88,6 +92,9 @@ class SamplesSource(YamlModel):
     """Column of the input -> field of a sample, where the names are not recognised."""
     contexts_separator: str | None = Field(default=None, min_length=1)
     """Where contexts are one text: the text between two of them, such as "\\n\\n"."""
+    earlier_turns: EarlierTurns = "history"
+    """What the earlier turns of a conversation are to each: history, to understand the question,
+    or contexts, which can support the claims of the response too."""
 
 
 def _kind(embedder: Any) -> str:

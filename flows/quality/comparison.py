@@ -16,9 +16,11 @@ from claimflow.flows.quality.claim_changes import (
 )
 from claimflow.flows.quality.json_values import json_text
 from claimflow.flows.quality.metric_differences import (
+    CONVERSATION,
     MetricDifference,
     changed_samples,
     changed_scores,
+    conversation_units,
     metadata_values,
     metric_differences,
     paired_scores,
@@ -73,13 +75,15 @@ def compare(
 ) -> Comparison:
     """Compare run `b` with run `a`, reading both in one read of the store.
 
-    `by` names a metadata field whose samples form one unit, `metrics` those to compare (all by
-    default). Raises `InputError` for a field or a metric that neither run has.
+    `by` names a metadata field whose samples form one unit, by default the conversation where
+    samples have one; `metrics` are those to compare (all by default). Raises `InputError` for a
+    field or a metric that neither run has.
     """
     with store.reading() as connection:
         names = list(metrics)
         pairs = select_metrics(paired_scores(connection, a, b), names)
-        units = metadata_values(connection, b, by) if by else None
+        units = metadata_values(connection, b, by) if by else conversation_units(connection, b)
+        by = by or (None if units is None else CONVERSATION)
         of_a, of_b = (step_provenance(connection, run) for run in (a, b))
         steps = step_changes(of_a, of_b)
         samples = changed_samples(connection, a, b)

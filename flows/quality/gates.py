@@ -8,13 +8,17 @@ import polars as pl
 
 from claimflow.flows.pipeline.gates import CANARY_AGREEMENT, Gate
 from claimflow.flows.quality.canaries import canary_results
-from claimflow.flows.quality.metric_differences import metric_differences
+from claimflow.flows.quality.metric_differences import (
+    cluster_names,
+    conversation_units,
+    metric_differences,
+)
 from claimflow.flows.quality.paired_statistics import ROUNDING
 from claimflow.flows.runner.canaries import canary_scores
 from claimflow.flows.store.results import metric_kinds
 from claimflow.flows.store.runs import PARTIAL, PREVIOUS, run_meant
 from claimflow.flows.store.store import Store, insert, read_table
-from claimflow.stages.scores.formulas import mean_interval
+from claimflow.stages.scores.formulas import clustered_mean_interval, mean_interval
 
 Verdict = Literal["pass", "fail", "inconclusive", "skipped"]
 
@@ -118,16 +122,18 @@ def _outcomes(
 ) -> Iterator[Outcome]:
     step, _, metric = name.rpartition(".")
     scores = _scores(connection, run_id, metric, step)
+    # Canaries are no samples.
+    units = None if metric == CANARY_AGREEMENT else conversation_units(connection, run_id)
     if gate.steady:
         yield _steady_outcome(connection, run_id, name, step)
     for side, threshold in (("min", gate.min), ("max", gate.max)):
         if threshold is not None:
-            found = _mean(scores)
+            found = _mean(scores, units)
             rule = f"{side} {threshold:g}"
             yield _outcome(name, rule, None, found, threshold, above=side == "min")
     if gate.no_worse_than is not None and gate.by is not None:
         baseline = run_meant(connection, gate.no_worse_than, before=run_id)
-        found = _difference(connection, scores, metric, baseline, gate.no_worse_than)
+        found = _difference(connection, scores, units, metric, baseline, gate.no_worse_than)
         lower = metric in metric_kinds(connection, run_id).lower
         # 0.0 - by is never -0.0.
         threshold = gate.by if lower else 0.0 - gate.by
@@ -176,19 +182,23 @@ def _steady_outcome(
     return Outcome(name, "steady", result.since, now, None, None, before, outcome, reason)
 
 
-def _mean(scores: pl.DataFrame) -> _Estimate:
+def _mean(scores: pl.DataFrame, units: Mapping[str, str | None] | None) -> _Estimate:
     """The mean of the scored samples with the interval that summaries have."""
-    values = scores.filter(pl.col("status") == "scored")["score"].sort()
+    scored = scores.filter(pl.col("status") == "scored").sort("score")
+    values, clusters = scored["score"], cluster_names(scored["sample_id"], units)
     reason = f"{len(values):,} of {scores.height:,} samples scored"
     if values.is_empty():
         return _Estimate(reason if scores.height else "the run has no such scores")
-    mean, (low, high) = float(values.to_numpy().mean()), mean_interval(values.to_numpy())
+    found = values.to_numpy()
+    mean = float(found.mean())
+    low, high = clustered_mean_interval(found, clusters) if clusters else mean_interval(found)
     return _Estimate(reason, mean, low, high)
 
 
 def _difference(
     connection: duckdb.DuckDBPyConnection,
     scores: pl.DataFrame,
+    units: Mapping[str, str | None] | None,
     metric: str,
     baseline: str | None,
     name: str,
@@ -210,7 +220,8 @@ def _difference(
         for table, side in ((old, "_a"), (scores, "_b"))
     )
     pairs = of_a.join(of_b, on="sample_id", how="full", coalesce=True)
-    [found] = metric_differences(pairs.with_columns(name=pl.lit(metric), metric=pl.lit(metric)))
+    pairs = pairs.with_columns(name=pl.lit(metric), metric=pl.lit(metric))
+    [found] = metric_differences(pairs, units)
     if found.difference is None:
         return _Estimate(f"no sample is scored here and in run {baseline}")
     paired = found.difference

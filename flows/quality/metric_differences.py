@@ -112,13 +112,8 @@ def metadata_values(
     connection: duckdb.DuckDBPyConnection, run: str, field: str
 ) -> dict[str, str | None]:
     """The value of a metadata field by sample. Raises `InputError` where no sample has it."""
-    pointer = "/" + field.replace("~", "~0").replace("/", "~1")
-    rows = connection.execute(
-        "SELECT sample_id, json_extract_string(metadata, $pointer) FROM samples "
-        "WHERE run_id = $run",
-        {"pointer": pointer, "run": run},
-    ).fetchall()
-    if all(value is None for _, value in rows):
+    found = _values(connection, run, field)
+    if all(value is None for value in found.values()):
         known = connection.execute(
             "SELECT DISTINCT unnest(json_keys(metadata)) FROM samples WHERE run_id = $run "
             "ORDER BY ALL",
@@ -126,6 +121,38 @@ def metadata_values(
         ).fetchall()
         hint = one_of(field, [name for (name,) in known])
         raise InputError([Fault("--by", f"no sample has the field {field!r}", hint)])
+    return found
+
+
+CONVERSATION: Final = "conversation_id"
+"""The metadata field whose samples are turns of one conversation."""
+
+
+def conversation_units(
+    connection: duckdb.DuckDBPyConnection, run: str
+) -> dict[str, str | None] | None:
+    """The conversation of each sample, None for those of none; None for a run without any."""
+    found = _values(connection, run, CONVERSATION)
+    return found if any(value is not None for value in found.values()) else None
+
+
+def cluster_names(
+    sample_ids: Iterable[str], units: Mapping[str, str | None] | None
+) -> list[str] | None:
+    """The cluster of each sample: its unit, or the sample itself where that is None."""
+    if units is None:
+        return None
+    pairs = ((name, units.get(name)) for name in sample_ids)
+    return [f"s{name}" if unit is None else f"v{unit}" for name, unit in pairs]
+
+
+def _values(connection: duckdb.DuckDBPyConnection, run: str, field: str) -> dict[str, str | None]:
+    pointer = "/" + field.replace("~", "~0").replace("/", "~1")
+    rows = connection.execute(
+        "SELECT sample_id, json_extract_string(metadata, $pointer) FROM samples "
+        "WHERE run_id = $run",
+        {"pointer": pointer, "run": run},
+    ).fetchall()
     return dict(rows)
 
 
@@ -238,10 +265,7 @@ def _metric(
     if both.is_empty():
         return MetricDifference(name, lower, a, b, None, None, None, None)
     differences = (both["score_b"] - both["score_a"]).to_numpy()
-    of_samples = None
-    if units is not None:
-        values = ((name, units[name]) for name in both["sample_id"])
-        of_samples = [f"s{name}" if value is None else f"v{value}" for name, value in values]
+    of_samples = cluster_names(both["sample_id"], units)
     difference = _clipped(paired_difference(differences, of_samples), both)
     means = [float(both[column].to_numpy().mean()) for column in ("score_a", "score_b")]
     return MetricDifference(name, lower, a, b, means[0], means[1], difference, None)

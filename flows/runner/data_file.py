@@ -16,6 +16,7 @@ from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.object_storage import is_remote
 from claimflow.flows.pipeline.compose import compose, makes_scores, metrics_for
 from claimflow.flows.pipeline.pipeline import build_pipeline
+from claimflow.flows.pipeline.schema import EarlierTurns
 from claimflow.flows.pipeline.yaml_source import source_from
 from claimflow.flows.runner.prepare import columns_text, missing_fields
 from claimflow.flows.samples.formats import FORMATS
@@ -66,6 +67,7 @@ def data_pipeline(
     metrics: Sequence[str] = (),
     rename: Mapping[str, str] | None = None,
     contexts_separator: str | None = None,
+    earlier_turns: EarlierTurns = "history",
     judge: str | None = None,
     limit: int | None = None,
     skip_unusable: bool = False,
@@ -82,6 +84,7 @@ def data_pipeline(
         base=base,
         rename=rename,
         contexts_separator=contexts_separator,
+        earlier_turns=earlier_turns,
         limit=limit,
         skip_unusable=skip_unusable,
     )
@@ -96,6 +99,7 @@ def data_pipeline(
             "path": path,
             **({"rename": rename} if rename else {}),
             **({"contexts_separator": contexts_separator} if contexts_separator else {}),
+            **({"earlier_turns": earlier_turns} if earlier_turns != "history" else {}),
         },
         "store": STORE,
         **({"judge": {"model": judge}} if judge else {}),

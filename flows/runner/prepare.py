@@ -138,6 +138,7 @@ def _samples(
     options: dict[str, Any] = {
         "rename": wanted.rename,
         "contexts_separator": wanted.contexts_separator,
+        "earlier_turns": wanted.earlier_turns,
         "limit": limit,
         "skip_unusable": rerun.skip_unusable,
     }

@@ -150,8 +150,8 @@ def sample_fields(
             continue
         try:
             found = _parse_list_cell(value) if cells and field in _LIST_FIELDS else value
-            if field == "retrieved_contexts" and contexts_separator and isinstance(found, str):
-                found = [part for part in found.split(contexts_separator) if part.strip()]
+            if field == "retrieved_contexts":
+                found = split_contexts(found, contexts_separator)
             rest = _fill(fields, field, found)
         except RecordError as error:
             errors.append(RecordError(f"{column!r} {error.what}", error.hint))
@@ -170,25 +170,33 @@ def _fill(fields: dict[str, Any], field: str, value: Any) -> Any:
     """Set `field` to `value`; returns the part of the value that belongs to the metadata."""
     match field:
         case "sample_id":
-            fields[field] = _sample_id(value)
+            fields[field] = checked_id(value)
         case "reference":
-            texts = _texts(value)
+            texts = checked_texts(value)
             fields[field] = texts[0] if texts else None
             fields["other_references"][:0] = texts[1:]
         case "other_references":
-            fields[field] += _texts(value)
+            fields[field] += checked_texts(value)
         case "retrieved_contexts":
-            passages, rest = _passages(value)
+            passages, rest = checked_passages(value)
             fields[field] = passages
             return rest
         case "response_claims" | "reference_claims":
             fields[field] = None if value is None else _claims(value)
         case _:
-            fields[field] = None if value is None else _text(value)
+            fields[field] = None if value is None else checked_text(value)
     return None
 
 
-def _text(value: Any) -> str:
+def split_contexts(value: Any, separator: str | None) -> Any:
+    """A text of contexts split at `separator` without blank parts; other values as they are."""
+    if not separator or not isinstance(value, str):
+        return value
+    return [part for part in value.split(separator) if part.strip()]
+
+
+def checked_text(value: Any) -> str:
+    """`value`, which must be a text within the limits; raises `RecordError`."""
     if not isinstance(value, str):
         raise RecordError(f"is {VALUE_KINDS[type(value)]}", "write it as text")
     _check_size([value])
@@ -206,9 +214,9 @@ def _check_size(texts: list[str], most: int = TEXT_CHARACTERS) -> None:
         raise RecordError(what, "divide it, or write less")
 
 
-def _texts(value: Any) -> list[str]:
+def checked_texts(value: Any) -> list[str]:
     """A text or a list of texts, as a list; None is the empty list."""
-    texts, objects = _passages(value)
+    texts, objects = checked_passages(value)
     if objects:
         raise RecordError("holds objects", _LIST_HINT)
     return texts or []
@@ -238,7 +246,7 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(member, str) for member in value)
 
 
-def _passages(value: Any) -> tuple[list[str] | None, list[Any]]:
+def checked_passages(value: Any) -> tuple[list[str] | None, list[Any]]:
     """(texts, the other keys of contexts that are objects) of retrieved contexts."""
     texts, rest = _unbounded_passages(value)
     _check_size(texts or [])
@@ -275,7 +283,8 @@ def _passage(member: Any, place: int) -> tuple[str, dict[str, Any]]:
     raise RecordError(what, _LIST_HINT)
 
 
-def _sample_id(value: Any) -> str | None:
+def checked_id(value: Any) -> str | None:
+    """The text of an id, which may be a number; raises `RecordError`."""
     if value is None:
         return None
     if isinstance(value, bool | list | dict):
@@ -303,12 +312,12 @@ def _parse_list_cell(cell: Any) -> Any:
     try:
         found = json.loads(replace_lone_surrogates(cell))
     except (ValueError, RecursionError):
-        found = _python_list(cell)
+        found = python_list(cell)
     is_list = found is not None and all(isinstance(member, str | dict) for member in found)
     return found if is_list else cell
 
 
-def _python_list(cell: str) -> list[Any] | None:
+def python_list(cell: str) -> list[Any] | None:
     """The list that `repr` wrote, or None for another text; raises as `_parse_list_cell` does."""
     if _PYTHON_START.match(cell) is None:
         return None

@@ -7,7 +7,7 @@ the methods that they are read with, and are not changed.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import polars as pl
 
@@ -21,6 +21,10 @@ from claimflow.flows.samples.records import (
     too_many_columns,
 )
 from claimflow.flows.samples.table_files import frame_rows
+
+if TYPE_CHECKING:
+    # The schema loads all stages.
+    from claimflow.flows.pipeline.schema import EarlierTurns
 
 _BATCH_ROWS: Final = 250
 _HINT: Final = "give a table, a list of dicts, a dataset, or the path of a file"
@@ -58,6 +62,7 @@ def samples_from(
     *,
     rename: Mapping[str, str] | None = None,
     contexts_separator: str | None = None,
+    earlier_turns: "EarlierTurns" = "history",
     limit: int | None = None,
     skip_unusable: bool = False,
     name: str = "answers",
@@ -82,6 +87,7 @@ def samples_from(
             base=Path(),
             rename=rename or {},
             contexts_separator=contexts_separator,
+            earlier_turns=earlier_turns,
             limit=limit,
             skip_unusable=skip_unusable,
         )
@@ -99,6 +105,7 @@ def samples_from(
         path=name,
         rename=rename or {},
         contexts_separator=contexts_separator,
+        earlier_turns=earlier_turns,
         limit=limit,
         skip_unusable=skip_unusable,
     )

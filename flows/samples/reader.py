@@ -7,20 +7,20 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import islice, starmap
+from itertools import chain, islice, starmap
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import polars as pl
 
 from claimflow.flows.errors import Fault
+from claimflow.flows.samples.conversations import ConversationReader, TurnSample
 from claimflow.flows.samples.fields import (
     FIELDS,
     fields_by_column,
     mapping_faults,
     misspelt_fields,
     misspelt_name,
-    sample_fields,
     unknown_fields,
 )
 from claimflow.flows.samples.files import find_files, shown_path
@@ -30,11 +30,18 @@ from claimflow.flows.store.fingerprint import Digest
 from claimflow.stages.rows import Sample, content_key
 from claimflow.stages.tables import conform, schema
 
+if TYPE_CHECKING:
+    # The schema loads all stages.
+    from claimflow.flows.pipeline.schema import EarlierTurns
+
 _BATCH_ROWS: Final = 250
 _SPILL_BYTES: Final = 32 << 20
 
 _NOT_CONTENT: Final = ("sample_id", "response_claims", "reference_claims")
 """A sample whose supplied claims are corrected keeps its id."""
+
+_OF_MESSAGES: Final = ("user_input", "response", "reference", "retrieved_contexts")
+"""The fields that a list of messages can fill."""
 
 _CONTENT: Final = tuple(name for name in Sample.model_fields if name not in _NOT_CONTENT)
 
@@ -96,15 +103,18 @@ def read_samples(
     base: Path,
     rename: Mapping[str, str],
     contexts_separator: str | None = None,
+    earlier_turns: "EarlierTurns" = "history",
     limit: int | None = None,
     skip_unusable: bool = False,
 ) -> SampleSource:
     """Read and check the samples of `path`: a path or glob below `base`, or one on S3.
 
     `rename` maps input columns to fields of a sample and takes precedence over the known names.
-    A text of contexts is split at `contexts_separator`. `limit` reads the first samples only; the
-    rest is counted and not checked. `skip_unusable` leaves out samples that cannot be used, where
-    the file can be read on behind them. A sample without `sample_id` gets one made from its
+    A text of contexts is split at `contexts_separator`. A conversation gives a sample for each
+    turn; with `earlier_turns: contexts` those before it are further contexts. `limit` reads the
+    first records only, of which a conversation is one; the rest is counted and not checked.
+    `skip_unusable` leaves out records that cannot be used, where the file can be read on behind
+    them. A sample without `sample_id` gets one made from its
     content, and from its number among samples with the same content. Messages call files as
     `base` is given, relative to the working directory or not. Raises nothing for bad input: all
     faults are in the result.
@@ -118,6 +128,7 @@ def read_samples(
             path=shown_path(path, base),
             rename=rename,
             contexts_separator=contexts_separator,
+            earlier_turns=earlier_turns,
             limit=limit,
             skip_unusable=skip_unusable,
         )
@@ -130,6 +141,7 @@ def checked_samples(
     path: str,
     rename: Mapping[str, str],
     contexts_separator: str | None = None,
+    earlier_turns: "EarlierTurns" = "history",
     limit: int | None = None,
     skip_unusable: bool = False,
 ) -> SampleSource:
@@ -139,13 +151,22 @@ def checked_samples(
     `read_samples`.
     """
     by_column = fields_by_column(rename)
-    reader = _SampleReader(by_column, contexts_separator, faults, skip_unusable=skip_unusable)
+    conversations = ConversationReader(by_column, contexts_separator)
+    reader = _SampleReader(
+        by_column,
+        conversations,
+        faults,
+        earlier_turns=earlier_turns,
+        skip_unusable=skip_unusable,
+    )
     kept = _buffered(reader.tables(islice(records, limit)))
-    rest = _count_rest(records, faults) if limit is not None else 0
+    rest = _count_rest(records, conversations, faults) if limit is not None else 0
     faults += unknown_fields(rename)
     if reader.columns:
         faults += mapping_faults(path, reader.columns, rename)
     given = {by_column[name]: name for name in sorted(reader.columns) if name in by_column}
+    for column in sorted(conversations.columns):
+        given |= {name: column for name in _OF_MESSAGES if name in kept.present - given.keys()}
     missing = {field for field in FIELDS if field not in given or field not in kept.present}
     skipped = reader.skipped
     if skipped and not kept.rows and not faults:
@@ -156,7 +177,9 @@ def checked_samples(
         path=path,
         mapping={field: given[field] for field in FIELDS if field in given},
         present=frozenset(kept.present),
-        metadata=frozenset(reader.columns - by_column.keys()),
+        metadata=frozenset(
+            reader.columns - by_column.keys() - conversations.columns | conversations.made
+        ),
         misspelt=misspelt_fields(reader.columns, rename, missing),
         warnings=tuple(reader.warnings(missing)),
         count=kept.rows,
@@ -169,10 +192,19 @@ def checked_samples(
     )
 
 
-def _count_rest(records: Iterable[object], faults: list[Fault]) -> int:
-    """How many records follow; their faults are dropped, since they are not in the run."""
+def _count_rest(
+    records: Iterable[tuple[Origin, Record]],
+    conversations: ConversationReader,
+    faults: list[Fault],
+) -> int:
+    """How many samples follow; their faults are dropped, since they are not in the run."""
     known = len(faults)
-    count = sum(1 for _ in records)
+    count = sum(
+        1
+        if isinstance(record.values, RecordError)
+        else conversations.count(record.values, cells=origin.cells)
+        for origin, record in records
+    )
     del faults[known:]
     return count
 
@@ -186,9 +218,10 @@ class _SampleReader:
     def __init__(
         self,
         by_column: Mapping[str, str],
-        contexts_separator: str | None,
+        conversations: ConversationReader,
         faults: list[Fault],
         *,
+        earlier_turns: "EarlierTurns",
         skip_unusable: bool,
     ) -> None:
         self.columns: set[str] = set()
@@ -196,9 +229,11 @@ class _SampleReader:
         self.first_skipped: list[Fault] = []
         self._faults = faults
         self._by_column = by_column
-        self._contexts_separator = contexts_separator
+        self._conversations = conversations
+        self._earlier_turns = earlier_turns
         self._skip_unusable = skip_unusable
         self._places: dict[str, tuple[Origin, int]] = {}
+        self._turns: dict[tuple[str, int], tuple[Origin, int]] = {}
         self._copies: dict[str, int] = {}
         # Column -> the name that it is probably a misspelling of, and where it is used instead.
         self._misspelt: dict[str, str | None] = {}
@@ -219,7 +254,7 @@ class _SampleReader:
 
     def tables(self, records: Iterable[tuple[Origin, Record]]) -> Iterator[pl.DataFrame]:
         """The samples without a fault, in tables of 250 rows or fewer."""
-        samples = filter(None, starmap(self._sample, records))
+        samples = chain.from_iterable(starmap(self._samples, records))
         while rows := list(islice(samples, _BATCH_ROWS)):
             columns = {name: [row[name] for row in rows] for name in Sample.model_fields}
             if not any(columns["other_references"]):
@@ -228,29 +263,32 @@ class _SampleReader:
             types = {name: schema(Sample)[name] for name in columns}
             yield conform(Sample, pl.DataFrame(columns, schema=types))
 
-    def _sample(self, origin: Origin, record: Record) -> dict[str, Any] | None:
+    def _samples(self, origin: Origin, record: Record) -> list[dict[str, Any]]:
+        """The samples of a record, none where something is wrong with it."""
         if isinstance(record.values, RecordError):
             self._add_faults(origin, record, [record.values])
-            return None
+            return []
         if error := too_many_columns(len(record.values)):
             self._add_faults(origin, record, [error])
-            return None
+            return []
         self.columns.update(record.values)
-        sample, errors = sample_fields(
-            record.values,
-            self._by_column,
-            cells=origin.cells,
-            contexts_separator=self._contexts_separator,
-        )
-        if sample["sample_id"] is None and not errors:
-            sample["sample_id"] = self._content_id(sample)
+        turns, errors = self._conversations.read(record.values, cells=origin.cells)
+        for turn in turns:
+            if turn.fields["sample_id"] is None and not errors:
+                turn.fields["sample_id"] = self._content_id(turn.fields)
         if not (errors and self._skip_unusable):
-            errors += self._repeated_id(sample["sample_id"], origin, record.number)
+            errors += self._repeated(turns, origin, record.number)
         self._add_faults(origin, record, errors)
         if errors:
-            return None
-        self._note_misspelt(sample, record.values, origin.place, record.number)
-        return sample
+            return []
+        samples = [
+            # After its id was made, so that the setting does not change it.
+            turn.fields if self._earlier_turns == "history" else turn.with_earlier_turns()
+            for turn in turns
+        ]
+        for sample in samples:
+            self._note_misspelt(sample, record.values, origin.place, record.number)
+        return samples
 
     def _note_misspelt(
         self,
@@ -270,13 +308,25 @@ class _SampleReader:
                 first, count = self._misspelt_at.get(column) or (place(number), 0)
                 self._misspelt_at[column] = first, count + 1
 
-    def _repeated_id(self, sample_id: str | None, origin: Origin, number: int) -> list[RecordError]:
+    def _repeated(
+        self, turns: Iterable[TurnSample], origin: Origin, number: int
+    ) -> list[RecordError]:
+        """The first error of a record whose ids or turns another record has."""
         here = (origin, number)
-        first, there = here if sample_id is None else self._places.setdefault(sample_id, here)
-        if (first, there) == here:
-            return []
-        what = f"sample_id {sample_id!r} is already at {first.place(there)}"
-        return [RecordError(what, "give every sample an id of its own")]
+        found: list[RecordError] = []
+        for turn in turns:
+            sample_id = turn.fields["sample_id"]
+            first = here if sample_id is None else self._places.setdefault(sample_id, here)
+            if first != here:
+                what = f"sample_id {sample_id!r} is already at {first[0].place(first[1])}"
+                found.append(RecordError(what, "give every sample an id of its own"))
+            first = self._turns.setdefault(turn.turn, here) if turn.turn else here
+            if first != here and turn.turn:
+                name, place = turn.turn
+                what = f"turn {place} of conversation {name!r} is already at "
+                what += first[0].place(first[1])
+                found.append(RecordError(what, "give every turn a number of its own"))
+        return found[:1]
 
     def _add_faults(self, origin: Origin, record: Record, errors: Sequence[RecordError]) -> None:
         place = origin.place(record.number)

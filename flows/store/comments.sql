@@ -14,6 +14,25 @@ COMMENT ON COLUMN samples."response_claims" IS 'list of claims of the response t
 COMMENT ON COLUMN samples."reference_claims" IS 'list of claims of the reference that came with the sample';
 COMMENT ON COLUMN samples."metadata" IS 'JSON with every other field of the file: metadata ->> ''$.domain''';
 
+COMMENT ON VIEW turns IS 'One row is a turn of a conversation: a sample whose metadata name one';
+COMMENT ON COLUMN turns."run_id" IS 'the run';
+COMMENT ON COLUMN turns."step" IS 'the step of the run that read it';
+COMMENT ON COLUMN turns."conversation_id" IS 'its conversation';
+COMMENT ON COLUMN turns."turn" IS 'its number in the conversation';
+COMMENT ON COLUMN turns."sample_id" IS 'its sample';
+COMMENT ON COLUMN turns."user_input" IS 'the question of this turn';
+COMMENT ON COLUMN turns."response" IS 'the answer of this turn; NULL where there is none';
+
+COMMENT ON VIEW conversation_scores IS 'One row is a metric of a conversation';
+COMMENT ON COLUMN conversation_scores."run_id" IS 'the run';
+COMMENT ON COLUMN conversation_scores."step" IS 'the step of the run';
+COMMENT ON COLUMN conversation_scores."conversation_id" IS 'the conversation';
+COMMENT ON COLUMN conversation_scores."metric" IS 'the name of the metric';
+COMMENT ON COLUMN conversation_scores."turns" IS 'how many turns the conversation has';
+COMMENT ON COLUMN conversation_scores."n_scored" IS 'how many of them have a score';
+COMMENT ON COLUMN conversation_scores."mean" IS 'the mean over those scored';
+COMMENT ON COLUMN conversation_scores."minimum" IS 'the lowest score of a turn';
+
 COMMENT ON VIEW claims IS 'One row is a claim of a text, or a text that could not be decomposed';
 COMMENT ON COLUMN claims."run_id" IS 'the run that made or reused the row';
 COMMENT ON COLUMN claims."step" IS 'the step of the run';

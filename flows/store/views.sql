@@ -40,6 +40,20 @@ FROM rubric_verdicts
 LEFT JOIN (SELECT DISTINCT run_id, claim_id, claim FROM claims) about USING (run_id, claim_id)
 WHERE agreement < 1;
 
+-- The turns of conversations: the samples whose metadata name one.
+CREATE OR REPLACE VIEW turns AS
+SELECT run_id, step, metadata ->> '$.conversation_id' AS conversation_id,
+       TRY_CAST(metadata ->> '$.turn' AS BIGINT) AS turn, sample_id, user_input, response
+FROM samples WHERE (metadata ->> '$.conversation_id') IS NOT NULL;
+
+-- The scores of each metric by conversation.
+CREATE OR REPLACE VIEW conversation_scores AS
+SELECT run_id, step, conversation_id, metric, count(*) AS turns, count(score) AS n_scored,
+       avg(score) AS mean, min(score) AS minimum
+FROM scores
+JOIN (SELECT run_id, sample_id, conversation_id FROM turns) USING (run_id, sample_id)
+GROUP BY run_id, step, conversation_id, metric;
+
 -- Cascades: who gave the verdicts of each step, and how often the judge disagrees where the
 -- embedded model was sure.
 CREATE OR REPLACE VIEW cascades AS

@@ -3,6 +3,7 @@
 NULL means undefined: there is nothing to divide by.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Annotated, Final
@@ -79,7 +80,51 @@ def mean_interval(values: NDArray[np.float64]) -> tuple[float, float] | tuple[No
     return mean - reach, mean + reach
 
 
-def wilson(ones: int, n: int) -> tuple[float, float]:
+def clustered_mean_interval(
+    values: NDArray[np.float64], clusters: Sequence[str] | NDArray[np.str_]
+) -> tuple[float, float] | tuple[None, None]:
+    """Bounds of the 95 % interval of the mean of `values`, which come in clusters.
+
+    `clusters` names the cluster of each value, such as its conversation: what is said in one is
+    alike, and ten turns of one tell less than ten of ten. Where no cluster has two values the
+    bounds are those of `mean_interval`. Otherwise whole clusters are resampled (pairs cluster
+    bootstrap, Cameron, Gelbach and Miller 2008), 1,000 times and widened for few clusters as there,
+    and above 1,000 clusters it is the normal interval with the cluster-robust standard error
+    (Liang and Zeger 1986). When every value is 0 or 1, it is the score interval of as many values
+    as would be as precise without clusters, fewer for few clusters (Korn and Graubard 1998), and
+    neither end says more than as many ones, or zeros, as there are clusters would.
+    The same values always give the same bounds, in any order and whatever the clusters are called.
+    (None, None) below two clusters.
+    """
+    _, places = np.unique(np.asarray(clusters), return_inverse=True)
+    sizes = np.bincount(places).astype(np.float64)
+    order = np.argsort(values, kind="stable")
+    if sizes.max(initial=0) <= 1:
+        return mean_interval(values[order])
+    groups, n = len(sizes), len(values)
+    if groups < 2:
+        return None, None
+    totals = np.bincount(places[order], values[order])
+    rank = np.lexsort((sizes, totals))
+    totals, sizes = totals[rank], sizes[rank]
+    mean = float(totals.sum()) / n
+    variance = groups / (groups - 1) * float(((totals - mean * sizes) ** 2).sum()) / n**2
+    if bool(np.all((values == 0) | (values == 1))):
+        alone = mean * (1 - mean) / n
+        effective = n * alone / max(alone, variance) if alone else groups
+        effective *= (Z / _t(groups)) ** 2 if alone else 1.0
+        low, high = wilson(mean * effective, effective)
+        return min(low, wilson(groups, groups)[0]), max(high, wilson(0, groups)[1])
+    if groups <= BOOTSTRAP_UP_TO:
+        picks = _picks(groups)
+        sums = (part.take(picks, mode="clip").sum(axis=1) for part in (totals, sizes))
+        means, tail = np.sort(next(sums) / next(sums)), _tail(groups)
+        return float(means[tail]), float(means[-1 - tail])
+    reach = Z * variance**0.5
+    return mean - reach, mean + reach
+
+
+def wilson(ones: float, n: float) -> tuple[float, float]:
     """Bounds of the 95 % score interval of a proportion, `ones` of `n` (Wilson 1927)."""
     share, square = ones / n, Z**2 / n
     middle = (share + square / 2) / (1 + square)
@@ -92,9 +137,13 @@ def _tail(n: int) -> int:
     """The number of resampled means outside the interval at either end: 2.5 % for many values.
 
     With few values it is less, because resamples then vary too little: by (n - 1) / n, and as the
-    normal distribution does compared with Student's t (its quantile by Abramowitz and Stegun
-    1964, 26.7.5).
+    normal distribution does compared with Student's t.
     """
+    return round(RESAMPLES * NormalDist().cdf(-_t(n) * (n / (n - 1)) ** 0.5))
+
+
+def _t(n: int) -> float:
+    """The 97.5 % quantile of Student's t for `n` values (Abramowitz and Stegun 1964, 26.7.5)."""
     powers = Z ** np.arange(8)
     terms = (
         powers[3] + powers[1],
@@ -102,8 +151,7 @@ def _tail(n: int) -> int:
         3 * powers[7] + 19 * powers[5] + 17 * powers[3] - 15 * powers[1],
     )
     divisors = (4 * (n - 1), 96 * (n - 1) ** 2, 384 * (n - 1) ** 3)
-    t = Z + sum(term / divisor for term, divisor in zip(terms, divisors, strict=True))
-    return round(RESAMPLES * NormalDist().cdf(-float(t) * (n / (n - 1)) ** 0.5))
+    return float(Z + sum(term / divisor for term, divisor in zip(terms, divisors, strict=True)))
 
 
 @lru_cache(maxsize=1)

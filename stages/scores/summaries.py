@@ -8,7 +8,7 @@ import polars as pl
 
 from claimflow.stages.base import Stage
 from claimflow.stages.rows import Summary, canonical
-from claimflow.stages.scores.formulas import mean_interval
+from claimflow.stages.scores.formulas import clustered_mean_interval, mean_interval
 from claimflow.stages.tables import Samples, Scores, Summaries, schema
 
 _READ: Final = ("sample_id", "metric", "score", "status", "part", "whole")
@@ -21,11 +21,12 @@ class SummarizeScores(Stage):
     whose `slice_value` is NULL, so that the counts of a field's slices add up to all.
     Statistics are over the scored samples alone; n counts the others too. In `mean` every sample
     has the same weight (macro); in `micro_mean` every unit has, such as a claim, of which scores
-    are shares.
+    are shares. Samples with the same `conversation_id` in their metadata are one cluster: the
+    intervals of means allow for turns of a conversation being alike.
     """
 
     use = "summarize_scores"
-    version = 2
+    version = 3
     per_sample = False
     columns: ClassVar = {"samples": ("sample_id", "metadata"), "scores": _READ}
 
@@ -40,6 +41,9 @@ class SummarizeScores(Stage):
             table.select(pl.lit(name, step).alias("scores"), *_READ)
             for name, table in scores.items()
         )
+        rows = rows.with_columns(pl.lit(None, pl.String).alias("cluster"))
+        if (clusters := conversations(samples)) is not None:
+            rows = rows.drop("cluster").join(clusters, on="sample_id", how="left")
         parts = [_summarize(rows.with_columns(slice_value=pl.lit(None, pl.String)), None)]
         fields = tuple(dict.fromkeys(self.slices))
         for field, values in zip(fields, _values(samples["metadata"], fields), strict=True):
@@ -61,13 +65,19 @@ def _summarize(rows: pl.DataFrame, field: str | None) -> pl.DataFrame:
         n_undefined=(status == "undefined").sum(),
         n_failed=(status == "failed").sum(),
         values=score.sort(),
+        clusters=pl.col("cluster").filter(pl.col("score").is_not_null()).sort_by(score),
         mean=score.sort().mean(),
         micro_mean=pl.when(whole != 0).then(part / whole),
         minimum=score.min(),
         median=score.median(),
         maximum=score.max(),
     )
-    intervals = [mean_interval(values.to_numpy()) for values in cells["values"]]
+    intervals = [
+        clustered_mean_interval(values.to_numpy(), clusters.to_numpy())
+        if clusters.count()
+        else mean_interval(values.to_numpy())
+        for values, clusters in zip(cells["values"], cells["clusters"], strict=True)
+    ]
     return (
         cells.with_columns(
             slice_field=pl.lit(field, pl.String),
@@ -78,6 +88,21 @@ def _summarize(rows: pl.DataFrame, field: str | None) -> pl.DataFrame:
         .with_columns(pl.col("scores").cast(pl.String))
         .select(schema(Summary).names())
     )
+
+
+def conversations(samples: pl.DataFrame) -> pl.DataFrame | None:
+    """The cluster of each sample: its conversation, else the sample; None without conversations.
+
+    `samples` has `sample_id` and `metadata`; the columns are `sample_id` and `cluster`.
+    """
+    mentioned = samples["metadata"].str.contains('"conversation_id"', literal=True)
+    if not mentioned.any():
+        return None
+    (found,) = _values(samples["metadata"].set(~mentioned, "{}"), ("conversation_id",))
+    if not found.count():
+        return None
+    cluster = pl.when(found.is_null()).then("s" + pl.col("sample_id")).otherwise("c" + found)
+    return samples.select("sample_id", cluster.alias("cluster"))
 
 
 def _values(metadata: pl.Series, fields: Sequence[str]) -> list[pl.Series]:

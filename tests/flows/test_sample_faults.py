@@ -62,7 +62,8 @@ def test_every_fault_of_every_line_at_once(tmp_path: Path) -> None:
         "s.jsonl:6: 'contexts' holds a number in place 2; write a list of texts",
         "s.jsonl:6: 'ground_truth' is an object; write a list of texts",
         "s.jsonl:7: 'id' is true or false; write a text or a number",
-        "s.jsonl:7: 'question' is a list; write it as text",
+        "s.jsonl:7: question[0] is text; "
+        'write a message such as {"role": "user", "content": "..."}',
         "s.jsonl:8: sample_id '1' is already at s.jsonl:1; give every sample an id of its own",
         f"s.jsonl:9: broken JSON at column 11 (Extra data); {LINE}",
         "s.jsonl:10: NaN is not JSON; write null",

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claimflow.stages.rows import Sample, Score
+from claimflow.stages.scores.formulas import clustered_mean_interval, mean_interval
 from claimflow.stages.scores.summaries import SummarizeScores
 from claimflow.stages.tables import build
 
@@ -124,6 +126,45 @@ def test_slice_values_that_are_not_text_are_json() -> None:
     sample = build(Sample, [{"sample_id": "a", "metadata": metadata}])
     table = SummarizeScores(slices=("x", "x")).run(sample, {"s": scores("m", a=1.0)})
     assert table["slice_value"].to_list() == [None, '{"a":true,"b":[1,"é"]}']
+
+
+TURNS = build(
+    Sample,
+    [
+        {"sample_id": "a", "metadata": '{"conversation_id":1,"topic":"law"}'},
+        {"sample_id": "b", "metadata": '{"conversation_id":"1","topic":"art"}'},
+        {"sample_id": "c", "metadata": '{"conversation_id":null,"topic":"law"}'},
+        {"sample_id": "d", "metadata": '{"x":{"conversation_id":"1"},"topic":"art"}'},
+        {"sample_id": "s-c", "metadata": '{"conversation_id":"c","topic":"law"}'},
+    ],
+)
+
+
+def test_intervals_are_clustered_by_conversation() -> None:
+    values = {"a": 0.2, "b": 0.3, "c": 0.9, "d": 0.5, "s-c": 0.7}
+    tables = {"s": scores("m", **values), "t": scores("m", **{**values, "b": "failed"})}
+    samples = {"samples": TURNS, "scores": tables}
+    rows = SummarizeScores(slices=("topic",)).make(samples, {}).select("low", "high").rows()
+
+    def bounds(of: str, clusters: str) -> Any:
+        return clustered_mean_interval(
+            np.array([values[one] for one in of.split()]), clusters.split()
+        )
+
+    assert rows[0] == bounds("a b d s-c c", "1 1 d s c")
+    assert (
+        rows[1] == bounds("a d s-c c", "1 d s c") == mean_interval(np.array([0.2, 0.5, 0.7, 0.9]))
+    )
+    assert rows[2] == bounds("b d", "1 d")
+    assert rows[3] == bounds("a s-c c", "1 s c")
+    alone = build(Sample, [{"sample_id": name} for name in values])
+    (unclustered,) = (
+        SummarizeScores()
+        .make({"samples": alone, "scores": {"s": tables["s"]}}, {})
+        .select("low", "high")
+        .rows()
+    )
+    assert unclustered == mean_interval(np.array(sorted(values.values()))) != rows[0]
 
 
 @pytest.mark.parametrize("tables", [{}, {"s": scores("m")}])
