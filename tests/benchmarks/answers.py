@@ -80,7 +80,7 @@ def _verify(claims: str, against: str) -> Settings:
 
 CLAIMS: Final[Mapping[str, Settings]] = {
     "low": {"atomicity": "low", "coverage": "low"},  # as documented
-    "high": {"atomicity": "high", "coverage": "high"},  # as in the quickstart
+    "high": {"atomicity": "high", "coverage": "high"},  # as in the quickstart with a judge
 }
 VERDICTS: Final[Mapping[str, Settings]] = {"usual": {}}
 INPUTS: Final[Mapping[str, Settings]] = {
