@@ -1,7 +1,7 @@
 """Empty cases: samples with nothing to score, and the value that each case gets."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import ClassVar, Final, Literal, Self
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -65,19 +65,16 @@ class ScoreStage(Stage):
         """The fields of a sample without which its score is undefined."""
         return frozenset(CASE_FIELD[case] for case in self.cases)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _complete_empty(cls, settings: Any) -> Any:
-        if not isinstance(settings, Mapping):
-            return settings
-        named = settings.get("empty", {})
-        if isinstance(named, EmptyPolicy):
-            named = named.model_dump(include=named.model_fields_set)
-        if not isinstance(named, Mapping):
-            return settings
-        default: EmptyPolicy = cls.model_fields["empty"].default
-        others = EmptyPolicy() if settings.get("compat") else default
-        return {**settings, "empty": {**others.model_dump(), **named}}
+    @model_validator(mode="after")
+    def _complete_empty(self) -> Self:
+        default: EmptyPolicy = type(self).model_fields["empty"].default
+        others = EmptyPolicy() if getattr(self, "compat", None) else default
+        named = self.empty.model_fields_set if "empty" in self.model_fields_set else ()
+        policy = others.model_copy(update={case: getattr(self.empty, case) for case in named})
+        # Not before the validation: a pipeline file is read strictly as JSON, and a dict would be
+        # read strictly as Python, where no list is a tuple.
+        object.__setattr__(self, "empty", policy)
+        return self
 
     @model_validator(mode="after")
     def _no_own_settings_with_compat(self) -> Self:

@@ -80,7 +80,7 @@ def _verify(claims: str, against: str) -> Settings:
 
 CLAIMS: Final[Mapping[str, Settings]] = {
     "low": {"atomicity": "low", "coverage": "low"},  # as documented
-    "high": {"atomicity": "high", "coverage": "high"},
+    "high": {"atomicity": "high", "coverage": "high"},  # as in the quickstart with a judge
     "sentences": {"atomicity": "low", "coverage": "high"},  # as in the quickstart
 }
 AGREEING: Final[Settings] = {"beta": 2, "recall_of": "reference", "count": "probabilities"}

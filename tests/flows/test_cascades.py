@@ -264,9 +264,16 @@ def test_scores_are_the_same_by_either_model(judged: Judged) -> None:
     judged.write(["a", "b"])
     judged.run()
     assert judged.scores() == alone
+    # A score may count their support, which single replies of the judge do not have.
     assert judged.ask(
-        "SELECT count(DISTINCT digest) FROM audit.artifacts WHERE kind = 'verdicts'"
-    ) == [(1,)]
+        "SELECT count(DISTINCT digest), count(DISTINCT artifact_id) FROM audit.artifacts "
+        "WHERE kind = 'verdicts'"
+    ) == [(2, 2)]
+    assert set(judged.ask("SELECT support IS NULL, judged_by FROM verdicts")) == {
+        (False, "embedded"),
+        (True, "judge"),
+        (True, None),
+    }
 
 
 def test_the_entailment_model_is_part_of_the_fingerprint(

@@ -1,3 +1,5 @@
+from typing import Any
+
 import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,13 +84,14 @@ def test_fingerprint_does_not_depend_on_the_names_of_steps() -> None:
 
 
 def test_a_setting_of_a_later_release_counts_unless_it_is_the_default() -> None:
-    """Tables of answer correctness that were stored before `recall_of` came are reused."""
-    assert "recall_of" not in AnswerCorrectness().fingerprint_settings()
-    by_response, by_reference = (
-        step_recipe(AnswerCorrectness(recall_of=side), {}) for side in ("response", "reference")
-    )
-    assert by_response == step_recipe(AnswerCorrectness(), {}) != by_reference
-    settings = AnswerCorrectness().model_dump(mode="json")
-    del settings["recall_of"]
+    """Tables of answer correctness that were stored before these settings came are reused."""
+    later: list[dict[str, Any]] = [{"recall_of": "reference"}, {"count": "probabilities"}]
+    default = AnswerCorrectness()
+    by_response = step_recipe(default, {})
+    others = {step_recipe(AnswerCorrectness.model_validate(one), {}) for one in later}
+    assert len({by_response, *others}) == 3
+    assert not {"recall_of", "count"} & default.fingerprint_settings().keys()
+    settings = default.model_dump(mode="json")
+    del settings["recall_of"], settings["count"]
     before = content_key("recipe", "answer_correctness", AnswerCorrectness.version, settings, {})
     assert by_response == before

@@ -130,6 +130,8 @@ def test_a_project_for_data_has_the_metrics_of_its_fields(
     assert written.store == tmp_path / "evals" / "evaluations.duckdb"
     assert {"factual_correctness", "summary"} < {step.name for step in written.steps}
     assert "faithfulness" not in {step.name for step in written.steps}
+    # A language model splits sentences, rules leave them whole.
+    assert written.source.section("steps")["response_claims"]["atomicity"] == "high"
     workflow = Path(".gitlab-ci.yml").read_text("utf-8")
     assert "cd evals" in yaml.safe_load(workflow)["evaluation"]["script"]
     assert "Set OPENAI_API_KEY under" in workflow

@@ -124,7 +124,8 @@ def test_the_tables_of_a_store_of_version_6_are_reused(
     with redirect_stdout(StringIO()) as printed, redirect_stderr(StringIO()), chdir(tmp_path):
         assert main(["run", "small.yaml"]) == 0
     # Sentences have other ends since: claims, verdicts and matches are made again. Verdicts have
-    # their support since, so the scores are made again too, and are the same.
+    # their support since, so the scores are made again too, with both counts in their details, and
+    # the summary.
     assert ": 3 samples, 6 steps made, 2 reused" in printed.getvalue()
     fresh = Store(tmp_path / "fresh.duckdb")
     with fresh.writing():

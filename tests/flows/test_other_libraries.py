@@ -63,7 +63,8 @@ def test_rows_can_stay_as_they_are(names: tuple[str, ...]) -> None:
     row = dict(zip(names, ROW.values(), strict=True))
     if "ground_truth_answers" in row:
         row["ground_truth_answers"] = [ROW["reference"]]
-    result = claimflow.evaluate([row], metrics=["faithfulness", "factual_correctness"])
+    by_verdicts = [{"use": "faithfulness"}, {"use": "factual_correctness"}]
+    result = claimflow.evaluate([row], metrics=by_verdicts)
     assert (result["faithfulness"].mean, result["factual_correctness"].mean) == (1.0, 1.0)
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 import claimflow
@@ -41,6 +42,45 @@ def test_functions_say_what_the_judge_thinks() -> None:
     assert calls["prompt_tokens"].min() > 0
     assert calls["completion_tokens"].min() > 0
     assert set(calls["cost"]) == {0}
+
+
+ATOMICITY = """
+SELECT settings->>'atomicity' FROM audit.run_steps JOIN audit.artifacts USING (artifact_id)
+WHERE run_steps.run_id = $run AND stage = 'decompose_claims'
+"""
+
+
+def test_metrics_by_name_count_by_the_support_of_the_verdicts() -> None:
+    judge = ScriptedJudge(claims=sentences, verdict=is_there)
+    judged = claimflow.evaluate(ANSWERS, metrics=["faithfulness"], judge=judge)
+    assert judged.verdicts["support"].to_list() == [None] * 3
+    assert judged.sql(ATOMICITY, {"run": judged.run_id}).rows() == [("high",)]
+    by_model = claimflow.evaluate(ANSWERS, metrics=["faithfulness"])
+    verdicts = by_model.verdicts
+    assert verdicts["support"].to_list() == verdicts["p_entailed"].to_list()
+    assert by_model.sql(ATOMICITY, {"run": by_model.run_id}).rows() == [("low",)]
+    support = verdicts.group_by("sample_id").agg(pl.col("support").mean())
+    assert faithfulness(by_model) == pytest.approx(dict(support.rows()))
+    with_defaults = claimflow.evaluate(ANSWERS, metrics=[{"use": "faithfulness"}])
+    assert set(faithfulness(with_defaults).values()) <= {0.0, 0.5, 1.0}
+
+
+def test_the_share_of_votes_counts(tmp_path: Path) -> None:
+    steps = {
+        "response_claims": {"use": "decompose_claims", "of": "response", "judge": "embedded"},
+        "response_in_contexts": {
+            "use": "verify_claims",
+            "claims": "response_claims",
+            "against": "retrieved_contexts",
+            "votes": 3,
+        },
+        "faithfulness": {"use": "faithfulness", "count": "probabilities"},
+    }
+    said = iter(["entailed", "neutral", "entailed"] * 3)
+    judge = ScriptedJudge(verdict=lambda claim, premise: next(said))
+    result = claimflow.evaluate(ANSWERS[1:], pipeline={"name": "v", "steps": steps}, judge=judge)
+    assert result.verdicts.select("verdict", "support").rows() == [("entailed", 2 / 3)]
+    assert faithfulness(result) == {"b": 2 / 3}
 
 
 def test_a_named_judge_is_not_asked_twice(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Missing fields and empty cases of samples, and the values of the cases."""
 
+import json
 from typing import Any
 
 import pytest
@@ -82,6 +83,13 @@ def test_the_value_of_a_refusal_is_part_of_the_fingerprint(kind: Any) -> None:
     assert formula.fingerprint_settings()["empty"] == policy
     assert kind(compat="ragas-0.4").fingerprint_settings()["empty"] == policy
     assert default.fingerprint_settings()["empty"] == {**policy, "refusal": "undefined"}
+
+
+def test_lists_in_a_pipeline_file_are_settings_beside_a_policy() -> None:
+    for more, refusal in (({}, "undefined"), ({"empty": {"refusal": 0}}, 0)):
+        text = json.dumps({"weights": [0.5, 0.5], **more})
+        stage = AnswerCorrectness.model_validate_json(text, strict=True)
+        assert (stage.weights, stage.empty.refusal) == ((0.5, 0.5), refusal)
 
 
 def test_other_metrics_leave_refusals_to_the_formula() -> None:
