@@ -266,7 +266,8 @@ def _composed(
         if isinstance(metrics, str):
             metrics = [metrics]
         if metrics is not None:
-            steps = compose(metrics, slices=slices, judged=judged, folder=Path.cwd())
+            talks = "history" in samples.metadata
+            steps = compose(metrics, slices=slices, judged=judged, talks=talks, folder=Path.cwd())
     except InputError as error:
         faults += error.faults
     if faults:

@@ -30,6 +30,7 @@ _SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
 """The settings of a metric that is named without any: those that agree best with people."""
 
 _PASSAGES: Final = {"against": "retrieved_contexts", "premises": "each"}
+_ANSWERS: Final = ("response", "reference")
 _CITED: Final = {
     "against": "retrieved_contexts",
     "premises": "cited",
@@ -76,6 +77,7 @@ def compose(
     *,
     slices: Iterable[str] = (),
     judged: bool = False,
+    talks: bool = False,
     folder: Path | None = None,
 ) -> dict[str, Any]:
     """The `steps` section of a pipeline file with these metrics, and a summary of their scores.
@@ -86,7 +88,8 @@ def compose(
     setting `metric`, as of a rubric, has that as the name of its step. A metric that is no mapping
     has the settings of the quickstart, a mapping those that it holds. `slices` are metadata fields
     to summarise by. `judged` says that the pipeline has a language model, which splits claims
-    finer than rules do. Claims that come with the samples are used in place of decomposing their
+    finer than rules do, and `talks` that samples have earlier messages, by which their texts are
+    understood. Claims that come with the samples are used in place of decomposing their
     texts.
 
     Raises `InputError` for names that are no metric, twice the same one, and a metric with an
@@ -121,17 +124,22 @@ def compose(
         raise InputError(faults)
     if not scores:
         raise InputError([Fault("metrics", "is empty", "name one or more metrics")])
-    steps = _input_steps(inputs, judged=judged)
+    steps = _input_steps(inputs, judged=judged, talks=talks)
     summary = {"use": "summarize_scores", **({"slices": list(slices)} if slices else {})}
     return {**steps, **scores, SUMMARY: summary}
 
 
-def _input_steps(names: Collection[str], *, judged: bool) -> dict[str, dict[str, Any]]:
+def _input_steps(names: Collection[str], *, judged: bool, talks: bool) -> dict[str, dict[str, Any]]:
     """The steps that are named like inputs of score stages."""
     steps = {name: dict(step) for name, step in _INPUTS.items() if name in names}
-    claims = [step for step in steps.values() if step["use"] == _CLAIMS["use"]]
-    for step in claims:
-        step.update(_JUDGED_CLAIMS if judged else {})
+    for step in steps.values():
+        if step["use"] == _CLAIMS["use"]:
+            step.update(_JUDGED_CLAIMS if judged else {})
+        if talks and (
+            step["use"] == _CLAIMS["use"]
+            or (step["use"] == "verify_claims" and step["against"] in _ANSWERS)
+        ):
+            step["context"] = "conversation"
     if "response_citations" in steps:
         steps["response_claims"]["citation_markers"] = "remove"
     return steps

@@ -103,7 +103,9 @@ def data_pipeline(
         },
         "store": STORE,
         **({"judge": {"model": judge}} if judge else {}),
-        "steps": compose(chosen, judged=judge is not None, folder=base),
+        "steps": compose(
+            chosen, judged=judge is not None, talks="history" in samples.metadata, folder=base
+        ),
     }
     if faults := missing_fields(build_pipeline(source_from(config, base)), samples):
         raise InputError(faults)

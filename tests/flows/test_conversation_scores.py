@@ -272,3 +272,29 @@ def test_the_example_of_the_guide() -> None:
     assert isinstance(table, pl.DataFrame)
     cells = [re.split(r"\s{2,}", row.strip()) for row in shown.splitlines()[1:]]
     assert [[str(cell) for cell in row] for row in table.iter_rows()] == cells
+
+
+IBSEN = [
+    {"role": "user", "content": "Who was Henrik Ibsen?"},
+    {"role": "assistant", "content": "Henrik Ibsen was a Norwegian playwright."},
+    {"role": "user", "content": "Where was he born?"},
+    {"role": "assistant", "content": "Skien"},
+]
+
+
+def test_metrics_by_name_understand_a_turn_by_the_conversation() -> None:
+    found = claimflow.evaluate(
+        [{"id": "ibsen", "messages": IBSEN, "reference": "In Skien."}], ["factual_correctness"]
+    )
+    by_side = found.claims.filter(pl.col("sample_id") == "ibsen-turn-2").select("of", "claim")
+    assert sorted(by_side.rows()) == [
+        ("reference", "Henrik Ibsen was born in Skien."),
+        ("response", "Henrik Ibsen was born in Skien."),
+    ]
+    score = found.scores.filter(pl.col("sample_id") == "ibsen-turn-2")["score"].item()
+    assert score > 0.7
+
+
+def test_metrics_by_name_of_plain_questions_have_no_context_setting() -> None:
+    found = claimflow.evaluate([{"question": "Who?", "answer": "Ann", "reference": "Ann"}])
+    assert "conversation" not in found.sql("SELECT config FROM audit.runs")["config"].item()
