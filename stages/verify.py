@@ -54,7 +54,7 @@ class VerifyClaims(Stage):
 
     use: ClassVar[str] = "verify_claims"
     version: ClassVar[int] = 6
-    canary_settings: ClassVar = {"against": "reference", "premises": "joined"}
+    canary_settings: ClassVar = {"against": "reference", "premises": "joined", "context": "none"}
     expects: ClassVar = {"citations": {"response_claims": "claims"}}
 
     against: Literal["reference", "response", "retrieved_contexts"]

@@ -284,7 +284,8 @@ IBSEN = [
 
 def test_metrics_by_name_understand_a_turn_by_the_conversation() -> None:
     found = claimflow.evaluate(
-        [{"id": "ibsen", "messages": IBSEN, "reference": "In Skien."}], ["factual_correctness"]
+        [{"id": "ibsen", "messages": IBSEN, "reference": "In Skien."}],
+        metrics=["factual_correctness"],
     )
     by_side = found.claims.filter(pl.col("sample_id") == "ibsen-turn-2").select("of", "claim")
     assert sorted(by_side.rows()) == [
@@ -297,4 +298,5 @@ def test_metrics_by_name_understand_a_turn_by_the_conversation() -> None:
 
 def test_metrics_by_name_of_plain_questions_have_no_context_setting() -> None:
     found = claimflow.evaluate([{"question": "Who?", "answer": "Ann", "reference": "Ann"}])
-    assert "conversation" not in found.sql("SELECT config FROM audit.runs")["config"].item()
+    configs = found.sql(f"SELECT config FROM audit.runs WHERE run_id = '{found.run_id}'")
+    assert "conversation" not in configs["config"].item()
