@@ -43,6 +43,8 @@ _MAKING: Final = frozenset(
     "published produced developed written recorded sang".split()
 )
 """Verbs whose object is a thing."""
+_OF_AUTHORS: Final = frozenset("wrote painted composed directed sang invented".split())
+"""Verbs whose subject is a person."""
 _PARTS_OF_MENTIONS: Final = frozenset({"name", "noun", "number", "adjective", "participle"})
 _PLACES: Final = frozenset("in at on from near of into through across as".split())
 """Prepositions before places, dates and roles, which are rarely meant by a later pronoun."""
@@ -274,6 +276,8 @@ def _mentions(clause: Clause) -> list[_Mention]:
             continue
         if one.role == "object" and one.person is None and clause[main].low in _MAKING:
             one = one._replace(person=False)
+            if clause[main].low in _OF_AUTHORS and found[0].person is None:
+                found[0] = found[0]._replace(person=True)
         found.append(one)
     return found
 

@@ -484,7 +484,7 @@ def test_estimated_claims_keep_the_rate_of_the_decomposed_texts(
     rows = [{"sample_id": str(number), "response": texts[number % 2]} for number in range(40)]
     samples = build(Sample, rows)
     stage = DecomposeClaims(of="response", atomicity=atomicity, prompt="{{texts}}")
-    by_rules = stage.without_llm().run(samples)
+    by_rules = stage.without_llm().run(samples).filter(pl.col("status") == "made")
     guess = ClaimEstimate(stage.without_llm(), "response")
     found = pl.concat([guess.claims(samples.head(5)), guess.claims(samples.slice(5))])
     assert abs(found.height - by_rules.height) <= 1

@@ -173,6 +173,8 @@ def test_the_place_of_a_short_answer_is_that_of_its_words() -> None:
             "A fire blanket consists of wool.",
         ),
         ("", "Ann is an actor. Her first film was Up.", "Ann's first film was Up."),
+        ("", "Goethe wrote Faust. It was printed in 1808.", "Faust was printed in 1808."),
+        ("", "Acme released Gadget. It grew in 1990.", "It grew in 1990. | It"),
         ("", "Ann and Eva met. They left Rome.", "Ann and Eva left Rome."),
         ("", "Ann was born in 1990. In 2010, she moved.", "In 2010, Ann moved."),
         ("", "The FA Cup is old. Since 1871, it is held.", "Since 1871, the FA Cup is held."),
