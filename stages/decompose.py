@@ -260,7 +260,11 @@ def _history(metadata: str) -> tuple[tuple[str, str], ...]:
 
 def _written(context: Context) -> str:
     """A context as a language model reads it: empty where there is none."""
-    turns = [*context.history, ("user", context.question)] if context.question else context.history
+    turns = (
+        [*context.history, ("user", context.question)]
+        if context.question.strip()
+        else context.history
+    )
     return "\n\n".join(f"{role}: {text}" for role, text in turns)
 
 

@@ -14,6 +14,7 @@ from claimflow.stages.claim_rules.grounding import (
     word_forms,
 )
 from claimflow.stages.claim_rules.pronouns import unresolved_pronoun
+from claimflow.stages.claim_rules.questions import QUOTED
 from claimflow.stages.rows import Side
 from claimflow.stages.text.languages import language_of
 
@@ -120,16 +121,17 @@ def audit_claims(
         for step, sample_id, *recorded in rows:
             claims[step, sample_id].append(RecordedClaim(*recorded))
         for tally in tallies:
-            for sample_id, response, reference in texts:
+            for sample_id, question, response, reference in texts:
                 text = response if tally.side == "response" else reference
-                tally.add(sample_id, text, claims[tally.step, sample_id])
+                tally.add(sample_id, text, claims[tally.step, sample_id], question or "")
     return ClaimAudit(run_id, len(chosen), len(ids), [tally.result() for tally in tallies])
 
 
-def audit_text(text: str | None, claims: Sequence[RecordedClaim]) -> TextAudit:
+def audit_text(text: str | None, claims: Sequence[RecordedClaim], question: str = "") -> TextAudit:
     """All checks of the claims of one text.
 
-    Without a text, only those that need none: repeated claims and open pronouns.
+    Without a text, only those that need none: repeated claims and open pronouns. Words of the
+    `question` may be in claims, as those of the text: a short answer is completed by it.
     """
     audit = TextAudit(Counter(), [])
     language = language_of(text or "")
@@ -137,7 +139,7 @@ def audit_text(text: str | None, claims: Sequence[RecordedClaim]) -> TextAudit:
     _check_claims(claims, [found or language for found in languages], audit)
     if text is not None and text.strip():
         sentences = declarative_sentences(text)
-        _check_words(text, language, claims, audit)
+        _check_words(f"{text}\n{question}", language, claims, audit)
         _check_languages(language, sentences, list(zip(claims, languages, strict=True)), audit)
         audit.covered["uncovered"] += len(sentences)
         for start, end, words in uncovered_sentences(
@@ -167,7 +169,7 @@ def _check_words(
     text: str, language: str | None, claims: Sequence[RecordedClaim], audit: TextAudit
 ) -> None:
     """Claims without a place in the text, or with words that it lacks."""
-    known = word_forms(text)
+    known = word_forms(f"{text}\n{QUOTED}")
     audit.covered["unplaced"] += len(claims)
     audit.covered["new_words"] += len(claims)
     for one in claims:
@@ -207,7 +209,9 @@ class _StepTally:
         self._found: Counter[Check] = Counter()
         self._examples: dict[Check, list[Example]] = {check: [] for check in CHECKS}
 
-    def add(self, sample_id: str, text: str | None, claims: Sequence[RecordedClaim]) -> None:
+    def add(
+        self, sample_id: str, text: str | None, claims: Sequence[RecordedClaim], question: str
+    ) -> None:
         """Audit a text and count its findings; supplied claims may come without a text."""
         if not claims and not (text and text.strip()):
             return
@@ -215,7 +219,7 @@ class _StepTally:
         if any(one.failed for one in claims):
             self._failed += 1
             return
-        audit = audit_text(text, claims)
+        audit = audit_text(text, claims, question)
         self._claims += len(claims)
         self._covered.update(audit.covered)
         for finding in audit.findings:
@@ -257,7 +261,7 @@ WHERE run_id = $run AND kind = 'claims' ORDER BY position
 _IDS: Final = "SELECT sample_id FROM samples WHERE run_id = $run ORDER BY md5(sample_id), sample_id"
 
 _SAMPLES: Final = """
-SELECT sample_id, response, reference FROM samples
+SELECT sample_id, user_input, response, reference FROM samples
 WHERE run_id = $run AND sample_id IN (SELECT unnest($ids)) ORDER BY sample_id
 """
 

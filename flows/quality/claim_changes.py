@@ -306,8 +306,8 @@ def _source_fields(row: dict[str, Any]) -> set[str]:
     if "reads" in row:
         return set(row["reads"])
     if row["against"]:
-        return {row["against"]}
-    return {row["of"], f"{row['of']}_claims"}
+        return {row["against"], "user_input"}
+    return {row["of"], f"{row['of']}_claims", "user_input"}
 
 
 def _edited(

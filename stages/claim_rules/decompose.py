@@ -17,12 +17,19 @@ from typing import Final, Literal, NamedTuple
 from claimflow.stages.claim_rules.clauses import first_finite_verb
 from claimflow.stages.claim_rules.markdown import without_markup
 from claimflow.stages.claim_rules.non_claims import is_english
-from claimflow.stages.claim_rules.pronouns import PronounResolver, unresolved_pronoun
+from claimflow.stages.claim_rules.pronouns import (
+    PronounResolver,
+    resolve_question,
+    unresolved_pronoun,
+)
 from claimflow.stages.claim_rules.questions import (
     NO_CONTEXT,
+    QUOTED,
     Context,
     asked,
+    contrast_end,
     is_polar,
+    may_be_polar,
     opening_of,
     polar_statement,
     short_answer,
@@ -86,8 +93,12 @@ def take_apart(
         if number == place:
             statement, sentence = _answer(text, unit, question, whole=len(units) == 1)
             if statement is not None:
-                said = _clause(statement.claim)
-                resolver.remember(said, who=question.lower().startswith("who"))
+                who = question.lower().startswith("who")
+                if statement.claim.startswith(QUOTED):
+                    said = _clause(text[statement.start : statement.end])
+                    resolver.remember_answer(said, who=who)
+                else:
+                    resolver.remember(_clause(statement.claim), who=who)
                 claims[statement.claim] = statement
         if isinstance(sentence, Sentence) and sentence.start < sentence.end:
             for claim in _sentence_claims(text, sentence, resolver, atomicity, coverage):
@@ -135,11 +146,14 @@ def _answering(units: Sequence[Sentence | NonClaim], text: str, question: str) -
     """The sentence that may be a short answer: the first that is a claim, or is yes or no."""
     if not question:
         return None
-    polar = is_polar(question)
+    polar = may_be_polar(question)
     for number, unit in enumerate(units):
         if isinstance(unit, Sentence):
             return number if unit.said is None else None
-        if polar and opening_of(text[unit.start : min(unit.end, unit.start + _LONGEST_OPENING)]):
+        said = text[unit.start : min(unit.end, unit.start + _LONGEST_OPENING)]
+        if polar and (opening_of(said) or short_answer(question, said)):
+            return number
+        if len(units) == 1 and unit.kind == "source":
             return number
     return None
 
@@ -154,18 +168,20 @@ def _answer(
     start, end = unit.start, unit.end
     piece = text[start:end]
     statement = None
-    if whole or piece.rstrip().endswith("."):
+    opening = opening_of(piece) if may_be_polar(question) else None
+    said = opening is not None and not any(map(str.isalnum, without_markup(piece[opening[1] :])))
+    if whole or said or piece.rstrip().endswith("."):
         statement = short_answer(question, without_markup(piece))
     if statement is not None:
         return _marked(TextClaim(statement, start, end)), Sentence(end, end)
-    opening = opening_of(piece) if is_polar(question) else None
     if opening is None:
         return None, unit if isinstance(unit, Sentence) else Sentence(start, end)
     yes, length = opening
-    behind = Sentence(start + length, end, cut=True)
-    if yes:
+    rest = contrast_end(piece, length)
+    behind = Sentence(start + rest, end, cut=True)
+    if yes and rest == length:
         return None, behind
-    # "No, it ended in 1944" says two things.
+    # "No, it ended in 1944" says two things, and so does "Yes, but it was late".
     return _marked(TextClaim(polar_statement(question, yes), start, start + length)), behind
 
 
@@ -174,18 +190,17 @@ def _question(context: Context) -> str:
     question = asked(context)
     if not question or not context.history:
         return question
-    resolver = PronounResolver()
+    before: list[Clause] = []
     for role, message in context.history[-2:]:
         told = message[:_LONGEST_MESSAGE]
         if role == "user":
-            resolver = PronounResolver(_clause(asked(Context(told))))
+            before = [_clause(asked(Context(told)))]
             continue
         for unit in read_sentences(told, NO_CONTEXT, each_cell=False):
             if isinstance(unit, Sentence) and unit.end - unit.start <= _LONGEST:
-                clause = trim_punctuation(tag(tokenize(told, unit.start, unit.end)))
-                resolver.remember(clause, resolver.resolve(clause))
+                before.append(trim_punctuation(tag(tokenize(told, unit.start, unit.end))))
     clause = _clause(question)
-    resolved = resolver.resolve_question(clause)
+    resolved = resolve_question(clause, [one for one in before if one])
     return _replaced(question, Span(0, len(question)), clause, resolved).claim
 
 
@@ -226,7 +241,7 @@ def _claims(
     clause = trim_punctuation(tag(tokens))
     if first_finite_verb(clause) is None:
         resolver.remember(clause)
-        return [whole]
+        return [_marked(whole)]
     resolved = resolver.resolve(clause)
     resolver.remember(clause, resolved)
     if (atomicity, coverage) == ("low", "high"):

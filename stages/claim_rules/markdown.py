@@ -249,6 +249,14 @@ def list_stem(sentence: str) -> str | None:
     return shorter if linking and last.low not in ("this", "like", "below", "above") else None
 
 
+def list_label(sentence: str) -> str:
+    """What stands above a list, as it is, without markup and colon; empty where it is too long."""
+    if len(sentence) > _LONGEST_STEM:
+        return ""
+    bare = without_markup(LIST_MARKER.sub("", sentence.strip(" \t*_#"), count=1))
+    return bare.rstrip(" *_").removesuffix(":").removesuffix("：").strip(" *_")
+
+
 def joined(stem: str, item: str) -> str | None:
     """The sentence of a stem and a list item; None where they do not fit."""
     last = stem.rsplit(None, 1)[-1].casefold()

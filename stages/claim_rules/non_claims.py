@@ -74,8 +74,12 @@ _MARKUP_LINE: Final = re.compile(
 """Tags of HTML, or an image of Markdown."""
 
 
+_CITED: Final = re.compile(r"\[\d{1,3}\]")
+
+
 def _is_markup(sentence: str, bare: str) -> bool:
-    return not any(map(str.isalnum, bare)) or _MARKUP_LINE.fullmatch(sentence) is not None
+    words = _CITED.sub("", bare) if len(bare) <= _LONGEST else bare
+    return not any(map(str.isalnum, words)) or _MARKUP_LINE.fullmatch(sentence) is not None
 
 
 _HASHES: Final = re.compile(r"\s*#{1,6}\s")
@@ -164,6 +168,11 @@ _GREETING: Final = re.compile(
     |great|yes|no|sorry|apologies|cheers|goodbye|bye|got\ it|no\ problem|my\ pleasure)
     (?:[ ,]+(?:there|everyone|all|again|you|so\ much|very\ much|thing|question|for\ asking
     |for\ (?:your|the)\ question|i\ can\ help(?:\ you)?(?:\ with\ that)?|happy\ to\ help)){0,6}\s*$
+    |(?:thanks|thank\ you)\ (?:so\ much\ |very\ much\ )?for\b.{0,80}$
+    |(?:hi|hello|hey|dear)\ .{1,60}(?:thanks|thank\ you)\b.{0,60}$
+    |nice\ to\ (?:meet|hear)\b.{0,40}$|welcome\ to\b.{0,60}$|(?:good|great)\ (?:news|choice)$
+    |i\ (?:completely\ |fully\ )?understand\ (?:your|how|that\ this)\b.{0,60}$
+    |bonjour|hola|hallo|ciao|guten\ tag|gracias|merci|danke
     |i(?:['’]m|\ am)\ (?:really\ |very\ |so\ )?sorry\b(?!,?\ but)|i\ apologi[sz]e
     |(?:i\ )?hope\ (?:this|that|it)\ (?:helps|answers|was|is|clarifies)
     |let['’]s\ |let\ us\ (?:look|see|know|explore)|let\ me\ (?:explain|break)

@@ -10,7 +10,14 @@ from claimflow.stages.claim_rules.clauses import (
     first_finite_verb,
     main_verb,
 )
-from claimflow.stages.claim_rules.lexicon import BASE_FORMS, is_person_noun, possessive
+from claimflow.stages.claim_rules.lexicon import (
+    BASE_FORMS,
+    BE,
+    HAVE,
+    MODALS,
+    is_person_noun,
+    possessive,
+)
 from claimflow.stages.claim_rules.predicate_nominals import predicate_nominal
 from claimflow.stages.claim_rules.tags import FINITE, tag
 from claimflow.stages.claim_rules.tokens import (
@@ -48,7 +55,10 @@ _OF_AUTHORS: Final = frozenset("wrote painted composed directed sang invented".s
 _PARTS_OF_MENTIONS: Final = frozenset({"name", "noun", "number", "adjective", "participle"})
 _PLACES: Final = frozenset("in at on from near of into through across as".split())
 """Prepositions before places, dates and roles, which are rarely meant by a later pronoun."""
+_INTERJECTIONS: Final = frozenset("hi hello hey thanks sorry sure yes no well okay ok".split())
+_ASKING: Final = frozenset("who what when where which why how".split()) | BE | HAVE | MODALS
 _LISTING: Final = frozenset({"and", "or", ",", "&"})
+_INDEFINITE: Final = frozenset("a an some any no every each another".split())
 _DEFINITE: Final = frozenset("the this that his her its their".split())
 _PARTICLES: Final = frozenset(
     "de del della da di du des la le van von der den ter bin ibn al".split()
@@ -62,13 +72,19 @@ _MOST_MENTIONS: Final = 40
 class _Mention(NamedTuple):
     """A noun phrase of a sentence, as it is repeated in place of a pronoun.
 
-    `person` is None for a name that may be one.
+    `person` is None for a name that may be one. `made` is what a sentence says somebody made.
     """
 
     words: Clause
     role: Literal["subject", "object", "other"]
     person: bool | None
     plural: bool
+    made: bool = False
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it stands for one thing, not for a stuff or for things in general: "a pool"."""
+        return self.words[0].tag == "determiner" or any(t.tag == "name" for t in self.words)
 
     @property
     def key(self) -> frozenset[str]:
@@ -79,7 +95,9 @@ class _Mention(NamedTuple):
     def is_named(self) -> bool:
         """Whether a reader knows what is meant: a name, or a definite noun phrase."""
         first, *rest = self.words
-        named = _is_name(self.words) or (first.tag == "determiner" and _is_name(rest))
+        named = _is_name(self.words) or (
+            first.tag == "determiner" and first.low not in _INDEFINITE and _is_name(rest)
+        )
         return first.low in _DEFINITE or named
 
 
@@ -99,6 +117,9 @@ class PronounResolver:
         self._gender: dict[frozenset[str], str] = {}
         self._continued = False
         """Whether the subject of the last sentence was a pronoun: then it stays in the centre."""
+        self._has_object_pronoun = False
+        self._lost = False
+        """Whether it is not known what that pronoun meant: then no later one is known either."""
         if question:
             self._last = _question_mentions(question)
             self._note_people()
@@ -107,21 +128,11 @@ class PronounResolver:
         """The clause with the antecedent in place of its subject pronoun, where that is certain."""
         return self._resolve(clause, _pronoun_place(clause))
 
-    def resolve_question(self, clause: Clause) -> Clause:
-        """A question with the antecedent in place of its first pronoun, where that is certain."""
-        places = (n for n, token in enumerate(clause) if token.low in _RESOLVED)
-        return self._resolve(clause, next(places, None))
-
     def _resolve(self, clause: Clause, place: int | None) -> Clause:
         antecedent = self._antecedent(clause, place) if place is not None else None
         if place is None or antecedent is None:
             return clause
-        own = clause[place]
-        words = list(without_positions(antecedent.words))
-        words[0] = words[0]._replace(spaced=own.spaced)
-        if own.low in _POSSESSIVES and (own.tag == "determiner" or place == 0):
-            words[-1] = words[-1]._replace(text=possessive(words[-1].text))
-        return (*clause[:place], *words, *clause[place + 1 :])
+        return _with_antecedent(clause, place, antecedent)
 
     def remember(
         self, clause: Clause, resolved: Clause | None = None, *, who: bool = False
@@ -135,13 +146,18 @@ class PronounResolver:
         self._continued = pronoun is not None and pronoun.tag == "pronoun"
         if resolved is None or resolved == clause:
             if self._continued:
-                # It is not known who or what is meant: nothing before counts any more.
-                self._last = [one for one in _mentions(clause) if one.role != "subject"]
+                self._lost = True
                 return
             resolved = clause
+        self._lost = False
         self._last = _mentions(resolved)
+        self._has_object_pronoun = any(
+            token.low in ("it", "them", "him", "her") for token in resolved[1:]
+        )
         if who and self._last and self._last[0].role == "subject":
             self._last[0] = self._last[0]._replace(person=True)
+        if self._continued and pronoun is not None and pronoun.low == "it" and self._last:
+            self._last[0] = self._last[0]._replace(person=False)
         if pronoun is not None and pronoun.low in _GENDER and resolved != clause:
             self._last = [
                 one._replace(person=True) if one.role == "subject" and self._continued else one
@@ -151,11 +167,23 @@ class PronounResolver:
                 self._gender[self._last[0].key] = _GENDER[pronoun.low]
         self._note_people()
 
+    def remember_answer(self, clause: Clause, *, who: bool) -> None:
+        """Remember a phrase that answered the question: later pronouns may mean it as well.
+
+        It is a person only where the question is `who`.
+        """
+        named = [_mention(clause, start, end, "object") for start, end in _noun_phrases(clause)]
+        self._last += [
+            one if who else one._replace(person=one.person or False)
+            for one in named
+            if one.is_counted
+        ]
+
     def _note_people(self) -> None:
         for one in self._last:
             if one.person is False or one.plural:
                 continue
-            if one.role != "subject" and one.person is None:
+            if one.role == "other" and one.person is None:
                 continue
             self._people = [old for old in self._people if not _same(old, one)] + [
                 _fuller(one, next((old for old in self._people if _same(old, one)), one))
@@ -164,6 +192,8 @@ class PronounResolver:
 
     def _antecedent(self, clause: Clause, place: int) -> _Mention | None:
         low = clause[place].low
+        if self._lost:
+            return None
         # What a clause names cannot be what its subject pronoun means: "she met Ann".
         own = {token.low for token in clause[place + 1 :] if token.tag == "name"}
         self._last = [one for one in self._last if not self._is_own(one, own)]
@@ -173,6 +203,8 @@ class PronounResolver:
         if low in _THINGS:
             if low == "it" and _may_be_expletive(clause, place):
                 return None
+            if subject is not None and subject.person is None and _says_what_it_is(clause, place):
+                return None  # "It was 1933", "It was a play": of what is not known.
             return self._thing(subject)
         return self._several(subject)
 
@@ -214,17 +246,72 @@ class PronounResolver:
         objects = [
             one
             for one in self._last
-            if one.role == "object" and not one.person and not one.plural and one.is_named
+            if one.role == "object" and not one.person and not one.plural and one.is_counted
         ]
-        if subject is not None and not subject.person and not subject.plural:
+        if subject is None or subject.plural or self._has_object_pronoun:
+            return None
+        if not subject.person:
             return None if objects and not self._continued else subject
-        return objects[0] if subject is not None and subject.person and len(objects) == 1 else None
+        made = [one for one in objects if one.made]
+        return made[0] if len(objects) == len(made) == 1 else None
 
     def _several(self, subject: _Mention | None) -> _Mention | None:
         if subject is None or not subject.plural:
             return None
         others = [one for one in self._last if one.role == "object" and one.plural]
         return None if others and not self._continued else subject
+
+
+def _says_what_it_is(clause: Clause, place: int) -> bool:
+    behind = clause[place + 1 : place + 3]
+    return (
+        len(behind) == 2
+        and behind[0].tag == "be"
+        and (behind[1].tag == "number" or behind[1].low in _INDEFINITE)
+    )
+
+
+def _with_antecedent(clause: Clause, place: int, antecedent: _Mention) -> Clause:
+    """A clause with the antecedent in place of the pronoun."""
+    own = clause[place]
+    words = list(without_positions(antecedent.words))
+    words[0] = words[0]._replace(spaced=own.spaced)
+    if own.low in _POSSESSIVES and (own.tag == "determiner" or place == 0):
+        words[-1] = words[-1]._replace(text=possessive(words[-1].text))
+    return (*clause[:place], *words, *clause[place + 1 :])
+
+
+def resolve_question(question: Clause, before: Sequence[Clause]) -> Clause:
+    """A question with what its pronoun means, where the sentences `before` name one such thing.
+
+    The first of them may be a question, too. Anything named in any of them counts.
+    """
+    place = next((n for n, token in enumerate(question) if token.low in _RESOLVED), None)
+    if place is None or (question[place].low == "it" and _is_expletive(question, place)):
+        return question
+    named: list[_Mention] = []
+    for clause in before:
+        found = _mentions(clause) if first_finite_verb(clause) is not None else []
+        if clause[0].low in _ASKING or not found:
+            found = _question_mentions(clause)
+        for one in found:
+            same = next((old for old in named if _same(old, one)), None)
+            if same is not None:
+                named.remove(same)
+                one = _fuller(one, same)  # noqa: PLW2901
+            named.append(one)
+    low = question[place].low
+    if low in _SEVERAL:
+        fitting = [one for one in named if one.plural]
+    elif low in _THINGS:
+        things = [one for one in named if not one.person and not one.plural]
+        sure = [one for one in things if one.person is False]
+        fitting = sure if len(sure) == 1 else things
+    else:
+        fitting = [one for one in named if one.person is not False and not one.plural]
+    if len(fitting) != 1 or not fitting[0].is_counted:
+        return question
+    return _with_antecedent(question, place, fitting[0])
 
 
 def _pronoun_place(clause: Clause) -> int | None:
@@ -252,12 +339,29 @@ def _mentions(clause: Clause) -> list[_Mention]:
     if finite is None or not phrases:
         return []
     subject = _subject(clause, phrases, finite, structure.subject if structure else 0)
-    if subject is None:
-        return []
     main = main_verb(clause, finite)
-    copula = clause[main].tag == "be"
-    found = [_with_predicate(_mention(clause, *subject, "subject"), clause)]
-    found[0] = _coordinated(clause, found[0], phrases, subject) or found[0]
+    others = list(_others(clause, phrases, max(finite, subject[1] if subject else 0), main))
+    if subject is None:
+        return others
+    one = _with_predicate(_mention(clause, *subject, "subject"), clause)
+    one = _coordinated(clause, one, phrases, subject) or one
+    if (
+        clause[main].tag == "be"
+        and others
+        and _is_name(others[0].words)
+        and not _is_name(one.words)
+    ):
+        # "The head of Acme is Ann" says who that is.
+        one, *others = [others[0]._replace(role="subject", person=one.person or None), *others[1:]]
+    if clause[main].low in _OF_AUTHORS and one.person is None and others:
+        one = one._replace(person=True)
+    return [one, *others]
+
+
+def _others(
+    clause: Clause, phrases: Sequence[tuple[int, int]], finite: int, main: int
+) -> Iterator[_Mention]:
+    """What a sentence names behind its finite verb: objects, people, subjects of other clauses."""
     places: set[int] = set()
     for start, end in phrases:
         before = clause[start - 1].low if start else ""
@@ -265,21 +369,17 @@ def _mentions(clause: Clause) -> list[_Mention]:
         if (oblique and before in _PLACES) or (before in _LISTING and start - 1 in places):
             places.add(end)
             continue
-        if start < subject[1] or end <= finite:
+        if start <= finite:
             # "After leaving Oslo, Ann", "Ann, head of Acme,": beside the subject.
             continue
         one = _mention(clause, start, end, "other" if oblique else "object")
-        if copula and not oblique:
-            # "X is a city" names nothing new; "the head of Acme is Ann" says who that is.
-            if start == main + 1 and _is_name(one.words) and not _is_name(found[0].words):
-                found[0] = one._replace(role="subject", person=found[0].person or None)
-            continue
+        other_clause = end < len(clause) and clause[end].tag in FINITE  # "whereas UDP is not"
+        named = start == main + 1 and _is_name(one.words)
+        if clause[main].tag == "be" and not (oblique or other_clause or named):
+            continue  # "X is a city" names nothing new.
         if one.role == "object" and one.person is None and clause[main].low in _MAKING:
-            one = one._replace(person=False)
-            if clause[main].low in _OF_AUTHORS and found[0].person is None:
-                found[0] = found[0]._replace(person=True)
-        found.append(one)
-    return found
+            one = one._replace(person=False, made=clause[main].low in _OF_AUTHORS)
+        yield one
 
 
 def _subject(
@@ -292,8 +392,10 @@ def _subject(
         if first <= start
         and end <= finite
         and not _is_oblique(clause, start)
-        # A mark before it: "|x|" is no noun phrase.
+        # A mark before it: "|x|" is no noun phrase; nor is a greeting or an order.
         and not (start and clause[start - 1].tag == "punctuation")
+        and not (end - start == 1 and clause[start].low in _INTERJECTIONS)
+        and not (start == 0 and end < finite and clause[0].low in BASE_FORMS)
     ]
     if not before:
         return None
@@ -363,7 +465,10 @@ def _mention(
     head = words[of - 1]
     named = _is_name(words) and not any(_is_possessive(token.low) for token in words)
     counted = words[0].tag in ("determiner", "number") or any(t.tag == "name" for t in words)
-    person = True if is_person_noun(head.low) and counted and not named else None
+    about_person = is_person_noun(head.low) or any(
+        token.low in _OF_WOMEN | _OF_MEN for token in words[:of]
+    )
+    person = True if about_person and counted and not named else None
     person = None if named else bool(person)
     plural = head.tag == "noun" and head.low.endswith("s") and not head.low.endswith(("ss", "us"))
     return _Mention(words, role, person, plural)
@@ -394,23 +499,22 @@ def _with_predicate(subject: _Mention, clause: Clause) -> _Mention:
 
 
 def _question_mentions(clause: Clause) -> list[_Mention]:
-    """What a question names, its subject first."""
+    """What a question names, its subject first; nothing where a pronoun in it is not resolved."""
     if clause and clause[0].low in BASE_FORMS:
         clause = clause[1:]  # "Tell me about X", "Describe X"
-    phrases = list(_noun_phrases(clause))
     lows = [token.low for token in clause]
+    if not lows or "there" in lows[:3] or not _RESOLVED.isdisjoint(lows):
+        return []
     found: list[_Mention] = []
-    for start, end in phrases:
-        before = lows[start - 1] if start else ""
-        if before in ("what", "which", "whose", "many", "much"):
-            continue
-        if found and _is_oblique(clause, start) and before in _PLACES:
+    for start, end in _noun_phrases(clause):
+        if _is_no_mention(clause, start, end, first=not found):
             continue
         role: Literal["object", "other"] = "other" if _is_oblique(clause, start) else "object"
         if any(token.tag == "modal" for token in clause[:start]):
-            # "Did the war end": a plain form of a verb ends the phrase.
-            later = range(start + 2, end)
-            end = next((n for n in later if lows[n] in BASE_FORMS), end)  # noqa: PLW2901
+            asked = _before_plain_form(clause, start, end)
+            if asked is None:
+                return []
+            end = asked  # noqa: PLW2901
         one = _mention(clause, start, end, role if found else "subject")
         if one.person is None:
             one = one._replace(person=_asked_person(lows, one))
@@ -418,6 +522,35 @@ def _question_mentions(clause: Clause) -> list[_Mention]:
             one = one._replace(role="object")  # "Who wrote Hamlet?"
         found.append(one)
     return found
+
+
+def _before_plain_form(clause: Clause, start: int, end: int) -> int | None:
+    """Where the subject of "Did the war end" ends; None where its verb is not found."""
+    first = start + (2 if clause[start].tag == "determiner" else 1)
+    for place in range(first, end):
+        token = clause[place]
+        after_name = clause[place - 1].tag == "name" and token.low not in _PARTICLES
+        if token.low in BASE_FORMS or (token.tag == "noun" and after_name):
+            return place
+    later = clause[end:]
+    verb = any(token.tag in ("base", "verb") or token.low in BASE_FORMS for token in later)
+    return end if verb or start > 2 else None
+
+
+def _is_no_mention(clause: Clause, start: int, end: int, *, first: bool) -> bool:
+    """Whether a phrase of a question names nothing that a pronoun in the answer can mean."""
+    before = clause[start - 1].low if start else ""
+    if before in ("what", "which", "whose", "many", "much", "to"):
+        return True
+    one = clause[start]
+    if end - start == 1 and one.low in BASE_FORMS and one.tag != "name":
+        return True
+    if first:
+        return False
+    oblique = _is_oblique(clause, start)
+    # "Is Ann the head of Acme?" names Ann.
+    described = clause[0].low in BE and one.tag == "determiner" and not oblique
+    return described or (oblique and before in _PLACES)
 
 
 def _asked_person(lows: Sequence[str], one: _Mention) -> bool | None:
@@ -438,7 +571,8 @@ def _same(one: _Mention, other: _Mention) -> bool:
 def _fuller(one: _Mention, other: _Mention) -> _Mention:
     """The mention with more words, and what is known of either."""
     longer = other if len(other.words) > len(one.words) and other.is_named else one
-    return longer._replace(person=one.person or other.person, role=one.role)
+    known = [person for person in (one.person, other.person) if person is not None]
+    return longer._replace(person=any(known) if known else None, role=one.role)
 
 
 def _is_person(clause: Clause) -> bool:

@@ -11,8 +11,10 @@ from claimflow.stages.claim_rules.clauses import first_finite_verb
 from claimflow.stages.claim_rules.lexicon import (
     BASE_FORMS,
     BE,
+    DETERMINERS,
     HAVE,
     MODALS,
+    NOUN_FORMS,
     is_past_or_participle,
 )
 from claimflow.stages.claim_rules.tags import CLOSED_CLASS, tag
@@ -33,6 +35,10 @@ class Context(NamedTuple):
 
 NO_CONTEXT: Final = Context()
 
+QUOTED: Final = "The answer to"
+"""How a statement begins that quotes its question."""
+
+_LONGEST_READ: Final = 3_000
 _LONGEST_QUESTION: Final = 300
 _LONGEST_ANSWER: Final = 200
 """Characters: a longer text is not a short answer to one question."""
@@ -43,20 +49,52 @@ _ASKING: Final = re.compile(
     r"(?:please\s+)?(?:name|give|tell\s+me|list|state|identify|find)\b", re.IGNORECASE
 )
 _SMALL: Final = frozenset({"determiner", "preposition", "adverb", "coordinator", "subordinator"})
+_ELLIPSIS: Final = re.compile(
+    r"(?:[\w'’-]{1,30}\s+){1,3}(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should"
+    r"|must|may|might)(?:\s+not|n['’]t)?",
+    re.IGNORECASE,
+)
+"""An answer that leaves out its predicate: "We do", "A guard did"."""
+_BECAUSE: Final = re.compile(r"(?:because|since|due\s+to)\b", re.IGNORECASE)
+_THANKS: Final = re.compile(
+    r"(?:thanks?|thank\s+you|welcome|hello|hi|hey|dear|sorry|good\s+(?:news|question|morning)|great"
+    r"|nice)\b",
+    re.IGNORECASE,
+)
+_QUANTIFIERS: Final = frozenset(
+    "must all every each both most many some only anybody anyone anything everybody everyone "
+    "everything somebody someone something always still already because".split()
+)
+_LABEL: Final = re.compile(r"(?:the\s+)?(?:short\s+)?answer(?:\s+is)?\s*:\s*", re.IGNORECASE)
+_OF_SPEAKERS: Final = frozenset("i you we my your our me us mine yours ours".split())
+"""Words that mean another one in the answer than in the question."""
+_LIST_MARK: Final = re.compile(r"[,;:=]| [-–—] ")
 _NUMBERS: Final = frozenset(
     "one two three four five six seven eight nine ten eleven twelve twenty hundred zero".split()
 )
 _YES: Final = re.compile(
-    r"(?P<yes>yes|yeah|yep|correct|true|right|absolutely|definitely|indeed)|(?P<no>no|nope|false"
-    r"|incorrect|wrong|not\s+really)",
+    r"[\W_]*(?:(?P<yes>yes|yeah|yep|correct|true|right|absolutely|definitely|indeed)|(?P<no>no|nope"
+    r"|false|incorrect|wrong|not\s+really))(?:[*_]{1,2})?",
     re.IGNORECASE,
 )
-_AFTER_YES: Final = re.compile(r"\s*(?:[,.;:!–—-]+\s*|$)")
+_AFTER_YES: Final = re.compile(
+    r"(?!\.\s*\d)(?:\s?\[\d{1,3}\])*\s*(?:[^\w\s'’-]+_*\s*|_+\s*|-\s+|$)(?:(?:of\s+course|certainly|sure|absolutely|indeed|definitely|exactly)"
+    r"\b[\s,.!]*)?",
+    re.IGNORECASE,
+)
+_ONLY_YES: Final = re.compile(r"\W*(?:sure|of\s+course|certainly)\W*", re.IGNORECASE)
+_CONDITION: Final = re.compile(
+    r"(?:(?:but|and)\s+)?(?:only\s+)?(?:if|unless|when|whenever|while|until|as\s+long|provided|in\s+case"
+    r"|except|depending)\b",
+    re.IGNORECASE,
+)
+_CONTRAST: Final = re.compile(r"(?:but|although|though|however|yet)\b,?\s*", re.IGNORECASE)
 _MARKUP: Final = re.compile(r"[#|*_`>\-]")
 _CLOSING: Final = " \t\n.!;,"
 _IN_YEARS: Final = re.compile(
     r"(?:early\s+|late\s+|mid-?)?(?:the\s+)?\d{3,4}s?\b(?:\s*(?:AD|BC|CE|BCE))?$"
 )
+_HOUR: Final = re.compile(r"\d\s*[ap]\.?m\b\.?", re.IGNORECASE)
 _ON_DAYS: Final = re.compile(
     r"(?:(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?\s+\d{1,2}\b"
     r"|\d{1,2}(?:st|nd|rd|th)?\s+(?:of\s+)?(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))",
@@ -66,7 +104,7 @@ _ON_DAYS: Final = re.compile(
 
 def asked(context: Context) -> str:
     """The question that a text answers, on one line; empty where there is none or no single one."""
-    question = " ".join(context.question.split())
+    question = " ".join(context.question[-_LONGEST_READ:].split())
     if not question:
         return ""
     last = question
@@ -88,14 +126,26 @@ def short_answer(question: str, answer: str) -> str | None:
 
     The phrase is yes or no, with words without a verb behind it or none, or has no finite verb.
     """
-    bare = answer.strip(_CLOSING)
+    bare = _LABEL.sub("", answer.strip(_CLOSING)).strip(_CLOSING)
     if not question or not bare or len(answer) > _LONGEST_ANSWER or "\n" in bare:
         return None
-    opening = opening_of(bare) if is_polar(question) else None
+    if is_polar(question) and _ONLY_YES.fullmatch(bare):
+        return polar_statement(question, yes=True)
+    opening = opening_of(bare) if may_be_polar(question) else None
     if opening is not None:
         rest = bare[opening[1] :].strip(_CLOSING)
+        if not any(map(str.isalnum, rest)) or _ELLIPSIS.fullmatch(rest):
+            rest = ""
+        if rest and _CONDITION.match(rest):
+            return polar_statement(question, opening[0], rest)
         return None if rest and _has_verb(rest) else polar_statement(question, opening[0], rest)
-    if _has_verb(bare) or is_refusal(answer) or bare.endswith(("?", ":")):
+    if is_refusal(answer) or bare.endswith(("?", ":")) or "=" in bare or _THANKS.match(bare):
+        return None
+    if _ELLIPSIS.fullmatch(bare) or (
+        _first_word(question) == "why" and _BECAUSE.match(bare) is not None
+    ):
+        return _quoted(question, bare)
+    if _has_verb(bare) or _is_order(bare):
         return None
     if not any(character.isalnum() for character in bare) or _MARKUP.match(bare):
         return None
@@ -107,17 +157,31 @@ def is_polar(question: str) -> bool:
     return _first_word(question) in _AUXILIARIES
 
 
+def may_be_polar(question: str) -> bool:
+    """Whether yes or no answers a question: of English by its first word, else by its mark."""
+    return is_polar(question) or (question.endswith("?") and _first_word(question) not in _WH)
+
+
 def _first_word(question: str) -> str:
     return re.split(r"[\s,]", question.lower().lstrip("\"'“ "), maxsplit=1)[0]
 
 
 def opening_of(answer: str) -> tuple[bool, int] | None:
-    """Whether an answer begins with yes (True) or no, and where that ends; None where neither."""
+    """Whether an answer begins with yes (True) or no, and where that ends; None where neither.
+
+    A word that only stresses it belongs to it: "Yes, of course! It is".
+    """
     said = _YES.match(answer)
     if said is None:
         return None
     after = _AFTER_YES.match(answer, said.end())
     return (said["yes"] is not None, after.end()) if after else None
+
+
+def contrast_end(answer: str, start: int) -> int:
+    """Where the clause begins behind "but" at `start` of an answer; `start` without such a word."""
+    found = _CONTRAST.match(answer, start)
+    return found.end() if found else start
 
 
 def polar_statement(question: str, yes: bool, rest: str = "") -> str:
@@ -135,18 +199,30 @@ def answer_statement(question: str, answer: str) -> str:
 def _quoted(question: str, answer: str) -> str:
     answer = _inside(answer)
     shown = question.replace('"', "'").rstrip(".")
-    return f'The answer to "{shown}" is {answer}.'
+    return f'{QUOTED} "{shown}" is {answer}.'
+
+
+def _is_order(answer: str) -> bool:
+    """Whether a phrase tells the reader to do something: "Contact Anna"."""
+    first, *rest = answer.split(maxsplit=2)
+    if first.lower() not in BASE_FORMS:
+        return False
+    behind = rest[0] if rest else ""
+    return first.lower() not in NOUN_FORMS or behind[:1].isupper() or behind in DETERMINERS
 
 
 def _inside(answer: str) -> str:
     """An answer as it stands within a sentence: without the capital of a small word."""
-    first = answer.split(maxsplit=1)[0]
+    first, *rest = answer.split(maxsplit=1)
+    if not rest or (len(first) > 1 and first.isupper()):
+        # "A" may be a letter, "IN" a name.
+        return answer.lower() if first.lower() in _NUMBERS else answer
     small = CLOSED_CLASS.get(first.lower()) in _SMALL or first.lower() in _NUMBERS
     return answer[:1].lower() + answer[1:] if small and first not in ("I", "US") else answer
 
 
 def _has_verb(text: str) -> bool:
-    text = _ON_DAYS.sub("", text)  # "May 5"
+    text = _HOUR.sub("", _ON_DAYS.sub("", text))  # "May 5", "9 am"
     return first_finite_verb(trim_punctuation(tag(tokenize(text, 0, len(text))))) is not None
 
 
@@ -168,6 +244,13 @@ def _sentence(*parts: str) -> str:
 def _as_statement(words: Clause, *, yes: bool) -> str | None:
     """A yes/no question as a statement: "Is tin a metal" is "tin is a metal"; None if unsure."""
     if len(words) < 3 or any(token.low in ("or", "any", "ever", "than") for token in words):
+        return None
+    if _speaks(words) or any(token.tag == "comma" for token in words):
+        return None
+    # "Do all birds fly?" "No": not all do. "Must it be paid?" "No": it need not.
+    if not yes and not _QUANTIFIERS.isdisjoint(token.low for token in words):
+        return None
+    if any(token.tag in ("subordinator", "be", "have", "modal") for token in words[1:]):
         return None
     auxiliary = words[0].low.replace("’", "'")
     if auxiliary.endswith("n't"):
@@ -194,7 +277,10 @@ def _subject_end(words: Clause, auxiliary: str) -> int | None:
     following = words[end]
     if auxiliary in BE:
         starts = ("determiner", "participle", "gerund", "adjective", "preposition", "number")
-        sure = following.tag in starts or _is_participle(following)
+        # "Is the warranty valid for": what looks like a second noun may begin the predicate.
+        names = all(token.tag == "name" for token in words[end - 2 : end])
+        nouns = sum(token.tag == "noun" for token in words[1:end])
+        sure = (following.tag in starts or _is_participle(following)) and (names or nouns <= 1)
         # "Is the plant in Oslo closed": a predicate may come behind the preposition.
         inside = following.tag == "preposition" and any(
             token.tag in ("participle", "adjective") for token in words[end:]
@@ -234,20 +320,28 @@ def _by_grammar(words: Clause, answer: str) -> str | None:
     if len(words) < 2 or any(token.tag == "comma" for token in words):
         return None
     lows = [token.low for token in words]
+    if _speaks(words):
+        return None
     if lows[0] in ("who", "what") and lows[1] in ("is", "was", "are", "were"):
         return _with_be(words, answer)
     if lows[0] in ("who", "what") and words[1].tag == "verb" and words[1].low not in BASE_FORMS:
-        return _sentence(answer, _text(words[1:]))
+        return None if _LIST_MARK.search(answer) else _sentence(answer, _text(words[1:]))
     if lows[0] in ("where", "when") and lows[1] in ("is", "was", "are", "were"):
         end = _subject_end(words[1:], lows[1])
         whole = _phrase_end(words, 2)
         if end is not None and _is_participle(words[1 + end]):
             place = _with_preposition(answer, time=lows[0] == "when")
-            return _sentence(_text(words[2 : 1 + end]), lows[1], _text(words[1 + end :]), place)
+            said = _text(words[2 : 1 + end]), lows[1], _text(words[1 + end :])
+            return _sentence(*said, place) if place else None
         if whole == len(words):
             place = _with_preposition(answer, time=lows[0] == "when")
-            return _sentence(_text(words[2:]), lows[1], place)
+            return _sentence(_text(words[2:]), lows[1], place) if place else None
     return None
+
+
+def _speaks(words: Clause) -> bool:
+    """Whether a question speaks of who asks or is asked, who are others in an answer."""
+    return any(token.low in _OF_SPEAKERS and token.text != "US" for token in words)
 
 
 def _with_be(words: Clause, answer: str) -> str | None:
@@ -268,12 +362,14 @@ def _with_be(words: Clause, answer: str) -> str | None:
     return _sentence(_text(rest), words[1].low, _inside(answer))
 
 
-def _with_preposition(answer: str, *, time: bool) -> str:
+def _with_preposition(answer: str, *, time: bool) -> str | None:
     """The answer to when or where, as an adjunct: in 1990, on May 5, in Oslo."""
     answer = _inside(answer)
     first = tag(tokenize(answer, 0, len(answer)))[:1]
     if first and first[0].tag in ("preposition", "adverb", "subordinator"):
         return answer
+    if _is_participle(first[0]):
+        return None
     if not time:
         return f"in {answer}"
     if _IN_YEARS.match(answer):

@@ -12,6 +12,7 @@ from claimflow.stages.claim_rules.markdown import (
     code_blocks,
     find_tables,
     joined,
+    list_label,
     list_stem,
     row_sentences,
     without_markup,
@@ -99,7 +100,9 @@ def read_sentences(text: str, context: Context, *, each_cell: bool) -> list[Sent
     how_to = asks_how_to(context.question)
     units = list(_read(text, how_to=how_to, each_cell=each_cell))
     steps = sum(isinstance(unit, NonClaim) and unit.kind == "instruction" for unit in units)
-    if steps >= _FEWEST_STEPS and steps > sum(isinstance(unit, Sentence) for unit in units):
+    said = sum(isinstance(unit, Sentence) for unit in units)
+    answers = bool(context.question.strip()) and not said
+    if steps and (answers or (steps >= _FEWEST_STEPS and steps > said)):
         return list(_read(text, how_to=True, each_cell=each_cell))
     return units
 
@@ -151,7 +154,7 @@ class _Reader:
         self._how_to = how_to
         self._single_line = not _LINE_END.search(text.strip())
         # The stems of the list items that a further item may belong to, with their indents.
-        self._stems: list[tuple[int, str | None]] = []
+        self._stems: list[tuple[int, str | None, str]] = []
         self._lists_facts = False
         self._in_sources = False
         self._signed_off = False
@@ -168,7 +171,7 @@ class _Reader:
         marker = MARKER.match(piece)
         first = start + (marker.end() if marker else 0)
         item = LIST_MARKER.match(piece)
-        stem = self._stem_above(place, item=item is not None)
+        stem, label = self._stem_above(place, item=item is not None)
         kind = self._kind(place, piece, self._text[first:end])
         own = list_stem(piece) if self._opens_list(place, piece) else None
         self._remember_stem(place, piece, own, item=item is not None)
@@ -176,10 +179,12 @@ class _Reader:
             kind = "heading"
         if kind is not None:
             return NonClaim(kind, start, end)
-        if item and stem and self._is_one_sentence(place) and is_fragment(piece[item.end() :]):
-            said = joined(stem, without_markup(piece[item.end() :]))
-            if said is not None:
-                return Sentence(start + item.end(), end, said=said)
+        if item and label and self._is_one_sentence(place) and is_fragment(piece[item.end() :]):
+            words = without_markup(piece[item.end() :])
+            said = joined(stem, words) if stem else None
+            # An item alone may say the contrary: "The warranty does not cover: theft."
+            said = said or f"{label}: {words.rstrip(' .;,')}."
+            return Sentence(start + item.end(), end, said=said, whole=stem is None)
         cut = frame_end(self._text[first:end])
         if first + cut >= end:  # A mark of a list is the whole answer.
             first, cut = start, 0
@@ -253,27 +258,28 @@ class _Reader:
         ends = piece.rstrip(" *_").endswith((":", "："))
         return ends and place + 1 < len(self.sentences) and self._is_item(place + 1)
 
-    def _stem_above(self, place: int, *, item: bool) -> str | None:
+    def _stem_above(self, place: int, *, item: bool) -> tuple[str | None, str]:
         """The stem of the list that a sentence is an item of; nearer items leave it."""
         if not item:
             if self._begins_line(place):
                 self._stems.clear()
                 self._lists_facts = False
-            return None
+            return None, ""
         indent = self._indent(place)
         while len(self._stems) > 1 and self._stems[-1][0] >= indent:
             self._stems.pop()
-        return self._stems[-1][1] if self._stems else None
+        return self._stems[-1][1:] if self._stems else (None, "")
 
     def _remember_stem(self, place: int, piece: str, stem: str | None, *, item: bool) -> None:
+        opens = self._opens_list(place, piece)
+        label = list_label(piece) if opens else ""
         if item:
             if not self._stems:
-                self._stems.append((-1, None))
-            self._stems.append((self._indent(place), stem))
+                self._stems.append((-1, None, ""))
+            self._stems.append((self._indent(place), stem, label))
         else:
-            self._stems = [(-1, stem)] if stem else []
+            self._stems = [(-1, stem, label)] if opens else []
             # "Compounds: - Show the properties of ...": predicates, not instructions.
-            opens = self._opens_list(place, piece)
             self._lists_facts = opens and not piece.startswith("To ") and not asks_how_to(piece)
 
 

@@ -95,7 +95,11 @@ def _claims_in(reply: Reply | Failure) -> list[LlmClaim] | Failure:
             for one in decomposition.unclear
         }
     claims = dict.fromkeys(map(_on_one_line, decomposition.claims))
-    return [LlmClaim(claim, reply.call_id, unclear.get(claim)) for claim in claims if claim]
+    return [
+        LlmClaim(claim, reply.call_id, unclear.get(claim))
+        for claim in claims
+        if any(map(str.isalnum, claim))
+    ]
 
 
 def _on_one_line(text: str) -> str:

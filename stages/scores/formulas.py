@@ -96,7 +96,8 @@ def clustered_mean_interval(
     The same values always give the same bounds, in any order and whatever the clusters are called.
     (None, None) below two clusters.
     """
-    _, places = np.unique(np.asarray(clusters), return_inverse=True)
+    # As objects: an array of texts is as wide as the longest for each of them.
+    _, places = np.unique(np.asarray(clusters, dtype=object), return_inverse=True)
     sizes = np.bincount(places).astype(np.float64)
     order = np.argsort(values, kind="stable")
     if sizes.max(initial=0) <= 1:

@@ -50,8 +50,8 @@ _CORE: Final = (
     rf"\b(?!\s+that)",
     rf"no\s+{_INFORMATION}\s+(?:is|was|are|about|on|regarding|available|found|given|provided)\b",
     rf"(?:unable|not\s+able|not\s+possible|impossible|insufficient\s+\w+)\s+to\s+{_TELL}\b",
-    r"it\s+(?:is|['’]s)\s+(?:unclear|unknown|impossible\s+to|not\s+(?:clear|known|possible|"
-    r"mentioned|specified|stated|provided|explicitly))\b",
+    rf"it\s+(?:is|['’]s)\s+(?:unclear|unknown|(?:im|not\s+)possible\s+to\s+{_TELL}|"
+    r"not\s+(?:clear|known|mentioned|specified|stated|provided|explicitly))\b",
     rf"(?:this|that|it|the\s+answer)?\s*(?:is|was)?\s*not\s+(?:\w+ly\s+)?(?:mentioned|specified|"
     rf"stated|provided|given|available|known|found)(?:\s+(?:in|by|from)\s+{_SOURCE})?\s*$",
     r"(?:this|that|it|the\s+answer)?\s*cannot\s+be\s+(?:determined|answered|found|known)\b",

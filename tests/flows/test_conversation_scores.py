@@ -206,7 +206,8 @@ FORGOTTEN: list[dict[str, Any]] = [
 def test_earlier_turns_can_support_claims() -> None:
     means = {}
     for setting in (None, "history", "contexts"):
-        found = claimflow.evaluate(FORGOTTEN, metrics=["faithfulness"], earlier_turns=setting)
+        metrics = [{"use": "faithfulness"}]
+        found = claimflow.evaluate(FORGOTTEN, metrics=metrics, earlier_turns=setting)
         means[setting] = found.scores.sort("sample_id")["score"].to_list()
     assert means == {None: [1.0, 0.0], "history": [1.0, 0.0], "contexts": [1.0, 1.0]}
 

@@ -75,7 +75,7 @@ def test_a_sheet_of_claims(store: Store, run_id: str) -> None:
         ("reference_claims", "birth", "Einstein was born in 1905.", "made"),
         ("reference_claims", "silence", "Paris is large.", "made"),
         ("reference_claims", "tower", TOWER, "made"),
-        ("reference_claims", "tower", "It has a height of 1000ft.", "made"),
+        ("reference_claims", "tower", "The Eiffel Tower has a height of 1000ft.", "made"),
     ]
     assert (first["run"], first["of"], first["text"]) == (run_id, "response", first["claim"])
     of_one = sheet_rows(store, run_id, "claims", "reference_claims")

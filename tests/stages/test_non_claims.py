@@ -118,7 +118,10 @@ def test_what_only_looks_like_no_claim_is_one(sentence: str) -> None:
 
 def test_titles_in_a_list_are_claims() -> None:
     text = "Films:\n- Meet the Parents\n- Kill the Messenger (2014)"
-    assert claims(text) == ["Meet the Parents", "Kill the Messenger (2014)"]
+    assert claims(text) == [
+        "Films: Meet the Parents.",
+        "Films: Kill the Messenger (2014).",
+    ]
 
 
 @pytest.mark.parametrize("atomicity", ["low", "high"])
@@ -175,7 +178,10 @@ def test_a_list_of_sources_is_no_claim_and_a_list_of_facts_is() -> None:
     text = "Rome is old.\n\nSources:\n- Smith, J. (2020). Rome.\n- [2] Wikipedia\n\nIt is big."
     assert {kind for kind, _ in kinds(text)} == {"source"}
     assert claims(text) == ["Rome is old.", "Rome is big."]
-    assert claims("Sources:\n- oranges\n- lemons") == ["oranges", "lemons"]
+    assert claims("Sources:\n- oranges\n- lemons") == [
+        "Sources: oranges.",
+        "Sources: lemons.",
+    ]
 
 
 def test_a_signature_ends_a_letter() -> None:
@@ -257,10 +263,18 @@ def test_rows_without_a_header_are_their_cells() -> None:
         ("The benefits are:\n- It is fast.\n- Speed: it is fast", ["It is fast.", None]),
         ("Symptoms include: • fever • cough", ["Symptoms include fever.", None]),
         ("You can use it to:\n- Clean the floor", ["You can use it to clean the floor."]),
-        ("There are two rivers:\n- the Nile", ["the Nile"]),
-        ("Benefits:\n- speed", ["speed"]),
+        ("There are two rivers:\n- the Nile", ["There are two rivers: the Nile."]),
+        ("Benefits:\n- speed", ["Benefits: speed."]),
+        (
+            "The following did not attend:\n- Tom",
+            ["The following did not attend: Tom."],
+        ),
         ("The benefits are:\n- cost\n  - of power", ["The benefits are cost.", "of power"]),
         ("The benefits are:\n\nSpeed", ["Speed"]),
+        (
+            "The warranty does not cover:\n- water damage",
+            ["The warranty does not cover: water damage."],
+        ),
     ],
 )
 def test_items_of_a_list_get_their_stem(text: str, expected: list[str | None] | None) -> None:

@@ -76,6 +76,32 @@ def claims(
             "Two.",
             'The answer to "How many moons does Mars have?" is two.',
         ),
+        ("Can I return it?", "Sure.", 'The answer to "Can I return it?" is yes.'),
+        ("Is breakfast included?", "**Yes**", "Breakfast is included."),
+        ("Is breakfast included?", "Yes, of course!", "Breakfast is included."),
+        ("Is breakfast included?", "Yes, it is.", "Breakfast is included."),
+        (
+            "Is breakfast included?",
+            "Yes, if you booked it.",
+            'The answer to "Is breakfast included?" is yes, if you booked it.',
+        ),
+        ("And in blue?", "No.", 'The answer to "And in blue?" is no.'),
+        ("Must the fee be paid?", "No", 'The answer to "Must the fee be paid?" is no.'),
+        ("Do all birds fly?", "No", 'The answer to "Do all birds fly?" is no.'),
+        ("Do you ship it?", "We do.", 'The answer to "Do you ship it?" is We do.'),
+        ("Where is my order?", "In Oslo", 'The answer to "Where is my order?" is in Oslo.'),
+        (
+            "Isn't the warranty valid for two years?",
+            "Yes",
+            'The answer to "Isn\'t the warranty valid for two years?" is yes.',
+        ),
+        ("What is the correct option?", "A", "The correct option is A."),
+        ("What time is it open?", "9 am", 'The answer to "What time is it open?" is 9 am.'),
+        (
+            "Who discovered penicillin?",
+            "Fleming, in 1928",
+            'The answer to "Who discovered penicillin?" is Fleming, in 1928.',
+        ),
         (
             'Who said "go"?',
             "Ann",
@@ -113,6 +139,10 @@ def test_a_short_answer_is_the_statement_that_it_makes(
         ("Where was Ann born?", "..."),
         ("Where was Ann born?", "Where?"),
         ("Where was Ann born?", "Oslo " * 50),
+        ("Where was Ann born?", "Thank you for asking"),
+        ("What is x?", "x = 5"),
+        ("Who do I call?", "Call Anna"),
+        ("Is tin a metal?", "Right-wing parties say so"),
     ],
 )
 def test_other_texts_are_no_short_answers(question: str, answer: str) -> None:
@@ -178,7 +208,21 @@ def test_the_place_of_a_short_answer_is_that_of_its_words() -> None:
         ("", "Ann and Eva met. They left Rome.", "Ann and Eva left Rome."),
         ("", "Ann was born in 1990. In 2010, she moved.", "In 2010, Ann moved."),
         ("", "The FA Cup is old. Since 1871, it is held.", "Since 1871, the FA Cup is held."),
+        ("When did World War II end?", "In 1945. It began in 1939.", "World War II began in 1939."),
+        ("Why did Rome fall?", "It fell because of wars.", "Rome fell because of wars."),
+        ("When did Titanic sink?", "It sank in 1912.", "Titanic sank in 1912."),
         # Two could be meant, or none is named: it stays, and is marked.
+        ("Which river is it?", "The Seine. It is long.", "It is long. | It"),
+        ("Does the hotel have a pool?", "It is heated.", "It is heated. | It"),
+        ("Is there parking?", "Yes. It costs 10 euros.", "It costs 10 euros. | It"),
+        ("Where does Tom live?", "Vienna. He moved in 2010.", "Tom moved in 2010."),
+        ("", "The company has a CEO. She is 40.", "She is 40. | She"),
+        ("", "Anna called Maria. She was angry. She left.", "She left. | She"),
+        ("", "Bob has a dog. It barks.", "It barks. | It"),
+        ("", "Anna lives with her sister Eva. She left.", "She left. | She"),
+        ("", "TCP is reliable, whereas UDP is not. It is fast.", "It is fast. | It"),
+        ("", "Einstein moved to Princeton. It was 1933.", "It was 1933. | It"),
+        ("", "Rust is a language. Mozilla developed it. It is fast.", "It is fast. | It"),
         ("", "Ann met Eva. She was ill.", "She was ill. | She"),
         ("", "The council rejected the plan. It was too expensive.", "It was too expensive. | It"),
         ("", "Some firms hired some engineers. They left.", "They left. | They"),
@@ -202,11 +246,47 @@ def test_a_subject_pronoun_is_resolved_where_one_thing_can_be_meant(
         ("Where was he born?", "Skien.", "Henrik Ibsen was born in Skien."),
         ("Did he move to Italy?", "Yes.", "Henrik Ibsen did move to Italy."),
         ("Was it good?", "Yes.", "A Doll's House was good."),
+        ("What did he write?", "It was a play.", "It was a play. | It"),
         ("What about them?", "She was a nurse.", "She was a nurse. | She"),
     ],
 )
 def test_the_conversation_resolves_the_question(question: str, answer: str, claim: str) -> None:
     assert claims(question, answer, history=HISTORY) == [claim]
+
+
+def test_a_question_with_two_candidates_before_it_is_left_as_it_is() -> None:
+    told = (("user", "Who was Marie Curie married to?"), ("assistant", "Pierre Curie."))
+    assert claims("When did he die?", "In 1906.", history=told) == [
+        'The answer to "When did he die?" is in 1906.'
+    ]
+    told = (("user", "Tell me."), ("assistant", "Tom is a doctor. Ben is a teacher."))
+    assert claims("Is he old?", "Yes.", history=told) == ["He is old. | He"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Yes! Hope this helps!",
+        "Yes\n\nThanks for asking!",
+        "Yes 👍",
+        "- Yes",
+        "> Yes",
+        "**Yes.** Bye!",
+    ],
+)
+def test_a_yes_with_more_behind_it_stays(text: str) -> None:
+    assert claims("Is tin a metal?", text)[0] == "Tin is a metal."
+
+
+def test_no_and_yes_but_say_two_things() -> None:
+    assert claims("Is tin a metal?", "No [1], tin is a gas.") == [
+        "Tin is not a metal.",
+        "Tin is a gas.",
+    ]
+    assert claims("Are pets allowed?", "Yes, but dogs must wear a leash.") == [
+        "Pets are allowed.",
+        "Dogs must wear a leash.",
+    ]
 
 
 def test_hostile_questions_and_answers_take_linear_time() -> None:
