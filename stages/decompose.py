@@ -1,6 +1,5 @@
 """Claims of samples: decomposed from a response or reference, or supplied with the sample."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
@@ -8,13 +7,8 @@ import polars as pl
 from pydantic import Field, ValidationInfo, field_validator
 
 from claimflow.stages.base import Stage
-from claimflow.stages.claim_rules.decompose import (
-    Completed,
-    TextClaim,
-    completed,
-    non_claims,
-    take_apart,
-)
+from claimflow.stages.claim_rules.contexts import ContextSetting, contexts_of
+from claimflow.stages.claim_rules.decompose import TextClaim, non_claims, take_apart
 from claimflow.stages.claim_rules.questions import NO_CONTEXT, Context
 from claimflow.stages.claim_rules.reading import NonClaim
 from claimflow.stages.judging.claims import ContextDecomposition, Decomposition, ask_claims
@@ -27,9 +21,6 @@ from claimflow.stages.tools import LLM, Failure, Form, Question
 
 _CONTEXT: Final = "context"
 """The blank of a prompt for what a reader of the text knows."""
-
-ContextSetting = Literal["none", "question", "conversation"]
-"""What is read beside a text: nothing, the question, or also the messages before it."""
 
 
 class DecomposeClaims(Stage):
@@ -219,43 +210,6 @@ class DecomposeClaims(Stage):
                 if not any(start < one.end and one.start < end for start, end in made_of)
             )
             yield from rows
-
-
-def contexts_of(samples: pl.DataFrame, setting: ContextSetting) -> dict[str, Context]:
-    """What a reader of the texts of each sample knows, by sample id; empty for none."""
-    if setting == "none":
-        return {}
-    questions = dict(samples.select("sample_id", "user_input").iter_rows())
-    histories: dict[str, tuple[tuple[str, str], ...]] = {}
-    if setting == "conversation":
-        rows = samples.select("sample_id", "metadata").iter_rows()
-        histories = {sample_id: _history(metadata) for sample_id, metadata in rows}
-    return {
-        sample_id: Context(question or "", histories.get(sample_id, ()))
-        for sample_id, question in questions.items()
-    }
-
-
-def completed_texts(
-    samples: pl.DataFrame, field: Side, setting: ContextSetting
-) -> dict[str, Completed]:
-    """The texts that are, or begin with, a short answer, by sample id."""
-    contexts = contexts_of(samples, setting)
-    texts = samples.select("sample_id", field).iter_rows() if contexts else ()
-    found = ((sample_id, completed(text, contexts[sample_id])) for sample_id, text in texts if text)
-    return {sample_id: one for sample_id, one in found if one}
-
-
-def _history(metadata: str) -> tuple[tuple[str, str], ...]:
-    """The earlier messages of a conversation, as reading the samples left them in the metadata."""
-    history = json.loads(metadata).get("history")
-    if not isinstance(history, list):
-        return ()
-    return tuple(
-        (str(message["role"]), str(message["content"]))
-        for message in history
-        if isinstance(message, dict) and {"role", "content"} <= message.keys()
-    )
 
 
 def _written(context: Context) -> str:

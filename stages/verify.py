@@ -8,7 +8,7 @@ import polars as pl
 from pydantic import Field, ValidationInfo, field_validator
 
 from claimflow.stages.base import Stage
-from claimflow.stages.decompose import ContextSetting, completed_texts
+from claimflow.stages.claim_rules.contexts import ContextSetting, completed_texts
 from claimflow.stages.judging.cascade import (
     Cascade,
     CascadeVerdict,

@@ -68,6 +68,8 @@ class Setting(NamedTuple):
 
     def line(self, metric: str) -> str:
         """The name of the line of a metric: every setting that is not the documented default."""
+        if self.claims == "sentences":
+            return f"{metric}, as in the quickstart"
         parts = [metric, *(f"{name} {value}" for name, value in self.score.items())]
         parts += [f"claims {self.claims}"] if self.claims != "low" else []
         parts += [f"verdicts {self.verdicts}"] if self.verdicts != "usual" else []

@@ -211,6 +211,7 @@ def test_a_table_without_any_sample_can_be_made_by_these_stages() -> None:
     none = none.cast({"other_references": pl.List(pl.String)})
     match = LexicalMatch(against="reference", compat="continuous-eval-0.3")
     assert match.make({"samples": none}, {}).is_empty()
-    names = DecomposeClaims.columns["samples"]
+    stage = DecomposeClaims(of="response")
+    names = stage.columns_of("samples")
     brought = pl.DataFrame(schema=dict.fromkeys(names, pl.List(pl.String)))
-    assert DecomposeClaims(of="response").make({"samples": brought}, {}).is_empty()
+    assert stage.make({"samples": brought}, {}).is_empty()
