@@ -510,18 +510,24 @@ def _question_mentions(clause: Clause) -> list[_Mention]:
         if _is_no_mention(clause, start, end, first=not found):
             continue
         role: Literal["object", "other"] = "other" if _is_oblique(clause, start) else "object"
-        if any(token.tag == "modal" for token in clause[:start]):
-            asked = _before_plain_form(clause, start, end)
-            if asked is None:
-                return []
-            end = asked  # noqa: PLW2901
-        one = _mention(clause, start, end, role if found else "subject")
+        sure = _sure_end(clause, start, end)
+        if sure is None:
+            return []
+        one = _mention(clause, start, sure, role if found else "subject")
         if one.person is None:
             one = one._replace(person=_asked_person(lows, one))
         if lows[0] == "who" and lows[1:2] not in (["is"], ["was"]) and not found:
             one = one._replace(role="object")  # "Who wrote Hamlet?"
         found.append(one)
     return found
+
+
+def _sure_end(clause: Clause, start: int, end: int) -> int | None:
+    """Where a noun phrase of a question ends, less what may begin its predicate; None if unsure."""
+    before = {token.tag for token in clause[:start]}
+    if "modal" in before:
+        return _before_plain_form(clause, start, end)
+    return _before_predicate(clause, start, end) if "be" in before else end
 
 
 def _before_plain_form(clause: Clause, start: int, end: int) -> int | None:
@@ -535,6 +541,16 @@ def _before_plain_form(clause: Clause, start: int, end: int) -> int | None:
     later = clause[end:]
     verb = any(token.tag in ("base", "verb") or token.low in BASE_FORMS for token in later)
     return end if verb or start > 2 else None
+
+
+def _before_predicate(clause: Clause, start: int, end: int) -> int | None:
+    """Where the subject of "Is Venus bigger than" ends; None for "Is the warranty valid for"."""
+    if clause[start].tag == "name":
+        later = (n for n in range(start, end) if clause[n].tag == "noun")
+        return next((n for n in later if clause[n].low not in _PARTICLES), end)
+    nouns = sum(token.tag == "noun" for token in clause[start:end])
+    behind = clause[end].tag == "preposition" if end < len(clause) else False
+    return None if nouns > 1 and behind else end
 
 
 def _is_no_mention(clause: Clause, start: int, end: int, *, first: bool) -> bool:

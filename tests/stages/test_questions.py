@@ -210,8 +210,10 @@ def test_the_place_of_a_short_answer_is_that_of_its_words() -> None:
         ("", "The FA Cup is old. Since 1871, it is held.", "Since 1871, the FA Cup is held."),
         ("When did World War II end?", "In 1945. It began in 1939.", "World War II began in 1939."),
         ("Why did Rome fall?", "It fell because of wars.", "Rome fell because of wars."),
+        ("Is Mercury bigger than Venus?", "No, it is smaller.", "Mercury is smaller."),
         ("When did Titanic sink?", "It sank in 1912.", "Titanic sank in 1912."),
         # Two could be meant, or none is named: it stays, and is marked.
+        ("Is the lease valid for us?", "It is valid for one.", "It is valid for one. | It"),
         ("Which river is it?", "The Seine. It is long.", "It is long. | It"),
         ("Does the hotel have a pool?", "It is heated.", "It is heated. | It"),
         ("Is there parking?", "Yes. It costs 10 euros.", "It costs 10 euros. | It"),
