@@ -178,9 +178,10 @@ class DecomposeClaims(Stage):
     def _by_llm(
         self, texts: Mapping[str, str], contexts: Mapping[str, Context], llm: LLM
     ) -> Iterator[dict[str, Any]]:
-        told = _CONTEXT in blanks(self.prompt or "")
+        if _CONTEXT not in blanks(self.prompt or ""):
+            contexts = {}  # The language model reads the texts alone.
         questions = {
-            sample_id: Question(text, _written(contexts.get(sample_id, NO_CONTEXT)) if told else "")
+            sample_id: Question(text, _written(contexts.get(sample_id, NO_CONTEXT)))
             for sample_id, text in texts.items()
         }
         replies = ask_claims(questions.values(), self.form(), llm)

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from claimflow.stages.base import Stage
 from claimflow.stages.claim_rules.contexts import ContextSetting, completed_texts
+from claimflow.stages.claim_rules.decompose import Completed
 from claimflow.stages.judging.cascade import (
     Cascade,
     CascadeVerdict,
@@ -139,15 +140,15 @@ class VerifyClaims(Stage):
         no context. Every distinct pair is asked once; a pair without a reply gives a failed row.
         """
         fields = dict(samples.select("sample_id", self.against).iter_rows())
-        statements = self._statements(samples)
-        phrases = self._phrases(samples, claims) if llm is None else {}
+        completed = self._completed(samples)
+        phrases = self._phrases(samples, claims, completed) if llm is None else {}
         cited = self._cited(claims, citations)
 
         @cache
         def premises(sample_id: str, passages: tuple[int, ...], raw: bool) -> list[Premise]:
             text = fields.get(sample_id)
             if not raw:
-                text = statements.get(sample_id, text)
+                text = completed[sample_id].text if sample_id in completed else text
             return premises_of(text, self.premises, passages)
 
         made = claims.filter(pl.col("status") == "made", pl.col("claim").is_not_null())
@@ -157,7 +158,7 @@ class VerifyClaims(Stage):
             raw = claim == statement
             for premise in premises(sample_id, cited[claim_id], raw) if claim_id in cited else ():
                 pair = Pair(premise.text, phrase if raw else claim)
-                asked.append((claim_id, pair, premise, sample_id in statements and not raw))
+                asked.append((claim_id, pair, premise, sample_id in completed and not raw))
         answers = self._ask((pair for _, pair, *_ in asked if pair.premise.strip()), model, llm)
         rows = [
             {
@@ -171,14 +172,15 @@ class VerifyClaims(Stage):
         ]
         return pl.DataFrame(rows, schema=schema(Verdict), orient="row")
 
-    def _statements(self, samples: Samples) -> dict[str, str]:
-        """The premises that are short answers, as statements, by sample id."""
+    def _completed(self, samples: Samples) -> dict[str, Completed]:
+        """The premises that are, or begin with, a short answer, by sample id."""
         if self.against == "retrieved_contexts":
             return {}
-        found = completed_texts(samples, self.against, self.context)
-        return {sample_id: one.text for sample_id, one in found.items()}
+        return completed_texts(samples, self.against, self.context)
 
-    def _phrases(self, samples: Samples, claims: Claims) -> dict[str, tuple[str, str]]:
+    def _phrases(
+        self, samples: Samples, claims: Claims, premises: Mapping[str, Completed]
+    ) -> dict[str, tuple[str, str]]:
         """Where both texts only name an answer: the statement of it and the answer, by sample id.
 
         The embedded model compares "Oslo" with "Bergen": in two statements that share the words of
@@ -186,10 +188,9 @@ class VerifyClaims(Stage):
         with phrases and 64 % with statements.
         """
         sides = set(claims["of"])
-        if self.against == "retrieved_contexts" or len(sides) != 1:
+        if not premises or len(sides) != 1:
             return {}
         (side,) = sides
-        premises = completed_texts(samples, self.against, self.context)
         texts = dict(samples.select("sample_id", side).iter_rows())
         return {
             sample_id: (one.text, texts[sample_id].strip())

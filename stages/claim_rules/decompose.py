@@ -42,6 +42,7 @@ from claimflow.stages.claim_rules.tokens import (
     Clause,
     render,
     source_span,
+    text_of,
     tokenize,
     trim_punctuation,
 )
@@ -50,10 +51,9 @@ from claimflow.stages.text.sentences import Span
 Extent = Literal["low", "high"]
 
 _LONGEST: Final = 1500
-_LONGEST_OPENING: Final = 40
 _LONGEST_MESSAGE: Final = 5_000
-"""Characters: of a sentence that is split, of yes or no at its start, and of an earlier message in
-which the antecedent of a pronoun is looked for."""
+"""Characters: of a sentence that is split, and of an earlier message in which the antecedent of a
+pronoun is looked for."""
 
 
 class TextClaim(NamedTuple):
@@ -146,24 +146,24 @@ def _answering(units: Sequence[Sentence | NonClaim], text: str, question: str) -
     """The sentence that may be a short answer: the first that is a claim, or is yes or no."""
     if not question:
         return None
-    polar = may_be_polar(question)
+    whole = len(units) == 1
     for number, unit in enumerate(units):
         if isinstance(unit, Sentence):
             return number if unit.said is None else None
-        said = text[unit.start : min(unit.end, unit.start + _LONGEST_OPENING)]
-        if polar and (opening_of(said) or short_answer(question, said)):
-            return number
-        if len(units) == 1 and unit.kind == "source":
-            return number
+        if may_be_polar(question) or (whole and unit.kind == "source"):
+            statement, rest = _answer(text, unit, question, whole=whole)
+            if statement is not None or rest != unit:
+                return number
     return None
 
 
 def _answer(
     text: str, unit: Sentence | NonClaim, question: str, *, whole: bool
-) -> tuple[TextClaim | None, Sentence]:
+) -> tuple[TextClaim | None, Sentence | NonClaim]:
     """What a sentence states as the answer to the question, and the rest of it, to take apart.
 
-    A phrase in a text of several sentences is an answer only where it ends as a sentence does.
+    The rest is the sentence itself where it is no answer. A phrase in a text of several sentences
+    is an answer only where it ends as a sentence does.
     """
     start, end = unit.start, unit.end
     piece = text[start:end]
@@ -175,7 +175,7 @@ def _answer(
     if statement is not None:
         return _marked(TextClaim(statement, start, end)), Sentence(end, end)
     if opening is None:
-        return None, unit if isinstance(unit, Sentence) else Sentence(start, end)
+        return None, unit
     yes, length = opening
     rest = contrast_end(piece, length)
     behind = Sentence(start + rest, end, cut=True)
@@ -270,25 +270,30 @@ def _replaced(text: str, sentence: Span, clause: Clause, resolved: Clause) -> Te
     """The sentence as it stands, with the antecedent in place of its pronoun."""
     if resolved == clause:
         return _whole(text[sentence.start : sentence.end], sentence)
-    place = next(n for n, token in enumerate(clause) if token != resolved[n])
-    words = resolved[place : place + 1 + len(resolved) - len(clause)]
+    place, words = _antecedent(clause, resolved)
     name = render(words).removesuffix(".") if place == 0 else _joined(words)
     pronoun = clause[place]
     before, after = text[sentence.start : pronoun.start], text[pronoun.end : sentence.end]
     return _whole(f"{before}{name}{after}", sentence)
 
 
+def _antecedent(clause: Clause, resolved: Clause) -> tuple[int, Clause]:
+    """Where the pronoun of a clause stands, and the words that replace it in `resolved`."""
+    place = next(n for n, token in enumerate(clause) if token != resolved[n])
+    return place, resolved[place : place + 1 + len(resolved) - len(clause)]
+
+
 def _joined(words: Clause) -> str:
+    """An antecedent within a sentence: its article without a capital."""
     first = words[0]
     if first.tag == "determiner":
         words = (first._replace(text=first.low), *words[1:])
-    return "".join(" " * token.spaced + token.text for token in words).strip()
+    return text_of(words)
 
 
 def _carried_over(reduced: Clause, clause: Clause, resolved: Clause) -> Clause:
     """The reduced clause with the antecedent that the whole clause got."""
-    place = next(n for n, token in enumerate(clause) if token != resolved[n])
-    words = resolved[place : place + 1 + len(resolved) - len(clause)]
+    place, words = _antecedent(clause, resolved)
     own = clause[place]
     where = next((n for n, token in enumerate(reduced) if token.start == own.start), None)
     if where is None:

@@ -78,7 +78,7 @@ _CITED: Final = re.compile(r"\[\d{1,3}\]")
 
 
 def _is_markup(sentence: str, bare: str) -> bool:
-    words = _CITED.sub("", bare) if len(bare) <= _LONGEST else bare
+    words = _CITED.sub("", sentence) if len(sentence) <= _LONGEST else bare
     return not any(map(str.isalnum, words)) or _MARKUP_LINE.fullmatch(sentence) is not None
 
 
@@ -220,7 +220,7 @@ _OFFER: Final = re.compile(
 
 
 def _is_address(content: str, *, alone: bool) -> bool:
-    """Whether a sentence only addresses somebody by name: "Hi Anna!", "Dear Dr. Smith,"."""
+    """Whether a sentence only addresses a person by name: "Hi Anna!", "Dear Dr. Smith,"."""
     match = _ADDRESS.fullmatch(content.strip().strip("*_"))
     # Without a mark at its end the whole answer may be a title: "Hey Jude".
     return match is not None and (not alone or match["end"][:1] in ("!", ","))

@@ -72,7 +72,7 @@ _MOST_MENTIONS: Final = 40
 class _Mention(NamedTuple):
     """A noun phrase of a sentence, as it is repeated in place of a pronoun.
 
-    `person` is None for a name that may be one. `made` is what a sentence says somebody made.
+    `person` is None for a name that may be one. `made` marks what an author made: "wrote Faust".
     """
 
     words: Clause
@@ -126,9 +126,7 @@ class PronounResolver:
 
     def resolve(self, clause: Clause) -> Clause:
         """The clause with the antecedent in place of its subject pronoun, where that is certain."""
-        return self._resolve(clause, _pronoun_place(clause))
-
-    def _resolve(self, clause: Clause, place: int | None) -> Clause:
+        place = _pronoun_place(clause)
         antecedent = self._antecedent(clause, place) if place is not None else None
         if place is None or antecedent is None:
             return clause

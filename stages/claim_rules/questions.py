@@ -17,8 +17,9 @@ from claimflow.stages.claim_rules.lexicon import (
     NOUN_FORMS,
     is_past_or_participle,
 )
+from claimflow.stages.claim_rules.non_claims import clause_of
 from claimflow.stages.claim_rules.tags import CLOSED_CLASS, tag
-from claimflow.stages.claim_rules.tokens import Clause, Token, tokenize, trim_punctuation
+from claimflow.stages.claim_rules.tokens import Clause, Token, text_of, tokenize
 from claimflow.stages.text.refusals import is_refusal
 from claimflow.stages.text.sentences import split_sentences
 
@@ -72,14 +73,15 @@ _LIST_MARK: Final = re.compile(r"[,;:=]| [-–—] ")
 _NUMBERS: Final = frozenset(
     "one two three four five six seven eight nine ten eleven twelve twenty hundred zero".split()
 )
+# Yes and no at the start of an answer: not those of "No. 5" and "Right-wing".
 _YES: Final = re.compile(
     r"[\W_]*(?:(?P<yes>yes|yeah|yep|correct|true|right|absolutely|definitely|indeed)|(?P<no>no|nope"
     r"|false|incorrect|wrong|not\s+really))(?:[*_]{1,2})?",
     re.IGNORECASE,
 )
 _AFTER_YES: Final = re.compile(
-    r"(?!\.\s*\d)(?:\s?\[\d{1,3}\])*\s*(?:[^\w\s'’-]+_*\s*|_+\s*|-\s+|$)(?:(?:of\s+course|certainly|sure|absolutely|indeed|definitely|exactly)"
-    r"\b[\s,.!]*)?",
+    r"(?!\.\s*\d)(?:\s?\[\d{1,3}\])*\s*(?:[^\w\s'’-]+_*\s*|_+\s*|-\s+|$)"
+    r"(?:(?:of\s+course|certainly|sure|absolutely|indeed|definitely|exactly)\b[\s,.!]*)?",
     re.IGNORECASE,
 )
 _ONLY_YES: Final = re.compile(r"\W*(?:sure|of\s+course|certainly)\W*", re.IGNORECASE)
@@ -127,7 +129,12 @@ def short_answer(question: str, answer: str) -> str | None:
     The phrase is yes or no, with words without a verb behind it or none, or has no finite verb.
     """
     bare = _LABEL.sub("", answer.strip(_CLOSING)).strip(_CLOSING)
-    if not question or not bare or len(answer) > _LONGEST_ANSWER or "\n" in bare:
+    if (
+        not question
+        or not any(map(str.isalnum, bare))
+        or len(answer) > _LONGEST_ANSWER
+        or "\n" in bare
+    ):
         return None
     if is_polar(question) and _ONLY_YES.fullmatch(bare):
         return polar_statement(question, yes=True)
@@ -147,9 +154,9 @@ def short_answer(question: str, answer: str) -> str | None:
         return _quoted(question, bare)
     if _has_verb(bare) or _is_order(bare):
         return None
-    if not any(character.isalnum() for character in bare) or _MARKUP.match(bare):
+    if _MARKUP.match(bare):
         return None
-    return answer_statement(question, bare)
+    return _by_grammar(_words(question), bare) or _quoted(question, bare)
 
 
 def is_polar(question: str) -> bool:
@@ -191,11 +198,6 @@ def polar_statement(question: str, yes: bool, rest: str = "") -> str:
     return plain or _quoted(question, said)
 
 
-def answer_statement(question: str, answer: str) -> str:
-    """The statement that a phrase makes as the answer to a question."""
-    return _by_grammar(_words(question), answer) or _quoted(question, answer)
-
-
 def _quoted(question: str, answer: str) -> str:
     answer = _inside(answer)
     shown = question.replace('"', "'").rstrip(".")
@@ -223,17 +225,13 @@ def _inside(answer: str) -> str:
 
 def _has_verb(text: str) -> bool:
     text = _HOUR.sub("", _ON_DAYS.sub("", text))  # "May 5", "9 am"
-    return first_finite_verb(trim_punctuation(tag(tokenize(text, 0, len(text))))) is not None
+    return first_finite_verb(clause_of(text)) is not None
 
 
 def _words(question: str) -> Clause:
     bare = question.rstrip("?!. ")
     tagged = tag(tokenize(bare, 0, len(bare)))
     return tuple(one._replace(tag="name") if one.text == "US" else one for one in tagged)
-
-
-def _text(words: Clause) -> str:
-    return "".join(" " * token.spaced + token.text for token in words).strip()
 
 
 def _sentence(*parts: str) -> str:
@@ -261,7 +259,7 @@ def _as_statement(words: Clause, *, yes: bool) -> str | None:
     if end is None:
         return None
     negation = "" if yes else "not"
-    return _sentence(_text(words[1:end]), auxiliary, negation, _text(words[end:]))
+    return _sentence(text_of(words[1:end]), auxiliary, negation, text_of(words[end:]))
 
 
 def _subject_end(words: Clause, auxiliary: str) -> int | None:
@@ -325,17 +323,17 @@ def _by_grammar(words: Clause, answer: str) -> str | None:
     if lows[0] in ("who", "what") and lows[1] in ("is", "was", "are", "were"):
         return _with_be(words, answer)
     if lows[0] in ("who", "what") and words[1].tag == "verb" and words[1].low not in BASE_FORMS:
-        return None if _LIST_MARK.search(answer) else _sentence(answer, _text(words[1:]))
+        return None if _LIST_MARK.search(answer) else _sentence(answer, text_of(words[1:]))
     if lows[0] in ("where", "when") and lows[1] in ("is", "was", "are", "were"):
         end = _subject_end(words[1:], lows[1])
         whole = _phrase_end(words, 2)
         if end is not None and _is_participle(words[1 + end]):
             place = _with_preposition(answer, time=lows[0] == "when")
-            said = _text(words[2 : 1 + end]), lows[1], _text(words[1 + end :])
+            said = text_of(words[2 : 1 + end]), lows[1], text_of(words[1 + end :])
             return _sentence(*said, place) if place else None
         if whole == len(words):
             place = _with_preposition(answer, time=lows[0] == "when")
-            return _sentence(_text(words[2:]), lows[1], place) if place else None
+            return _sentence(text_of(words[2:]), lows[1], place) if place else None
     return None
 
 
@@ -359,7 +357,7 @@ def _with_be(words: Clause, answer: str) -> str | None:
     participle = next((n for n, token in enumerate(rest) if token.tag == "participle"), None)
     if participle is not None and rest[0].tag != "determiner":
         return None
-    return _sentence(_text(rest), words[1].low, _inside(answer))
+    return _sentence(text_of(rest), words[1].low, _inside(answer))
 
 
 def _with_preposition(answer: str, *, time: bool) -> str | None:

@@ -167,6 +167,11 @@ def _is_signed_number(pair: Sequence[Token]) -> bool:
     return pair[1].tag == "number" and not pair[1].spaced
 
 
+def text_of(clause: Sequence[Token]) -> str:
+    """The clause as it stands, without blanks at its ends."""
+    return "".join(" " * token.spaced + token.text for token in clause).strip()
+
+
 def render(clause: Sequence[Token]) -> str:
     """The clause as a sentence: first letter capital, full stop at the end."""
     words: list[str] = []

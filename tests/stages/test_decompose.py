@@ -300,3 +300,15 @@ def test_an_ambiguous_claim_says_what_is_unclear() -> None:
         ("Ann met Eva.", None),
         ("She was ill.", "She"),
     ]
+
+
+@pytest.mark.parametrize(("prompt", "rows"), [(CONTEXT_PROMPT, 1), (PROMPT, 2)])
+def test_yes_is_no_greeting_where_the_language_model_knew_the_question(
+    prompt: str, rows: int
+) -> None:
+    sample = {"sample_id": "s", "user_input": "Is tin a metal?", "response": "Yes."}
+    table = build(Sample, [sample])
+    llm = FakeLlm(**{"Yes.": ["Tin is a metal."]})
+    made = DecomposeClaims(of="response", prompt=prompt).make({"samples": table}, {"llm": llm})
+    assert made["claim"][0] == "Tin is a metal."
+    assert made.height == rows

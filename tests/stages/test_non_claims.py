@@ -349,3 +349,9 @@ def test_hostile_texts_take_linear_time(unit: str, before: str) -> None:
 def test_long_names_of_a_table_are_not_repeated() -> None:
     text = f"| {'a' * 20_000} | b |\n|---|---|\n" + "| x | y |\n" * 5_000
     assert sum(len(claim) for claim in claims(text)) < 100_000
+
+
+@pytest.mark.parametrize("text", ["[1]", "Paris is big.\n[1]", "- [1]\n- Paris", "[1] [2]\nOslo."])
+def test_a_mark_of_citation_alone_is_no_claim(text: str) -> None:
+    assert ("markup", "[1]") in [(kind, words.strip("- ")[:3]) for kind, words in kinds(text)]
+    assert all(claims(text))

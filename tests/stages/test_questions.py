@@ -327,3 +327,16 @@ def test_claims_lie_in_the_text_and_are_sentences(question: list[str], answer: l
     ):
         assert 0 <= one.start <= one.end <= len(text)
         assert one.claim.strip()
+
+
+def test_a_greeting_before_the_answer_stays_one() -> None:
+    found = take_apart(
+        "Sure! Tin is a metal.",
+        atomicity="low",
+        coverage="high",
+        context=Context("Is tin a metal?"),
+    )
+    assert [getattr(one, "kind", None) or one.claim for one in found] == [  # type: ignore[union-attr]
+        "greeting",
+        "Tin is a metal.",
+    ]
