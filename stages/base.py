@@ -129,8 +129,9 @@ class Stage(BaseModel):
     field of its metadata.
 
     Sheets for labels and corrections read stored settings of stages: `of` as what `claims_of`
-    returns, `against` as what `premise` returns, and `premises` (joined, each or cited); of a stage
-    that makes rubric verdicts `reads`, the fields that are judged, and `scale`, its grades.
+    returns, `against` as what `premise` returns, `premises` (joined, each or cited), and `context`
+    (none, question or conversation), what is read beside a response or reference; of a stage that
+    makes rubric verdicts `reads`, the fields that are judged, and `scale`, its grades.
     '''
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -7,7 +7,11 @@ import polars as pl
 from pydantic import Field, ValidationInfo, field_validator
 
 from claimflow.stages.base import Stage
-from claimflow.stages.claim_rules.contexts import ContextSetting, contexts_of
+from claimflow.stages.claim_rules.contexts import (
+    ContextSetting,
+    contexts_of,
+    conversation_text,
+)
 from claimflow.stages.claim_rules.decompose import TextClaim, non_claims, take_apart
 from claimflow.stages.claim_rules.questions import NO_CONTEXT, Context
 from claimflow.stages.claim_rules.reading import NonClaim
@@ -181,7 +185,7 @@ class DecomposeClaims(Stage):
         if _CONTEXT not in blanks(self.prompt or ""):
             contexts = {}  # The language model reads the texts alone.
         questions = {
-            sample_id: Question(text, _written(contexts.get(sample_id, NO_CONTEXT)))
+            sample_id: Question(text, conversation_text(contexts.get(sample_id, NO_CONTEXT)))
             for sample_id, text in texts.items()
         }
         replies = ask_claims(questions.values(), self.form(), llm)
@@ -211,16 +215,6 @@ class DecomposeClaims(Stage):
                 if not any(start < one.end and one.start < end for start, end in made_of)
             )
             yield from rows
-
-
-def _written(context: Context) -> str:
-    """A context as a language model reads it: empty where there is none."""
-    turns = (
-        [*context.history, ("user", context.question)]
-        if context.question.strip()
-        else context.history
-    )
-    return "\n\n".join(f"{role}: {text}" for role, text in turns)
 
 
 class SuppliedClaims(Stage):

@@ -24,6 +24,7 @@ from claimflow.flows.store.edits import (
     all_edits,
     applicable_edits,
     edits_in_force,
+    fields_read,
     text_fields,
     text_key,
 )
@@ -135,9 +136,10 @@ _CLAIMS: Final = f"""
 SELECT $run AS run, texts.sample_id, texts.step, texts."of", claim_id::VARCHAR AS claim_id,
        claim, coalesce(status, 'none') AS status,
        CASE WHEN "start" IS NULL THEN whole
-            ELSE substr(whole, "start" + 1, stop - "start") END AS text
+            ELSE substr(whole, "start" + 1, stop - "start") END AS text, context
 FROM (
     SELECT sample_id, steps.step, position, settings->>'of' AS "of",
+           settings->>'context' AS context,
            CASE settings->>'of' WHEN 'response' THEN response ELSE reference END AS whole
     FROM samples, ({_STEPS}) steps WHERE samples.run_id = $run
 ) texts
@@ -149,7 +151,8 @@ ORDER BY position, texts.sample_id, "start", claim
 
 _VERDICTS: Final = f"""
 SELECT $run AS run, about.sample_id, v.step, v.claim_id::VARCHAR AS claim_id, about.claim,
-       v.against, v.passage, v.verdict, v.status, v.evidence, v.reason
+       v.against, v.passage, v.verdict, v.status, v.evidence, v.reason,
+       settings->>'context' AS context
 FROM ({_STEPS}) steps
 JOIN (SELECT * FROM verdicts WHERE run_id = $run) v USING (step)
 JOIN (
@@ -192,7 +195,10 @@ def sheet_rows(store: Store, run_id: str, kind: Kind, step: str | None = None) -
 
 
 def _rows(store: Store, run_id: str, kind: Kind, step: str | None = None) -> pl.DataFrame:
-    """The rows of a sheet; those of checks also with the fields read and the `scale` as JSON."""
+    """The rows of a sheet, with what was read beside a text (`context`).
+
+    Those of checks have the fields read and the `scale` as JSON.
+    """
     table = TABLES[kind]
     with store.reading() as connection:
         steps = read_table(connection, _STEPS, run=run_id, kind=table, step=None)["step"]
@@ -242,7 +248,8 @@ def find_corrections(
         edits = baseline.edits.get((step, sample_id), ())
         change = _without_recorded(sheet.kind, edits, whole_change)
         if change is not None:
-            field = baseline.rows[step, sample_id][0][_FIELD_COLUMN[sheet.kind]]
+            row = baseline.rows[step, sample_id][0]
+            field = fields_read(row[_FIELD_COLUMN[sheet.kind]], row.get("context"))
             text = text_key(baseline.texts[sample_id], field)
             about = (edit_id, sheet.kind, baseline.pipeline, step, sample_id, field, text)
             edit = Edit(*about, change.after, change.before, who, why, at)

@@ -37,12 +37,12 @@ from claimflow.flows.quality.labels import (
 from claimflow.flows.store.store import Store, now
 
 TEXT_COLUMNS: Final[Mapping[Kind, tuple[str, ...]]] = {
-    "verdicts": ("premise", "claim"),
+    "verdicts": ("user_input", "premise", "claim"),
     "checks": (
         *("user_input", "response", "reference", "retrieved_contexts"),
         *("criterion", "claim", "scale"),
     ),
-    "claims": ("text", "claim"),
+    "claims": ("user_input", "text", "claim"),
     "samples": ("user_input", "response", "reference", "retrieved_contexts"),
 }
 """The columns of the texts that an annotator reads."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
 import duckdb
 import polars as pl
@@ -10,7 +10,13 @@ import polars as pl
 from claimflow.flows.errors import Fault, InputError, one_of
 from claimflow.flows.quality.claim_changes import Provenance, step_provenance
 from claimflow.flows.store.store import Store, insert, read_table
-from claimflow.stages.rows import Label, content_key
+from claimflow.stages.claim_rules.contexts import (
+    ContextSetting,
+    completed_texts,
+    contexts_of,
+    conversation_text,
+)
+from claimflow.stages.rows import Label, Side, content_key
 from claimflow.stages.rubric import check_labels
 from claimflow.stages.sample_texts import premises_of
 
@@ -194,8 +200,9 @@ FROM stored.citations WHERE artifact_id = $citations GROUP BY claim_id
 """
 
 _SAMPLES: Final = """
-SELECT sample_id, user_input, response, reference, retrieved_contexts FROM samples
-WHERE run_id = $run AND list_contains($ids, sample_id)
+SELECT sample_id, user_input, response, reference, retrieved_contexts,
+       metadata::VARCHAR AS metadata
+FROM samples WHERE run_id = $run AND list_contains($ids, sample_id)
 """
 
 
@@ -242,18 +249,59 @@ def with_texts(
 ) -> list[dict[str, Any]]:
     """`rows` with the texts that an annotator reads, and `subject`, the key of those texts.
 
-    The texts of a verdict are `premise` and the claim, of a claim `text` and the claim, of a
-    sample its four fields, of a check the fields that the judge reads, `criterion`, the claim and
-    the `scale`.
+    The texts of a verdict are `premise` and the claim, of a claim `text` and the claim, and of both
+    `user_input` where the step read it beside the text; of a sample its four fields, of a check the
+    fields that the judge reads, `criterion`, the claim and the `scale`.
     """
     ids = rows["sample_id"].unique().to_list()
     samples = read_table(connection, _SAMPLES, run=target.run_id, ids=ids)
-    fields = {row.pop("sample_id"): row for row in samples.iter_rows(named=True)}
+    if target.kind in ("samples", "checks"):
+        read = samples.drop("metadata").iter_rows(named=True)
+        fields = {sample.pop("sample_id"): sample for sample in read}
+        return [
+            _with_fields(target, row, fields[row["sample_id"]])
+            for row in rows.iter_rows(named=True)
+        ]
+    by_field = {
+        field: _side_texts(target, samples, field) for field in rows["against"].unique().to_list()
+    }
     cited = _cited_passages(connection, target)
     return [
-        _with_text(target, row, fields[row["sample_id"]], cited.get(row["claim_id"], []))
+        _with_text(
+            target, row, by_field[row["against"]][row["sample_id"]], cited.get(row["claim_id"], [])
+        )
         for row in rows.iter_rows(named=True)
     ]
+
+
+class _SideText(NamedTuple):
+    """A field of a sample, and `user_input` as a stage read it beside that field.
+
+    `needs_question` says that the text is, or begins with, a short answer, so that what it says
+    depends on `user_input`.
+    """
+
+    text: Any
+    user_input: str | None = None
+    needs_question: bool = False
+
+
+def _side_texts(target: LabelTarget, samples: pl.DataFrame, field: str) -> dict[str, _SideText]:
+    """A field of each sample as the step of the target read it, by sample id."""
+    texts = dict(samples.select("sample_id", field).iter_rows())
+    context = target.provenance.settings.get("context")
+    if field not in get_args(Side) or context not in get_args(ContextSetting):
+        return {sample_id: _SideText(text) for sample_id, text in texts.items()}
+    contexts = contexts_of(samples, cast("ContextSetting", context))
+    short = completed_texts(samples, cast("Side", field), cast("ContextSetting", context))
+    beside = {
+        sample_id: conversation_text(context) if context.history else context.question
+        for sample_id, context in contexts.items()
+    }
+    return {
+        sample_id: _SideText(text, beside.get(sample_id) or None, sample_id in short)
+        for sample_id, text in texts.items()
+    }
 
 
 def _cited_passages(
@@ -265,27 +313,33 @@ def _cited_passages(
     return dict(found.iter_rows())
 
 
-def _with_text(
-    target: LabelTarget, row: dict[str, Any], sample: dict[str, Any], cited: Sequence[int]
+def _with_fields(
+    target: LabelTarget, row: dict[str, Any], sample: dict[str, Any]
 ) -> dict[str, Any]:
-    if target.kind in ("samples", "checks"):
-        about = [row["metric"]]
-        if target.kind == "checks":
-            read = target.provenance.settings["reads"]
-            sample = {name: text if name in read else None for name, text in sample.items()}
-            row = row | {"scale": _scale_text(target.scale)}
-            about = [row["criterion"], row["claim"], row["scale"]]
-        subject = content_key("labelled", target.kind, *about, *sample.values())
-        contexts = sample["retrieved_contexts"]
-        texts = sample | {"retrieved_contexts": "\n\n".join(contexts) if contexts else None}
-        return row | texts | {"subject": subject}
-    text = sample[row["against"]]
-    name = "text"
+    about = [row["metric"]]
+    if target.kind == "checks":
+        read = target.provenance.settings["reads"]
+        sample = {name: text if name in read else None for name, text in sample.items()}
+        row = row | {"scale": _scale_text(target.scale)}
+        about = [row["criterion"], row["claim"], row["scale"]]
+    subject = content_key("labelled", target.kind, *about, *sample.values())
+    contexts = sample["retrieved_contexts"]
+    texts = sample | {"retrieved_contexts": "\n\n".join(contexts) if contexts else None}
+    return row | texts | {"subject": subject}
+
+
+def _with_text(
+    target: LabelTarget, row: dict[str, Any], side: _SideText, cited: Sequence[int]
+) -> dict[str, Any]:
+    name, text = "text", side.text
     if target.kind == "verdicts":
         how = target.provenance.settings.get("premises", "joined")
         premises = {premise.passage: premise.text for premise in premises_of(text, how, cited)}
         name, text = "premise", premises.get(row["passage"])
-    return row | {name: text, "subject": content_key("labelled", target.kind, row["claim"], text)}
+    # Elsewhere the text says the same after any question: labels of it hold for all of them.
+    question = [side.user_input] if side.needs_question else []
+    subject = content_key("labelled", target.kind, row["claim"], text, *question)
+    return row | {"user_input": side.user_input, name: text, "subject": subject}
 
 
 def _scale_text(scale: Mapping[int, str] | None) -> str:

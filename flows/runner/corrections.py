@@ -131,9 +131,9 @@ def _claims(
     before: Mapping[str, dict[str, Any]], sample: Mapping[str, Any], edit: Edit
 ) -> Iterator[dict[str, Any]]:
     """The claims of an edited sample; a claim that was there before keeps its row."""
-    side: Any = edit.field
+    side: Any = edit.subject
     claims = [row["claim"] for row in edit.rows]
-    for row in supplied_claim_rows(edit.sample_id, side, claims, sample[edit.field]):
+    for row in supplied_claim_rows(edit.sample_id, side, claims, sample[side]):
         yield before.get(row["claim_id"], row | {"reason": edit.reason})
 
 

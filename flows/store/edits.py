@@ -21,8 +21,10 @@ _JSON = ("rows", "replaced")
 class Edit(NamedTuple):
     """The corrected rows of one sample in one step, from one import.
 
-    `field` is the field of the sample that the claims are of or were verified against, or the
-    fields that the judge of a rubric read, separated by commas; `text` is the key of their texts.
+    `field` names the fields of the sample that were read, separated by commas, and `text` is the
+    key of their texts: the one that the claims are of or were verified against, then the question
+    and the history of the conversation where they were read beside it; or those that the judge of
+    a rubric read.
     `rows` are all claims of the sample, or those of its verdicts that changed; `replaced` are the
     rows before. `undoes` is the edit that this one undoes, if any.
     """
@@ -46,15 +48,42 @@ class Edit(NamedTuple):
         """The reason that the corrected rows carry."""
         return f"edited by {self.who}: {self.why}"
 
+    @property
+    def subject(self) -> str:
+        """The field that the rows are about, or the fields that the judge of a rubric read."""
+        return self.field if self.kind == "checks" else self.field.partition(",")[0]
+
+
+_READ_BESIDE: Final[Mapping[str, tuple[str, ...]]] = {
+    "question": ("user_input",),
+    "conversation": ("user_input", "history"),
+}
+"""What a stage with that `context` reads beside a response or a reference."""
+
+
+def fields_read(field: str, context: str | None) -> str:
+    """The `field` of an edit: a field of the sample and what `context` adds to it.
+
+    Contexts are read as they are, whatever the question.
+    """
+    beside = _READ_BESIDE.get(context or "", ())
+    return ",".join([field, *(() if field == "retrieved_contexts" else beside)])
+
 
 def text_key(sample: Mapping[str, Any], field: str) -> str:
     """Key of the text, or the texts, in a field of a sample, or in several joined by commas."""
-    texts = [sample[name] for name in field.split(",")]
+    texts = [_text(sample, name) for name in field.split(",")]
     return content_key("text", texts if len(texts) > 1 else texts[0])
 
 
+def _text(sample: Mapping[str, Any], name: str) -> Any:
+    if name == "history":
+        return json.loads(sample["metadata"]).get(name)
+    return sample[name]
+
+
 def edited_field(step: Step) -> str | None:
-    """The `field` of the edits of a step; None where its rows cannot be edited."""
+    """The `subject` of the edits of a step; None where its rows cannot be edited."""
     if step.stage.makes is RubricVerdict:
         return ",".join(getattr(step.stage, "reads", ())) or None
     return step.stage.claims_of or step.stage.premise
@@ -151,7 +180,7 @@ class Edits:
         found = [
             edit
             for edit in self._applicable
-            if (edit.step, edit.field) == (step.name, edited_field(step))
+            if (edit.step, edit.subject) == (step.name, edited_field(step))
             and all(row.get("scale") == stored_scale(scale) for row in edit.rows)
         ]
         return sorted(found, key=lambda edit: (edit.edited_at, edit.edit_id))
@@ -234,8 +263,9 @@ def text_fields(
 ) -> pl.DataFrame:
     """The samples of a run, with the fields that edits are about."""
     query = """
-        SELECT sample_id, user_input, response, reference, retrieved_contexts FROM samples
-        WHERE run_id = $run AND list_contains($ids, sample_id)
+        SELECT sample_id, user_input, response, reference, retrieved_contexts,
+               metadata::VARCHAR AS metadata
+        FROM samples WHERE run_id = $run AND list_contains($ids, sample_id)
         """
     return read_table(connection, query, run=run_id, ids=list(sample_ids))
 

@@ -38,6 +38,14 @@ def completed_texts(
     return {sample_id: one for sample_id, one in found if one}
 
 
+def conversation_text(context: Context) -> str:
+    """The messages of a context and the question after them, each with its role; empty for none."""
+    turns = list(context.history)
+    if context.question.strip():
+        turns.append(("user", context.question))
+    return "\n\n".join(f"{role}: {text}" for role, text in turns)
+
+
 def _history(metadata: str) -> tuple[tuple[str, str], ...]:
     """The earlier messages of a conversation, as reading the samples left them in the metadata."""
     history = json.loads(metadata).get("history")

@@ -6,7 +6,14 @@ from typing import Any
 import polars as pl
 
 from claimflow.flows.runner.corrections import apply_edits
-from claimflow.flows.store.edits import Edit, applicable_edits, edits_in_force, text_key, undo_edit
+from claimflow.flows.store.edits import (
+    Edit,
+    applicable_edits,
+    edits_in_force,
+    fields_read,
+    text_key,
+    undo_edit,
+)
 from claimflow.stages.rows import Claim, Sample, Verdict, content_key
 from claimflow.stages.tables import build, conform
 
@@ -171,6 +178,18 @@ def test_the_texts_of_several_fields_count_together() -> None:
     }
     assert len(keys) == 5
     assert text_key(sample | {"reference": "d"}, "user_input,response") in keys
+
+
+def test_what_is_read_beside_a_text_counts() -> None:
+    assert fields_read("response", "question") == "response,user_input"
+    assert fields_read("reference", "conversation") == "reference,user_input,history"
+    assert fields_read("response", None) == fields_read("response", "none") == "response"
+    assert fields_read("retrieved_contexts", "question") == "retrieved_contexts"
+    field = "response,user_input,history"
+    sample = {"response": "He did.", "user_input": "Did he?", "metadata": '{"topic": "x"}'}
+    said = '{"topic": "y", "history": [{"role": "user", "content": "Curie?"}]}'
+    keys = [text_key(sample | {"metadata": one}, field) for one in ("{}", '{"a": 1}', said)]
+    assert keys[0] == keys[1] != keys[2]
 
 
 def test_a_withdrawn_edit_does_not_apply_and_stays_recorded() -> None:

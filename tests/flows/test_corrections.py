@@ -6,12 +6,15 @@ import io
 import json
 from collections.abc import Iterator
 from contextlib import chdir
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from claimflow.flows.cli.main import main
+from claimflow.flows.store.edits import Edit, save_edits, text_key
+from claimflow.stages.rows import content_key
 from tests.endpoint.server import Endpoint, serve
 from tests.flows.judged import CLAIMS, DECOMPOSE, STEPS, Judged, sample
 from tests.flows.sheets import Row, read_sheet, save_sheet
@@ -195,7 +198,7 @@ def test_an_edit_records_who_when_why_and_what(judged: Judged) -> None:
         "replaced::VARCHAR, undoes FROM audit.edits"
     )
     assert (kind, pipeline, step) == ("claims", "p", "response_claims")
-    assert (sample_id, field, undoes) == ("two", "response", None)
+    assert (sample_id, field, undoes) == ("two", "response,user_input", None)
     assert (who, why) == (getpass.getuser(), "it moved")
     assert [row["claim"] for row in json.loads(before)] == list(CLAIMS)
     assert [row["claim"] for row in json.loads(after)] == [
@@ -254,7 +257,7 @@ def test_an_edit_no_longer_applies_when_its_text_has_changed(
     printed = out(capsys)
     place = printed.index("1 edit by hand no longer applies:")
     assert printed[place + 1] == (
-        "  two, step response_claims: the sample has another response now "
+        "  two, step response_claims: the sample has another response or user_input now "
         f"(edit {edit} by ann: the town is wrong)"
     )
     assert set(claims_of(judged, "two")) == {CLAIMS[0], "Snow is cold."}
@@ -262,6 +265,57 @@ def test_an_edit_no_longer_applies_when_its_text_has_changed(
     assert judged.command() == 0
     assert "no longer" not in capsys.readouterr().out
     assert set(claims_of(judged, "two")) == {"The tower stands near Paris.", *CLAIMS[1:]}
+
+
+def test_an_edit_applies_while_its_question_is_the_same(
+    judged: Judged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = sample("two", user_input="Where is the tower?")
+    judged.write(["one", asked], steps=BY_JUDGE)
+    judged.run()
+    rows = exported("claims")
+    of(rows, "two", CLAIMS[0])["claim"] = "The tower stands near Paris."
+    save_sheet(rows)
+    assert imported() == 0
+    rows = exported("verdicts")
+    of(rows, "two", CLAIMS[2])["verdict"] = "contradicted"
+    save_sheet(rows)
+    assert imported() == 0
+
+    def applies() -> list[str]:
+        capsys.readouterr()
+        assert judged.command() == 0
+        steps = [line for line in out(capsys) if "now (edit" in line]
+        return sorted(line.split(",")[1].split(":")[0].strip() for line in steps)
+
+    assert applies() == []
+    judged.write(["one", asked | {"user_input": "Where was the tower?"}], steps=BY_JUDGE)
+    assert applies() == ["step response_claims", "step response_in_reference"]
+    # Nothing but the question tells the steps of the same text apart.
+    judged.write(["one", asked | {"history": []}], steps=BY_JUDGE)
+    assert applies() == []
+
+
+def test_an_edit_of_an_earlier_release_names_no_question(judged: Judged) -> None:
+    text = " ".join(CLAIMS)
+    old = Edit(
+        edit_id=content_key("edit", 1),
+        kind="claims",
+        pipeline="p",
+        step="response_claims",
+        sample_id="two",
+        field="response",
+        text=text_key({"response": text}, "response"),
+        rows=[{"claim_id": content_key("claim", "x"), "claim": "The tower stands near Paris."}],
+        replaced=[],
+        who="ann",
+        why="so",
+        edited_at=datetime(2026, 1, 1),
+    )
+    save_edits(judged.store, [old])
+    judged.write(["one", sample("two", user_input="Where is the tower?")], steps=BY_JUDGE)
+    judged.run()
+    assert set(claims_of(judged, "two")) == {"The tower stands near Paris."}
 
 
 def test_an_edited_verdict_on_a_removed_claim_is_reported(

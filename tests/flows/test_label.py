@@ -60,7 +60,7 @@ def test_a_sheet_of_verdicts_is_blind_and_in_a_random_order(
     assert capsys.readouterr().err == (
         f"4 rows in sheet.csv: random 4 of 9, seed 0 from step response_in_reference of run {run}\n"
     )
-    names = "run step draw sample_id claim_id against passage premise claim label"
+    names = "run step draw sample_id claim_id against passage user_input premise claim label"
     assert list(rows[0]) == names.split()
     assert {row["label"] for row in rows} == {""}
     assert all(f"Case {row['sample_id']}." in row["premise"] for row in rows)
@@ -121,7 +121,7 @@ def test_labels_are_recorded_with_annotator_and_draw(
 
 def test_claims_and_samples(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
     claims = exported("--of", "claims")
-    assert list(claims[0]) == "run step draw sample_id claim_id text claim label".split()
+    assert list(claims[0]) == "run step draw sample_id claim_id user_input text claim label".split()
     save_sheet([row | {"label": "good"} for row in claims])
     assert label("import", "sheet.csv", "--who", "ann") == 0
     samples = exported("--of", "samples")
@@ -135,6 +135,62 @@ def test_claims_and_samples(judged: Judged, capsys: pytest.CaptureFixture[str]) 
         ("claims", None, "good", None, 9),
         ("samples", "factual_correctness", None, 0.5, 3),
     ]
+
+
+def test_a_short_answer_is_labelled_with_its_question(
+    judged: Judged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    questions = {"a": "Is Rome in Italy?", "b": "Is Rome in Spain?", "c": "Is Rome in Italy?"}
+    text = "Rome was a republic."
+    short = [
+        {"sample_id": name, "user_input": asked, "response": text, "reference": "Yes"}
+        for name, asked in questions.items()
+    ]
+    long = [
+        {"sample_id": name, "user_input": asked, "response": text, "reference": "Rome is old."}
+        for name, asked in zip("de", questions.values(), strict=False)
+    ]
+    judged.write([*short, *long])
+    judged.run()
+    rows = {row["sample_id"]: row for row in exported()}
+    assert rows["b"]["user_input"] == "Is Rome in Spain?"
+    assert rows["d"]["user_input"] == "Is Rome in Italy?"
+    assert {row["claim"] for row in rows.values()} == {text}
+    # What "Yes" says depends on the question, what a sentence says does not.
+    save_sheet(
+        [
+            rows["a"] | {"label": "neutral"},
+            rows["b"] | {"label": "contradicted"},
+            rows["d"] | {"label": "entailed"},
+            rows["e"] | {"label": "entailed"},
+        ]
+    )
+    assert label("import", "sheet.csv", "--who", "ann") == 0
+    assert judged.ask(
+        "SELECT list(sample_id ORDER BY sample_id), label FROM audit.labels "
+        "GROUP BY subject, label ORDER BY 1"
+    ) == [(["a"], "neutral"), (["b"], "contradicted"), (["d", "e"], "entailed")]
+    capsys.readouterr()
+    save_sheet([rows["a"] | {"label": "neutral"}, rows["c"] | {"label": "entailed"}])
+    assert label("import", "sheet.csv", "--who", "bob") == 2
+    assert "the same texts are labelled 'neutral' on line 2" in capsys.readouterr().err
+
+
+def test_a_sheet_shows_the_conversation_that_was_read(judged: Judged) -> None:
+    turns = [
+        {"role": "user", "content": "Who was Curie?"},
+        {"role": "assistant", "content": "A physicist."},
+    ]
+    read = {"context": "conversation"}
+    steps = STEPS | {"response_claims": STEPS["response_claims"] | read}
+    steps["response_in_reference"] = STEPS["response_in_reference"] | {"context": "none"}
+    asked = sample("one", user_input="When did she die?", history=turns)
+    judged.write([asked], steps=steps)
+    judged.run()
+    assert {row["user_input"] for row in exported("--of", "claims")} == {
+        "user: Who was Curie?\n\nassistant: A physicist.\n\nuser: When did she die?"
+    }
+    assert {row["user_input"] for row in exported()} == {""}
 
 
 def test_all_faults_of_a_sheet_are_reported_at_once(
@@ -223,7 +279,8 @@ def test_the_same_texts_have_one_label_in_a_sheet(
          "absent.csv: cannot be read (No such file or directory); name a sheet that was exported"),
         (["import", "odd.csv", "--who", "ann"],
          "odd.csv:1: has no column run, step, draw, passage, label; keep the header that was "
-         "exported: run,step,draw,sample_id,claim_id,against,passage,premise,claim,label"),
+         "exported: "
+         "run,step,draw,sample_id,claim_id,against,passage,user_input,premise,claim,label"),
         (["import", "empty.csv", "--who", "ann"],
          "empty.csv: has no rows; keep those that were exported"),
         (["import", "runs.csv", "--who", "ann"],
