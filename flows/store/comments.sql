@@ -345,7 +345,7 @@ COMMENT ON COLUMN audit.edits."pipeline" IS 'the pipeline';
 COMMENT ON COLUMN audit.edits."step" IS 'the step whose rows were edited';
 COMMENT ON COLUMN audit.edits."sample_id" IS 'the sample';
 COMMENT ON COLUMN audit.edits."field" IS 'the field of the sample that it is about, then user_input and history where they were read beside it; of checks the fields, by commas';
-COMMENT ON COLUMN audit.edits."text" IS 'the key of the text of that field';
+COMMENT ON COLUMN audit.edits."text" IS 'the key of the text of that field, or of the texts of these';
 COMMENT ON COLUMN audit.edits."rows" IS 'JSON: the rows after the edit';
 COMMENT ON COLUMN audit.edits."replaced" IS 'JSON: the rows before the edit';
 COMMENT ON COLUMN audit.edits."who" IS 'who made it';
