@@ -21,7 +21,7 @@ from claimflow.stages.rows import CLAIMS_OF, Claim, ClaimsField, SampleField, Si
 from claimflow.stages.tables import Claims, Samples, build
 from claimflow.stages.text.citations import find_marks
 from claimflow.stages.text.locate import source_sentences
-from claimflow.stages.tools import LLM, Failure, Form, Question
+from claimflow.stages.tools import LLM, Failure, Form, Parser, Question
 
 _CONTEXT: Final = "context"
 """The blank of a prompt for what a reader of the text knows."""
@@ -87,8 +87,10 @@ class DecomposeClaims(Stage):
         return frozenset({self.of})
 
     def ignores(self) -> frozenset[str]:
-        """The language model, without a prompt for it."""
-        return frozenset() if self.prompt else frozenset({"llm"})
+        """The language model without a prompt for it; the parser where no sentence is split."""
+        if self.prompt:
+            return frozenset({"parser"})
+        return frozenset({"llm"} if self.atomicity == "high" else {"llm", "parser"})
 
     def languages(self) -> frozenset[str] | None:
         """English by rules, which keep a sentence of another language as one claim."""
@@ -106,7 +108,9 @@ class DecomposeClaims(Stage):
         per_call = self.texts_per_call
         return Form(prompt, "texts", answer, per_call, keep_part=False, about=_CONTEXT)
 
-    def run(self, samples: Samples, *, llm: LLM | None = None) -> Claims:
+    def run(
+        self, samples: Samples, *, llm: LLM | None = None, parser: Parser | None = None
+    ) -> Claims:
         """One row per claim and per sentence that claims nothing, in the order of the samples.
 
         The rows of a sample are in the order of its text. A sample whose text is missing or empty
@@ -122,9 +126,9 @@ class DecomposeClaims(Stage):
         }
         contexts = contexts_of(samples, self.context)
         if self.citation_markers == "remove":
-            made = self._without_markers(unsupplied, contexts, llm)
+            made = self._without_markers(unsupplied, contexts, llm, parser)
         else:
-            made = self._made(unsupplied, contexts, llm)
+            made = self._made(unsupplied, contexts, llm, parser)
         if not supplied:
             return build(Claim, made)
         rows = list(made)
@@ -143,26 +147,34 @@ class DecomposeClaims(Stage):
         return dict(supplied.iter_rows())
 
     def _made(
-        self, texts: Mapping[str, str], contexts: Mapping[str, Context], llm: LLM | None
+        self,
+        texts: Mapping[str, str],
+        contexts: Mapping[str, Context],
+        llm: LLM | None,
+        parser: Parser | None,
     ) -> Iterator[dict[str, Any]]:
         if llm is None:
-            return self._by_rules(texts, contexts)
+            return self._by_rules(texts, contexts, parser)
         return self._by_llm(texts, contexts, llm)
 
     def _without_markers(
-        self, texts: Mapping[str, str], contexts: Mapping[str, Context], llm: LLM | None
+        self,
+        texts: Mapping[str, str],
+        contexts: Mapping[str, Context],
+        llm: LLM | None,
+        parser: Parser | None,
     ) -> Iterator[dict[str, Any]]:
         """Claims of the texts without markers, with their places in the texts as they are."""
         marked = {sample_id: find_marks(text, None) for sample_id, text in texts.items()}
         bare = {sample_id: one.text for sample_id, one in marked.items() if one.text.strip()}
-        for row in self._made(bare, contexts, llm):
+        for row in self._made(bare, contexts, llm, parser):
             if row["start"] is not None:
                 span = marked[row["sample_id"]].original(row["start"], row["end"])
                 row |= {"start": span.start, "end": span.end}
             yield row
 
     def _by_rules(
-        self, texts: Mapping[str, str], contexts: Mapping[str, Context]
+        self, texts: Mapping[str, str], contexts: Mapping[str, Context], parser: Parser | None
     ) -> Iterator[dict[str, Any]]:
         for sample_id, text in texts.items():
             found = take_apart(
@@ -170,6 +182,7 @@ class DecomposeClaims(Stage):
                 atomicity=self.atomicity,
                 coverage=self.coverage,
                 context=contexts.get(sample_id, NO_CONTEXT),
+                parser=parser,
             )
             yield from (self._row(sample_id, one) for one in found)
 

@@ -11,6 +11,7 @@ The rules are for English. A sentence of another language, one longer than 1,500
 one that they cannot split with certainty is a claim as it stands.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
@@ -36,7 +37,7 @@ from claimflow.stages.claim_rules.questions import (
 )
 from claimflow.stages.claim_rules.reading import NonClaim, Sentence, read_sentences
 from claimflow.stages.claim_rules.simplify import drop_details, without_connective
-from claimflow.stages.claim_rules.split import split_clause
+from claimflow.stages.claim_rules.split import split_sentence
 from claimflow.stages.claim_rules.tags import tag
 from claimflow.stages.claim_rules.tokens import (
     Clause,
@@ -46,7 +47,9 @@ from claimflow.stages.claim_rules.tokens import (
     tokenize,
     trim_punctuation,
 )
+from claimflow.stages.claim_rules.trees import Piece, claim_text
 from claimflow.stages.text.sentences import Span
+from claimflow.stages.tools import Parser
 
 Extent = Literal["low", "high"]
 
@@ -68,24 +71,46 @@ class TextClaim(NamedTuple):
     ambiguous: str | None = None
 
 
+class _How(NamedTuple):
+    """How finely sentences are split, how much of them is kept, and the parser for the former."""
+
+    atomicity: Extent
+    coverage: Extent
+    parser: Parser | None
+
+
 def decompose(
-    text: str, *, atomicity: Extent, coverage: Extent, context: Context = NO_CONTEXT
+    text: str,
+    *,
+    atomicity: Extent,
+    coverage: Extent,
+    context: Context = NO_CONTEXT,
+    parser: Parser | None = None,
 ) -> list[TextClaim]:
-    """Claims of `text` in the order of the text, each once."""
-    found = take_apart(text, atomicity=atomicity, coverage=coverage, context=context)
+    """Claims of `text` in the order of the text, each once; as `take_apart`."""
+    found = take_apart(text, atomicity=atomicity, coverage=coverage, context=context, parser=parser)
     return [one for one in found if isinstance(one, TextClaim)]
 
 
 def take_apart(
-    text: str, *, atomicity: Extent, coverage: Extent, context: Context = NO_CONTEXT
+    text: str,
+    *,
+    atomicity: Extent,
+    coverage: Extent,
+    context: Context = NO_CONTEXT,
+    parser: Parser | None = None,
 ) -> list[TextClaim | NonClaim]:
     """Claims of `text`, each once, and its sentences that claim nothing, in the order of the text.
 
-    `context` is what the reader of the text knows.
+    `context` is what the reader of the text knows. High atomicity needs a `parser`; without one
+    it raises `ValueError`.
     """
+    if atomicity == "high" and parser is None:
+        raise ValueError("high atomicity needs a parser")
     claims: dict[str, TextClaim] = {}
     question = _question(context)
     resolver = PronounResolver(_clause(question))
+    how = _How(atomicity, coverage, parser)
     units = read_sentences(text, context, each_cell=atomicity == "high")
     place = _answering(units, text, question)
     for number, unit in enumerate(units):
@@ -101,7 +126,7 @@ def take_apart(
                     resolver.remember(_clause(statement.claim), who=who)
                 claims[statement.claim] = statement
         if isinstance(sentence, Sentence) and sentence.start < sentence.end:
-            for claim in _sentence_claims(text, sentence, resolver, atomicity, coverage):
+            for claim in _sentence_claims(text, sentence, resolver, how):
                 claims.setdefault(claim.claim, claim)
     nothing = [unit for n, unit in enumerate(units) if isinstance(unit, NonClaim) and n != place]
     return sorted([*claims.values(), *nothing], key=lambda one: (one.start, one.end))
@@ -214,24 +239,22 @@ def _capital(claim: str) -> str:
 
 
 def _sentence_claims(
-    text: str, unit: Sentence, resolver: PronounResolver, atomicity: Extent, coverage: Extent
+    text: str, unit: Sentence, resolver: PronounResolver, how: _How
 ) -> list[TextClaim]:
     """The claims of a sentence; those in other words have the place of the whole sentence."""
     place = Span(unit.start, unit.end)
     if unit.said is None:
-        claims = _claims(text, place, resolver, atomicity, coverage)
+        claims = _claims(text, place, resolver, how)
         if unit.cut:
             claims = [_marked(one._replace(claim=_capital(one.claim))) for one in claims]
         return claims
     if unit.whole:
         return [TextClaim(unit.said, *place)]
-    claims = _claims(unit.said, Span(0, len(unit.said)), resolver, atomicity, coverage)
+    claims = _claims(unit.said, Span(0, len(unit.said)), resolver, how)
     return [one._replace(start=place.start, end=place.end) for one in claims]
 
 
-def _claims(
-    text: str, sentence: Span, resolver: PronounResolver, atomicity: Extent, coverage: Extent
-) -> list[TextClaim]:
+def _claims(text: str, sentence: Span, resolver: PronounResolver, how: _How) -> list[TextClaim]:
     whole = _whole(text[sentence.start : sentence.end], sentence)
     if sentence.end - sentence.start > _LONGEST:
         return [whole]
@@ -244,17 +267,20 @@ def _claims(
         return [_marked(whole)]
     resolved = resolver.resolve(clause)
     resolver.remember(clause, resolved)
-    if (atomicity, coverage) == ("low", "high"):
+    if (how.atomicity, how.coverage) == ("low", "high"):
         return [_marked(_replaced(text, sentence, clause, resolved))]
     reduced = without_connective(clause)
-    if coverage == "low":
+    if how.coverage == "low":
         reduced = drop_details(reduced)
     if resolved != clause:
         reduced = _carried_over(reduced, clause, resolved)
-    parts = split_clause(reduced) if atomicity == "high" else [reduced]
-    if parts == [resolved] or not all(parts):
+    parser = how.parser if how.atomicity == "high" and reduced else None
+    claims = _split(reduced, sentence, parser) if parser else []
+    if claims:
+        return [_marked(claim) for claim in claims]
+    if reduced == resolved or not reduced:
         return [_marked(_replaced(text, sentence, clause, resolved))]
-    return [_marked(_claim(part, sentence)) for part in parts]
+    return [_marked(_claim(reduced, sentence))]
 
 
 def _whole(sentence: str, span: Span) -> TextClaim:
@@ -304,3 +330,44 @@ def _carried_over(reduced: Clause, clause: Clause, resolved: Clause) -> Clause:
 def _claim(part: Clause, sentence: Span) -> TextClaim:
     start, end = source_span(part) or sentence
     return TextClaim(render(part), start, end)
+
+
+def _split(clause: Clause, sentence: Span, parser: Parser) -> list[TextClaim]:
+    """The statements of a clause; none where it is one."""
+    # The parser knows sentences, which end in a full stop.
+    said = f"{text_of(clause)}."
+    places = _Places(clause)
+    return [
+        TextClaim(claim_text(pieces), *(places.of(pieces) or sentence))
+        for pieces in split_sentence(said, parser.parse([said]).get(said, ()))
+    ]
+
+
+class _Places:
+    """Where the words of a clause, put together as `text_of` does, stand in the text."""
+
+    def __init__(self, clause: Clause) -> None:
+        self._clause = clause
+        self._starts: list[int] = []
+        length = 0
+        for number, token in enumerate(clause):
+            length += token.spaced and number > 0
+            self._starts.append(length)
+            length += len(token.text)
+
+    def of(self, pieces: Sequence[Piece]) -> tuple[int, int] | None:
+        """The span of the pieces that are not repeated; None where all are."""
+        spans = [span for piece in pieces if (span := self._span(piece)) is not None]
+        if not spans:
+            return None
+        return min(start for start, _ in spans), max(end for _, end in spans)
+
+    def _span(self, piece: Piece) -> tuple[int, int] | None:
+        if piece.start < 0:
+            return None
+        number = bisect_right(self._starts, piece.start) - 1
+        token = self._clause[number]
+        if token.start < 0:  # The antecedent of a pronoun stands elsewhere.
+            return None
+        start = token.start + piece.start - self._starts[number]
+        return min(start, token.end), min(start + piece.end - piece.start, token.end)

@@ -1,302 +1,295 @@
-"""High atomicity: split a clause into clauses that each state one thing.
+"""High atomicity: the statements of a parsed sentence, each with its subject.
 
-Every rule takes a clause and gives its parts in text order, or nothing when it does not
-apply or is not certain. "or" is never split: neither side of it is claimed.
+They are read off the dependency tree: clauses and predicates that "and" joins, appositions,
+relative clauses and participles that tell more of a noun, "Born in ...", examples, the members of
+lists, and several adjuncts of one verb. Nothing is read out of conditions, questions, attitudes
+and reported speech, and "or" is never split: neither side of it is claimed.
 """
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Collection, Sequence
+from typing import Final
 
-from claimflow.stages.claim_rules.clauses import (
-    ClauseStructure,
-    clause_structure,
-    first_finite_verb,
-    is_negated,
-    main_verb,
-    split_time_and_place,
+from claimflow.stages.claim_rules.coordinated import divided, predicates, statements
+from claimflow.stages.claim_rules.detached import (
+    CONDITIONS,
+    CONTRASTS,
+    PAST_OF_GERUND,
+    RELATIVE_TAGS,
+    STATES,
+    Detached,
+    detached_parts,
+    has_number,
+    is_predicate,
+    nearest_noun,
+    noun_phrase,
 )
-from claimflow.stages.claim_rules.lexicon import (
-    INTRANSITIVE,
-    PARTICIPLE_ONLY,
-    is_past_or_participle,
+from claimflow.stages.claim_rules.lexicon import EVENT_PARTICIPLES, possessive
+from claimflow.stages.claim_rules.trees import (
+    Piece,
+    Pieces,
+    Tree,
+    added,
+    again,
+    claim_text,
+    joined,
+    trimmed,
 )
-from claimflow.stages.claim_rules.parentheticals import split_parenthetical
-from claimflow.stages.claim_rules.predicate_nominals import (
-    split_coordinated_nominals,
-    split_participial_clause,
-    split_relative_clause,
-)
-from claimflow.stages.claim_rules.tags import FINITE
-from claimflow.stages.claim_rules.tokens import (
-    Clause,
-    Token,
-    repeated_subject,
-    trim_punctuation,
-    without_positions,
-)
+from claimflow.stages.tools import Word
 
-# Coordinated clauses.
-
-_PAIRED_CLAUSES: Final = frozenset({"either", "neither", "only", "rather", "both", "between"})
-_CONTRASTS: Final = frozenset({"while", "whereas"})
-_SUBJECT_STARTS: Final = frozenset({"determiner", "name", "noun", "pronoun", "adjective"})
+_MOST_CLAIMS: Final = 40
+_UNSPLIT: Final = frozenset({"either", "neither"})
+_PLACE_CASES: Final = frozenset({"in", "at", "on"})
 
 
-def split_semicolons(clause: Clause) -> list[Clause]:
-    """Clauses on both sides of a semicolon, when each has a verb of its own."""
-    for index, token in enumerate(clause):
-        if token.tag == "semicolon":
-            left, right = trim_punctuation(clause[:index]), trim_punctuation(clause[index + 1 :])
-            if _is_clause(left) and _is_clause(right):
-                return [left, right]
-            return []
-    return []
-
-
-def split_coordinated_clauses(clause: Clause) -> list[Clause]:
-    """ "A did this, and B did that": two clauses, each with its subject."""
-    if clause[0].tag == "subordinator" or _PAIRED_CLAUSES & {token.low for token in clause}:
+def split_sentence(text: str, words: Sequence[Word]) -> list[Pieces]:
+    """The statements of a sentence with the tree `words`; empty where it stays whole."""
+    if not words or len([word for word in words if word.relation == "root"]) != 1:
         return []
-    for index, token in enumerate(clause):
-        if token.tag in ("relative", "subordinator", "semicolon") and token.low not in _CONTRASTS:
-            return []
-        if not _is_coordinator(clause, index):
-            continue
-        left, right = trim_punctuation(clause[:index]), trim_punctuation(clause[index + 1 :])
-        if (
-            _is_clause(left)
-            and right
-            and right[0].tag in _SUBJECT_STARTS
-            and _starts_with_subject(right)
-        ):
-            return [left, right]
-    return []
+    tree = Tree(text, words)
+    if not _is_statement(tree):
+        return []
+    splitter = _Splitter(tree)
+    splitter.add_clause(tree.root, range(len(words)))
+    found = {claim_text(pieces): pieces for pieces in splitter.claims if pieces}
+    if not 1 < len(found) <= _MOST_CLAIMS or not _keeps_quotations(tree, found.values()):
+        return []
+    return list(found.values())
 
 
-def _is_coordinator(clause: Clause, index: int) -> bool:
-    token = clause[index]
-    if token.low in _CONTRASTS:
-        return index > 0 and clause[index - 1].tag == "comma"
-    return token.low in ("and", "but")
-
-
-def _is_clause(clause: Clause) -> bool:
-    return bool(clause) and clause_structure(clause) is not None
-
-
-def _starts_with_subject(right: Clause) -> bool:
-    """Whether a subject and its verb follow, with no possible list between them."""
-    found = clause_structure(right)
-    if found is None or found.subject != 0 or found.finite > 12:
+def _is_statement(tree: Tree) -> bool:
+    """Whether a sentence has a subject and a finite verb, and neither asks nor sets a condition."""
+    conditions = any(
+        low in CONDITIONS and tree.relation(index) in ("mark", "advmod")
+        for index, low in enumerate(tree.lows)
+    )
+    if tree.texts[-1] == "?" or conditions or _UNSPLIT & set(tree.lows):
         return False
-    subject = right[: found.verb]
-    if any(token.tag in ("coordinator", "participle") for token in subject):
-        return False
-    return subject[0].tag in ("determiner", "pronoun", "name") or len(subject) <= 3
+    return tree.finite(tree.root) is not None and tree.subject(tree.root) is not None
 
 
-# Coordinated verb phrases.
-
-_PAIRED: Final = frozenset({"either", "neither", "only", "rather"})
-_BOTH: Final = frozenset({"both", "between"})
-_TIMES: Final = frozenset("then later subsequently eventually after before until since".split())
-
-
-class _VerbPhrase(NamedTuple):
-    """One coordinated verb phrase: `clause[start:end]`, and the auxiliaries it shares."""
-
-    start: int
-    end: int
-    shared: Clause
-
-
-def split_coordinated_verb_phrases(clause: Clause) -> list[Clause]:
-    """ "X did this and did that": one clause for each verb phrase, each with the subject."""
-    found = clause_structure(clause)
-    if found is None or clause[found.verb - 1].low == "both":
-        return []
-    if _PAIRED & {token.low for token in clause[found.verb :]}:
-        return []
-    parts = _coordinated_verb_phrases(clause, found)
-    if len(parts) < 2:
-        return []
-    adjunct, subject = clause[: found.subject], clause[found.subject : found.verb]
-    whole = [trim_punctuation(clause[part.start : part.end]) for part in parts]
-    tail = _complement(whole[-1])
-    results = []
-    for position, (part, phrase) in enumerate(zip(parts, whole, strict=True)):
-        last = position == len(parts) - 1
-        if not last and phrase[-1].tag in ("preposition", "relative"):
-            return []
-        full = phrase if last or _complement(phrase) else (*phrase, *without_positions(tail))
-        if not position:
-            results.append((*adjunct, *subject, *full))
-            continue
-        opening = () if _has_own_time(phrase) else adjunct
-        results.append((*repeated_subject((*opening, *subject)), *part.shared, *full))
-    return results
-
-
-def _coordinated_verb_phrases(clause: Clause, found: ClauseStructure) -> list[_VerbPhrase]:
-    """The verb phrases; only one when none are coordinated or the structure is uncertain."""
-    parts: list[_VerbPhrase] = []
-    start, shared = found.verb, Clause()
-    commas: list[int] = []
-    paired = False  # the next "and" belongs to "between" or "both"
-    index = found.main + 1
-    while index < len(clause):
-        token = clause[index]
-        if token.tag in ("relative", "subordinator", "semicolon"):
-            break
-        begins = (token.low in ("and", "but") and not paired) or token.tag == "comma"
-        paired = token.low in _BOTH or (paired and token.low != "and")
-        after = index + 1 + (token.tag == "comma" and _is_and(clause, index + 1))
-        new = _shared_auxiliaries(clause, found, after) if begins else None
-        if new is None:
-            if token.tag in FINITE:
-                return []  # a second verb that nothing coordinates: the structure is unknown
-            index += 1
-            continue
-        if token.tag == "comma" and after == index + 1:
-            commas.append(len(parts))
-        parts.append(_VerbPhrase(start, index, shared))
-        start, shared = after, new
-        index = _after_verb_group(clause, after)
-    parts.append(_VerbPhrase(start, len(clause), shared))
-    last_is_and = clause[start - 1].low in ("and", "but")
-    return parts if not commas or last_is_and else parts[:1]
-
-
-def _is_and(clause: Clause, index: int) -> bool:
-    return index < len(clause) and clause[index].low in ("and", "but")
-
-
-def _after_verb_group(clause: Clause, index: int) -> int:
-    while clause[index].tag == "adverb":
-        index += 1
-    return main_verb(clause, index) + 1
-
-
-def _shared_auxiliaries(clause: Clause, found: ClauseStructure, start: int) -> Clause | None:
-    """Auxiliaries that a verb phrase at `start` shares; None when none begins there."""
-    index = start
-    while index < len(clause) and clause[index].tag == "adverb":
-        index += 1
-    if index >= len(clause):
-        return None
-    head, group = clause[index], clause[found.finite : found.main + 1]
-    auxiliaries = tuple(token for token in group[:-1] if token.tag != "adverb")
-    sharing = without_positions(auxiliaries) if auxiliaries and not is_negated(group) else None
-    if head.tag in ("be", "have", "modal"):
-        return ()
-    if head.tag == "verb":
-        ambiguous = is_past_or_participle(head.low)
-        if ambiguous and len(group) == 1 and group[0].tag == "be":
-            return None if _continues_participle(clause, found.main, index) else ()
-        if not auxiliaries or not ambiguous:
-            return ()
-        adjacent = start == found.main + 2
-        return sharing if adjacent or _continues_auxiliary(clause, index, group) else ()
-    if head.tag == "participle":
-        if group[-1].tag == "participle" and sharing is not None:
-            return (
-                sharing if clause[start - 1].tag != "comma" or _is_in_list(clause, start) else None
-            )
-        finite_form = head.low not in PARTICIPLE_ONLY and group[-1].tag == "verb"
-        return () if finite_form and _is_in_list(clause, start) else None
-    if head.tag == "base" and group[0].tag == "modal" and group[-1].tag == "base":
-        return sharing
-    return None
-
-
-def _continues_participle(clause: Clause, main: int, index: int) -> bool:
-    """Whether a past form is coordinated with a participle: "is a novel written and sold"."""
-    present = clause[main].low not in ("was", "were")
-    return present or any(token.tag == "participle" for token in clause[main:index])
-
-
-def _continues_auxiliary(clause: Clause, index: int, group: Clause) -> bool:
-    """Whether a form continues a passive or perfect: "was waived and claimed by"."""
-    if group[-1].low == "born" or clause[index].low in INTRANSITIVE:
-        return group[0].tag == "have"
-    following = clause[index + 1] if index + 1 < len(clause) else None
-    if following is not None and following.low == "to" and clause[-1] is not following:
-        return group[0].tag == "have" or clause[index + 2].tag != "base"
-    if group[0].tag == "have" and all(token.low != "been" for token in group):
-        return True
-    return following is None or following.tag == "preposition"
-
-
-def _is_in_list(clause: Clause, start: int) -> bool:
-    """Whether a later "and" with a verb ends the list that continues at `start`."""
-    for index in range(start, len(clause) - 1):
-        if clause[index].tag in ("relative", "subordinator", "semicolon"):
+def _keeps_quotations(tree: Tree, claims: Collection[Pieces]) -> bool:
+    """Whether no claim has a part of a quotation, or one bracket of two."""
+    quotations = list(tree.quotations())
+    for claim in claims:
+        texts = [piece.text for piece in claim]
+        if texts.count("(") != texts.count(")") or texts.count('"') % 2:
             return False
-        if clause[index].low == "and" and clause[index + 1].tag in (*FINITE, "participle"):
-            return True
-    return clause[start - 1].low == "and"
+        starts = {piece.start for piece in claim}
+        for first, last in quotations:
+            inside = {
+                tree.words[n].start in starts
+                for n in range(first, last + 1)
+                if tree.texts[n] not in (",", ".")
+            }
+            if len(inside) > 1:
+                return False
+    return True
 
 
-def _complement(phrase: Clause) -> Clause:
-    """What follows the verb group of a phrase."""
-    finite = first_finite_verb(phrase)
-    if finite is None:
-        finite = next((i for i, t in enumerate(phrase) if t.tag in ("participle", "base")), 0)
-    return phrase[main_verb(phrase, finite) + 1 :] if phrase else ()
+class _Splitter:
+    """Collects the claims of one sentence."""
 
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.claims: list[Pieces] = []
+        self._gone: set[int] = set()
+        self._other: dict[int, str] = {}
 
-def _has_own_time(phrase: Clause) -> bool:
-    return any(_is_time(token) for token in phrase)
+    def add_clause(
+        self,
+        clause: int,
+        allowed: Collection[int],
+        subject: Pieces | None = None,
+        verb: Sequence[Piece] = (),
+    ) -> None:
+        """Add the claims of a clause of its words in `allowed`.
 
+        `subject` stands in place of its own subject, `verb` before its predicate.
+        """
+        tree = self.tree
+        parts = detached_parts(tree, clause, allowed)
+        taken = tree.below_all(part.node for part in parts if not part.stays)
+        self._gone |= taken
+        own = (tree.below(clause) & frozenset(allowed)) - taken
+        chain = predicates(tree, clause, own)
+        named = self._named(clause, own) if subject is None else subject
+        if len(chain) == 1:
+            links = {n for n in tree.of(clause, "cc") if n in own}
+            words = tree.tidied(own - links, self._gone)
+            self._add(clause, words, subject, verb)
+        else:
+            self._add_chain(clause, chain, own, named, subject, verb)
+        for part in parts:
+            self._add_detached(part, clause, named)
 
-def _is_time(token: Token) -> bool:
-    return token.tag == "number" or token.low in _TIMES
+    def _named(self, clause: int, own: frozenset[int]) -> Pieces:
+        """The subject of a clause, to be repeated."""
+        subject = self.tree.subject(clause)
+        if subject is None:
+            return []
+        words = self.tree.tidied(self.tree.below(subject) & own, self._gone)
+        return self.tree.pieces(words, again=True)
 
+    def _add(
+        self, predicate: int, words: list[int], subject: Pieces | None, verb: Sequence[Piece]
+    ) -> None:
+        pieces = self.tree.pieces(words, other=self._other)
+        if subject is not None:
+            pieces = joined([*subject, *verb], pieces)
+        self.claims += statements(self.tree, predicate, pieces)
 
-# All rules in order.
+    def _add_chain(
+        self,
+        clause: int,
+        chain: Sequence[int],
+        own: frozenset[int],
+        named: Pieces,
+        subject: Pieces | None,
+        verb: Sequence[Piece],
+    ) -> None:
+        """Add a claim for each of several predicates of one subject."""
+        tree = self.tree
+        for predicate in divided(tree, chain, own):
+            words = tree.tidied(predicate.words, self._gone)
+            pieces = tree.pieces(words, other=self._other)
+            if predicate.verb != clause:
+                auxiliaries = self._shared_auxiliaries(clause, predicate.verb, verb)
+                pieces = joined([*named, *auxiliaries], pieces)
+            elif subject is not None:
+                pieces = joined([*subject, *verb], pieces)
+            pieces = joined(pieces, tree.pieces(predicate.shared, again=True))
+            self.claims += statements(tree, predicate.verb, pieces)
 
-_RULES: Final[tuple[Callable[[Clause], list[Clause]], ...]] = (
-    split_semicolons,
-    split_parenthetical,
-    split_coordinated_clauses,
-    split_relative_clause,
-    split_coordinated_verb_phrases,
-    split_participial_clause,
-    split_coordinated_nominals,
-    split_time_and_place,
-)
-_MOST_PARTS: Final = 40
-_SIGNS: Final = frozenset(".°%$€£¥+=/#&@×")
-_CONDITIONS: Final = frozenset({"if", "unless", "whether", "lest"})
+    def _shared_auxiliaries(
+        self, clause: int, predicate: int, verb: Sequence[Piece]
+    ) -> list[Piece]:
+        """The auxiliaries of a clause for a further predicate that has no finite form."""
+        tree = self.tree
+        if tree.auxiliaries(predicate) or tree.tag(predicate) in ("VBD", "VBZ", "VBP"):
+            return []
+        verbal = tree.tag(predicate) in ("VBN", "VBG", "VB")
+        kept = [n for n in tree.auxiliaries(clause) if tree.relation(n) != "cop" or not verbal]
+        return [*verb, *tree.pieces(kept, again=True)]
 
+    # What is detached.
 
-def split_clause(clause: Clause) -> list[Clause]:
-    """The statements of a clause in the order found; the clause alone when it is one.
+    def _add_detached(self, part: Detached, clause: int, subject: Pieces) -> None:
+        tree, node = self.tree, part.node
+        words = tree.below(node)
+        match part.kind:
+            case "clause":
+                self.add_clause(node, words - self._links(node))
+            case "contrast" | "reason":
+                marks = tree.of(node, "mark", "advmod")
+                dropped = {n for n in marks if tree.lows[n] in CONTRASTS | {"because"}}
+                self.add_clause(node, words - dropped)
+            case "opening":
+                be = self._be(node, clause, plural=tree.is_plural(clause))
+                self.add_clause(node, words, subject, [be])
+            case "gerund" | "after":
+                self._other[node] = PAST_OF_GERUND[tree.lows[node]]
+                self.add_clause(node, words - set(tree.of(node, "mark")), subject)
+                del self._other[node]
+            case "appositive" | "participle":
+                about, plural_noun = self._about(part, clause, subject)
+                be = self._be(node, clause, plural=plural_noun)
+                if part.kind == "participle":
+                    self.add_clause(node, words, about, [be])
+                else:
+                    self._add_appositive(part, [*about, be])
+            case "relative":
+                self._add_relative(part, clause, subject)
 
-    A clause with punctuation that no rule covers (colons, dashes, single quotation marks) or
-    with a condition is left whole.
-    """
-    done: list[Clause] = []
-    waiting = [clause]
-    while waiting:
-        part = trim_punctuation(waiting.pop())
-        pieces = _split_once(part) if len(done) + len(waiting) < _MOST_PARTS else []
-        if pieces:
-            waiting.extend(reversed(pieces))
-        elif part:
-            done.append(part)
-    return done
+    def _links(self, node: int) -> set[int]:
+        """The conjunctions and marks that a coordinated clause begins with."""
+        tree = self.tree
+        outer = {n for n in tree.children[node] if tree.relation(n) in ("cc", "mark")}
+        outer |= {n for n in tree.children[node] if tree.lows[n] == "so" and n < node}
+        return outer
 
+    def _be(self, node: int, clause: int, *, plural: bool) -> Piece:
+        """The form of "be" for a participle or an apposition: an event is in the past."""
+        tree = self.tree
+        event = tree.tag(node) == "VBN" and tree.lows[node] not in STATES
+        dated = event and has_number(tree, tree.below(node))
+        if dated or tree.lows[node] in EVENT_PARTICIPLES or tree.is_past(clause):
+            return added("were" if plural else "was")
+        return added("are" if plural else "is")
 
-def _split_once(clause: Clause) -> list[Clause]:
-    if not clause or any(_is_unsupported(token.tag, token.low) for token in clause):
-        return []
-    for rule in _RULES:
-        pieces = rule(clause)
-        if pieces:
-            return pieces
-    return []
+    def _about(self, part: Detached, clause: int, subject: Pieces) -> tuple[Pieces, bool]:
+        """What a part tells more of: the subject, if that is on a predicate noun, or its noun."""
+        tree = self.tree
+        if is_predicate(tree, part.head, clause) and tree.subject(clause) is not None:
+            return subject, tree.is_plural(clause)
+        return self._noun(part.head), tree.is_plural_noun(part.head)
 
+    def _noun(self, noun: int) -> Pieces:
+        """A noun phrase to be repeated; "a city" is then "the city"."""
+        pieces = self.tree.pieces(noun_phrase(self.tree, noun), again=True)
+        if pieces and pieces[0].low in ("a", "an"):
+            pieces[0] = pieces[0]._replace(text="the")
+        return pieces
 
-def _is_unsupported(kind: str, low: str) -> bool:
-    return (kind == "punctuation" and low not in _SIGNS) or low in _CONDITIONS
+    def _add_appositive(self, part: Detached, opening: Pieces) -> None:
+        tree, node = self.tree, part.node
+        inner = detached_parts(tree, node, tree.below(node))
+        taken = tree.below_all(one.node for one in inner)
+        self._gone |= taken
+        words = tree.tidied(tree.below(node) - taken, self._gone)
+        self.claims += statements(tree, node, joined(opening, tree.pieces(words)))
+        for one in inner:
+            self._add_detached(one, node, opening[:-1])
+
+    # Relative clauses.
+
+    def _add_relative(self, part: Detached, clause: int, subject: Pieces) -> None:
+        tree, node = self.tree, part.node
+        words = tree.below(node)
+        pronoun = min(n for n in words if tree.tag(n) in RELATIVE_TAGS)
+        about, _ = self._about(part, clause, subject)
+        head = part.head
+        if tree.lows[pronoun] in ("which", "where") and is_predicate(tree, head, clause):
+            nearest = nearest_noun(tree, node)
+            if nearest is not None and nearest != head:
+                head, about = nearest, self._noun(nearest)
+        above, relation = tree.words[pronoun].head, tree.relation(pronoun)
+        if above == node and relation in ("nsubj", "nsubj:pass"):
+            self.add_clause(node, words - {pronoun}, about)
+        elif tree.tag(pronoun) == "WP$":
+            self._add_possessed(node, pronoun, about)
+        elif above == node and tree.subject(node) is not None:
+            self._add_moved(node, pronoun, head, about)
+
+    def _add_possessed(self, node: int, pronoun: int, about: Pieces) -> None:
+        """ "whose father was a judge": X's father was a judge."""
+        tree = self.tree
+        noun = tree.words[pronoun].head
+        if tree.words[noun].head != node or tree.relation(noun) not in ("nsubj", "nsubj:pass"):
+            return
+        owner = about[-1]._replace(text=possessive(about[-1].text))
+        named = tree.pieces(n for n in sorted(tree.below(noun)) if n > pronoun)
+        self.add_clause(node, tree.below(node) - tree.below(noun), [*about[:-1], owner, *named])
+
+    def _add_moved(self, node: int, pronoun: int, head: int, about: Pieces) -> None:
+        """A relative clause with the noun where its pronoun would stand in a sentence."""
+        tree = self.tree
+        words = tree.below(node)
+        low, relation = tree.lows[pronoun], tree.relation(pronoun)
+        if relation == "obj":
+            rest = tree.tidied(words - {pronoun})
+            place = rest.index(node) + 1
+            while place < len(rest) and tree.relation(rest[place]) == "compound:prt":
+                place += 1
+            behind = tree.pieces(rest[place:])
+            self.claims.append([*joined(tree.pieces(rest[:place]), about), *behind])
+        elif low in ("where", "when"):
+            if low == "when" and not has_number(tree, tree.below(head)):
+                return
+            case = next((tree.lows[n] for n in tree.of(head, "case")), "in")
+            opening = added(case if case in _PLACE_CASES else "in", "IN")
+            rest = tree.tidied(words - {pronoun})
+            self.claims.append(joined(tree.pieces(rest), [opening, *again(about)]))
+        elif relation == "obl" and tree.has(pronoun, "case"):
+            case_words = tree.pieces(tree.of(pronoun, "case"))
+            rest = tree.tidied(words - tree.below(pronoun))
+            self.claims.append(trimmed(joined(tree.pieces(rest), joined(case_words, again(about)))))

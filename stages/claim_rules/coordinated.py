@@ -1,0 +1,567 @@
+"""One statement for each member of a coordination, each example and each adjunct."""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from claimflow.stages.claim_rules.detached import (
+    are_joined,
+    is_negated,
+    is_none,
+    stands_behind,
+)
+from claimflow.stages.claim_rules.lexicon import INTRANSITIVE, indefinite_article
+from claimflow.stages.claim_rules.trees import (
+    NAME_TAGS,
+    Piece,
+    Pieces,
+    Tree,
+    added,
+    again,
+    joined,
+    trimmed,
+)
+from claimflow.stages.text.word_lists import word_set
+
+_OBJECTS: Final = ("obj", "obl", "obl:agent")
+_TOGETHER: Final = word_set(
+    "between together jointly collectively combined respectively both among alike"
+)
+"""With these words a coordination says something of its members together."""
+_RECIPROCAL: Final = word_set(
+    """met meet married marry divorced differ differed similar different equal separated merged
+    joined combined agree agreed compared mixed"""
+)
+_MIXED: Final = word_set(
+    """mix mixture mixtures combination combinations relationship relationships relations war wars
+    conflict difference differences comparison union merger merging pair range variety set series
+    blend group sum ratio balance collaboration tension border distance number total majority
+    percent average match marriage partnership alliance treaty rivalry friendship similarity
+    similarities interaction interactions link links connection"""
+)
+"""Nouns that the members behind them make up together."""
+_COLOURS: Final = word_set(
+    "black white red blue green yellow brown grey gray gold golden silver orange purple pink"
+)
+_SCOPED: Final = word_set(
+    "only mostly mainly primarily exclusively first last most least best more less rather twice"
+)
+"""Adverbs whose meaning depends on all that follows."""
+
+_ADJUNCTS: Final = word_set(
+    """in at on near as with by under alongside during for against after before throughout within
+    across"""
+)
+_TIME_CASES: Final = frozenset({"", "in", "on", "during", "at", "since", "throughout", "by"})
+_FIXED_CASES: Final = word_set("from to between than until till")
+"""Cases of which two make one statement: "from 1990 to 1995"."""
+_WITH_ARGUMENT: Final = word_set(
+    """put placed based divided split compared associated replaced provided filled equipped known
+    regarded considered described used referred defined classified depends depend focused focuses
+    consists rose fell increased decreased turned"""
+)
+"""Verbs that say little without the phrase that follows."""
+_TIME: Final = re.compile(
+    r"""(?:\d{3,4}s?|january|february|march|april|may|june|july|august|september|october|november
+    |december|monday|tuesday|wednesday|thursday|friday|saturday|sunday|years?|months?|days?
+    |century|decades?|weeks?|morning|night|season|age)""",
+    re.VERBOSE,
+)
+_CLAUSE_TAGS: Final = frozenset({"VBD", "VBZ", "VBP", "VBG", "VBN"})
+_MOST_ADJUNCTS: Final = 4
+
+
+# Predicates.
+
+
+def predicates(tree: Tree, clause: int, own: frozenset[int]) -> list[int]:
+    """The predicate of a clause and those coordinated with it that share its subject.
+
+    The first alone where it is not certain that each of them is claimed.
+    """
+    found = [index for index in tree.of(clause, "conj") if index in own]
+    contrasted = all({tree.lows[cc] for cc in tree.of(n, "cc")} == {"but"} for n in found)
+    if not found or (is_negated(tree, clause) and not contrasted):
+        return [clause]
+    if {tree.lows[index] for index in tree.children[clause]} & {"both", "either", "neither"}:
+        return [clause]
+    subject = tree.subject(clause)
+    if subject is not None and is_none(tree, subject):
+        return [clause]
+    if all(_shares_subject(tree, clause, index) for index in found):
+        return [clause, *sorted(found)]
+    return [clause]
+
+
+def _shares_subject(tree: Tree, clause: int, member: int) -> bool:
+    if not are_joined(tree, clause, member) or tree.subject(member) is not None:
+        return False
+    if not _is_verbal(tree, member) or not _is_verbal(tree, clause):
+        return False
+    if tree.auxiliaries(member):
+        return True
+    tag = tree.tag(member)
+    if tag in ("VB", "VBG"):
+        return tree.has(clause, "aux")
+    return tag != "VBN" or tree.finite(clause) != clause or tree.tag(clause) == "VBD"
+
+
+def _is_verbal(tree: Tree, index: int) -> bool:
+    return tree.tag(index).startswith("VB") or tree.has(index, "cop")
+
+
+class Predicate(NamedTuple):
+    """A coordinated predicate: its words, and those that it shares with the last one."""
+
+    verb: int
+    words: list[int]
+    shared: list[int]
+
+
+def divided(tree: Tree, chain: Sequence[int], own: frozenset[int]) -> list[Predicate]:
+    """The words of each coordinated predicate.
+
+    What stands behind the last one and hangs on an earlier one is taken for its own; a transitive
+    verb without an object shares that of the last: "designed and built a bicycle".
+    """
+    members = [set(tree.below(index) & own) for index in chain]
+    for place, index in enumerate(chain):
+        for other in chain:
+            if other != index and other in tree.below(index):
+                members[place] -= tree.below(other)
+    behind = {n for words in members[:-1] for n in words if n > chain[-1]}
+    members = [words - behind for words in members[:-1]] + [members[-1] | behind]
+    tail = [
+        n for n in members[-1]
+        if n > chain[-1] and tree.words[n].head in chain and tree.relation(n) not in ("cc", "punct")
+    ]  # fmt: skip
+    last = sorted(tree.below_all(tail) & members[-1])
+    transitive = any(tree.relation(n) in _OBJECTS for n in tail) and _is_verb(tree, chain[-1])
+    found = []
+    for place, index in enumerate(chain):
+        own_words = tree.tidied(
+            n for n in members[place]
+            if not (tree.relation(n).startswith("cc") and tree.words[n].head in chain)
+        )  # fmt: skip
+        following = chain[place + 1] if place + 1 < len(chain) else None
+        bare = following is not None and not any(
+            index < n < following and tree.relation(n) not in ("cc", "punct")
+            for n in tree.children[index]
+        )
+        lends = bare and transitive and _is_verb(tree, index)
+        shares = lends and tree.lows[index] not in INTRANSITIVE
+        found.append(Predicate(index, own_words, tree.tidied(last) if shares else []))
+    return found
+
+
+def _is_verb(tree: Tree, index: int) -> bool:
+    return tree.tag(index).startswith("VB")
+
+
+# One predicate.
+
+
+def statements(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
+    """The statements of one predicate with its subject: for each example, member and adjunct."""
+    if is_negated(tree, predicate) or _is_reciprocal(tree, predicate):
+        return [pieces]
+    return [
+        statement
+        for example in _examples(tree, predicate, pieces)
+        for member in _members(tree, predicate, example)
+        for statement in _adjuncts(tree, predicate, member)
+    ]
+
+
+def _is_reciprocal(tree: Tree, predicate: int) -> bool:
+    lows = [tree.lows[index] for index in sorted(tree.below(predicate))]
+    each_other = any(a in ("each", "one") and b in ("other", "another") for a, b in pairwise(lows))
+    return each_other or tree.lows[predicate] in _RECIPROCAL
+
+
+def _here(tree: Tree, pieces: Pieces) -> frozenset[int]:
+    """The words whose own place is in `pieces`."""
+    starts = {piece.start for piece in pieces if piece.start >= 0}
+    return frozenset(n for n, word in enumerate(tree.words) if word.start in starts)
+
+
+def _places(tree: Tree, pieces: Pieces, words: frozenset[int]) -> list[int]:
+    """Where in `pieces` the words stand."""
+    starts = {tree.words[n].start for n in words}
+    return [place for place, piece in enumerate(pieces) if piece.start in starts]
+
+
+# Examples.
+
+
+def _examples(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
+    """ "in films such as A and B": in films, in A, in B."""
+    here = _here(tree, pieces)
+    for noun in tree.of(predicate, "obj", "obl"):
+        if noun not in here or noun < predicate or is_none(tree, noun):
+            continue
+        for first in tree.of(noun, "nmod"):
+            members = [first, *tree.of(first, "conj")]
+            if first in here and _introduces_examples(tree, first, members):
+                return _with_examples(tree, noun, members, pieces)
+    return [pieces]
+
+
+def _introduces_examples(tree: Tree, first: int, members: Sequence[int]) -> bool:
+    case = [tree.lows[n] for n in sorted(tree.below_all(tree.of(first, "case")))]
+    joined_all = all(
+        are_joined(tree, first, member) and stands_behind(tree, member, (",", "and", "&"))
+        for member in members[1:]
+    )
+    return joined_all and case in (["such", "as"], ["including"])
+
+
+def _with_examples(tree: Tree, noun: int, members: list[int], pieces: Pieces) -> list[Pieces]:
+    first = members[0]
+    shown = set(_places(tree, pieces, tree.below(first)))
+    main = trimmed(piece for place, piece in enumerate(pieces) if place not in shown)
+    case = tree.below_all(tree.of(noun, "case"))
+    before = pieces[: _places(tree, pieces, tree.below(noun) - case)[0]]
+    here = _here(tree, pieces)
+    others = tree.below_all(members[1:])
+    found = [main]
+    for member in members:
+        own = (tree.below(first) - others if member == first else tree.below(member)) & here
+        left_out = tree.below_all(tree.of(member, "case", "cc"))
+        words = tree.quoted(tree.tidied(own - left_out))
+        found.append(joined(again(before), tree.pieces(words)))
+    return found
+
+
+# Members.
+
+
+class _Coordination(NamedTuple):
+    head: int
+    others: list[int]
+
+
+def _members(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
+    """A statement for each member of the longest coordination of nouns, adjectives or infinitives.
+
+    Other coordinations stay whole, so that no statement joins members at random.
+    """
+    here = _here(tree, pieces)
+    found = [
+        one
+        for head in _coordination_heads(tree, predicate, here)
+        if (one := _coordination(tree, predicate, head, here)) is not None
+    ]
+    if not found:
+        return _modified(tree, predicate, predicate, pieces)
+    longest = max(found, key=lambda one: len(one.others))
+    return _each_member(tree, predicate, longest, pieces, here)
+
+
+def _coordination_heads(tree: Tree, predicate: int, here: frozenset[int]) -> list[int]:
+    """The words whose coordination divides the statement, from the predicate outwards."""
+
+    def behind(index: int, *relations: str) -> list[int]:
+        return [n for n in tree.of(index, *relations) if n in here and n > index]
+
+    names = tree.has(predicate, "cop") or tree.relation(predicate) == "appos"
+    heads = [predicate] if names else []
+    heads += behind(predicate, *_OBJECTS, "xcomp")
+    for index in list(heads):
+        if _is_verb(tree, index) and index != predicate:
+            heads += behind(index, "obj", "obl")
+    for index in list(heads):
+        for clause in tree.of(index, "acl"):
+            if tree.tag(clause) in ("VBN", "VBG") and not is_negated(tree, clause):
+                heads += behind(clause, "obl", "obj")
+    for index in list(heads):
+        if tree.tag(index) in ("NN", "NNS") and tree.lows[index] not in _MIXED:
+            heads += behind(index, "nmod")
+    return heads
+
+
+def _coordination(
+    tree: Tree, predicate: int, head: int, here: frozenset[int]
+) -> _Coordination | None:
+    """The coordination of a word, if each of its members is claimed."""
+    others = [n for n in tree.of(head, "conj") if n in here and tree.subject(n) is None]
+    whole = not others or tree.has(head, "cc:preconj")
+    if whole or not all(
+        are_joined(tree, head, n) and stands_behind(tree, n, (",", "and", "&", "but", ";"))
+        for n in others
+    ):
+        return None
+    if {tree.lows[n] for n in tree.below(head) | set(tree.children[predicate])} & _TOGETHER:
+        return None
+    if any(
+        first <= head <= last and set(others) & set(range(first, last + 1))
+        for first, last in tree.quotations()
+    ):
+        return None  # "Love and War" is one title.
+    above = tree.words[head].head
+    if head != predicate and above >= 0 and tree.lows[above] in _MIXED:
+        return None
+    if not _are_alike(tree, predicate, [head, *others]):
+        return None
+    return _Coordination(head, sorted(others))
+
+
+def _are_alike(tree: Tree, predicate: int, members: Sequence[int]) -> bool:
+    head = members[0]
+    tags = {tree.tag(n) for n in members}
+    if tags <= {"JJ", "JJR", "JJS", "VBN", "VBG"} and head == predicate:
+        return True
+    if tree.relation(head) == "xcomp" and tags in ({"VB"}, {"VBG"}):
+        return True
+    if not (tags <= {"NN", "NNS", *NAME_TAGS} or tags <= {"NNS", "CD"}):
+        return False
+    if head == predicate:
+        return True
+    if any(tree.relation(n) == "nummod" for n in tree.children[head]):
+        return False  # "two sons, Ann and Bo" are not two sons each
+    if not tags <= NAME_TAGS or len(members) > 2:
+        return True
+    # "Romeo and Juliet" may be one name.
+    quoted = all(_is_quoted(tree, n) for n in members)
+    return quoted or tree.has(members[1], "det", "nmod:poss", "case")
+
+
+def _is_quoted(tree: Tree, index: int) -> bool:
+    first = min(tree.below(index))
+    return tree.texts[first] in ('"', "“") or tree.texts[max(0, index - 1)] in ('"', "“")
+
+
+def _phrase(tree: Tree, predicate: int, head: int, here: frozenset[int]) -> frozenset[int]:
+    """The words of a coordinated phrase: of a predicate noun those behind its copula."""
+    if head != predicate:
+        return tree.below(head) & here
+    start = max([-1, *tree.of(head, "cop", "aux", "nsubj", "nsubj:pass")])
+    clausal = ("nsubj", "nsubj:pass", "csubj", "expl", "cop", "aux", "punct", "mark", "parataxis")
+    parts = [
+        n for n in tree.children[head]
+        if n > start and tree.relation(n) not in (*clausal, "advcl")
+    ]  # fmt: skip
+    return (tree.below_all(parts) | {head}) & here
+
+
+def _each_member(
+    tree: Tree, predicate: int, found: _Coordination, pieces: Pieces, here: frozenset[int]
+) -> list[Pieces]:
+    head, others = found
+    phrase = _phrase(tree, predicate, head, here)
+    places = _places(tree, pieces, phrase)
+    if not places:
+        return [pieces]
+    first, last = places[0], places[-1]
+    inside = set(places)
+    if any(n not in inside for n in range(first, _places(tree, pieces, frozenset({head}))[0])):
+        return [pieces]
+    # "in 2000" in "into A in 2000 and B in 2003" belongs to the first member.
+    between = trimmed(pieces[n] for n in range(first, last) if n not in inside)
+    before, after = pieces[:first], pieces[last + 1 :]
+    own = phrase - tree.below_all(others)
+    begin = min(min(tree.below(n)) for n in others)
+    tail = [n for n in sorted(own) if n > others[-1] and tree.relation(n) != "punct"]
+    statements_of: list[Pieces] = []
+    for member in (head, *others):
+        is_first, is_last = member == head, member == others[-1]
+        if is_first:
+            words = tree.tidied(n for n in own if n < begin and not _is_link(tree, n, found))
+            core = joined(tree.pieces(words), between)
+        else:
+            core = _other_member(tree, found, member, here, joins=bool(before))
+        shared = tree.pieces(tail or _shared_tail(tree, found, member), again=not is_last)
+        opening = before if is_first else again(before)
+        closing = after if is_last else again(after)
+        statement = [*joined(opening, core), *joined(core, shared)[len(core) :], *closing]
+        if head == predicate:
+            statements_of += _modified(tree, predicate, member, statement)
+        else:
+            statements_of.append(statement)
+    return statements_of
+
+
+def _is_link(tree: Tree, index: int, found: _Coordination) -> bool:
+    return tree.relation(index) == "cc" and tree.words[index].head in (found.head, *found.others)
+
+
+def _other_member(
+    tree: Tree, found: _Coordination, member: int, here: frozenset[int], *, joins: bool
+) -> Pieces:
+    """A member that is not the first, with the article, preposition or "to" of the first."""
+    head, others = found
+    own = tree.below(member) & here
+    for other in others:
+        if other != member and other in own:
+            own -= tree.below(other)
+    links = {
+        n for n in tree.children[member]
+        if tree.relation(n) == "cc" or tree.texts[n] in (",", ";")
+    }  # fmt: skip
+    words = tree.quoted(tree.tidied(own - links))
+    if not words:
+        return []
+    core = tree.pieces(words)
+    if article := _shared_article(tree, head, member, tree.texts[words[0]]):
+        core = joined([article], core)
+    if not tree.has(member, "case", "mark"):
+        markers = tree.of(head, "case")
+        if tree.tag(member) == "VB":
+            markers += [n for n in tree.of(head, "mark") if tree.lows[n] == "to"]
+        core = joined(tree.pieces(sorted(tree.below_all(markers)), again=True), core)
+    return [core[0]._replace(spaced=True), *core[1:]] if joins else core
+
+
+def _shared_article(tree: Tree, head: int, member: int, first: str) -> Piece | None:
+    articles = [tree.lows[n] for n in tree.of(head, "det") if tree.lows[n] in ("a", "an", "the")]
+    if not articles or tree.has(member, "det", "nmod:poss", "case"):
+        return None
+    if articles[0] == "the":
+        bare = not tree.has(member, "amod", "compound")
+        return added("the", "DT") if bare and tree.tag(member) in ("NN", "NNS", "CD") else None
+    singular = tree.tag(member) in ("NN", "NNP")
+    return added(indefinite_article(first), "DT") if singular else None
+
+
+def _shared_tail(tree: Tree, found: _Coordination, member: int) -> list[int]:
+    """ "of the board" in "the chairman and head of the board", for the chairman."""
+    head, last = found.head, found.others[-1]
+    the = [tree.lows[n] for n in tree.of(head, "det")] == ["the"]
+    if member == last or not the or tree.has(member, "nmod"):
+        return []
+    if any(tree.has(n, "det", "nmod:poss", "amod") for n in found.others):
+        return []
+    tails = [
+        n for n in tree.of(last, "nmod")
+        if n > last and [tree.lows[c] for c in tree.of(n, "case")] == ["of"]
+    ]  # fmt: skip
+    return tree.tidied(tree.below_all(tails))
+
+
+def _modified(tree: Tree, predicate: int, noun: int, pieces: Pieces) -> list[Pieces]:
+    """ "a Polish and French physicist": a Polish physicist, a French physicist."""
+    names = tree.has(predicate, "cop") or tree.relation(predicate) == "appos"
+    if not names or not tree.tag(noun).startswith("NN"):
+        return [pieces]
+    coordinated = [n for n in tree.of(noun, "amod") if tree.has(n, "conj") and n < noun]
+    if len(coordinated) != 1:
+        return [pieces]
+    head = coordinated[0]
+    others = sorted(tree.of(head, "conj"))
+    members = [head, *others]
+    places = _places(tree, pieces, tree.below(head))
+    claimed = all(
+        are_joined(tree, head, n) and stands_behind(tree, n, (",", "and")) for n in others
+    )
+    colours = {tree.lows[n] for n in members} & _COLOURS
+    other = any(n > noun or tree.tag(n) in ("NN", "NNS") for n in members)
+    if not places or not claimed or colours or other or tree.has(head, "cc:preconj"):
+        return [pieces]
+    before, rest = pieces[: places[0]], pieces[places[-1] + 1 :]
+    found = []
+    for group in _hyphenated(tree, members):
+        member = group[0]
+        own = tree.below_all(group)
+        if member == head:
+            own -= tree.below_all(n for n in others if n not in group)
+        words = tree.tidied(n for n in own if tree.relation(n) != "cc")
+        opening = before if member == head else again(before)
+        if opening and opening[-1].low in ("a", "an"):
+            article = indefinite_article(tree.texts[words[0]])
+            opening = [*opening[:-1], opening[-1]._replace(text=article)]
+        closing = rest if others[-1] in group else again(rest)
+        found.append([*joined(opening, tree.pieces(words)), *closing])
+    return found
+
+
+def _hyphenated(tree: Tree, members: Sequence[int]) -> list[list[int]]:
+    """Members in groups: those that a hyphen makes one word, as "naturalized-French"."""
+    groups: list[list[int]] = []
+    for member in members:
+        tight = member >= 2 and tree.texts[member - 1] == "-" and not tree.is_spaced(member - 1)
+        if groups and tight and member - 2 in tree.below_all(groups[-1]):
+            groups[-1].append(member)
+        else:
+            groups.append([member])
+    return groups
+
+
+# Adjuncts.
+
+
+def _adjuncts(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
+    """ "was born in 1879 in Ulm": was born in 1879, was born in Ulm."""
+    here = _here(tree, pieces)
+    if not _has_free_adjuncts(tree, predicate, here):
+        return [pieces]
+    free = _free_adjuncts(tree, predicate, here)
+    if not 1 < len(free) <= _MOST_ADJUNCTS:
+        return [pieces]
+    each = [frozenset(tree.below(n)) for n in free]
+    return [
+        _with_adjunct(tree, pieces, own, frozenset().union(*each) - own, first=not place)
+        for place, own in enumerate(each)
+    ]
+
+
+def _has_free_adjuncts(tree: Tree, predicate: int, here: frozenset[int]) -> bool:
+    if not _is_verb(tree, predicate) or tree.has(predicate, "cop"):
+        return False
+    if tree.lows[predicate] in _WITH_ARGUMENT:
+        return False
+    clauses = tree.of(predicate, "ccomp", "xcomp", "advcl", "parataxis", "csubj")
+    if any(n > predicate and n in here for n in clauses):
+        return False
+    return not {tree.lows[n] for n in tree.children[predicate]} & (_SCOPED | _TOGETHER)
+
+
+def _case(tree: Tree, index: int) -> str:
+    return " ".join(tree.lows[n] for n in sorted(tree.of(index, "case")))
+
+
+def _free_adjuncts(tree: Tree, predicate: int, here: frozenset[int]) -> list[int]:
+    """The adjuncts that can be stated one by one; empty where two of them belong together."""
+    free = []
+    for index in tree.of(predicate, "obl", "obl:tmod", "obl:unmarked", "obl:agent"):
+        if index < predicate or index not in here:
+            continue
+        case = _case(tree, index)
+        time = _is_time(tree, index)
+        if case in _FIXED_CASES or (time and case not in _TIME_CASES):
+            return []
+        if time or case in _ADJUNCTS:
+            free.append(index)
+    if len(free) == 1 and _is_time(tree, free[0]):
+        # "made her debut with the club on 3 May": what hangs on the object may be one, too.
+        free += [
+            n
+            for noun in tree.of(predicate, "obj")
+            for n in tree.of(noun, "nmod")
+            if n > noun and n in here and _case(tree, n) in ("with", "at", "in", "for", "against")
+        ]
+    return sorted(free)
+
+
+def _is_time(tree: Tree, index: int) -> bool:
+    words = tree.below(index)
+    dated = any(_TIME.fullmatch(tree.lows[n]) for n in words)
+    return dated and not any(tree.tag(n) in _CLAUSE_TAGS for n in words)
+
+
+def _with_adjunct(
+    tree: Tree, pieces: Pieces, own: frozenset[int], others: frozenset[int], *, first: bool
+) -> Pieces:
+    left_out = set(_places(tree, pieces, others))
+    kept_places = set(_places(tree, pieces, own))
+    kept: Pieces = []
+    for place, piece in enumerate(pieces):
+        if place in left_out:
+            continue
+        behind_gap = place - 1 in left_out
+        if behind_gap and piece.text == ",":
+            continue
+        if behind_gap and kept and kept[-1].text == ",":
+            kept.pop()
+        kept.append(piece if first or place in kept_places else again([piece])[0])
+    return trimmed(kept)

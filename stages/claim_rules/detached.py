@@ -1,0 +1,337 @@
+"""Which parts of a parsed clause are statements of their own."""
+
+import re
+from collections.abc import Collection
+from typing import Final, Literal, NamedTuple
+
+from claimflow.stages.claim_rules.trees import NAME_TAGS, NOUN_TAGS, Tree
+from claimflow.stages.text.word_lists import word_set
+
+Kind = Literal[
+    "clause",  # "..., and she left": a clause with a subject of its own
+    "contrast",  # "while she left"
+    "reason",  # "because she left": stays in its clause, too
+    "opening",  # "Born in Kyoto, ..."
+    "gerund",  # "..., becoming the first": the subject became the first
+    "after",  # "After leaving Rome, ...": stays in its clause, too
+    "appositive",  # "Paris, the capital of France,"
+    "participle",  # "a novel written by her": of a noun
+    "relative",  # "Ann, who lives in Rome,"
+]
+
+
+class Detached(NamedTuple):
+    """A part of a clause that is a statement of its own: the word `node`, that hangs on `head`."""
+
+    kind: Kind
+    node: int
+    head: int
+
+    @property
+    def stays(self) -> bool:
+        """Whether the clause keeps it: without it the clause would lose a reason or an order."""
+        return self.kind in ("reason", "after")
+
+
+CONTRASTS: Final = word_set("while whereas although though")
+CONDITIONS: Final = word_set("if unless whether lest provided")
+NEGATIONS: Final = word_set(
+    "not n't n’t never no neither nor hardly rarely seldom without barely scarcely"
+)
+NONE: Final = word_set("no nobody none neither few nothing little")
+_EVERY: Final = word_set("any every each")
+_UNIQUE: Final = word_set("only mostly mainly first last most least best largest")
+_NO_STATEMENT: Final = word_set(
+    """including following according regarding concerning depending based given compared
+    considering owing starting ranging beginning excluding containing meaning allowing causing
+    resulting suggesting ensuring showing indicating"""
+)
+"""Participles that are prepositions, or whose subject is the whole event."""
+_WHOLE_EVENTS: Final = word_set(
+    """mean means meant make makes made lead leads led allow allows allowed help helps helped cause
+    causes caused result results resulted surprise surprised contribute contributed contributes
+    enable enables enabled prompt prompted explain explains explained suggest suggests suggested
+    show shows showed"""
+)
+"""Verbs whose "which" is often the whole event before the comma."""
+STATES: Final = word_set(
+    """located situated known considered based called named found used made composed surrounded set
+    dedicated regarded associated related owned headquartered nicknamed titled entitled renowned
+    noted inspired"""
+)
+"""Participles that state what is, not what happened."""
+
+PAST_OF_GERUND: Final = dict(
+    pair.split(":")
+    for pair in """
+    achieving:achieved appearing:appeared attending:attended beating:beat becoming:became
+    breaking:broke bringing:brought completing:completed covering:covered defeating:defeated
+    directing:directed dying:died earning:earned establishing:established finishing:finished
+    founding:founded gaining:gained giving:gave graduating:graduated helping:helped holding:held
+    joining:joined killing:killed landing:landed launching:launched leading:led leaving:left
+    losing:lost making:made marking:marked moving:moved performing:performed playing:played
+    producing:produced publishing:published reaching:reached receiving:received releasing:released
+    relocating:relocated representing:represented retiring:retired returning:returned
+    scoring:scored selling:sold serving:served setting:set settling:settled signing:signed
+    spending:spent starring:starred starting:started studying:studied switching:switched
+    taking:took teaching:taught transferring:transferred turning:turned winning:won
+    working:worked writing:wrote
+    """.split()
+)
+"""Gerunds that become a past form where they are a statement of their own."""
+
+RELATIVE_TAGS: Final = ("WP", "WDT", "WP$", "WRB")
+_DEFINITE: Final = word_set("a an the his her its their one")
+_OPENING_MARKS: Final = (",", "(", "–", "—", "-", "--")
+_NOT_ENTERED: Final = frozenset(
+    {"ccomp", "csubj", "csubj:pass", "acl:relcl", "acl", "advcl", "parataxis", "xcomp"}
+)
+"""Relations below which nothing is detached: attitudes, questions, and what has no subject."""
+
+
+def detached_parts(tree: Tree, clause: int, allowed: Collection[int]) -> list[Detached]:
+    """What is a statement of its own in a clause, of its words in `allowed`; outermost first."""
+    found: list[Detached] = []
+    waiting = [clause]
+    while waiting:
+        head = waiting.pop()
+        for node in tree.children[head]:
+            if node not in allowed:
+                continue
+            kind = _kind(tree, node, head, clause)
+            if kind is not None:
+                found.append(Detached(kind, node, head))
+            elif tree.relation(node) not in _NOT_ENTERED:
+                waiting.append(node)
+    return found
+
+
+def is_negated(tree: Tree, clause: int) -> bool:
+    """Whether a clause, or a noun phrase of it, is negated."""
+    own = {clause, *tree.children[clause]}
+    for part in tree.of(clause, "obj", "obl", "nsubj", "nsubj:pass", "advmod"):
+        own.update(tree.children[part])
+    return any(tree.lows[index] in NEGATIONS for index in own)
+
+
+def is_none(tree: Tree, noun: int) -> bool:
+    """Whether a noun phrase names nothing in particular: "no player", "every town"."""
+    determiners = {tree.lows[index] for index in tree.of(noun, "det")}
+    return bool(determiners & (NONE | _EVERY)) or tree.lows[noun] in NONE
+
+
+def is_predicate(tree: Tree, noun: int, clause: int) -> bool:
+    """Whether a noun is what a clause says that its subject is, or coordinated with that."""
+    if not tree.has(clause, "cop") or tree.has(clause, "case"):
+        return False
+    coordinated = tree.relation(noun) == "conj" and tree.words[noun].head == clause
+    return noun == clause or (coordinated and not tree.has(noun, "cop"))
+
+
+def are_joined(tree: Tree, head: int, member: int) -> bool:
+    """Whether "and" or "but" coordinates a member with its head; "or" claims neither side."""
+    own = [tree.lows[index] for index in tree.of(member, "cc")]
+    if own:
+        with_so = tree.subject(member) is not None
+        return all(one in ("and", "but", "&") or (one == "so" and with_so) for one in own)
+    later = [index for index in tree.of(head, "conj") if index > member]
+    if later:
+        return {tree.lows[cc] for index in later for cc in tree.of(index, "cc")} in (
+            {"and"},
+            {"but"},
+        )
+    return stands_behind(tree, member, (";",))
+
+
+def stands_behind(tree: Tree, node: int, marks: Collection[str]) -> bool:
+    """Whether one of `marks` is among the first word of a subtree and the two before it."""
+    first = min(tree.below(node))
+    return any(tree.lows[index] in marks for index in range(max(0, first - 2), first + 1))
+
+
+def _kind(tree: Tree, node: int, head: int, clause: int) -> Kind | None:
+    found: Kind | None = None
+    match tree.relation(node):
+        case "appos":
+            found = "appositive" if _is_appositive(tree, node, head) else None
+        case "acl:relcl":
+            found = "relative" if _is_relative(tree, node, head, clause) else None
+        case "acl" if _is_participle(tree, node, head, clause):
+            found = "participle"
+        case "parataxis" | "conj" if head == clause and _is_clause(tree, node, clause):
+            found = "clause"
+        case "advcl" if head == clause:
+            found = _adverbial_kind(tree, node, clause)
+        case _:
+            pass
+    return found or ("participle" if _is_adjective(tree, node, head, clause) else None)
+
+
+def _comma_before(tree: Tree, node: int) -> bool:
+    first = min(tree.below(node))
+    return tree.texts[first] in _OPENING_MARKS or tree.texts[max(0, first - 1)] in _OPENING_MARKS
+
+
+def _is_clause(tree: Tree, node: int, clause: int) -> bool:
+    """Whether a coordinated clause has a subject and a verb of its own."""
+    subject = tree.subject(node)
+    if subject is None or tree.finite(node) is None or tree.subject(clause) is None:
+        return False
+    if tree.relation(node) == "conj":
+        return are_joined(tree, clause, node) and tree.lows[subject] not in ("that", "which", "who")
+    return stands_behind(tree, node, (";", "so"))
+
+
+def _is_appositive(tree: Tree, node: int, head: int) -> bool:
+    """Whether an apposition says what its noun is: "Paris, the capital", "his wife, Ann Lee"."""
+    if not _comma_before(tree, node) or len(tree.of(head, "appos")) > 1:
+        return False
+    if tree.relation(head) == "appos" or {tree.texts[n] for n in tree.below(node)} & {'"', "“"}:
+        return False
+    first = min(n for n in tree.below(node) if tree.relation(n) != "punct")
+    if tree.tag(head) in NAME_TAGS:
+        return tree.tag(node) in NOUN_TAGS and tree.lows[first] in _DEFINITE
+    if tree.tag(head) not in NOUN_TAGS or tree.tag(node) not in NAME_TAGS:
+        return False
+    definite = tree.has(head, "det", "nmod:poss") and tree.lows[min(tree.below(head))] not in (
+        "a",
+        "an",
+    )
+    return definite and not tree.has(node, "conj") and not tree.has(head, "conj")
+
+
+def _is_indefinite(tree: Tree, noun: int) -> bool:
+    """Whether a noun phrase says "a" or "an" and nothing that makes it the only one."""
+    determiners = [tree.lows[index] for index in tree.of(noun, "det")]
+    unique = any(tree.lows[index] in _UNIQUE for index in tree.children[noun])
+    return determiners[:1] in (["a"], ["an"]) and not unique
+
+
+def _is_relative(tree: Tree, node: int, head: int, clause: int) -> bool:
+    """Whether a relative clause tells more of its noun, and does not choose among several."""
+    pronouns = [n for n in sorted(tree.below(node)) if tree.tag(n) in RELATIVE_TAGS]
+    if not pronouns or tree.finite(node) is None or is_none(tree, head):
+        return False
+    pronoun = pronouns[0]
+    if _comma_before(tree, node):
+        of_event = tree.lows[pronoun] == "which" and tree.lows[node] in _WHOLE_EVENTS
+        return tree.lows[pronoun] != "that" and not (of_event and tree.relation(pronoun) == "nsubj")
+    return _describes_predicate(tree, head, clause)
+
+
+def _describes_predicate(tree: Tree, noun: int, clause: int) -> bool:
+    """Whether what hangs on a noun is true of the subject: "X is a town that has a harbour"."""
+    return (
+        is_predicate(tree, noun, clause)
+        and _is_indefinite(tree, clause)
+        and not is_negated(tree, clause)
+        and tree.subject(clause) is not None
+    )
+
+
+def _is_participle(tree: Tree, node: int, head: int, clause: int) -> bool:
+    if tree.tag(node) != "VBN" or tree.lows[node] in _NO_STATEMENT or is_none(tree, head):
+        return False
+    if tree.has(node, "mark", "nsubj", "aux"):
+        return False
+    return _comma_before(tree, node) or _describes_predicate(tree, head, clause)
+
+
+def _is_adjective(tree: Tree, node: int, head: int, clause: int) -> bool:
+    """Whether a phrase behind a comma says more of the subject: "..., capable of 200 km/h"."""
+    return (
+        tree.relation(node) in ("amod", "acl", "advcl", "conj")
+        and tree.tag(node) == "JJ"
+        and node > head
+        and _comma_before(tree, node)
+        and is_predicate(tree, head, clause)
+        and tree.subject(clause) is not None
+        and not tree.has(node, "cop", "nsubj", "cc", "mark")
+    )
+
+
+def _adverbial_kind(tree: Tree, node: int, clause: int) -> Kind | None:
+    subject = tree.subject(clause)
+    if subject is None or tree.finite(clause) is None:
+        return None
+    marks = [tree.lows[n] for n in tree.of(node, "mark", "advmod") if tree.tag(n) in ("IN", "WRB")]
+    if tree.tag(node) == "VBN":
+        return "opening" if _is_opening(tree, node, subject) else None
+    if tree.tag(node) == "VBG":
+        return _gerund_kind(tree, node, clause, subject)
+    if tree.subject(node) is None or tree.finite(node) is None or not marks:
+        return None
+    if marks == ["because"]:
+        return None if is_negated(tree, clause) else "reason"
+    return "contrast" if marks[0] in CONTRASTS else None
+
+
+def _is_opening(tree: Tree, node: int, subject: int) -> bool:
+    questions = any(tree.tag(n) == "WRB" for n in tree.children[node])
+    own = tree.has(node, "mark", "nsubj", "nsubj:pass", "aux", "aux:pass")
+    there = tree.tag(subject) == "EX"
+    return node < subject and not (questions or own or there or tree.lows[node] in _NO_STATEMENT)
+
+
+def _gerund_kind(tree: Tree, node: int, clause: int, subject: int) -> Kind | None:
+    """What a gerund is whose subject is that of the clause, and which tells what happened."""
+    if tree.lows[node] not in PAST_OF_GERUND or tree.has(node, "nsubj", "nsubj:pass", "aux"):
+        return None
+    if not tree.is_past(clause) or is_negated(tree, clause):
+        return None
+    marks = [tree.lows[n] for n in tree.of(node, "mark")]
+    if not marks:
+        return "gerund" if node > clause and _comma_before(tree, node) else None
+    if marks not in (["before"], ["after"]):
+        return None
+    if node > clause:
+        return "gerund"
+    return "after" if marks == ["after"] and node < subject else None
+
+
+# Which noun a relative clause is about.
+
+_DIGIT: Final = re.compile(r"\d")
+
+
+def nearest_noun(tree: Tree, node: int) -> int | None:
+    """The head of the noun phrase that ends right before a clause; None for another word."""
+    index = min(tree.below(node)) - 1
+    while index >= 0 and tree.relation(index) == "punct":
+        index -= 1
+    if index < 0 or tree.tag(index) not in NOUN_TAGS:
+        return None
+    while tree.relation(index) in ("compound", "flat", "appos"):
+        above = tree.words[index].head
+        if tree.tag(above) not in NOUN_TAGS:
+            break
+        index = above
+    return index
+
+
+def noun_phrase(tree: Tree, noun: int) -> list[int]:
+    """The words of a noun phrase, without what tells more of its noun."""
+    left_out: set[int] = set()
+    for child in tree.children[noun]:
+        if not _belongs(tree, noun, child):
+            left_out |= tree.below(child)
+    return tree.tidied(tree.below(noun) - left_out)
+
+
+_OUTSIDE: Final = frozenset(
+    {
+        *("acl:relcl", "acl", "case", "cc", "conj", "cop", "nsubj", "nsubj:pass", "advmod"),
+        *("advcl", "parataxis", "aux", "mark", "obl"),
+    }
+)
+
+
+def _belongs(tree: Tree, noun: int, child: int) -> bool:
+    if tree.relation(child) == "appos":  # "the company Mey Eden", but not "Ann, a poet"
+        return not any(tree.texts[n] in (",", "(") for n in range(noun + 1, child))
+    return tree.relation(child) not in _OUTSIDE and tree.texts[child] not in (",", ".", ";", ":")
+
+
+def has_number(tree: Tree, indices: Collection[int]) -> bool:
+    """Whether one of the words has a digit."""
+    return any(_DIGIT.search(tree.texts[index]) for index in indices)

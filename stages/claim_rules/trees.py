@@ -1,0 +1,275 @@
+"""A parsed sentence, and claims put together of its words."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from claimflow.stages.tools import Word
+
+FINITE_TAGS: Final = frozenset({"VBD", "VBZ", "VBP", "MD"})
+"""Penn Treebank tags of finite verb forms."""
+
+NAME_TAGS: Final = frozenset({"NNP", "NNPS"})
+NOUN_TAGS: Final = frozenset({"NN", "NNS", *NAME_TAGS})
+
+_SUBJECTS: Final = ("nsubj", "nsubj:pass", "csubj", "csubj:pass", "expl")
+_AUXILIARIES: Final = ("aux", "aux:pass", "cop")
+_OUTER_MARKS: Final = frozenset({",", ";", ":", "-", "–", "—", "--", ".", "!"})
+_INNER_MARKS: Final = frozenset({",", "-", "–", "—", "--"})
+_BRACKETS: Final = (("(", ")"), ("[", "]"), ("“", "”"))
+_QUOTES: Final = frozenset({'"', "“", "”", "''", "``"})
+_CLITIC: Final = re.compile(r"['’.,;:)]|n['’]t")
+
+
+class Piece(NamedTuple):
+    """One word of a claim.
+
+    `start` and `end` are its characters in the sentence, -1 where the claim repeats or adds it.
+    `opens` says that it is the first word of the sentence, whose capital may be one of the place.
+    """
+
+    text: str
+    spaced: bool
+    start: int
+    end: int
+    tag: str
+    opens: bool = False
+
+    @property
+    def low(self) -> str:
+        """The text in lower case."""
+        return self.text.lower()
+
+
+Pieces = list[Piece]
+
+
+class Tree:
+    """A sentence with its dependency tree; words are named by their index."""
+
+    def __init__(self, text: str, words: Sequence[Word]) -> None:
+        self.words = words
+        self.texts = [text[word.start : word.end] for word in words]
+        self.lows = [word.lower() for word in self.texts]
+        self.children: list[list[int]] = [[] for _ in words]
+        for index, word in enumerate(words):
+            if word.head >= 0:
+                self.children[word.head].append(index)
+        self._below: dict[int, frozenset[int]] = {}
+
+    @cached_property
+    def root(self) -> int:
+        """The word that no other governs."""
+        return next(index for index, word in enumerate(self.words) if word.head < 0)
+
+    def below(self, index: int) -> frozenset[int]:
+        """A word and all words that it governs, however far."""
+        if index not in self._below:
+            found, waiting = {index}, [index]
+            while waiting:
+                for child in self.children[waiting.pop()]:
+                    found.add(child)
+                    waiting.append(child)
+            self._below[index] = frozenset(found)
+        return self._below[index]
+
+    def below_all(self, indices: Iterable[int]) -> frozenset[int]:
+        """The words of several subtrees."""
+        return frozenset().union(*map(self.below, indices))
+
+    def tag(self, index: int) -> str:
+        """Penn Treebank tag."""
+        return self.words[index].tag
+
+    def relation(self, index: int) -> str:
+        """Universal Dependencies relation to the head."""
+        return self.words[index].relation
+
+    def of(self, index: int, *relations: str) -> list[int]:
+        """The words that a word governs by one of these relations, in text order."""
+        return [n for n in self.children[index] if self.words[n].relation in relations]
+
+    def has(self, index: int, *relations: str) -> bool:
+        """Whether a word governs another by one of these relations."""
+        return bool(self.of(index, *relations))
+
+    def is_spaced(self, index: int) -> bool:
+        """Whether white space stands before a word."""
+        return index > 0 and self.words[index - 1].end < self.words[index].start
+
+    def subject(self, clause: int) -> int | None:
+        """The subject of a clause, which is named by its predicate."""
+        return next(iter(self.of(clause, *_SUBJECTS)), None)
+
+    def finite(self, clause: int) -> int | None:
+        """The finite verb of a clause; None where it has none."""
+        group = sorted([clause, *self.of(clause, *_AUXILIARIES)])
+        return next((n for n in group if self.tag(n) in FINITE_TAGS), None)
+
+    def is_past(self, clause: int) -> bool:
+        """Whether the finite verb of a clause, or of the nearest one around it, is in the past."""
+        place: int = clause
+        while self.finite(place) is None and self.words[place].head >= 0:
+            place = self.words[place].head
+        found = self.finite(place)
+        return found is not None and (self.tag(found) == "VBD" or self.lows[found] == "had")
+
+    def is_plural(self, clause: int) -> bool:
+        """Whether the subject of a clause takes "are"."""
+        verbs = {self.lows[n] for n in self.of(clause, *_AUXILIARIES)}
+        if verbs & {"is", "was", "has", "does"}:
+            return False
+        if verbs & {"are", "were", "have", "do"}:
+            return True
+        subject = self.subject(clause)
+        return subject is not None and self.is_plural_noun(subject)
+
+    def is_plural_noun(self, noun: int) -> bool:
+        """Whether a noun phrase takes "are": a plural, or several nouns."""
+        plural = self.tag(noun) in ("NNS", "NNPS") or self.lows[noun] in ("they", "we", "you")
+        return plural or self.has(noun, "conj")
+
+    def auxiliaries(self, clause: int) -> list[int]:
+        """The auxiliaries and the copula of a clause."""
+        return sorted(self.of(clause, *_AUXILIARIES))
+
+    def quotations(self) -> Iterator[tuple[int, int]]:
+        """First and last word of each quotation, its marks included."""
+        start: int | None = None
+        for index, text in enumerate(self.texts):
+            if text in _QUOTES:
+                if start is None:
+                    start = index
+                else:
+                    yield start, index
+                    start = None
+
+    # Words in a row.
+
+    def pieces(
+        self, indices: Iterable[int], *, again: bool = False, other: dict[int, str] | None = None
+    ) -> Pieces:
+        """Words as pieces of a claim; `again` where another claim has them, `other` in place."""
+        made = []
+        for index in indices:
+            word = self.words[index]
+            text = (other or {}).get(index, self.texts[index])
+            span = (-1, -1) if again else (word.start, word.end)
+            made.append(Piece(text, self.is_spaced(index), *span, word.tag, index == 0))
+        return made
+
+    def tidied(self, indices: Iterable[int], gone: Collection[int] = ()) -> list[int]:
+        """Words in text order, without punctuation that what was taken out left behind.
+
+        `gone` is what was taken out: commas beside it go with it.
+        """
+        kept = self._trimmed(self._with_hyphens(sorted(indices)))
+        tidy: list[int] = []
+        for index in kept:
+            gap = bool(tidy) and any(n in gone for n in range(tidy[-1] + 1, index))
+            if gap and self.texts[index] in _INNER_MARKS:
+                continue
+            if gap and self.texts[tidy[-1]] in _INNER_MARKS | {"("}:
+                tidy.pop()
+            tidy.append(index)
+        return tidy
+
+    def _with_hyphens(self, indices: Sequence[int]) -> list[int]:
+        """With the hyphens between them, which may hang on another word."""
+        full: list[int] = []
+        for index in indices:
+            between = index - 1
+            tight = not self.is_spaced(between) and not self.is_spaced(index)
+            hyphen = self.texts[between] in ("-", "/", "–")
+            if full and index == full[-1] + 2 and hyphen and tight:
+                full.append(between)
+            full.append(index)
+        return full
+
+    def _trimmed(self, indices: list[int]) -> list[int]:
+        """Without marks at either end, and brackets and quotation marks that lost their partner."""
+        while indices:
+            if self.texts[indices[-1]] in _OUTER_MARKS:
+                indices = indices[:-1]
+            elif self.texts[indices[0]] in _OUTER_MARKS:
+                indices = indices[1:]
+            elif (end := self._lonely(indices)) is not None:
+                indices = indices[1:] if end == 0 else indices[:-1]
+            elif self._is_bracketed(indices):
+                indices = indices[1:-1]
+            else:
+                break
+        return indices
+
+    def _lonely(self, indices: Sequence[int]) -> int | None:
+        """The end, 0 or -1, at which a bracket or quotation mark stands without its partner."""
+        texts = [self.texts[index] for index in indices]
+        marks = [pair for pair in _BRACKETS if texts.count(pair[0]) != texts.count(pair[1])]
+        if texts.count('"') % 2:
+            marks.append(('"', '"'))
+        return next((end for pair in marks for end in (0, -1) if texts[end] in pair), None)
+
+    def _is_bracketed(self, indices: Sequence[int]) -> bool:
+        texts = [self.texts[index] for index in indices]
+        return texts[0] == "(" and texts[-1] == ")" and texts.count("(") == 1
+
+    def quoted(self, indices: list[int]) -> list[int]:
+        """With the quotation marks that enclose them."""
+        if not indices:
+            return indices
+        before, behind = indices[0] - 1, indices[-1] + 1
+        texts = [self.texts[index] for index in indices]
+        opens = before >= 0 and self.texts[before] in ('"', "“")
+        closes = behind < len(self.texts) and self.texts[behind] in ('"', "”")
+        if opens and closes and texts.count('"') % 2 == 0:
+            return [before, *indices, behind]
+        if texts.count('"') == 1:
+            if texts[0] == '"' and closes:
+                return [*indices, behind]
+            if texts[-1] == '"' and opens:
+                return [before, *indices]
+        return indices
+
+
+def added(text: str, tag: str = "VBZ") -> Piece:
+    """A word that the sentence does not have."""
+    return Piece(text, True, -1, -1, tag)
+
+
+def again(pieces: Iterable[Piece]) -> Pieces:
+    """Pieces as repeated in a further claim: their places do not count as its source."""
+    return [piece._replace(start=-1, end=-1) for piece in pieces]
+
+
+def joined(before: Sequence[Piece], behind: Sequence[Piece]) -> Pieces:
+    """Pieces one after another, with a blank between them."""
+    behind = list(behind)
+    if before and behind and not _CLITIC.match(behind[0].text):
+        behind[0] = behind[0]._replace(spaced=True)
+    return [*before, *behind]
+
+
+def trimmed(pieces: Iterable[Piece]) -> Pieces:
+    """Pieces without punctuation at the end and without a comma after a comma."""
+    kept: Pieces = []
+    for piece in pieces:
+        if piece.text != "," or not kept or kept[-1].text != ",":
+            kept.append(piece)
+    while kept and kept[-1].text in (",", ";", "."):
+        kept.pop()
+    return kept
+
+
+def claim_text(pieces: Sequence[Piece]) -> str:
+    """Pieces as a sentence: first letter capital, full stop at the end."""
+    words = []
+    for place, piece in enumerate(pieces):
+        text = piece.text
+        # The capital of a sentence's first word is that of the place, unless it is a name.
+        if place and piece.opens and piece.tag not in NAME_TAGS and text != "I":
+            text = text[:1].lower() + text[1:]
+        words.append(" " + text if place and piece.spaced else text)
+    sentence = "".join(words).strip()
+    sentence = sentence[:1].upper() + sentence[1:]
+    return sentence if sentence.endswith(".") else sentence + "."
