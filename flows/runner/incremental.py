@@ -102,8 +102,13 @@ def _content(columns: Iterable[str]) -> str:
     return f"unhex(sha256(to_json([{texts}])::VARCHAR))"
 
 
-_PLACE: Final = "place"
+# No field of a row begins with an underscore.
+
+_PLACE: Final = "_place"
 """The position of a sample among those read with it; its rows keep that order."""
+
+_PART: Final = "_part"
+"""The part that a sample belongs to."""
 
 
 class IncrementalTable:
@@ -144,11 +149,11 @@ class IncrementalTable:
             with self._store.reading() as connection:
                 samples = read_shards(connection, Sample, self._samples, shards, columns=columns)
                 placed = samples.with_row_index(_PLACE)
-                found = placed.select("sample_id", _PLACE, part="shard").join(
+                found = placed.select("sample_id", _PLACE, pl.col("shard").alias(_PART)).join(
                     self._unchanged, on="sample_id"
                 )
                 kept = _rows(connection, self._stage.makes, found)
-            by_part = by_shard(kept.rename({"part": "shard"}), shards)
+            by_part = by_shard(kept.rename({_PART: "shard"}), shards)
             for part, rows in zip(by_shard(placed, shards), by_part, strict=True):
                 self._waiting.append((part.select("sample_id", _PLACE), rows))
                 new = part.join(found, on="sample_id", how="anti", maintain_order="left")
@@ -170,7 +175,7 @@ def _rows(
     names = ", ".join(f'stored."{name}"' for name in row.model_fields)
     return read_table(
         connection,
-        f"SELECT found.{_PLACE}, found.part, {names} FROM stored.{row.table} AS stored "
+        f"SELECT found.{_PLACE}, found.{_PART}, {names} FROM stored.{row.table} AS stored "
         "JOIN found ON stored.artifact_id = found.artifact_id::UUID "
         "AND stored.shard = found.shard AND stored.sample_id = found.sample_id "
         f"ORDER BY found.{_PLACE}, stored.rowid",
