@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 import polars as pl
@@ -14,6 +14,7 @@ from claimflow.flows.store.store import Store, read_table
 from claimflow.stages.base import Stage
 from claimflow.stages.rows import Row, Sample
 from claimflow.stages.tables import conform, content_columns, python_type
+from claimflow.stages.tools import Parser
 
 SAMPLES: Final = "samples"
 
@@ -23,14 +24,20 @@ _TABLES: Final = 5
 _FOUND: Final = pl.Schema({"sample_id": pl.String, "artifact_id": pl.String, "shard": pl.Int32})
 
 
-def can_reuse_rows(stage: Stage, tools: Mapping[str, Any]) -> bool:
+def can_reuse_rows(stage: Stage) -> bool:
     """Whether copying the rows of unchanged samples from an earlier table saves time.
 
-    It does for stages that go through the samples in Python. Replies to a stage that asks a
-    tool are in the ledger, and all other stages are faster than the comparison of the samples.
+    It does for stages that go through the samples in Python. Replies to a stage that asks another
+    tool than the parser are in the ledger, and all other stages are faster than the comparison of
+    the samples.
     """
     alone = set(stage.inputs) == {SAMPLES} and "sample_id" in stage.makes.model_fields
-    return stage.by_row and stage.per_sample and alone and not tools
+    return stage.by_row and stage.per_sample and alone and parses_at_most(stage)
+
+
+def parses_at_most(stage: Stage) -> bool:
+    """Whether a stage asks no tool but the parser, whose trees are not in the ledger."""
+    return set(stage.needed_tools.values()) <= {Parser}
 
 
 def unchanged_samples(
