@@ -30,6 +30,32 @@ class Judgement(NamedTuple):
     end: int
 
 
+class Word(NamedTuple):
+    """A word of a parsed sentence: the characters `start:end` of it.
+
+    `tag` is its part of speech in the Penn Treebank's tags (`NN`). `relation` is its relation in
+    Universal Dependencies (`nsubj`, `acl:relcl`) to the word with the index `head` among the words
+    of the sentence; the root has the relation `root` and the head -1.
+    """
+
+    start: int
+    end: int
+    tag: str
+    relation: str
+    head: int
+
+
+class Parser(Protocol):
+    """Parses sentences into trees of words."""
+
+    def parse(self, sentences: Sequence[str]) -> Mapping[str, tuple[Word, ...]]:
+        """The words of each distinct sentence, in their order; one of them is the root.
+
+        None for a sentence without words, and for one that is longer than the parser reads.
+        """
+        ...
+
+
 class Embedder(Protocol):
     """Embeds texts as unit vectors, whose dot product is their cosine."""
 

@@ -19,7 +19,7 @@ from claimflow.flows.quality.variance import (
     detectable_difference,
     variance_components,
 )
-from claimflow.flows.runner.estimate import ClaimEstimates, StepCounter, estimate_entailment
+from claimflow.flows.runner.estimate import ClaimEstimates, StepCounter, estimate_models
 from claimflow.flows.runner.observer import RunObserver
 from claimflow.flows.runner.prepare import Prepared
 from claimflow.flows.runner.readiness import check_endpoints
@@ -79,18 +79,18 @@ def estimate_calls(
     """The design and the estimated calls by step; calls no model and writes nothing."""
     asked: set[str] = set()
     pipeline = prepared.pipeline
-    entailment = estimate_entailment(pipeline, store)
+    models = estimate_models(pipeline, store)
     counters = {
-        step.name: StepCounter(of, store, asked, entailment)
+        step.name: StepCounter(of, store, asked, models)
         for step in pipeline.steps
         if (of := pipeline.endpoints_of(step))
     }
-    claims = ClaimEstimates()
+    claims = ClaimEstimates(models)
 
     def lend(step: Step, repeat: int) -> Mapping[str, Any]:
         if step.name in counters:
             return counters[step.name].lend(step.stage, repeat=repeat)
-        return dict.fromkeys(step.stage.needed_tools)
+        return models.lend(step.stage)
 
     def complete(step: Step, table: pl.DataFrame) -> pl.DataFrame:
         return claims.complete(step, table, samples) if step.judges else table
@@ -100,7 +100,7 @@ def estimate_calls(
     for name in (step.name for step in pipeline.steps if step.name in needed & counters.keys()):
         for repeat in repeated.repeats_of(name):
             repeated.table(name, repeat)
-    about = bool(claims.steps) or entailment.guessed
+    about = bool(claims.steps) or models.guessed
     return repeated.design, {name: one.estimate(about=about) for name, one in counters.items()}
 
 

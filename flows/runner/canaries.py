@@ -14,7 +14,7 @@ from claimflow.flows.pipeline.gates import CanarySource
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.times import to_timedelta
 from claimflow.flows.pipeline.wiring import Step
-from claimflow.flows.runner.estimate import StepCounter, estimate_entailment
+from claimflow.flows.runner.estimate import StepCounter, estimate_models
 from claimflow.flows.runner.make import run_stage
 from claimflow.flows.runner.prepare import Prepared
 from claimflow.flows.runner.tools import Toolbox
@@ -253,16 +253,16 @@ def _estimate(prepared: Prepared, store: Store, trial: CanaryJudge) -> Estimate:
     pipeline = prepared.pipeline
     asked = _questions(prepared, store, trial)
     endpoints = pipeline.endpoints_of(trial.step)
-    entailment = estimate_entailment(pipeline, store)
+    models = estimate_models(pipeline, store)
     parts = []
     for some, fresh, since in (
         (asked.rest, False, None),
         (asked.again, asked.since is None, asked.since),
     ):
-        counter = StepCounter(endpoints, store, set(), entailment, fresh=fresh, since=since)
+        counter = StepCounter(endpoints, store, set(), models, fresh=fresh, since=since)
         if some:
             samples, claims = as_tables(some)
             tables = {"samples": samples, "claims": claims}
             run_stage(trial.stage, tables, counter.lend(trial.stage))
-        parts.append(counter.estimate(about=entailment.guessed))
+        parts.append(counter.estimate(about=models.guessed))
     return combine(parts)._replace(who=parts[0].who)

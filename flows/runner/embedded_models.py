@@ -1,11 +1,13 @@
-"""The models that claimflow runs itself: encoder and entailment model, here or on workers."""
+"""The models that claimflow runs itself: encoder, entailment model, parser; here or on workers."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
+
+import polars as pl
 
 from claimflow.flows.errors import InputError, StoreFullError, WorkersError
 from claimflow.flows.models.hub import fetch_model, find_cached, hub_host
@@ -14,13 +16,16 @@ from claimflow.flows.models.loading import (
     ModelSource,
     load_entailment_model,
 )
+from claimflow.flows.models.parser import EmbeddedParser
 from claimflow.flows.models.sentence_encoder import SentenceEncoder
 from claimflow.flows.pipeline.model_settings import HubModel
 from claimflow.flows.pipeline.pipeline import Pipeline
+from claimflow.flows.runner.make import make_table
 from claimflow.flows.runner.prepare import Prepared
+from claimflow.stages.base import Stage
 from claimflow.stages.tools import EntailmentModel, Pair
 
-Model = TypeVar("Model", SentenceEncoder, LocalEntailmentModel)
+Model = TypeVar("Model", SentenceEncoder, LocalEntailmentModel, EmbeddedParser)
 
 
 def worker_vectors(
@@ -42,6 +47,24 @@ def worker_judgements(
     return judgement_replies(model, pairs)
 
 
+def make_with_parser(
+    stage: Stage,
+    tables: Mapping[str, Any],
+    parsers: Mapping[str, dict[str, Any]],
+    source: str | None,
+) -> pl.DataFrame:
+    """Run on a worker: as `make_table`, for a stage whose tools are all the parser.
+
+    `parsers` has the identity of the parser by the name of the tool. Raises `WorkersError` for
+    another parser.
+    """
+    tools = {
+        name: _load_same(_worker_parser, None, identity, "parser")
+        for name, identity in parsers.items()
+    }
+    return make_table(stage, tables, tools, source)
+
+
 def judgement_replies(entailment: EntailmentModel, pairs: Sequence[Pair]) -> list[bytes]:
     """The judgements of a batch of distinct pairs, as JSON."""
     judged = entailment.judge(pairs)
@@ -61,6 +84,11 @@ def _worker_entailment(source: ModelSource) -> LocalEntailmentModel:
     return load_entailment_model(source, threads=1)
 
 
+@cache
+def _worker_parser(folder: Path | None) -> EmbeddedParser:
+    return EmbeddedParser(folder, threads=1)
+
+
 def _load_same(
     load: Callable[[Any], Model], source: ModelSource, identity: dict[str, Any], kind: str
 ) -> Model:
@@ -69,7 +97,8 @@ def _load_same(
     except (InputError, StoreFullError) as error:
         raise WorkersError(f"a worker does not have the {kind} of this run: {error}") from None
     if model.identity != identity:
-        raise WorkersError(f"a worker has another {kind} in {source} than there is here")
+        where = f" in {source}" if source else ""
+        raise WorkersError(f"a worker has another {kind}{where} than there is here")
     return model
 
 

@@ -5,7 +5,7 @@ from collections import Counter as Counts
 from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import datetime
 from itertools import cycle
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
@@ -20,6 +20,7 @@ from claimflow.flows.judge.estimate import (
 )
 from claimflow.flows.judge.judge import JudgePanel
 from claimflow.flows.models.loading import LocalEntailmentModel, load_entailment_model
+from claimflow.flows.models.parser import EmbeddedParser
 from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint, Endpoint, Judge
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.wiring import Step
@@ -37,7 +38,7 @@ from claimflow.stages.base import Stage
 from claimflow.stages.rows import Claim, Side
 from claimflow.stages.tables import schema
 from claimflow.stages.text.sentences import split_sentences
-from claimflow.stages.tools import EntailmentModel, Judgement, Pair
+from claimflow.stages.tools import EntailmentModel, Judgement, Pair, Parser, Word
 
 _MOST: Final = 500
 """Pairs that are judged for one plan; takes a few seconds of CPU."""
@@ -81,17 +82,64 @@ class EntailmentEstimate:
         return {pair: found[pair] if pair in found else next(likely) for pair in keys}
 
 
-def estimate_entailment(pipeline: Pipeline, store: Store) -> EntailmentEstimate:
-    """The entailment model of a pipeline, for plans."""
-    return EntailmentEstimate(load_entailment_model(pipeline.entailment), Ledger(store))
+_PARSED: Final = 1_000
+"""Sentences that are parsed for one plan; takes a few seconds of CPU."""
+
+
+class ParserEstimate:
+    """A `Parser` for plans: `most` sentences are parsed, those beyond have no tree.
+
+    A sentence without a tree sets `guessed`.
+    """
+
+    def __init__(self, parser: Parser, *, most: int = _PARSED) -> None:
+        self.guessed = False
+        self._parser = parser
+        self._left = most
+        self._parsed: dict[str, tuple[Word, ...]] = {}
+
+    def parse(self, sentences: Sequence[str]) -> dict[str, tuple[Word, ...]]:
+        """As `Parser.parse`."""
+        distinct = dict.fromkeys(sentences)
+        new = [one for one in distinct if one not in self._parsed][: self._left]
+        self._left -= len(new)
+        self._parsed |= self._parser.parse(new)
+        self.guessed |= not distinct.keys() <= self._parsed.keys()
+        return {one: self._parsed.get(one, ()) for one in distinct}
+
+
+class ModelEstimates(NamedTuple):
+    """The models that run here, for the plan of one pipeline."""
+
+    entailment: EntailmentEstimate
+    parser: ParserEstimate
+
+    @property
+    def guessed(self) -> bool:
+        """Whether an answer of a model was guessed."""
+        return self.entailment.guessed or self.parser.guessed
+
+    def lend(self, stage: Stage) -> dict[str, Any]:
+        """The tools of a stage that calls no endpoint.
+
+        Claims are counted, so their parser works; what the other models say is not needed.
+        """
+        needed = stage.needed_tools.items()
+        return {name: self.parser if tool is Parser else None for name, tool in needed}
+
+
+def estimate_models(pipeline: Pipeline, store: Store) -> ModelEstimates:
+    """The models of a pipeline that run here, for its plan."""
+    entailment = EntailmentEstimate(load_entailment_model(pipeline.entailment), Ledger(store))
+    return ModelEstimates(entailment, ParserEstimate(EmbeddedParser()))
 
 
 class StepCounter:
     """Counts the calls that one step would make to its `endpoints`, given by name.
 
     `asked` holds the keys of questions that earlier steps ask already; it is shared by all steps.
-    `entailment` decides for a cascade which questions reach its judge. With `fresh` replies in
-    the ledger do not count, with `since` replies from before that time do not.
+    `models` decide for a cascade which questions reach its judge. With `fresh` replies in the
+    ledger do not count, with `since` replies from before that time do not.
     """
 
     def __init__(
@@ -99,13 +147,13 @@ class StepCounter:
         endpoints: Mapping[str, Endpoint],
         store: Store,
         asked: set[str],
-        entailment: EntailmentEstimate,
+        models: ModelEstimates,
         *,
         fresh: bool = False,
         since: datetime | None = None,
     ) -> None:
         self._endpoints = endpoints
-        self._entailment = entailment
+        self._models = models
         self._judges = {
             name: CountingJudge(judge, Ledger(store), asked, fresh=fresh, since=since)
             for name, judge in endpoints.items()
@@ -124,7 +172,9 @@ class StepCounter:
 
     def _tool(self, protocol: type, repeat: int) -> Any:
         if protocol is EntailmentModel:
-            return self._entailment
+            return self._models.entailment
+        if protocol is Parser:
+            return self._models.parser
         if self._judges:
             return JudgePanel(self._judges, repeat=repeat)
         return next(iter(self._embedders.values()))
@@ -170,7 +220,8 @@ _BY_RULES: Final = 500
 class ClaimEstimates:
     """Estimates claims that judges have yet to make, so that verifying them can be counted."""
 
-    def __init__(self) -> None:
+    def __init__(self, models: ModelEstimates) -> None:
+        self._models = models
         self._by_step: dict[str, ClaimEstimate] = {}
 
     @property
@@ -191,7 +242,10 @@ class ClaimEstimates:
         texts = samples.join(table.filter(unknown), on="sample_id", how="semi")
         if texts.is_empty():
             return table
-        guess = self._by_step.setdefault(step.name, ClaimEstimate(by_rules, stage.claims_of))
+        if step.name not in self._by_step:
+            tools = self._models.lend(by_rules)
+            self._by_step[step.name] = ClaimEstimate(by_rules, tools, stage.claims_of)
+        guess = self._by_step[step.name]
         return pl.concat([table.filter(~unknown), guess.claims(texts)])
 
 
@@ -202,8 +256,9 @@ class ClaimEstimate:
     or left out so that there are as many claims per sentence as the rules made.
     """
 
-    def __init__(self, by_rules: Stage, of: Side) -> None:
+    def __init__(self, by_rules: Stage, tools: Mapping[str, Any], of: Side) -> None:
         self._stage = by_rules
+        self._tools = tools
         self._of = of
         self._left = _BY_RULES
         self._claims = self._sentences = 0
@@ -213,7 +268,7 @@ class ClaimEstimate:
         """A table of claims of `samples`, good for counting only."""
         first, rest = samples.head(self._left), samples.slice(self._left)
         self._left -= first.height
-        by_rules = self._stage.run(samples=first)
+        by_rules = self._stage.run(samples=first, **self._tools)
         by_rules = by_rules.filter(pl.col("status") == "made")
         self._claims += by_rules.height
         self._sentences += sum(len(_sentences(text)) for text in first[self._of])
@@ -254,8 +309,8 @@ def estimate(
     pipeline, names = prepared.pipeline, {one.step for one in planned}
     steps = [step for step in pipeline.steps if step.name in names]
     endpoints = {step.name: of for step in steps if (of := pipeline.endpoints_of(step))}
-    entailment = estimate_entailment(pipeline, store)
-    walk = _Walk(pipeline, store, planned, endpoints, entailment)
+    models = estimate_models(pipeline, store)
+    walk = _Walk(pipeline, store, planned, endpoints, models)
     seen = 0
     if walk.counters:
         for part, samples in _parts(prepared.samples):
@@ -265,7 +320,8 @@ def estimate(
     estimates = {name: combine([Estimate(who) for who in of]) for name, of in endpoints.items()}
     for name, counter in walk.counters.items():
         cascade = walk.cascades.get(name)
-        about = scale > 1 or name in walk.guessed or bool(cascade and entailment.guessed)
+        about = scale > 1 or name in walk.guessed or models.parser.guessed
+        about |= bool(cascade and models.entailment.guessed)
         one = counter.estimate(scale=scale, about=about)
         cascade_estimate = cascade.estimate(one.calls, scale=scale) if cascade else None
         estimates[name] = one._replace(cascade=cascade_estimate)
@@ -294,8 +350,9 @@ class _Walk:
         store: Store,
         planned: Sequence[PlannedStep],
         endpoints: Mapping[str, Mapping[str, Endpoint]],
-        entailment: EntailmentEstimate,
+        models: ModelEstimates,
     ) -> None:
+        self._models = models
         self._store = store
         self._found = {
             one.step: found for one in planned if (found := one.artifact or one.below) is not None
@@ -303,14 +360,14 @@ class _Walk:
         self._edits = {one.step: one.edits for one in planned if one.edits}
         self._steps: list[Step] = []
         self._read: set[str] = set()
-        self._claim_estimates = ClaimEstimates()
+        self._claim_estimates = ClaimEstimates(models)
         self.guessed: set[str] = set()
         asked: set[str] = set()
         asked_alone: set[str] = set()
         fresh = {one.step for one in planned if one.fresh}
 
         def counter(name: str, known: set[str]) -> StepCounter:
-            return StepCounter(endpoints[name], store, known, entailment, fresh=name in fresh)
+            return StepCounter(endpoints[name], store, known, models, fresh=name in fresh)
 
         self.counters = {
             name: counter(name, asked) for name in endpoints if name not in self._found
@@ -352,7 +409,7 @@ class _Walk:
             self.guessed.add(step.name)
         inputs = step.collect(lambda _, need: tables[need])
         if step.name not in self.counters:
-            return run_stage(step.stage, inputs, dict.fromkeys(step.stage.needed_tools))
+            return run_stage(step.stage, inputs, self._models.lend(step.stage))
         table = run_stage(step.stage, inputs, self.counters[step.name].lend(step.stage))
         if step.name in self.cascades:
             self.cascades[step.name].add(inputs, table)

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 import polars as pl
@@ -14,6 +14,7 @@ from claimflow.flows.store.store import Store, read_table
 from claimflow.stages.base import Stage
 from claimflow.stages.rows import Row, Sample
 from claimflow.stages.tables import conform, content_columns, python_type
+from claimflow.stages.tools import Parser
 
 SAMPLES: Final = "samples"
 
@@ -23,14 +24,20 @@ _TABLES: Final = 5
 _FOUND: Final = pl.Schema({"sample_id": pl.String, "artifact_id": pl.String, "shard": pl.Int32})
 
 
-def can_reuse_rows(stage: Stage, tools: Mapping[str, Any]) -> bool:
+def can_reuse_rows(stage: Stage) -> bool:
     """Whether copying the rows of unchanged samples from an earlier table saves time.
 
-    It does for stages that go through the samples in Python. Replies to a stage that asks a
-    tool are in the ledger, and all other stages are faster than the comparison of the samples.
+    It does for stages that go through the samples in Python. Replies to a stage that asks another
+    tool than the parser are in the ledger, and all other stages are faster than the comparison of
+    the samples.
     """
     alone = set(stage.inputs) == {SAMPLES} and "sample_id" in stage.makes.model_fields
-    return stage.by_row and stage.per_sample and alone and not tools
+    return stage.by_row and stage.per_sample and alone and parses_at_most(stage)
+
+
+def parses_at_most(stage: Stage) -> bool:
+    """Whether a stage asks no tool but the parser, whose trees are not in the ledger."""
+    return set(stage.needed_tools.values()) <= {Parser}
 
 
 def unchanged_samples(
@@ -102,8 +109,13 @@ def _content(columns: Iterable[str]) -> str:
     return f"unhex(sha256(to_json([{texts}])::VARCHAR))"
 
 
-_PLACE: Final = "place"
+# No field of a row begins with an underscore.
+
+_PLACE: Final = "_place"
 """The position of a sample among those read with it; its rows keep that order."""
+
+_PART: Final = "_part"
+"""The part that a sample belongs to."""
 
 
 class IncrementalTable:
@@ -144,11 +156,11 @@ class IncrementalTable:
             with self._store.reading() as connection:
                 samples = read_shards(connection, Sample, self._samples, shards, columns=columns)
                 placed = samples.with_row_index(_PLACE)
-                found = placed.select("sample_id", _PLACE, part="shard").join(
+                found = placed.select("sample_id", _PLACE, pl.col("shard").alias(_PART)).join(
                     self._unchanged, on="sample_id"
                 )
                 kept = _rows(connection, self._stage.makes, found)
-            by_part = by_shard(kept.rename({"part": "shard"}), shards)
+            by_part = by_shard(kept.rename({_PART: "shard"}), shards)
             for part, rows in zip(by_shard(placed, shards), by_part, strict=True):
                 self._waiting.append((part.select("sample_id", _PLACE), rows))
                 new = part.join(found, on="sample_id", how="anti", maintain_order="left")
@@ -170,7 +182,7 @@ def _rows(
     names = ", ".join(f'stored."{name}"' for name in row.model_fields)
     return read_table(
         connection,
-        f"SELECT found.{_PLACE}, found.part, {names} FROM stored.{row.table} AS stored "
+        f"SELECT found.{_PLACE}, found.{_PART}, {names} FROM stored.{row.table} AS stored "
         "JOIN found ON stored.artifact_id = found.artifact_id::UUID "
         "AND stored.shard = found.shard AND stored.sample_id = found.sample_id "
         f"ORDER BY found.{_PLACE}, stored.rowid",

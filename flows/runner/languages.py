@@ -40,6 +40,8 @@ def readers_of(steps: Iterable[Step], toolbox: Toolbox) -> list[Reader]:
         rules = step.stage.languages()
         if rules is not None:
             languages[RULES] = rules
+            # A stage that says what it can read leaves other texts alone.
+            languages.pop("parser", None)
         named = {*step.stage.required_fields(), *(made_of.get(need) for need in step.needs)}
         fields = tuple(field for field in TEXT_FIELDS if field in named)
         found += [Reader(step.name, reader, fields, known) for reader, known in languages.items()]

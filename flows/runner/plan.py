@@ -101,7 +101,7 @@ def _plan_step(
     if found is not None:
         return PlannedStep(name, stage.use, "reuse", artifact=found)
     reused_samples = 0
-    if can_reuse_rows(stage, tools) and store.path.is_file():
+    if can_reuse_rows(stage) and store.path.is_file():
         recipe = step_recipe(stage, tools)
         reused_samples = unchanged_samples(
             store, stage, recipe, prepared.samples.shards(SHARD)

@@ -11,6 +11,7 @@ import polars as pl
 
 from claimflow.flows.errors import StoppedError
 from claimflow.flows.pipeline.wiring import Step
+from claimflow.flows.runner.embedded_models import make_with_parser
 from claimflow.flows.runner.incremental import (
     SAMPLES,
     IncrementalTable,
@@ -20,7 +21,7 @@ from claimflow.flows.runner.incremental import (
 from claimflow.flows.runner.make import StageFailedError, is_importable, make_table
 from claimflow.flows.runner.observer import RunObserver
 from claimflow.flows.runner.prepare import SHARD
-from claimflow.flows.runner.tools import CachedEmbedder, CachedEntailment
+from claimflow.flows.runner.tools import CachedEmbedder, CachedEntailment, StoppableParser
 from claimflow.flows.runner.workers import Workers
 from claimflow.flows.samples.reader import SampleSource
 from claimflow.flows.store.artifacts import (
@@ -42,6 +43,9 @@ GROUP: Final = 5
 AT_ONCE: Final = 10
 """Parts made in one call: their rows fill whole row groups, which DuckDB writes to its file
 directly and not to its log first."""
+
+_PARSED: Final = 100
+"""Samples that a worker parses at once, in a few seconds."""
 
 _SIDE_BY_SIDE: Final = 4
 """Parts whose questions a cluster answers at the same time: 160 batches of texts."""
@@ -92,7 +96,7 @@ class TableBuilder:
         writer = ArtifactWriter(self._store, stage.makes, provenance, shards=shards)
         size = GROUP
         unchanged = pl.DataFrame()
-        if can_reuse_rows(stage, tools) and not anew:
+        if can_reuse_rows(stage) and not anew:
             samples = self._samples.shards(SHARD)
             unchanged = unchanged_samples(self._store, stage, provenance.recipe, samples)
         if not stage.per_sample:
@@ -101,18 +105,26 @@ class TableBuilder:
             size = AT_ONCE
             parts = _make_batched_parts(self._store, step, inputs, of=shards)
         elif unchanged.height:
-            remaining = -(-(self._samples.count - unchanged.height) // SHARD)
+            remaining = self._samples.count - unchanged.height
             table = IncrementalTable(self._store, step, inputs, unchanged)
             parts = self._until_stopped(
                 table.parts(
                     _grouped(range(shards), GROUP),
-                    lambda changed: _make_parts(stage, changed, {}, self._workers, of=remaining),
+                    lambda changed: _make_parts(
+                        stage, changed, tools, self._workers, samples=remaining
+                    ),
                 )
             )
         else:
             size = 1 if tools else GROUP  # Rows that cost model calls are written at once.
             read = _input_parts(self._store, step, inputs, of=shards, size=size)
-            parts = _make_parts(stage, self._until_stopped(read), tools, self._workers, of=shards)
+            parts = _make_parts(
+                stage,
+                self._until_stopped(read),
+                tools,
+                self._workers,
+                samples=self._samples.count,
+            )
         try:
             return self._write(writer, step.name, parts, size), unchanged.height
         except StageFailedError as error:
@@ -179,40 +191,57 @@ def _input_parts(
 
 
 def _make_parts(
-    stage: Stage, parts: Iterable[Tables], tools: Mapping[str, Any], workers: Workers, *, of: int
+    stage: Stage,
+    parts: Iterable[Tables],
+    tools: Mapping[str, Any],
+    workers: Workers,
+    *,
+    samples: int,
 ) -> Iterator[pl.DataFrame]:
-    """The rows that a stage makes of each of the `of` parts, in their order."""
+    """The rows that a stage makes of each part of that many `samples`, in their order."""
+    of = -(-samples // SHARD)
     cut = -(-workers.shards // max(of, 1))
-    if stage.by_row and not tools and is_importable(stage) and workers.worth(of * cut):
-        return _make_on_workers(stage, parts, workers, cut=cut)
+    parsers = {name: tool for name, tool in tools.items() if isinstance(tool, StoppableParser)}
+    if parsers:
+        cut = max(cut, -(-min(samples, SHARD) // _PARSED))
+    alone = stage.by_row and parsers.keys() == tools.keys()
+    if alone and is_importable(stage) and workers.worth(of * cut):
+        return _make_on_workers(stage, parts, parsers, workers, cut=cut)
     if _models_can_run_on_workers(tools) and workers.worth(1):
         return _make_in_threads(stage, parts, tools)
     return (make_table(stage, tables, tools) for tables in parts)
 
 
 def _make_on_workers(
-    stage: Stage, parts: Iterable[Tables], workers: Workers, *, cut: int
+    stage: Stage,
+    parts: Iterable[Tables],
+    parsers: Mapping[str, StoppableParser],
+    workers: Workers,
+    *,
+    cut: int,
 ) -> Iterator[pl.DataFrame]:
     """Parts made by workers; a part that is samples alone is cut into `cut` chunks."""
     counts: deque[int] = deque()
 
     source = stage.source and stage.source.digest
+    tools = {name: parser.identity for name, parser in parsers.items()}
 
     def chunks() -> Iterator[tuple[Stage, Tables, Tables, str | None]]:
         for tables in parts:
             pieces = _pieces(tables, cut)
             counts.append(len(pieces))
             for piece in pieces:
-                yield stage, piece, {}, source
+                yield stage, piece, tools, source
 
-    made = workers.each(make_table, chunks(), what=stage.use)
+    work = make_with_parser if parsers else make_table
+    made = workers.each(work, chunks(), what=stage.use)
     for first in made:
         yield pl.concat([first, *islice(made, counts.popleft() - 1)])
 
 
 def _models_can_run_on_workers(tools: Mapping[str, Any]) -> bool:
     """Whether all models that a stage asks are embedded ones, which workers can run."""
-    embedded = CachedEmbedder, CachedEntailment
+    embedded = CachedEmbedder, CachedEntailment, StoppableParser
     return bool(tools) and all(isinstance(tool, embedded) for tool in tools.values())
 
 

@@ -15,6 +15,7 @@ from claimflow.flows.judge.embedding import EndpointEmbedder
 from claimflow.flows.judge.judge import EndpointJudge, JudgePanel
 from claimflow.flows.judge.session import Session
 from claimflow.flows.models.loading import ModelSource, load_entailment_model
+from claimflow.flows.models.parser import EmbeddedParser
 from claimflow.flows.models.sentence_encoder import SentenceEncoder
 from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint
 from claimflow.flows.pipeline.pipeline import Pipeline
@@ -27,13 +28,16 @@ from claimflow.flows.runner.embedded_models import (
 from claimflow.flows.runner.workers import Workers
 from claimflow.flows.store.ledger import Ledger
 from claimflow.stages.rows import content_key
-from claimflow.stages.tools import LLM, Embedder, EntailmentModel, Judgement, Pair
+from claimflow.stages.tools import LLM, Embedder, EntailmentModel, Judgement, Pair, Parser, Word
 
 Asked = TypeVar("Asked")
 Batches = Sequence[Sequence[Any]]
 
 _BATCH: Final = 100
 """Questions per batch; a stopped run finishes the current batch."""
+
+_SENTENCES: Final = 500
+"""Sentences parsed at once, in a few seconds; a stopped run finishes them."""
 
 _WORTH: Final = 10
 """Batches that are worth loading the entailment model in another worker."""
@@ -146,6 +150,34 @@ def entailment_keys(identity: Mapping[str, Any], pairs: Sequence[Pair]) -> dict[
     return {pair: content_key("entailment", identity, *pair) for pair in pairs}
 
 
+class StoppableParser:
+    """The parser that claimflow carries, until the run is stopped.
+
+    Its trees are not recorded: a stage that asks no other tool runs on workers as a whole, and
+    its rows of unchanged samples are reused.
+    """
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._parser = EmbeddedParser()
+        self._stop = stop
+        self.languages = self._parser.languages
+
+    @property
+    def identity(self) -> dict[str, str | int | float]:
+        """Everything that could change a tree; known without loading the network."""
+        return self._parser.identity
+
+    def parse(self, sentences: Sequence[str]) -> dict[str, tuple[Word, ...]]:
+        """As `Parser.parse`. Raises `StoppedError` when the run was asked to stop."""
+        distinct = list(dict.fromkeys(sentences))
+        trees: dict[str, tuple[Word, ...]] = {}
+        for start in range(0, len(distinct), _SENTENCES):
+            if self._stop.is_set():
+                raise StoppedError
+            trees |= self._parser.parse(distinct[start : start + _SENTENCES])
+        return trees
+
+
 class StepEmbedder:
     """An `Embedder` for one step: an endpoint that records which step asked."""
 
@@ -179,6 +211,7 @@ class Toolbox:
             folder = pipeline.embedder
         self._embedded = CachedEmbedder(folder, workers, cache)
         self._entailment = CachedEntailment(pipeline.entailment, workers, cache)
+        self._parser = StoppableParser(session.stop)
         self._judges = {
             name: EndpointJudge(name, judge, session) for name, judge in pipeline.judges.items()
         }
@@ -203,12 +236,13 @@ class Toolbox:
     def languages(self, step: Step) -> dict[str, frozenset[str]]:
         """The languages that the models which run here for a step were taught.
 
-        By `embedder` and `entailment`; a model that was taught any language, and one behind an
-        endpoint, is left out.
+        By `embedder`, `entailment` and `parser`; a model that was taught any language, and one
+        behind an endpoint, is left out.
         """
-        models: dict[str, CachedEmbedder | CachedEntailment] = {
+        models: dict[str, CachedEmbedder | CachedEntailment | StoppableParser] = {
             "embedder": self._embedded,
             "entailment": self._entailment,
+            "parser": self._parser,
         }
         lent = [*self.lend(step).values()]
         return {
@@ -231,4 +265,6 @@ class Toolbox:
             return StepEmbedder(self._endpoint, step.name) if self._endpoint else self._embedded
         if protocol is EntailmentModel:
             return self._entailment
+        if protocol is Parser:
+            return self._parser
         raise TypeError(f"no tool serves {protocol.__name__}")

@@ -4,7 +4,7 @@ import json
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 import pytest
@@ -26,7 +26,7 @@ from claimflow.flows.store.store import Store
 from claimflow.stages.base import Stage
 from claimflow.stages.decompose import DecomposeClaims
 from claimflow.stages.lexical import LexicalMatch
-from claimflow.stages.tables import schema
+from claimflow.stages.tables import Samples, Scores, schema
 
 PIPELINE = """
 name: p
@@ -36,9 +36,26 @@ steps:
   claims: {use: decompose_claims, of: response}
   matches: {use: lexical_match, against: reference, compat: continuous-eval-0.3}
 """
+
+
+class Lengths(Stage):
+    """The length of each response, sample by sample: scores have columns of many names."""
+
+    use: ClassVar[str] = "lengths"
+    metrics: ClassVar[tuple[str, ...]] = ("length",)
+    by_row: ClassVar[bool] = True
+    columns: ClassVar = {"samples": ("sample_id", "response", "reference")}
+
+    def run(self, samples: Samples) -> Scores:
+        lengths = [float(len(one or "")) for one in samples["response"]]
+        scores = pl.Series("score", lengths, pl.Float64)
+        return samples.select("sample_id", scores, metric=pl.lit("length"), status=pl.lit("scored"))
+
+
 STAGES = {
     "claims": DecomposeClaims(of="response"),
     "matches": LexicalMatch(against="reference", compat="continuous-eval-0.3"),
+    "lengths": Lengths(),
 }
 
 Row = dict[str, Any]
