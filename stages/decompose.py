@@ -12,7 +12,7 @@ from claimflow.stages.claim_rules.contexts import (
     contexts_of,
     conversation_text,
 )
-from claimflow.stages.claim_rules.decompose import TextClaim, non_claims, take_apart
+from claimflow.stages.claim_rules.decompose import TextClaim, non_claims, take_apart_all
 from claimflow.stages.claim_rules.questions import NO_CONTEXT, Context
 from claimflow.stages.claim_rules.reading import NonClaim
 from claimflow.stages.judging.claims import ContextDecomposition, Decomposition, ask_claims
@@ -176,15 +176,14 @@ class DecomposeClaims(Stage):
     def _by_rules(
         self, texts: Mapping[str, str], contexts: Mapping[str, Context], parser: Parser | None
     ) -> Iterator[dict[str, Any]]:
-        for sample_id, text in texts.items():
-            found = take_apart(
-                text,
-                atomicity=self.atomicity,
-                coverage=self.coverage,
-                context=contexts.get(sample_id, NO_CONTEXT),
-                parser=parser,
-            )
-            yield from (self._row(sample_id, one) for one in found)
+        found = take_apart_all(
+            [(text, contexts.get(sample_id, NO_CONTEXT)) for sample_id, text in texts.items()],
+            atomicity=self.atomicity,
+            coverage=self.coverage,
+            parser=parser,
+        )
+        for sample_id, units in zip(texts, found, strict=True):
+            yield from (self._row(sample_id, unit) for unit in units)
 
     def _row(self, sample_id: str, found: TextClaim | NonClaim) -> dict[str, Any]:
         if isinstance(found, NonClaim):

@@ -80,7 +80,7 @@ def predicates(tree: Tree, clause: int, own: frozenset[int]) -> list[int]:
 
     The first alone where it is not certain that each of them is claimed.
     """
-    found = [index for index in tree.of(clause, "conj") if index in own]
+    found = [index for index in tree.conjuncts(clause) if index in own]
     contrasted = all({tree.lows[cc] for cc in tree.of(n, "cc")} == {"but"} for n in found)
     if not found or (is_negated(tree, clause) and not contrasted):
         return [clause]
@@ -104,6 +104,7 @@ def _shares_subject(tree: Tree, clause: int, member: int) -> bool:
     tag = tree.tag(member)
     if tag in ("VB", "VBG"):
         return tree.has(clause, "aux")
+    # "is a novel written by A and published in 1871": the copula makes it a passive.
     return tag != "VBN" or tree.finite(clause) != clause or tree.tag(clause) == "VBD"
 
 
@@ -202,7 +203,7 @@ def _examples(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
         if noun not in here or noun < predicate or is_none(tree, noun):
             continue
         for first in tree.of(noun, "nmod"):
-            members = [first, *tree.of(first, "conj")]
+            members = [first, *tree.conjuncts(first)]
             if first in here and _introduces_examples(tree, first, members):
                 return _with_examples(tree, noun, members, pieces)
     return [pieces]
@@ -285,7 +286,7 @@ def _coordination(
     tree: Tree, predicate: int, head: int, here: frozenset[int]
 ) -> _Coordination | None:
     """The coordination of a word, if each of its members is claimed."""
-    others = [n for n in tree.of(head, "conj") if n in here and tree.subject(n) is None]
+    others = [n for n in tree.conjuncts(head) if n in here and tree.subject(n) is None]
     whole = not others or tree.has(head, "cc:preconj")
     if whole or not all(
         are_joined(tree, head, n) and stands_behind(tree, n, (",", "and", "&", "but", ";"))
@@ -448,7 +449,7 @@ def _modified(tree: Tree, predicate: int, noun: int, pieces: Pieces) -> list[Pie
     if len(coordinated) != 1:
         return [pieces]
     head = coordinated[0]
-    others = sorted(tree.of(head, "conj"))
+    others = tree.conjuncts(head)
     members = [head, *others]
     places = _places(tree, pieces, tree.below(head))
     claimed = all(

@@ -12,7 +12,7 @@ one that they cannot split with certainty is a claim as it stands.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from claimflow.stages.claim_rules.clauses import first_finite_verb
@@ -49,7 +49,7 @@ from claimflow.stages.claim_rules.tokens import (
 )
 from claimflow.stages.claim_rules.trees import Piece, claim_text
 from claimflow.stages.text.sentences import Span
-from claimflow.stages.tools import Parser
+from claimflow.stages.tools import Parser, Word
 
 Extent = Literal["low", "high"]
 
@@ -71,12 +71,41 @@ class TextClaim(NamedTuple):
     ambiguous: str | None = None
 
 
-class _How(NamedTuple):
-    """How finely sentences are split, how much of them is kept, and the parser for the former."""
+class _Draft(NamedTuple):
+    """A sentence as one claim, with its clause where that is to be split.
 
-    atomicity: Extent
-    coverage: Extent
-    parser: Parser | None
+    `place` is that of the sentence in the text. With `reworded` the sentence has other words than
+    the text, so that each of its claims has the place of the whole; with `cut` it begins within a
+    sentence of the text.
+    """
+
+    claim: TextClaim
+    clause: Clause = ()
+    place: Span = Span(0, 0)
+    reworded: bool = False
+    cut: bool = False
+
+    @property
+    def said(self) -> str:
+        """What is parsed: a sentence, which ends in a full stop."""
+        return f"{text_of(self.clause)}."
+
+    def claims(self, words: Sequence[Word]) -> list[TextClaim]:
+        """The claims of the sentence, whose tree is `words`."""
+        if not self.clause:
+            return [self.claim]
+        places = _Places(self.clause)
+        split = [
+            _marked(TextClaim(claim_text(pieces), *(places.of(pieces) or self.place)))
+            for pieces in split_sentence(self.said, words)
+        ]
+        return [self.placed(claim) for claim in split] or [self.claim]
+
+    def placed(self, claim: TextClaim) -> TextClaim:
+        """A claim of the sentence as one of the text."""
+        if self.reworded:
+            return claim._replace(start=self.place.start, end=self.place.end)
+        return _marked(claim._replace(claim=_capital(claim.claim))) if self.cut else claim
 
 
 def decompose(
@@ -102,17 +131,59 @@ def take_apart(
 ) -> list[TextClaim | NonClaim]:
     """Claims of `text`, each once, and its sentences that claim nothing, in the order of the text.
 
-    `context` is what the reader of the text knows. High atomicity needs a `parser`; without one
-    it raises `ValueError`.
+    `context` is what the reader of the text knows. High atomicity needs a `parser`.
+    """
+    texts = [(text, context)]
+    (found,) = take_apart_all(texts, atomicity=atomicity, coverage=coverage, parser=parser)
+    return found
+
+
+def take_apart_all(
+    texts: Iterable[tuple[str, Context]],
+    *,
+    atomicity: Extent,
+    coverage: Extent,
+    parser: Parser | None = None,
+) -> list[list[TextClaim | NonClaim]]:
+    """`take_apart` for each text and its context: the sentences of all are parsed together.
+
+    Raises `ValueError` for high atomicity without a `parser`.
     """
     if atomicity == "high" and parser is None:
         raise ValueError("high atomicity needs a parser")
-    claims: dict[str, TextClaim] = {}
+    drafts, nothing = [], []
+    for text, context in texts:
+        some, others = _drafts(text, context, atomicity, coverage)
+        drafts.append(some)
+        nothing.append(others)
+    trees: Mapping[str, Sequence[Word]] = {}
+    if parser is not None:
+        trees = parser.parse([draft.said for some in drafts for draft in some if draft.clause])
+    return [
+        _in_order((c for draft in some for c in draft.claims(trees.get(draft.said, ()))), others)
+        for some, others in zip(drafts, nothing, strict=True)
+    ]
+
+
+def _in_order(
+    claims: Iterable[TextClaim], nothing: Iterable[NonClaim]
+) -> list[TextClaim | NonClaim]:
+    """Both in the order of the text, each claim once."""
+    distinct: dict[str, TextClaim] = {}
+    for claim in claims:
+        distinct.setdefault(claim.claim, claim)
+    return sorted([*distinct.values(), *nothing], key=lambda one: (one.start, one.end))
+
+
+def _drafts(
+    text: str, context: Context, atomicity: Extent, coverage: Extent
+) -> tuple[list[_Draft], list[NonClaim]]:
+    """The sentences of a text, and those that claim nothing."""
     question = _question(context)
     resolver = PronounResolver(_clause(question))
-    how = _How(atomicity, coverage, parser)
     units = read_sentences(text, context, each_cell=atomicity == "high")
     place = _answering(units, text, question)
+    drafts = []
     for number, unit in enumerate(units):
         sentence = unit
         if number == place:
@@ -124,12 +195,11 @@ def take_apart(
                     resolver.remember_answer(said, who=who)
                 else:
                     resolver.remember(_clause(statement.claim), who=who)
-                claims[statement.claim] = statement
+                drafts.append(_Draft(statement))
         if isinstance(sentence, Sentence) and sentence.start < sentence.end:
-            for claim in _sentence_claims(text, sentence, resolver, how):
-                claims.setdefault(claim.claim, claim)
+            drafts.append(_draft(text, sentence, resolver, atomicity, coverage))
     nothing = [unit for n, unit in enumerate(units) if isinstance(unit, NonClaim) and n != place]
-    return sorted([*claims.values(), *nothing], key=lambda one: (one.start, one.end))
+    return drafts, nothing
 
 
 def non_claims(text: str, context: Context = NO_CONTEXT) -> list[NonClaim]:
@@ -238,49 +308,54 @@ def _capital(claim: str) -> str:
     return claim[:1].upper() + claim[1:]
 
 
-def _sentence_claims(
-    text: str, unit: Sentence, resolver: PronounResolver, how: _How
-) -> list[TextClaim]:
-    """The claims of a sentence; those in other words have the place of the whole sentence."""
+def _draft(
+    text: str, unit: Sentence, resolver: PronounResolver, atomicity: Extent, coverage: Extent
+) -> _Draft:
     place = Span(unit.start, unit.end)
-    if unit.said is None:
-        claims = _claims(text, place, resolver, how)
-        if unit.cut:
-            claims = [_marked(one._replace(claim=_capital(one.claim))) for one in claims]
-        return claims
-    if unit.whole:
-        return [TextClaim(unit.said, *place)]
-    claims = _claims(unit.said, Span(0, len(unit.said)), resolver, how)
-    return [one._replace(start=place.start, end=place.end) for one in claims]
+    if unit.said is not None and unit.whole:
+        return _Draft(TextClaim(unit.said, *place))
+    words, span = text, place
+    if unit.said is not None:
+        words, span = unit.said, Span(0, len(unit.said))
+    claim, clause = _claim_and_clause(words, span, resolver, atomicity, coverage)
+    draft = _Draft(
+        claim,
+        clause,
+        place,
+        reworded=unit.said is not None,
+        cut=unit.cut and unit.said is None,
+    )
+    return draft._replace(claim=draft.placed(claim))
 
 
-def _claims(text: str, sentence: Span, resolver: PronounResolver, how: _How) -> list[TextClaim]:
+def _claim_and_clause(
+    text: str, sentence: Span, resolver: PronounResolver, atomicity: Extent, coverage: Extent
+) -> tuple[TextClaim, Clause]:
+    """A sentence as a claim, and its clause where that is to be split, else an empty one."""
     whole = _whole(text[sentence.start : sentence.end], sentence)
     if sentence.end - sentence.start > _LONGEST:
-        return [whole]
+        return whole, ()
     tokens = tokenize(text, *sentence)
     if not is_english([token.low for token in tokens]):
-        return [whole]
+        return whole, ()
     clause = trim_punctuation(tag(tokens))
     if first_finite_verb(clause) is None:
         resolver.remember(clause)
-        return [_marked(whole)]
+        return _marked(whole), ()
     resolved = resolver.resolve(clause)
     resolver.remember(clause, resolved)
-    if (how.atomicity, how.coverage) == ("low", "high"):
-        return [_marked(_replaced(text, sentence, clause, resolved))]
+    claim = _replaced(text, sentence, clause, resolved)
+    if (atomicity, coverage) == ("low", "high"):
+        return _marked(claim), ()
     reduced = without_connective(clause)
-    if how.coverage == "low":
+    if coverage == "low":
         reduced = drop_details(reduced)
     if resolved != clause:
         reduced = _carried_over(reduced, clause, resolved)
-    parser = how.parser if how.atomicity == "high" and reduced else None
-    claims = _split(reduced, sentence, parser) if parser else []
-    if claims:
-        return [_marked(claim) for claim in claims]
-    if reduced == resolved or not reduced:
-        return [_marked(_replaced(text, sentence, clause, resolved))]
-    return [_marked(_claim(reduced, sentence))]
+    reduced = trim_punctuation(reduced)
+    if reduced and reduced != resolved:
+        claim = TextClaim(render(reduced), *(source_span(reduced) or sentence))
+    return _marked(claim), reduced if atomicity == "high" else ()
 
 
 def _whole(sentence: str, span: Span) -> TextClaim:
@@ -325,22 +400,6 @@ def _carried_over(reduced: Clause, clause: Clause, resolved: Clause) -> Clause:
     if where is None:
         return reduced
     return (*reduced[:where], *words, *reduced[where + 1 :])
-
-
-def _claim(part: Clause, sentence: Span) -> TextClaim:
-    start, end = source_span(part) or sentence
-    return TextClaim(render(part), start, end)
-
-
-def _split(clause: Clause, sentence: Span, parser: Parser) -> list[TextClaim]:
-    """The statements of a clause; none where it is one."""
-    # The parser knows sentences, which end in a full stop.
-    said = f"{text_of(clause)}."
-    places = _Places(clause)
-    return [
-        TextClaim(claim_text(pieces), *(places.of(pieces) or sentence))
-        for pieces in split_sentence(said, parser.parse([said]).get(said, ()))
-    ]
 
 
 class _Places:

@@ -42,7 +42,7 @@ NONE: Final = word_set("no nobody none neither few nothing little")
 _EVERY: Final = word_set("any every each")
 _UNIQUE: Final = word_set("only mostly mainly first last most least best largest")
 _NO_STATEMENT: Final = word_set(
-    """including following according regarding concerning depending based given compared
+    """including following according regarding concerning depending given compared
     considering owing starting ranging beginning excluding containing meaning allowing causing
     resulting suggesting ensuring showing indicating"""
 )
@@ -81,6 +81,7 @@ PAST_OF_GERUND: Final = dict(
 """Gerunds that become a past form where they are a statement of their own."""
 
 RELATIVE_TAGS: Final = ("WP", "WDT", "WP$", "WRB")
+_PLACE_CASES: Final = word_set("in at on to from near into")
 _DEFINITE: Final = word_set("a an the his her its their one")
 _OPENING_MARKS: Final = (",", "(", "–", "—", "-", "--")
 _NOT_ENTERED: Final = frozenset(
@@ -134,7 +135,7 @@ def are_joined(tree: Tree, head: int, member: int) -> bool:
     if own:
         with_so = tree.subject(member) is not None
         return all(one in ("and", "but", "&") or (one == "so" and with_so) for one in own)
-    later = [index for index in tree.of(head, "conj") if index > member]
+    later = [index for index in tree.conjuncts(head) if index > member]
     if later:
         return {tree.lows[cc] for index in later for cc in tree.of(index, "cc")} in (
             {"and"},
@@ -160,6 +161,8 @@ def _kind(tree: Tree, node: int, head: int, clause: int) -> Kind | None:
             found = "participle"
         case "parataxis" | "conj" if head == clause and _is_clause(tree, node, clause):
             found = "clause"
+        case "advcl" if _is_where(tree, node):
+            found = "relative"
         case "advcl" if head == clause:
             found = _adverbial_kind(tree, node, clause)
         case _:
@@ -190,7 +193,8 @@ def _is_appositive(tree: Tree, node: int, head: int) -> bool:
         return False
     first = min(n for n in tree.below(node) if tree.relation(n) != "punct")
     if tree.tag(head) in NAME_TAGS:
-        return tree.tag(node) in NOUN_TAGS and tree.lows[first] in _DEFINITE
+        definite = tree.lows[first] in _DEFINITE or tree.has(node, "nmod:poss")
+        return tree.tag(node) in NOUN_TAGS and definite
     if tree.tag(head) not in NOUN_TAGS or tree.tag(node) not in NAME_TAGS:
         return False
     definite = tree.has(head, "det", "nmod:poss") and tree.lows[min(tree.below(head))] not in (
@@ -209,14 +213,35 @@ def _is_indefinite(tree: Tree, noun: int) -> bool:
 
 def _is_relative(tree: Tree, node: int, head: int, clause: int) -> bool:
     """Whether a relative clause tells more of its noun, and does not choose among several."""
-    pronouns = [n for n in sorted(tree.below(node)) if tree.tag(n) in RELATIVE_TAGS]
-    if not pronouns or tree.finite(node) is None or is_none(tree, head):
+    pronoun = relative_pronoun(tree, node)
+    if pronoun is None or tree.finite(node) is None or is_none(tree, head):
         return False
-    pronoun = pronouns[0]
     if _comma_before(tree, node):
+        if tree.has(head, "conj") or tree.relation(head) == "conj":
+            return is_predicate(tree, head, clause)  # "Ann and Bo, who ..." may be of both
         of_event = tree.lows[pronoun] == "which" and tree.lows[node] in _WHOLE_EVENTS
         return tree.lows[pronoun] != "that" and not (of_event and tree.relation(pronoun) == "nsubj")
     return _describes_predicate(tree, head, clause)
+
+
+def relative_pronoun(tree: Tree, node: int) -> int | None:
+    """The relative pronoun or adverb of a clause; None where it has none."""
+    found = (n for n in sorted(tree.below(node)) if _is_relative_word(tree, n))
+    return next(found, None)
+
+
+def _is_relative_word(tree: Tree, index: int) -> bool:
+    return tree.tag(index) in RELATIVE_TAGS or tree.lows[index] == "whose"
+
+
+def _is_where(tree: Tree, node: int) -> bool:
+    """Whether an adverbial clause tells more of a place: "..., where she died"."""
+    first = next((n for n in sorted(tree.below(node)) if tree.relation(n) != "punct"), node)
+    where = tree.lows[first] == "where" and tree.words[first].head == node
+    noun = nearest_noun(tree, node)
+    if not where or noun is None or not _comma_before(tree, node):
+        return False
+    return any(tree.lows[n] in _PLACE_CASES for n in tree.of(noun, "case"))
 
 
 def _describes_predicate(tree: Tree, noun: int, clause: int) -> bool:
@@ -329,6 +354,8 @@ _OUTSIDE: Final = frozenset(
 def _belongs(tree: Tree, noun: int, child: int) -> bool:
     if tree.relation(child) == "appos":  # "the company Mey Eden", but not "Ann, a poet"
         return not any(tree.texts[n] in (",", "(") for n in range(noun + 1, child))
+    if tree.in_brackets(child):
+        return False
     return tree.relation(child) not in _OUTSIDE and tree.texts[child] not in (",", ".", ";", ":")
 
 

@@ -14,7 +14,6 @@ from claimflow.stages.claim_rules.detached import (
     CONDITIONS,
     CONTRASTS,
     PAST_OF_GERUND,
-    RELATIVE_TAGS,
     STATES,
     Detached,
     detached_parts,
@@ -22,9 +21,11 @@ from claimflow.stages.claim_rules.detached import (
     is_predicate,
     nearest_noun,
     noun_phrase,
+    relative_pronoun,
 )
 from claimflow.stages.claim_rules.lexicon import EVENT_PARTICIPLES, possessive
 from claimflow.stages.claim_rules.trees import (
+    NAME_TAGS,
     Piece,
     Pieces,
     Tree,
@@ -127,8 +128,10 @@ class _Splitter:
         subject = self.tree.subject(clause)
         if subject is None:
             return []
-        words = self.tree.tidied(self.tree.below(subject) & own, self._gone)
-        return self.tree.pieces(words, again=True)
+        tree = self.tree
+        brackets = [n for n in tree.children[subject] if tree.in_brackets(n)]
+        whole = (tree.below(subject) & own) - tree.below_all(brackets)
+        return tree.pieces(tree.tidied(whole, self._gone), again=True)
 
     def _add(
         self, predicate: int, words: list[int], subject: Pieces | None, verb: Sequence[Piece]
@@ -168,6 +171,8 @@ class _Splitter:
         if tree.auxiliaries(predicate) or tree.tag(predicate) in ("VBD", "VBZ", "VBP"):
             return []
         verbal = tree.tag(predicate) in ("VBN", "VBG", "VB")
+        if tree.tag(predicate) == "VBN" and not tree.tag(clause).startswith("VB"):
+            return [*verb, self._be(predicate, clause, plural=tree.is_plural(clause))]
         kept = [n for n in tree.auxiliaries(clause) if tree.relation(n) != "cop" or not verbal]
         return [*verb, *tree.pieces(kept, again=True)]
 
@@ -245,20 +250,24 @@ class _Splitter:
     def _add_relative(self, part: Detached, clause: int, subject: Pieces) -> None:
         tree, node = self.tree, part.node
         words = tree.below(node)
-        pronoun = min(n for n in words if tree.tag(n) in RELATIVE_TAGS)
+        pronoun = relative_pronoun(tree, node)
+        if pronoun is None:
+            return
         about, _ = self._about(part, clause, subject)
         head = part.head
-        if tree.lows[pronoun] in ("which", "where") and is_predicate(tree, head, clause):
+        verbal = tree.tag(head).startswith("VB") or is_predicate(tree, head, clause)
+        if tree.lows[pronoun] in ("which", "where") and verbal:
             nearest = nearest_noun(tree, node)
             if nearest is not None and nearest != head:
                 head, about = nearest, self._noun(nearest)
         above, relation = tree.words[pronoun].head, tree.relation(pronoun)
         if above == node and relation in ("nsubj", "nsubj:pass"):
             self.add_clause(node, words - {pronoun}, about)
-        elif tree.tag(pronoun) == "WP$":
+        elif tree.lows[pronoun] == "whose":
             self._add_possessed(node, pronoun, about)
         elif above == node and tree.subject(node) is not None:
-            self._add_moved(node, pronoun, head, about)
+            named = self._resolved(node, head, clause, subject)
+            self._add_moved(node, pronoun, head, about, named)
 
     def _add_possessed(self, node: int, pronoun: int, about: Pieces) -> None:
         """ "whose father was a judge": X's father was a judge."""
@@ -270,26 +279,43 @@ class _Splitter:
         named = tree.pieces(n for n in sorted(tree.below(noun)) if n > pronoun)
         self.add_clause(node, tree.below(node) - tree.below(noun), [*about[:-1], owner, *named])
 
-    def _add_moved(self, node: int, pronoun: int, head: int, about: Pieces) -> None:
-        """A relative clause with the noun where its pronoun would stand in a sentence."""
+    def _resolved(self, node: int, head: int, clause: int, subject: Pieces) -> Pieces:
+        """The subject of the clause, where that of a clause below it can only mean the same.
+
+        "Ann moved to Rome, where she died": no other name is there but that of the place.
+        """
         tree = self.tree
-        words = tree.below(node)
+        own, outer = tree.subject(node), tree.subject(clause)
+        if own is None or outer is None or tree.lows[own] not in ("he", "she", "they"):
+            return []
+        elsewhere = tree.below(outer) | tree.below(head) | tree.below(node)
+        names = any(tree.tag(n) in NAME_TAGS for n in range(len(tree.words)) if n not in elsewhere)
+        return [] if names or tree.tag(outer) == "PRP" else subject
+
+    def _add_moved(self, node: int, pronoun: int, head: int, about: Pieces, named: Pieces) -> None:
+        """A relative clause with the noun where its pronoun would stand in a sentence.
+
+        `named` stands in place of its subject, if there is any.
+        """
+        tree = self.tree
+        own = tree.subject(node)
+        words = tree.below(node) - (tree.below(own) if named and own is not None else set())
         low, relation = tree.lows[pronoun], tree.relation(pronoun)
         if relation == "obj":
-            rest = tree.tidied(words - {pronoun})
-            place = rest.index(node) + 1
-            while place < len(rest) and tree.relation(rest[place]) == "compound:prt":
+            clause = tree.tidied(words - {pronoun})
+            place = clause.index(node) + 1
+            while place < len(clause) and tree.relation(clause[place]) == "compound:prt":
                 place += 1
-            behind = tree.pieces(rest[place:])
-            self.claims.append([*joined(tree.pieces(rest[:place]), about), *behind])
+            opening = joined(named, tree.pieces(clause[:place]))
+            self.claims.append([*joined(opening, about), *tree.pieces(clause[place:])])
         elif low in ("where", "when"):
             if low == "when" and not has_number(tree, tree.below(head)):
                 return
             case = next((tree.lows[n] for n in tree.of(head, "case")), "in")
-            opening = added(case if case in _PLACE_CASES else "in", "IN")
-            rest = tree.tidied(words - {pronoun})
-            self.claims.append(joined(tree.pieces(rest), [opening, *again(about)]))
+            there = [added(case if case in _PLACE_CASES else "in", "IN"), *again(about)]
+            rest = tree.pieces(tree.tidied(words - {pronoun}))
+            self.claims.append(joined(joined(named, rest), there))
         elif relation == "obl" and tree.has(pronoun, "case"):
-            case_words = tree.pieces(tree.of(pronoun, "case"))
-            rest = tree.tidied(words - tree.below(pronoun))
-            self.claims.append(trimmed(joined(tree.pieces(rest), joined(case_words, again(about)))))
+            there = joined(tree.pieces(tree.of(pronoun, "case")), again(about))
+            rest = tree.pieces(tree.tidied(words - tree.below(pronoun)))
+            self.claims.append(trimmed(joined(joined(named, rest), there)))

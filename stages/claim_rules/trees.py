@@ -49,11 +49,11 @@ class Tree:
     """A sentence with its dependency tree; words are named by their index."""
 
     def __init__(self, text: str, words: Sequence[Word]) -> None:
-        self.words = words
+        self.words = _mended(words)
         self.texts = [text[word.start : word.end] for word in words]
         self.lows = [word.lower() for word in self.texts]
         self.children: list[list[int]] = [[] for _ in words]
-        for index, word in enumerate(words):
+        for index, word in enumerate(self.words):
             if word.head >= 0:
                 self.children[word.head].append(index)
         self._below: dict[int, frozenset[int]] = {}
@@ -98,6 +98,16 @@ class Tree:
         """Whether white space stands before a word."""
         return index > 0 and self.words[index - 1].end < self.words[index].start
 
+    def conjuncts(self, head: int) -> list[int]:
+        """All words coordinated with a head, whichever of them a parser hangs them on."""
+        found: list[int] = []
+        waiting = [head]
+        while waiting:
+            more = self.of(waiting.pop(), "conj")
+            found += more
+            waiting += more
+        return sorted(found)
+
     def subject(self, clause: int) -> int | None:
         """The subject of a clause, which is named by its predicate."""
         return next(iter(self.of(clause, *_SUBJECTS)), None)
@@ -133,6 +143,11 @@ class Tree:
     def auxiliaries(self, clause: int) -> list[int]:
         """The auxiliaries and the copula of a clause."""
         return sorted(self.of(clause, *_AUXILIARIES))
+
+    def in_brackets(self, index: int) -> bool:
+        """Whether a word and what it governs stand in brackets; "item(s)" is one word."""
+        first = min(self.below(index))
+        return self.texts[first] in ("(", "[") and self.is_spaced(first)
 
     def quotations(self) -> Iterator[tuple[int, int]]:
         """First and last word of each quotation, its marks included."""
@@ -230,6 +245,21 @@ class Tree:
             if texts[-1] == '"' and opens:
                 return [before, *indices]
         return indices
+
+
+def _mended(words: Sequence[Word]) -> Sequence[Word]:
+    """Words in which a noun coordinated with an adjective before a noun hangs on that noun.
+
+    "A Polish physicist and chemist" is neither Polish and a chemist.
+    """
+    mended = list(words)
+    for index, word in enumerate(words):
+        if word.relation != "conj" or word.tag not in NOUN_TAGS or word.head < 0:
+            continue
+        adjective = words[word.head]
+        if adjective.relation == "amod" and 0 <= adjective.head < index:
+            mended[index] = word._replace(head=adjective.head)
+    return mended
 
 
 def added(text: str, tag: str = "VBZ") -> Piece:

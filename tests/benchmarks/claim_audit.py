@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import regex
 
+from claimflow.flows.models.parser import EmbeddedParser
 from claimflow.flows.quality.claim_audit import Check, RecordedClaim, audit_text
 from claimflow.stages.claim_rules.decompose import decompose
 from claimflow.stages.text.languages import language_of
@@ -33,6 +34,7 @@ NAMES = {
     "ja": "Japanese",
     "zh": "Chinese",
 }
+PARSER = EmbeddedParser(threads=1)
 NUMBER = regex.compile(r"\d{2,}")
 SUBJECT = regex.compile(r"^(?:The )?\p{Lu}\w*(?: \p{Lu}\w*)* (?=(?:is|was|has|had|were)\b)")
 TEXTUAL: tuple[Check, ...] = ("new_words", "open_pronoun", "other_language", "uncovered")
@@ -87,7 +89,7 @@ def demo_claims() -> Iterator[Text]:
 
 
 def rule_claims(text: str) -> Text:
-    found = decompose(text, atomicity="high", coverage="high")
+    found = decompose(text, atomicity="high", coverage="high", parser=PARSER)
     return Text(text, [one.claim for one in found])
 
 
@@ -118,7 +120,7 @@ def faults(text: Text) -> Iterator[tuple[str, Check, list[str]]]:
         yield "a German claim", "other_language", [*text.claims, GERMAN]
     sentences = decompose(text.text, atomicity="low", coverage="high")
     for left_out in sentences if len(sentences) > 1 else ():
-        kept = decompose(text.text, atomicity="high", coverage="high")
+        kept = decompose(text.text, atomicity="high", coverage="high", parser=PARSER)
         rest = [one.claim for one in kept if not left_out.start <= one.start < left_out.end]
         yield "a sentence without its claims", "uncovered", rest
 

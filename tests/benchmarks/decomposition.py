@@ -26,9 +26,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from claimflow.flows.models.entailment.model import EmbeddedEntailment
+from claimflow.flows.models.parser import EmbeddedParser
 from claimflow.stages.claim_rules.decompose import decompose
 from claimflow.stages.tools import Pair
 
+PARSER = EmbeddedParser(threads=1)
 FOLDER = Path(__file__).parents[1] / "data" / "decomposition"
 SETS = ("factcheckgpt", "factscore_atomic", "hsplit", "realsumm_scu", "wikisplit.test")
 STOP_WORDS = frozenset(
@@ -105,7 +107,9 @@ def measure(rows: list[dict[str, Any]]) -> Figures:
 
 def claims_of(row: dict[str, Any]) -> list[str]:
     text = row.get("decontextualised") or row["sentence"]
-    return [found.claim for found in decompose(text, atomicity="high", coverage="high")]
+    return [
+        found.claim for found in decompose(text, atomicity="high", coverage="high", parser=PARSER)
+    ]
 
 
 def human_claims(row: dict[str, Any]) -> list[str]:

@@ -16,6 +16,7 @@ from claimflow.stages.claim_rules.questions import Context
 from claimflow.stages.decompose import DecomposeClaims
 from claimflow.stages.prompts import split_prompt
 from claimflow.stages.verify import VerifyClaims
+from tests.stages.parsing import PARSER
 
 OURS = Path(__file__).parents[2] / "configs/prompts"
 
@@ -251,7 +252,7 @@ def test_the_examples_of_decomposition_match_the_rules() -> None:
 
 def rule_claims(text: str, atomicity: Any, coverage: Any) -> list[str]:
     context = Context("Where is the Eiffel Tower?")
-    found = decompose(text, atomicity=atomicity, coverage=coverage, context=context)
+    found = decompose(text, atomicity=atomicity, coverage=coverage, context=context, parser=PARSER)
     return [claim.claim for claim in found]
 
 

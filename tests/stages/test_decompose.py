@@ -12,6 +12,7 @@ from claimflow.stages.judging.claims import ContextDecomposition, Decomposition
 from claimflow.stages.rows import Claim, Sample, content_key
 from claimflow.stages.tables import build, schema
 from claimflow.stages.tools import Failure, Form, Question, Reply
+from tests.stages.parsing import PARSER
 
 TEXT = "Nikola Tesla was born in Smiljan and died in New York."
 PROMPT = "Claims, {{atomicity}} and {{ coverage }}:\n{{texts}}"
@@ -43,7 +44,7 @@ def samples(*texts: str | None) -> pl.DataFrame:
 
 def test_one_row_per_claim_in_text_order() -> None:
     stage = DecomposeClaims(of="response", atomicity="high", coverage="high")
-    table = stage.make({"samples": samples(TEXT, "Rome is old.")}, {})
+    table = stage.make({"samples": samples(TEXT, "Rome is old.")}, {"parser": PARSER})
     assert table.rows(named=True) == [
         {
             "claim_id": content_key("claim", sample_id, "response", claim),
@@ -189,10 +190,15 @@ def test_the_form_has_the_settings_filled_in() -> None:
             DecomposeClaims(of="response", prompt=PROMPT, texts_per_call=wrong)
 
 
-def test_a_language_model_is_needed_only_for_a_prompt() -> None:
-    assert list(DecomposeClaims.tools) == ["llm"]
-    assert DecomposeClaims(of="response").ignores() == {"llm"}
-    assert DecomposeClaims(of="response", prompt=PROMPT).ignores() == set()
+def test_a_language_model_is_needed_only_for_a_prompt_and_a_parser_to_split() -> None:
+    assert list(DecomposeClaims.tools) == ["llm", "parser"]
+    assert DecomposeClaims(of="response").ignores() == {"llm", "parser"}
+    assert DecomposeClaims(of="response", atomicity="high").ignores() == {"llm"}
+    for fine in ("low", "high"):
+        stage = DecomposeClaims.model_validate(
+            {"of": "response", "atomicity": fine, "prompt": PROMPT}
+        )
+        assert stage.ignores() == {"parser"}
 
 
 CITING = "Rome is old [1, 3].\nOslo is cold (2).[^1]\n\n[^1]: Bonn is small.\n"

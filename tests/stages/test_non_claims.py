@@ -11,12 +11,14 @@ from claimflow.stages.claim_rules.markdown import without_markup
 from claimflow.stages.claim_rules.questions import Context
 from claimflow.stages.claim_rules.reading import NonClaim, asks_how_to
 from claimflow.stages.text.sentences import split_sentences
+from tests.stages.parsing import PARSER
 
 
 def taken(text: str, question: str = "", atomicity: str = "high") -> list[TextClaim | NonClaim]:
     return take_apart(
         text,
         atomicity="low" if atomicity == "low" else "high",
+        parser=PARSER,
         coverage="high",
         context=Context(question),
     )

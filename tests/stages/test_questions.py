@@ -14,6 +14,7 @@ from claimflow.stages.claim_rules.decompose import (
     take_apart,
 )
 from claimflow.stages.claim_rules.questions import Context, asked, short_answer
+from tests.stages.parsing import PARSER
 
 HISTORY = (
     ("user", "Who was Henrik Ibsen?"),
@@ -28,6 +29,7 @@ def claims(
     found = decompose(
         text,
         atomicity="high" if fine else "low",
+        parser=PARSER,
         coverage="high",
         context=Context(question, history),
     )
@@ -182,7 +184,11 @@ def test_the_first_sentence_may_be_the_short_answer() -> None:
 def test_the_place_of_a_short_answer_is_that_of_its_words() -> None:
     text = "  Oslo. She left."
     found = take_apart(
-        text, atomicity="high", coverage="high", context=Context("Where was Ann born?")
+        text,
+        atomicity="high",
+        coverage="high",
+        context=Context("Where was Ann born?"),
+        parser=PARSER,
     )
     assert isinstance(found[0], TextClaim)
     assert text[found[0].start : found[0].end] == "Oslo."
@@ -304,7 +310,7 @@ def test_hostile_questions_and_answers_take_linear_time() -> None:
         for other in (text, "Who is Ann?", "Yes."):
             for question, answer in ((text, other), (other, text)):
                 context = Context(question, (("user", text), ("assistant", text)))
-                decompose(answer, atomicity="high", coverage="low", context=context)
+                decompose(answer, atomicity="high", coverage="low", context=context, parser=PARSER)
     assert time.process_time() - begin < 60
 
 
@@ -323,7 +329,11 @@ def test_hostile_questions_and_answers_take_linear_time() -> None:
 def test_claims_lie_in_the_text_and_are_sentences(question: list[str], answer: list[str]) -> None:
     text = " ".join(answer)
     for one in decompose(
-        text, atomicity="high", coverage="high", context=Context(" ".join(question))
+        text,
+        atomicity="high",
+        coverage="high",
+        context=Context(" ".join(question)),
+        parser=PARSER,
     ):
         assert 0 <= one.start <= one.end <= len(text)
         assert one.claim.strip()
