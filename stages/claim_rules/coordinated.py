@@ -220,8 +220,9 @@ def _introduces_examples(tree: Tree, first: int, members: Sequence[int]) -> bool
 
 def _with_examples(tree: Tree, noun: int, members: list[int], pieces: Pieces) -> list[Pieces]:
     first = members[0]
-    shown = set(_places(tree, pieces, tree.below(first)))
-    main = trimmed(piece for place, piece in enumerate(pieces) if place not in shown)
+    shown = _places(tree, pieces, tree.below(first))
+    main = trimmed(pieces[: shown[0]])
+    behind = trimmed(pieces[shown[-1] + 1 :])  # "in 1987" in "prizes, such as A in 1987"
     case = tree.below_all(tree.of(noun, "case"))
     before = pieces[: _places(tree, pieces, tree.below(noun) - case)[0]]
     here = _here(tree, pieces)
@@ -231,7 +232,8 @@ def _with_examples(tree: Tree, noun: int, members: list[int], pieces: Pieces) ->
         own = (tree.below(first) - others if member == first else tree.below(member)) & here
         left_out = tree.below_all(tree.of(member, "case", "cc"))
         words = tree.quoted(tree.tidied(own - left_out))
-        found.append(joined(again(before), tree.pieces(words)))
+        example = joined(again(before), tree.pieces(words))
+        found.append(joined(example, behind) if member == members[-1] else example)
     return found
 
 
@@ -362,6 +364,8 @@ def _each_member(
     between = trimmed(pieces[n] for n in range(first, last) if n not in inside)
     before, after = pieces[:first], pieces[last + 1 :]
     own = phrase - tree.below_all(others)
+    if any(n > others[-1] for n in tree.of(head, "appos", "acl:relcl")):
+        return [pieces]
     begin = min(min(tree.below(n)) for n in others)
     tail = [n for n in sorted(own) if n > others[-1] and tree.relation(n) != "punct"]
     statements_of: list[Pieces] = []

@@ -189,6 +189,8 @@ def _is_appositive(tree: Tree, node: int, head: int) -> bool:
     """Whether an apposition says what its noun is: "Paris, the capital", "his wife, Ann Lee"."""
     if not _comma_before(tree, node) or len(tree.of(head, "appos")) > 1:
         return False
+    if tree.in_brackets(node):  # "(NFL)"
+        return False
     if tree.relation(head) == "appos" or {tree.texts[n] for n in tree.below(node)} & {'"', "“"}:
         return False
     first = min(n for n in tree.below(node) if tree.relation(n) != "punct")
@@ -215,6 +217,8 @@ def _is_relative(tree: Tree, node: int, head: int, clause: int) -> bool:
     """Whether a relative clause tells more of its noun, and does not choose among several."""
     pronoun = relative_pronoun(tree, node)
     if pronoun is None or tree.finite(node) is None or is_none(tree, head):
+        return False
+    if tree.lows[pronoun] == "where" and not _is_where(tree, node):
         return False
     if _comma_before(tree, node):
         if tree.has(head, "conj") or tree.relation(head) == "conj":
@@ -300,7 +304,10 @@ def _is_opening(tree: Tree, node: int, subject: int) -> bool:
 
 def _gerund_kind(tree: Tree, node: int, clause: int, subject: int) -> Kind | None:
     """What a gerund is whose subject is that of the clause, and which tells what happened."""
-    if tree.lows[node] not in PAST_OF_GERUND or tree.has(node, "nsubj", "nsubj:pass", "aux"):
+    gerunds = [node, *(n for n in tree.conjuncts(node) if tree.tag(n) == "VBG")]
+    if not all(tree.lows[n] in PAST_OF_GERUND for n in gerunds):
+        return None
+    if tree.has(node, "nsubj", "nsubj:pass", "aux"):
         return None
     if not tree.is_past(clause) or is_negated(tree, clause):
         return None

@@ -341,11 +341,6 @@ INTRANSITIVE: Final = word_set(
 )
 """Past forms that are not passive when they follow "was ... and"."""
 
-STATE_PARTICIPLES: Final = word_set(
-    "located situated based known called named titled entitled considered used designed intended "
-    "regarded recognized recognised found composed surrounded bordered divided made"
-)
-"""Participles that denote a state and take the tense of the sentence."""
 
 EVENT_PARTICIPLES: Final = word_set(
     "born written published directed founded built produced released recorded created developed "

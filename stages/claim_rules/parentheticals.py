@@ -1,6 +1,6 @@
 """Parentheticals: appositions, relative clauses between commas, and "(born ...)".
 
-Each is taken out of its clause and made a statement of its own.
+Each can be taken out of its clause.
 """
 
 from typing import Final, NamedTuple
@@ -130,12 +130,6 @@ class Parenthetical(NamedTuple):
 def find_parenthetical(clause: Clause) -> Parenthetical | None:
     """The first parenthetical of a clause; None when it has none or the rules are not certain."""
     return _parenthesis(clause) or _opening(clause) or _after_subject(clause) or _at_end(clause)
-
-
-def split_parenthetical(clause: Clause) -> list[Clause]:
-    """Main clause and parenthetical, each as a clause; empty when there is no parenthetical."""
-    found = find_parenthetical(clause)
-    return list(found) if found else []
 
 
 def _parenthesis(clause: Clause) -> Parenthetical | None:

@@ -1,32 +1,24 @@
-"""Predicate nominals, "X is a ...": coordinated nouns, relative clauses and participles."""
+"""Predicate nominals, "X is a ...", and the nouns coordinated in them."""
 
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from claimflow.stages.claim_rules.clauses import ClauseStructure, clause_structure, is_negated
 from claimflow.stages.claim_rules.lexicon import (
-    ARTICLES,
-    EVENT_PARTICIPLES,
     FIXED_PAIRS,
-    STATE_PARTICIPLES,
     indefinite_article,
     is_person_noun,
-    possessive,
 )
-from claimflow.stages.claim_rules.tags import FINITE
 from claimflow.stages.claim_rules.tokens import (
     Clause,
     Token,
     inserted_token,
-    repeated_subject,
-    trim_punctuation,
     without_positions,
 )
 
 _COPULAS: Final = frozenset("is was are were am 's ’s be been became become becomes".split())
 _PAST: Final = frozenset("was were became".split())
 _EXPLETIVES: Final = frozenset({"there", "what"})
-_PLACES: Final = frozenset({"in", "from", "at", "on"})
 _MODIFIERS: Final = frozenset({"adjective", "adverb", "number"})
 _INSIDE: Final = frozenset({"adjective", "adverb", "noun", "name", "number", "determiner"})
 
@@ -56,86 +48,6 @@ def predicate_nominal(clause: Clause) -> PredicateNominal | None:
         return None
     past = any(token.low in _PAST for token in group)
     return PredicateNominal(found, start, past)
-
-
-def split_relative_clause(clause: Clause) -> list[Clause]:
-    """ "X was a physicist who did this": X was a physicist. X did this."""
-    found = predicate_nominal(clause)
-    if found is None or clause[found.start].low not in ARTICLES:
-        return []
-    for index in range(found.start + 1, len(clause) - 1):
-        token = clause[index]
-        if token.tag == "relative":
-            break
-        if token.tag in FINITE or token.tag in ("semicolon", "subordinator", "gerund"):
-            return []
-    else:
-        return []
-    nominal = clause[found.start + 1 : index]
-    verb = index + 1
-    while verb < len(clause) - 1 and clause[verb].tag == "adverb":
-        verb += 1
-    if token.low != "whose" and (token.low == "whom" or clause[verb].tag not in FINITE):
-        return []
-    if not _has_one_head(trim_punctuation(nominal)):
-        return []
-    subject = repeated_subject(clause[found.structure.subject : found.structure.verb])
-    if token.low == "whose":
-        if subject[-1].tag != "name":
-            return []
-        subject = (*subject[:-1], subject[-1]._replace(text=possessive(subject[-1].text)))
-    return [trim_punctuation(clause[:index]), (*subject, *clause[index + 1 :])]
-
-
-def split_participial_clause(clause: Clause) -> list[Clause]:
-    """ "X is a novel written by Y": X is a novel. X was written by Y."""
-    found = predicate_nominal(clause)
-    if found is None or clause[found.start].low not in ARTICLES:
-        return []
-    for index in range(found.start + 2, len(clause) - 1):
-        if (
-            clause[index].tag == "participle"
-            or clause[index].low in EVENT_PARTICIPLES | STATE_PARTICIPLES
-        ):
-            break
-        if clause[index].tag not in _INSIDE | {"comma", "coordinator"}:
-            return []
-    else:
-        return []
-    if any(token.tag == "relative" for token in clause[index:]):
-        return []
-    word, following = clause[index].low, clause[index + 1].tag
-    if word not in EVENT_PARTICIPLES | STATE_PARTICIPLES or following not in (
-        "preposition",
-        "adverb",
-        "name",
-    ):
-        return []
-    if clause[index - 1].tag in ("adverb", "coordinator", "determiner", "adjective"):
-        return []
-    subject = clause[found.structure.subject : found.structure.verb]
-    plural = clause[found.structure.finite].low in ("are", "were")
-    past, present = ("were", "are") if plural else ("was", "is")
-    be = inserted_token(past if found.past or word in EVENT_PARTICIPLES else present, "be")
-    return [
-        trim_punctuation(clause[:index]),
-        (*repeated_subject(subject), be, *_as_participle(clause, index)),
-    ]
-
-
-def _as_participle(clause: Clause, index: int) -> Clause:
-    return (clause[index]._replace(tag="participle"), *clause[index + 1 :])
-
-
-def split_coordinated_nominals(clause: Clause) -> list[Clause]:
-    """ "X was an English mathematician and inventor": one clause for each."""
-    found = predicate_nominal(clause)
-    members = coordinated_nominals(clause, found.start) if found else []
-    if found is None or len(members) < 2:
-        return []
-    opening = repeated_subject(clause[found.structure.subject : found.start])
-    first = (*clause[: found.start], *members[0])
-    return [first, *((*opening, *member) for member in members[1:])]
 
 
 def coordinated_nominals(clause: Clause, start: int) -> list[Clause]:
@@ -214,13 +126,3 @@ def _with_article(item: Clause, shared: Token) -> Clause:
         return item
     word = "the" if shared.low == "the" else indefinite_article(item[0].text)
     return (inserted_token(word, "determiner"), *item)
-
-
-def _has_one_head(nominal: Clause) -> bool:
-    """Whether a relative clause after `nominal` can only modify its head."""
-    for token in nominal:
-        if token.tag == "preposition" and token.low not in _PLACES:
-            return False
-        if token.tag not in _INSIDE | {"preposition", "coordinator", "comma"}:
-            return False
-    return bool(nominal)

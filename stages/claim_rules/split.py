@@ -65,7 +65,26 @@ def _is_statement(tree: Tree) -> bool:
     )
     if tree.texts[-1] == "?" or conditions or _UNSPLIT & set(tree.lows):
         return False
+    if any(_may_hang_deeper(tree, index) for index in range(len(tree.words))):
+        return False
     return tree.finite(tree.root) is not None and tree.subject(tree.root) is not None
+
+
+def _may_hang_deeper(tree: Tree, index: int) -> bool:
+    """Whether it is not certain what a verb is coordinated with.
+
+    In "She met a man who lived in Rome and studied law" it may be either verb before it.
+    """
+    head = tree.words[index].head
+    if tree.relation(index) != "conj" or tree.subject(index) is not None:
+        return False
+    verbal = tree.tag(index).startswith("VB") or tree.has(index, "cop")
+    comma = any(tree.texts[n] == "," for n in range(max(0, min(tree.below(index)) - 1), index))
+    return (verbal and not comma) and any(
+        tree.relation(n) in ("acl:relcl", "ccomp", "advcl") and tree.finite(n) is not None
+        for n in tree.below(head)
+        if head < n < index
+    )
 
 
 def _keeps_quotations(tree: Tree, claims: Collection[Pieces]) -> bool:
@@ -192,9 +211,10 @@ class _Splitter:
                 be = self._be(node, clause, plural=tree.is_plural(clause))
                 self.add_clause(node, words, subject, [be])
             case "gerund" | "after":
-                self._other[node] = PAST_OF_GERUND[tree.lows[node]]
+                gerunds = [node, *(n for n in tree.conjuncts(node) if tree.tag(n) == "VBG")]
+                self._other = {n: PAST_OF_GERUND[tree.lows[n]] for n in gerunds}
                 self.add_clause(node, words - set(tree.of(node, "mark")), subject)
-                del self._other[node]
+                self._other = {}
             case "appositive" | "participle":
                 about, plural_noun = self._about(part, clause, subject)
                 be = self._be(node, clause, plural=plural_noun)

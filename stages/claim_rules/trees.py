@@ -302,4 +302,4 @@ def claim_text(pieces: Sequence[Piece]) -> str:
         words.append(" " + text if place and piece.spaced else text)
     sentence = "".join(words).strip()
     sentence = sentence[:1].upper() + sentence[1:]
-    return sentence if sentence.endswith(".") else sentence + "."
+    return sentence if sentence.endswith((".", '."', ".”")) else sentence + "."
