@@ -11,7 +11,11 @@ from claimflow.stages.claim_rules.detached import (
     is_none,
     stands_behind,
 )
-from claimflow.stages.claim_rules.lexicon import INTRANSITIVE, indefinite_article
+from claimflow.stages.claim_rules.lexicon import (
+    INTRANSITIVE,
+    indefinite_article,
+    is_person_noun,
+)
 from claimflow.stages.claim_rules.trees import (
     NAME_TAGS,
     Piece,
@@ -171,7 +175,8 @@ def statements(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
         statement
         for example in _examples(tree, predicate, pieces)
         for member in _members(tree, predicate, example)
-        for statement in _adjuncts(tree, predicate, member)
+        for place in _places_of_predicate(tree, predicate, member)
+        for statement in _adjuncts(tree, predicate, place)
     ]
 
 
@@ -364,7 +369,7 @@ def _each_member(
     between = trimmed(pieces[n] for n in range(first, last) if n not in inside)
     before, after = pieces[:first], pieces[last + 1 :]
     own = phrase - tree.below_all(others)
-    if any(n > others[-1] for n in tree.of(head, "appos", "acl:relcl")):
+    if any(n > others[-1] and n in here for n in tree.of(head, "appos", "acl:relcl")):
         return [pieces]
     begin = min(min(tree.below(n)) for n in others)
     tail = [n for n in sorted(own) if n > others[-1] and tree.relation(n) != "punct"]
@@ -490,6 +495,36 @@ def _hyphenated(tree: Tree, members: Sequence[int]) -> list[list[int]]:
         else:
             groups.append([member])
     return groups
+
+
+# The place of what the subject is.
+
+
+def _places_of_predicate(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
+    """ "X is a writer from Japan": X is a writer, X is from Japan.
+
+    Of a person only where she is from: "a judge in France" need not be in France.
+    """
+    if not tree.has(predicate, "cop") or not tree.tag(predicate).startswith("NN"):
+        return [pieces]
+    here = _here(tree, pieces)
+    articles = [n for n in tree.of(predicate, "det") if tree.lows[n] in ("a", "an") and n in here]
+    person = is_person_noun(tree.lows[predicate])
+    found = [
+        n
+        for n in tree.of(predicate, "nmod")
+        if n in here
+        and n > predicate
+        and tree.tag(n) in NAME_TAGS
+        and _case(tree, n) in (("from",) if person else ("from", "in"))
+    ]
+    if len(articles) != 1 or len(found) != 1 or len(tree.of(predicate, "nmod")) != 1:
+        return [pieces]
+    own = tree.below(found[0])
+    out = set(_places(tree, pieces, own))
+    opening = pieces[: _places(tree, pieces, frozenset(articles))[0]]
+    main = trimmed(piece for place, piece in enumerate(pieces) if place not in out)
+    return [main, joined(again(opening), tree.pieces(tree.tidied(own & here)))]
 
 
 # Adjuncts.

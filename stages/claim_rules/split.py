@@ -81,7 +81,10 @@ def _may_hang_deeper(tree: Tree, index: int) -> bool:
     verbal = tree.tag(index).startswith("VB") or tree.has(index, "cop")
     comma = any(tree.texts[n] == "," for n in range(max(0, min(tree.below(index)) - 1), index))
     return (verbal and not comma) and any(
-        tree.relation(n) in ("acl:relcl", "ccomp", "advcl") and tree.finite(n) is not None
+        tree.relation(n) in ("acl:relcl", "ccomp", "advcl")
+        and tree.finite(n) is not None
+        # "X is a town that lies on a river and has a harbour" says the same either way.
+        and not is_predicate(tree, tree.words[n].head, head)
         for n in tree.below(head)
         if head < n < index
     )

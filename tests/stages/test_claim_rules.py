@@ -99,6 +99,26 @@ SPLIT = [
         ["Snow is white because it scatters light.", "It scatters light."],
     ),
     (
+        "Middlemarch, a novel written by Eliot, appeared in 1871.",
+        ["Middlemarch appeared in 1871.", "Middlemarch was a novel written by Eliot."],
+    ),
+    (
+        "He is best known for his single, which sold well and was nominated for a prize.",
+        [
+            "He is best known for his single.",
+            "His single sold well.",
+            "His single was nominated for a prize.",
+        ],
+    ),
+    (
+        "She won prizes, such as the Abel Prize and the Wolf Prize.",
+        ["She won prizes.", "She won the Abel Prize.", "She won the Wolf Prize."],
+    ),
+    (
+        "Keita is a game developer from Japan.",
+        ["Keita is a game developer.", "Keita is from Japan."],
+    ),
+    (
         "Iron is a metal, while sulfur is not.",
         ["Iron is a metal.", "Sulfur is not."],
     ),
@@ -270,8 +290,8 @@ SPLIT = [
         ["Water boils at 100 °C.", "Water freezes at 0 °C."],
     ),
     (
-        "Mice and rats carry fleas and spread disease.",
-        ["Mice and rats carry fleas.", "Mice and rats spread disease."],
+        "Mice and rats carry fleas and eat corn.",
+        ["Mice and rats carry fleas.", "Mice and rats eat corn."],
     ),
     (
         "The road runs between Oslo and Bergen and crosses a plateau.",
