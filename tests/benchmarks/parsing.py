@@ -6,13 +6,15 @@ FOLDER holds another export of the network (`tests/benchmarks/training/parser_fi
 share of the words whose head is right, LAS that of the words whose head and relation are right,
 both without punctuation, and the third figure the share of all words whose tag is right. With gold
 words the parser is given the words of the treebank; with its own, a word that is cut otherwise
-than in the treebank counts as wrong. F1 is that of the words themselves.
+than in the treebank counts as wrong. F1 of words is that of the words themselves, F1 of a relation
+that of words with their heads and this relation, both with the parser's own words.
 """
 
 import argparse
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from claimflow.flows.models.parser import PARSER_FOLDER, EmbeddedParser, Network, cut_words
 from claimflow.stages.text.sentences import Span
@@ -21,6 +23,9 @@ from tests.benchmarks.measuring import fastest_of_three
 from tests.benchmarks.training.treebank import TreebankSentence, held_out, read_treebank
 
 Trees = Mapping[str, tuple[Word, ...]]
+
+OFTEN: Final = 40
+"""Relations that are rarer are not printed."""
 
 
 def held_out_sentences() -> list[TreebankSentence]:
@@ -55,9 +60,7 @@ def scores(sentences: Sequence[TreebankSentence], trees: Trees) -> dict[str, flo
             right["tags"] += word.tag == gold.tag
             if gold.relation == "punct":
                 continue
-            head = tree[word.head] if word.head >= 0 else None
-            gold_head = spans[gold.head - 1] if gold.head else None
-            if (head and Span(head.start, head.end)) == gold_head:
+            if _head(tree, word) == (spans[gold.head - 1] if gold.head else None):
                 right["UAS"] += 1
                 right["LAS"] += word.relation == gold.relation
     return {
@@ -65,6 +68,31 @@ def scores(sentences: Sequence[TreebankSentence], trees: Trees) -> dict[str, flo
         "LAS": right["LAS"] / words,
         "tags": right["tags"] / every,
     }
+
+
+def relations_f1(
+    sentences: Sequence[TreebankSentence], trees: Trees
+) -> dict[str, tuple[int, float]]:
+    """Of each relation how often it is in the treebank, and its F1, the most frequent first."""
+    gold, ours, same = Counter[str](), Counter[str](), Counter[str]()
+    for sentence in sentences:
+        spans, tree = gold_words(sentence), trees[sentence.text]
+        arcs = {
+            (span, word.relation, spans[word.head - 1] if word.head else None)
+            for span, word in zip(spans, sentence.words, strict=True)
+        }
+        found = {(Span(*word[:2]), word.relation, _head(tree, word)) for word in tree}
+        gold.update(relation for _, relation, _ in arcs)
+        ours.update(relation for _, relation, _ in found)
+        same.update(relation for _, relation, _ in arcs & found)
+    return {
+        relation: (count, 2 * same[relation] / (count + ours[relation]))
+        for relation, count in gold.most_common()
+    }
+
+
+def _head(tree: Sequence[Word], word: Word) -> Span | None:
+    return Span(*tree[word.head][:2]) if word.head >= 0 else None
 
 
 def words_f1(sentences: Sequence[TreebankSentence]) -> float:
@@ -93,6 +121,9 @@ def main() -> None:
         figures = scores(sentences, trees)
         print(f"{name} words: " + ", ".join(f"{key} {of:.4f}" for key, of in figures.items()))
     print(f"F1 of words: {words_f1(sentences):.4f}, of {len(sentences):,} sentences")
+    for relation, (often, f1) in relations_f1(sentences, own).items():
+        if often >= OFTEN:
+            print(f"{relation} ({often:,}): F1 {f1:.3f}")
     pace = f"{len(own) / seconds:,.0f} sentences, {count / seconds:,.0f} words"
     print(f"a second of CPU: {pace}")
 
