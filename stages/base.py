@@ -72,8 +72,8 @@ class Stage(BaseModel):
     - A parameter annotated with a table of `stages.tables` (`Claims`) is an input: the table of
       the step of that name, or of the step that the pipeline file names for it. `samples` are
       the samples themselves. `Mapping[str, Scores]` takes every table of scores, by step.
-    - A parameter annotated with a protocol of `stages.tools` (`LLM`) is a tool that the engine
-      provides.
+    - A parameter annotated with a protocol of `stages.tools` (`LLM`, `Parser`) is a tool that the
+      engine provides.
     - An input or tool that only some settings need is annotated `Claims | None = None`, and
       `ignores` names it for the other settings.
     - The return annotation is the kind of table that is made. `make` casts its columns and adds
@@ -91,7 +91,7 @@ class Stage(BaseModel):
       the stage on parts of the samples. Without it `run` gets all samples at once.
     - `by_row`: the stage works through the samples one by one in Python, and its rows come in
       the order of the samples. The engine then divides the work between processes, and reuses
-      the rows of unchanged samples.
+      the rows of unchanged samples, unless the stage asks another tool than the parser.
     - `columns`: for an input that is read in part, the columns that are read. No others are
       loaded, and a sample in which only others changed counts as unchanged.
     - `expects`: for an input, what the step that makes it must be like, so that a table of the

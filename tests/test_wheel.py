@@ -249,6 +249,7 @@ def test_the_wheel_holds_one_package_with_its_data(installed: Path) -> None:
         *(f"configs/init/{path.name}" for path in (ROOT / "configs/init").iterdir()),
         "flows/store/store.sql",
         "flows/models/weights/entailment/model.onnx",
+        "flows/models/weights/parser/model.onnx",
     ):
         assert (package / name).is_file(), name
 

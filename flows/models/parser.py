@@ -81,8 +81,8 @@ class EmbeddedParser:
         return trees
 
     @cached_property
-    def _network(self) -> "_Network":
-        return _Network(self._folder, threads=self._threads)
+    def _network(self) -> "Network":
+        return Network(self._folder, threads=self._threads)
 
 
 class _Encoded(NamedTuple):
@@ -92,7 +92,7 @@ class _Encoded(NamedTuple):
     first: tuple[int, ...]
 
 
-class _Network:
+class Network:
     """The network in `folder`, loaded; `threads` None takes every core."""
 
     def __init__(self, folder: Path, *, threads: int | None) -> None:
@@ -171,12 +171,15 @@ def best_heads(scores: Scores) -> Indices:
     word but the head of the root, of which there is one; its own head is 0. Time grows with the
     square of the words for each cycle among the best heads, and so at most with the cube.
     """
-    scores = scores.copy()
-    # A second root costs more than any other choice gains.
-    scores[1:, 0] -= len(scores) * (np.ptp(scores) + 1)
+    scores, reach = scores.copy(), np.ptp(scores)
     np.fill_diagonal(scores, -np.inf)
     scores[0] = -np.inf
     heads: Indices = scores.argmax(1)
+    if np.count_nonzero(heads == 0) == 2 and not len(_cycle(heads.tolist())):
+        return heads
+    # A second root costs more than any other choice gains.
+    scores[1:, 0] -= len(scores) * (reach + 1)
+    heads = scores.argmax(1)
     contracted: list[_Contracted] = []
     alive = np.ones(len(scores), np.bool_)
     while len(cycle := _cycle(heads.tolist())):
@@ -222,15 +225,24 @@ _ABBREVIATIONS: Final = "|".join(
     r"e\.g i\.e a\.m p\.m Ph\.D".split()
 )
 
+# With a hyphen after it, a part of the word that follows; not as an abbreviation (`UN-backed`).
+_PREFIXES: Final = "|".join(
+    f"[{prefix[0].upper()}{prefix[0]}]{prefix[1:]}"
+    for prefix in "anti co counter e ex inter mid multi non post pre pro re semi sub un".split()
+)
+
 _WORD: Final = re.compile(
     rf"""
     https?://\S*[\w/] | www\.\S*[\w/] | [\w.+-]+@[\w-]+\.[\w.]+
+    | [:;]-?[()DPO](?!\w)
     | (?:[A-Za-z]\.){{2,}} | \b(?:{_ABBREVIATIONS})\.(?=\s|[,;)]) | \b[A-Z]\.(?=\s+[A-Z])
-    | \d+(?:[.,:]\d+)+ | \d+(?:st|nd|rd|th|s)?\b | \d+
+    | \d+(?:/\d+){{1,2}}\b | \d+(?:-\d+){{2,}}\b | \d{{3}}-\d{{4}}\b
+    | \d+(?:[.,:]\d+)+ | \d+(?:st|nd|rd|th|s|['’]s)?\b | \d+
     | [^\W\d_]+(?=n['’]t\b) | n['’]t\b | ['’](?:s|re|ve|ll|d|m)\b | (?<=[sxz])['’](?=\s)
     | can(?=not\b)
+    | (?-i:{_PREFIXES})-[^\W_]+
     | [^\W_]+(?:[.&][^\W_]+|['’](?!(?:s|re|ve|ll|d|m|t)\b)[^\W\d_]+)*
-    | \.{{2,}} | -{{2,}} | [!?]{{2,}} | _+ | [^\w\s]
+    | \.\? | [!?]{{2,}} | ‘’ | ([^\w\s()\[\]"“”])\1+ | _+ | [^\w\s]
     """,
     re.VERBOSE | re.IGNORECASE,
 )

@@ -117,6 +117,7 @@ _REMEDIES: Final = {
     "entailment": "a language model judge (`judge: {model: ...}`) or a multilingual model of the "
     "Hub (`entailment: {model: OWNER/NAME}`)",
     "embedder": "a multilingual encoder (`embedder: {model: FOLDER}`)",
+    "parser": "stages that do not parse them",
 }
 
 

@@ -149,7 +149,7 @@ COMMENT ON COLUMN text_languages."language" IS 'its language, or its script wher
 COMMENT ON VIEW untaught_texts IS 'One row is a text that a step read in a language that its model or its rules were not taught';
 COMMENT ON COLUMN untaught_texts."run_id" IS 'the run';
 COMMENT ON COLUMN untaught_texts."step" IS 'the step that read it';
-COMMENT ON COLUMN untaught_texts."reader" IS 'entailment (a model for verdicts), embedder (one for similarity) or rules (for claims)';
+COMMENT ON COLUMN untaught_texts."reader" IS 'entailment (a model for verdicts), embedder (one for similarity), parser (in a stage of yours) or rules (for claims)';
 COMMENT ON COLUMN untaught_texts."sample_id" IS 'the sample';
 COMMENT ON COLUMN untaught_texts."field" IS 'as in text_languages';
 COMMENT ON COLUMN untaught_texts."language" IS 'as in text_languages';
@@ -395,7 +395,7 @@ COMMENT ON COLUMN audit.languages."language" IS 'as in text_languages';
 COMMENT ON TABLE audit.readers IS 'One row is a model or rules that read texts in a step of a run';
 COMMENT ON COLUMN audit.readers."run_id" IS 'the run';
 COMMENT ON COLUMN audit.readers."step" IS 'the step';
-COMMENT ON COLUMN audit.readers."reader" IS 'entailment, embedder or rules, where these were not taught every language';
+COMMENT ON COLUMN audit.readers."reader" IS 'entailment, embedder, parser or rules, where these were not taught every language';
 COMMENT ON COLUMN audit.readers."fields" IS 'list of the fields of the samples whose texts were read';
 COMMENT ON COLUMN audit.readers."languages" IS 'list of the languages that were taught';
 

@@ -25,7 +25,7 @@ _LONGEST: Final = 1_000
 
 
 class Reader(NamedTuple):
-    """A model (`entailment`, `embedder`) or the `rules` of a step that read texts of `fields`.
+    """A model (`entailment`, `embedder`, `parser`) or the `rules` of a step that read `fields`.
 
     `languages` are those that it was taught, as `language_of` names them.
     """

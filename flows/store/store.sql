@@ -145,7 +145,7 @@ CREATE TABLE IF NOT EXISTS audit.languages (
 CREATE TABLE IF NOT EXISTS audit.readers (
   run_id    VARCHAR NOT NULL,
   step      VARCHAR NOT NULL,
-  reader    VARCHAR NOT NULL,    -- entailment or embedder, the model; or rules
+  reader    VARCHAR NOT NULL,    -- entailment, embedder or parser, the model; or rules
   fields    VARCHAR[] NOT NULL,  -- the fields of the samples whose texts were read
   languages VARCHAR[] NOT NULL   -- what it was taught
 );

@@ -485,7 +485,7 @@ def test_estimated_claims_keep_the_rate_of_the_decomposed_texts(
     samples = build(Sample, rows)
     stage = DecomposeClaims(of="response", atomicity=atomicity, prompt="{{texts}}")
     by_rules = stage.without_llm().run(samples).filter(pl.col("status") == "made")
-    guess = ClaimEstimate(stage.without_llm(), "response")
+    guess = ClaimEstimate(stage.without_llm(), {}, "response")
     found = pl.concat([guess.claims(samples.head(5)), guess.claims(samples.slice(5))])
     assert abs(found.height - by_rules.height) <= 1
     assert found["claim_id"].n_unique() == found.height

@@ -43,7 +43,7 @@ def _tensor(file: bytes, place: dict[str, Any]) -> Matrix:
 
 def eight_bits(weights: Weights, build: Build, inputs: Iterable[Inputs]) -> ModelProto:
     """`build` in 8 bits: outlier neurons are split into copies, then layers are rounded."""
-    layer_inputs = _watched(build(weights, {}, watched=True), inputs)
+    layer_inputs = _watched(build(weights, {}, watched=True), weights, inputs)
     small: dict[str, Rounded] = {}
     for name, x in layer_inputs.items():
         weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
@@ -58,12 +58,12 @@ def eight_bits(weights: Weights, build: Build, inputs: Iterable[Inputs]) -> Mode
     return build(weights, small)
 
 
-def _watched(model: ModelProto, inputs: Iterable[Inputs]) -> dict[str, Matrix]:
+def _watched(model: ModelProto, weights: Weights, inputs: Iterable[Inputs]) -> dict[str, Matrix]:
     """The input of every layer, a row per token of `inputs`, which hold one text each."""
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), providers=["CPUExecutionProvider"]
     )
-    names = [output.name for output in session.get_outputs()][1:]
+    names = [output.name for output in session.get_outputs() if f"{output.name}.weight" in weights]
     layer_inputs: dict[str, list[Matrix]] = {name: [] for name in names}
     for given in inputs:
         for name, values in zip(names, session.run(names, given), strict=True):

@@ -1,4 +1,4 @@
-"""The graphs of all-MiniLM-L6-v2 and of the cross-encoder made of it, in 32 or in 8 bits.
+"""The graphs of all-MiniLM-L6-v2 and of what is made of it, in 32 or in 8 bits.
 
 Texts are never padded, so there is no mask.
 """
@@ -55,6 +55,16 @@ class Graph:
         scaled = self.add("Mul", wide, self.add("Gather", self.constant(scales), pick))
         return self.add("Reshape", scaled, self.constant([0, 0, table.shape[1]]))
 
+    def small_constant(self, values: Matrix) -> str:
+        """Name of a new constant; stored in 16 bits where layers are in 8 bits."""
+        if not self.small:
+            return self.constant(values)
+        return self.add("Cast", self.constant(values.astype(np.float16)), to=TensorProto.FLOAT)
+
+    def gelu(self, x: str) -> str:
+        """GELU. In 8 bits the hyperbolic tangent, off by 0.0005 at most, is as good."""
+        return self.add("FastGelu" if self.small else "Gelu", x, domain=ONNXRUNTIME)
+
     def embed(self, weights: Weights, places: Matrix) -> str:
         """Word embeddings plus position embeddings."""
         words = self.rows(weights["embeddings.word_embeddings.weight"], "input_ids")
@@ -84,6 +94,23 @@ class Graph:
         small = self.small[name]
         x = x if scaled else self.add("Mul", x, self.constant(small.shrink))
         return self.add("QuantizeLinear", x, self.constant(ONE), self.constant(small.zero))
+
+    def split(self, x: str, *sizes: int) -> list[str]:
+        """Parts of the last axis of `x`, of these sizes."""
+        number = len(self.nodes)
+        parts = [f"Split_{number}_{part}" for part in range(len(sizes))]
+        inputs = [x, self.constant(sizes)]
+        self.nodes.append(helper.make_node("Split", inputs, parts, name=f"Split_{number}", axis=-1))
+        return parts
+
+    def bilinear(self, x: str, weight: Matrix) -> str:
+        """`x`, with a 1 as its last number, times `weight` (inputs by outputs).
+
+        The weight has an axis for texts, so that each text is multiplied by itself: a product
+        of many rows may add up in another order than one of few.
+        """
+        product = self.add("MatMul", x, self.small_constant(weight[None, :-1]))
+        return self.add("Add", product, self.small_constant(weight[-1]))
 
     def linear(self, x: str, weights: Weights, name: str, *, scaled: bool = False) -> str:
         """`x` times the transpose of the weight of layer `name` (outputs by inputs), plus its bias.
@@ -122,9 +149,7 @@ def layer(graph: Graph, weights: Weights, x: str, name: str) -> str:
     y = graph.add("Add", x, graph.linear(y, weights, after, scaled=True))
     x = graph.normalise(y, weights, f"{name}.attention.output.LayerNorm")
     y = graph.linear(x, weights, f"{name}.intermediate.dense")
-    # In 8 bits the hyperbolic tangent, off by 0.0005 at most, is as good as the exact function.
-    y = graph.add("FastGelu" if graph.small else "Gelu", y, domain=ONNXRUNTIME)
-    y = graph.add("Add", x, graph.linear(y, weights, f"{name}.output.dense"))
+    y = graph.add("Add", x, graph.linear(graph.gelu(y), weights, f"{name}.output.dense"))
     return graph.normalise(y, weights, f"{name}.output.LayerNorm")
 
 
@@ -169,6 +194,65 @@ def cross_encoder(
     logits = graph.add("Add", sums, graph.constant(weights["head.bias"]))
     outputs = [_output(logits, ["batch", 3]), *_watched(graph, watched=watched)]
     return _model(graph, "claimflow-entailment", ["input_ids", "token_type_ids"], outputs)
+
+
+HEAD: Final = "heads"
+"""The layer of the parser that holds the first layer of all its heads, one below the other."""
+
+ARC, LABEL = 192, 64
+_HIDDEN: Final = 2 * (ARC + LABEL)
+
+
+def parser(
+    weights: Weights, small: Mapping[str, Rounded], *, window: int, watched: bool = False
+) -> ModelProto:
+    """The parser: token ids to what every token is to every other, if both begin words.
+
+    `arcs` is the score of each token (second axis) as a dependent of each (third axis), where
+    [CLS] is the root; `relations` the likeliest relation of the two; `tags` the likeliest tag.
+    """
+    graph = Graph(small)
+    places = weights["embeddings.position_embeddings.weight"][:window]
+    places = places + weights["embeddings.token_type_embeddings.weight"][0]
+    x = read(graph, weights, graph.embed(weights, places))
+    every = graph.linear(x, weights, HEAD)
+    hidden, tag = graph.split(every, _HIDDEN, len(weights[f"{HEAD}.bias"]) - _HIDDEN)
+    dependent, head, own, other = graph.split(graph.gelu(hidden), ARC, ARC, LABEL, LABEL)
+    arcs = graph.add("MatMul", graph.bilinear(dependent, weights["arc_w"]), _turned(graph, head))
+    # Relations: texts by dependents by relations by heads.
+    pairs, single = weights["lab_w"][..., :-1], weights["lab_w"][..., -1].T
+    rows = graph.bilinear(own, np.concatenate([*pairs], axis=1))
+    rows = graph.add("Reshape", rows, graph.constant([0, -1, LABEL]))
+    scores = graph.add("MatMul", rows, _turned(graph, other))
+    length = graph.add("Shape", "input_ids", start=1, end=2)
+    shape = [graph.constant([0]), length, graph.constant([len(pairs)]), length]
+    scores = graph.add("Reshape", scores, graph.add("Concat", *shape, axis=0))
+    alone = graph.add("Unsqueeze", graph.bilinear(own, single), graph.constant([3]))
+    scores = graph.add("Add", scores, alone)
+    found = [
+        ("arcs", arcs, TensorProto.FLOAT, ["batch", "sequence", "sequence"]),
+        (
+            "relations",
+            _best(graph, scores, 2),
+            TensorProto.INT64,
+            ["batch", "sequence", "sequence"],
+        ),
+        ("tags", _best(graph, tag, 2), TensorProto.INT64, ["batch", "sequence"]),
+    ]
+    outputs = []
+    for name, made, kind, sizes_of in found:
+        graph.nodes.append(helper.make_node("Identity", [made], [name]))
+        outputs.append(helper.make_tensor_value_info(name, kind, sizes_of))
+    outputs += _watched(graph, watched=watched)
+    return _model(graph, "claimflow-parser", ["input_ids"], outputs)
+
+
+def _turned(graph: Graph, x: str) -> str:
+    return graph.add("Transpose", x, perm=[0, 2, 1])
+
+
+def _best(graph: Graph, scores: str, axis: int) -> str:
+    return graph.add("ArgMax", scores, axis=axis, keepdims=0)
 
 
 def read(graph: Graph, weights: Weights, x: str) -> str:

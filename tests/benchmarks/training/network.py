@@ -1,13 +1,17 @@
-"""The network in torch, for training: the encoder that claimflow carries, with a head for pairs.
+"""The networks in torch, for training: the encoder that claimflow carries, with other heads.
 
-The encoder reads premise and claim as one sequence with two token types. The inputs of the head
-are the vector of [CLS], the means over the claim's and over the premise's tokens, the absolute
-difference of these and their product. These are the features of sentence pairs in Conneau et al.
-2017 (InferSent), here of a cross-encoder.
+For entailment the encoder reads premise and claim as one sequence with two token types. The inputs
+of the head are the vector of [CLS], the means over the claim's and over the premise's tokens, the
+absolute difference of these and their product. These are the features of sentence pairs in Conneau
+et al. 2017 (InferSent), here of a cross-encoder.
+
+The parser scores every word as the head of every other, and every relation of the two (Dozat and
+Manning 2017).
 """
 
 import json
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from safetensors.torch import load
@@ -15,10 +19,10 @@ from torch.nn import functional
 from transformers import BertConfig, BertModel
 
 from claimflow.flows.models.entailment.model import EncodedPair
+from tests.benchmarks.training.graph import ARC, LABEL, WIDTH
 from tests.benchmarks.training.official import Official
 
 CLASSES = ("entailed", "contradicted", "neutral")
-WIDTH = 384
 
 
 class Network(torch.nn.Module):
@@ -26,17 +30,7 @@ class Network(torch.nn.Module):
 
     def __init__(self, official: Official) -> None:
         super().__init__()
-        config = BertConfig(**json.loads(official.config))
-        config.hidden_dropout_prob, config.attention_probs_dropout_prob = 0.1, 0.0
-        self.bert = BertModel(config, add_pooling_layer=False)
-        weights = {
-            name: tensor
-            for name, tensor in load(official.weights).items()
-            if not name.startswith("pooler") and "position_ids" not in name
-        }
-        self.bert.load_state_dict(weights)
-        # The examples hold a tenth of the vocabulary; the rest must stay comparable with it.
-        self.bert.embeddings.word_embeddings.weight.requires_grad = False
+        self.bert = _official_encoder(official)
         self.head = torch.nn.Linear(5 * WIDTH, len(CLASSES))
         torch.nn.init.normal_(self.head.weight, std=0.02)
         torch.nn.init.zeros_(self.head.bias)
@@ -53,6 +47,79 @@ class Network(torch.nn.Module):
         )
         apart, product = (claim - premise).abs(), claim * premise
         return self.head(torch.cat([hidden[:, 0], claim, premise, apart, product], 1))
+
+
+def _official_encoder(official: Official) -> BertModel:
+    config = BertConfig(**json.loads(official.config))
+    config.hidden_dropout_prob, config.attention_probs_dropout_prob = 0.1, 0.0
+    encoder = BertModel(config, add_pooling_layer=False)
+    weights = {
+        name: tensor
+        for name, tensor in load(official.weights).items()
+        if not name.startswith("pooler") and "position_ids" not in name
+    }
+    encoder.load_state_dict(weights)
+    # The examples hold a tenth of the vocabulary; the rest must stay comparable with it.
+    encoder.embeddings.word_embeddings.weight.requires_grad = False
+    return encoder
+
+
+class WordScores(NamedTuple):
+    """Of a batch of sentences, whose word 0 is the root.
+
+    `arcs` (sentences, words, words) has the score of each word (second axis) as a dependent of
+    each (third axis); `own` and `other` (sentences, words, 65) are what relations are scored by, of
+    a word as a dependent and as a head; `tags` (sentences, words, tags) are logits.
+    """
+
+    arcs: torch.Tensor
+    own: torch.Tensor
+    other: torch.Tensor
+    tags: torch.Tensor
+
+
+class ParserNetwork(torch.nn.Module):
+    """The official encoder with untrained heads for that many relations and tags."""
+
+    def __init__(self, official: Official, relations: int, tags: int) -> None:
+        super().__init__()
+        self.bert = _official_encoder(official)
+        self.arc_d, self.arc_h = torch.nn.Linear(WIDTH, ARC), torch.nn.Linear(WIDTH, ARC)
+        self.lab_d, self.lab_h = torch.nn.Linear(WIDTH, LABEL), torch.nn.Linear(WIDTH, LABEL)
+        self.arc_w = torch.nn.Parameter(torch.zeros(ARC + 1, ARC))
+        self.lab_w = torch.nn.Parameter(torch.zeros(relations, LABEL + 1, LABEL + 1))
+        torch.nn.init.normal_(self.arc_w, std=0.02)
+        torch.nn.init.normal_(self.lab_w, std=0.02)
+        self.tag = torch.nn.Linear(WIDTH, tags)
+        self.drop = torch.nn.Dropout(0.2)
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor, first: torch.Tensor) -> WordScores:
+        """Scores of padded sentences.
+
+        `ids` and `mask` (sentences, tokens) are the word pieces and 1 where there is one, `first`
+        (sentences, words) is the place of each word's first piece, and of [CLS] for the root.
+        """
+        hidden = self.bert(input_ids=ids, attention_mask=mask).last_hidden_state
+        words = torch.gather(hidden, 1, first.unsqueeze(-1).expand(-1, -1, WIDTH))
+        words = self.drop(words)
+
+        def reduced(layer: torch.nn.Linear) -> torch.Tensor:
+            return self.drop(functional.gelu(layer(words)))
+
+        dependent, head = _with_one(reduced(self.arc_d)), reduced(self.arc_h)
+        own, other = _with_one(reduced(self.lab_d)), _with_one(reduced(self.lab_h))
+        arcs = dependent @ self.arc_w @ head.transpose(1, 2)
+        return WordScores(arcs, own, other, self.tag(words))
+
+    def relations(self, scores: WordScores, heads: torch.Tensor) -> torch.Tensor:
+        """Logits (sentences, words, relations) of each word's relation to its head."""
+        chosen = heads.unsqueeze(-1).expand(-1, -1, LABEL + 1)
+        other = torch.gather(scores.other, 1, chosen)
+        return torch.einsum("bwi,rij,bwj->bwr", scores.own, self.lab_w, other)
+
+
+def _with_one(x: torch.Tensor) -> torch.Tensor:
+    return torch.cat([x, torch.ones_like(x[..., :1])], -1)
 
 
 def _mean(hidden: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
