@@ -16,6 +16,7 @@ from claimflow.flows.api import run_pipeline
 from claimflow.flows.cli.main import main
 from claimflow.flows.judge.call_statistics import CallStatistics, recall_call_statistics
 from claimflow.flows.judge.estimate import Estimate
+from claimflow.flows.models.parser import EmbeddedParser
 from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.runner.estimate import ClaimEstimate, estimate
 from claimflow.flows.runner.plan import choose, plan
@@ -484,10 +485,12 @@ def test_estimated_claims_keep_the_rate_of_the_decomposed_texts(
     rows = [{"sample_id": str(number), "response": texts[number % 2]} for number in range(40)]
     samples = build(Sample, rows)
     stage = DecomposeClaims(of="response", atomicity=atomicity, prompt="{{texts}}")
-    by_rules = stage.without_llm().run(samples).filter(pl.col("status") == "made")
-    guess = ClaimEstimate(stage.without_llm(), {}, "response")
+    by_rules = stage.without_llm()
+    tools = dict.fromkeys(by_rules.needed_tools, EmbeddedParser(threads=1))
+    made = by_rules.make({"samples": samples}, tools).filter(pl.col("status") == "made")
+    guess = ClaimEstimate(by_rules, tools, "response")
     found = pl.concat([guess.claims(samples.head(5)), guess.claims(samples.slice(5))])
-    assert abs(found.height - by_rules.height) <= 1
+    assert abs(found.height - made.height) <= 1
     assert found["claim_id"].n_unique() == found.height
     pairs = found.select("sample_id", "claim")
     assert pairs.n_unique() == found.height
