@@ -101,6 +101,8 @@ def predicates(tree: Tree, clause: int, own: frozenset[int]) -> list[int]:
 def _shares_subject(tree: Tree, clause: int, member: int) -> bool:
     if not are_joined(tree, clause, member) or tree.subject(member) is not None:
         return False
+    if not tree.is_contiguous(member):
+        return False
     if not _is_verbal(tree, member) or not _is_verbal(tree, clause):
         return False
     if tree.auxiliaries(member):
@@ -302,6 +304,12 @@ def _coordination(
         return None
     if {tree.lows[n] for n in tree.below(head) | set(tree.children[predicate])} & _TOGETHER:
         return None
+    if _has_clause_between(tree, head, others):
+        return None
+    if not all(tree.is_contiguous(n) for n in others):
+        return None
+    if head != predicate and tree.relation(head) in ("nmod", "obl") and not tree.has(head, "case"):
+        return None  # Its preposition was taken for another word's.
     if any(
         first <= head <= last and set(others) & set(range(first, last + 1))
         for first, last in tree.quotations()
@@ -313,6 +321,16 @@ def _coordination(
     if not _are_alike(tree, predicate, [head, *others]):
         return None
     return _Coordination(head, sorted(others))
+
+
+def _has_clause_between(tree: Tree, head: int, others: Sequence[int]) -> bool:
+    """Whether a member may belong to a clause before it: "a rate applying to gains and rents"."""
+    clauses = [
+        n
+        for n in tree.below(head)
+        if n > head and tree.relation(n) in ("acl", "acl:relcl", "advcl")
+    ]
+    return any(n < member for n in clauses for member in others)
 
 
 def _are_alike(tree: Tree, predicate: int, members: Sequence[int]) -> bool:
@@ -548,7 +566,9 @@ def _adjuncts(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
 def _has_free_adjuncts(tree: Tree, predicate: int, here: frozenset[int]) -> bool:
     if not _is_verb(tree, predicate) or tree.has(predicate, "cop"):
         return False
-    if tree.lows[predicate] in _WITH_ARGUMENT:
+    if tree.lows[predicate] in _WITH_ARGUMENT or any(
+        tree.texts[n] in (":", "-", "–", "—") for n in here
+    ):
         return False
     clauses = tree.of(predicate, "ccomp", "xcomp", "advcl", "parataxis", "csubj")
     if any(n > predicate and n in here for n in clauses):

@@ -99,7 +99,7 @@ def detached_parts(tree: Tree, clause: int, allowed: Collection[int]) -> list[De
         for node in tree.children[head]:
             if node not in allowed:
                 continue
-            kind = _kind(tree, node, head, clause)
+            kind = _kind(tree, node, head, clause) if tree.is_contiguous(node) else None
             if kind is not None:
                 found.append(Detached(kind, node, head))
             elif tree.relation(node) not in _NOT_ENTERED:
@@ -145,9 +145,9 @@ def are_joined(tree: Tree, head: int, member: int) -> bool:
 
 
 def stands_behind(tree: Tree, node: int, marks: Collection[str]) -> bool:
-    """Whether one of `marks` is among the first word of a subtree and the two before it."""
+    """Whether a subtree begins with one of `marks`, or one stands right before it."""
     first = min(tree.below(node))
-    return any(tree.lows[index] in marks for index in range(max(0, first - 2), first + 1))
+    return any(tree.lows[index] in marks for index in range(max(0, first - 1), first + 1))
 
 
 def _kind(tree: Tree, node: int, head: int, clause: int) -> Kind | None:
@@ -191,6 +191,8 @@ def _is_appositive(tree: Tree, node: int, head: int) -> bool:
         return False
     if tree.in_brackets(node):  # "(NFL)"
         return False
+    if any(n < node for n in tree.conjuncts(head)) or tree.relation(head) == "conj":
+        return False  # "New York and Albany, the capital": the nearest, or both
     if tree.relation(head) == "appos" or {tree.texts[n] for n in tree.below(node)} & {'"', "“"}:
         return False
     first = min(n for n in tree.below(node) if tree.relation(n) != "punct")
@@ -220,6 +222,11 @@ def _is_relative(tree: Tree, node: int, head: int, clause: int) -> bool:
         return False
     if tree.lows[pronoun] == "where" and not _is_where(tree, node):
         return False
+    if tree.lows[pronoun] == "which" and is_predicate(tree, head, clause):
+        # "X is a model for dialogues, which ...": the nearest noun is meant if it is a name.
+        nearest = nearest_noun(tree, node)
+        if nearest not in (None, head) and tree.tag(nearest or 0) not in NAME_TAGS:
+            return False
     if _comma_before(tree, node):
         if tree.has(head, "conj") or tree.relation(head) == "conj":
             return is_predicate(tree, head, clause)  # "Ann and Bo, who ..." may be of both

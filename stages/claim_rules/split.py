@@ -39,6 +39,8 @@ from claimflow.stages.tools import Word
 
 _MOST_CLAIMS: Final = 40
 _UNSPLIT: Final = frozenset({"either", "neither"})
+_WANTING: Final = frozenset({"IN", "CC", "DT", "TO", "PRP$", "WDT", "WP", "WRB"})
+"""Penn Treebank tags of words that others must follow."""
 _PLACE_CASES: Final = frozenset({"in", "at", "on"})
 
 
@@ -53,6 +55,8 @@ def split_sentence(text: str, words: Sequence[Word]) -> list[Pieces]:
     splitter.add_clause(tree.root, range(len(words)))
     found = {claim_text(pieces): pieces for pieces in splitter.claims if pieces}
     if not 1 < len(found) <= _MOST_CLAIMS or not _keeps_quotations(tree, found.values()):
+        return []
+    if any(_breaks_off(tree, pieces) for pieces in found.values()):
         return []
     return list(found.values())
 
@@ -76,7 +80,7 @@ def _may_hang_deeper(tree: Tree, index: int) -> bool:
     In "She met a man who lived in Rome and studied law" it may be either verb before it.
     """
     head = tree.words[index].head
-    if tree.relation(index) != "conj" or tree.subject(index) is not None:
+    if tree.relation(index) != "conj":
         return False
     verbal = tree.tag(index).startswith("VB") or tree.has(index, "cop")
     comma = any(tree.texts[n] == "," for n in range(max(0, min(tree.below(index)) - 1), index))
@@ -88,6 +92,13 @@ def _may_hang_deeper(tree: Tree, index: int) -> bool:
         for n in tree.below(head)
         if head < n < index
     )
+
+
+def _breaks_off(tree: Tree, claim: Pieces) -> bool:
+    """Whether a claim ends with a word that wants another, and the sentence does not."""
+    last = claim[-1]
+    whole = tree.words[-1].end if tree.texts[-1].isalnum() else tree.words[-2].end
+    return (last.tag in _WANTING or last.low == "including") and last.end != whole
 
 
 def _keeps_quotations(tree: Tree, claims: Collection[Pieces]) -> bool:

@@ -74,6 +74,15 @@ class Tree:
             self._below[index] = frozenset(found)
         return self._below[index]
 
+    def is_contiguous(self, index: int) -> bool:
+        """Whether what a word governs stands side by side, but for punctuation.
+
+        In English it nearly always does: other trees are mostly wrong.
+        """
+        own = self.below(index)
+        between = (n for n in range(min(own), max(own)) if n not in own)
+        return all(self.words[n].relation == "punct" for n in between)
+
     def below_all(self, indices: Iterable[int]) -> frozenset[int]:
         """The words of several subtrees."""
         return frozenset().union(*map(self.below, indices))
