@@ -238,7 +238,7 @@ def _with_examples(tree: Tree, noun: int, members: list[int], pieces: Pieces) ->
     for member in members:
         own = (tree.below(first) - others if member == first else tree.below(member)) & here
         left_out = tree.below_all(tree.of(member, "case", "cc"))
-        words = tree.quoted(tree.tidied(own - left_out))
+        words = tree.tidied(own - left_out)
         example = joined(again(before), tree.pieces(words))
         found.append(joined(example, behind) if member == members[-1] else example)
     return found
@@ -310,11 +310,6 @@ def _coordination(
         return None
     if head != predicate and tree.relation(head) in ("nmod", "obl") and not tree.has(head, "case"):
         return None  # Its preposition was taken for another word's.
-    if any(
-        first <= head <= last and set(others) & set(range(first, last + 1))
-        for first, last in tree.quotations()
-    ):
-        return None  # "Love and War" is one title.
     above = tree.words[head].head
     if head != predicate and above >= 0 and tree.lows[above] in _MIXED:
         return None
@@ -349,13 +344,7 @@ def _are_alike(tree: Tree, predicate: int, members: Sequence[int]) -> bool:
     if not tags <= NAME_TAGS or len(members) > 2:
         return True
     # "Romeo and Juliet" may be one name.
-    quoted = all(_is_quoted(tree, n) for n in members)
-    return quoted or tree.has(members[1], "det", "nmod:poss", "case")
-
-
-def _is_quoted(tree: Tree, index: int) -> bool:
-    first = min(tree.below(index))
-    return tree.texts[first] in ('"', "“") or tree.texts[max(0, index - 1)] in ('"', "“")
+    return tree.has(members[1], "det", "nmod:poss", "case")
 
 
 def _phrase(tree: Tree, predicate: int, head: int, here: frozenset[int]) -> frozenset[int]:
@@ -427,7 +416,7 @@ def _other_member(
         n for n in tree.children[member]
         if tree.relation(n) == "cc" or tree.texts[n] in (",", ";")
     }  # fmt: skip
-    words = tree.quoted(tree.tidied(own - links))
+    words = tree.tidied(own - links)
     if not words:
         return []
     core = tree.pieces(words)

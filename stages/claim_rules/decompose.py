@@ -88,24 +88,46 @@ class _Draft(NamedTuple):
     @property
     def said(self) -> str:
         """What is parsed: a sentence, which ends in a full stop."""
-        return f"{text_of(self.clause)}."
+        return f"{text_of(_with_stand_ins(self.clause))}."
 
     def claims(self, words: Sequence[Word]) -> list[TextClaim]:
         """The claims of the sentence, whose tree is `words`."""
         if not self.clause:
             return [self.claim]
-        places = _Places(self.clause)
-        split = [
-            _marked(TextClaim(claim_text(pieces), *(places.of(pieces) or self.place)))
-            for pieces in split_sentence(self.said, words)
-        ]
-        return [self.placed(claim) for claim in split] or [self.claim]
+        parsed = _with_stand_ins(self.clause)
+        quoted = {
+            read.text: token.text
+            for read, token in zip(parsed, self.clause, strict=True)
+            if read.text != token.text
+        }
+        places = _Places(parsed)
+        claims = []
+        for pieces in split_sentence(self.said, words):
+            said = [piece._replace(text=quoted.get(piece.text, piece.text)) for piece in pieces]
+            span = places.of(pieces) or self.place
+            claims.append(self.placed(_marked(TextClaim(claim_text(said), *span))))
+        return claims or [self.claim]
 
     def placed(self, claim: TextClaim) -> TextClaim:
         """A claim of the sentence as one of the text."""
         if self.reworded:
             return claim._replace(start=self.place.start, end=self.place.end)
         return _marked(claim._replace(claim=_capital(claim.claim))) if self.cut else claim
+
+
+_STAND_INS: Final = ("Alpha", "Omega", "Sigma", "Delta", "Gamma", "Kappa", "Lambda", "Theta")
+
+
+def _with_stand_ins(clause: Clause) -> Clause:
+    """A clause with a name in place of each quotation.
+
+    To a parser the words of a title are words of the sentence: "Things Fall Apart".
+    """
+    lows = {token.low for token in clause}
+    names = [name for name in _STAND_INS if name.lower() not in lows]
+    quotations = [token for token in clause if token.tag == "name" and token.text[0] in '"“«']
+    shown = dict(zip(dict.fromkeys(token.text for token in quotations), names, strict=False))
+    return tuple(token._replace(text=shown.get(token.text, token.text)) for token in clause)
 
 
 def decompose(
@@ -428,5 +450,7 @@ class _Places:
         token = self._clause[number]
         if token.start < 0:  # The antecedent of a pronoun stands elsewhere.
             return None
+        if (piece.start, piece.text) == (self._starts[number], token.text):
+            return token.start, token.end
         start = token.start + piece.start - self._starts[number]
         return min(start, token.end), min(start + piece.end - piece.start, token.end)

@@ -189,11 +189,11 @@ def _is_appositive(tree: Tree, node: int, head: int) -> bool:
     """Whether an apposition says what its noun is: "Paris, the capital", "his wife, Ann Lee"."""
     if not _comma_before(tree, node) or len(tree.of(head, "appos")) > 1:
         return False
-    if tree.in_brackets(node):  # "(NFL)"
+    if tree.in_brackets(node) or _begins_relative(tree, node):  # "(NFL)"
         return False
     if any(n < node for n in tree.conjuncts(head)) or tree.relation(head) == "conj":
         return False  # "New York and Albany, the capital": the nearest, or both
-    if tree.relation(head) == "appos" or {tree.texts[n] for n in tree.below(node)} & {'"', "“"}:
+    if tree.relation(head) == "appos":
         return False
     first = min(n for n in tree.below(node) if tree.relation(n) != "punct")
     if tree.tag(head) in NAME_TAGS:
@@ -268,9 +268,16 @@ def _describes_predicate(tree: Tree, noun: int, clause: int) -> bool:
 def _is_participle(tree: Tree, node: int, head: int, clause: int) -> bool:
     if tree.tag(node) != "VBN" or tree.lows[node] in _NO_STATEMENT or is_none(tree, head):
         return False
-    if tree.has(node, "mark", "nsubj", "aux"):
+    if tree.has(node, "mark", "nsubj", "aux") or _begins_relative(tree, node):
         return False
+    if tree.has(clause, "cop") and head != clause and head in tree.below(clause) and head > clause:
+        return is_predicate(tree, head, clause)  # "a song by the band Slade, released in 1973"
     return _comma_before(tree, node) or _describes_predicate(tree, head, clause)
+
+
+def _begins_relative(tree: Tree, node: int) -> bool:
+    first = min(n for n in tree.below(node) if tree.relation(n) != "punct" or n == node)
+    return _is_relative_word(tree, first)
 
 
 def _is_adjective(tree: Tree, node: int, head: int, clause: int) -> bool:
@@ -278,6 +285,7 @@ def _is_adjective(tree: Tree, node: int, head: int, clause: int) -> bool:
     return (
         tree.relation(node) in ("amod", "acl", "advcl", "conj")
         and tree.tag(node) == "JJ"
+        and not _begins_relative(tree, node)
         and node > head
         and _comma_before(tree, node)
         and is_predicate(tree, head, clause)

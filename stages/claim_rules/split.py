@@ -26,6 +26,7 @@ from claimflow.stages.claim_rules.detached import (
 from claimflow.stages.claim_rules.lexicon import EVENT_PARTICIPLES, possessive
 from claimflow.stages.claim_rules.trees import (
     NAME_TAGS,
+    QUOTATION_MARKS,
     Piece,
     Pieces,
     Tree,
@@ -54,7 +55,7 @@ def split_sentence(text: str, words: Sequence[Word]) -> list[Pieces]:
     splitter = _Splitter(tree)
     splitter.add_clause(tree.root, range(len(words)))
     found = {claim_text(pieces): pieces for pieces in splitter.claims if pieces}
-    if not 1 < len(found) <= _MOST_CLAIMS or not _keeps_quotations(tree, found.values()):
+    if not splitter.certain or not 1 < len(found) <= _MOST_CLAIMS:
         return []
     if any(_breaks_off(tree, pieces) for pieces in found.values()):
         return []
@@ -62,16 +63,22 @@ def split_sentence(text: str, words: Sequence[Word]) -> list[Pieces]:
 
 
 def _is_statement(tree: Tree) -> bool:
-    """Whether a sentence has a subject and a finite verb, and neither asks nor sets a condition."""
+    """Whether a sentence has a subject and a finite verb, and neither asks nor sets a condition.
+
+    Nor does one with quotation marks: quotations as a whole are names here.
+    """
     conditions = any(
         low in CONDITIONS and tree.relation(index) in ("mark", "advmod")
         for index, low in enumerate(tree.lows)
     )
-    if tree.texts[-1] == "?" or conditions or _UNSPLIT & set(tree.lows):
+    if tree.texts[-1] == "?" or conditions or set(tree.lows) & (_UNSPLIT | QUOTATION_MARKS):
+        return False
+    finite = tree.finite(tree.root)
+    if finite is None or ":" in tree.texts[:finite]:  # "Mandela: Long Walk to Freedom is ..."
         return False
     if any(_may_hang_deeper(tree, index) for index in range(len(tree.words))):
         return False
-    return tree.finite(tree.root) is not None and tree.subject(tree.root) is not None
+    return tree.subject(tree.root) is not None
 
 
 def _may_hang_deeper(tree: Tree, index: int) -> bool:
@@ -95,29 +102,13 @@ def _may_hang_deeper(tree: Tree, index: int) -> bool:
 
 
 def _breaks_off(tree: Tree, claim: Pieces) -> bool:
-    """Whether a claim ends with a word that wants another, and the sentence does not."""
+    """Whether a claim lacks a bracket, or ends as no sentence does, and this one does not."""
+    texts = [piece.text for piece in claim]
+    if texts.count("(") != texts.count(")"):
+        return True
     last = claim[-1]
     whole = tree.words[-1].end if tree.texts[-1].isalnum() else tree.words[-2].end
     return (last.tag in _WANTING or last.low == "including") and last.end != whole
-
-
-def _keeps_quotations(tree: Tree, claims: Collection[Pieces]) -> bool:
-    """Whether no claim has a part of a quotation, or one bracket of two."""
-    quotations = list(tree.quotations())
-    for claim in claims:
-        texts = [piece.text for piece in claim]
-        if texts.count("(") != texts.count(")") or texts.count('"') % 2:
-            return False
-        starts = {piece.start for piece in claim}
-        for first, last in quotations:
-            inside = {
-                tree.words[n].start in starts
-                for n in range(first, last + 1)
-                if tree.texts[n] not in (",", ".")
-            }
-            if len(inside) > 1:
-                return False
-    return True
 
 
 class _Splitter:
@@ -126,6 +117,7 @@ class _Splitter:
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self.claims: list[Pieces] = []
+        self.certain = True
         self._gone: set[int] = set()
         self._other: dict[int, str] = {}
 
@@ -145,6 +137,7 @@ class _Splitter:
         taken = tree.below_all(part.node for part in parts if not part.stays)
         self._gone |= taken
         own = (tree.below(clause) & frozenset(allowed)) - taken
+        self._check_order(parts, own)
         chain = predicates(tree, clause, own)
         named = self._named(clause, own) if subject is None else subject
         if len(chain) == 1:
@@ -155,6 +148,13 @@ class _Splitter:
             self._add_chain(clause, chain, own, named, subject, verb)
         for part in parts:
             self._add_detached(part, clause, named)
+
+    def _check_order(self, parts: Sequence[Detached], own: frozenset[int]) -> None:
+        """A clause that goes on behind another coordinated with it was not parsed well."""
+        tree = self.tree
+        ends = [max(tree.below(part.node)) for part in parts if part.kind == "clause"]
+        words = [n for n in own if tree.relation(n) != "punct"]
+        self.certain &= all(end > max(words, default=0) for end in ends)
 
     def _named(self, clause: int, own: frozenset[int]) -> Pieces:
         """The subject of a clause, to be repeated."""
@@ -231,6 +231,7 @@ class _Splitter:
                 self._other = {}
             case "appositive" | "participle":
                 about, plural_noun = self._about(part, clause, subject)
+                plural_noun = plural_noun or (part.kind == "appositive" and tree.tag(node) == "NNS")
                 be = self._be(node, clause, plural=plural_noun)
                 if part.kind == "participle":
                     self.add_clause(node, words, about, [be])

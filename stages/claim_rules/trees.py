@@ -1,7 +1,7 @@
 """A parsed sentence, and claims put together of its words."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -17,8 +17,8 @@ _SUBJECTS: Final = ("nsubj", "nsubj:pass", "csubj", "csubj:pass", "expl")
 _AUXILIARIES: Final = ("aux", "aux:pass", "cop")
 _OUTER_MARKS: Final = frozenset({",", ";", ":", "-", "–", "—", "--", ".", "!"})
 _INNER_MARKS: Final = frozenset({",", "-", "–", "—", "--"})
-_BRACKETS: Final = (("(", ")"), ("[", "]"), ("“", "”"))
-_QUOTES: Final = frozenset({'"', "“", "”", "''", "``"})
+_BRACKETS: Final = (("(", ")"), ("[", "]"))
+QUOTATION_MARKS: Final = frozenset({'"', "“", "”", "''", "``"})
 _CLITIC: Final = re.compile(r"['’.,;:)]|n['’]t")
 
 
@@ -158,17 +158,6 @@ class Tree:
         first = min(self.below(index))
         return self.texts[first] in ("(", "[") and self.is_spaced(first)
 
-    def quotations(self) -> Iterator[tuple[int, int]]:
-        """First and last word of each quotation, its marks included."""
-        start: int | None = None
-        for index, text in enumerate(self.texts):
-            if text in _QUOTES:
-                if start is None:
-                    start = index
-                else:
-                    yield start, index
-                    start = None
-
     # Words in a row.
 
     def pieces(
@@ -212,7 +201,7 @@ class Tree:
         return full
 
     def _trimmed(self, indices: list[int]) -> list[int]:
-        """Without marks at either end, and brackets and quotation marks that lost their partner."""
+        """Without marks at either end, and brackets that lost their partner."""
         while indices:
             if self.texts[indices[-1]] in _OUTER_MARKS:
                 indices = indices[:-1]
@@ -227,47 +216,36 @@ class Tree:
         return indices
 
     def _lonely(self, indices: Sequence[int]) -> int | None:
-        """The end, 0 or -1, at which a bracket or quotation mark stands without its partner."""
+        """The end, 0 or -1, at which a bracket stands without its partner."""
         texts = [self.texts[index] for index in indices]
         marks = [pair for pair in _BRACKETS if texts.count(pair[0]) != texts.count(pair[1])]
-        if texts.count('"') % 2:
-            marks.append(('"', '"'))
         return next((end for pair in marks for end in (0, -1) if texts[end] in pair), None)
 
     def _is_bracketed(self, indices: Sequence[int]) -> bool:
         texts = [self.texts[index] for index in indices]
         return texts[0] == "(" and texts[-1] == ")" and texts.count("(") == 1
 
-    def quoted(self, indices: list[int]) -> list[int]:
-        """With the quotation marks that enclose them."""
-        if not indices:
-            return indices
-        before, behind = indices[0] - 1, indices[-1] + 1
-        texts = [self.texts[index] for index in indices]
-        opens = before >= 0 and self.texts[before] in ('"', "“")
-        closes = behind < len(self.texts) and self.texts[behind] in ('"', "”")
-        if opens and closes and texts.count('"') % 2 == 0:
-            return [before, *indices, behind]
-        if texts.count('"') == 1:
-            if texts[0] == '"' and closes:
-                return [*indices, behind]
-            if texts[-1] == '"' and opens:
-                return [before, *indices]
-        return indices
-
 
 def _mended(words: Sequence[Word]) -> Sequence[Word]:
-    """Words in which a noun coordinated with an adjective before a noun hangs on that noun.
+    """Words in which each coordinated one hangs on one of its kind.
 
-    "A Polish physicist and chemist" is neither Polish and a chemist.
+    A noun behind "a Polish physicist and" is not coordinated with "Polish", nor a predicate behind
+    "was seen in tests and is" with "tests".
     """
     mended = list(words)
+    copulas = {word.head for word in words if word.relation == "cop"}
     for index, word in enumerate(words):
-        if word.relation != "conj" or word.tag not in NOUN_TAGS or word.head < 0:
+        if word.relation != "conj" or word.head < 0:
             continue
-        adjective = words[word.head]
-        if adjective.relation == "amod" and 0 <= adjective.head < index:
-            mended[index] = word._replace(head=adjective.head)
+        head = words[word.head]
+        if word.tag in NOUN_TAGS and head.relation == "amod" and 0 <= head.head < index:
+            mended[index] = word._replace(head=head.head)
+        elif index in copulas and word.head not in copulas:
+            above = word.head
+            while above >= 0 and not (words[above].tag.startswith("VB") or above in copulas):
+                above = words[above].head
+            if above >= 0:
+                mended[index] = word._replace(head=above)
     return mended
 
 

@@ -75,6 +75,14 @@ def test_babbage() -> None:
 
 SPLIT = [
     (
+        'The album contains "Rain and Fire" and "Stone and Sand".',
+        ['The album contains "Rain and Fire".', 'The album contains "Stone and Sand".'],
+    ),
+    (
+        '"Feel the Noise" was written by Ann Lee and produced by "Chas".',
+        ['"Feel the Noise" was written by Ann Lee.', '"Feel the Noise" was produced by "Chas".'],
+    ),
+    (
         "The recipe needs flour, sugar, and eggs.",
         ["The recipe needs flour.", "The recipe needs sugar.", "The recipe needs eggs."],
     ),
@@ -329,7 +337,6 @@ WHOLE = [
     "She was both a poet and a painter.",
     "She both wrote and directed the film.",
     "He has both sung and danced in Paris.",
-    'The album contains "Rain and Fire" and "Stone and Sand".',
     "Rolls and Royce are two names of one company.",
     "He is either a liar or a poet.",
     "The king was not a poet who wrote or a painter.",
