@@ -107,11 +107,8 @@ def _shares_subject(tree: Tree, clause: int, member: int) -> bool:
         return False
     if tree.auxiliaries(member):
         return True
-    tag = tree.tag(member)
-    if tag in ("VB", "VBG"):
-        return tree.has(clause, "aux")
-    # "is a novel written by A and published in 1871": the copula makes it a passive.
-    return tag != "VBN" or tree.finite(clause) != clause or tree.tag(clause) == "VBD"
+    # A participle is one of a passive, by the auxiliary or copula of the first, or a past form.
+    return tree.tag(member) not in ("VB", "VBG") or tree.has(clause, "aux")
 
 
 def _is_verbal(tree: Tree, index: int) -> bool:
