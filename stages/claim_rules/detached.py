@@ -33,11 +33,21 @@ class Detached(NamedTuple):
         return self.kind in ("reason", "after")
 
 
+ATTITUDES: Final = word_set(
+    """according allegedly apparently arguably hypothetically likely maybe perhaps possibly
+    potentially presumably probably purportedly reportedly seemingly supposedly"""
+)
+"""Words of a sentence that none of its statements may lose."""
 CONTRASTS: Final = word_set("while whereas although though")
 CONDITIONS: Final = word_set("if unless whether lest provided")
 NEGATIONS: Final = word_set(
     "not n't n’t never no neither nor hardly rarely seldom without barely scarcely"
 )
+_REFUSALS: Final = word_set(
+    """fail fails failed refuse refuses refused decline declines declined deny denies denied avoid
+    avoids avoided lack lacks lacked prevent prevents prevented forget forgets forgot unable"""
+)
+"""Words that deny what follows: "failed to shoot and score" denies neither alone."""
 NONE: Final = word_set("no nobody none neither few nothing little")
 _EVERY: Final = word_set("any every each")
 _UNIQUE: Final = word_set("only mostly mainly first last most least best largest")
@@ -112,7 +122,7 @@ def is_negated(tree: Tree, clause: int) -> bool:
     own = {clause, *tree.children[clause]}
     for part in tree.of(clause, "obj", "obl", "nsubj", "nsubj:pass", "advmod"):
         own.update(tree.children[part])
-    return any(tree.lows[index] in NEGATIONS for index in own)
+    return any(tree.lows[index] in NEGATIONS | _REFUSALS for index in own)
 
 
 def is_none(tree: Tree, noun: int) -> bool:

@@ -11,6 +11,7 @@ from typing import Final
 
 from claimflow.stages.claim_rules.coordinated import divided, predicates, statements
 from claimflow.stages.claim_rules.detached import (
+    ATTITUDES,
     CONDITIONS,
     CONTRASTS,
     PAST_OF_GERUND,
@@ -71,7 +72,8 @@ def _is_statement(tree: Tree) -> bool:
         low in CONDITIONS and tree.relation(index) in ("mark", "advmod")
         for index, low in enumerate(tree.lows)
     )
-    if tree.texts[-1] == "?" or conditions or set(tree.lows) & (_UNSPLIT | QUOTATION_MARKS):
+    whole = _UNSPLIT | QUOTATION_MARKS | ATTITUDES
+    if tree.texts[-1] == "?" or conditions or set(tree.lows) & whole:
         return False
     finite = tree.finite(tree.root)
     if finite is None or ":" in tree.texts[:finite]:  # "Mandela: Long Walk to Freedom is ..."

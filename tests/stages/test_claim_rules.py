@@ -331,6 +331,11 @@ def test_coordinations_and_parentheticals_are_split(sentence: str, expected: lis
 
 
 WHOLE = [
+    "He probably stole the car and sold it.",
+    "According to the police, he stole the car and sold it.",
+    "She failed to shoot and score.",
+    "If it rains, the match is moved to Oslo, the capital of Norway.",
+    "Berg said that Lind, the mayor, lied and left.",
     "The treaty was signed between Austria and Prussia.",
     "Shakespeare wrote Romeo and Juliet in London.",
     "The orchestra played both Brahms and Dvořák.",
