@@ -303,6 +303,8 @@ def _coordination(
         return None
     if _has_clause_between(tree, head, others):
         return None
+    if ";" in tree.texts[head : max(others)]:
+        return None  # "Ann on drums; Bo on bass"
     if not all(tree.is_contiguous(n) for n in others):
         return None
     if head != predicate and tree.relation(head) in ("nmod", "obl") and not tree.has(head, "case"):

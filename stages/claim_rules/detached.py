@@ -92,6 +92,7 @@ PAST_OF_GERUND: Final = dict(
 
 RELATIVE_TAGS: Final = ("WP", "WDT", "WP$", "WRB")
 _PLACE_CASES: Final = word_set("in at on to from near into")
+_SOME: Final = word_set("both all some each most many none one half few several any neither")
 _DEFINITE: Final = word_set("a an the his her its their one")
 _OPENING_MARKS: Final = (",", "(", "–", "—", "-", "--")
 _NOT_ENTERED: Final = frozenset(
@@ -203,8 +204,9 @@ def _is_appositive(tree: Tree, node: int, head: int) -> bool:
         return False
     if any(n < node for n in tree.conjuncts(head)) or tree.relation(head) == "conj":
         return False  # "New York and Albany, the capital": the nearest, or both
-    if tree.relation(head) == "appos":
-        return False
+    names = any(tree.tag(n) in NAME_TAGS for n in tree.conjuncts(node))
+    if tree.relation(head) == "appos" or (names and tree.tag(node) not in NAME_TAGS):
+        return False  # "CafeMom, a network, and Shue, a charity"
     first = min(n for n in tree.below(node) if tree.relation(n) != "punct")
     if tree.tag(head) in NAME_TAGS:
         definite = tree.lows[first] in _DEFINITE or tree.has(node, "nmod:poss")
@@ -232,6 +234,8 @@ def _is_relative(tree: Tree, node: int, head: int, clause: int) -> bool:
         return False
     if tree.lows[pronoun] == "where" and not _is_where(tree, node):
         return False
+    if not _can_be_restated(tree, node, pronoun):
+        return False
     if tree.lows[pronoun] == "which" and is_predicate(tree, head, clause):
         # "X is a model for dialogues, which ...": the nearest noun is meant if it is a name.
         nearest = nearest_noun(tree, node)
@@ -251,6 +255,26 @@ def relative_pronoun(tree: Tree, node: int) -> int | None:
     return next(found, None)
 
 
+def _can_be_restated(tree: Tree, node: int, pronoun: int) -> bool:
+    """Whether a relative clause becomes a sentence with its noun in place of the pronoun."""
+    above, relation = tree.words[pronoun].head, tree.relation(pronoun)
+    subject = tree.subject(node)
+    if subject is not None and tree.lows[subject] in _SOME:
+        return False  # "both of which"
+    if tree.lows[pronoun] == "whose":
+        owned = tree.words[above].head == node
+        return owned and tree.relation(above) in ("nsubj", "nsubj:pass")
+    if above != node:
+        return False
+    if relation in ("nsubj", "nsubj:pass"):
+        return True
+    if tree.lows[pronoun] == "when":
+        noun = nearest_noun(tree, node)
+        return noun is not None and has_number(tree, tree.below(noun) - tree.below(node))
+    placed = tree.lows[pronoun] == "where" or relation == "obj"
+    return subject is not None and (placed or (relation == "obl" and tree.has(pronoun, "case")))
+
+
 def _is_relative_word(tree: Tree, index: int) -> bool:
     return tree.tag(index) in RELATIVE_TAGS or tree.lows[index] == "whose"
 
@@ -259,6 +283,7 @@ def _is_where(tree: Tree, node: int) -> bool:
     """Whether an adverbial clause tells more of a place: "..., where she died"."""
     first = next((n for n in sorted(tree.below(node)) if tree.relation(n) != "punct"), node)
     where = tree.lows[first] == "where" and tree.words[first].head == node
+    where = where and [tree.lows[n] for n in tree.below(node)].count("where") == 1
     noun = nearest_noun(tree, node)
     if not where or noun is None or not _comma_before(tree, node):
         return False

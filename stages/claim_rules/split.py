@@ -7,6 +7,7 @@ and reported speech, and "or" is never split: neither side of it is claimed.
 """
 
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 from typing import Final
 
 from claimflow.stages.claim_rules.coordinated import divided, predicates, statements
@@ -43,6 +44,8 @@ _MOST_CLAIMS: Final = 40
 _UNSPLIT: Final = frozenset({"either", "neither"})
 _WANTING: Final = frozenset({"IN", "CC", "DT", "TO", "PRP$", "WDT", "WP", "WRB"})
 """Penn Treebank tags of words that others must follow."""
+_OF_SEVERAL: Final = frozenset({("of", "which"), ("of", "whom")})
+"""In "A and B, both of which ..." what follows is of several together."""
 _PLACE_CASES: Final = frozenset({"in", "at", "on"})
 
 
@@ -77,6 +80,8 @@ def _is_statement(tree: Tree) -> bool:
         return False
     finite = tree.finite(tree.root)
     if finite is None or ":" in tree.texts[:finite]:  # "Mandela: Long Walk to Freedom is ..."
+        return False
+    if any(pair in _OF_SEVERAL for pair in pairwise(tree.lows)):
         return False
     if any(_may_hang_deeper(tree, index) for index in range(len(tree.words))):
         return False
@@ -346,8 +351,6 @@ class _Splitter:
             opening = joined(named, tree.pieces(clause[:place]))
             self.claims.append([*joined(opening, about), *tree.pieces(clause[place:])])
         elif low in ("where", "when"):
-            if low == "when" and not has_number(tree, tree.below(head)):
-                return
             case = next((tree.lows[n] for n in tree.of(head, "case")), "in")
             there = [added(case if case in _PLACE_CASES else "in", "IN"), *again(about)]
             rest = tree.pieces(tree.tidied(words - {pronoun}))

@@ -331,6 +331,9 @@ def test_coordinations_and_parentheticals_are_split(sentence: str, expected: lis
 
 
 WHOLE = [
+    "She wrote two novels, both of which won prizes.",
+    'Focus is best known for its hits "Hocus Pocus" and "Sylvia," both of which feature vocals.',
+    "The band had Ann on drums; Bo on bass; and Cy on flute.",
     "He probably stole the car and sold it.",
     "According to the police, he stole the car and sold it.",
     "She failed to shoot and score.",
