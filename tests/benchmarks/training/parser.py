@@ -14,9 +14,10 @@ import argparse
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import torch
 from safetensors.torch import save_file
@@ -26,6 +27,7 @@ from torch.nn import functional
 from claimflow.flows.models.parser import WINDOW
 from tests.benchmarks.training.network import ParserNetwork
 from tests.benchmarks.training.official import bare, read_official
+from tests.benchmarks.training.steps import Schedule, Training
 from tests.benchmarks.training.treebank import (
     TreebankSentence,
     encode,
@@ -35,7 +37,7 @@ from tests.benchmarks.training.treebank import (
 )
 
 EPOCHS: Final = 7
-RATE, HEAD_RATE, WARM_UP, DECAY = 2e-4, 1e-3, 0.05, 0.01
+SCHEDULE: Final = Schedule(rates=(2e-4, 1e-3), warm_up=0.05, lowest=0.01, decay=0.01)
 TAG_SHARE: Final = 0.5
 """The weight of the loss of tags beside those of heads and of relations."""
 
@@ -138,56 +140,17 @@ def loss(network: ParserNetwork, batch: Batch) -> torch.Tensor:
     return arc + relation + TAG_SHARE * tag
 
 
-class Training:
-    """A network, its optimizer and the progress, with a checkpoint in `folder`."""
-
-    def __init__(self, network: ParserNetwork, folder: Path) -> None:
-        self.network, self._file = network, folder / "checkpoint.pt"
-        named = list(network.named_parameters())
-        own = [p for name, p in named if name.startswith("bert") and p.requires_grad]
-        heads = [p for name, p in named if not name.startswith("bert")]
-        self._optimizer = torch.optim.AdamW(
-            [{"params": own}, {"params": heads}], weight_decay=DECAY
-        )
-        self.step = 0
-
-    def resume(self, device: torch.device) -> None:
-        """Resume from the checkpoint, if there is one."""
-        if self._file.exists():
-            kept: dict[str, Any] = torch.load(self._file, map_location=device)
-            self.network.load_state_dict(kept["net"])
-            self._optimizer.load_state_dict(kept["opt"])
-            torch.set_rng_state(kept["random"].cpu())
-            self.step = kept["step"]
-
-    def save(self) -> None:
-        """Write a checkpoint."""
-        part = self._file.with_suffix(".part")
-        kept = {
-            "net": self.network.state_dict(),
-            "opt": self._optimizer.state_dict(),
-            "random": torch.get_rng_state(),
-            "step": self.step,
-        }
-        torch.save(kept, part)
-        part.replace(self._file)
-
-    def step_on(self, batch: Batch, total: int) -> float:
-        """One step of `total`, with warm-up and decay of the learning rate. Returns the loss."""
-        share = min(1, self.step / (WARM_UP * total)) * max(0.01, 1 - self.step / total)
-        for group, rate in zip(self._optimizer.param_groups, (RATE, HEAD_RATE), strict=True):
-            group["lr"] = rate * share
-        self.network.train()
-        lost = loss(self.network, batch)
-        self._optimizer.zero_grad()
-        lost.backward()
-        torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
-        self._optimizer.step()
-        self.step += 1
-        return float(lost.detach())
+def new_training(network: ParserNetwork, folder: Path) -> Training:
+    """The training of a network, not begun."""
+    named = list(network.named_parameters())
+    own = [p for name, p in named if name.startswith("bert") and p.requires_grad]
+    heads = [p for name, p in named if not name.startswith("bert")]
+    return Training(network, own, heads, SCHEDULE, folder)
 
 
-def train(training: Training, examples: Examples, device: torch.device) -> None:
+def train(
+    network: ParserNetwork, training: Training, examples: Examples, device: torch.device
+) -> None:
     """Train from the checkpoint of `training` to the end."""
     random = Random(1)
     epochs = [batches(examples.train, random) for _ in range(EPOCHS)]
@@ -195,14 +158,16 @@ def train(training: Training, examples: Examples, device: torch.device) -> None:
     ends = {sum(map(len, epochs[: number + 1])) for number in range(EPOCHS)}
     started, tokens, losses = time.monotonic(), 0, list[float]()
     for some in plan[training.step :]:
-        losses.append(training.step_on(padded(some, device), len(plan)))
+        network.train()
+        batch = padded(some, device)
+        losses.append(training.step_on(partial(loss, network, batch), len(plan)))
         tokens += sum(len(one.ids) for one in some)
         if training.step % REPORT_EVERY == 0:
             mean = sum(losses[-REPORT_EVERY:]) / len(losses[-REPORT_EVERY:])
             pace = tokens / (time.monotonic() - started)
             print(f"{training.step:,} of {len(plan):,}: loss {mean:.3f}, {pace:,.0f} tokens/s")
         if training.step in ends:
-            print(accuracy(training.network, examples, device))
+            print(accuracy(network, examples, device))
             training.save()
 
 
@@ -244,9 +209,9 @@ def main() -> None:
     examples = Examples(Tokenizer.from_str(bare(official.tokenizer)))
     sizes = len(examples.relations), len(examples.tags)
     network = ParserNetwork(official, *sizes).to(device)
-    training = Training(network, options.folder)
+    training = new_training(network, options.folder)
     training.resume(device)
-    train(training, examples, device)
+    train(network, training, examples, device)
     weights = {name: tensor.cpu() for name, tensor in network.state_dict().items()}
     save_file(weights, options.folder / "parser.safetensors")
 

