@@ -24,9 +24,8 @@ class Edit(NamedTuple):
     `field` names the fields of the sample that were read, separated by commas, and `text` is the
     key of their texts: the one that the claims are of or were verified against, then the question
     and the history of the conversation where they were read beside it; or those that the judge of
-    a rubric read.
-    `rows` are all claims of the sample, or those of its verdicts that changed; `replaced` are the
-    rows before. `undoes` is the edit that this one undoes, if any.
+    a rubric read. `rows` are all claims of the sample, or those of its verdicts that changed;
+    `replaced` are the rows before. `undoes` is the edit that this one undoes, if any.
     """
 
     edit_id: str

@@ -1,17 +1,18 @@
 """One statement for each member of a coordination, each example and each adjunct."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from claimflow.stages.claim_rules.detached import (
     are_joined,
     is_negated,
-    is_none,
+    names_nothing,
     stands_behind,
 )
 from claimflow.stages.claim_rules.lexicon import (
+    ARTICLES,
     INTRANSITIVE,
     indefinite_article,
     is_person_noun,
@@ -91,7 +92,7 @@ def predicates(tree: Tree, clause: int, own: frozenset[int]) -> list[int]:
     if {tree.lows[index] for index in tree.children[clause]} & {"both", "either", "neither"}:
         return [clause]
     subject = tree.subject(clause)
-    if subject is not None and is_none(tree, subject):
+    if subject is not None and names_nothing(tree, subject):
         return [clause]
     if all(_shares_subject(tree, clause, index) for index in found):
         return [clause, *sorted(found)]
@@ -103,7 +104,7 @@ def _shares_subject(tree: Tree, clause: int, member: int) -> bool:
         return False
     if not tree.is_contiguous(member):
         return False
-    if not _is_verbal(tree, member) or not _is_verbal(tree, clause):
+    if not tree.is_predicate(member) or not tree.is_predicate(clause):
         return False
     if tree.auxiliaries(member):
         return True
@@ -111,56 +112,49 @@ def _shares_subject(tree: Tree, clause: int, member: int) -> bool:
     return tree.tag(member) not in ("VB", "VBG") or tree.has(clause, "aux")
 
 
-def _is_verbal(tree: Tree, index: int) -> bool:
-    return tree.tag(index).startswith("VB") or tree.has(index, "cop")
-
-
 class Predicate(NamedTuple):
-    """A coordinated predicate: its words, and those that it shares with the last one."""
+    """One of the predicates of a clause: its words, and those of the last one that it shares."""
 
-    verb: int
-    words: list[int]
-    shared: list[int]
+    head: int
+    words: Collection[int]
+    shared: Sequence[int]
 
 
 def divided(tree: Tree, chain: Sequence[int], own: frozenset[int]) -> list[Predicate]:
-    """The words of each coordinated predicate.
+    """The words of each of the predicates in `chain`.
 
     What stands behind the last one and hangs on an earlier one is taken for its own; a transitive
     verb without an object shares that of the last: "designed and built a bicycle".
     """
-    members = [set(tree.below(index) & own) for index in chain]
+    members = [set(tree.subtree(index) & own) for index in chain]
     for place, index in enumerate(chain):
         for other in chain:
-            if other != index and other in tree.below(index):
-                members[place] -= tree.below(other)
+            if other != index and other in tree.subtree(index):
+                members[place] -= tree.subtree(other)
     behind = {n for words in members[:-1] for n in words if n > chain[-1]}
     members = [words - behind for words in members[:-1]] + [members[-1] | behind]
     tail = [
         n for n in members[-1]
         if n > chain[-1] and tree.words[n].head in chain and tree.relation(n) not in ("cc", "punct")
     ]  # fmt: skip
-    last = sorted(tree.below_all(tail) & members[-1])
-    transitive = any(tree.relation(n) in _OBJECTS for n in tail) and _is_verb(tree, chain[-1])
+    last = sorted(tree.subtrees(tail) & members[-1])
+    transitive = any(tree.relation(n) in _OBJECTS for n in tail) and tree.is_verb(chain[-1])
     found = []
     for place, index in enumerate(chain):
-        own_words = tree.tidied(
-            n for n in members[place]
-            if not (tree.relation(n).startswith("cc") and tree.words[n].head in chain)
-        )  # fmt: skip
+        own_words = {
+            n
+            for n in members[place]
+            if not (tree.relation(n) == "cc" and tree.words[n].head in chain)
+        }
         following = chain[place + 1] if place + 1 < len(chain) else None
         bare = following is not None and not any(
             index < n < following and tree.relation(n) not in ("cc", "punct")
             for n in tree.children[index]
         )
-        lends = bare and transitive and _is_verb(tree, index)
+        lends = bare and transitive and tree.is_verb(index)
         shares = lends and tree.lows[index] not in INTRANSITIVE
         found.append(Predicate(index, own_words, tree.tidied(last) if shares else []))
     return found
-
-
-def _is_verb(tree: Tree, index: int) -> bool:
-    return tree.tag(index).startswith("VB")
 
 
 # One predicate.
@@ -180,9 +174,14 @@ def statements(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
 
 
 def _is_reciprocal(tree: Tree, predicate: int) -> bool:
-    lows = [tree.lows[index] for index in sorted(tree.below(predicate))]
+    lows = [tree.lows[index] for index in sorted(tree.subtree(predicate))]
     each_other = any(a in ("each", "one") and b in ("other", "another") for a, b in pairwise(lows))
     return each_other or tree.lows[predicate] in _RECIPROCAL
+
+
+def _names(tree: Tree, predicate: int) -> bool:
+    """Whether a predicate says what its subject is."""
+    return tree.has(predicate, "cop") or tree.relation(predicate) == "appos"
 
 
 def _here(tree: Tree, pieces: Pieces) -> frozenset[int]:
@@ -204,7 +203,7 @@ def _examples(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
     """ "in films such as A and B": in films, in A, in B."""
     here = _here(tree, pieces)
     for noun in tree.of(predicate, "obj", "obl"):
-        if noun not in here or noun < predicate or is_none(tree, noun):
+        if noun not in here or noun < predicate or names_nothing(tree, noun):
             continue
         for first in tree.of(noun, "nmod"):
             members = [first, *tree.conjuncts(first)]
@@ -214,7 +213,7 @@ def _examples(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
 
 
 def _introduces_examples(tree: Tree, first: int, members: Sequence[int]) -> bool:
-    case = [tree.lows[n] for n in sorted(tree.below_all(tree.of(first, "case")))]
+    case = [tree.lows[n] for n in sorted(tree.subtrees(tree.of(first, "case")))]
     joined_all = all(
         are_joined(tree, first, member) and stands_behind(tree, member, (",", "and", "&"))
         for member in members[1:]
@@ -224,17 +223,17 @@ def _introduces_examples(tree: Tree, first: int, members: Sequence[int]) -> bool
 
 def _with_examples(tree: Tree, noun: int, members: list[int], pieces: Pieces) -> list[Pieces]:
     first = members[0]
-    shown = _places(tree, pieces, tree.below(first))
+    shown = _places(tree, pieces, tree.subtree(first))
     main = trimmed(pieces[: shown[0]])
     behind = trimmed(pieces[shown[-1] + 1 :])  # "in 1987" in "prizes, such as A in 1987"
-    case = tree.below_all(tree.of(noun, "case"))
-    before = pieces[: _places(tree, pieces, tree.below(noun) - case)[0]]
+    case = tree.subtrees(tree.of(noun, "case"))
+    before = pieces[: _places(tree, pieces, tree.subtree(noun) - case)[0]]
     here = _here(tree, pieces)
-    others = tree.below_all(members[1:])
+    others = tree.subtrees(members[1:])
     found = [main]
     for member in members:
-        own = (tree.below(first) - others if member == first else tree.below(member)) & here
-        left_out = tree.below_all(tree.of(member, "case", "cc"))
+        own = (tree.subtree(first) - others if member == first else tree.subtree(member)) & here
+        left_out = tree.subtrees(tree.of(member, "case", "cc"))
         words = tree.tidied(own - left_out)
         example = joined(again(before), tree.pieces(words))
         found.append(joined(example, behind) if member == members[-1] else example)
@@ -272,11 +271,10 @@ def _coordination_heads(tree: Tree, predicate: int, here: frozenset[int]) -> lis
     def behind(index: int, *relations: str) -> list[int]:
         return [n for n in tree.of(index, *relations) if n in here and n > index]
 
-    names = tree.has(predicate, "cop") or tree.relation(predicate) == "appos"
-    heads = [predicate] if names else []
+    heads = [predicate] if _names(tree, predicate) else []
     heads += behind(predicate, *_OBJECTS, "xcomp")
     for index in list(heads):
-        if _is_verb(tree, index) and index != predicate:
+        if tree.is_verb(index) and index != predicate:
             heads += behind(index, "obj", "obl")
     for index in list(heads):
         for clause in tree.of(index, "acl"):
@@ -299,7 +297,7 @@ def _coordination(
         for n in others
     ):
         return None
-    if {tree.lows[n] for n in tree.below(head) | set(tree.children[predicate])} & _TOGETHER:
+    if {tree.lows[n] for n in tree.subtree(head) | set(tree.children[predicate])} & _TOGETHER:
         return None
     if _has_clause_between(tree, head, others):
         return None
@@ -321,7 +319,7 @@ def _has_clause_between(tree: Tree, head: int, others: Sequence[int]) -> bool:
     """Whether a member may belong to a clause before it: "a rate applying to gains and rents"."""
     clauses = [
         n
-        for n in tree.below(head)
+        for n in tree.subtree(head)
         if n > head and tree.relation(n) in ("acl", "acl:relcl", "advcl")
     ]
     return any(n < member for n in clauses for member in others)
@@ -349,14 +347,14 @@ def _are_alike(tree: Tree, predicate: int, members: Sequence[int]) -> bool:
 def _phrase(tree: Tree, predicate: int, head: int, here: frozenset[int]) -> frozenset[int]:
     """The words of a coordinated phrase: of a predicate noun those behind its copula."""
     if head != predicate:
-        return tree.below(head) & here
+        return tree.subtree(head) & here
     start = max([-1, *tree.of(head, "cop", "aux", "nsubj", "nsubj:pass")])
     clausal = ("nsubj", "nsubj:pass", "csubj", "expl", "cop", "aux", "punct", "mark", "parataxis")
     parts = [
         n for n in tree.children[head]
         if n > start and tree.relation(n) not in (*clausal, "advcl")
     ]  # fmt: skip
-    return (tree.below_all(parts) | {head}) & here
+    return (tree.subtrees(parts) | {head}) & here
 
 
 def _each_member(
@@ -374,10 +372,10 @@ def _each_member(
     # "in 2000" in "into A in 2000 and B in 2003" belongs to the first member.
     between = trimmed(pieces[n] for n in range(first, last) if n not in inside)
     before, after = pieces[:first], pieces[last + 1 :]
-    own = phrase - tree.below_all(others)
+    own = phrase - tree.subtrees(others)
     if any(n > others[-1] and n in here for n in tree.of(head, "appos", "acl:relcl")):
         return [pieces]
-    begin = min(min(tree.below(n)) for n in others)
+    begin = min(min(tree.subtree(n)) for n in others)
     tail = [n for n in sorted(own) if n > others[-1] and tree.relation(n) != "punct"]
     statements_of: list[Pieces] = []
     for member in (head, *others):
@@ -407,10 +405,10 @@ def _other_member(
 ) -> Pieces:
     """A member that is not the first, with the article, preposition or "to" of the first."""
     head, others = found
-    own = tree.below(member) & here
+    own = tree.subtree(member) & here
     for other in others:
         if other != member and other in own:
-            own -= tree.below(other)
+            own -= tree.subtree(other)
     links = {
         n for n in tree.children[member]
         if tree.relation(n) == "cc" or tree.texts[n] in (",", ";")
@@ -425,7 +423,7 @@ def _other_member(
         markers = tree.of(head, "case")
         if tree.tag(member) == "VB":
             markers += [n for n in tree.of(head, "mark") if tree.lows[n] == "to"]
-        core = joined(tree.pieces(sorted(tree.below_all(markers)), again=True), core)
+        core = joined(tree.pieces(sorted(tree.subtrees(markers)), again=True), core)
     return [core[0]._replace(spaced=True), *core[1:]] if joins else core
 
 
@@ -452,13 +450,12 @@ def _shared_tail(tree: Tree, found: _Coordination, member: int) -> list[int]:
         n for n in tree.of(last, "nmod")
         if n > last and [tree.lows[c] for c in tree.of(n, "case")] == ["of"]
     ]  # fmt: skip
-    return tree.tidied(tree.below_all(tails))
+    return tree.tidied(tree.subtrees(tails))
 
 
 def _modified(tree: Tree, predicate: int, noun: int, pieces: Pieces) -> list[Pieces]:
     """ "a Polish and French physicist": a Polish physicist, a French physicist."""
-    names = tree.has(predicate, "cop") or tree.relation(predicate) == "appos"
-    if not names or not tree.tag(noun).startswith("NN"):
+    if not _names(tree, predicate) or not tree.tag(noun).startswith("NN"):
         return [pieces]
     coordinated = [n for n in tree.of(noun, "amod") if tree.has(n, "conj") and n < noun]
     if len(coordinated) != 1:
@@ -466,7 +463,7 @@ def _modified(tree: Tree, predicate: int, noun: int, pieces: Pieces) -> list[Pie
     head = coordinated[0]
     others = tree.conjuncts(head)
     members = [head, *others]
-    places = _places(tree, pieces, tree.below(head))
+    places = _places(tree, pieces, tree.subtree(head))
     claimed = all(
         are_joined(tree, head, n) and stands_behind(tree, n, (",", "and")) for n in others
     )
@@ -478,12 +475,12 @@ def _modified(tree: Tree, predicate: int, noun: int, pieces: Pieces) -> list[Pie
     found = []
     for group in _hyphenated(tree, members):
         member = group[0]
-        own = tree.below_all(group)
+        own = tree.subtrees(group)
         if member == head:
-            own -= tree.below_all(n for n in others if n not in group)
+            own -= tree.subtrees(n for n in others if n not in group)
         words = tree.tidied(n for n in own if tree.relation(n) != "cc")
         opening = before if member == head else again(before)
-        if opening and opening[-1].low in ("a", "an"):
+        if opening and opening[-1].low in ARTICLES:
             article = indefinite_article(tree.texts[words[0]])
             opening = [*opening[:-1], opening[-1]._replace(text=article)]
         closing = rest if others[-1] in group else again(rest)
@@ -496,7 +493,7 @@ def _hyphenated(tree: Tree, members: Sequence[int]) -> list[list[int]]:
     groups: list[list[int]] = []
     for member in members:
         tight = member >= 2 and tree.texts[member - 1] == "-" and not tree.is_spaced(member - 1)
-        if groups and tight and member - 2 in tree.below_all(groups[-1]):
+        if groups and tight and member - 2 in tree.subtrees(groups[-1]):
             groups[-1].append(member)
         else:
             groups.append([member])
@@ -514,7 +511,7 @@ def _places_of_predicate(tree: Tree, predicate: int, pieces: Pieces) -> list[Pie
     if not tree.has(predicate, "cop") or not tree.tag(predicate).startswith("NN"):
         return [pieces]
     here = _here(tree, pieces)
-    articles = [n for n in tree.of(predicate, "det") if tree.lows[n] in ("a", "an") and n in here]
+    articles = [n for n in tree.of(predicate, "det") if tree.lows[n] in ARTICLES and n in here]
     person = is_person_noun(tree.lows[predicate])
     found = [
         n
@@ -526,7 +523,7 @@ def _places_of_predicate(tree: Tree, predicate: int, pieces: Pieces) -> list[Pie
     ]
     if len(articles) != 1 or len(found) != 1 or len(tree.of(predicate, "nmod")) != 1:
         return [pieces]
-    own = tree.below(found[0])
+    own = tree.subtree(found[0])
     out = set(_places(tree, pieces, own))
     opening = pieces[: _places(tree, pieces, frozenset(articles))[0]]
     main = trimmed(piece for place, piece in enumerate(pieces) if place not in out)
@@ -544,7 +541,7 @@ def _adjuncts(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
     free = _free_adjuncts(tree, predicate, here)
     if not 1 < len(free) <= _MOST_ADJUNCTS:
         return [pieces]
-    each = [frozenset(tree.below(n)) for n in free]
+    each = [frozenset(tree.subtree(n)) for n in free]
     return [
         _with_adjunct(tree, pieces, own, frozenset().union(*each) - own, first=not place)
         for place, own in enumerate(each)
@@ -552,7 +549,7 @@ def _adjuncts(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
 
 
 def _has_free_adjuncts(tree: Tree, predicate: int, here: frozenset[int]) -> bool:
-    if not _is_verb(tree, predicate) or tree.has(predicate, "cop"):
+    if not tree.is_verb(predicate) or tree.has(predicate, "cop"):
         return False
     if tree.lows[predicate] in _WITH_ARGUMENT or any(
         tree.texts[n] in (":", "-", "–", "—") for n in here
@@ -592,7 +589,7 @@ def _free_adjuncts(tree: Tree, predicate: int, here: frozenset[int]) -> list[int
 
 
 def _is_time(tree: Tree, index: int) -> bool:
-    words = tree.below(index)
+    words = tree.subtree(index)
     dated = any(_TIME.fullmatch(tree.lows[n]) for n in words)
     return dated and not any(tree.tag(n) in _CLAUSE_TAGS for n in words)
 

@@ -1,9 +1,9 @@
 """Which parts of a parsed clause are statements of their own."""
 
-import re
 from collections.abc import Collection
 from typing import Final, Literal, NamedTuple
 
+from claimflow.stages.claim_rules.lexicon import ARTICLES, NEGATIONS
 from claimflow.stages.claim_rules.trees import NAME_TAGS, NOUN_TAGS, Tree
 from claimflow.stages.text.word_lists import word_set
 
@@ -33,23 +33,15 @@ class Detached(NamedTuple):
         return self.kind in ("reason", "after")
 
 
-ATTITUDES: Final = word_set(
-    """according allegedly apparently arguably hypothetically likely maybe perhaps possibly
-    potentially presumably probably purportedly reportedly seemingly supposedly"""
-)
-"""Words of a sentence that none of its statements may lose."""
 CONTRASTS: Final = word_set("while whereas although though")
-CONDITIONS: Final = word_set("if unless whether lest provided")
-NEGATIONS: Final = word_set(
-    "not n't n’t never no neither nor hardly rarely seldom without barely scarcely"
-)
-_REFUSALS: Final = word_set(
-    """fail fails failed refuse refuses refused decline declines declined deny denies denied avoid
-    avoids avoided lack lacks lacked prevent prevents prevented forget forgets forgot unable"""
+_DENIALS: Final = NEGATIONS | word_set(
+    """n't n’t barely scarcely fail fails failed refuse refuses refused decline declines declined
+    deny denies denied avoid avoids avoided lack lacks lacked prevent prevents prevented forget
+    forgets forgot unable"""
 )
 """Words that deny what follows: "failed to shoot and score" denies neither alone."""
-NONE: Final = word_set("no nobody none neither few nothing little")
-_EVERY: Final = word_set("any every each")
+_NEGATIVE_PRONOUNS: Final = word_set("no nobody none neither few nothing little")
+_QUANTIFIERS: Final = word_set("any every each")
 _UNIQUE: Final = word_set("only mostly mainly first last most least best largest")
 _NO_STATEMENT: Final = word_set(
     """including following according regarding concerning depending given compared
@@ -64,12 +56,6 @@ _WHOLE_EVENTS: Final = word_set(
     show shows showed"""
 )
 """Verbs whose "which" is often the whole event before the comma."""
-STATES: Final = word_set(
-    """located situated known considered based called named found used made composed surrounded set
-    dedicated regarded associated related owned headquartered nicknamed titled entitled renowned
-    noted inspired"""
-)
-"""Participles that state what is, not what happened."""
 
 PAST_OF_GERUND: Final = dict(
     pair.split(":")
@@ -90,7 +76,7 @@ PAST_OF_GERUND: Final = dict(
 )
 """Gerunds that become a past form where they are a statement of their own."""
 
-RELATIVE_TAGS: Final = ("WP", "WDT", "WP$", "WRB")
+_RELATIVE_TAGS: Final = ("WP", "WDT", "WP$", "WRB")
 _PLACE_CASES: Final = word_set("in at on to from near into")
 _SOME: Final = word_set("both all some each most many none one half few several any neither")
 _DEFINITE: Final = word_set("a an the his her its their one")
@@ -123,16 +109,18 @@ def is_negated(tree: Tree, clause: int) -> bool:
     own = {clause, *tree.children[clause]}
     for part in tree.of(clause, "obj", "obl", "nsubj", "nsubj:pass", "advmod"):
         own.update(tree.children[part])
-    return any(tree.lows[index] in NEGATIONS | _REFUSALS for index in own)
+    return any(tree.lows[index] in _DENIALS for index in own)
 
 
-def is_none(tree: Tree, noun: int) -> bool:
+def names_nothing(tree: Tree, noun: int) -> bool:
     """Whether a noun phrase names nothing in particular: "no player", "every town"."""
     determiners = {tree.lows[index] for index in tree.of(noun, "det")}
-    return bool(determiners & (NONE | _EVERY)) or tree.lows[noun] in NONE
+    if determiners & (_NEGATIVE_PRONOUNS | _QUANTIFIERS):
+        return True
+    return tree.lows[noun] in _NEGATIVE_PRONOUNS
 
 
-def is_predicate(tree: Tree, noun: int, clause: int) -> bool:
+def is_nominal_predicate(tree: Tree, noun: int, clause: int) -> bool:
     """Whether a noun is what a clause says that its subject is, or coordinated with that."""
     if not tree.has(clause, "cop") or tree.has(clause, "case"):
         return False
@@ -157,7 +145,7 @@ def are_joined(tree: Tree, head: int, member: int) -> bool:
 
 def stands_behind(tree: Tree, node: int, marks: Collection[str]) -> bool:
     """Whether a subtree begins with one of `marks`, or one stands right before it."""
-    first = min(tree.below(node))
+    first = min(tree.subtree(node))
     return any(tree.lows[index] in marks for index in range(max(0, first - 1), first + 1))
 
 
@@ -172,7 +160,7 @@ def _kind(tree: Tree, node: int, head: int, clause: int) -> Kind | None:
             found = "participle"
         case "parataxis" | "conj" if head == clause and _is_clause(tree, node, clause):
             found = "clause"
-        case "advcl" if _is_where(tree, node):
+        case "advcl" if _is_where(tree, node) and tree.subject(node) is not None:
             found = "relative"
         case "advcl" if head == clause:
             found = _adverbial_kind(tree, node, clause)
@@ -182,7 +170,7 @@ def _kind(tree: Tree, node: int, head: int, clause: int) -> Kind | None:
 
 
 def _comma_before(tree: Tree, node: int) -> bool:
-    first = min(tree.below(node))
+    first = min(tree.subtree(node))
     return tree.texts[first] in _OPENING_MARKS or tree.texts[max(0, first - 1)] in _OPENING_MARKS
 
 
@@ -207,16 +195,14 @@ def _is_appositive(tree: Tree, node: int, head: int) -> bool:
     names = any(tree.tag(n) in NAME_TAGS for n in tree.conjuncts(node))
     if tree.relation(head) == "appos" or (names and tree.tag(node) not in NAME_TAGS):
         return False  # "CafeMom, a network, and Shue, a charity"
-    first = min(n for n in tree.below(node) if tree.relation(n) != "punct")
+    first = min(n for n in tree.subtree(node) if tree.relation(n) != "punct")
     if tree.tag(head) in NAME_TAGS:
         definite = tree.lows[first] in _DEFINITE or tree.has(node, "nmod:poss")
         return tree.tag(node) in NOUN_TAGS and definite
     if tree.tag(head) not in NOUN_TAGS or tree.tag(node) not in NAME_TAGS:
         return False
-    definite = tree.has(head, "det", "nmod:poss") and tree.lows[min(tree.below(head))] not in (
-        "a",
-        "an",
-    )
+    opening = tree.lows[min(tree.subtree(head))]
+    definite = tree.has(head, "det", "nmod:poss") and opening not in ARTICLES
     return definite and not tree.has(node, "conj") and not tree.has(head, "conj")
 
 
@@ -230,20 +216,20 @@ def _is_indefinite(tree: Tree, noun: int) -> bool:
 def _is_relative(tree: Tree, node: int, head: int, clause: int) -> bool:
     """Whether a relative clause tells more of its noun, and does not choose among several."""
     pronoun = relative_pronoun(tree, node)
-    if pronoun is None or tree.finite(node) is None or is_none(tree, head):
+    if pronoun is None or tree.finite(node) is None or names_nothing(tree, head):
         return False
     if tree.lows[pronoun] == "where" and not _is_where(tree, node):
         return False
     if not _can_be_restated(tree, node, pronoun):
         return False
-    if tree.lows[pronoun] == "which" and is_predicate(tree, head, clause):
+    if tree.lows[pronoun] == "which" and is_nominal_predicate(tree, head, clause):
         # "X is a model for dialogues, which ...": the nearest noun is meant if it is a name.
         nearest = nearest_noun(tree, node)
         if nearest not in (None, head) and tree.tag(nearest or 0) not in NAME_TAGS:
             return False
     if _comma_before(tree, node):
         if tree.has(head, "conj") or tree.relation(head) == "conj":
-            return is_predicate(tree, head, clause)  # "Ann and Bo, who ..." may be of both
+            return is_nominal_predicate(tree, head, clause)  # "Ann and Bo, who ..." may be of both
         of_event = tree.lows[pronoun] == "which" and tree.lows[node] in _WHOLE_EVENTS
         return tree.lows[pronoun] != "that" and not (of_event and tree.relation(pronoun) == "nsubj")
     return _describes_predicate(tree, head, clause)
@@ -251,7 +237,7 @@ def _is_relative(tree: Tree, node: int, head: int, clause: int) -> bool:
 
 def relative_pronoun(tree: Tree, node: int) -> int | None:
     """The relative pronoun or adverb of a clause; None where it has none."""
-    found = (n for n in sorted(tree.below(node)) if _is_relative_word(tree, n))
+    found = (n for n in sorted(tree.subtree(node)) if _is_relative_word(tree, n))
     return next(found, None)
 
 
@@ -270,20 +256,20 @@ def _can_be_restated(tree: Tree, node: int, pronoun: int) -> bool:
         return True
     if tree.lows[pronoun] == "when":
         noun = nearest_noun(tree, node)
-        return noun is not None and has_number(tree, tree.below(noun) - tree.below(node))
+        return noun is not None and has_number(tree, tree.subtree(noun) - tree.subtree(node))
     placed = tree.lows[pronoun] == "where" or relation == "obj"
     return subject is not None and (placed or (relation == "obl" and tree.has(pronoun, "case")))
 
 
 def _is_relative_word(tree: Tree, index: int) -> bool:
-    return tree.tag(index) in RELATIVE_TAGS or tree.lows[index] == "whose"
+    return tree.tag(index) in _RELATIVE_TAGS or tree.lows[index] == "whose"
 
 
 def _is_where(tree: Tree, node: int) -> bool:
     """Whether an adverbial clause tells more of a place: "..., where she died"."""
-    first = next((n for n in sorted(tree.below(node)) if tree.relation(n) != "punct"), node)
+    first = next((n for n in sorted(tree.subtree(node)) if tree.relation(n) != "punct"), node)
     where = tree.lows[first] == "where" and tree.words[first].head == node
-    where = where and [tree.lows[n] for n in tree.below(node)].count("where") == 1
+    where = where and [tree.lows[n] for n in tree.subtree(node)].count("where") == 1
     noun = nearest_noun(tree, node)
     if not where or noun is None or not _comma_before(tree, node):
         return False
@@ -293,7 +279,7 @@ def _is_where(tree: Tree, node: int) -> bool:
 def _describes_predicate(tree: Tree, noun: int, clause: int) -> bool:
     """Whether what hangs on a noun is true of the subject: "X is a town that has a harbour"."""
     return (
-        is_predicate(tree, noun, clause)
+        is_nominal_predicate(tree, noun, clause)
         and _is_indefinite(tree, clause)
         and not is_negated(tree, clause)
         and tree.subject(clause) is not None
@@ -301,17 +287,23 @@ def _describes_predicate(tree: Tree, noun: int, clause: int) -> bool:
 
 
 def _is_participle(tree: Tree, node: int, head: int, clause: int) -> bool:
-    if tree.tag(node) != "VBN" or tree.lows[node] in _NO_STATEMENT or is_none(tree, head):
+    if tree.tag(node) != "VBN" or tree.lows[node] in _NO_STATEMENT or names_nothing(tree, head):
         return False
     if tree.has(node, "mark", "nsubj", "aux") or _begins_relative(tree, node):
         return False
-    if tree.has(clause, "cop") and head != clause and head in tree.below(clause) and head > clause:
-        return is_predicate(tree, head, clause)  # "a song by the band Slade, released in 1973"
+    if (
+        tree.has(clause, "cop")
+        and head != clause
+        and head in tree.subtree(clause)
+        and head > clause
+    ):
+        # In "a song by the band Slade, released in 1973" it is the song.
+        return is_nominal_predicate(tree, head, clause)
     return _comma_before(tree, node) or _describes_predicate(tree, head, clause)
 
 
 def _begins_relative(tree: Tree, node: int) -> bool:
-    first = min(n for n in tree.below(node) if tree.relation(n) != "punct" or n == node)
+    first = min(n for n in tree.subtree(node) if tree.relation(n) != "punct" or n == node)
     return _is_relative_word(tree, first)
 
 
@@ -323,7 +315,7 @@ def _is_adjective(tree: Tree, node: int, head: int, clause: int) -> bool:
         and not _begins_relative(tree, node)
         and node > head
         and _comma_before(tree, node)
-        and is_predicate(tree, head, clause)
+        and is_nominal_predicate(tree, head, clause)
         and tree.subject(clause) is not None
         and not tree.has(node, "cop", "nsubj", "cc", "mark")
     )
@@ -373,12 +365,10 @@ def _gerund_kind(tree: Tree, node: int, clause: int, subject: int) -> Kind | Non
 
 # Which noun a relative clause is about.
 
-_DIGIT: Final = re.compile(r"\d")
-
 
 def nearest_noun(tree: Tree, node: int) -> int | None:
     """The head of the noun phrase that ends right before a clause; None for another word."""
-    index = min(tree.below(node)) - 1
+    index = min(tree.subtree(node)) - 1
     while index >= 0 and tree.relation(index) == "punct":
         index -= 1
     if index < 0 or tree.tag(index) not in NOUN_TAGS:
@@ -396,8 +386,8 @@ def noun_phrase(tree: Tree, noun: int) -> list[int]:
     left_out: set[int] = set()
     for child in tree.children[noun]:
         if not _belongs(tree, noun, child):
-            left_out |= tree.below(child)
-    return tree.tidied(tree.below(noun) - left_out)
+            left_out |= tree.subtree(child)
+    return tree.tidied(tree.subtree(noun) - left_out)
 
 
 _OUTSIDE: Final = frozenset(
@@ -418,4 +408,4 @@ def _belongs(tree: Tree, noun: int, child: int) -> bool:
 
 def has_number(tree: Tree, indices: Collection[int]) -> bool:
     """Whether one of the words has a digit."""
-    return any(_DIGIT.search(tree.texts[index]) for index in indices)
+    return any(character.isdigit() for index in indices for character in tree.texts[index])

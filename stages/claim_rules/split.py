@@ -12,20 +12,17 @@ from typing import Final
 
 from claimflow.stages.claim_rules.coordinated import divided, predicates, statements
 from claimflow.stages.claim_rules.detached import (
-    ATTITUDES,
-    CONDITIONS,
     CONTRASTS,
     PAST_OF_GERUND,
-    STATES,
     Detached,
     detached_parts,
     has_number,
-    is_predicate,
+    is_nominal_predicate,
     nearest_noun,
     noun_phrase,
     relative_pronoun,
 )
-from claimflow.stages.claim_rules.lexicon import EVENT_PARTICIPLES, possessive
+from claimflow.stages.claim_rules.lexicon import ARTICLES, EVENT_PARTICIPLES, possessive
 from claimflow.stages.claim_rules.trees import (
     NAME_TAGS,
     QUOTATION_MARKS,
@@ -38,15 +35,29 @@ from claimflow.stages.claim_rules.trees import (
     joined,
     trimmed,
 )
+from claimflow.stages.text.word_lists import word_set
 from claimflow.stages.tools import Word
 
 _MOST_CLAIMS: Final = 40
 _UNSPLIT: Final = frozenset({"either", "neither"})
+_CONDITIONS: Final = word_set("if unless whether lest provided")
+_ATTITUDES: Final = word_set(
+    """according allegedly apparently arguably hypothetically likely maybe perhaps possibly
+    potentially presumably probably purportedly reportedly seemingly supposedly"""
+)
+"""Words of a sentence that none of its statements may lose."""
+_STATES: Final = word_set(
+    """located situated known considered based called named found used made composed surrounded set
+    dedicated regarded associated related owned headquartered nicknamed titled entitled renowned
+    noted inspired"""
+)
+"""Participles that state what is, not what happened."""
 _WANTING: Final = frozenset({"IN", "CC", "DT", "TO", "PRP$", "WDT", "WP", "WRB"})
 """Penn Treebank tags of words that others must follow."""
 _OF_SEVERAL: Final = frozenset({("of", "which"), ("of", "whom")})
 """In "A and B, both of which ..." what follows is of several together."""
-_PLACE_CASES: Final = frozenset({"in", "at", "on"})
+_KEPT_CASES: Final = frozenset({"in", "at", "on"})
+"""Prepositions that "where" takes over from its noun; for others it is "in"."""
 
 
 def split_sentence(text: str, words: Sequence[Word]) -> list[Pieces]:
@@ -72,10 +83,10 @@ def _is_statement(tree: Tree) -> bool:
     Nor does one with quotation marks: quotations as a whole are names here.
     """
     conditions = any(
-        low in CONDITIONS and tree.relation(index) in ("mark", "advmod")
+        low in _CONDITIONS and tree.relation(index) in ("mark", "advmod")
         for index, low in enumerate(tree.lows)
     )
-    whole = _UNSPLIT | QUOTATION_MARKS | ATTITUDES
+    whole = _UNSPLIT | QUOTATION_MARKS | _ATTITUDES
     if tree.texts[-1] == "?" or conditions or set(tree.lows) & whole:
         return False
     finite = tree.finite(tree.root)
@@ -96,14 +107,13 @@ def _may_hang_deeper(tree: Tree, index: int) -> bool:
     head = tree.words[index].head
     if tree.relation(index) != "conj":
         return False
-    verbal = tree.tag(index).startswith("VB") or tree.has(index, "cop")
-    comma = any(tree.texts[n] == "," for n in range(max(0, min(tree.below(index)) - 1), index))
-    return (verbal and not comma) and any(
+    comma = any(tree.texts[n] == "," for n in range(max(0, min(tree.subtree(index)) - 1), index))
+    return (tree.is_predicate(index) and not comma) and any(
         tree.relation(n) in ("acl:relcl", "ccomp", "advcl")
         and tree.finite(n) is not None
         # "X is a town that lies on a river and has a harbour" says the same either way.
-        and not is_predicate(tree, tree.words[n].head, head)
-        for n in tree.below(head)
+        and not is_nominal_predicate(tree, tree.words[n].head, head)
+        for n in tree.subtree(head)
         if head < n < index
     )
 
@@ -119,7 +129,11 @@ def _breaks_off(tree: Tree, claim: Pieces) -> bool:
 
 
 class _Splitter:
-    """Collects the claims of one sentence."""
+    """Collects the claims of one sentence.
+
+    `certain` is false where the tree cannot be right. `_gone` are the words of what was detached,
+    `_other` those that have another form in the claim that is being made.
+    """
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
@@ -141,25 +155,27 @@ class _Splitter:
         """
         tree = self.tree
         parts = detached_parts(tree, clause, allowed)
-        taken = tree.below_all(part.node for part in parts if not part.stays)
+        taken = tree.subtrees(part.node for part in parts if not part.stays)
         self._gone |= taken
-        own = (tree.below(clause) & frozenset(allowed)) - taken
+        own = (tree.subtree(clause) & frozenset(allowed)) - taken
         self._check_order(parts, own)
-        chain = predicates(tree, clause, own)
         named = self._named(clause, own) if subject is None else subject
-        if len(chain) == 1:
-            links = {n for n in tree.of(clause, "cc") if n in own}
-            words = tree.tidied(own - links, self._gone)
-            self._add(clause, words, subject, verb)
-        else:
-            self._add_chain(clause, chain, own, named, subject, verb)
+        for predicate in divided(tree, predicates(tree, clause, own), own):
+            pieces = tree.pieces(tree.tidied(predicate.words, self._gone), other=self._other)
+            if predicate.head != clause:
+                auxiliaries = self._shared_auxiliaries(clause, predicate.head, verb)
+                pieces = joined([*named, *auxiliaries], pieces)
+            elif subject is not None:
+                pieces = joined([*subject, *verb], pieces)
+            pieces = joined(pieces, tree.pieces(predicate.shared, again=True))
+            self.claims += statements(tree, predicate.head, pieces)
         for part in parts:
             self._add_detached(part, clause, named)
 
     def _check_order(self, parts: Sequence[Detached], own: frozenset[int]) -> None:
         """A clause that goes on behind another coordinated with it was not parsed well."""
         tree = self.tree
-        ends = [max(tree.below(part.node)) for part in parts if part.kind == "clause"]
+        ends = [max(tree.subtree(part.node)) for part in parts if part.kind == "clause"]
         words = [n for n in own if tree.relation(n) != "punct"]
         self.certain &= all(end > max(words, default=0) for end in ends)
 
@@ -170,38 +186,8 @@ class _Splitter:
             return []
         tree = self.tree
         brackets = [n for n in tree.children[subject] if tree.in_brackets(n)]
-        whole = (tree.below(subject) & own) - tree.below_all(brackets)
+        whole = (tree.subtree(subject) & own) - tree.subtrees(brackets)
         return tree.pieces(tree.tidied(whole, self._gone), again=True)
-
-    def _add(
-        self, predicate: int, words: list[int], subject: Pieces | None, verb: Sequence[Piece]
-    ) -> None:
-        pieces = self.tree.pieces(words, other=self._other)
-        if subject is not None:
-            pieces = joined([*subject, *verb], pieces)
-        self.claims += statements(self.tree, predicate, pieces)
-
-    def _add_chain(
-        self,
-        clause: int,
-        chain: Sequence[int],
-        own: frozenset[int],
-        named: Pieces,
-        subject: Pieces | None,
-        verb: Sequence[Piece],
-    ) -> None:
-        """Add a claim for each of several predicates of one subject."""
-        tree = self.tree
-        for predicate in divided(tree, chain, own):
-            words = tree.tidied(predicate.words, self._gone)
-            pieces = tree.pieces(words, other=self._other)
-            if predicate.verb != clause:
-                auxiliaries = self._shared_auxiliaries(clause, predicate.verb, verb)
-                pieces = joined([*named, *auxiliaries], pieces)
-            elif subject is not None:
-                pieces = joined([*subject, *verb], pieces)
-            pieces = joined(pieces, tree.pieces(predicate.shared, again=True))
-            self.claims += statements(tree, predicate.verb, pieces)
 
     def _shared_auxiliaries(
         self, clause: int, predicate: int, verb: Sequence[Piece]
@@ -211,7 +197,7 @@ class _Splitter:
         if tree.auxiliaries(predicate) or tree.tag(predicate) in ("VBD", "VBZ", "VBP"):
             return []
         verbal = tree.tag(predicate) in ("VBN", "VBG", "VB")
-        if tree.tag(predicate) == "VBN" and not tree.tag(clause).startswith("VB"):
+        if tree.tag(predicate) == "VBN" and not tree.is_verb(clause):
             return [*verb, self._be(predicate, clause, plural=tree.is_plural(clause))]
         kept = [n for n in tree.auxiliaries(clause) if tree.relation(n) != "cop" or not verbal]
         return [*verb, *tree.pieces(kept, again=True)]
@@ -220,7 +206,7 @@ class _Splitter:
 
     def _add_detached(self, part: Detached, clause: int, subject: Pieces) -> None:
         tree, node = self.tree, part.node
-        words = tree.below(node)
+        words = tree.subtree(node)
         match part.kind:
             case "clause":
                 self.add_clause(node, words - self._links(node))
@@ -237,12 +223,11 @@ class _Splitter:
                 self.add_clause(node, words - set(tree.of(node, "mark")), subject)
                 self._other = {}
             case "appositive" | "participle":
-                about, plural_noun = self._about(part, clause, subject)
-                plural_noun = plural_noun or (part.kind == "appositive" and tree.tag(node) == "NNS")
-                be = self._be(node, clause, plural=plural_noun)
+                about, plural = self._about(part, clause, subject)
                 if part.kind == "participle":
-                    self.add_clause(node, words, about, [be])
+                    self.add_clause(node, words, about, [self._be(node, clause, plural=plural)])
                 else:
+                    be = self._be(node, clause, plural=plural or tree.tag(node) == "NNS")
                     self._add_appositive(part, [*about, be])
             case "relative":
                 self._add_relative(part, clause, subject)
@@ -257,8 +242,8 @@ class _Splitter:
     def _be(self, node: int, clause: int, *, plural: bool) -> Piece:
         """The form of "be" for a participle or an apposition: an event is in the past."""
         tree = self.tree
-        event = tree.tag(node) == "VBN" and tree.lows[node] not in STATES
-        dated = event and has_number(tree, tree.below(node))
+        event = tree.tag(node) == "VBN" and tree.lows[node] not in _STATES
+        dated = event and has_number(tree, tree.subtree(node))
         if dated or tree.lows[node] in EVENT_PARTICIPLES or tree.is_past(clause):
             return added("were" if plural else "was")
         return added("are" if plural else "is")
@@ -266,23 +251,23 @@ class _Splitter:
     def _about(self, part: Detached, clause: int, subject: Pieces) -> tuple[Pieces, bool]:
         """What a part tells more of: the subject, if that is on a predicate noun, or its noun."""
         tree = self.tree
-        if is_predicate(tree, part.head, clause) and tree.subject(clause) is not None:
+        if is_nominal_predicate(tree, part.head, clause) and tree.subject(clause) is not None:
             return subject, tree.is_plural(clause)
         return self._noun(part.head), tree.is_plural_noun(part.head)
 
     def _noun(self, noun: int) -> Pieces:
         """A noun phrase to be repeated; "a city" is then "the city"."""
         pieces = self.tree.pieces(noun_phrase(self.tree, noun), again=True)
-        if pieces and pieces[0].low in ("a", "an"):
+        if pieces and pieces[0].low in ARTICLES:
             pieces[0] = pieces[0]._replace(text="the")
         return pieces
 
     def _add_appositive(self, part: Detached, opening: Pieces) -> None:
         tree, node = self.tree, part.node
-        inner = detached_parts(tree, node, tree.below(node))
-        taken = tree.below_all(one.node for one in inner)
+        inner = detached_parts(tree, node, tree.subtree(node))
+        taken = tree.subtrees(one.node for one in inner)
         self._gone |= taken
-        words = tree.tidied(tree.below(node) - taken, self._gone)
+        words = tree.tidied(tree.subtree(node) - taken, self._gone)
         self.claims += statements(tree, node, joined(opening, tree.pieces(words)))
         for one in inner:
             self._add_detached(one, node, opening[:-1])
@@ -291,13 +276,13 @@ class _Splitter:
 
     def _add_relative(self, part: Detached, clause: int, subject: Pieces) -> None:
         tree, node = self.tree, part.node
-        words = tree.below(node)
+        words = tree.subtree(node)
         pronoun = relative_pronoun(tree, node)
         if pronoun is None:
             return
         about, _ = self._about(part, clause, subject)
         head = part.head
-        verbal = tree.tag(head).startswith("VB") or is_predicate(tree, head, clause)
+        verbal = tree.is_verb(head) or is_nominal_predicate(tree, head, clause)
         if tree.lows[pronoun] in ("which", "where") and verbal:
             nearest = nearest_noun(tree, node)
             if nearest is not None and nearest != head:
@@ -307,7 +292,7 @@ class _Splitter:
             self.add_clause(node, words - {pronoun}, about)
         elif tree.lows[pronoun] == "whose":
             self._add_possessed(node, pronoun, about)
-        elif above == node and tree.subject(node) is not None:
+        else:
             named = self._resolved(node, head, clause, subject)
             self._add_moved(node, pronoun, head, about, named)
 
@@ -315,11 +300,9 @@ class _Splitter:
         """ "whose father was a judge": X's father was a judge."""
         tree = self.tree
         noun = tree.words[pronoun].head
-        if tree.words[noun].head != node or tree.relation(noun) not in ("nsubj", "nsubj:pass"):
-            return
         owner = about[-1]._replace(text=possessive(about[-1].text))
-        named = tree.pieces(n for n in sorted(tree.below(noun)) if n > pronoun)
-        self.add_clause(node, tree.below(node) - tree.below(noun), [*about[:-1], owner, *named])
+        named = tree.pieces(n for n in sorted(tree.subtree(noun)) if n > pronoun)
+        self.add_clause(node, tree.subtree(node) - tree.subtree(noun), [*about[:-1], owner, *named])
 
     def _resolved(self, node: int, head: int, clause: int, subject: Pieces) -> Pieces:
         """The subject of the clause, where that of a clause below it can only mean the same.
@@ -330,7 +313,7 @@ class _Splitter:
         own, outer = tree.subject(node), tree.subject(clause)
         if own is None or outer is None or tree.lows[own] not in ("he", "she", "they"):
             return []
-        elsewhere = tree.below(outer) | tree.below(head) | tree.below(node)
+        elsewhere = tree.subtree(outer) | tree.subtree(head) | tree.subtree(node)
         names = any(tree.tag(n) in NAME_TAGS for n in range(len(tree.words)) if n not in elsewhere)
         return [] if names or tree.tag(outer) == "PRP" else subject
 
@@ -341,7 +324,7 @@ class _Splitter:
         """
         tree = self.tree
         own = tree.subject(node)
-        words = tree.below(node) - (tree.below(own) if named and own is not None else set())
+        words = tree.subtree(node) - (tree.subtree(own) if named and own is not None else set())
         low, relation = tree.lows[pronoun], tree.relation(pronoun)
         if relation == "obj":
             clause = tree.tidied(words - {pronoun})
@@ -352,10 +335,10 @@ class _Splitter:
             self.claims.append([*joined(opening, about), *tree.pieces(clause[place:])])
         elif low in ("where", "when"):
             case = next((tree.lows[n] for n in tree.of(head, "case")), "in")
-            there = [added(case if case in _PLACE_CASES else "in", "IN"), *again(about)]
+            there = [added(case if case in _KEPT_CASES else "in", "IN"), *again(about)]
             rest = tree.pieces(tree.tidied(words - {pronoun}))
             self.claims.append(joined(joined(named, rest), there))
-        elif relation == "obl" and tree.has(pronoun, "case"):
+        else:  # "in which"
             there = joined(tree.pieces(tree.of(pronoun, "case")), again(about))
-            rest = tree.pieces(tree.tidied(words - tree.below(pronoun)))
+            rest = tree.pieces(tree.tidied(words - tree.subtree(pronoun)))
             self.claims.append(trimmed(joined(joined(named, rest), there)))

@@ -56,36 +56,36 @@ class Tree:
         for index, word in enumerate(self.words):
             if word.head >= 0:
                 self.children[word.head].append(index)
-        self._below: dict[int, frozenset[int]] = {}
+        self._subtrees: dict[int, frozenset[int]] = {}
 
     @cached_property
     def root(self) -> int:
         """The word that no other governs."""
         return next(index for index, word in enumerate(self.words) if word.head < 0)
 
-    def below(self, index: int) -> frozenset[int]:
+    def subtree(self, index: int) -> frozenset[int]:
         """A word and all words that it governs, however far."""
-        if index not in self._below:
+        if index not in self._subtrees:
             found, waiting = {index}, [index]
             while waiting:
                 for child in self.children[waiting.pop()]:
                     found.add(child)
                     waiting.append(child)
-            self._below[index] = frozenset(found)
-        return self._below[index]
+            self._subtrees[index] = frozenset(found)
+        return self._subtrees[index]
 
     def is_contiguous(self, index: int) -> bool:
         """Whether what a word governs stands side by side, but for punctuation.
 
         In English it nearly always does: other trees are mostly wrong.
         """
-        own = self.below(index)
+        own = self.subtree(index)
         between = (n for n in range(min(own), max(own)) if n not in own)
         return all(self.words[n].relation == "punct" for n in between)
 
-    def below_all(self, indices: Iterable[int]) -> frozenset[int]:
+    def subtrees(self, indices: Iterable[int]) -> frozenset[int]:
         """The words of several subtrees."""
-        return frozenset().union(*map(self.below, indices))
+        return frozenset().union(*map(self.subtree, indices))
 
     def tag(self, index: int) -> str:
         """Penn Treebank tag."""
@@ -128,10 +128,8 @@ class Tree:
 
     def is_past(self, clause: int) -> bool:
         """Whether the finite verb of a clause, or of the nearest one around it, is in the past."""
-        place: int = clause
-        while self.finite(place) is None and self.words[place].head >= 0:
-            place = self.words[place].head
-        found = self.finite(place)
+        while (found := self.finite(clause)) is None and self.words[clause].head >= 0:
+            clause = self.words[clause].head
         return found is not None and (self.tag(found) == "VBD" or self.lows[found] == "had")
 
     def is_plural(self, clause: int) -> bool:
@@ -149,13 +147,21 @@ class Tree:
         plural = self.tag(noun) in ("NNS", "NNPS") or self.lows[noun] in ("they", "we", "you")
         return plural or self.has(noun, "conj")
 
+    def is_verb(self, index: int) -> bool:
+        """Whether a word is tagged as a form of a verb; modal verbs are not."""
+        return self.tag(index).startswith("VB")
+
+    def is_predicate(self, index: int) -> bool:
+        """Whether a word is a verb, or has a copula."""
+        return self.is_verb(index) or self.has(index, "cop")
+
     def auxiliaries(self, clause: int) -> list[int]:
         """The auxiliaries and the copula of a clause."""
         return sorted(self.of(clause, *_AUXILIARIES))
 
     def in_brackets(self, index: int) -> bool:
         """Whether a word and what it governs stand in brackets; "item(s)" is one word."""
-        first = min(self.below(index))
+        first = min(self.subtree(index))
         return self.texts[first] in ("(", "[") and self.is_spaced(first)
 
     # Words in a row.

@@ -291,7 +291,7 @@ def test_an_edit_applies_while_its_question_is_the_same(
     assert applies() == []
     judged.write(["one", asked | {"user_input": "Where was the tower?"}], steps=BY_JUDGE)
     assert applies() == ["step response_claims", "step response_in_reference"]
-    # Nothing but the question tells the steps of the same text apart.
+    # With the earlier question both apply again; a history is not read here.
     judged.write(["one", asked | {"history": []}], steps=BY_JUDGE)
     assert applies() == []
 

@@ -75,6 +75,10 @@ def test_babbage() -> None:
 
 SPLIT = [
     (
+        "She heard the men and realized that they were coming for her.",
+        ["She heard the men.", "She realized that they were coming for her."],
+    ),
+    (
         'The album contains "Rain and Fire" and "Stone and Sand".',
         ['The album contains "Rain and Fire".', 'The album contains "Stone and Sand".'],
     ),

@@ -62,6 +62,6 @@ def test_what_a_word_governs() -> None:
     assert tree.texts[tree.root] == "old"
     subject = tree.subject(tree.root)
     assert subject == 0
-    assert tree.texts.index("left") in tree.below(0)
+    assert tree.texts.index("left") in tree.subtree(0)
     assert tree.is_contiguous(0)
     assert tree.is_past(tree.root)
