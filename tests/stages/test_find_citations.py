@@ -219,9 +219,8 @@ def test_hostile_text_takes_linear_time(piece: str) -> None:
         find_marks(text, CONTEXTS)
         return time.process_time() - started
 
-    seconds(1_000)
-    # Quadratic time would be 64 times as much.
-    assert seconds(160_000) < 24 * max(seconds(20_000), 0.01)
+    # Quadratic time would be 64 times as much, in every try; a busy machine slows single tries.
+    assert any(seconds(160_000) < 24 * max(seconds(20_000), 0.01) for _ in range(5))
 
 
 def test_a_claim_that_names_what_another_sentence_does_cites_what_its_own_does() -> None:
