@@ -9,6 +9,7 @@
 
 `loading.load_entailment_model` chooses the entailment model of a pipeline. Every model has an
 `identity`, which is part of fingerprints and is known from its files alone; the model itself is
-loaded when it is first asked. `folders` reads what is in a folder, `hub` finds and downloads
-models of the Hugging Face Hub, and `onnx` runs the networks.
+loaded when it is first asked. `pipeline.verifier_forms` says what published verifiers read and
+answer. `folders` reads what is in a folder, `hub` finds and downloads models of the Hugging Face
+Hub, and `onnx` runs the networks.
 """

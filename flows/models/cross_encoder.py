@@ -1,14 +1,17 @@
 """Cross-encoders as entailment models; long premises are judged in windows."""
 
+import re
 import threading
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
+from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.models.entailment.model import NO_WORDS, rounded_judgement
 from claimflow.flows.models.folders import (
     CrossEncoderFolder,
@@ -17,19 +20,34 @@ from claimflow.flows.models.folders import (
 )
 from claimflow.flows.models.onnx import (
     INPUTS,
+    Numbers,
     OnnxModel,
+    Shape,
     equal_length_batches,
     load_tokenizer,
 )
+from claimflow.flows.pipeline.verifier_forms import CLAIM, PAIR, PREMISE, Form
 from claimflow.stages.rows import Label
 from claimflow.stages.text.sentences import Span, split_sentences
 from claimflow.stages.tools import Judgement, Pair
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding
 
 WINDOWS_VERSION: Final = 2
 """Raised when `text_windows` starts to cut the same premise differently; part of the identity."""
 
 _BATCH_TOKENS: Final = 4_096
 """Bounds the memory of a batch."""
+
+_LEAST_ROOM: Final = 4
+"""Tokens of premise and claim together that a template must leave."""
+
+_PLAIN: Final = Form()
+
+_PLACES: Final = re.compile(f"({re.escape(PREMISE)}|{re.escape(CLAIM)})")
+
+_DECODER_INPUTS: Final = ("input_ids", "encoder_hidden_states", "encoder_attention_mask")
 
 _ENCODING_FIELDS: Final = ("ids", "attention_mask", "type_ids")
 """The fields of a tokenizer's encoding that hold each of `INPUTS`."""
@@ -40,13 +58,14 @@ _RANK: Final[Mapping[Label, int]] = {"entailed": 2, "contradicted": 1, "neutral"
 class CrossEncoder:
     """Natural language inference by the cross-encoder in `folder` (see `read_cross_encoder`).
 
-    `name` is used in its identity instead of the folder's.
+    `form` is what it reads and how it answers. `name` is used in its identity instead of the
+    folder's.
 
     A premise longer than the model's window is cut into windows of whole sentences. A window
     that entails the claim ranks before one that contradicts it, that before a neutral one, and
     among equals the one with the highest probability: its probabilities are the judgement, its
     characters the evidence. A claim longer than half the window is truncated. A model with two
-    outputs never says contradicted.
+    answers never says contradicted.
 
     Raises `InputError` when a file of `folder` is missing or cannot be used; the model is loaded
     by the first call. Any thread may call any method; calls take turns, since one call already
@@ -54,9 +73,14 @@ class CrossEncoder:
     """
 
     def __init__(
-        self, folder: Path, threads: int | None = None, *, name: str | None = None
+        self,
+        folder: Path,
+        threads: int | None = None,
+        *,
+        form: Form = _PLAIN,
+        name: str | None = None,
     ) -> None:
-        self._folder = read_cross_encoder(folder)
+        self._folder = read_cross_encoder(folder, form)
         self.languages: Final = declared_languages(folder)
         if name is not None:
             self._folder = self._folder._replace(name=name)
@@ -91,6 +115,8 @@ class CrossEncoder:
         return _Session(self._folder, threads=self._threads)
 
     def _judgement(self, span: Span, probabilities: Sequence[float]) -> Judgement:
+        if len(self._folder.labels) == 1:
+            return rounded_judgement(probabilities[0], 0.0, *span)
         by_label = dict(zip(self._folder.labels, probabilities, strict=True))
         return rounded_judgement(by_label["entailed"], by_label.get("contradicted", 0.0), *span)
 
@@ -117,7 +143,8 @@ def _windows(session: "_Session", pairs: Sequence[Pair]) -> Iterator[list[_Windo
     """The windows of each pair; a premise is tokenised once for all its claims."""
     premise_tokens: dict[str, list[Span]] = {}
     room = session.room()
-    for premise, claim in pairs:
+    for premise, whole_claim in pairs:
+        claim = session.plain(whole_claim)
         claim_tokens = session.tokens(claim)[: room // 2]
         if premise not in premise_tokens:
             premise_tokens[premise] = session.tokens(premise)
@@ -179,46 +206,175 @@ class _Session:
     """The loaded model and tokenizer of a folder; raises `InputError` if they do not fit."""
 
     def __init__(self, folder: CrossEncoderFolder, *, threads: int | None) -> None:
-        self._max_length = folder.max_length
-        self._text_tokenizer = load_tokenizer(folder.tokenizer)
-        self._pair_tokenizer = load_tokenizer(folder.tokenizer)
-        for tokenizer in (self._text_tokenizer, self._pair_tokenizer):
-            tokenizer.no_padding()
-            tokenizer.no_truncation()
-        # A window by itself and within its text may differ by a token at its ends.
-        self._pair_tokenizer.enable_truncation(folder.max_length, strategy="only_first")
-        labels = len(folder.labels)
-        hint = f"it must give batch and {labels} numbers, as id2label has it"
-        self._model = OnnxModel(folder.model, (None, labels), hint, threads=threads)
+        self._folder = folder
+        self._tokenizer = load_tokenizer(folder.tokenizer)
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        added = self._tokenizer.get_added_tokens_decoder().values()
+        special = sorted((one.content for one in added if one.special), key=len, reverse=True)
+        self._special = re.compile("|".join(map(re.escape, special)) or r"(?!)")
+        self._words = list(self._first_tokens()) if folder.form.read == "words" else []
+        self._models = list(_load(folder, threads))
 
     def tokens(self, text: str) -> list[Span]:
         """The characters of each token of a text, in order."""
-        offsets = self._text_tokenizer.encode(text, add_special_tokens=False).offsets
+        offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
         return [Span(*offset) for offset in offsets]
 
+    def plain(self, text: str) -> str:
+        """`text` without special tokens, where a template may hold such."""
+        if self._folder.form.texts == PAIR:
+            return text
+        return self._special.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
+
     def room(self) -> int:
-        """Tokens of premise and claim together that fit into the model's window."""
-        return self._max_length - int(self._pair_tokenizer.num_special_tokens_to_add(is_pair=True))
+        """Tokens of premise and claim together that fit into the model's window.
+
+        Raises `InputError` where the template leaves no room.
+        """
+        window = self._folder.max_length
+        room = window - len(self._read(Pair("", "")).encoding.ids)
+        if room < _LEAST_ROOM:
+            what = f"its window of {window} tokens has no room for premise and claim"
+            self._refuse(what, "write a larger `window` in the section entailment")
+        return room
 
     def probabilities(self, pairs: Sequence[Pair]) -> dict[Pair, tuple[float, ...]]:
-        """The probability of each label for each distinct pair, in the order of the labels.
+        """The probability of each answer for each distinct pair, in the order of the answers.
 
         Raises `InputError` where the model fails or its output is not finite.
         """
-        encodings = {
-            pair: self._pair_tokenizer.encode(pair.premise, pair.claim)
-            for pair in dict.fromkeys(pairs)
-        }
+        inputs = {pair: self._read_fitting(pair) for pair in dict.fromkeys(pairs)}
         found: dict[Pair, tuple[float, ...]] = {}
+        # A language model gives a number for every word of its vocabulary, at every token.
+        tokens = 1 if self._words and len(self._models) == 1 else _BATCH_TOKENS
         for batch in equal_length_batches(
-            encodings, lambda pair: len(encodings[pair].ids), tokens=_BATCH_TOKENS
+            inputs, lambda pair: len(inputs[pair].encoding.ids), tokens=tokens
         ):
-            inputs = {
-                name: np.array([getattr(encodings[pair], field) for pair in batch], np.int64)
+            encodings = [inputs[pair].encoding for pair in batch]
+            arrays = {
+                name: np.array([getattr(one, field) for one in encodings], np.int64)
                 for name, field in zip(INPUTS, _ENCODING_FIELDS, strict=True)
             }
-            logits = np.asarray(self._model.run(inputs), np.float64)
-            powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-            shares = powers / powers.sum(axis=1, keepdims=True)
-            found |= {pair: tuple(row) for pair, row in zip(batch, shares.tolist(), strict=True)}
+            logits = self._logits(arrays)
+            for pair, row in zip(batch, logits, strict=True):
+                found[pair] = tuple(self._answer(row, inputs[pair].claim).tolist())
         return found
+
+    def _logits(self, inputs: Mapping[str, NDArray[np.int64]]) -> NDArray[np.float64]:
+        """Of each row the numbers of each answer: of the text, or of every token."""
+        encoder, *decoders = self._models
+        logits = encoder.run(inputs)
+        for decoder in decoders:
+            rows = len(logits)
+            start = np.full((rows, 1), self._folder.start, np.int64)
+            mask = inputs["attention_mask"]
+            logits = decoder.run(dict(zip(_DECODER_INPUTS, (start, logits, mask), strict=True)))
+        if self._folder.form.read == "words":
+            logits = logits[:, -1].take(self._words, axis=1)
+        elif self._folder.form.read == "outputs" and logits.ndim == 3:
+            logits = logits[:, 0]
+        exact: NDArray[np.float64] = logits.astype(np.float64)
+        return exact
+
+    def _answer(self, logits: Numbers, claim: Sequence[int]) -> Numbers:
+        """The probability of each answer; of several tokens, those of the least entailed."""
+        if logits.shape[-1] == 1:
+            # As log odds against an output that is zero.
+            logits = np.stack([logits[..., 0], np.zeros_like(logits[..., 0])], -1)
+            return _softmax(logits)[:1]
+        shares = _softmax(logits)
+        if self._folder.form.read != "tokens":
+            return shares
+        of_claim = shares[list(claim)] if claim else shares
+        least = int(np.argmin(of_claim[:, self._folder.labels.index("entailed")]))
+        judged: Numbers = of_claim[least]
+        return judged
+
+    def _read_fitting(self, pair: Pair) -> "_Input":
+        """`pair` as the model reads it; the end of the premise is cut off if need be.
+
+        Windows are cut by the tokens of the premise by itself, which may be some fewer.
+        """
+        premise = pair.premise
+        while True:
+            found = self._read(Pair(premise, pair.claim))
+            excess = len(found.encoding.ids) - self._folder.max_length
+            tokens = self.tokens(premise) if excess > 0 else []
+            if not tokens:
+                return found
+            premise = premise[: tokens[-excess].start if excess < len(tokens) else 0]
+
+    def _read(self, pair: Pair) -> "_Input":
+        """`pair` in the texts of the template; no part of it becomes a special token."""
+        values = {PREMISE: self.plain(pair.premise), CLAIM: self.plain(pair.claim)}
+        texts: list[str] = []
+        sequence, claim = 0, Span(0, 0)
+        for number, template in enumerate(self._folder.form.texts):
+            text = ""
+            for part in _PLACES.split(template):
+                if part == CLAIM:
+                    sequence, claim = number, Span(len(text), len(text) + len(values[CLAIM]))
+                text += values.get(part, part)
+            texts.append(text)
+        encoding = self._tokenizer.encode(texts[0], texts[1] if len(texts) > 1 else None)
+        if self._folder.form.read != "tokens":
+            return _Input(encoding, [])
+        places = zip(encoding.sequence_ids, encoding.offsets, strict=True)
+        tokens = [
+            place
+            for place, (number, (start, end)) in enumerate(places)
+            if number == sequence and max(start, claim.start) < min(end, claim.end)
+        ]
+        return _Input(encoding, tokens)
+
+    def _first_tokens(self) -> Iterator[int]:
+        """The first token of each word. Raises `InputError` where a word has none of its own."""
+        found: dict[int, str] = {}
+        for word, _ in self._folder.form.answers:
+            ids = self._tokenizer.encode(word, add_special_tokens=False).ids
+            token = self._tokenizer.id_to_token(ids[0]) if ids else None
+            if token is None or self._special.fullmatch(token) or ids[0] in found:
+                like = f", as {found[ids[0]]!r} has" if ids and ids[0] in found else ""
+                what = f"its tokenizer has no token for the answer {word!r} alone{like}"
+                self._refuse(what, "name words in `answer` that begin with tokens of their own")
+            found[ids[0]] = word
+            yield ids[0]
+
+    def _refuse(self, what: str, hint: str) -> NoReturn:
+        raise InputError([Fault(str(self._folder.tokenizer.parent), what, hint)])
+
+
+class _Input(NamedTuple):
+    """A pair as token ids, and which of them are the claim's where that matters."""
+
+    encoding: "Encoding"
+    claim: Sequence[int]
+
+
+def _softmax(logits: Numbers) -> Numbers:
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    shares: Numbers = powers / powers.sum(axis=-1, keepdims=True)
+    return shares
+
+
+def _load(folder: CrossEncoderFolder, threads: int | None) -> Iterator[OnnxModel]:
+    """The model of a folder, or its encoder and its decoder."""
+    labels, read, answers = len(folder.labels), folder.form.read, folder.form.answers
+    encoder, *decoders = folder.models
+    named = "`answer`" if answers else "id2label"
+    hint = f"it must give batch and {labels} numbers, as {named} has it"
+    shapes: list[Shape] = [(None, labels)]
+    each_token: Shape = (None, None, labels)
+    if read == "words":
+        shapes, hint = [(None, None, None)], "it must give batch, tokens and words"
+    elif read == "tokens":
+        shapes, hint = [each_token], f"it must give batch, tokens and {labels} numbers"
+    elif answers:
+        shapes.append(each_token)
+    if decoders:
+        vectors = "it must give batch, tokens and numbers"
+        yield OnnxModel(encoder, [(None, None, None)], vectors, threads=threads)
+    for path in decoders or [encoder]:
+        inputs = _DECODER_INPUTS if decoders else INPUTS
+        yield OnnxModel(path, shapes, hint, inputs=inputs, threads=threads)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Container
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -9,13 +10,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.files import sha256_of
+from claimflow.flows.pipeline.verifier_forms import Form
 from claimflow.stages.rows import Label
 
 MODEL_FILES: Final = ("model.onnx", "onnx/model.onnx")
 """The possible paths of the model in a folder; the first that exists is used."""
 
-WEIGHT_FILES: Final = ("model.onnx_data", "model.onnx.data")
-"""The names that exporters give to the file beside a model that holds its weights."""
+ENCODER_DECODER_FILES: Final = ("encoder_model.onnx", "decoder_model.onnx")
+"""The files of a model that reads with an encoder and says words with a decoder."""
+
+_WEIGHTS_ENDINGS: Final = ("_data", ".data")
+"""What exporters add to the name of a model for the file beside it that holds its weights."""
 
 _LABELS: Final[dict[str, Label]] = {
     "entailment": "entailed",
@@ -30,9 +35,12 @@ _LABELS: Final[dict[str, Label]] = {
 """The output names of published models, lower case and letters only. A model with two outputs
 does not tell contradicted from neutral: both are neutral."""
 
+_PLAIN: Final = Form()
+
 _LABEL_HINT: Final = (
     'give id2label with entailment and neutral, or not_entailment, as in {"0": "entailment", '
-    '"1": "neutral", "2": "contradiction"}'
+    '"1": "neutral", "2": "contradiction"}; or in the pipeline an answer, as in '
+    "{outputs: [entailed, neutral, contradicted]}"
 )
 
 _MAX_WINDOW: Final = 512
@@ -45,37 +53,45 @@ _UNBOUNDED: Final = 100_000
 class CrossEncoderFolder(NamedTuple):
     """The parts of a cross-encoder.
 
-    `labels` is the meaning of each output, in order. `max_length` is the window in tokens, for
-    premise, claim and special tokens together. `weights` are files beside the model that hold
-    its weights.
+    `models` is the model, or an encoder and a decoder. `weights` are files beside them that hold
+    their weights. `labels` is the meaning of each answer, in order. `max_length` is the window in
+    tokens, for premise, claim, template and special tokens together. A decoder starts with the
+    token `start`.
     """
 
     name: str
-    model: Path
+    models: tuple[Path, ...]
     weights: tuple[Path, ...]
     tokenizer: Path
     labels: tuple[Label, ...]
     max_length: int
+    form: Form
+    start: int
 
     def identity(self) -> dict[str, str | int | float]:
-        """Everything that could change a judgement: digests of the files, labels, window."""
-        return {
+        """Everything that could change a judgement: digests, labels, window and template."""
+        encoder, *decoders = self.models
+        found: dict[str, str | int | float] = {
             "name": self.name,
-            "model_sha256": sha256_of(self.model),
-            **{f"{path.name}_sha256": sha256_of(path) for path in self.weights},
+            "model_sha256": sha256_of(encoder),
+            **{f"{path.name}_sha256": sha256_of(path) for path in (*decoders, *self.weights)},
             "tokenizer_sha256": sha256_of(self.tokenizer),
             "labels": ",".join(self.labels),
             "max_length": self.max_length,
+            **self.form.identity(),
         }
+        return found | {"start": self.start} if decoders else found
 
 
-def read_cross_encoder(folder: Path) -> CrossEncoderFolder:
+def read_cross_encoder(folder: Path, form: Form = _PLAIN) -> CrossEncoderFolder:
     """The cross-encoder in `folder`: `model.onnx`, `tokenizer.json` and `config.json`.
 
-    The model may be in `onnx/`, as in published folders. `id2label` of `config.json` names
-    the outputs; the window is `model_max_length` of `tokenizer_config.json` where that exists,
-    else `max_position_embeddings`, else 512, and never more than 512. Weights in files beside
-    the model are part of its identity under the names that exporters give them,
+    For a `form` that reads words there may be `encoder_model.onnx` and `decoder_model.onnx`
+    instead. The models may be in `onnx/`, as in published folders. What `form` leaves open is read
+    from the folder: `id2label` of `config.json` names the outputs; the window is
+    `model_max_length` of `tokenizer_config.json` where that exists, else
+    `max_position_embeddings`, else 512, and never more than 512. Weights in files beside the
+    model are part of its identity under the names that exporters give them, such as
     `model.onnx_data` and `model.onnx.data`.
 
     Raises `InputError` naming the folder, or every file, that is missing or cannot be used.
@@ -84,13 +100,47 @@ def read_cross_encoder(folder: Path) -> CrossEncoderFolder:
         hint = "name a folder with model.onnx, tokenizer.json and config.json"
         raise InputError([Fault(str(folder), "no such folder", hint)])
     faults: list[Fault] = []
-    model = _find_model(folder, "put a cross-encoder there in ONNX format", faults)
+    models = _find_models(folder, form, faults)
     tokenizer = _find_tokenizer(folder, "put the model's tokenizer there", faults)
-    labels, max_length = _cross_encoder_settings(folder, faults)
+    settings = _cross_encoder_settings(folder, form, faults)
     if faults:
         raise InputError(faults)
-    weights = tuple(path for name in WEIGHT_FILES if (path := model.with_name(name)).is_file())
-    return CrossEncoderFolder(folder.name, model, weights, tokenizer, labels, max_length)
+    weights = tuple(
+        path
+        for model in models
+        for name in weight_files(model.name)
+        if (path := model.with_name(name)).is_file()
+    )
+    return CrossEncoderFolder(folder.name, models, weights, tokenizer, *settings)
+
+
+def model_files(names: Container[str], form: Form) -> tuple[str, ...]:
+    """The paths of the model among `names`; empty where there is none."""
+    for model in MODEL_FILES:
+        folder = model.removesuffix(MODEL_FILES[0])
+        pair = tuple(folder + name for name in ENCODER_DECODER_FILES)
+        if form.read == "words" and all(name in names for name in pair):
+            return pair
+        if model in names:
+            return (model,)
+    return ()
+
+
+def weight_files(model: str) -> tuple[str, ...]:
+    """The possible names of the file that holds the weights of the file `model`."""
+    return tuple(model + ending for ending in _WEIGHTS_ENDINGS)
+
+
+def _find_models(folder: Path, form: Form, faults: list[Fault]) -> tuple[Path, ...]:
+    possible = [*MODEL_FILES, *ENCODER_DECODER_FILES]
+    possible += [f"onnx/{name}" for name in ENCODER_DECODER_FILES]
+    found = model_files({name for name in possible if (folder / name).is_file()}, form)
+    if not found:
+        hint = "put a cross-encoder there in ONNX format"
+        if form.read == "words":
+            hint += f"; or {' and '.join(ENCODER_DECODER_FILES)}"
+        faults.append(Fault(str(folder / MODEL_FILES[0]), "no such file", hint))
+    return tuple(folder / name for name in found)
 
 
 def output_labels(config: dict[str, Any]) -> tuple[Label, ...]:
@@ -113,11 +163,13 @@ def _output_names(config: dict[str, Any]) -> list[str]:
     return [str(names.get(str(number), "")) for number in range(len(names))]
 
 
-def _cross_encoder_settings(folder: Path, faults: list[Fault]) -> tuple[tuple[Label, ...], int]:
-    """(meaning of each output, window in tokens)."""
+def _cross_encoder_settings(
+    folder: Path, form: Form, faults: list[Fault]
+) -> tuple[tuple[Label, ...], int, Form, int]:
+    """(meaning of each answer, window in tokens, the form, token that a decoder starts with)."""
     path = folder / "config.json"
     config = _read_json(path, faults, "put the model's configuration there")
-    labels = output_labels(config) if config is not None else ()
+    labels = tuple(label for _, label in form.answers) or output_labels(config or {})
     if config is not None and not labels:
         faults.append(Fault(str(path), describe_outputs(config), _LABEL_HINT))
     path = folder / "tokenizer_config.json"
@@ -127,7 +179,13 @@ def _cross_encoder_settings(folder: Path, faults: list[Fault]) -> tuple[tuple[La
         (config or {}).get("max_position_embeddings"),
     )
     known = [int(one) for one in named if isinstance(one, int | float) and 8 <= one <= _UNBOUNDED]
-    return labels, min([*known, _MAX_WINDOW])
+    start = (config or {}).get("decoder_start_token_id")
+    return (
+        labels,
+        form.window or min([*known, _MAX_WINDOW]),
+        form,
+        start if isinstance(start, int) and 0 <= start <= _UNBOUNDED else 0,
+    )
 
 
 def _read_json(path: Path, faults: list[Fault], hint: str) -> dict[str, Any] | None:

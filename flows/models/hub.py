@@ -10,12 +10,15 @@ from urllib.parse import urlsplit
 
 from claimflow.flows.errors import Fault, InputError, StoreFullError
 from claimflow.flows.models.folders import (
+    ENCODER_DECODER_FILES,
     MODEL_FILES,
-    WEIGHT_FILES,
     describe_outputs,
+    model_files,
     output_labels,
+    weight_files,
 )
 from claimflow.flows.pipeline.model_settings import HubModel
+from claimflow.flows.pipeline.verifier_forms import Form
 
 _CONFIG: Final = "config.json"
 _REQUIRED: Final = (_CONFIG, "tokenizer.json")
@@ -25,6 +28,7 @@ _EXPORT_HINT: Final = (
     "export it (optimum-cli export onnx --model {name} --task text-classification FOLDER) and "
     "name that folder"
 )
+_PLAIN: Final = Form()
 _DISK_FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -34,8 +38,8 @@ def hub_host() -> str:
     return f"{address.hostname}:{address.port}" if address.port else str(address.hostname)
 
 
-def find_cached(model: HubModel) -> Path | None:
-    """The folder of the cache that holds the model, or None; uses no network.
+def find_cached(model: HubModel, form: Form = _PLAIN) -> Path | None:
+    """The folder of the cache that holds the model of that `form`, or None; uses no network.
 
     The folder is named after the commit. A branch or tag is what it was when it was downloaded.
     """
@@ -46,12 +50,16 @@ def find_cached(model: HubModel) -> Path | None:
         return found if isinstance(found, str) else None
 
     required = [file(name) for name in _REQUIRED]
-    complete = all(required) and any(file(name) for name in MODEL_FILES)
+    possible = [*MODEL_FILES, *ENCODER_DECODER_FILES, *(f"onnx/{n}" for n in ENCODER_DECODER_FILES)]
+    complete = all(required) and model_files([name for name in possible if file(name)], form)
     return Path(required[0]).parent if complete and required[0] else None
 
 
-def fetch_model(model: HubModel, place: str, notify: Callable[[str], None]) -> Path:
+def fetch_model(model: HubModel, form: Form, place: str, notify: Callable[[str], None]) -> Path:
     """The folder of the cache that holds the model, which is downloaded if it is not there.
+
+    `form` is how it reads and answers; if that leaves open what its outputs mean, its
+    `config.json` must say so.
 
     Before a download `notify` is called with a line that gives its size. The Hub, the cache and
     the token are those of the environment: HF_ENDPOINT, HF_HOME, HF_TOKEN. Raises `InputError`
@@ -59,25 +67,27 @@ def fetch_model(model: HubModel, place: str, notify: Callable[[str], None]) -> P
     ONNX format, and `StoreFullError` where the disk is full.
     """
     try:
-        folder = find_cached(model) or _download(model, place, notify)
-        _check_labels(model, place, folder / _CONFIG)
+        folder = find_cached(model, form) or _download(model, form, place, notify)
+        if not form.answers:
+            _check_labels(model, place, folder / _CONFIG)
         return folder
     except (OSError, RuntimeError, ValueError, _errors().HTTPError) as error:
         raise _translated(error, model, place) from error
 
 
-def _download(model: HubModel, place: str, notify: Callable[[str], None]) -> Path:
+def _download(model: HubModel, form: Form, place: str, notify: Callable[[str], None]) -> Path:
     hub = _hub()
     timeout = hub.constants.HF_HUB_ETAG_TIMEOUT
     info = hub.HfApi().model_info(
         model.name, revision=model.revision, timeout=timeout, files_metadata=True
     )
     sizes = {file.rfilename: file.size or 0 for file in info.siblings}
-    names = _files_to_download(model, place, sizes)
+    names = _files_to_download(model, form, place, sizes)
     # Asked for by revision, so that the cache records its commit; the other files by commit.
     config = Path(hub.hf_hub_download(model.name, _CONFIG, revision=model.revision))
     # Checked again by `fetch_model`; here before the large files are downloaded.
-    _check_labels(model, place, config)
+    if not form.answers:
+        _check_labels(model, place, config)
     size = sum(sizes[name] for name in names) / 1e6
     notify(f"entailment model {model}: fetching {size:,.1f} MB from {hub_host()}")
     for name in names:
@@ -85,18 +95,19 @@ def _download(model: HubModel, place: str, notify: Callable[[str], None]) -> Pat
     return config.parent
 
 
-def _files_to_download(model: HubModel, place: str, sizes: Mapping[str, int]) -> list[str]:
-    """The names of the files, the model last: if it is in the cache, so are the others."""
+def _files_to_download(
+    model: HubModel, form: Form, place: str, sizes: Mapping[str, int]
+) -> list[str]:
+    """The names of the files, the models last: if they are in the cache, so are the others."""
     missing = [name for name in _REQUIRED if name not in sizes]
-    models = [name for name in MODEL_FILES if name in sizes]
+    models = model_files(sizes, form)
     if not models:
         missing.append(MODEL_FILES[0])
     if missing:
         what = f"{model} has no {', no '.join(missing)}"
         raise InputError([Fault(place, what, _EXPORT_HINT.format(name=model.name))])
-    folder = models[0].removesuffix(MODEL_FILES[0])
-    weights = [folder + name for name in WEIGHT_FILES]
-    return [name for name in (*_REQUIRED, *_OPTIONAL, *weights, models[0]) if name in sizes]
+    weights = [name for one in models for name in weight_files(one)]
+    return [name for name in (*_REQUIRED, *_OPTIONAL, *weights, *models) if name in sizes]
 
 
 def _check_labels(model: HubModel, place: str, path: Path) -> None:
@@ -105,8 +116,8 @@ def _check_labels(model: HubModel, place: str, path: Path) -> None:
     if not isinstance(config, dict) or not output_labels(config):
         found = describe_outputs(config) if isinstance(config, dict) else "it is no JSON object"
         hint = (
-            "take a model that names entailment and neutral, or not_entailment; or put its "
-            "files in a folder of your own, say in id2label what they mean, and name that"
+            "take a model that names entailment and neutral, or not_entailment; or say what they "
+            "mean, as in answer: {outputs: [entailed, neutral, contradicted]}"
         )
         raise InputError([Fault(place, f"{_CONFIG} of {model}: {found}", hint)])
 

@@ -7,11 +7,11 @@ from typing import Final, Protocol
 from claimflow.flows.models.cross_encoder import CrossEncoder
 from claimflow.flows.models.entailment.model import EmbeddedEntailment
 from claimflow.flows.models.hub import find_cached
-from claimflow.flows.pipeline.model_settings import HubModel
+from claimflow.flows.pipeline.model_settings import EntailmentSource, HubModel
 from claimflow.stages.tools import EntailmentModel, Judgement, Pair
 
-ModelSource = Path | HubModel | None
-"""A folder, a model of the Hub, or None for the model that claimflow carries."""
+ModelSource = EntailmentSource | None
+"""A folder or a model of the Hub, or None for the model that claimflow carries."""
 
 
 class LocalEntailmentModel(EntailmentModel, Protocol):
@@ -38,10 +38,13 @@ def load_entailment_model(
     """
     if source is None:
         return EmbeddedEntailment(threads=threads)
-    if isinstance(source, Path):
-        return CrossEncoder(source, threads)
-    folder = find_cached(source)
-    return CrossEncoder(folder, threads, name=source.name) if folder else UnfetchedModel(source)
+    place, form = source
+    if isinstance(place, Path):
+        return CrossEncoder(place, threads, form=form)
+    folder = find_cached(place, form)
+    if folder is None:
+        return UnfetchedModel(place)
+    return CrossEncoder(folder, threads, form=form, name=place.name)
 
 
 class UnfetchedModel:

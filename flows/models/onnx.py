@@ -26,35 +26,56 @@ Shape = tuple[int | None, ...]
 """The sizes of an array's dimensions; None is any size."""
 
 
+_PLACES: Final = "position_ids"
+"""An input that language models may have: 0, 1, 2 and so on."""
+
+
 class OnnxModel:
     """A user's ONNX model, loaded and checked; `threads` None takes every core.
 
-    Raises `InputError` where the file cannot be loaded, the model has other inputs than `INPUTS`,
-    or its first output has another shape than `output`, which `hint` says in a message.
+    Raises `InputError` where the file cannot be loaded, the model has other inputs than `inputs`,
+    or its first output has another shape than each of `outputs`, which `hint` says in a message.
     """
 
-    def __init__(self, path: Path, output: Shape, hint: str, *, threads: int | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        outputs: Sequence[Shape],
+        hint: str,
+        *,
+        inputs: Sequence[str] = INPUTS,
+        threads: int | None,
+    ) -> None:
         self._path = path
-        self._output = output
+        self._outputs = outputs
         self._hint = hint
         try:
             self._session = open_session(path, threads=threads)
         except Exception as error:
             raise _unusable(path, error, "an ONNX model") from error
         self._inputs = [found.name for found in self._session.get_inputs()]
-        unknown = sorted(set(self._inputs) - set(INPUTS))
+        unknown = sorted(set(self._inputs) - {*inputs, _PLACES})
         if unknown:
-            self._refuse(f"takes {', '.join(unknown)}", "it must take token ids alone")
+            others = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
+            what = f"takes {', '.join(unknown[:3])}{others}"
+            hint = f"it must take {', '.join(inputs)} alone"
+            if any(name.startswith("past_key_values") for name in unknown):
+                hint += "; export it without the cache (--task text-generation)"
+            self._refuse(what, hint)
         self._check_shape(self._session.get_outputs()[0].shape)
 
-    def run(self, inputs: Mapping[str, NDArray[np.int64]]) -> Numbers:
-        """The first output for a batch; `inputs` has all of `INPUTS`, of shape (batch, tokens).
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> Numbers:
+        """The first output for a batch; `inputs` has all that the model may take, batch first.
 
         Raises `InputError` where the model fails, or its output has another shape than it
         should or numbers that are not finite.
         """
+        if _PLACES in self._inputs:
+            rows, tokens = inputs[INPUTS[0]].shape
+            inputs = {**inputs, _PLACES: np.tile(np.arange(tokens), (rows, 1))}
+        first = self._session.get_outputs()[0].name
         try:
-            outputs = self._session.run(None, {name: inputs[name] for name in self._inputs})
+            outputs = self._session.run([first], {name: inputs[name] for name in self._inputs})
         except Exception as error:
             hint = "it must take any batch of what its tokenizer makes, up to its window"
             self._refuse(f"fails ({_one_line(error)})", hint)
@@ -65,15 +86,19 @@ class OnnxModel:
         return found
 
     def _check_shape(self, shape: Sequence[Any]) -> None:
-        # Names stand for sizes that are not known yet.
-        if len(shape) != len(self._output) or any(
-            None not in (size, found) and not isinstance(found, str) and size != found
-            for size, found in zip(self._output, shape, strict=True)
-        ):
+        if not any(_fits(shape, output) for output in self._outputs):
             self._refuse(f"has the output shape {list(shape)}", self._hint)
 
     def _refuse(self, what: str, hint: str) -> NoReturn:
         raise InputError([Fault(str(self._path), what, hint)])
+
+
+def _fits(shape: Sequence[Any], wanted: Shape) -> bool:
+    # Names stand for sizes that are not known yet.
+    return len(shape) == len(wanted) and all(
+        None in (size, found) or isinstance(found, str) or size == found
+        for size, found in zip(wanted, shape, strict=True)
+    )
 
 
 def open_session(model: Path, *, threads: int | None) -> "InferenceSession":

@@ -117,7 +117,7 @@ class _Session:
         self._tokenizer.enable_truncation(self._settings.max_length)
         numbers = self._settings.dimension
         hint = f"it must give batch, tokens and {numbers} numbers"
-        self._model = OnnxModel(folder.model, (None, None, numbers), hint, threads=threads)
+        self._model = OnnxModel(folder.model, [(None, None, numbers)], hint, threads=threads)
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
         """Unit vectors of `texts`, one row each; zeros for a text without tokens."""

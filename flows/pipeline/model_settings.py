@@ -3,15 +3,31 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from claimflow.flows.files import path_exists
+from claimflow.flows.pipeline.verifier_forms import (
+    CLAIM,
+    KNOWN_FORMS,
+    PREMISE,
+    Form,
+    Read,
+    in_order,
+)
 from claimflow.stages.plugins import entry_point_names, is_reference
+from claimflow.stages.rows import Label
 
 _DEFAULT_REVISION: Final = "main"
 """The revision of the Hub where none is named."""
@@ -27,6 +43,16 @@ class HubModel(NamedTuple):
 
     def __str__(self) -> str:
         return self.name if self.revision == _DEFAULT_REVISION else f"{self.name}@{self.revision}"
+
+
+class EntailmentSource(NamedTuple):
+    """A folder or a model of the Hub, and how the model there reads and answers."""
+
+    place: Path | HubModel
+    form: Form = Form()
+
+    def __str__(self) -> str:
+        return str(self.place)
 
 
 def folder_or_hub_model(base: Path, written: str) -> Path | HubModel:
@@ -262,12 +288,80 @@ class OnnxEncoder(YamlModel):
     """A folder with an ONNX sentence encoder, relative to this file."""
 
 
+class Answer(YamlModel):
+    """What the answers of an entailment model mean; one of the three."""
+
+    outputs: Annotated[list[Label], Field(min_length=1)] | None = None
+    """The meaning of each of the model's outputs, in order: entailed, neutral, contradicted. A
+    single one, [entailed], is the log odds."""
+    words: Annotated[dict[str, Label], Field(min_length=2)] | None = None
+    """The meaning of each word that the model may say next, for example {"Yes": entailed,
+    "No": neutral}."""
+    tokens: Annotated[list[Label], Field(min_length=2)] | None = None
+    """The meaning of each output that the model has for every token of the claim, in order."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        given = [name for name in ("outputs", "words", "tokens") if getattr(self, name)]
+        if len(given) != 1:
+            raise ValueError("give one of outputs, words and tokens")
+        meanings = [label for _, label in self.answers()]
+        one_output = self.outputs == ["entailed"]
+        if len(set(meanings)) != len(meanings) or not (
+            one_output or {"entailed", "neutral"} <= set(meanings)
+        ):
+            raise ValueError("name entailed and neutral, and each label once")
+        return self
+
+    def read(self) -> Read:
+        """Which of the three it is."""
+        return "words" if self.words else "tokens" if self.tokens else "outputs"
+
+    def answers(self) -> tuple[tuple[str, Label], ...]:
+        """Each answer with its meaning."""
+        if self.words:
+            return tuple(self.words.items())
+        return in_order(tuple(self.outputs or self.tokens or ()))
+
+
+def _check_template(template: str | tuple[str, str]) -> str | tuple[str, str]:
+    if isinstance(template, str) and template in KNOWN_FORMS:
+        return template
+    texts = "".join(template)
+    if texts.count(PREMISE) == texts.count(CLAIM) == 1:
+        return template
+    known = ", ".join(sorted(KNOWN_FORMS))
+    raise ValueError(
+        f"name one of {known}; or write a text, or two, with {PREMISE} and {CLAIM} once each"
+    )
+
+
 class OnnxCrossEncoder(YamlModel):
     """An entailment model that runs in this process."""
 
     model: str
     """A folder with an ONNX cross-encoder for entailment, relative to this file; or a model of
     the Hugging Face Hub as owner/name or owner/name@revision, where there is no such folder."""
+    template: Annotated[str | tuple[str, str], AfterValidator(_check_template)] | None = None
+    """What the model reads: the name of a known template, or a text with {premise} and {claim}, or
+    two for a pair of sequences; premise and claim as a pair when left out."""
+    answer: Answer | None = None
+    """What its answers mean; that of a known template, or id2label of its config.json, when left
+    out."""
+    window: int | None = Field(default=None, ge=16, le=1_000_000)
+    """Tokens of premise, claim and template together; that of a known template, or that which the
+    model names and 512 at most, when left out."""
+
+    def form(self) -> Form:
+        """How the model reads and answers."""
+        form = Form()
+        if isinstance(self.template, str):
+            form = KNOWN_FORMS.get(self.template) or Form((self.template,))
+        elif self.template:
+            form = Form(self.template)
+        if self.answer:
+            form = form._replace(read=self.answer.read(), answers=self.answer.answers())
+        return form._replace(window=self.window) if self.window else form
 
 
 class EmbeddingEndpoint(Endpoint):

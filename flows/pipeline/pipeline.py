@@ -31,7 +31,7 @@ from claimflow.flows.pipeline.model_settings import (
     PROVIDER_OBJECTS,
     EmbeddingEndpoint,
     Endpoint,
-    HubModel,
+    EntailmentSource,
     Judge,
     folder_or_hub_model,
 )
@@ -60,8 +60,8 @@ class Pipeline:
     """The steps of one YAML file, in an order that can run. Paths are absolute.
 
     `judges` holds the language models by name. `embedder` is the folder of an encoder, a
-    model behind an endpoint, or None for the embedded encoder; `entailment` is the folder of a
-    cross-encoder, one of the Hub, or None for the embedded model. With `read_copy` each run
+    model behind an endpoint, or None for the embedded encoder; `entailment` is a cross-encoder in a
+    folder or of the Hub, or None for the embedded model. With `read_copy` each run
     leaves a copy of the store to read. `workers` sets where steps without a language model run;
     it changes no row. `fail_when` says when a run fails for its failed rows; None is never. `gates`
     are the limits on the mean of each metric, `canaries` the labelled pairs that judges are
@@ -78,7 +78,7 @@ class Pipeline:
     workers: WorkersSetting = field(default_factory=WorkersSetting)
     fail_when: FailWhen | None = field(default_factory=FailWhen)
     gates: Mapping[str, Gate] = field(default_factory=dict)
-    entailment: Path | HubModel | None = None
+    entailment: EntailmentSource | None = None
     canaries: CanarySource | None = None
 
     @property
@@ -140,7 +140,8 @@ def build_pipeline(source: YamlSource) -> Pipeline:
     names = ("read_copy", "workers", "fail_when", "gates", "canaries")
     rest = {name: getattr(values, name) for name in names}
     if values.entailment:
-        rest["entailment"] = folder_or_hub_model(source.folder, values.entailment.model)
+        place = folder_or_hub_model(source.folder, values.entailment.model)
+        rest["entailment"] = EntailmentSource(place, values.entailment.form())
     return Pipeline(values.name, source, store, judges, embedder, steps, **rest)
 
 

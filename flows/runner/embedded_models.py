@@ -79,8 +79,8 @@ def _worker_embedder(folder: Path | None) -> SentenceEncoder:
 
 @cache
 def _worker_entailment(source: ModelSource) -> LocalEntailmentModel:
-    if isinstance(source, HubModel):
-        fetch_model(source, "entailment.model", lambda _: None)
+    if source is not None and isinstance(source.place, HubModel):
+        fetch_model(source.place, source.form, "entailment.model", lambda _: None)
     return load_entailment_model(source, threads=1)
 
 
@@ -90,7 +90,7 @@ def _worker_parser(folder: Path | None) -> EmbeddedParser:
 
 
 def _load_same(
-    load: Callable[[Any], Model], source: ModelSource, identity: dict[str, Any], kind: str
+    load: Callable[[Any], Model], source: Path | ModelSource, identity: dict[str, Any], kind: str
 ) -> Model:
     try:
         model = load(source)
@@ -110,14 +110,16 @@ def fetch_models(prepared: Prepared, tell: Callable[[str], None]) -> Prepared:
     cannot be downloaded or loaded, and `StoreFullError` if the disk is full.
     """
     pipeline = prepared.pipeline
+    source = pipeline.entailment
     model = _hub_model(pipeline)
-    if model is not None:
-        commit = fetch_model(model, pipeline.source.place("entailment", "model"), tell).name
+    if model is not None and source is not None:
+        place = pipeline.source.place("entailment", "model")
+        commit = fetch_model(model, source.form, place, tell).name
         pinned = model._replace(revision=commit)
         if pinned != model:
             is_commit = f"{model.revision} is commit {commit} (to stay: {pinned})"
             tell(f"entailment model {model}: {is_commit}")
-        pipeline = replace(pipeline, entailment=pinned)
+        pipeline = replace(pipeline, entailment=source._replace(place=pinned))
     # Each raises for a file that is missing.
     SentenceEncoder(pipeline.embedder if isinstance(pipeline.embedder, Path) else None)
     load_entailment_model(pipeline.entailment)
@@ -126,8 +128,8 @@ def fetch_models(prepared: Prepared, tell: Callable[[str], None]) -> Prepared:
 
 def missing_model(pipeline: Pipeline) -> str | None:
     """A message for plans if a run would have to download the model, else None."""
-    model = _hub_model(pipeline)
-    if model is None or find_cached(model) is not None:
+    source, model = pipeline.entailment, _hub_model(pipeline)
+    if source is None or model is None or find_cached(model, source.form) is not None:
         return None
     return (
         f"entailment model {model}: not on this machine, a run fetches it from {hub_host()}; "
@@ -136,6 +138,6 @@ def missing_model(pipeline: Pipeline) -> str | None:
 
 
 def _hub_model(pipeline: Pipeline) -> HubModel | None:
-    model = pipeline.entailment
+    model = pipeline.entailment.place if pipeline.entailment else None
     needed = (tool for step in pipeline.steps for tool in step.stage.needed_tools.values())
     return model if isinstance(model, HubModel) and EntailmentModel in needed else None

@@ -9,9 +9,12 @@ from typing import NamedTuple
 
 from claimflow.flows.models.hub import fetch_model
 from claimflow.flows.models.loading import LocalEntailmentModel, load_entailment_model
-from claimflow.flows.pipeline.model_settings import HubModel, folder_or_hub_model
+from claimflow.flows.pipeline.model_settings import EntailmentSource, HubModel, folder_or_hub_model
+from claimflow.flows.pipeline.verifier_forms import Form
 from claimflow.stages.tools import Pair
 from tests.benchmarks.training.changes import denied, other_number
+
+_PLAIN = Form()
 
 FOLDER = Path(__file__).parents[1] / "data" / "verification"
 
@@ -68,12 +71,14 @@ def changed_pairs(rows: Iterable[LabelledPair]) -> Iterator[LabelledPair]:
                 yield LabelledPair(row.family, pair, False, "contradicted", rule.__name__)
 
 
-def load_model(name: str | None) -> LocalEntailmentModel:
+def load_model(name: str | None, form: Form = _PLAIN) -> LocalEntailmentModel:
     """The embedded model for None, else that of a folder or of the Hub, which is downloaded."""
-    source = folder_or_hub_model(Path(), name) if name else None
-    if isinstance(source, HubModel):
-        fetch_model(source, "MODEL", print)
-    return load_entailment_model(source)
+    if name is None:
+        return load_entailment_model(None)
+    place = folder_or_hub_model(Path(), name)
+    if isinstance(place, HubModel):
+        fetch_model(place, form, "MODEL", print)
+    return load_entailment_model(EntailmentSource(place, form))
 
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:

@@ -15,6 +15,7 @@ import pytest
 from claimflow.flows.cli.main import main
 from claimflow.flows.judge.estimate import CascadeEstimate, Estimate
 from claimflow.flows.models.loading import load_entailment_model
+from claimflow.flows.pipeline.model_settings import EntailmentSource
 from claimflow.flows.quality.cascades import cascade_results
 from claimflow.flows.quality.distributions import clopper_pearson
 from claimflow.flows.report.markdown import run_markdown
@@ -297,7 +298,7 @@ def test_the_entailment_model_is_part_of_the_fingerprint(
 
 
 def test_a_plan_judges_some_pairs_and_extrapolates(tmp_path: Path) -> None:
-    model = load_entailment_model(TINY)
+    model = load_entailment_model(EntailmentSource(TINY))
     pairs = [Pair("One.", claim) for claim in ("Paris", "cheese", "x", "y", "z")]
     foreseen = EntailmentEstimate(model, Ledger(Store(tmp_path / "s.duckdb")), most=2)
     first = foreseen.judge(pairs[:2])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from claimflow.flows.errors import InputError, WorkersError
 from claimflow.flows.models.cross_encoder import CrossEncoder, text_windows
 from claimflow.flows.models.loading import load_entailment_model
+from claimflow.flows.pipeline.model_settings import EntailmentSource
 from claimflow.flows.runner.embedded_models import judgement_replies, worker_judgements
 from claimflow.stages.tools import Judgement, Pair
 
@@ -170,7 +171,8 @@ def test_weights_beside_the_model_are_part_of_its_identity(folder: Path) -> None
 
 LABELS = (
     'give id2label with entailment and neutral, or not_entailment, as in {"0": "entailment", '
-    '"1": "neutral", "2": "contradiction"}'
+    '"1": "neutral", "2": "contradiction"}; or in the pipeline an answer, as in '
+    "{outputs: [entailed, neutral, contradicted]}"
 )
 
 
@@ -261,14 +263,15 @@ def test_the_model_may_be_in_the_folder_onnx(folder: Path) -> None:
 
 def test_workers_must_have_the_same_model(folder: Path) -> None:
     pairs = [Pair(PROVED, "Paris"), Pair(FILLED, "cheese")]
-    here = load_entailment_model(folder)
-    assert worker_judgements(folder, here.identity, pairs) == judgement_replies(here, pairs)
+    source = EntailmentSource(folder)
+    here = load_entailment_model(source)
+    assert worker_judgements(source, here.identity, pairs) == judgement_replies(here, pairs)
     with pytest.raises(WorkersError, match=r"another entailment model in .*mine than"):
-        worker_judgements(folder, {"name": "other"}, pairs)
+        worker_judgements(source, {"name": "other"}, pairs)
     with pytest.raises(
         WorkersError, match="a worker does not have the entailment model of this run"
     ):
-        worker_judgements(folder / "nowhere", here.identity, pairs)
+        worker_judgements(EntailmentSource(folder / "nowhere"), here.identity, pairs)
 
 
 def words(text: str) -> list[tuple[int, int]]:

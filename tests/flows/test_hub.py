@@ -16,7 +16,8 @@ from claimflow.flows.errors import InputError, StoreFullError, WorkersError
 from claimflow.flows.models.cross_encoder import CrossEncoder
 from claimflow.flows.models.hub import fetch_model, find_cached
 from claimflow.flows.models.loading import load_entailment_model
-from claimflow.flows.pipeline.model_settings import HubModel, folder_or_hub_model
+from claimflow.flows.pipeline.model_settings import EntailmentSource, HubModel, folder_or_hub_model
+from claimflow.flows.pipeline.verifier_forms import Form
 from claimflow.flows.runner.embedded_models import judgement_replies, worker_judgements
 from claimflow.flows.runner.estimate import EntailmentEstimate
 from claimflow.flows.store.ledger import Ledger
@@ -77,7 +78,7 @@ def write(path: Path, model: str, **more: Any) -> Path:
 
 
 def fetch(model: HubModel = MODEL) -> Path:
-    return fetch_model(model, "nightly.yaml:4 entailment.model", lambda message: None)
+    return fetch_model(model, Form(), "nightly.yaml:4 entailment.model", lambda message: None)
 
 
 def refusal(model: HubModel = MODEL) -> str:
@@ -126,7 +127,7 @@ def verdicts(pipeline: Path) -> list[tuple[str, float]]:
 
 
 def test_a_model_in_the_cache_needs_no_network(pipeline: Path, hub: Hub, home: Path) -> None:
-    fetch_model(MODEL, "here", lambda _: None)
+    fetch_model(MODEL, Form(), "here", lambda _: None)
     hub.requests.clear()
     with hub_settings(HF_HOME=str(home), HF_HUB_OFFLINE="1"):
         assert main(["run", str(pipeline)]) == 0
@@ -200,7 +201,7 @@ def test_a_plan_downloads_nothing_and_says_what_a_run_will(
 def test_the_plan_of_a_cascade_assumes_an_unfetched_model_to_be_unsure(
     tmp_path: Path, hub: Hub, home: Path
 ) -> None:
-    model = load_entailment_model(MODEL)
+    model = load_entailment_model(EntailmentSource(MODEL))
     foreseen = EntailmentEstimate(model, Ledger(Store(tmp_path / "s.duckdb")))
     assert foreseen.judge([PAIR]) == {PAIR: Judgement(0.5, 0.25, 0.25, 0, 0)}
     assert foreseen.guessed
@@ -338,8 +339,8 @@ def test_a_model_that_is_not_in_onnx_format(hub: Hub, home: Path) -> None:
 
 def test_a_model_with_other_outputs_is_not_downloaded(hub: Hub, home: Path) -> None:
     right = (
-        "take a model that names entailment and neutral, or not_entailment; or put its files in a "
-        "folder of your own, say in id2label what they mean, and name that"
+        "take a model that names entailment and neutral, or not_entailment; or say what they "
+        "mean, as in answer: {outputs: [entailed, neutral, contradicted]}"
     )
     config = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}
     hub.publish(NAME, FILES | {"config.json": json.dumps(config).encode()})
@@ -402,19 +403,19 @@ def test_a_cache_that_cannot_be_written(hub: Hub, home: Path) -> None:
 def test_workers_fetch_the_same_commit(hub: Hub, home: Path) -> None:
     commit = fetch().name
     pinned = HubModel(NAME, commit)
-    here = load_entailment_model(pinned)
+    here = load_entailment_model(EntailmentSource(pinned))
     replies, identity = judgement_replies(here, [PAIR]), here.identity
     move_main(hub)
     shutil.rmtree(home)
-    assert worker_judgements(pinned, identity, [PAIR]) == replies
+    assert worker_judgements(EntailmentSource(pinned), identity, [PAIR]) == replies
     assert any("/large/" in path for path in hub.requests)
     with pytest.raises(WorkersError, match=r"a worker has another entailment model in some.*@v2"):
         hub.publish(NAME, hub.commits[NAME][hub.revisions[NAME]["main"]], revision="v2")
-        worker_judgements(HubModel(NAME, "v2"), identity, [PAIR])
+        worker_judgements(EntailmentSource(HubModel(NAME, "v2")), identity, [PAIR])
     with pytest.raises(
         WorkersError, match=r"does not have the entailment model .*: no/such is not a folder"
     ):
-        worker_judgements(HubModel("no/such"), {}, [PAIR])
+        worker_judgements(EntailmentSource(HubModel("no/such")), {}, [PAIR])
 
 
 def test_the_library_is_set_up_in_a_process_that_has_loaded_nothing_of_it() -> None:
