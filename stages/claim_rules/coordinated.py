@@ -31,13 +31,14 @@ from claimflow.stages.text.word_lists import word_set
 
 _OBJECTS: Final = ("obj", "obl", "obl:agent")
 _TOGETHER: Final = word_set(
-    "between together jointly collectively combined respectively both among alike"
+    "between together jointly collectively combined respectively among alike"
 )
 """With these words a coordination says something of its members together."""
 _RECIPROCAL: Final = word_set(
     """met meet married marry divorced differ differed similar different equal separated merged
     joined combined agree agreed compared mixed"""
 )
+_PAIRS: Final = frozenset({"both", "either", "neither"})
 _MIXED: Final = word_set(
     """mix mixture mixtures combination combinations relationship relationships relations war wars
     conflict difference differences comparison union merger merging pair range variety set series
@@ -46,6 +47,8 @@ _MIXED: Final = word_set(
     similarities interaction interactions link links connection"""
 )
 """Nouns that the members behind them make up together."""
+_SEVERAL: Final = word_set("number variety range series string lot list host")
+"""In "a number of towns, including Rome" it is the towns of which Rome is an example."""
 _COLOURS: Final = word_set(
     "black white red blue green yellow brown grey gray gold golden silver orange purple pink"
 )
@@ -59,12 +62,18 @@ _ADJUNCTS: Final = word_set(
     across"""
 )
 _TIME_CASES: Final = frozenset({"", "in", "on", "during", "at", "since", "throughout", "by"})
-_FIXED_CASES: Final = word_set("from to between than until till")
-"""Cases of which two make one statement: "from 1990 to 1995"."""
+_FIXED_CASES: Final = word_set("between than until till")
+"""Cases with which an adjunct belongs to another: "until 1995"."""
+_MOTION: Final = word_set(
+    """moved relocated returned went travelled traveled emigrated immigrated transferred promoted
+    elected inducted admitted appointed introduced sent exported deported exiled"""
+)
+"""Verbs whose "to" or "into" can be stated apart from the time."""
 _WITH_ARGUMENT: Final = word_set(
     """put placed based divided split compared associated replaced provided filled equipped known
     regarded considered described used referred defined classified depends depend focused focuses
-    consists rose fell increased decreased turned"""
+    consists rose fell increased decreased turned ask asks asked look looks looked wait waits waited
+    search searched apply applies applied pay pays paid account accounts accounted"""
 )
 """Verbs that say little without the phrase that follows."""
 _TIME: Final = re.compile(
@@ -89,7 +98,7 @@ def predicates(tree: Tree, clause: int, own: frozenset[int]) -> list[int]:
     contrasted = all({tree.lows[cc] for cc in tree.of(n, "cc")} == {"but"} for n in found)
     if not found or (is_negated(tree, clause) and not contrasted):
         return [clause]
-    if {tree.lows[index] for index in tree.children[clause]} & {"both", "either", "neither"}:
+    if any(tree.lows[n] in _PAIRS and not _is_both(tree, n) for n in tree.children[clause]):
         return [clause]
     subject = tree.subject(clause)
     if subject is not None and names_nothing(tree, subject):
@@ -144,7 +153,7 @@ def divided(tree: Tree, chain: Sequence[int], own: frozenset[int]) -> list[Predi
         own_words = {
             n
             for n in members[place]
-            if not (tree.relation(n) == "cc" and tree.words[n].head in chain)
+            if not (tree.relation(n) in ("cc", "cc:preconj") and tree.words[n].head in chain)
         }
         following = chain[place + 1] if place + 1 < len(chain) else None
         bare = following is not None and not any(
@@ -162,8 +171,10 @@ def divided(tree: Tree, chain: Sequence[int], own: frozenset[int]) -> list[Predi
 
 def statements(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
     """The statements of one predicate with its subject: for each example, member and adjunct."""
-    if is_negated(tree, predicate) or _is_reciprocal(tree, predicate):
+    if is_negated(tree, predicate):
         return [pieces]
+    if _is_reciprocal(tree, predicate):
+        return _adjuncts(tree, predicate, pieces)
     return [
         statement
         for example in _examples(tree, predicate, pieces)
@@ -202,23 +213,41 @@ def _places(tree: Tree, pieces: Pieces, words: frozenset[int]) -> list[int]:
 def _examples(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
     """ "in films such as A and B": in films, in A, in B."""
     here = _here(tree, pieces)
-    for noun in tree.of(predicate, "obj", "obl"):
-        if noun not in here or noun < predicate or names_nothing(tree, noun):
-            continue
-        for first in tree.of(noun, "nmod"):
+    for noun in _objects(tree, predicate, here):
+        several = tree.of(noun, "nmod") if tree.lows[noun] in _SEVERAL else []
+        for first in [n for one in (noun, *several) for n in tree.of(one, "nmod")]:
             members = [first, *tree.conjuncts(first)]
-            if first in here and _introduces_examples(tree, first, members):
+            if first in here and _introduces_examples(tree, noun, first, members):
                 return _with_examples(tree, noun, members, pieces)
     return [pieces]
 
 
-def _introduces_examples(tree: Tree, first: int, members: Sequence[int]) -> bool:
+def _objects(tree: Tree, predicate: int, here: frozenset[int]) -> list[int]:
+    """The nouns behind a predicate that it governs, outermost first: "wrote songs for films"."""
+    found: list[int] = []
+    waiting = [predicate]
+    while waiting:
+        inner = [
+            n
+            for n in tree.of(waiting.pop(0), "obj", "obl", "nmod")
+            if n in here and n > predicate and not names_nothing(tree, n)
+        ]
+        found += inner
+        waiting += inner
+    return found
+
+
+def _introduces_examples(tree: Tree, noun: int, first: int, members: Sequence[int]) -> bool:
     case = [tree.lows[n] for n in sorted(tree.subtrees(tree.of(first, "case")))]
     joined_all = all(
         are_joined(tree, first, member) and stands_behind(tree, member, (",", "and", "&"))
         for member in members[1:]
     )
-    return joined_all and case in (["such", "as"], ["including"])
+    told = joined_all and case in (["such", "as"], ["including"])
+    if not told or tree.in_brackets(first) or tree.has(first, "acl:relcl"):
+        return False
+    # "resources for its members, such as advice": not of the members
+    return tree.relation(noun) != "nmod" or not stands_behind(tree, first, (",",))
 
 
 def _with_examples(tree: Tree, noun: int, members: list[int], pieces: Pieces) -> list[Pieces]:
@@ -229,12 +258,14 @@ def _with_examples(tree: Tree, noun: int, members: list[int], pieces: Pieces) ->
     case = tree.subtrees(tree.of(noun, "case"))
     before = pieces[: _places(tree, pieces, tree.subtree(noun) - case)[0]]
     here = _here(tree, pieces)
-    others = tree.subtrees(members[1:])
+    begins = [min(tree.subtree(member)) for member in members]
+    begins[0] = min(tree.subtree(first))
     found = [main]
-    for member in members:
-        own = (tree.subtree(first) - others if member == first else tree.subtree(member)) & here
+    for place, member in enumerate(members):
+        end = begins[place + 1] if member != members[-1] else len(tree.words)
         left_out = tree.subtrees(tree.of(member, "case", "cc"))
-        words = tree.tidied(own - left_out)
+        shown_here = (tree.subtree(first) & here) - left_out
+        words = tree.tidied(n for n in shown_here if begins[place] <= n < end)
         example = joined(again(before), tree.pieces(words))
         found.append(joined(example, behind) if member == members[-1] else example)
     return found
@@ -260,7 +291,8 @@ def _members(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
         if (one := _coordination(tree, predicate, head, here)) is not None
     ]
     if not found:
-        return _modified(tree, predicate, predicate, pieces)
+        noun = _modified_noun(tree, predicate, here)
+        return [pieces] if noun is None else _modified(tree, noun, pieces)
     longest = max(found, key=lambda one: len(one.others))
     return _each_member(tree, predicate, longest, pieces, here)
 
@@ -273,6 +305,7 @@ def _coordination_heads(tree: Tree, predicate: int, here: frozenset[int]) -> lis
 
     heads = [predicate] if _names(tree, predicate) else []
     heads += behind(predicate, *_OBJECTS, "xcomp")
+    heads += [n for n in behind(predicate, "advcl") if _takes_verb(tree, predicate, n)]
     for index in list(heads):
         if tree.is_verb(index) and index != predicate:
             heads += behind(index, "obj", "obl")
@@ -286,33 +319,85 @@ def _coordination_heads(tree: Tree, predicate: int, here: frozenset[int]) -> lis
     return heads
 
 
+def _takes_verb(tree: Tree, predicate: int, index: int) -> bool:
+    """Whether a clause belongs to its predicate: "advertise to sell", "known for driving"."""
+    marks = [tree.lows[n] for n in tree.of(index, "mark")]
+    if tree.tag(index) == "VB":
+        return marks == ["to"]
+    gerund = tree.tag(index) == "VBG" and marks in (["in"], ["for"], ["by"], ["of"], ["at"])
+    return gerund and tree.tag(predicate) in ("JJ", "VBN")
+
+
 def _coordination(
     tree: Tree, predicate: int, head: int, here: frozenset[int]
 ) -> _Coordination | None:
     """The coordination of a word, if each of its members is claimed."""
     others = [n for n in tree.conjuncts(head) if n in here and tree.subject(n) is None]
-    whole = not others or tree.has(head, "cc:preconj")
-    if whole or not all(
-        are_joined(tree, head, n) and stands_behind(tree, n, (",", "and", "&", "but", ";"))
-        for n in others
+    others = [n for n in others if not _is_alternative(tree, n, others)]
+    whole = not all(_is_both(tree, n) for n in tree.of(head, "cc:preconj"))
+    if (
+        whole
+        or not others
+        or not all(
+            are_joined(tree, head, n) and stands_behind(tree, n, (",", "and", "&", "but", ";"))
+            for n in others
+        )
     ):
         return None
-    if {tree.lows[n] for n in tree.subtree(head) | set(tree.children[predicate])} & _TOGETHER:
+    if _say_one_thing(tree, predicate, head, others):
         return None
-    if _has_clause_between(tree, head, others):
-        return None
-    if ";" in tree.texts[head : max(others)]:
-        return None  # "Ann on drums; Bo on bass"
     if not all(tree.is_contiguous(n) for n in others):
         return None
-    if head != predicate and tree.relation(head) in ("nmod", "obl") and not tree.has(head, "case"):
-        return None  # Its preposition was taken for another word's.
-    above = tree.words[head].head
-    if head != predicate and above >= 0 and tree.lows[above] in _MIXED:
-        return None
+    adjunct = head != predicate and tree.relation(head) in ("nmod", "obl")
+    if adjunct and _case(tree, head) in ("", "including", "such as"):
+        return None  # Its preposition was taken for another word's; or these are examples.
     if not _are_alike(tree, predicate, [head, *others]):
         return None
     return _Coordination(head, sorted(others))
+
+
+def _say_one_thing(tree: Tree, predicate: int, head: int, others: Sequence[int]) -> bool:
+    """Whether members are not claimed one by one, or some may belong to another word."""
+    around = tree.subtree(head) | set(tree.children[predicate])
+    if any(tree.lows[n] in _TOGETHER for n in around):
+        return True
+    if any(tree.lows[n] == "both" and not _is_both(tree, n) for n in around):
+        return True
+    above = tree.words[head].head
+    if head != predicate and above >= 0 and tree.lows[above] in _MIXED:
+        return True
+    if tree.relation(head) == "nmod" and tree.tag(above) in NAME_TAGS:
+        return True  # "the Pools of Light and Dark Glory"
+    if _has_clause_between(tree, head, others) or ";" in tree.texts[head : max(others)]:
+        return True  # "Ann on drums; Bo on bass"
+    if tree.in_brackets(head) or _is_crossed(tree, head, min(others)):
+        return True
+    # "his status as a hero and focus on war": his focus
+    bare = any(not tree.has(n, "det", "nmod:poss", "case") for n in others)
+    return bare and tree.relation(head) == "nmod" and _has_article(tree, head)
+
+
+def _is_both(tree: Tree, index: int) -> bool:
+    """Whether a word is the "both" of "both A and B", which each statement goes without."""
+    return tree.lows[index] == "both" and tree.relation(index) == "cc:preconj"
+
+
+def _is_crossed(tree: Tree, head: int, second: int) -> bool:
+    """Whether a coordination within the first member goes on behind the second."""
+    return any(
+        tree.relation(n) == "conj" and head < tree.words[n].head < second < n
+        for n in tree.subtree(head)
+    )
+
+
+def _is_alternative(tree: Tree, index: int, others: Sequence[int]) -> bool:
+    """Whether a word is one of a pair within a member: "to find or buy" in a list of purposes."""
+    own = {tree.lows[n] for n in tree.of(index, "cc")}
+    return tree.words[index].head in others and bool(own) and own <= {"or", "nor"}
+
+
+def _has_article(tree: Tree, noun: int) -> bool:
+    return any(tree.lows[n] in ("a", "an") for n in tree.of(noun, "det"))
 
 
 def _has_clause_between(tree: Tree, head: int, others: Sequence[int]) -> bool:
@@ -330,13 +415,14 @@ def _are_alike(tree: Tree, predicate: int, members: Sequence[int]) -> bool:
     tags = {tree.tag(n) for n in members}
     if tags <= {"JJ", "JJR", "JJS", "VBN", "VBG"} and head == predicate:
         return True
-    if tree.relation(head) == "xcomp" and tags in ({"VB"}, {"VBG"}):
+    if tree.relation(head) in ("xcomp", "advcl") and tags in ({"VB"}, {"VBG"}):
         return True
     if not (tags <= {"NN", "NNS", *NAME_TAGS} or tags <= {"NNS", "CD"}):
         return False
     if head == predicate:
         return True
-    if any(tree.relation(n) == "nummod" for n in tree.children[head]):
+    counted = [tree.has(n, "nummod") for n in members]
+    if counted[0] and not all(counted):
         return False  # "two sons, Ann and Bo" are not two sons each
     if not tags <= NAME_TAGS or len(members) > 2:
         return True
@@ -372,11 +458,11 @@ def _each_member(
     # "in 2000" in "into A in 2000 and B in 2003" belongs to the first member.
     between = trimmed(pieces[n] for n in range(first, last) if n not in inside)
     before, after = pieces[:first], pieces[last + 1 :]
-    own = phrase - tree.subtrees(others)
+    own = phrase - tree.subtrees(others) - set(tree.of(head, "cc:preconj"))
     if any(n > others[-1] and n in here for n in tree.of(head, "appos", "acl:relcl")):
         return [pieces]
     begin = min(min(tree.subtree(n)) for n in others)
-    tail = [n for n in sorted(own) if n > others[-1] and tree.relation(n) != "punct"]
+    tail = tree.tidied(n for n in own if n > others[-1])
     statements_of: list[Pieces] = []
     for member in (head, *others):
         is_first, is_last = member == head, member == others[-1]
@@ -389,8 +475,8 @@ def _each_member(
         opening = before if is_first else again(before)
         closing = after if is_last else again(after)
         statement = [*joined(opening, core), *joined(core, shared)[len(core) :], *closing]
-        if head == predicate:
-            statements_of += _modified(tree, predicate, member, statement)
+        if head == predicate and _names(tree, predicate):
+            statements_of += _modified(tree, member, statement)
         else:
             statements_of.append(statement)
     return statements_of
@@ -421,8 +507,8 @@ def _other_member(
         core = joined([article], core)
     if not tree.has(member, "case", "mark"):
         markers = tree.of(head, "case")
-        if tree.tag(member) == "VB":
-            markers += [n for n in tree.of(head, "mark") if tree.lows[n] == "to"]
+        if tree.tag(member) in ("VB", "VBG"):
+            markers += tree.of(head, "mark")
         core = joined(tree.pieces(sorted(tree.subtrees(markers)), again=True), core)
     return [core[0]._replace(spaced=True), *core[1:]] if joins else core
 
@@ -453,9 +539,26 @@ def _shared_tail(tree: Tree, found: _Coordination, member: int) -> list[int]:
     return tree.tidied(tree.subtrees(tails))
 
 
-def _modified(tree: Tree, predicate: int, noun: int, pieces: Pieces) -> list[Pieces]:
+def _modified_noun(tree: Tree, predicate: int, here: frozenset[int]) -> int | None:
+    """The noun whose adjectives divide a statement: what the subject is, or the object."""
+    ones = [n for n in (predicate, *tree.of(predicate, "obl", "obj")) if tree.lows[n] == "one"]
+    of_them = [n for one in ones for n in tree.of(one, "nmod") if n in here]
+    if len(of_them) == 1 and [_case(tree, n) for n in of_them] == ["of"]:
+        return of_them[0]
+    if _names(tree, predicate):
+        return predicate
+    objects = [n for n in tree.of(predicate, "obj", "xcomp") if n in here and n > predicate]
+    if len(objects) != 1 or names_nothing(tree, objects[0]) or tree.has(objects[0], "nummod"):
+        return None
+    noun = objects[0]
+    the = {tree.lows[n] for n in tree.of(noun, "det")} - {"a", "an"}
+    # "won the first and second prizes" would have one prize each.
+    return None if the or tree.lows[noun] in _MIXED else noun
+
+
+def _modified(tree: Tree, noun: int, pieces: Pieces) -> list[Pieces]:
     """ "a Polish and French physicist": a Polish physicist, a French physicist."""
-    if not _names(tree, predicate) or not tree.tag(noun).startswith("NN"):
+    if not tree.tag(noun).startswith("NN"):
         return [pieces]
     coordinated = [n for n in tree.of(noun, "amod") if tree.has(n, "conj") and n < noun]
     if len(coordinated) != 1:
@@ -464,21 +567,29 @@ def _modified(tree: Tree, predicate: int, noun: int, pieces: Pieces) -> list[Pie
     others = tree.conjuncts(head)
     members = [head, *others]
     places = _places(tree, pieces, tree.subtree(head))
+    commas = not any(tree.has(n, "cc") for n in members)  # "a warm, dry climate"
     claimed = all(
-        are_joined(tree, head, n) and stands_behind(tree, n, (",", "and")) for n in others
+        (commas or are_joined(tree, head, n)) and stands_behind(tree, n, (",", "and"))
+        for n in others
     )
     colours = {tree.lows[n] for n in members} & _COLOURS
     other = any(n > noun or tree.tag(n) in ("NN", "NNS") for n in members)
-    if not places or not claimed or colours or other or tree.has(head, "cc:preconj"):
+    preconj = tree.of(head, "cc:preconj") + tree.of(noun, "cc:preconj")
+    whole = not all(_is_both(tree, n) for n in preconj)
+    if not places or not claimed or colours or other or whole:
         return [pieces]
-    before, rest = pieces[: places[0]], pieces[places[-1] + 1 :]
+    both = _places(tree, pieces, frozenset(preconj))
+    before = [pieces[place] for place in range(places[0]) if place not in both]
+    rest = pieces[places[-1] + 1 :]
     found = []
     for group in _hyphenated(tree, members):
         member = group[0]
         own = tree.subtrees(group)
         if member == head:
             own -= tree.subtrees(n for n in others if n not in group)
-        words = tree.tidied(n for n in own if tree.relation(n) != "cc")
+        words = tree.tidied(n for n in own if tree.relation(n) not in ("cc", "cc:preconj"))
+        if member != head and not tree.has(member, "advmod"):  # "the most gifted and famous"
+            words = [*tree.of(head, "advmod"), *words]
         opening = before if member == head else again(before)
         if opening and opening[-1].low in ARTICLES:
             article = indefinite_article(tree.texts[words[0]])
@@ -506,28 +617,40 @@ def _hyphenated(tree: Tree, members: Sequence[int]) -> list[list[int]]:
 def _places_of_predicate(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
     """ "X is a writer from Japan": X is a writer, X is from Japan.
 
-    Of a person only where she is from: "a judge in France" need not be in France.
+    "A professor of law at Yale" is a professor at Yale. A person is only where she is from: "a
+    judge in France" need not be in France.
     """
     if not tree.has(predicate, "cop") or not tree.tag(predicate).startswith("NN"):
         return [pieces]
     here = _here(tree, pieces)
     articles = [n for n in tree.of(predicate, "det") if tree.lows[n] in ARTICLES and n in here]
-    person = is_person_noun(tree.lows[predicate])
-    found = [
-        n
-        for n in tree.of(predicate, "nmod")
-        if n in here
-        and n > predicate
-        and tree.tag(n) in NAME_TAGS
-        and _case(tree, n) in (("from",) if person else ("from", "in"))
-    ]
-    if len(articles) != 1 or len(found) != 1 or len(tree.of(predicate, "nmod")) != 1:
+    cases = ("from", "at") if is_person_noun(tree.lows[predicate]) else ("from", "in")
+    places = [n for n in tree.of(predicate, "nmod") if n > predicate and n in here]
+    found = [n for n in places if _is_named(tree, n) and _case(tree, n) in cases]
+    if any(_case(tree, n) == "to" for n in tree.subtrees(found)):
+        return [pieces]  # "a gift from France to Ann"
+    others = [n for n in places if n not in found]
+    at = bool(found) and _case(tree, found[0]) == "at"
+    of_subject = at and [_case(tree, n) for n in others] == ["of"] and others[0] < found[0]
+    if len(articles) != 1 or not found or not (of_subject if at else not others):
         return [pieces]
-    own = tree.subtree(found[0])
-    out = set(_places(tree, pieces, own))
+    if at and len(found) > 1:
+        return [pieces]
     opening = pieces[: _places(tree, pieces, frozenset(articles))[0]]
+    if at:
+        opening = joined(opening, tree.pieces([articles[0], predicate]))
+    apart = found if len(found) == 1 else found[1:]
+    out = set(_places(tree, pieces, tree.subtrees(apart)))
     main = trimmed(piece for place, piece in enumerate(pieces) if place not in out)
-    return [main, joined(again(opening), tree.pieces(tree.tidied(own & here)))]
+    where = [tree.pieces(tree.tidied(tree.subtree(n) & here)) for n in apart]
+    return [main, *(joined(again(opening), one) for one in where)]
+
+
+def _is_named(tree: Tree, noun: int) -> bool:
+    """Whether a noun is a name, or has one: "the region of Limousin"."""
+    return tree.tag(noun) in NAME_TAGS or any(
+        tree.tag(n) in NAME_TAGS for n in tree.of(noun, "nmod", "compound", "appos")
+    )
 
 
 # Adjuncts.
@@ -552,7 +675,8 @@ def _has_free_adjuncts(tree: Tree, predicate: int, here: frozenset[int]) -> bool
     if not tree.is_verb(predicate) or tree.has(predicate, "cop"):
         return False
     if tree.lows[predicate] in _WITH_ARGUMENT or any(
-        tree.texts[n] in (":", "-", "–", "—") for n in here
+        tree.texts[n] in (":", "—") or (tree.texts[n] in ("-", "–") and tree.is_spaced(n))
+        for n in here
     ):
         return False
     clauses = tree.of(predicate, "ccomp", "xcomp", "advcl", "parataxis", "csubj")
@@ -568,15 +692,22 @@ def _case(tree: Tree, index: int) -> str:
 def _free_adjuncts(tree: Tree, predicate: int, here: frozenset[int]) -> list[int]:
     """The adjuncts that can be stated one by one; empty where two of them belong together."""
     free = []
+    goes = [case for n in tree.of(predicate, "obl") if (case := _case(tree, n)) in ("to", "from")]
+    adjuncts = _ADJUNCTS | {"from"} if "to" not in goes else _ADJUNCTS
+    if "from" not in goes and tree.lows[predicate] in _MOTION:
+        adjuncts |= {"to", "into"}
     for index in tree.of(predicate, "obl", "obl:tmod", "obl:unmarked", "obl:agent"):
-        if index < predicate or index not in here:
+        if index < predicate or index not in here or tree.in_brackets(index):
             continue
         case = _case(tree, index)
         time = _is_time(tree, index)
         if case in _FIXED_CASES or (time and case not in _TIME_CASES):
             return []
-        if time or case in _ADJUNCTS:
+        if time or case in adjuncts:
             free.append(index)
+    years = [_case(tree, n) for n in free if _is_time(tree, n)]
+    if len(years) > len(set(years)):
+        return []  # "released A in 2017 and B in 2019"
     if len(free) == 1 and _is_time(tree, free[0]):
         # "made her debut with the club on 3 May": what hangs on the object may be one, too.
         free += [

@@ -12,12 +12,13 @@ one that they cannot split with certainty is a claim as it stands.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from claimflow.stages.claim_rules.clauses import first_finite_verb
 from claimflow.stages.claim_rules.markdown import without_markup
 from claimflow.stages.claim_rules.non_claims import is_english
+from claimflow.stages.claim_rules.parentheticals import birth
 from claimflow.stages.claim_rules.pronouns import (
     PronounResolver,
     resolve_question,
@@ -114,6 +115,9 @@ class _Draft(NamedTuple):
             return claim._replace(start=self.place.start, end=self.place.end)
         return _marked(claim._replace(claim=_capital(claim.claim))) if self.cut else claim
 
+
+_SHORTEST: Final = 5
+"""Words of a sentence of two statements: "Ann sings and dances"."""
 
 _STAND_INS: Final = ("Alpha", "Omega", "Sigma", "Delta", "Gamma", "Kappa", "Lambda", "Theta")
 
@@ -219,7 +223,7 @@ def _drafts(
                     resolver.remember(_clause(statement.claim), who=who)
                 drafts.append(_Draft(statement))
         if isinstance(sentence, Sentence) and sentence.start < sentence.end:
-            drafts.append(_draft(text, sentence, resolver, atomicity, coverage))
+            drafts += _drafts_of(text, sentence, resolver, atomicity, coverage)
     nothing = [unit for n, unit in enumerate(units) if isinstance(unit, NonClaim) and n != place]
     return drafts, nothing
 
@@ -330,24 +334,33 @@ def _capital(claim: str) -> str:
     return claim[:1].upper() + claim[1:]
 
 
-def _draft(
+def _drafts_of(
     text: str, unit: Sentence, resolver: PronounResolver, atomicity: Extent, coverage: Extent
-) -> _Draft:
+) -> Iterator[_Draft]:
+    """A sentence; and "(born 1815 in Rome)" within it as another one, where both are split."""
     place = Span(unit.start, unit.end)
     if unit.said is not None and unit.whole:
-        return _Draft(TextClaim(unit.said, *place))
+        yield _Draft(TextClaim(unit.said, *place))
+        return
     words, span = text, place
     if unit.said is not None:
         words, span = unit.said, Span(0, len(unit.said))
     claim, clause = _claim_and_clause(words, span, resolver, atomicity, coverage)
-    draft = _Draft(
-        claim,
-        clause,
-        place,
-        reworded=unit.said is not None,
-        cut=unit.cut and unit.said is None,
-    )
-    return draft._replace(claim=draft.placed(claim))
+    told = birth(clause) if clause else None
+    parts = [(claim, clause)]
+    if told is not None:
+        parts = [
+            (_marked(TextClaim(render(part), *(source_span(part) or span))), part) for part in told
+        ]
+    for said, part in parts:
+        draft = _Draft(
+            said,
+            part,
+            place,
+            reworded=unit.said is not None,
+            cut=unit.cut and unit.said is None,
+        )
+        yield draft._replace(claim=draft.placed(said))
 
 
 def _claim_and_clause(
@@ -362,8 +375,10 @@ def _claim_and_clause(
         return whole, ()
     clause = trim_punctuation(tag(tokens))
     if first_finite_verb(clause) is None:
+        # The words of the tagger are few: the parser may still find a verb.
         resolver.remember(clause)
-        return _marked(whole), ()
+        reduced = trim_punctuation(without_connective(clause)) if atomicity == "high" else ()
+        return _marked(whole), reduced if len(reduced) >= _SHORTEST else ()
     resolved = resolver.resolve(clause)
     resolver.remember(clause, resolved)
     claim = _replaced(text, sentence, clause, resolved)

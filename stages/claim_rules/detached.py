@@ -13,7 +13,9 @@ Kind = Literal[
     "reason",  # "because she left": stays in its clause, too
     "opening",  # "Born in Kyoto, ..."
     "gerund",  # "..., becoming the first": the subject became the first
+    "having",  # "..., having founded the club": the subject founded the club
     "after",  # "After leaving Rome, ...": stays in its clause, too
+    "making",  # "..., making him the oldest": the subject is the oldest
     "appositive",  # "Paris, the capital of France,"
     "participle",  # "a novel written by her": of a noun
     "relative",  # "Ann, who lives in Rome,"
@@ -65,7 +67,7 @@ PAST_OF_GERUND: Final = dict(
     directing:directed dying:died earning:earned establishing:established finishing:finished
     founding:founded gaining:gained giving:gave graduating:graduated helping:helped holding:held
     joining:joined killing:killed landing:landed launching:launched leading:led leaving:left
-    losing:lost making:made marking:marked moving:moved performing:performed playing:played
+    losing:lost making:made moving:moved performing:performed playing:played
     producing:produced publishing:published reaching:reached receiving:received releasing:released
     relocating:relocated representing:represented retiring:retired returning:returned
     scoring:scored selling:sold serving:served setting:set settling:settled signing:signed
@@ -76,6 +78,9 @@ PAST_OF_GERUND: Final = dict(
 )
 """Gerunds that become a past form where they are a statement of their own."""
 
+_ATTENDED: Final = word_set("attended entered joined visited left")
+_NAMING: Final = word_set("called named titled entitled nicknamed dubbed")
+_BECOME: Final = word_set("become becomes became")
 _RELATIVE_TAGS: Final = ("WP", "WDT", "WP$", "WRB")
 _PLACE_CASES: Final = word_set("in at on to from near into")
 _SOME: Final = word_set("both all some each most many none one half few several any neither")
@@ -99,7 +104,9 @@ def detached_parts(tree: Tree, clause: int, allowed: Collection[int]) -> list[De
             kind = _kind(tree, node, head, clause) if tree.is_contiguous(node) else None
             if kind is not None:
                 found.append(Detached(kind, node, head))
-            elif tree.relation(node) not in _NOT_ENTERED:
+            elif tree.relation(node) not in _NOT_ENTERED or is_nominal_predicate(
+                tree, node, clause
+            ):
                 waiting.append(node)
     return found
 
@@ -122,6 +129,8 @@ def names_nothing(tree: Tree, noun: int) -> bool:
 
 def is_nominal_predicate(tree: Tree, noun: int, clause: int) -> bool:
     """Whether a noun is what a clause says that its subject is, or coordinated with that."""
+    if tree.lows[clause] in _BECOME and noun in tree.of(clause, "xcomp"):
+        return tree.tag(noun) == "NN"
     if not tree.has(clause, "cop") or tree.has(clause, "case"):
         return False
     coordinated = tree.relation(noun) == "conj" and tree.words[noun].head == clause
@@ -158,6 +167,8 @@ def _kind(tree: Tree, node: int, head: int, clause: int) -> Kind | None:
             found = "relative" if _is_relative(tree, node, head, clause) else None
         case "acl" if _is_participle(tree, node, head, clause):
             found = "participle"
+        case "acl" if is_nominal_predicate(tree, head, clause) and _is_having(tree, node, clause):
+            found = "having"
         case "parataxis" | "conj" if head == clause and _is_clause(tree, node, clause):
             found = "clause"
         case "advcl" if _is_where(tree, node) and tree.subject(node) is not None:
@@ -253,7 +264,8 @@ def _can_be_restated(tree: Tree, node: int, pronoun: int) -> bool:
     if above != node:
         return False
     if relation in ("nsubj", "nsubj:pass"):
-        return True
+        subjects = tree.of(node, "nsubj", "nsubj:pass")
+        return all(n == pronoun or tree.lows[n] in ("both", "all", "each") for n in subjects)
     if tree.lows[pronoun] == "when":
         noun = nearest_noun(tree, node)
         return noun is not None and has_number(tree, tree.subtree(noun) - tree.subtree(node))
@@ -270,17 +282,19 @@ def _is_where(tree: Tree, node: int) -> bool:
     first = next((n for n in sorted(tree.subtree(node)) if tree.relation(n) != "punct"), node)
     where = tree.lows[first] == "where" and tree.words[first].head == node
     where = where and [tree.lows[n] for n in tree.subtree(node)].count("where") == 1
-    noun = nearest_noun(tree, node)
+    noun = place_noun(tree, node)
     if not where or noun is None or not _comma_before(tree, node):
         return False
-    return any(tree.lows[n] in _PLACE_CASES for n in tree.of(noun, "case"))
+    placed = any(tree.lows[n] in _PLACE_CASES for n in tree.of(noun, "case"))
+    return placed or (tree.lows[tree.words[noun].head] in _ATTENDED and not tree.has(noun, "case"))
 
 
 def _describes_predicate(tree: Tree, noun: int, clause: int) -> bool:
     """Whether what hangs on a noun is true of the subject: "X is a town that has a harbour"."""
+    described = noun if tree.relation(noun) == "xcomp" else clause
     return (
         is_nominal_predicate(tree, noun, clause)
-        and _is_indefinite(tree, clause)
+        and _is_indefinite(tree, described)
         and not is_negated(tree, clause)
         and tree.subject(clause) is not None
     )
@@ -291,6 +305,8 @@ def _is_participle(tree: Tree, node: int, head: int, clause: int) -> bool:
         return False
     if tree.has(node, "mark", "nsubj", "aux") or _begins_relative(tree, node):
         return False
+    if tree.lows[node] in _NAMING and _is_indefinite(tree, head):
+        return any(tree.tag(n) in NAME_TAGS for n in tree.subtree(node))
     if (
         tree.has(clause, "cop")
         and head != clause
@@ -326,6 +342,8 @@ def _adverbial_kind(tree: Tree, node: int, clause: int) -> Kind | None:
     if subject is None or tree.finite(clause) is None:
         return None
     marks = [tree.lows[n] for n in tree.of(node, "mark", "advmod") if tree.tag(n) in ("IN", "WRB")]
+    if _is_having(tree, node, clause):
+        return "having"
     if tree.tag(node) == "VBN":
         return "opening" if _is_opening(tree, node, subject) else None
     if tree.tag(node) == "VBG":
@@ -337,6 +355,16 @@ def _adverbial_kind(tree: Tree, node: int, clause: int) -> Kind | None:
     return "contrast" if marks[0] in CONTRASTS else None
 
 
+def _is_having(tree: Tree, node: int, clause: int) -> bool:
+    """Whether a participle tells what the subject had done: "..., having founded the club"."""
+    if tree.tag(node) != "VBN" or [tree.lows[n] for n in tree.of(node, "aux")] != ["having"]:
+        return False
+    whole = tree.has(node, "nsubj", "nsubj:pass", "aux:pass", "mark", "conj")
+    denied = is_negated(tree, clause) or is_negated(tree, node)
+    behind = node > clause and _comma_before(tree, node) and tree.subject(clause) is not None
+    return behind and not whole and not denied
+
+
 def _is_opening(tree: Tree, node: int, subject: int) -> bool:
     questions = any(tree.tag(n) == "WRB" for n in tree.children[node])
     own = tree.has(node, "mark", "nsubj", "nsubj:pass", "aux", "aux:pass")
@@ -346,6 +374,8 @@ def _is_opening(tree: Tree, node: int, subject: int) -> bool:
 
 def _gerund_kind(tree: Tree, node: int, clause: int, subject: int) -> Kind | None:
     """What a gerund is whose subject is that of the clause, and which tells what happened."""
+    if _is_making(tree, node, clause):
+        return "making"
     gerunds = [node, *(n for n in tree.conjuncts(node) if tree.tag(n) == "VBG")]
     if not all(tree.lows[n] in PAST_OF_GERUND for n in gerunds):
         return None
@@ -363,7 +393,27 @@ def _gerund_kind(tree: Tree, node: int, clause: int, subject: int) -> Kind | Non
     return "after" if marks == ["after"] and node < subject else None
 
 
+def _is_making(tree: Tree, node: int, clause: int) -> bool:
+    """Whether the subject becomes a noun: "..., making it the largest port"."""
+    made, what = tree.of(node, "obj", "iobj"), tree.of(node, "xcomp", "obj")
+    pronoun = len(made) > 0 and tree.lows[made[0]] in ("him", "her", "it", "them")
+    noun = [n for n in what if n > made[0] and tree.tag(n) in (*NOUN_TAGS, "CD")] if pronoun else []
+    if tree.lows[node] != "making" or len(noun) != 1 or is_negated(tree, clause):
+        return False
+    bare = not tree.has(node, "advmod", "mark", "conj", "advcl")
+    return node > clause and _comma_before(tree, node) and bare
+
+
 # Which noun a relative clause is about.
+
+
+def place_noun(tree: Tree, node: int) -> int | None:
+    """The place before ", where": the university in "at the University of Leeds, where"."""
+    noun = nearest_noun(tree, node)
+    while noun is not None and [tree.lows[n] for n in tree.of(noun, "case")] == ["of"]:
+        above = tree.words[noun].head
+        noun = above if above >= 0 and tree.tag(above) in NOUN_TAGS else None
+    return noun
 
 
 def nearest_noun(tree: Tree, node: int) -> int | None:
@@ -381,11 +431,11 @@ def nearest_noun(tree: Tree, node: int) -> int | None:
     return index
 
 
-def noun_phrase(tree: Tree, noun: int) -> list[int]:
-    """The words of a noun phrase, without what tells more of its noun."""
+def noun_phrase(tree: Tree, noun: int, part: int) -> list[int]:
+    """The words of a noun phrase, without what tells more of its noun, such as `part`."""
     left_out: set[int] = set()
     for child in tree.children[noun]:
-        if not _belongs(tree, noun, child):
+        if child == part or not _belongs(tree, noun, child):
             left_out |= tree.subtree(child)
     return tree.tidied(tree.subtree(noun) - left_out)
 
@@ -403,6 +453,8 @@ def _belongs(tree: Tree, noun: int, child: int) -> bool:
         return not any(tree.texts[n] in (",", "(") for n in range(noun + 1, child))
     if tree.in_brackets(child):
         return False
+    if tree.relation(child) == "acl" and tree.lows[child] in _NAMING:
+        return True  # "molecules called nucleotides"
     return tree.relation(child) not in _OUTSIDE and tree.texts[child] not in (",", ".", ";", ":")
 
 

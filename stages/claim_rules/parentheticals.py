@@ -129,10 +129,10 @@ class Parenthetical(NamedTuple):
 
 def find_parenthetical(clause: Clause) -> Parenthetical | None:
     """The first parenthetical of a clause; None when it has none or the rules are not certain."""
-    return _parenthesis(clause) or _opening(clause) or _after_subject(clause) or _at_end(clause)
+    return birth(clause) or _opening(clause) or _after_subject(clause) or _at_end(clause)
 
 
-def _parenthesis(clause: Clause) -> Parenthetical | None:
+def birth(clause: Clause) -> Parenthetical | None:
     """ "X (born 1815 in Y) was ...": X was born 1815 in Y."""
     for index, token in enumerate(clause):
         if token.tag in FINITE:

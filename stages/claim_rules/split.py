@@ -20,10 +20,12 @@ from claimflow.stages.claim_rules.detached import (
     is_nominal_predicate,
     nearest_noun,
     noun_phrase,
+    place_noun,
     relative_pronoun,
 )
 from claimflow.stages.claim_rules.lexicon import ARTICLES, EVENT_PARTICIPLES, possessive
 from claimflow.stages.claim_rules.trees import (
+    FINITE_TAGS,
     NAME_TAGS,
     QUOTATION_MARKS,
     Piece,
@@ -94,7 +96,11 @@ def _is_statement(tree: Tree) -> bool:
         return False
     if any(pair in _OF_SEVERAL for pair in pairwise(tree.lows)):
         return False
-    if any(_may_hang_deeper(tree, index) for index in range(len(tree.words))):
+    words = range(len(tree.words))
+    if any(_may_hang_deeper(tree, n) or _passes_a_verb(tree, n) for n in words):
+        return False
+    subjects = tree.of(tree.root, "nsubj", "nsubj:pass")
+    if any(not tree.texts[n][0].isalnum() for n in subjects):  # "C#" as two words
         return False
     return tree.subject(tree.root) is not None
 
@@ -116,6 +122,17 @@ def _may_hang_deeper(tree: Tree, index: int) -> bool:
         for n in tree.subtree(head)
         if head < n < index
     )
+
+
+def _passes_a_verb(tree: Tree, index: int) -> bool:
+    """Whether a relative clause hangs on a noun before another verb: hardly ever in English.
+
+    In "She lay in a bed, where she saw a doctor, who spoke" the bed does not speak.
+    """
+    if tree.relation(index) != "acl:relcl":
+        return False
+    begin = min(tree.subtree(index))
+    return any(tree.tag(n) in FINITE_TAGS for n in range(tree.words[index].head, begin))
 
 
 def _breaks_off(tree: Tree, claim: Pieces) -> bool:
@@ -222,6 +239,15 @@ class _Splitter:
                 self._other = {n: PAST_OF_GERUND[tree.lows[n]] for n in gerunds}
                 self.add_clause(node, words - set(tree.of(node, "mark")), subject)
                 self._other = {}
+            case "having":
+                having = set(tree.of(node, "aux"))
+                past = [] if tree.lows[node].endswith("ed") else [added("had", "VBD")]
+                self.add_clause(node, words - having, subject, past)
+            case "making":
+                named = max(tree.of(node, "xcomp", "obj"))
+                be = self._be(named, clause, plural=tree.is_plural(clause))
+                words = tree.subtree(named)
+                self.claims.append(joined([*subject, be], tree.pieces(tree.tidied(words))))
             case "appositive" | "participle":
                 about, plural = self._about(part, clause, subject)
                 if part.kind == "participle":
@@ -253,11 +279,13 @@ class _Splitter:
         tree = self.tree
         if is_nominal_predicate(tree, part.head, clause) and tree.subject(clause) is not None:
             return subject, tree.is_plural(clause)
-        return self._noun(part.head), tree.is_plural_noun(part.head)
+        return self._noun(part.head, part.node), tree.is_plural_noun(part.head)
 
-    def _noun(self, noun: int) -> Pieces:
-        """A noun phrase to be repeated; "a city" is then "the city"."""
-        pieces = self.tree.pieces(noun_phrase(self.tree, noun), again=True)
+    def _noun(self, noun: int, part: int) -> Pieces:
+        """A noun phrase to be repeated, without its `part`; "a city" is then "the city"."""
+        pieces = self.tree.pieces(noun_phrase(self.tree, noun, part), again=True)
+        # A preposition that hangs on another word: "substituted for guard Lee, who fell".
+        self.certain &= not pieces or pieces[0].tag != "IN"
         if pieces and pieces[0].low in ARTICLES:
             pieces[0] = pieces[0]._replace(text="the")
         return pieces
@@ -284,9 +312,10 @@ class _Splitter:
         head = part.head
         verbal = tree.is_verb(head) or is_nominal_predicate(tree, head, clause)
         if tree.lows[pronoun] in ("which", "where") and verbal:
-            nearest = nearest_noun(tree, node)
+            where = tree.lows[pronoun] == "where"
+            nearest = place_noun(tree, node) if where else nearest_noun(tree, node)
             if nearest is not None and nearest != head:
-                head, about = nearest, self._noun(nearest)
+                head, about = nearest, self._noun(nearest, node)
         above, relation = tree.words[pronoun].head, tree.relation(pronoun)
         if above == node and relation in ("nsubj", "nsubj:pass"):
             self.add_clause(node, words - {pronoun}, about)
@@ -334,7 +363,7 @@ class _Splitter:
             opening = joined(named, tree.pieces(clause[:place]))
             self.claims.append([*joined(opening, about), *tree.pieces(clause[place:])])
         elif low in ("where", "when"):
-            case = next((tree.lows[n] for n in tree.of(head, "case")), "in")
+            case = next((tree.lows[n] for n in tree.of(head, "case")), "at")
             there = [added(case if case in _KEPT_CASES else "in", "IN"), *again(about)]
             rest = tree.pieces(tree.tidied(words - {pronoun}))
             self.claims.append(joined(joined(named, rest), there))

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from claimflow.stages.claim_rules.lexicon import is_person_noun
 from claimflow.stages.tools import Word
 
 FINITE_TAGS: Final = frozenset({"VBD", "VBZ", "VBP", "MD"})
@@ -49,9 +50,9 @@ class Tree:
     """A sentence with its dependency tree; words are named by their index."""
 
     def __init__(self, text: str, words: Sequence[Word]) -> None:
-        self.words = _mended(words)
         self.texts = [text[word.start : word.end] for word in words]
         self.lows = [word.lower() for word in self.texts]
+        self.words = _with_two_roles(_mended(words, self.lows), self.lows)
         self.children: list[list[int]] = [[] for _ in words]
         for index, word in enumerate(self.words):
             if word.head >= 0:
@@ -232,13 +233,22 @@ class Tree:
         return texts[0] == "(" and texts[-1] == ")" and texts.count("(") == 1
 
 
-def _mended(words: Sequence[Word]) -> Sequence[Word]:
-    """Words in which each coordinated one hangs on one of its kind.
+def _mended(words: Sequence[Word], lows: Sequence[str]) -> Sequence[Word]:
+    """Words that hang where they nearly always do.
 
     A noun behind "a Polish physicist and" is not coordinated with "Polish", nor a predicate behind
-    "was seen in tests and is" with "tests".
+    "was seen in tests and is" with "tests". What stands in "Born in France, " hangs on "Born", a
+    year in brackets on the noun before it, an example on the noun before "such as", and what
+    follows a relative clause without a comma on that clause.
     """
     mended = list(words)
+    for index in _opening(words):
+        mended[index] = words[index]._replace(head=0)
+    for index, noun in (_examples(words, lows) | _years(words)).items():
+        relation = "nmod" if words[index].relation == "obl" else words[index].relation
+        mended[index] = words[index]._replace(head=_name_head(words, noun), relation=relation)
+    for index, clause in _behind_relatives(words).items():
+        mended[index] = words[index]._replace(head=clause)
     copulas = {word.head for word in words if word.relation == "cop"}
     for index, word in enumerate(words):
         if word.relation != "conj" or word.head < 0:
@@ -253,6 +263,86 @@ def _mended(words: Sequence[Word]) -> Sequence[Word]:
             if above >= 0:
                 mended[index] = word._replace(head=above)
     return mended
+
+
+def _with_two_roles(words: Sequence[Word], lows: Sequence[str]) -> Sequence[Word]:
+    """ "an actor and film producer": a producer by the parser, but an actor and a producer."""
+    copulas = {word.head for word in words if word.relation == "cop"}
+    for role, word in enumerate(words[:-1]):
+        last = word.head
+        apart = word.relation == "compound" and lows[role + 1] == "and" and last in copulas
+        if apart and last > role and is_person_noun(lows[role]) and is_person_noun(lows[last]):
+            mended = list(words)
+            for index, other in enumerate(words):
+                if other.head == last and index < role:
+                    mended[index] = other._replace(head=role)
+                elif index == role + 1:
+                    mended[index] = other._replace(head=last, relation="cc")
+                elif role < index < last and other.head in (role, last):
+                    mended[index] = other._replace(head=last, relation="compound")
+            mended[role] = word._replace(head=words[last].head, relation=words[last].relation)
+            mended[last] = words[last]._replace(head=role, relation="conj")
+            return mended
+    return words
+
+
+def _behind_relatives(words: Sequence[Word]) -> dict[int, int]:
+    """Where adjuncts right behind a relative clause hang: "a man, who won in 2009"."""
+    found = {}
+    for index, word in enumerate(words):
+        if word.relation not in ("obl", "obl:unmarked") or word.head >= index:
+            continue
+        begin = index
+        while begin and words[begin - 1].head == index and words[begin - 1].tag != ",":
+            begin -= 1
+        place = begin - 1
+        while place > word.head and words[place].relation != "acl:relcl":
+            place = words[place].head
+        if begin - 1 > word.head and words[begin - 1].tag != "," and place > word.head:
+            found[index] = place
+    return found
+
+
+def _years(words: Sequence[Word]) -> dict[int, int]:
+    """Where numbers in brackets hang: on the noun before the bracket."""
+    return {
+        index: index - 2
+        for index in range(2, len(words) - 1)
+        if (words[index - 1].tag, words[index].tag) == ("-LRB-", "CD")
+        and words[index + 1].tag == "-RRB-"
+        and words[index - 2].tag in NOUN_TAGS
+    }
+
+
+def _examples(words: Sequence[Word], lows: Sequence[str]) -> dict[int, int]:
+    """Where examples behind "such as" hang: on the noun right before it."""
+    return {
+        word.head: index - 1
+        for index, word in enumerate(words)
+        if lows[index : index + 2] == ["such", "as"]
+        and word.relation == "case"
+        and index
+        and words[index - 1].tag in NOUN_TAGS
+        and words[word.head].relation in ("nmod", "obl")
+        and index < word.head
+    }
+
+
+def _name_head(words: Sequence[Word], index: int) -> int:
+    """The noun of which a word at the end of its name is a part."""
+    while words[index].relation in ("compound", "flat") and words[index].head >= 0:
+        index = words[index].head
+    return index
+
+
+def _opening(words: Sequence[Word]) -> list[int]:
+    """The words of an opening participle's phrase that hang on the verb of its sentence."""
+    if not words or words[0].tag not in ("VBN", "VBG") or words[0].relation != "advcl":
+        return []
+    end = next((n for n, word in enumerate(words) if word.tag == ","), 0)
+    verb = words[0].head
+    within = all(words[n].head in range(end) or words[n].head == verb for n in range(1, end))
+    return [n for n in range(1, end) if words[n].head == verb] if verb > end and within else []
 
 
 def added(text: str, tag: str = "VBZ") -> Piece:

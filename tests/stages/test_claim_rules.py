@@ -270,6 +270,89 @@ SPLIT = [
         ],
     ),
     (
+        "She won both the cup and the league in 1999.",
+        ["She won the cup in 1999.", "She won the league in 1999."],
+    ),
+    (
+        "Ann is one of the most gifted and famous poets in Norway.",
+        [
+            "Ann is one of the most gifted poets in Norway.",
+            "Ann is one of the most famous poets in Norway.",
+        ],
+    ),
+    ("She was both a poet and a painter.", ["She was a poet.", "She was a painter."]),
+    (
+        "She both wrote and directed the film.",
+        ["She wrote the film.", "She directed the film."],
+    ),
+    (
+        "He has both sung and danced in Paris.",
+        ["He has sung in Paris.", "He has danced in Paris."],
+    ),
+    (
+        "Bo Lind is a Danish actor and film producer.",
+        ["Bo Lind is a Danish actor.", "Bo Lind is a film producer."],
+    ),
+    (
+        "Ann Lee is a professor of law at Yale University in New Haven.",
+        [
+            "Ann Lee is a professor of law.",
+            "Ann Lee is a professor at Yale University in New Haven.",
+        ],
+    ),
+    (
+        "Vire is a commune in the Calvados department in the region of Normandy.",
+        [
+            "Vire is a commune in the Calvados department.",
+            "Vire is in the region of Normandy.",
+        ],
+    ),
+    (
+        "Bo Lind became a critic who wrote for many papers.",
+        ["Bo Lind became a critic.", "Bo Lind wrote for many papers."],
+    ),
+    (
+        "He is a respected singer, having founded the choir in 1998.",
+        ["He is a respected singer.", "He founded the choir in 1998."],
+    ),
+    (
+        "The port handled two million tons in 2010, making it the largest port in Norway.",
+        [
+            "The port handled two million tons in 2010.",
+            "The port was the largest port in Norway.",
+        ],
+    ),
+    (
+        "She is a co-owner of a studio called Red Door.",
+        ["She is a co-owner of a studio.", "The studio is called Red Door."],
+    ),
+    (
+        "Bo studied law at the University of Leeds, where he met Ann.",
+        ["Bo studied law at the University of Leeds.", "Bo met Ann at the University of Leeds."],
+    ),
+    (
+        "He has released two albums (EPs) and twelve singles.",
+        ["He has released two albums (EPs).", "He has released twelve singles."],
+    ),
+    (
+        "Firms advertise to create demand and to influence people.",
+        ["Firms advertise to create demand.", "Firms advertise to influence people."],
+    ),
+    (
+        "He moved to Oslo in 1990.",
+        ["He moved to Oslo.", "He moved in 1990."],
+    ),
+    (
+        "Hicks has also starred in several films, including A Bronx Tale (1993), New Jersey Drive "
+        "(1995), and Kingdom Come (2001).",
+        [
+            "Hicks has also starred in several films.",
+            "Hicks has also starred in A Bronx Tale (1993).",
+            "Hicks has also starred in New Jersey Drive (1995).",
+            "Hicks has also starred in Kingdom Come (2001).",
+        ],
+    ),
+    (
         "Hugo Lind (born 3 May 1951 in Lund) is a Swedish cellist.",
         [
             "Hugo Lind is a Swedish cellist.",
@@ -346,9 +429,6 @@ WHOLE = [
     "The treaty was signed between Austria and Prussia.",
     "Shakespeare wrote Romeo and Juliet in London.",
     "The orchestra played both Brahms and Dvořák.",
-    "She was both a poet and a painter.",
-    "She both wrote and directed the film.",
-    "He has both sung and danced in Paris.",
     "Rolls and Royce are two names of one company.",
     "He is either a liar or a poet.",
     "The king was not a poet who wrote or a painter.",
