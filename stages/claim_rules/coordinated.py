@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from claimflow.stages.claim_rules.detached import (
+    NAMING,
     are_joined,
     is_negated,
     names_nothing,
@@ -13,6 +14,7 @@ from claimflow.stages.claim_rules.detached import (
 )
 from claimflow.stages.claim_rules.lexicon import (
     ARTICLES,
+    FIXED_PAIRS,
     INTRANSITIVE,
     indefinite_article,
     is_person_noun,
@@ -36,8 +38,13 @@ _TOGETHER: Final = word_set(
 """With these words a coordination says something of its members together."""
 _RECIPROCAL: Final = word_set(
     """met meet married marry divorced differ differed similar different equal separated merged
-    joined combined agree agreed compared mixed"""
+    joined combined agree agreed compared mixed separate separates distinguish distinguishes
+    exchange exchanges exchanged alternate alternates balance balances balanced compare compares
+    combine combines mix mixes match matches consist consists consisted consisting compose composed
+    comprise comprises comprised"""
 )
+_NOTHING: Final = word_set("no few hardly any little without every each neither")
+_OPPOSED: Final = word_set("equal opposite half different similar")
 _PAIRS: Final = frozenset({"both", "either", "neither"})
 _MIXED: Final = word_set(
     """mix mixture mixtures combination combinations relationship relationships relations war wars
@@ -47,8 +54,27 @@ _MIXED: Final = word_set(
     similarities interaction interactions link links connection"""
 )
 """Nouns that the members behind them make up together."""
+_COUNTED: Final = word_set("few only last first several")
 _SEVERAL: Final = word_set("number variety range series string lot list host")
 """In "a number of towns, including Rome" it is the towns of which Rome is an example."""
+_SHARES: Final = word_set(
+    """half most majority third thirds quarter quarters percent rest proportion share part"""
+)
+_UNITS: Final = word_set(
+    """kg kilogram kilograms g gram grams m metre metres meter meters km kilometre kilometres
+    kilometer kilometers cm mm feet foot inch inches mile miles pound pounds ounce ounces dollar
+    dollars euro euros cent cents pence year years month months week weeks day days hour hours
+    minute minutes second seconds point points percent degree degrees"""
+)
+"""Of "3 kg and 200 g" neither is claimed."""
+_LIMITS: Final = word_set("only just solely mostly mainly primarily exclusively as so too not")
+"""Adverbs that hold for all members behind them together, or for none."""
+_REFUSALS: Final = word_set(
+    """ban bans banned prohibit prohibits prohibited forbid forbids forbade forbidden eliminate
+    eliminates eliminated reject rejects rejected exclude excludes excluded remove removes removed
+    oppose opposes opposed"""
+)
+"""Verbs of which an object with two adjectives need not have each of them."""
 _COLOURS: Final = word_set(
     "black white red blue green yellow brown grey gray gold golden silver orange purple pink"
 )
@@ -65,8 +91,8 @@ _TIME_CASES: Final = frozenset({"", "in", "on", "during", "at", "since", "throug
 _FIXED_CASES: Final = word_set("between than until till")
 """Cases with which an adjunct belongs to another: "until 1995"."""
 _MOTION: Final = word_set(
-    """moved relocated returned went travelled traveled emigrated immigrated transferred promoted
-    elected inducted admitted appointed introduced sent exported deported exiled"""
+    """moved relocated returned travelled traveled emigrated immigrated transferred promoted
+    inducted admitted exported deported exiled"""
 )
 """Verbs whose "to" or "into" can be stated apart from the time."""
 _WITH_ARGUMENT: Final = word_set(
@@ -83,6 +109,7 @@ _TIME: Final = re.compile(
     re.VERBOSE,
 )
 _CLAUSE_TAGS: Final = frozenset({"VBD", "VBZ", "VBP", "VBG", "VBN"})
+_LATEST: Final = word_set("earliest latest least most")
 _MOST_ADJUNCTS: Final = 4
 
 
@@ -148,6 +175,7 @@ def divided(tree: Tree, chain: Sequence[int], own: frozenset[int]) -> list[Predi
     ]  # fmt: skip
     last = sorted(tree.subtrees(tail) & members[-1])
     transitive = any(tree.relation(n) in _OBJECTS for n in tail) and tree.is_verb(chain[-1])
+    bare = [_is_bare(tree, one, other) for one, other in pairwise(chain)]
     found = []
     for place, index in enumerate(chain):
         own_words = {
@@ -155,15 +183,19 @@ def divided(tree: Tree, chain: Sequence[int], own: frozenset[int]) -> list[Predi
             for n in members[place]
             if not (tree.relation(n) in ("cc", "cc:preconj") and tree.words[n].head in chain)
         }
-        following = chain[place + 1] if place + 1 < len(chain) else None
-        bare = following is not None and not any(
-            index < n < following and tree.relation(n) not in ("cc", "punct")
-            for n in tree.children[index]
-        )
-        lends = bare and transitive and tree.is_verb(index)
+        # "wrote, cut and sold the film", but not "broken, mended in May and sold in June"
+        lends = place < len(bare) and all(bare[place:]) and transitive and tree.is_verb(index)
         shares = lends and tree.lows[index] not in INTRANSITIVE
         found.append(Predicate(index, own_words, tree.tidied(last) if shares else []))
     return found
+
+
+def _is_bare(tree: Tree, index: int, following: int) -> bool:
+    """Whether nothing that a predicate governs stands between it and the following one."""
+    return not any(
+        index < n < following and tree.relation(n) not in ("cc", "punct")
+        for n in tree.children[index]
+    )
 
 
 # One predicate.
@@ -171,7 +203,10 @@ def divided(tree: Tree, chain: Sequence[int], own: frozenset[int]) -> list[Predi
 
 def statements(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
     """The statements of one predicate with its subject: for each example, member and adjunct."""
-    if is_negated(tree, predicate):
+    if is_negated(tree, predicate) or tree.lows[predicate] in NAMING:
+        return [pieces]
+    subject = tree.subject(predicate)
+    if subject is not None and (names_nothing(tree, subject) or _is_share(tree, subject)):
         return [pieces]
     if _is_reciprocal(tree, predicate):
         return _adjuncts(tree, predicate, pieces)
@@ -182,6 +217,11 @@ def statements(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
         for place in _places_of_predicate(tree, predicate, member)
         for statement in _adjuncts(tree, predicate, place)
     ]
+
+
+def _is_share(tree: Tree, subject: int) -> bool:
+    """Whether a subject is a part of several: "half of them are doctors and nurses"."""
+    return tree.lows[subject] in _SHARES or tree.texts[subject].endswith("%")
 
 
 def _is_reciprocal(tree: Tree, predicate: int) -> bool:
@@ -344,7 +384,7 @@ def _coordination(
         )
     ):
         return None
-    if _say_one_thing(tree, predicate, head, others):
+    if _say_one_thing(tree, predicate, head, others) or _are_fixed(tree, predicate, head, others):
         return None
     if not all(tree.is_contiguous(n) for n in others):
         return None
@@ -375,6 +415,27 @@ def _say_one_thing(tree: Tree, predicate: int, head: int, others: Sequence[int])
     # "his status as a hero and focus on war": his focus
     bare = any(not tree.has(n, "det", "nmod:poss", "case") for n in others)
     return bare and tree.relation(head) == "nmod" and _has_article(tree, head)
+
+
+def _are_fixed(tree: Tree, predicate: int, head: int, others: Sequence[int]) -> bool:
+    """Whether members are one thing by their words: "gin and tonic", "red and white"."""
+    members = [head, *others]
+    lows = [tree.lows[n] for n in members]
+    if any(pair in FIXED_PAIRS for pair in pairwise(lows)) or set(lows) & _COLOURS:
+        return True
+    limited = any(tree.lows[n] in _LIMITS for m in members for n in tree.of(m, "advmod"))
+    copula = tree.relation(head) == "xcomp" and tree.has(head, "cop")
+    subject = tree.subject(predicate)
+    # "The victims were men and women"
+    plural = head == predicate and tree.tag(head) == "NNS" and not tree.has(head, "det")
+    plural &= subject is not None and tree.tag(subject) == "NNS"
+    above = tree.words[head].head
+    gerund = above >= 0 and tree.tag(above) == "VBG"
+    # "writing novels and directing films", with films taken for a second object
+    lost = gerund and any(
+        tree.tag(c) == "VBG" for n in others for c in tree.of(n, "amod", "compound")
+    )
+    return limited or copula or plural or lost
 
 
 def _is_both(tree: Tree, index: int) -> bool:
@@ -421,6 +482,10 @@ def _are_alike(tree: Tree, predicate: int, members: Sequence[int]) -> bool:
         return False
     if head == predicate:
         return True
+    if any(tree.lows[n] in _UNITS for n in members):
+        return False
+    if tree.tag(head) in NAME_TAGS and any(_has_article(tree, n) for n in members[1:]):
+        return False  # "a professor at Yale and a judge"
     counted = [tree.has(n, "nummod") for n in members]
     if counted[0] and not all(counted):
         return False  # "two sons, Ann and Bo" are not two sons each
@@ -544,11 +609,15 @@ def _modified_noun(tree: Tree, predicate: int, here: frozenset[int]) -> int | No
     ones = [n for n in (predicate, *tree.of(predicate, "obl", "obj")) if tree.lows[n] == "one"]
     of_them = [n for one in ones for n in tree.of(one, "nmod") if n in here]
     if len(of_them) == 1 and [_case(tree, n) for n in of_them] == ["of"]:
-        return of_them[0]
+        noun = of_them[0]
+        counted = {tree.lows[n] for n in tree.subtree(noun) if n < noun} & _COUNTED
+        return None if counted or tree.has(noun, "nummod") else noun
     if _names(tree, predicate):
         return predicate
     objects = [n for n in tree.of(predicate, "obj", "xcomp") if n in here and n > predicate]
     if len(objects) != 1 or names_nothing(tree, objects[0]) or tree.has(objects[0], "nummod"):
+        return None
+    if tree.lows[predicate] in _REFUSALS:
         return None
     noun = objects[0]
     the = {tree.lows[n] for n in tree.of(noun, "det")} - {"a", "an"}
@@ -574,6 +643,8 @@ def _modified(tree: Tree, noun: int, pieces: Pieces) -> list[Pieces]:
     )
     colours = {tree.lows[n] for n in members} & _COLOURS
     other = any(n > noun or tree.tag(n) in ("NN", "NNS") for n in members)
+    if _are_one_kind(tree, noun, members):
+        return [pieces]
     preconj = tree.of(head, "cc:preconj") + tree.of(noun, "cc:preconj")
     whole = not all(_is_both(tree, n) for n in preconj)
     if not places or not claimed or colours or other or whole:
@@ -588,8 +659,8 @@ def _modified(tree: Tree, noun: int, pieces: Pieces) -> list[Pieces]:
         if member == head:
             own -= tree.subtrees(n for n in others if n not in group)
         words = tree.tidied(n for n in own if tree.relation(n) not in ("cc", "cc:preconj"))
-        if member != head and not tree.has(member, "advmod"):  # "the most gifted and famous"
-            words = [*tree.of(head, "advmod"), *words]
+        if member != head and not tree.has(member, "advmod") and tree.tag(member) == "JJ":
+            words = [*tree.of(head, "advmod"), *words]  # "the most gifted and famous"
         opening = before if member == head else again(before)
         if opening and opening[-1].low in ARTICLES:
             article = indefinite_article(tree.texts[words[0]])
@@ -597,6 +668,23 @@ def _modified(tree: Tree, noun: int, pieces: Pieces) -> list[Pieces]:
         closing = rest if others[-1] in group else again(rest)
         found.append([*joined(opening, tree.pieces(words)), *closing])
     return found
+
+
+def _are_one_kind(tree: Tree, noun: int, members: Sequence[int]) -> bool:
+    """Whether the adjectives of a noun are not said one by one: "no clear and simple rules"."""
+    lows = [tree.lows[n] for n in members]
+    if any(pair in FIXED_PAIRS for pair in pairwise(lows)) or set(tree.lows) & _TOGETHER:
+        return True
+    span = range(min(tree.subtree(members[0])), max(members) + 2)
+    before = {tree.lows[n] for n in tree.subtree(noun) if n < members[0]}
+    if before & _NOTHING or set(lows) & _OPPOSED:
+        return True
+    # "Swedish-born and London-based"
+    return any(
+        tree.texts[n] == "-" and not (n - 1 in members and n + 1 in members)
+        for n in span
+        if 0 < n < len(tree.texts) - 1
+    )
 
 
 def _hyphenated(tree: Tree, members: Sequence[int]) -> list[list[int]]:
@@ -638,7 +726,8 @@ def _places_of_predicate(tree: Tree, predicate: int, pieces: Pieces) -> list[Pie
         return [pieces]
     opening = pieces[: _places(tree, pieces, frozenset(articles))[0]]
     if at:
-        opening = joined(opening, tree.pieces([articles[0], predicate]))
+        kind = tree.of(predicate, "det", "amod", "compound")
+        opening = joined(opening, tree.pieces([*(n for n in kind if n < predicate), predicate]))
     apart = found if len(found) == 1 else found[1:]
     out = set(_places(tree, pieces, tree.subtrees(apart)))
     main = trimmed(piece for place, piece in enumerate(pieces) if place not in out)
@@ -680,6 +769,7 @@ def _has_free_adjuncts(tree: Tree, predicate: int, here: frozenset[int]) -> bool
     ):
         return False
     clauses = tree.of(predicate, "ccomp", "xcomp", "advcl", "parataxis", "csubj")
+    clauses += [n for n in tree.conjuncts(predicate) if tree.is_verb(n)]
     if any(n > predicate and n in here for n in clauses):
         return False
     return not {tree.lows[n] for n in tree.children[predicate]} & (_SCOPED | _TOGETHER)
@@ -700,6 +790,8 @@ def _free_adjuncts(tree: Tree, predicate: int, here: frozenset[int]) -> list[int
         if index < predicate or index not in here or tree.in_brackets(index):
             continue
         case = _case(tree, index)
+        if {tree.lows[n] for n in tree.children[index]} & _LATEST or tree.lows[index] in _LATEST:
+            return []
         time = _is_time(tree, index)
         if case in _FIXED_CASES or (time and case not in _TIME_CASES):
             return []

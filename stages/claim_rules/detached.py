@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Final, Literal, NamedTuple
 
-from claimflow.stages.claim_rules.lexicon import ARTICLES, NEGATIONS
+from claimflow.stages.claim_rules.lexicon import ARTICLES, NEGATIONS, is_person_noun
 from claimflow.stages.claim_rules.trees import NAME_TAGS, NOUN_TAGS, Tree
 from claimflow.stages.text.word_lists import word_set
 
@@ -78,8 +78,12 @@ PAST_OF_GERUND: Final = dict(
 )
 """Gerunds that become a past form where they are a statement of their own."""
 
+_IMAGINED: Final = word_set(
+    """dreamed dreamt dreams plan plans planned imagine imagined hoped hopes search searched wants
+    wanted seek sought looking"""
+)
 _ATTENDED: Final = word_set("attended entered joined visited left")
-_NAMING: Final = word_set("called named titled entitled nicknamed dubbed")
+NAMING: Final = word_set("called named titled entitled nicknamed dubbed")
 _BECOME: Final = word_set("become becomes became")
 _RELATIVE_TAGS: Final = ("WP", "WDT", "WP$", "WRB")
 _PLACE_CASES: Final = word_set("in at on to from near into")
@@ -113,6 +117,8 @@ def detached_parts(tree: Tree, clause: int, allowed: Collection[int]) -> list[De
 
 def is_negated(tree: Tree, clause: int) -> bool:
     """Whether a clause, or a noun phrase of it, is negated."""
+    if tree.lows[clause] in ("unlikely", "impossible"):
+        return True
     own = {clause, *tree.children[clause]}
     for part in tree.of(clause, "obj", "obl", "nsubj", "nsubj:pass", "advmod"):
         own.update(tree.children[part])
@@ -123,6 +129,8 @@ def names_nothing(tree: Tree, noun: int) -> bool:
     """Whether a noun phrase names nothing in particular: "no player", "every town"."""
     determiners = {tree.lows[index] for index in tree.of(noun, "det")}
     if determiners & (_NEGATIVE_PRONOUNS | _QUANTIFIERS):
+        return True
+    if not determiners and {tree.lows[n] for n in tree.of(noun, "amod")} & {"few", "little"}:
         return True
     return tree.lows[noun] in _NEGATIVE_PRONOUNS
 
@@ -305,8 +313,8 @@ def _is_participle(tree: Tree, node: int, head: int, clause: int) -> bool:
         return False
     if tree.has(node, "mark", "nsubj", "aux") or _begins_relative(tree, node):
         return False
-    if tree.lows[node] in _NAMING and _is_indefinite(tree, head):
-        return any(tree.tag(n) in NAME_TAGS for n in tree.subtree(node))
+    if tree.lows[node] in NAMING and _is_indefinite(tree, head):
+        return _names_one(tree, node, clause)
     if (
         tree.has(clause, "cop")
         and head != clause
@@ -316,6 +324,16 @@ def _is_participle(tree: Tree, node: int, head: int, clause: int) -> bool:
         # In "a song by the band Slade, released in 1973" it is the song.
         return is_nominal_predicate(tree, head, clause)
     return _comma_before(tree, node) or _describes_predicate(tree, head, clause)
+
+
+def _names_one(tree: Tree, node: int, clause: int) -> bool:
+    """Whether "called ..." names a thing that there is: not in "did not buy a boat called ..."."""
+    modal = any(tree.tag(n) == "MD" for n in tree.auxiliaries(clause))
+    own = tree.subtree(node)
+    another = any(tree.relation(n) == "conj" and tree.has(n, "det") for n in own)
+    named = any(tree.tag(n) in NAME_TAGS for n in own)
+    imagined = tree.lows[clause] in _IMAGINED
+    return named and not (modal or another or imagined or is_negated(tree, clause))
 
 
 def _begins_relative(tree: Tree, node: int) -> bool:
@@ -374,8 +392,10 @@ def _is_opening(tree: Tree, node: int, subject: int) -> bool:
 
 def _gerund_kind(tree: Tree, node: int, clause: int, subject: int) -> Kind | None:
     """What a gerund is whose subject is that of the clause, and which tells what happened."""
-    if _is_making(tree, node, clause):
+    if made_of_subject(tree, node, clause) is not None:
         return "making"
+    if is_negated(tree, node) or any(tree.lows[n] in _MADE for n in tree.of(node, "obj", "iobj")):
+        return None
     gerunds = [node, *(n for n in tree.conjuncts(node) if tree.tag(n) == "VBG")]
     if not all(tree.lows[n] in PAST_OF_GERUND for n in gerunds):
         return None
@@ -393,15 +413,42 @@ def _gerund_kind(tree: Tree, node: int, clause: int, subject: int) -> Kind | Non
     return "after" if marks == ["after"] and node < subject else None
 
 
-def _is_making(tree: Tree, node: int, clause: int) -> bool:
-    """Whether the subject becomes a noun: "..., making it the largest port"."""
-    made, what = tree.of(node, "obj", "iobj"), tree.of(node, "xcomp", "obj")
-    pronoun = len(made) > 0 and tree.lows[made[0]] in ("him", "her", "it", "them")
-    noun = [n for n in what if n > made[0] and tree.tag(n) in (*NOUN_TAGS, "CD")] if pronoun else []
-    if tree.lows[node] != "making" or len(noun) != 1 or is_negated(tree, clause):
-        return False
-    bare = not tree.has(node, "advmod", "mark", "conj", "advcl")
-    return node > clause and _comma_before(tree, node) and bare
+def made_of_subject(tree: Tree, node: int, clause: int) -> int | None:
+    """What the subject is in "..., making it the largest port"; None where it may be another.
+
+    The pronoun must agree with the subject, and with no object or owner in the clause.
+    """
+    pronouns = [n for n in tree.of(node, "obj", "iobj") if tree.lows[n] in _MADE]
+    subject = tree.subject(clause)
+    if tree.lows[node] != "making" or len(pronouns) != 1 or subject is None:
+        return None
+    what = [n for n in tree.of(node, "xcomp", "obj") if n > pronouns[0]]
+    whole = is_negated(tree, clause) or tree.has(node, "advmod", "mark", "conj", "advcl")
+    if len(what) != 1 or tree.tag(what[0]) not in (*NOUN_TAGS, "CD") or whole:
+        return None
+    others = tree.of(clause, "obj", "iobj", "obl:agent")
+    others += [n for noun in (subject, *others) for n in tree.of(noun, "nmod:poss")]
+    pronoun = tree.lows[pronouns[0]]
+    if not _agrees(tree, subject, pronoun) or any(_agrees(tree, n, pronoun) for n in others):
+        return None
+    return what[0] if node > clause and _comma_before(tree, node) else None
+
+
+_MADE: Final = word_set("him her it them")
+
+
+def _agrees(tree: Tree, noun: int, pronoun: str) -> bool:
+    """Whether a pronoun may stand for a noun or a pronoun."""
+    low, tag = tree.lows[noun], tree.tag(noun)
+    person = is_person_noun(low) or low in ("he", "she", "his", "her")
+    plural = tag in ("NNS", "NNPS") or low in ("they", "their") or tree.has(noun, "conj")
+    if pronoun == "them":
+        return plural
+    if pronoun == "it":
+        return not (plural or person) and low not in ("i", "you", "we", "my", "your", "our")
+    if low in ("he", "his", "she", "her"):
+        return (low in ("he", "his")) == (pronoun == "him")
+    return not plural and (person or tag == "NNP")
 
 
 # Which noun a relative clause is about.
@@ -443,7 +490,7 @@ def noun_phrase(tree: Tree, noun: int, part: int) -> list[int]:
 _OUTSIDE: Final = frozenset(
     {
         *("acl:relcl", "acl", "case", "cc", "conj", "cop", "nsubj", "nsubj:pass", "advmod"),
-        *("advcl", "parataxis", "aux", "mark", "obl"),
+        *("advcl", "parataxis", "aux", "mark", "obl", "cc:preconj"),
     }
 )
 
@@ -453,7 +500,7 @@ def _belongs(tree: Tree, noun: int, child: int) -> bool:
         return not any(tree.texts[n] in (",", "(") for n in range(noun + 1, child))
     if tree.in_brackets(child):
         return False
-    if tree.relation(child) == "acl" and tree.lows[child] in _NAMING:
+    if tree.relation(child) == "acl" and tree.lows[child] in NAMING:
         return True  # "molecules called nucleotides"
     return tree.relation(child) not in _OUTSIDE and tree.texts[child] not in (",", ".", ";", ":")
 

@@ -109,6 +109,7 @@ FIXED_PAIRS: Final = frozenset(
     for pair in (
         "rock-roll black-white bed-breakfast research-development trial-error give-take "
         "cause-effect profit-loss back-forth pros-cons salt-pepper cat-mouse question-answer "
+        "gin-tonic fish-chips public-private hot-cold sweet-sour "
         "science-technology arts-crafts search-rescue supply-demand"
     ).split()
 )

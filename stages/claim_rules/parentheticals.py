@@ -138,7 +138,7 @@ def birth(clause: Clause) -> Parenthetical | None:
         if token.tag in FINITE:
             return None
         if token.tag == "parenthesis" and index and clause[index - 1].tag == "name":
-            if not token.text.startswith("(born "):
+            if not token.text.startswith("(born ") or not _is_one_person(clause[:index]):
                 return None
             main = (*clause[:index], *clause[index + 1 :])
             inner = _inside(token)
@@ -146,6 +146,19 @@ def birth(clause: Clause) -> Parenthetical | None:
                 main, (*without_positions(clause[:index]), inserted_token("was", "be"), *inner)
             )
     return None
+
+
+_PARTICLES: Final = frozenset("da de del della den der di du la le ten ter van von y zu".split())
+_NO_NAMES: Final = frozenset(
+    """according among as besides both despite either except following if including like named
+    neither nor only since together unlike when while with""".split()
+)
+
+
+def _is_one_person(names: Clause) -> bool:
+    """Whether words are nothing but a name: not "The son of Ann Lee", not "Unlike Ann Lee"."""
+    parts = all(token.tag == "name" or token.low in _PARTICLES for token in names)
+    return parts and names[0].low not in _NO_NAMES
 
 
 def _inside(parenthesis: Token) -> Clause:

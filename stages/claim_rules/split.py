@@ -18,12 +18,18 @@ from claimflow.stages.claim_rules.detached import (
     detached_parts,
     has_number,
     is_nominal_predicate,
+    made_of_subject,
     nearest_noun,
     noun_phrase,
     place_noun,
     relative_pronoun,
 )
-from claimflow.stages.claim_rules.lexicon import ARTICLES, EVENT_PARTICIPLES, possessive
+from claimflow.stages.claim_rules.lexicon import (
+    ARTICLES,
+    EVENT_PARTICIPLES,
+    is_person_noun,
+    possessive,
+)
 from claimflow.stages.claim_rules.trees import (
     FINITE_TAGS,
     NAME_TAGS,
@@ -94,7 +100,7 @@ def _is_statement(tree: Tree) -> bool:
     finite = tree.finite(tree.root)
     if finite is None or ":" in tree.texts[:finite]:  # "Mandela: Long Walk to Freedom is ..."
         return False
-    if any(pair in _OF_SEVERAL for pair in pairwise(tree.lows)):
+    if any(pair in _OF_SEVERAL or pair == ("not", "only") for pair in pairwise(tree.lows)):
         return False
     words = range(len(tree.words))
     if any(_may_hang_deeper(tree, n) or _passes_a_verb(tree, n) for n in words):
@@ -139,6 +145,9 @@ def _breaks_off(tree: Tree, claim: Pieces) -> bool:
     """Whether a claim lacks a bracket, or ends as no sentence does, and this one does not."""
     texts = [piece.text for piece in claim]
     if texts.count("(") != texts.count(")"):
+        return True
+    lows = [piece.low for piece in claim]
+    if any(piece.low == "both" and piece.tag == "CC" for piece in claim) and "and" not in lows:
         return True
     last = claim[-1]
     whole = tree.words[-1].end if tree.texts[-1].isalnum() else tree.words[-2].end
@@ -244,7 +253,7 @@ class _Splitter:
                 past = [] if tree.lows[node].endswith("ed") else [added("had", "VBD")]
                 self.add_clause(node, words - having, subject, past)
             case "making":
-                named = max(tree.of(node, "xcomp", "obj"))
+                named = made_of_subject(tree, node, clause) or node
                 be = self._be(named, clause, plural=tree.is_plural(clause))
                 words = tree.subtree(named)
                 self.claims.append(joined([*subject, be], tree.pieces(tree.tidied(words))))
@@ -279,7 +288,9 @@ class _Splitter:
         tree = self.tree
         if is_nominal_predicate(tree, part.head, clause) and tree.subject(clause) is not None:
             return subject, tree.is_plural(clause)
-        return self._noun(part.head, part.node), tree.is_plural_noun(part.head)
+        # Of a coordination the noun alone is repeated.
+        plural = tree.tag(part.head) in ("NNS", "NNPS") or tree.lows[part.head] == "they"
+        return self._noun(part.head, part.node), plural
 
     def _noun(self, noun: int, part: int) -> Pieces:
         """A noun phrase to be repeated, without its `part`; "a city" is then "the city"."""
@@ -342,6 +353,9 @@ class _Splitter:
         own, outer = tree.subject(node), tree.subject(clause)
         if own is None or outer is None or tree.lows[own] not in ("he", "she", "they"):
             return []
+        person = tree.tag(outer) in NAME_TAGS or is_person_noun(tree.lows[outer])
+        if tree.lows[own] != "they" and not person:
+            return []
         elsewhere = tree.subtree(outer) | tree.subtree(head) | tree.subtree(node)
         names = any(tree.tag(n) in NAME_TAGS for n in range(len(tree.words)) if n not in elsewhere)
         return [] if names or tree.tag(outer) == "PRP" else subject
@@ -364,6 +378,8 @@ class _Splitter:
             self.claims.append([*joined(opening, about), *tree.pieces(clause[place:])])
         elif low in ("where", "when"):
             case = next((tree.lows[n] for n in tree.of(head, "case")), "at")
+            # "in the bed" behind "a doctor, who spoke" would be where she spoke.
+            self.certain &= sum(tree.tag(n) in FINITE_TAGS for n in words) < 2
             there = [added(case if case in _KEPT_CASES else "in", "IN"), *again(about)]
             rest = tree.pieces(tree.tidied(words - {pronoun}))
             self.claims.append(joined(joined(named, rest), there))

@@ -187,8 +187,10 @@ class Tree:
         kept = self._trimmed(self._with_hyphens(sorted(indices)))
         tidy: list[int] = []
         for index in kept:
-            gap = bool(tidy) and any(n in gone for n in range(tidy[-1] + 1, index))
-            if gap and self.texts[index] in _INNER_MARKS:
+            left_out = [n for n in range(tidy[-1] + 1, index) if n in gone] if tidy else []
+            gap = bool(left_out)
+            bracketed = gap and self.texts[left_out[0]] == "("  # "Ann (born 1951), Bo and Eva"
+            if gap and self.texts[index] in _INNER_MARKS and not bracketed:
                 continue
             if gap and self.texts[tidy[-1]] in _INNER_MARKS | {"("}:
                 tidy.pop()
@@ -244,7 +246,7 @@ def _mended(words: Sequence[Word], lows: Sequence[str]) -> Sequence[Word]:
     mended = list(words)
     for index in _opening(words):
         mended[index] = words[index]._replace(head=0)
-    for index, noun in (_examples(words, lows) | _years(words)).items():
+    for index, noun in (_examples(words, lows) | _bracketed(words)).items():
         relation = "nmod" if words[index].relation == "obl" else words[index].relation
         mended[index] = words[index]._replace(head=_name_head(words, noun), relation=relation)
     for index, clause in _behind_relatives(words).items():
@@ -303,15 +305,16 @@ def _behind_relatives(words: Sequence[Word]) -> dict[int, int]:
     return found
 
 
-def _years(words: Sequence[Word]) -> dict[int, int]:
-    """Where numbers in brackets hang: on the noun before the bracket."""
-    return {
-        index: index - 2
-        for index in range(2, len(words) - 1)
-        if (words[index - 1].tag, words[index].tag) == ("-LRB-", "CD")
-        and words[index + 1].tag == "-RRB-"
-        and words[index - 2].tag in NOUN_TAGS
-    }
+def _bracketed(words: Sequence[Word]) -> dict[int, int]:
+    """Where years and participles in brackets hang: on the noun before the bracket."""
+    found = {}
+    for index in range(2, len(words) - 1):
+        noun = words[index - 1].tag == "-LRB-" and words[index - 2].tag in NOUN_TAGS
+        year = words[index].tag == "CD" and words[index + 1].tag == "-RRB-"
+        participle = words[index].tag == "VBN" and words[index].relation == "acl"
+        if noun and (year or participle):
+            found[index] = index - 2
+    return found
 
 
 def _examples(words: Sequence[Word], lows: Sequence[str]) -> dict[int, int]:

@@ -22,7 +22,7 @@ def inputs(*words: int) -> dict[str, Any]:
 
 
 def model(path: Path = TINY, gives: Shape = THREE) -> OnnxModel:
-    return OnnxModel(path, gives, "it must give otherwise", threads=1)
+    return OnnxModel(path, [gives], "it must give otherwise", threads=1)
 
 
 def message(path: Path, *words: int, gives: Shape = THREE) -> str:

@@ -323,6 +323,43 @@ SPLIT = [
         ],
     ),
     (
+        "The son of Hugo Lind (born 1951) plays the cello.",
+        ["The son of Hugo Lind plays the cello.", "Hugo Lind was born 1951."],
+    ),
+    (
+        "Members include Ann Lee (born 1951), Bo Berg (born 1960) and Karl Lind.",
+        [
+            "Members include Ann Lee, Bo Berg and Karl Lind.",
+            "Ann Lee was born 1951.",
+            "Bo Berg was born 1960.",
+        ],
+    ),
+    (
+        "She is an assistant professor of physics at Yale University.",
+        [
+            "She is an assistant professor of physics.",
+            "She is an assistant professor at Yale University.",
+        ],
+    ),
+    (
+        "The tower was struck by lightning and partly destroyed, rebuilt in 1760 and demolished "
+        "in 1901.",
+        [
+            "The tower was struck by lightning.",
+            "The tower was partly destroyed.",
+            "The tower was rebuilt in 1760.",
+            "The tower was demolished in 1901.",
+        ],
+    ),
+    (
+        "The record was held by a sniper, Craig Hall, who made a shot in 2009.",
+        [
+            "The record was held by a sniper.",
+            "The sniper was Craig Hall.",
+            "The sniper made a shot in 2009.",
+        ],
+    ),
+    (
         "She is a co-owner of a studio called Red Door.",
         ["She is a co-owner of a studio.", "The studio is called Red Door."],
     ),
@@ -418,6 +455,37 @@ def test_coordinations_and_parentheticals_are_split(sentence: str, expected: lis
 
 
 WHOLE = [
+    # Another noun may be meant by the pronoun.
+    "The firm hired Ann, making her its first female director.",
+    "Police arrested Bo, making him the fourth suspect in the case.",
+    "The storm killed 90 people, making it the deadliest in history.",
+    # Members together, or none of them.
+    "It weighs 3 kg and 200 g.",
+    "Half of the guests were doctors and nurses.",
+    "The victims were men and women.",
+    "The flag is red and white.",
+    "Water consists of hydrogen and oxygen.",
+    "She ordered a gin and tonic and a beer.",
+    "It has no clear and simple rules.",
+    "Nobody sold old and rare coins.",
+    "The law prohibits cruel and unusual punishment.",
+    "The drug is unlikely to cause nausea and vomiting.",
+    "The drug not only reduces pain but also improves sleep.",
+    "Patients should take aspirin only with food and water.",
+    "He is believed to be a doctor and a lawyer.",
+    "The tool separates hot and cold water.",
+    "They formed a public and private partnership.",
+    "He moved to Bergen in 1990 at the earliest.",
+    "She is a Swedish-born and London-based designer.",
+    "She is as gifted and famous as her sister.",
+    "It is one of only two large and old churches in the town.",
+    "She did not buy a boat called Sea Star.",
+    "He may have founded a town called Hope.",
+    "If Hugo Lind (born 1951 in Lund) wins, he will be the oldest champion.",
+    # What a word belongs to is not certain.
+    "He wakes up in a bed, where he finds a doctor, who tells him that he had been in a fight.",
+    "She is known for writing novels and directing films.",
+    "He has released two albums, Rain in 2017 and Snow in 2019.",
     "She wrote two novels, both of which won prizes.",
     'Focus is best known for its hits "Hocus Pocus" and "Sylvia," both of which feature vocals.',
     "The band had Ann on drums; Bo on bass; and Cy on flute.",
