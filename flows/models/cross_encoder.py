@@ -20,6 +20,7 @@ from claimflow.flows.models.folders import (
 )
 from claimflow.flows.models.onnx import (
     INPUTS,
+    Least,
     Numbers,
     OnnxModel,
     Shape,
@@ -91,6 +92,13 @@ class CrossEncoder:
     def identity(self) -> dict[str, str | int | float]:
         """Everything that could change a judgement; known without loading the model."""
         return {**self._folder.identity(), "windows": WINDOWS_VERSION}
+
+    def check(self) -> None:
+        """Raise `InputError` where template, words and window do not suit the tokenizer.
+
+        The model itself is not loaded.
+        """
+        self._session.room()
 
     def judge(self, pairs: Sequence[Pair]) -> Mapping[Pair, Judgement]:
         """One judgement per distinct pair; its span is the window that decided."""
@@ -214,7 +222,11 @@ class _Session:
         special = sorted((one.content for one in added if one.special), key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, special)) or r"(?!)")
         self._words = list(self._first_tokens()) if folder.form.read == "words" else []
-        self._models = list(_load(folder, threads))
+        self._threads = threads
+
+    @cached_property
+    def _models(self) -> list[OnnxModel]:
+        return list(_load(self._folder, self._words, self._threads))
 
     def tokens(self, text: str) -> list[Span]:
         """The characters of each token of a text, in order."""
@@ -232,12 +244,11 @@ class _Session:
 
         Raises `InputError` where the template leaves no room.
         """
-        window = self._folder.max_length
-        room = window - len(self._read(Pair("", "")).encoding.ids)
-        if room < _LEAST_ROOM:
-            what = f"its window of {window} tokens has no room for premise and claim"
+        window, template = self._folder.max_length, len(self._read(Pair("", "")).encoding.ids)
+        if window - template < _LEAST_ROOM:
+            what = f"the template alone has {template} tokens of a window of {window}"
             self._refuse(what, "write a larger `window` in the section entailment")
-        return room
+        return window - template
 
     def probabilities(self, pairs: Sequence[Pair]) -> dict[Pair, tuple[float, ...]]:
         """The probability of each answer for each distinct pair, in the order of the answers.
@@ -358,20 +369,23 @@ def _softmax(logits: Numbers) -> Numbers:
     return shares
 
 
-def _load(folder: CrossEncoderFolder, threads: int | None) -> Iterator[OnnxModel]:
-    """The model of a folder, or its encoder and its decoder."""
+def _load(
+    folder: CrossEncoderFolder, words: Sequence[int], threads: int | None
+) -> Iterator[OnnxModel]:
+    """The model of a folder, or its encoder and its decoder; `words` are tokens that it says."""
     labels, read, answers = len(folder.labels), folder.form.read, folder.form.answers
     encoder, *decoders = folder.models
-    named = "`answer`" if answers else "id2label"
-    hint = f"it must give batch and {labels} numbers, as {named} has it"
-    shapes: list[Shape] = [(None, labels)]
-    each_token: Shape = (None, None, labels)
+    named = "the template or `answer`" if answers else "id2label"
+    hint = f"it must give a text {labels} numbers, as {named} has it"
+    of_text: Shape = (None, labels)
+    of_tokens: Shape = (None, None, labels)
+    shapes: list[Shape] = [of_text]
     if read == "words":
-        shapes, hint = [(None, None, None)], "it must give batch, tokens and words"
-    elif read == "tokens":
-        shapes, hint = [each_token], f"it must give batch, tokens and {labels} numbers"
-    elif answers:
-        shapes.append(each_token)
+        shapes, hint = [(None, None, Least(max(words) + 1))], "it must give a number for each word"
+    elif read == "tokens" or folder.form.each_token:
+        shapes, hint = [of_tokens], f"it must give {labels} numbers for each token"
+    elif answers and folder.form.each_token is None:
+        shapes.append(of_tokens)
     if decoders:
         vectors = "it must give batch, tokens and numbers"
         yield OnnxModel(encoder, [(None, None, None)], vectors, threads=threads)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Container
+from collections.abc import Collection, Container
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -39,8 +39,8 @@ _PLAIN: Final = Form()
 
 _LABEL_HINT: Final = (
     'give id2label with entailment and neutral, or not_entailment, as in {"0": "entailment", '
-    '"1": "neutral", "2": "contradiction"}; or in the pipeline an answer, as in '
-    "{outputs: [entailed, neutral, contradicted]}"
+    '"1": "neutral", "2": "contradiction"}; or in the pipeline the template of the model, or an '
+    "answer, as in {outputs: [entailed, neutral, contradicted]}"
 )
 
 _MAX_WINDOW: Final = 512
@@ -134,13 +134,24 @@ def weight_files(model: str) -> tuple[str, ...]:
 def _find_models(folder: Path, form: Form, faults: list[Fault]) -> tuple[Path, ...]:
     possible = [*MODEL_FILES, *ENCODER_DECODER_FILES]
     possible += [f"onnx/{name}" for name in ENCODER_DECODER_FILES]
-    found = model_files({name for name in possible if (folder / name).is_file()}, form)
+    there = {name for name in possible if (folder / name).is_file()}
+    found = model_files(there, form)
     if not found:
-        hint = "put a cross-encoder there in ONNX format"
-        if form.read == "words":
-            hint += f"; or {' and '.join(ENCODER_DECODER_FILES)}"
-        faults.append(Fault(str(folder / MODEL_FILES[0]), "no such file", hint))
+        faults.append(_missing_model(folder, form, there))
     return tuple(folder / name for name in found)
+
+
+def _missing_model(folder: Path, form: Form, there: Collection[str]) -> Fault:
+    parts = {Path(name).name for name in there}
+    pair = " and ".join(ENCODER_DECODER_FILES)
+    if form.read != "words" and parts:
+        hint = f"a model of {pair} says words: name its template, or `answer: {{words: ...}}`"
+        return Fault(str(folder / MODEL_FILES[0]), "no such file", hint)
+    missing = [name for name in ENCODER_DECODER_FILES if parts and name not in parts]
+    hint = "put a cross-encoder there in ONNX format"
+    if form.read == "words":
+        hint += f"; or {pair}"
+    return Fault(str(folder / (missing or MODEL_FILES)[0]), "no such file", hint)
 
 
 def output_labels(config: dict[str, Any]) -> tuple[Label, ...]:

@@ -116,8 +116,8 @@ def _check_labels(model: HubModel, place: str, path: Path) -> None:
     if not isinstance(config, dict) or not output_labels(config):
         found = describe_outputs(config) if isinstance(config, dict) else "it is no JSON object"
         hint = (
-            "take a model that names entailment and neutral, or not_entailment; or say what they "
-            "mean, as in answer: {outputs: [entailed, neutral, contradicted]}"
+            "take a model that names entailment and neutral, or not_entailment; or write its "
+            "template, or what they mean: answer: {outputs: [entailed, neutral, contradicted]}"
         )
         raise InputError([Fault(place, f"{_CONFIG} of {model}: {found}", hint)])
 

@@ -22,6 +22,10 @@ class LocalEntailmentModel(EntailmentModel, Protocol):
         """Everything that could change a judgement; known without loading the model."""
         ...
 
+    def check(self) -> None:
+        """Raise `InputError` where its settings do not suit its files, as far as that is cheap."""
+        ...
+
     @property
     def languages(self) -> frozenset[str] | None:
         """The languages that it was taught, as `language_of` names them; None for any."""
@@ -58,6 +62,9 @@ class UnfetchedModel:
 
     def __init__(self, model: HubModel) -> None:
         self.identity: dict[str, str | int | float] = {"name": str(model), "files": "not fetched"}
+
+    def check(self) -> None:
+        """Nothing is known yet."""
 
     def judge(self, _: Sequence[Pair], /) -> Mapping[Pair, Judgement]:
         """No judgement for any pair."""

@@ -4,7 +4,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,13 @@ INPUTS: Final = ("input_ids", "attention_mask", "token_type_ids")
 """The inputs a model may have, each of shape (batch, tokens); it need not have all."""
 
 
-Shape = tuple[int | None, ...]
+class Least(NamedTuple):
+    """A size of a dimension that is large enough."""
+
+    size: int
+
+
+Shape = tuple[int | Least | None, ...]
 """The sizes of an array's dimensions; None is any size."""
 
 
@@ -77,7 +83,9 @@ class OnnxModel:
         try:
             outputs = self._session.run([first], {name: inputs[name] for name in self._inputs})
         except Exception as error:
+            tokens = next(iter(inputs.values())).shape[1]
             hint = "it must take any batch of what its tokenizer makes, up to its window"
+            hint += f"; it had texts of {tokens} tokens"
             self._refuse(f"fails ({_one_line(error)})", hint)
         found: Numbers = outputs[0]
         self._check_shape(found.shape)
@@ -96,7 +104,9 @@ class OnnxModel:
 def _fits(shape: Sequence[Any], wanted: Shape) -> bool:
     # Names stand for sizes that are not known yet.
     return len(shape) == len(wanted) and all(
-        None in (size, found) or isinstance(found, str) or size == found
+        None in (size, found)
+        or isinstance(found, str)
+        or (found >= size.size if isinstance(size, Least) else size == found)
         for size, found in zip(wanted, shape, strict=True)
     )
 

@@ -134,7 +134,9 @@ class Network:
             for sentence, spans in words.items()
         }
         distinct = list(dict.fromkeys(text for found in texts.values() for text in found))
-        encodings = self._tokenizer.encode_batch(distinct, add_special_tokens=False)
+        # A half of a surrogate pair is no text to a tokenizer.
+        readable = [text.encode(errors="replace").decode() for text in distinct]
+        encodings = self._tokenizer.encode_batch(readable, add_special_tokens=False)
         pieces = {
             text: encoding.ids or [_UNKNOWN]
             for text, encoding in zip(distinct, encodings, strict=True)

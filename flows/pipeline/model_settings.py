@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     WithJsonSchema,
@@ -17,6 +18,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from claimflow.flows.errors import nearest
 from claimflow.flows.files import path_exists
 from claimflow.flows.pipeline.verifier_forms import (
     CLAIM,
@@ -291,20 +293,22 @@ class OnnxEncoder(YamlModel):
 class Answer(YamlModel):
     """What the answers of an entailment model mean; one of the three."""
 
-    outputs: Annotated[list[Label], Field(min_length=1)] | None = None
+    outputs: list[Label] | None = None
     """The meaning of each of the model's outputs, in order: entailed, neutral, contradicted. A
     single one, [entailed], is the log odds."""
-    words: Annotated[dict[str, Label], Field(min_length=2)] | None = None
+    words: dict[str, Label] | None = None
     """The meaning of each word that the model may say next, for example {"Yes": entailed,
     "No": neutral}."""
-    tokens: Annotated[list[Label], Field(min_length=2)] | None = None
+    tokens: list[Label] | None = None
     """The meaning of each output that the model has for every token of the claim, in order."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        given = [name for name in ("outputs", "words", "tokens") if getattr(self, name)]
+        given = [one for one in (self.outputs, self.words, self.tokens) if one is not None]
         if len(given) != 1:
             raise ValueError("give one of outputs, words and tokens")
+        if self.words and not all(map(str.strip, self.words)):
+            raise ValueError("name words that have a letter or a digit")
         meanings = [label for _, label in self.answers()]
         one_output = self.outputs == ["entailed"]
         if len(set(meanings)) != len(meanings) or not (
@@ -324,16 +328,32 @@ class Answer(YamlModel):
         return in_order(tuple(self.outputs or self.tokens or ()))
 
 
-def _check_template(template: str | tuple[str, str]) -> str | tuple[str, str]:
-    if isinstance(template, str) and template in KNOWN_FORMS:
-        return template
-    texts = "".join(template)
-    if texts.count(PREMISE) == texts.count(CLAIM) == 1:
-        return template
-    known = ", ".join(sorted(KNOWN_FORMS))
-    raise ValueError(
-        f"name one of {known}; or write a text, or two, with {PREMISE} and {CLAIM} once each"
-    )
+def _check_template(template: Any) -> str | tuple[str, str]:
+    texts = [template] if isinstance(template, str) else template
+    pair = isinstance(texts, list | tuple) and len(texts) <= 2
+    if not pair or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"write a text in quotes, or a list of two, with {_ONCE_EACH}")
+    if len(texts) == 1 and "{" not in texts[0]:
+        if texts[0] in KNOWN_FORMS:
+            return str(texts[0])
+        near = nearest(texts[0].lower(), KNOWN_FORMS)
+        meant = f"did you mean {near!r}? " if near else ""
+        known = ", ".join(sorted(KNOWN_FORMS))
+        raise ValueError(f"{meant}name one of {known}; or write a text, or two, with {_ONCE_EACH}")
+    for place in (PREMISE, CLAIM):
+        if (count := sum(text.count(place) for text in texts)) != 1:
+            raise ValueError(f"write {_ONCE_EACH}; {place} is in it {count} times")
+    return texts[0] if len(texts) == 1 else (texts[0], texts[1])
+
+
+_ONCE_EACH: Final = f"{PREMISE} and {CLAIM} once each"
+
+_TEMPLATE_SCHEMA: Final = {
+    "anyOf": [
+        {"type": "string"},
+        {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2},
+    ]
+}
 
 
 class OnnxCrossEncoder(YamlModel):
@@ -342,7 +362,14 @@ class OnnxCrossEncoder(YamlModel):
     model: str
     """A folder with an ONNX cross-encoder for entailment, relative to this file; or a model of
     the Hugging Face Hub as owner/name or owner/name@revision, where there is no such folder."""
-    template: Annotated[str | tuple[str, str], AfterValidator(_check_template)] | None = None
+    template: (
+        Annotated[
+            str | tuple[str, str],
+            BeforeValidator(_check_template),
+            WithJsonSchema(_TEMPLATE_SCHEMA),
+        ]
+        | None
+    ) = None
     """What the model reads: the name of a known template, or a text with {premise} and {claim}, or
     two for a pair of sequences; premise and claim as a pair when left out."""
     answer: Answer | None = None

@@ -21,8 +21,9 @@ class Form(NamedTuple):
     sequences. `answers` has the meaning of each answer; where there is none, `id2label` in the
     model's `config.json` has it. What an answer is depends on `read`:
 
-    - `outputs`: a number of the model, in order. With numbers for each token those of the first
-      count; a single number is the log odds of entailed.
+    - `outputs`: a number of the model, in order. A single number is the log odds of entailed. If
+      the model gives numbers for each token, those of the first count; `each_token` says whether
+      it does, None that it may.
     - `words`: a word with which the model would go on. Its first token counts.
     - `tokens`: a number for each token, in order. The claim's least entailed token counts.
 
@@ -34,6 +35,7 @@ class Form(NamedTuple):
     read: Read = "outputs"
     answers: tuple[tuple[str, Label], ...] = ()
     window: int | None = None
+    each_token: bool | None = None
 
     def identity(self) -> dict[str, str]:
         """What could change a judgement, beyond labels and window; empty for a plain pair."""
@@ -82,6 +84,7 @@ KNOWN_FORMS: Final[Mapping[str, Form]] = {
         ),
         answers=_SUPPORTED_SECOND,
         window=800,
+        each_token=False,
     ),
     "granite-guardian": Form(
         (_GRANITE_GUARDIAN,), "words", (("Yes", "neutral"), ("No", "entailed")), window=2_048
@@ -93,6 +96,7 @@ KNOWN_FORMS: Final[Mapping[str, Form]] = {
         ),
         answers=_SUPPORTED_SECOND,
         window=2_048,
+        each_token=True,
     ),
     "lettucedetect": Form(
         ("Summarize the following text:\n{premise}\noutput:", "{claim}"),
@@ -106,7 +110,9 @@ KNOWN_FORMS: Final[Mapping[str, Form]] = {
         (("0", "neutral"), ("1", "entailed")),
         window=800,
     ),
-    "minicheck-roberta": Form(("{premise}</s>{claim}",), answers=_SUPPORTED_SECOND),
+    "minicheck-roberta": Form(
+        ("{premise}</s>{claim}",), answers=_SUPPORTED_SECOND, each_token=False
+    ),
 }
 """The forms of published models, by name. The texts are those of the models' own code or cards:
 github.com/derenlei/FactCG, github.com/Liyan06/MiniCheck, github.com/KRLabsOrg/LettuceDetect, the

@@ -122,7 +122,7 @@ def fetch_models(prepared: Prepared, tell: Callable[[str], None]) -> Prepared:
         pipeline = replace(pipeline, entailment=source._replace(place=pinned))
     # Each raises for a file that is missing.
     SentenceEncoder(pipeline.embedder if isinstance(pipeline.embedder, Path) else None)
-    load_entailment_model(pipeline.entailment)
+    load_entailment_model(pipeline.entailment).check()
     return prepared._replace(pipeline=pipeline)
 
 

@@ -130,7 +130,9 @@ class ModelEstimates(NamedTuple):
 
 def estimate_models(pipeline: Pipeline, store: Store) -> ModelEstimates:
     """The models of a pipeline that run here, for its plan."""
-    entailment = EntailmentEstimate(load_entailment_model(pipeline.entailment), Ledger(store))
+    model = load_entailment_model(pipeline.entailment)
+    model.check()
+    entailment = EntailmentEstimate(model, Ledger(store))
     return ModelEstimates(entailment, ParserEstimate(EmbeddedParser()))
 
 

@@ -293,6 +293,8 @@ def _is_where(tree: Tree, node: int) -> bool:
     noun = place_noun(tree, node)
     if not where or noun is None or not _comma_before(tree, node):
         return False
+    if any(tree.relation(n) in ("acl:relcl", "ccomp") for n in tree.subtree(node) - {node}):
+        return False  # "in the bed" behind "he met a doctor, who spoke" would be where she spoke.
     placed = any(tree.lows[n] in _PLACE_CASES for n in tree.of(noun, "case"))
     return placed or (tree.lows[tree.words[noun].head] in _ATTENDED and not tree.has(noun, "case"))
 

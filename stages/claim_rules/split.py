@@ -378,8 +378,6 @@ class _Splitter:
             self.claims.append([*joined(opening, about), *tree.pieces(clause[place:])])
         elif low in ("where", "when"):
             case = next((tree.lows[n] for n in tree.of(head, "case")), "at")
-            # "in the bed" behind "a doctor, who spoke" would be where she spoke.
-            self.certain &= sum(tree.tag(n) in FINITE_TAGS for n in words) < 2
             there = [added(case if case in _KEPT_CASES else "in", "IN"), *again(about)]
             rest = tree.pieces(tree.tidied(words - {pronoun}))
             self.claims.append(joined(joined(named, rest), there))

@@ -171,8 +171,8 @@ def test_weights_beside_the_model_are_part_of_its_identity(folder: Path) -> None
 
 LABELS = (
     'give id2label with entailment and neutral, or not_entailment, as in {"0": "entailment", '
-    '"1": "neutral", "2": "contradiction"}; or in the pipeline an answer, as in '
-    "{outputs: [entailed, neutral, contradicted]}"
+    '"1": "neutral", "2": "contradiction"}; or in the pipeline the template of the model, '
+    "or an answer, as in {outputs: [entailed, neutral, contradicted]}"
 )
 
 
@@ -242,8 +242,8 @@ def test_a_model_that_does_not_fit_its_labels(folder: Path) -> None:
     with pytest.raises(InputError) as caught:
         judge("One.", "two", folder)
     assert str(caught.value) == (
-        f"{folder / 'model.onnx'}: has the output shape ['batch', 3]; it must give batch "
-        "and 2 numbers, as id2label has it"
+        f"{folder / 'model.onnx'}: has the output shape ['batch', 3]; it must give a text "
+        "2 numbers, as id2label has it"
     )
 
 

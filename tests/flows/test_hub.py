@@ -339,8 +339,8 @@ def test_a_model_that_is_not_in_onnx_format(hub: Hub, home: Path) -> None:
 
 def test_a_model_with_other_outputs_is_not_downloaded(hub: Hub, home: Path) -> None:
     right = (
-        "take a model that names entailment and neutral, or not_entailment; or say what they "
-        "mean, as in answer: {outputs: [entailed, neutral, contradicted]}"
+        "take a model that names entailment and neutral, or not_entailment; or write its "
+        "template, or what they mean: answer: {outputs: [entailed, neutral, contradicted]}"
     )
     config = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}
     hub.publish(NAME, FILES | {"config.json": json.dumps(config).encode()})

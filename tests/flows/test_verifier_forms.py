@@ -106,7 +106,7 @@ def test_a_window_that_the_template_fills_is_refused() -> None:
             "granite-guardian", "One.", "Two.", KNOWN_FORMS["granite-guardian"]._replace(window=99)
         )
     assert str(caught.value) == (
-        f"{TINY / 'granite-guardian'}: its window of 99 tokens has no room for premise and claim; "
+        f"{TINY / 'granite-guardian'}: the template alone has 666 tokens of a window of 99; "
         "write a larger `window` in the section entailment"
     )
 
@@ -136,9 +136,13 @@ def test_words_without_a_first_token_of_their_own_are_refused(words: tuple[str, 
 
 def test_a_model_that_gives_something_else_is_refused() -> None:
     for name, form, wanted in (
-        ("factcg", "granite-guardian", "it must give batch, tokens and words"),
-        ("factcg", "lettucedetect", "it must give batch, tokens and 2 numbers"),
-        ("granite-guardian", "factcg", "it must give batch and 2 numbers, as `answer` has it"),
+        ("factcg", "granite-guardian", "it must give a number for each word"),
+        ("lettucedetect", "granite-guardian", "it must give a number for each word"),
+        ("hhem", "minicheck-t5", "it must give a number for each word"),
+        ("factcg", "lettucedetect", "it must give 2 numbers for each token"),
+        ("factcg", "hhem", "it must give 2 numbers for each token"),
+        ("lettucedetect", "factcg", "it must give a text 2 numbers, as the template or"),
+        ("granite-guardian", "factcg", "it must give a text 2 numbers, as the template or"),
     ):
         with pytest.raises(InputError, match=wanted):
             judge(name, "One.", "Two.", KNOWN_FORMS[form])
@@ -146,12 +150,19 @@ def test_a_model_that_gives_something_else_is_refused() -> None:
 
 def test_an_encoder_without_its_decoder_is_refused(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(TINY / "minicheck-t5", tmp_path / "mine"))
+    with pytest.raises(InputError) as caught:
+        CrossEncoder(folder)
+    pair = "encoder_model.onnx and decoder_model.onnx"
+    assert (
+        f"{folder / 'model.onnx'}: no such file; a model of {pair} says words: name its template, "
+        "or `answer: {words: ...}`"
+    ) in str(caught.value)
     (folder / "decoder_model.onnx").unlink()
     with pytest.raises(InputError) as caught:
         CrossEncoder(folder, form=KNOWN_FORMS["minicheck-t5"])
     assert str(caught.value) == (
-        f"{folder / 'model.onnx'}: no such file; put a cross-encoder there in ONNX format; or "
-        "encoder_model.onnx and decoder_model.onnx"
+        f"{folder / 'decoder_model.onnx'}: no such file; put a cross-encoder there in ONNX format; "
+        f"or {pair}"
     )
 
 
@@ -180,12 +191,15 @@ def test_settings_add_to_a_known_template() -> None:
 @pytest.mark.parametrize(
     ("values", "what"),
     [
-        (
-            {"template": "factgc"},
-            "name one of factcg, granite-guardian, .*; or write a text, or two, with",
-        ),
-        ({"template": "{premise}"}, "with {premise} and {claim} once each"),
-        ({"template": ["{premise}", "{claim} {claim}"]}, "once each"),
+        ({"template": "factgc"}, "did you mean 'factcg'. name one of factcg, .*; or write a text"),
+        ({"template": "{premise}"}, "once each; {claim} is in it 0 times"),
+        ({"template": ["{premise}", "{claim} {claim}"]}, "once each; {claim} is in it 2 times"),
+        ({"template": True}, "write a text in quotes, or a list of two, with {premise} and"),
+        ({"template": {"premise": None}}, "write a text in quotes, or a list of two"),
+        ({"template": ["{premise}", "{claim}", "x"]}, "write a text in quotes, or a list of two"),
+        ({"answer": {"words": {"Yes": "entailed"}}}, "name entailed and neutral"),
+        ({"answer": {"words": {"": "entailed", "No": "neutral"}}}, "name words that have a letter"),
+        ({"answer": {"tokens": ["entailed"]}}, "name entailed and neutral"),
         ({"answer": {}}, "give one of outputs, words and tokens"),
         ({"answer": {"outputs": ["entailed"], "tokens": ["entailed", "neutral"]}}, "give one of"),
         ({"answer": {"outputs": ["entailed", "entailed"]}}, "and each label once"),
@@ -238,10 +252,32 @@ def test_a_wrong_setting_is_a_message_with_its_line(
     pipeline = write(tmp_path, "{model: models/mine, template: minichek}")
     assert main(["run", str(pipeline)]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        f"claimflow: {pipeline}:4 entailment.template: is not valid; name one of factcg, "
-        "granite-guardian, hhem, lettucedetect, minicheck-roberta, minicheck-t5; or write a text, "
-        "or two, with {premise} and {claim} once each"
+        f"claimflow: {pipeline}:4 entailment.template: is not valid; did you mean "
+        "'minicheck-t5'? name one of factcg, granite-guardian, hhem, lettucedetect, "
+        "minicheck-roberta, minicheck-t5; or write a text, or two, with {premise} and {claim} once "
+        "each"
     ]
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ("template: granite-guardian, window: 99", "the template alone has 666 tokens of a window"),
+        (
+            "template: '{premise} {claim}', answer: {words: {Aye: entailed, Aye!: neutral}}",
+            "its tokenizer has no token for the answer 'Aye!' alone, as 'Aye' has",
+        ),
+    ],
+)
+def test_what_does_not_suit_the_tokenizer_is_said_before_anything_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, settings: str, what: str
+) -> None:
+    model = TINY / "granite-guardian"
+    pipeline = write(tmp_path, f"{{model: {model}, {settings}}}")
+    assert main([command, str(pipeline)]) == 2
+    assert what in capsys.readouterr().err
+    assert not (tmp_path / "store.duckdb").exists()
 
 
 def test_the_hub_has_models_whose_outputs_only_the_pipeline_names(tmp_path: Path) -> None:

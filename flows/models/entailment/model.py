@@ -66,6 +66,9 @@ class EmbeddedEntailment:
         files = {name: sha256_of(self._folder / name) for name in (MODEL_FILE, TOKENIZER_FILE)}
         return {"weights": self._digest, "features": FEATURES_VERSION, **files}
 
+    def check(self) -> None:
+        """Its settings are its own."""
+
     def judge(self, pairs: Sequence[Pair]) -> Mapping[Pair, Judgement]:
         """One judgement per distinct pair; its span is the evidence."""
         judged = dict.fromkeys(pairs, NO_WORDS)
