@@ -115,6 +115,22 @@ FIXED_PAIRS: Final = frozenset(
 )
 """Two words joined by "and" that name one thing."""
 
+TOGETHER: Final = word_set(
+    "between together jointly collectively combined respectively among alike"
+)
+"""With these words a coordination says something of its members together."""
+MIXED: Final = word_set(
+    """mix mixture mixtures combination combinations relationship relationships relations war wars
+    conflict difference differences comparison union merger merging pair range variety set series
+    blend group sum ratio balance collaboration tension border distance number total majority
+    percent average match marriage partnership alliance treaty rivalry friendship similarity
+    similarities interaction interactions link links connection"""
+)
+"""Nouns that the members behind them make up together."""
+COLOURS: Final = word_set(
+    "black white red blue green yellow brown grey gray gold golden silver orange purple pink"
+)
+
 CONNECTIVES: Final = frozenset(
     (
         "however,therefore,thus,hence,moreover,furthermore,additionally,also,in addition,in fact,"

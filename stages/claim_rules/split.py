@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Final
 
-from claimflow.stages.claim_rules.coordinated import divided, predicates, statements
+from claimflow.stages.claim_rules.coordinated import statements
 from claimflow.stages.claim_rules.detached import (
     CONTRASTS,
     PAST_OF_GERUND,
@@ -30,6 +30,7 @@ from claimflow.stages.claim_rules.lexicon import (
     is_person_noun,
     possessive,
 )
+from claimflow.stages.claim_rules.predicates import divided, predicates
 from claimflow.stages.claim_rules.trees import (
     FINITE_TAGS,
     NAME_TAGS,

@@ -19,6 +19,8 @@ _AUXILIARIES: Final = ("aux", "aux:pass", "cop")
 _OUTER_MARKS: Final = frozenset({",", ";", ":", "-", "–", "—", "--", ".", "!"})
 _INNER_MARKS: Final = frozenset({",", "-", "–", "—", "--"})
 _BRACKETS: Final = (("(", ")"), ("[", "]"))
+OBJECTS: Final = ("obj", "obl", "obl:agent")
+"""Relations of what a predicate governs."""
 QUOTATION_MARKS: Final = frozenset({'"', "“", "”", "''", "``"})
 _CLITIC: Final = re.compile(r"['’.,;:)]|n['’]t")
 
@@ -160,6 +162,18 @@ class Tree:
         """The auxiliaries and the copula of a clause."""
         return sorted(self.of(clause, *_AUXILIARIES))
 
+    def case(self, index: int) -> str:
+        """The preposition of a noun: "in", "such as"; empty where it has none."""
+        return " ".join(self.lows[n] for n in sorted(self.of(index, "case")))
+
+    def says_what_is(self, predicate: int) -> bool:
+        """Whether a predicate says what its subject is."""
+        return self.has(predicate, "cop") or self.relation(predicate) == "appos"
+
+    def is_both(self, index: int) -> bool:
+        """Whether a word is the "both" of "both A and B", which each statement goes without."""
+        return self.lows[index] == "both" and self.relation(index) == "cc:preconj"
+
     def in_brackets(self, index: int) -> bool:
         """Whether a word and what it governs stand in brackets; "item(s)" is one word."""
         first = min(self.subtree(index))
@@ -178,6 +192,16 @@ class Tree:
             span = (-1, -1) if again else (word.start, word.end)
             made.append(Piece(text, self.is_spaced(index), *span, word.tag, index == 0))
         return made
+
+    def here(self, pieces: Pieces) -> frozenset[int]:
+        """The words whose own place is in `pieces`."""
+        starts = {piece.start for piece in pieces if piece.start >= 0}
+        return frozenset(n for n, word in enumerate(self.words) if word.start in starts)
+
+    def places(self, pieces: Pieces, words: frozenset[int]) -> list[int]:
+        """Where in `pieces` the words stand."""
+        starts = {self.words[n].start for n in words}
+        return [place for place, piece in enumerate(pieces) if piece.start in starts]
 
     def tidied(self, indices: Iterable[int], gone: Collection[int] = ()) -> list[int]:
         """Words in text order, without punctuation that what was taken out left behind.
