@@ -714,4 +714,4 @@ def test_long_texts_take_linear_time(unit: str) -> None:
     text = unit * (50_000 // len(unit))
     started = time.process_time()
     decompose(text, atomicity="high", coverage="low", parser=PARSER)
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 6
