@@ -61,6 +61,7 @@ _STATES: Final = word_set(
     noted inspired"""
 )
 """Participles that state what is, not what happened."""
+_HOW_OFTEN: Final = word_set("usually often always typically generally normally mostly")
 _WANTING: Final = frozenset({"IN", "CC", "DT", "TO", "PRP$", "WDT", "WP", "WRB"})
 """Penn Treebank tags of words that others must follow."""
 _OF_SEVERAL: Final = frozenset({("of", "which"), ("of", "whom")})
@@ -223,6 +224,9 @@ class _Splitter:
         tree = self.tree
         if tree.auxiliaries(predicate) or tree.tag(predicate) in ("VBD", "VBZ", "VBP"):
             return []
+        how_often = {tree.lows[n] for n in tree.of(predicate, "advmod")} & _HOW_OFTEN
+        if tree.tag(predicate) == "VB" and how_often and tree.is_plural(clause):
+            return []  # "Effects may include headache and usually pass": no "may" there
         verbal = tree.tag(predicate) in ("VBN", "VBG", "VB")
         if tree.tag(predicate) == "VBN" and not tree.is_verb(clause):
             return [*verb, self._be(predicate, clause, plural=tree.is_plural(clause))]

@@ -360,6 +360,13 @@ SPLIT = [
         ],
     ),
     (
+        "Side effects may include headache and usually resolve within a few days.",
+        [
+            "Side effects may include headache.",
+            "Side effects usually resolve within a few days.",
+        ],
+    ),
+    (
         "She is a co-owner of a studio called Red Door.",
         ["She is a co-owner of a studio.", "The studio is called Red Door."],
     ),
