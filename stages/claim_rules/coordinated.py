@@ -42,6 +42,7 @@ _RECIPROCAL: Final = word_set(
 )
 _SEVERAL: Final = word_set("number variety range series string lot list host")
 """In "a number of towns, including Rome" it is the towns of which Rome is an example."""
+_QUANTITIES: Final = word_set("various several numerous many other certain different")
 _SHARES: Final = word_set(
     """half most majority third thirds quarter quarters percent rest proportion share part"""
 )
@@ -210,8 +211,10 @@ def _coordination(
     tree: Tree, predicate: int, head: int, here: frozenset[int]
 ) -> _Coordination | None:
     """The coordination of a word, if each of its members is claimed."""
-    others = [n for n in tree.conjuncts(head) if n in here and tree.subject(n) is None]
+    others = [n for n in tree.conjuncts(head) if n in here]
     others = [n for n in others if not _is_alternative(tree, n, others)]
+    if any(tree.subject(n) is not None for n in others):
+        return None  # "films, TV series and stage plays", with "plays" taken for a verb
     whole = not all(tree.is_both(n) for n in tree.of(head, "cc:preconj"))
     if (
         whole
@@ -403,6 +406,10 @@ def _other_member(
     core = tree.pieces(words)
     if article := _shared_article(tree, head, member, tree.texts[words[0]]):
         core = joined([article], core)
+    if tree.tag(member) == "NNS" and not tree.has(member, "det", "amod", "nummod", "nmod:poss"):
+        # "various papers and magazines": various magazines
+        several = [n for n in tree.of(head, "amod") if tree.lows[n] in _QUANTITIES]
+        core = joined(tree.pieces(several, again=True), core)
     if not tree.has(member, "case", "mark"):
         markers = tree.of(head, "case")
         if tree.tag(member) in ("VB", "VBG"):

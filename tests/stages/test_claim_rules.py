@@ -367,6 +367,10 @@ SPLIT = [
         ],
     ),
     (
+        "She worked for various newspapers and magazines.",
+        ["She worked for various newspapers.", "She worked for various magazines."],
+    ),
+    (
         "She is a co-owner of a studio called Red Door.",
         ["She is a co-owner of a studio.", "The studio is called Red Door."],
     ),
