@@ -27,7 +27,7 @@ from claimflow.flows.models.onnx import (
     equal_length_batches,
     load_tokenizer,
 )
-from claimflow.flows.pipeline.verifier_forms import CLAIM, PAIR, PREMISE, Form
+from claimflow.flows.pipeline.verifier_forms import CLAIM, PAIR, PLAIN, PREMISE, Form
 from claimflow.stages.rows import Label
 from claimflow.stages.text.sentences import Span, split_sentences
 from claimflow.stages.tools import Judgement, Pair
@@ -43,8 +43,6 @@ _BATCH_TOKENS: Final = 4_096
 
 _LEAST_ROOM: Final = 4
 """Tokens of premise and claim together that a template must leave."""
-
-_PLAIN: Final = Form()
 
 _PLACES: Final = re.compile(f"({re.escape(PREMISE)}|{re.escape(CLAIM)})")
 
@@ -78,7 +76,7 @@ class CrossEncoder:
         folder: Path,
         threads: int | None = None,
         *,
-        form: Form = _PLAIN,
+        form: Form = PLAIN,
         name: str | None = None,
     ) -> None:
         self._folder = read_cross_encoder(folder, form)

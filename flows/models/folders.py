@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.files import sha256_of
-from claimflow.flows.pipeline.verifier_forms import Form
+from claimflow.flows.pipeline.verifier_forms import PLAIN, Form
 from claimflow.stages.rows import Label
 
 MODEL_FILES: Final = ("model.onnx", "onnx/model.onnx")
@@ -34,8 +34,6 @@ _LABELS: Final[dict[str, Label]] = {
 }
 """The output names of published models, lower case and letters only. A model with two outputs
 does not tell contradicted from neutral: both are neutral."""
-
-_PLAIN: Final = Form()
 
 _LABEL_HINT: Final = (
     'give id2label with entailment and neutral, or not_entailment, as in {"0": "entailment", '
@@ -83,7 +81,7 @@ class CrossEncoderFolder(NamedTuple):
         return found | {"start": self.start} if decoders else found
 
 
-def read_cross_encoder(folder: Path, form: Form = _PLAIN) -> CrossEncoderFolder:
+def read_cross_encoder(folder: Path, form: Form = PLAIN) -> CrossEncoderFolder:
     """The cross-encoder in `folder`: `model.onnx`, `tokenizer.json` and `config.json`.
 
     For a `form` that reads words there may be `encoder_model.onnx` and `decoder_model.onnx`

@@ -18,7 +18,7 @@ from claimflow.flows.models.folders import (
     weight_files,
 )
 from claimflow.flows.pipeline.model_settings import HubModel
-from claimflow.flows.pipeline.verifier_forms import Form
+from claimflow.flows.pipeline.verifier_forms import PLAIN, Form
 
 _CONFIG: Final = "config.json"
 _REQUIRED: Final = (_CONFIG, "tokenizer.json")
@@ -28,7 +28,6 @@ _EXPORT_HINT: Final = (
     "export it (optimum-cli export onnx --model {name} --task text-classification FOLDER) and "
     "name that folder"
 )
-_PLAIN: Final = Form()
 _DISK_FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -38,7 +37,7 @@ def hub_host() -> str:
     return f"{address.hostname}:{address.port}" if address.port else str(address.hostname)
 
 
-def find_cached(model: HubModel, form: Form = _PLAIN) -> Path | None:
+def find_cached(model: HubModel, form: Form = PLAIN) -> Path | None:
     """The folder of the cache that holds the model of that `form`, or None; uses no network.
 
     The folder is named after the commit. A branch or tag is what it was when it was downloaded.

@@ -23,6 +23,7 @@ from claimflow.flows.files import path_exists
 from claimflow.flows.pipeline.verifier_forms import (
     CLAIM,
     KNOWN_FORMS,
+    PLAIN,
     PREMISE,
     Form,
     Read,
@@ -51,7 +52,7 @@ class EntailmentSource(NamedTuple):
     """A folder or a model of the Hub, and how the model there reads and answers."""
 
     place: Path | HubModel
-    form: Form = Form()
+    form: Form = PLAIN
 
     def __str__(self) -> str:
         return str(self.place)
@@ -381,7 +382,7 @@ class OnnxCrossEncoder(YamlModel):
 
     def form(self) -> Form:
         """How the model reads and answers."""
-        form = Form()
+        form = PLAIN
         if isinstance(self.template, str):
             form = KNOWN_FORMS.get(self.template) or Form((self.template,))
         elif self.template:

@@ -61,11 +61,10 @@ class Pipeline:
 
     `judges` holds the language models by name. `embedder` is the folder of an encoder, a
     model behind an endpoint, or None for the embedded encoder; `entailment` is a cross-encoder in a
-    folder or of the Hub, or None for the embedded model. With `read_copy` each run
-    leaves a copy of the store to read. `workers` sets where steps without a language model run;
-    it changes no row. `fail_when` says when a run fails for its failed rows; None is never. `gates`
-    are the limits on the mean of each metric, `canaries` the labelled pairs that judges are
-    checked with.
+    folder or of the Hub, or None for the embedded model. With `read_copy` each run leaves a copy of
+    the store to read. `workers` sets where steps without a language model run; it changes no row.
+    `fail_when` says when a run fails for its failed rows; None is never. `gates` are the limits on
+    the mean of each metric, `canaries` the labelled pairs that judges are checked with.
     """
 
     name: str

@@ -45,6 +45,10 @@ class Form(NamedTuple):
         return {"template": json.dumps(self.texts), "read": json.dumps([self.read, *words])}
 
 
+PLAIN: Final = Form()
+"""A pair of sequences, whose outputs `config.json` names."""
+
+
 def in_order(labels: tuple[Label, ...]) -> tuple[tuple[str, Label], ...]:
     """The answers of a model whose outputs have these meanings, in order."""
     return tuple((str(number), label) for number, label in enumerate(labels))

@@ -138,7 +138,6 @@ def _with_examples(tree: Tree, noun: int, members: list[int], pieces: Pieces) ->
     before = pieces[: tree.places(pieces, tree.subtree(noun) - case)[0]]
     here = tree.here(pieces)
     begins = [min(tree.subtree(member)) for member in members]
-    begins[0] = min(tree.subtree(first))
     found = [main]
     for place, member in enumerate(members):
         end = begins[place + 1] if member != members[-1] else len(tree.words)

@@ -10,11 +10,9 @@ from typing import NamedTuple
 from claimflow.flows.models.hub import fetch_model
 from claimflow.flows.models.loading import LocalEntailmentModel, load_entailment_model
 from claimflow.flows.pipeline.model_settings import EntailmentSource, HubModel, folder_or_hub_model
-from claimflow.flows.pipeline.verifier_forms import Form
+from claimflow.flows.pipeline.verifier_forms import PLAIN, Form
 from claimflow.stages.tools import Pair
 from tests.benchmarks.training.changes import denied, other_number
-
-_PLAIN = Form()
 
 FOLDER = Path(__file__).parents[1] / "data" / "verification"
 
@@ -71,7 +69,7 @@ def changed_pairs(rows: Iterable[LabelledPair]) -> Iterator[LabelledPair]:
                 yield LabelledPair(row.family, pair, False, "contradicted", rule.__name__)
 
 
-def load_model(name: str | None, form: Form = _PLAIN) -> LocalEntailmentModel:
+def load_model(name: str | None, form: Form = PLAIN) -> LocalEntailmentModel:
     """The embedded model for None, else that of a folder or of the Hub, which is downloaded."""
     if name is None:
         return load_entailment_model(None)
