@@ -37,10 +37,16 @@ _MOTION: Final = word_set(
 _WITH_ARGUMENT: Final = word_set(
     """put placed based divided split compared associated replaced provided filled equipped known
     regarded considered described used referred defined classified depends depend focused focuses
-    consists rose fell increased decreased turned ask asks asked look looks looked wait waits waited
-    search searched apply applies applied pay pays paid account accounts accounted"""
+    rely relies relied consists rose fell increased decreased turned ask asks asked look looks
+    looked wait waits waited search searched apply applies applied pay pays paid account accounts
+    accounted"""
 )
 """Verbs that say little without the phrase that follows."""
+_SAID_TO_BE: Final = word_set(
+    """recognised recognized acknowledged acclaimed seen viewed perceived hailed treated depicted
+    portrayed interpreted cited praised"""
+)
+"""Verbs that say something else without the "as" that follows."""
 _TIME: Final = re.compile(
     r"""(?:\d{3,4}s?|january|february|march|april|may|june|july|august|september|october|november
     |december|monday|tuesday|wednesday|thursday|friday|saturday|sunday|years?|months?|days?
@@ -133,6 +139,8 @@ def _free_adjuncts(tree: Tree, predicate: int, here: frozenset[int]) -> list[int
         if index < predicate or index not in here or tree.in_brackets(index):
             continue
         case = tree.case(index)
+        if case == "as" and tree.lows[predicate] in _SAID_TO_BE:
+            return []  # "recognised by FIFA as the birthplace of football"
         if {tree.lows[n] for n in tree.children[index]} & _LATEST or tree.lows[index] in _LATEST:
             return []
         time = _is_time(tree, index)
@@ -148,6 +156,7 @@ def _free_adjuncts(tree: Tree, predicate: int, here: frozenset[int]) -> list[int
         free += [
             n
             for noun in tree.of(predicate, "obj")
+            if tree.tag(noun) in NAME_TAGS or tree.texts[noun].islower()  # "Money in the Bank"
             for n in tree.of(noun, "nmod")
             if n > noun and n in here and tree.case(n) in ("with", "at", "in", "for", "against")
         ]

@@ -19,9 +19,11 @@ from claimflow.stages.claim_rules.lexicon import (
     MIXED,
     TOGETHER,
     indefinite_article,
+    is_person_noun,
 )
 from claimflow.stages.claim_rules.trees import (
     NAME_TAGS,
+    NOUN_TAGS,
     OBJECTS,
     Piece,
     Pieces,
@@ -53,6 +55,11 @@ _UNITS: Final = word_set(
     minute minutes second seconds point points percent degree degrees"""
 )
 """Of "3 kg and 200 g" neither is claimed."""
+_INSTITUTIONS: Final = word_set(
+    """centre center museum institute department committee commission council agency authority
+    association society foundation board bureau office service company corporation university
+    college school act festival fund"""
+)
 _LIMITS: Final = word_set("only just solely mostly mainly primarily exclusively as so too not")
 """Adverbs that hold for all members behind them together, or for none."""
 
@@ -228,6 +235,9 @@ def _coordination(
         return None
     if not all(tree.is_contiguous(n) for n in others):
         return None
+    named_as = (n for other in others for n in tree.of(other, "nmod") if tree.case(n) == "as")
+    if tree.case(head) == "as" and any(named_as):
+        return None  # "was known as the Duke and his wife as the Duchess"
     adjunct = head != predicate and tree.relation(head) in ("nmod", "obl")
     if adjunct and tree.case(head) in ("", "including", "such as"):
         return None  # Its preposition was taken for another word's; or these are examples.
@@ -252,9 +262,29 @@ def _say_one_thing(tree: Tree, predicate: int, head: int, others: Sequence[int])
         return True  # "Ann on drums; Bo on bass"
     if tree.in_brackets(head) or _is_crossed(tree, head, min(others)):
         return True
+    if any(_is_name_of_one(tree, head, n) for n in others):
+        return True
     # "his status as a hero and focus on war": his focus
     bare = any(not tree.has(n, "det", "nmod:poss", "case") for n in others)
     return bare and tree.relation(head) == "nmod" and _has_article(tree, head)
+
+
+def _is_name_of_one(tree: Tree, head: int, member: int) -> bool:
+    """Whether the words of one name are taken for two members.
+
+    "The Exhibition and Convention Centre"; "Minister of Economy and Production".
+    """
+    if tree.has(member, "det", "nmod:poss", "case", "conj") or not tree.texts[member].istitle():
+        return False
+    before = min(tree.subtree(member)) - 1
+    named = tree.tag(before) in NAME_TAGS and "the" in tree.lows[max(0, before - 5) : before]
+    if named and tree.lows[member] in _INSTITUTIONS and tree.lows[before] not in _INSTITUTIONS:
+        return True
+    office = is_person_noun(tree.lows[head]) and not is_person_noun(tree.lows[member])
+    return office and any(
+        head < n < member and tree.case(n) == "of" and tree.texts[n].istitle()
+        for n in tree.of(head, "nmod")
+    )
 
 
 def _are_fixed(tree: Tree, predicate: int, head: int, others: Sequence[int]) -> bool:
@@ -362,6 +392,8 @@ def _each_member(
     if any(n > others[-1] and n in here for n in tree.of(head, "appos", "acl:relcl")):
         return [pieces]
     begin = min(min(tree.subtree(n)) for n in others)
+    if any(begin < n < others[-1] and tree.relation(n) not in ("punct", "cc") for n in own):
+        return [pieces]  # "for food and drink, for roads and in processes"
     tail = tree.tidied(n for n in own if n > others[-1])
     statements_of: list[Pieces] = []
     for member in (head, *others):
@@ -405,6 +437,8 @@ def _other_member(
     core = tree.pieces(words)
     if article := _shared_article(tree, head, member, tree.texts[words[0]]):
         core = joined([article], core)
+    elif owner := _shared_owner(tree, head, member):
+        core = joined(tree.pieces(owner, again=True), core)
     if tree.tag(member) == "NNS" and not tree.has(member, "det", "amod", "nummod", "nmod:poss"):
         # "various papers and magazines": various magazines
         several = [n for n in tree.of(head, "amod") if tree.lows[n] in _QUANTITIES]
@@ -426,6 +460,16 @@ def _shared_article(tree: Tree, head: int, member: int, first: str) -> Piece | N
         return added("the", "DT") if bare and tree.tag(member) in ("NN", "NNS", "CD") else None
     singular = tree.tag(member) in ("NN", "NNP")
     return added(indefinite_article(first), "DT") if singular else None
+
+
+def _shared_owner(tree: Tree, head: int, member: int) -> list[int]:
+    """ "the singer's" in "the singer's looks and voice", for the voice."""
+    owners = [n for n in tree.of(head, "nmod:poss") if tree.tag(n) in NOUN_TAGS]
+    own = tree.has(member, "det", "nmod:poss", "case", "nummod")
+    own |= tree.texts[min(tree.subtree(member) - set(tree.of(member, "cc", "punct")))][0].isupper()
+    if own or len(owners) != 1 or tree.tag(member) in NAME_TAGS or tree.tag(head) in NAME_TAGS:
+        return []
+    return sorted(tree.subtree(owners[0]))
 
 
 def _shared_tail(tree: Tree, found: _Coordination, member: int) -> list[int]:

@@ -199,7 +199,9 @@ def _is_clause(tree: Tree, node: int, clause: int) -> bool:
     if subject is None or tree.finite(node) is None or tree.subject(clause) is None:
         return False
     if tree.relation(node) == "conj":
-        return are_joined(tree, clause, node) and tree.lows[subject] not in ("that", "which", "who")
+        asks = any(tree.tag(n) in _RELATIVE_TAGS for n in tree.children[node] if n <= subject)
+        asks |= tree.lows[subject] in ("that", "which", "who")
+        return are_joined(tree, clause, node) and not asks
     return stands_behind(tree, node, (";", "so"))
 
 
@@ -247,6 +249,9 @@ def _is_relative(tree: Tree, node: int, head: int, clause: int) -> bool:
         if nearest not in (None, head) and tree.tag(nearest or 0) not in NAME_TAGS:
             return False
     if _comma_before(tree, node):
+        end = max(tree.subtree(node)) + 1
+        if tree.relation(end) not in ("punct", "cc") and tree.texts[end - 1] != ",":
+            return False  # it would go on
         if tree.has(head, "conj") or tree.relation(head) == "conj":
             return is_nominal_predicate(tree, head, clause)  # "Ann and Bo, who ..." may be of both
         of_event = tree.lows[pronoun] == "which" and tree.lows[node] in _WHOLE_EVENTS
@@ -317,6 +322,8 @@ def _is_participle(tree: Tree, node: int, head: int, clause: int) -> bool:
         return False
     if tree.lows[node] in NAMING and _is_indefinite(tree, head):
         return _names_one(tree, node, clause)
+    if tree.relation(clause) == "acl" and _comma_before(tree, node):
+        return False  # "a film based on a book, directed by Ann": either
     if (
         tree.has(clause, "cop")
         and head != clause

@@ -176,7 +176,8 @@ def possessive(name: str) -> str:
 # Person nouns: a list, their endings, and exceptions.
 
 _PERSON_NOUNS: Final = word_set(
-    """poet chef judge nurse king queen prince princess president politician scientist athlete
+    """poet chef judge nurse historian comedian king queen prince princess president politician
+    scientist athlete
     coach model host critic general admiral saint spy architect monarch emperor advocate
     diplomat playwright screenwriter economist pilot soldier knight bishop priest monk nun rabbi
     imam pope lawyer attorney scholar student scribe bard duke earl count baron lord bassist

@@ -1,7 +1,6 @@
 """The predicates of a clause that share its subject, and the words of each."""
 
 from collections.abc import Collection, Sequence
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 from claimflow.stages.claim_rules.detached import (
@@ -50,23 +49,19 @@ def predicates(tree: Tree, clause: int, own: frozenset[int]) -> list[int]:
 def divided(tree: Tree, chain: Sequence[int], own: frozenset[int]) -> list[Predicate]:
     """The words of each of the predicates in `chain`.
 
-    What stands behind the last one and hangs on an earlier one is taken for its own; a transitive
-    verb without an object shares that of the last: "designed and built a bicycle".
+    What stands behind one and hangs on an earlier one is taken for its own; a transitive verb
+    without an object shares the next one: "designed and built a bicycle, and sold it".
     """
     members = [set(tree.subtree(index) & own) for index in chain]
     for place, index in enumerate(chain):
         for other in chain:
             if other != index and other in tree.subtree(index):
                 members[place] -= tree.subtree(other)
-    behind = {n for words in members[:-1] for n in words if n > chain[-1]}
-    members = [words - behind for words in members[:-1]] + [members[-1] | behind]
-    tail = [
-        n for n in members[-1]
-        if n > chain[-1] and tree.words[n].head in chain and tree.relation(n) not in ("cc", "punct")
-    ]  # fmt: skip
-    last = sorted(tree.subtrees(tail) & members[-1])
-    transitive = any(tree.relation(n) in OBJECTS for n in tail) and tree.is_verb(chain[-1])
-    bare = [_is_bare(tree, one, other) for one, other in pairwise(chain)]
+    for place, later in enumerate(chain[1:], start=1):
+        behind = {n for words in members[:place] for n in words if n > later}
+        members[:place] = [words - behind for words in members[:place]]
+        members[place] |= behind
+    tails = [_tail(tree, index, words, chain) for index, words in zip(chain, members, strict=True)]
     found = []
     for place, index in enumerate(chain):
         own_words = {
@@ -74,11 +69,23 @@ def divided(tree: Tree, chain: Sequence[int], own: frozenset[int]) -> list[Predi
             for n in members[place]
             if not (tree.relation(n) in ("cc", "cc:preconj") and tree.words[n].head in chain)
         }
+        lender = next((n for n in range(place, len(chain)) if tails[n]), place)
         # "wrote, cut and sold the film", but not "broken, mended in May and sold in June"
-        lends = place < len(bare) and all(bare[place:]) and transitive and tree.is_verb(index)
-        shares = lends and tree.lows[index] not in INTRANSITIVE
-        found.append(Predicate(index, own_words, tree.tidied(last) if shares else []))
+        governed = OBJECTS if lender == len(chain) - 1 else ("obj",)
+        lends = any(tree.relation(n) in governed for n in tails[lender])
+        lends &= tree.is_verb(index) and tree.is_verb(chain[lender])
+        shares = lender != place and lends and tree.lows[index] not in INTRANSITIVE
+        last = sorted(tree.subtrees(tails[lender]) & members[lender]) if shares else []
+        found.append(Predicate(index, own_words, tree.tidied(last)))
     return found
+
+
+def _tail(tree: Tree, index: int, words: Collection[int], chain: Sequence[int]) -> list[int]:
+    """What stands behind a predicate, and hangs on it or on an earlier one."""
+    return [
+        n for n in words
+        if n > index and tree.words[n].head in chain and tree.relation(n) not in ("cc", "punct")
+    ]  # fmt: skip
 
 
 def _shares_subject(tree: Tree, clause: int, member: int) -> bool:
@@ -92,11 +99,3 @@ def _shares_subject(tree: Tree, clause: int, member: int) -> bool:
         return True
     # A participle is one of a passive, by the auxiliary or copula of the first, or a past form.
     return tree.tag(member) not in ("VB", "VBG") or tree.has(clause, "aux")
-
-
-def _is_bare(tree: Tree, index: int, following: int) -> bool:
-    """Whether nothing that a predicate governs stands between it and the following one."""
-    return not any(
-        index < n < following and tree.relation(n) not in ("cc", "punct")
-        for n in tree.children[index]
-    )

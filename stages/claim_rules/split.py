@@ -34,6 +34,7 @@ from claimflow.stages.claim_rules.predicates import divided, predicates
 from claimflow.stages.claim_rules.trees import (
     FINITE_TAGS,
     NAME_TAGS,
+    NOUN_TAGS,
     QUOTATION_MARKS,
     Piece,
     Pieces,
@@ -61,6 +62,15 @@ _STATES: Final = word_set(
     noted inspired"""
 )
 """Participles that state what is, not what happened."""
+_WITH_OBJECT: Final = word_set("dealt consisted resulted featured contained included")
+"""Participles that behind "was ... and" are past forms."""
+_WITH_TWO_OBJECTS: Final = word_set(
+    """named called considered given awarded made elected appointed dubbed titled nicknamed declared
+    crowned granted offered taught paid shown sent told asked ranked voted proclaimed deemed"""
+)
+"""Participles whose passive has an object: "was elected and named president"."""
+_BROUGHT_UP: Final = word_set("raised educated buried baptised baptized schooled")
+"""Participles of "was born ... and", often taken for past forms."""
 _HOW_OFTEN: Final = word_set("usually often always typically generally normally mostly")
 _WANTING: Final = frozenset({"IN", "CC", "DT", "TO", "PRP$", "WDT", "WP", "WRB"})
 """Penn Treebank tags of words that others must follow."""
@@ -82,7 +92,7 @@ def split_sentence(text: str, words: Sequence[Word]) -> list[Pieces]:
     found = {claim_text(pieces): pieces for pieces in splitter.claims if pieces}
     if not splitter.certain or not 1 < len(found) <= _MOST_CLAIMS:
         return []
-    if any(_breaks_off(tree, pieces) for pieces in found.values()):
+    if any(_breaks_off(tree, pieces) for pieces in found.values()) or _loses(tree, splitter.claims):
         return []
     return list(found.values())
 
@@ -151,9 +161,30 @@ def _breaks_off(tree: Tree, claim: Pieces) -> bool:
     lows = [piece.low for piece in claim]
     if any(piece.low == "both" and piece.tag == "CC" for piece in claim) and "and" not in lows:
         return True
+    if any(one.text == ";" and two.tag in FINITE_TAGS for one, two in pairwise(claim)):
+        return True
     last = claim[-1]
     whole = tree.words[-1].end if tree.texts[-1].isalnum() else tree.words[-2].end
     return (last.tag in _WANTING or last.low == "including") and last.end != whole
+
+
+def _loses(tree: Tree, claims: Sequence[Pieces]) -> bool:
+    """Whether a noun or a number is in no claim, as can be where a tree is wrong."""
+    told = frozenset().union(*map(tree.here, claims))
+    return any(tree.tag(n) in (*NOUN_TAGS, "CD") for n in range(len(tree.words)) if n not in told)
+
+
+def _is_active(tree: Tree, clause: int, predicate: int) -> bool:
+    """Whether a further predicate of a clause is finite: "was a poet and published books"."""
+    tag, low = tree.tag(predicate), tree.lows[predicate]
+    with_object = tree.has(predicate, "obj")
+    if tag == "VBD":
+        return with_object or low not in _BROUGHT_UP or not tree.has(clause, "aux:pass")
+    if tag == "VBN" and low not in _WITH_TWO_OBJECTS:
+        be = tree.has(clause, "cop", "aux:pass")
+        have = any(tree.lows[n] in ("has", "have", "had") for n in tree.of(clause, "aux"))
+        return be and not have and (with_object or low in _WITH_OBJECT)
+    return tag in ("VBZ", "VBP")
 
 
 class _Splitter:
@@ -222,7 +253,7 @@ class _Splitter:
     ) -> list[Piece]:
         """The auxiliaries of a clause for a further predicate that has no finite form."""
         tree = self.tree
-        if tree.auxiliaries(predicate) or tree.tag(predicate) in ("VBD", "VBZ", "VBP"):
+        if tree.auxiliaries(predicate) or _is_active(tree, clause, predicate):
             return []
         how_often = {tree.lows[n] for n in tree.of(predicate, "advmod")} & _HOW_OFTEN
         if tree.tag(predicate) == "VB" and how_often and tree.is_plural(clause):
@@ -363,7 +394,8 @@ class _Splitter:
             return []
         elsewhere = tree.subtree(outer) | tree.subtree(head) | tree.subtree(node)
         names = any(tree.tag(n) in NAME_TAGS for n in range(len(tree.words)) if n not in elsewhere)
-        return [] if names or tree.tag(outer) == "PRP" else subject
+        owned = tree.has(outer, "nmod:poss")  # "Her husband was Bo, with whom she had a child"
+        return [] if names or owned or tree.tag(outer) == "PRP" else subject
 
     def _add_moved(self, node: int, pronoun: int, head: int, about: Pieces, named: Pieces) -> None:
         """A relative clause with the noun where its pronoun would stand in a sentence.

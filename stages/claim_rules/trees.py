@@ -264,8 +264,9 @@ def _mended(words: Sequence[Word], lows: Sequence[str]) -> Sequence[Word]:
 
     A noun behind "a Polish physicist and" is not coordinated with "Polish", nor a predicate behind
     "was seen in tests and is" with "tests". What stands in "Born in France, " hangs on "Born", a
-    year in brackets on the noun before it, an example on the noun before "such as", and what
-    follows a relative clause without a comma on that clause.
+    year in brackets on the noun before it, an example on the noun before "such as", what follows
+    a relative clause or "..., taking charge of Venice" without a comma on that clause, and
+    "historian" in "the Greek historian Ctesias" on the name.
     """
     mended = list(words)
     for index in _opening(words):
@@ -273,21 +274,12 @@ def _mended(words: Sequence[Word], lows: Sequence[str]) -> Sequence[Word]:
     for index, noun in (_examples(words, lows) | _bracketed(words)).items():
         relation = "nmod" if words[index].relation == "obl" else words[index].relation
         mended[index] = words[index]._replace(head=_name_head(words, noun), relation=relation)
-    for index, clause in _behind_relatives(words).items():
+    for index, clause in _behind_clauses(words).items():
         mended[index] = words[index]._replace(head=clause)
-    copulas = {word.head for word in words if word.relation == "cop"}
-    for index, word in enumerate(words):
-        if word.relation != "conj" or word.head < 0:
-            continue
-        head = words[word.head]
-        if word.tag in NOUN_TAGS and head.relation == "amod" and 0 <= head.head < index:
-            mended[index] = word._replace(head=head.head)
-        elif index in copulas and word.head not in copulas:
-            above = word.head
-            while above >= 0 and not (words[above].tag.startswith("VB") or above in copulas):
-                above = words[above].head
-            if above >= 0:
-                mended[index] = word._replace(head=above)
+    for index, (head, relation) in _names(words, lows).items():
+        mended[index] = words[index]._replace(head=head, relation=relation)
+    for index, head in _coordinated(words).items():
+        mended[index] = words[index]._replace(head=head, relation="conj")
     return mended
 
 
@@ -312,8 +304,86 @@ def _with_two_roles(words: Sequence[Word], lows: Sequence[str]) -> Sequence[Word
     return words
 
 
-def _behind_relatives(words: Sequence[Word]) -> dict[int, int]:
-    """Where adjuncts right behind a relative clause hang: "a man, who won in 2009"."""
+def _coordinated(words: Sequence[Word]) -> dict[int, int]:
+    """Where predicates and nouns behind "and" hang."""
+    found = {}
+    copulas = {word.head for word in words if word.relation == "cop"}
+    modals = {word.head for word in words if word.tag == "MD"}
+    finite = {word.head for word in words if word.tag in FINITE_TAGS}
+    finite |= {index for index, word in enumerate(words) if word.tag in FINITE_TAGS}
+    agents = {index: word.head for index, word in enumerate(words) if word.relation == "obl:agent"}
+    verbs = {index for index, word in enumerate(words) if word.tag.startswith("VB")}
+    for index, word in enumerate(words):
+        above = word.head
+        # "was written by Ann Lee, produced by Bo Lind and shown in Rome"
+        passive = word.tag == "VBN" and above in agents and index in agents.values()
+        if passive and word.relation == "acl" and words[index - 1].tag == ",":
+            found[index] = agents[above]
+        if word.relation != "conj" or above < 0:
+            continue
+        if word.tag in NOUN_TAGS and words[above].relation in ("amod", "flat"):
+            found[index] = words[above].head
+        elif index in copulas and above not in copulas:
+            found[index] = _above(words, above, copulas | verbs)
+        elif index in modals and words[above].tag == "VB":
+            found[index] = _above(words, above, finite)
+    return {index: head for index, head in found.items() if 0 <= head < index}
+
+
+def _above(words: Sequence[Word], index: int, wanted: Collection[int]) -> int:
+    """The nearest word in `wanted` from `index` upwards; -1 where there is none."""
+    while index >= 0 and index not in wanted:
+        index = words[index].head
+    return index
+
+
+def _names(words: Sequence[Word], lows: Sequence[str]) -> dict[int, tuple[int, str]]:
+    """Heads and relations of the parts of names that are taken for two things of one word.
+
+    They are the "poet" of "the poet Mary Oliver" and the "Baptiste" of "Jean-Baptiste".
+    """
+    found = {}
+    longer = {word.head for word in words if word.relation == "flat"}
+    for index, word in enumerate(words):
+        for other in range(index + 1, min(index + 3, len(words))):
+            name = words[other]
+            if name.tag != "NNP" or word.tag not in ("NN", "NNP"):
+                continue
+            twice = (word.head, word.relation) == (name.head, name.relation)
+            twice &= word.relation in ("obl", "obj", "nmod", "obl:agent")
+            hyphen = words[other - 1].tag == "HYPH" and word.tag == "NNP"
+            within = word.relation if word.head == other else None
+            person = is_person_noun(lows[index]) and other == index + 1
+            if person and twice:
+                found[index] = other, "compound"
+                found |= _moved(words, index, other, ("case", "det", "acl:relcl", "appos"))
+            elif hyphen and (twice or (within == "compound" and index in longer)):
+                found |= _moved(words, other, index)
+                found[index] = name.head, name.relation
+                found[other] = index, "flat"
+    return found
+
+
+def _moved(
+    words: Sequence[Word], one: int, other: int, relations: Collection[str] = ()
+) -> dict[int, tuple[int, str]]:
+    """What hangs on one word, for another: that of some relations, or everything."""
+    return {
+        index: (other, word.relation)
+        for index, word in enumerate(words)
+        if word.head == one and (not relations or word.relation in relations)
+    }
+
+
+def _behind_clauses(words: Sequence[Word]) -> dict[int, int]:
+    """Where adjuncts right behind a clause hang: "a man, who won in 2009"."""
+
+    def takes(place: int) -> bool:
+        if words[place].relation == "acl:relcl":
+            return True
+        gerund = words[place].relation == "advcl" and words[place].tag == "VBG"
+        return gerund and place > 0 and words[place - 1].tag == ","
+
     found = {}
     for index, word in enumerate(words):
         if word.relation not in ("obl", "obl:unmarked") or word.head >= index:
@@ -322,7 +392,7 @@ def _behind_relatives(words: Sequence[Word]) -> dict[int, int]:
         while begin and words[begin - 1].head == index and words[begin - 1].tag != ",":
             begin -= 1
         place = begin - 1
-        while place > word.head and words[place].relation != "acl:relcl":
+        while place > word.head and not takes(place):
             place = words[place].head
         if begin - 1 > word.head and words[begin - 1].tag != "," and place > word.head:
             found[index] = place
@@ -342,17 +412,23 @@ def _bracketed(words: Sequence[Word]) -> dict[int, int]:
 
 
 def _examples(words: Sequence[Word], lows: Sequence[str]) -> dict[int, int]:
-    """Where examples behind "such as" hang: on the noun right before it."""
-    return {
-        word.head: index - 1
-        for index, word in enumerate(words)
-        if lows[index : index + 2] == ["such", "as"]
-        and word.relation == "case"
-        and index
-        and words[index - 1].tag in NOUN_TAGS
-        and words[word.head].relation in ("nmod", "obl")
-        and index < word.head
-    }
+    """Where examples hang: behind "such as" on the noun right before it.
+
+    So do those behind ", including" if that noun is a plural and the one that they hang on is not.
+    """
+    found = {}
+    for index, word in enumerate(words[1:], start=1):
+        before = index - 1
+        if lows[index] == "including" and words[before].tag == "," and before:
+            before -= 1
+            above = words[word.head].head
+            told = words[before].tag == "NNS" and above >= 0 and words[above].tag == "NN"
+        else:
+            told = lows[index : index + 2] == ["such", "as"] and words[before].tag in NOUN_TAGS
+        placed = word.relation == "case" and index < word.head
+        if told and placed and words[word.head].relation in ("nmod", "obl"):
+            found[word.head] = before
+    return found
 
 
 def _name_head(words: Sequence[Word], index: int) -> int:

@@ -29,7 +29,7 @@ never match a word whose punctuation is removed."""
 NEVER_SENTENCE_FINAL: Final = word_set(
     # English
     "mr mrs ms mx dr drs prof rev hon fr ste mt messrs gen col capt cpt lt sgt adm cmdr cpl "
-    "sen rep gov supt vs viz cf approx eg ie dept e.g i.e "
+    "sen rep gov pres supt vs viz cf approx eg ie dept e.g i.e "
     # German, Dutch, Scandinavian
     "bzw ca vgl ggf evtl sog inkl exkl bspw hr dipl ing geb gest z.b d.h u.a z.t s.o s.u v.a "
     "med phil jur kath evang zzgl einschl insb ggü ehem verh verw urspr "
@@ -70,6 +70,7 @@ RARELY_SENTENCE_FINAL: Final = word_set(
     "ff feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thurs fri lun "
     "ave av blvd rd hwy mtn univ assn govt intl dist div ariz ark calif colo conn del fla ga "
     "kan ky mich minn mont neb nev okla penn tenn tex vt wis wyo oz lb lbs ft yr yrs hrs min "
+    "cm "
     "bd boul bv avda ctra pza depto dto ul engl frz griech dt österr niederl "
     "env hab bn asst assoc misc str mio mrd std jh uvm enz osv tj uu г гг в вв пр тыс млн млрд "
     "руб коп дол долл कि.मी कि.ग्रा"

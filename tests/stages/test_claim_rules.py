@@ -445,6 +445,101 @@ SPLIT = [
         ["Tim Cook is the chairman of the board.", "Tim Cook is the head of the board."],
     ),
     (
+        "The fair took place in May 1990 at the new wing of the Oslo Trade and Conference Centre.",
+        [
+            "The fair took place in May 1990.",
+            "The fair took place at the new wing of the Oslo Trade and Conference Centre.",
+        ],
+    ),
+    (
+        "After the war, he moved into politics, taking charge of the harbour in 1988.",
+        [
+            "After the war, he moved into politics.",
+            "He took charge of the harbour in 1988.",
+        ],
+    ),
+    (
+        "She praised the singer's voice, courage and patience.",
+        [
+            "She praised the singer's voice.",
+            "She praised the singer's courage.",
+            "She praised the singer's patience.",
+        ],
+    ),
+    (
+        "The story comes from the Greek historian Ctesias, who wrote about the unicorn.",
+        [
+            "The story comes from the Greek historian Ctesias.",
+            "The Greek historian Ctesias wrote about the unicorn.",
+        ],
+    ),
+    (
+        "Bo Lind was born in Quebec City, Quebec, Canada, and raised in Ottawa, Ontario.",
+        [
+            "Bo Lind was born in Quebec City, Quebec, Canada.",
+            "Bo Lind was raised in Ottawa, Ontario.",
+        ],
+    ),
+    (
+        "Armstrong was named to the team in 2002 and named a legend in 2005.",
+        ["Armstrong was named to the team in 2002.", "Armstrong was named a legend in 2005."],
+    ),
+    (
+        "She was born in Oslo and raised three children.",
+        ["She was born in Oslo.", "She raised three children."],
+    ),
+    (
+        "The show was hosted by Ann Lee and dealt with sports.",
+        [
+            "The show was hosted by Ann Lee.",
+            "The show dealt with sports.",
+        ],
+    ),
+    (
+        "Ann Lee was also a singer and published two books.",
+        [
+            "Ann Lee was also a singer.",
+            "Ann Lee published two books.",
+        ],
+    ),
+    (
+        "They captured and sold the ship, and divided the gold.",
+        [
+            "They captured the ship.",
+            "They sold the ship.",
+            "They divided the gold.",
+        ],
+    ),
+    (
+        "The game was released for Vista 4, Orbit One, and Windows.",
+        [
+            "The game was released for Vista 4.",
+            "The game was released for Orbit One.",
+            "The game was released for Windows.",
+        ],
+    ),
+    (
+        "The law is believed to protect tenants and can help small towns.",
+        [
+            "The law is believed to protect tenants.",
+            "The law can help small towns.",
+        ],
+    ),
+    (
+        "The poem was written by the American poet Mary Oliver in 1995.",
+        [
+            "The poem was written by the American poet Mary Oliver.",
+            "The poem was written in 1995.",
+        ],
+    ),
+    (
+        "It was led by Jean-Pierre Laval, the mayor of Lyon.",
+        [
+            "It was led by Jean-Pierre Laval.",
+            "Jean-Pierre Laval was the mayor of Lyon.",
+        ],
+    ),
+    (
         "Born in Kyoto, Emi Sato studied law in Tokyo.",
         ["Emi Sato was born in Kyoto.", "Emi Sato studied law in Tokyo."],
     ),
@@ -466,6 +561,11 @@ def test_coordinations_and_parentheticals_are_split(sentence: str, expected: lis
 
 
 WHOLE = [
+    "Oslo is recognised by the union as the birthplace of the game.",
+    "They rely on the rivers of other towns for water.",
+    "She spoke about her work and how she was a shy and awkward child.",
+    "The lake is Mjosa, which is about 117 km (73 mi) long and lies near Oslo.",
+    "It is used for food and drink (for pets), for cleaning of roads, and in several processes.",
     # Another noun may be meant by the pronoun.
     "The firm hired Ann, making her its first female director.",
     "Police arrested Bo, making him the fourth suspect in the case.",

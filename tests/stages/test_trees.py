@@ -12,12 +12,12 @@ from tests.stages.parsing import PARSER
 
 RELATIONS = (
     "nsubj obj obl conj cc acl:relcl acl appos advcl parataxis nmod case det punct cop aux mark "
-    "amod xcomp ccomp"
+    "amod xcomp ccomp flat compound obl:agent"
 ).split()
-TAGS = "NN NNS NNP VBD VBZ VBN VBG VB IN DT CC WDT WRB PRP JJ CD ,".split()
+TAGS = "NN NNS NNP VBD VBZ VBN VBG VB IN DT CC WDT WRB PRP JJ CD MD HYPH ,".split()
 WORDS = (
     "Ann a the town , which who whose where and or but ( ) is was built in 1990 writing poets "
-    "such as including both him Rome because while : ; old . not"
+    "such as including poet - can both him Rome because while : ; old . not"
 ).split()
 
 
